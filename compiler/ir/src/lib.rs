@@ -1,1 +1,29 @@
-//! Placeholder.
+//! trainc's language: typed tensor graphs for training, their reference interpreter, loop kernels, and programs.
+//!
+//! Read in this order: [`types`] (what a tensor is), [`ops`] (what can be computed, one file an operation),
+//! [`graph`] (FP32 graphs, training graphs and quantized modules alike), [`verify`] (what each stage allows),
+//! [`interpreter`] (what a graph means, in exact bits), [`loops`] (what any target can run), [`program`] (the
+//! static schedule that emitters receive) and [`target`] (what a target is).
+//!
+//! This crate does no I/O, reads no clock, and knows no e-graph, no file format and no target.
+#![forbid(unsafe_code)]
+
+pub mod attributes;
+pub mod graph;
+pub mod interpreter;
+pub mod loops;
+pub mod numeric;
+pub mod ops;
+pub mod program;
+pub mod random;
+pub mod target;
+pub mod tensor;
+pub mod text;
+pub mod types;
+pub mod verify;
+
+pub use graph::{Graph, InputRole, NodeId, ValueId};
+pub use ops::{Op, OpKind, Operator, TypeError};
+pub use random::RunContext;
+pub use tensor::{Data, ScaleData, Tensor};
+pub use types::{Element, Scale, Shape, TensorType};

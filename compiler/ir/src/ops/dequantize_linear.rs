@@ -1,0 +1,44 @@
+//! `dequantize_linear`. See [`DequantizeLinear`].
+
+use crate::graph::{Graph, ValueId};
+use crate::loops::LoopKernel;
+use crate::operator;
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
+
+operator! {
+    /// ONNX DequantizeLinear: `(q - zero_point) * scale`. Operands: `q` integer, `scale` FP32, `zero_point`
+    /// of the type of `q`.
+    pub struct DequantizeLinear = "dequantize_linear" {
+        /// Channel axis if the scale is a vector.
+        pub axis: usize,
+    }
+}
+
+impl Operator for DequantizeLinear {
+    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!()
+    }
+
+    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        todo!()
+    }
+
+    fn gradient(
+        &self,
+        _graph: &mut Graph,
+        _node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        todo!()
+    }
+
+    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
+        todo!()
+    }
+
+    fn cases() -> Vec<Case> {
+        todo!()
+    }
+}

@@ -1,0 +1,325 @@
+//! The operations: one file each, holding attributes, type rule, meaning, gradient, loop lowering and cases.
+//!
+//! Operations are polymorphic over representations: `conv2d` of FP32 operands is FP32, of int8 operands with
+//! shared exponents it gives int32 accumulators with the sum of the exponents. The type rule says which
+//! combinations exist; the verifier refuses the rest.
+//!
+//! To add an operation: write its file, add its line to `operations!` below.
+
+use std::fmt;
+
+use crate::attributes::{Attribute, Attributes};
+use crate::graph::{Graph, ValueId};
+use crate::loops::LoopKernel;
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::text::cursor::{Cursor, SyntaxError};
+use crate::types::TensorType;
+
+/// Why operands do not fit an operation.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TypeError(pub String);
+
+impl TypeError {
+    /// An error with that text.
+    pub fn new(text: impl Into<String>) -> TypeError {
+        TypeError(text.into())
+    }
+}
+
+/// Why an operation has no gradient, or a gradient could not be built.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum GradientError {
+    /// The operation is not differentiable (or is itself part of a backward pass).
+    #[error("`{0}` has no gradient")]
+    NotDifferentiable(&'static str),
+    /// The rule built operations that do not type.
+    #[error(transparent)]
+    Type(#[from] TypeError),
+}
+
+/// One node's view in reverse-mode differentiation.
+#[derive(Debug)]
+pub struct Differentiated<'a> {
+    /// The node's operands.
+    pub inputs: &'a [ValueId],
+    /// The node's results.
+    pub outputs: &'a [ValueId],
+    /// Gradient of the loss with respect to each result; `None` where the loss does not depend on it.
+    pub output_gradients: &'a [Option<ValueId>],
+    /// Which operands' gradients are wanted; the others may be `None` to save work.
+    pub wanted: &'a [bool],
+}
+
+impl Differentiated<'_> {
+    /// The gradient of the only result.
+    pub fn output_gradient(&self) -> ValueId {
+        self.output_gradients[0]
+            .expect("a node is differentiated only when its result has a gradient")
+    }
+}
+
+/// A documented example that is also a unit test and a fuzz seed.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Attributes.
+    pub op: Op,
+    /// Operands.
+    pub inputs: Vec<Tensor>,
+    /// Results, worked out by hand or by an independent source; empty to only compare evaluation and lowering.
+    pub outputs: Vec<Tensor>,
+}
+
+impl Case {
+    /// A case with known results.
+    pub fn new(op: impl Into<Op>, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Case {
+        Case { op: op.into(), inputs, outputs }
+    }
+
+    /// A case that only compares evaluation with lowering (extreme values, odd sizes).
+    pub fn shape_only(op: impl Into<Op>, inputs: Vec<Tensor>) -> Case {
+        Case { op: op.into(), inputs, outputs: Vec::new() }
+    }
+}
+
+/// What one operation is. Every item is required: an operation without a gradient says so.
+pub trait Operator: Attributes + Into<Op> {
+    /// The type rule: result types of operands, or why they do not fit. Also checks the attributes.
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError>;
+
+    /// The meaning. Operands have been checked by [`Operator::infer`]; this never fails.
+    fn evaluate(&self, inputs: &[&Tensor], run: &RunContext) -> Vec<Tensor>;
+
+    /// The gradient rule (FP32): appends nodes that compute the gradient of each operand.
+    fn gradient(
+        &self,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError>;
+
+    /// The loops that compute the same bits as [`Operator::evaluate`].
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel;
+
+    /// Examples: at least one with known results, and the extremes.
+    fn cases() -> Vec<Case>;
+}
+
+macro_rules! operations {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        $(pub mod $module;)*
+        $(pub use $module::$name;)*
+
+        /// Any operation with its attributes.
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum Op {
+            $(#[doc = concat!("See [`", stringify!($name), "`].")] $name($name)),*
+        }
+
+        /// An operation without its attributes.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum OpKind {
+            $(#[doc = concat!("See [`", stringify!($name), "`].")] $name),*
+        }
+
+        $(impl From<$name> for Op {
+            fn from(op: $name) -> Op {
+                Op::$name(op)
+            }
+        })*
+
+        impl OpKind {
+            /// Every operation, in the order of the registry.
+            pub const ALL: &'static [OpKind] = &[$(OpKind::$name),*];
+
+            /// Name in the text form.
+            pub fn name(self) -> &'static str {
+                match self { $(OpKind::$name => <$name as Attributes>::NAME),* }
+            }
+
+            /// What the operation does: its documentation.
+            pub fn summary(self) -> &'static str {
+                match self { $(OpKind::$name => <$name as Attributes>::SUMMARY),* }
+            }
+
+            /// Names of the attributes.
+            pub fn fields(self) -> &'static [&'static str] {
+                match self { $(OpKind::$name => <$name as Attributes>::FIELDS),* }
+            }
+
+            /// The operation's examples.
+            pub fn cases(self) -> Vec<Case> {
+                match self { $(OpKind::$name => <$name as Operator>::cases()),* }
+            }
+
+            /// The operation of that name.
+            pub fn from_name(name: &str) -> Option<OpKind> {
+                OpKind::ALL.iter().copied().find(|kind| kind.name() == name)
+            }
+
+            /// Reads this operation's attributes.
+            pub fn parse_attributes(self, cursor: &mut Cursor<'_>) -> Result<Op, SyntaxError> {
+                match self { $(OpKind::$name => <$name as Attributes>::parse(cursor).map(Op::$name)),* }
+            }
+        }
+
+        impl Op {
+            /// Which operation this is.
+            pub fn kind(&self) -> OpKind {
+                match self { $(Op::$name(_) => OpKind::$name),* }
+            }
+
+            /// See [`Operator::infer`].
+            pub fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+                match self { $(Op::$name(op) => op.infer(inputs)),* }
+            }
+
+            /// See [`Operator::evaluate`].
+            pub fn evaluate(&self, inputs: &[&Tensor], run: &RunContext) -> Vec<Tensor> {
+                match self { $(Op::$name(op) => op.evaluate(inputs, run)),* }
+            }
+
+            /// See [`Operator::gradient`].
+            pub fn gradient(
+                &self,
+                graph: &mut Graph,
+                node: &Differentiated<'_>,
+            ) -> Result<Vec<Option<ValueId>>, GradientError> {
+                match self { $(Op::$name(op) => op.gradient(graph, node)),* }
+            }
+
+            /// See [`Operator::lower`].
+            pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+                match self { $(Op::$name(op) => op.lower(inputs, outputs)),* }
+            }
+
+            /// Appends the attributes' text form.
+            pub fn print_attributes(&self, out: &mut String) {
+                match self { $(Op::$name(op) => Attributes::print(op, out)),* }
+            }
+        }
+    };
+}
+
+operations! {
+    // Elementwise, one operand.
+    abs::Abs, neg::Neg, exp::Exp, log::Log, sqrt::Sqrt, reciprocal::Reciprocal, tanh::Tanh,
+    sigmoid::Sigmoid, erf::Erf, sign::Sign, floor::Floor, ceil::Ceil,
+    relu::Relu, relu_gradient::ReluGradient, leaky_relu::LeakyRelu,
+    leaky_relu_gradient::LeakyReluGradient, clip::Clip, clip_gradient::ClipGradient,
+    // Elementwise, two operands, broadcasting.
+    add::Add, sub::Sub, mul::Mul, div::Div, pow::Pow, maximum::Maximum, minimum::Minimum,
+    // Reductions.
+    reduce_sum::ReduceSum, reduce_mean::ReduceMean, reduce_max::ReduceMax,
+    // Movement.
+    reshape::Reshape, transpose::Transpose, concat::Concat, slice::Slice, pad::Pad,
+    broadcast::Broadcast,
+    // Matrix products.
+    matmul::MatMul, conv2d::Conv2d, conv2d_gradient_input::Conv2dGradientInput,
+    conv2d_gradient_weight::Conv2dGradientWeight,
+    // Pooling.
+    max_pool2d::MaxPool2d, max_pool2d_gradient::MaxPool2dGradient, avg_pool2d::AvgPool2d,
+    avg_pool2d_gradient::AvgPool2dGradient,
+    // Normalisation, regularisation.
+    batch_statistics::BatchStatistics, batch_norm::BatchNorm,
+    batch_norm_gradient::BatchNormGradient, dropout::Dropout,
+    // Classification.
+    softmax::Softmax, log_softmax::LogSoftmax, nll_loss::NllLoss,
+    nll_loss_gradient::NllLossGradient, softmax_cross_entropy::SoftmaxCrossEntropy,
+    softmax_cross_entropy_gradient::SoftmaxCrossEntropyGradient,
+    // Optimisers.
+    sgd_update::SgdUpdate,
+    // Quantization: ONNX's affine pair.
+    quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
+    // Quantization: shared exponents.
+    quantize_exponent::QuantizeExponent, quantize_weight::QuantizeWeight, dequantize::Dequantize,
+    requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
+    aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
+    saturating_subtract::SaturatingSubtract,
+    integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
+    // Fusion.
+    chain::Chain,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.kind().name().to_string();
+        self.print_attributes(&mut text);
+        f.write_str(&text)
+    }
+}
+
+impl Attribute for Op {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.kind().name());
+        self.print_attributes(out);
+    }
+
+    fn parse(cursor: &mut Cursor<'_>) -> Result<Op, SyntaxError> {
+        let at = cursor.clone();
+        let name = cursor.word()?;
+        let kind = OpKind::from_name(name)
+            .ok_or_else(|| at.error(format!("unknown operation `{name}`")))?;
+        kind.parse_attributes(cursor)
+    }
+}
+
+/// Helpers of type rules.
+pub(crate) mod rule {
+    use super::TypeError;
+    use crate::types::{Element, Scale, TensorType};
+
+    /// Exactly `N` operands.
+    pub(crate) fn operands<'a, const N: usize>(
+        name: &str,
+        inputs: &[&'a TensorType],
+    ) -> Result<[&'a TensorType; N], TypeError> {
+        inputs.try_into().map_err(|_| {
+            TypeError::new(format!("{name} takes {N} operand(s), here {}", inputs.len()))
+        })
+    }
+
+    /// All operands are unscaled FP32.
+    pub(crate) fn all_f32(name: &str, inputs: &[&TensorType]) -> Result<(), TypeError> {
+        match inputs.iter().find(|ty| !ty.is_f32()) {
+            None => Ok(()),
+            Some(ty) => Err(TypeError::new(format!("{name} takes f32 operands, here {ty}"))),
+        }
+    }
+
+    /// The result of a product of `a` and `b`: FP32 of FP32, or i32 accumulators with a shared exponent of two i8
+    /// with shared exponents.
+    pub(crate) fn product(
+        name: &str,
+        a: &TensorType,
+        b: &TensorType,
+    ) -> Result<(Element, Scale), TypeError> {
+        let shared_i8 = |t: &TensorType| t.element == Element::I8 && t.scale == Scale::Exponent;
+        if a.is_f32() && b.is_f32() {
+            Ok((Element::F32, Scale::None))
+        } else if shared_i8(a) && shared_i8(b) {
+            Ok((Element::I32, Scale::Exponent))
+        } else {
+            Err(TypeError::new(format!(
+                "{name} takes two f32 or two i8 with shared exponents, here {a} and {b}"
+            )))
+        }
+    }
+
+    /// FP32, or i8 with a shared exponent.
+    pub(crate) fn f32_or_shared_i8(name: &str, ty: &TensorType) -> Result<(), TypeError> {
+        if ty.is_f32() || (ty.element == Element::I8 && ty.scale == Scale::Exponent) {
+            Ok(())
+        } else {
+            Err(TypeError::new(format!("{name} takes f32 or i8<2^e>, here {ty}")))
+        }
+    }
+
+    /// A condition with its message.
+    pub(crate) fn ensure(
+        condition: bool,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), TypeError> {
+        if condition { Ok(()) } else { Err(TypeError::new(message())) }
+    }
+}

@@ -1,0 +1,47 @@
+//! `reduce_sum`. See [`ReduceSum`].
+
+use crate::graph::{Graph, ValueId};
+use crate::loops::LoopKernel;
+use crate::operator;
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
+
+operator! {
+    /// Sum over axes: FP32, or i8 with a shared exponent, giving i32 with the same exponent.
+    ///
+    /// Order: each result is a sequential sum from +0 over the reduced elements in row-major order.
+    pub struct ReduceSum = "reduce_sum" {
+        /// Reduced axes, ascending.
+        pub axes: Vec<usize>,
+        /// Whether reduced axes stay with size 1.
+        pub keep_dims: bool,
+    }
+}
+
+impl Operator for ReduceSum {
+    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!()
+    }
+
+    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        todo!()
+    }
+
+    fn gradient(
+        &self,
+        _graph: &mut Graph,
+        _node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        todo!()
+    }
+
+    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
+        todo!()
+    }
+
+    fn cases() -> Vec<Case> {
+        todo!()
+    }
+}

@@ -1,0 +1,42 @@
+//! `relu`. See [`Relu`].
+
+use crate::graph::{Graph, ValueId};
+use crate::loops::LoopKernel;
+use crate::operator;
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
+
+operator! {
+    /// `max(x, 0)`, elementwise: FP32 (`if x > 0 { x } else { 0 }`), or i8 with a shared exponent, which is
+    /// kept.
+    pub struct Relu = "relu" {
+    }
+}
+
+impl Operator for Relu {
+    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!()
+    }
+
+    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        todo!()
+    }
+
+    fn gradient(
+        &self,
+        _graph: &mut Graph,
+        _node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        todo!()
+    }
+
+    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
+        todo!()
+    }
+
+    fn cases() -> Vec<Case> {
+        todo!()
+    }
+}

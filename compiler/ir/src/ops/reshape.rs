@@ -1,0 +1,43 @@
+//! `reshape`. See [`Reshape`].
+
+use crate::graph::{Graph, ValueId};
+use crate::loops::LoopKernel;
+use crate::operator;
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::types::{Shape, TensorType};
+
+operator! {
+    /// The same elements in row-major order under another shape; any type without per-axis scale.
+    pub struct Reshape = "reshape" {
+        /// New shape, same count.
+        pub shape: Shape,
+    }
+}
+
+impl Operator for Reshape {
+    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!()
+    }
+
+    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        todo!()
+    }
+
+    fn gradient(
+        &self,
+        _graph: &mut Graph,
+        _node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        todo!()
+    }
+
+    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
+        todo!()
+    }
+
+    fn cases() -> Vec<Case> {
+        todo!()
+    }
+}

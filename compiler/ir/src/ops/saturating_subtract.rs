@@ -1,0 +1,42 @@
+//! `saturating_subtract`. See [`SaturatingSubtract`].
+
+use crate::graph::{Graph, ValueId};
+use crate::loops::LoopKernel;
+use crate::operator;
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
+
+operator! {
+    /// NITI's update: `clamp(w - g, -127, 127)` on i8 with shared exponents; the exponent of `w` is kept,
+    /// that of `g` is not used.
+    pub struct SaturatingSubtract = "saturating_subtract" {
+    }
+}
+
+impl Operator for SaturatingSubtract {
+    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        todo!()
+    }
+
+    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        todo!()
+    }
+
+    fn gradient(
+        &self,
+        _graph: &mut Graph,
+        _node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        todo!()
+    }
+
+    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
+        todo!()
+    }
+
+    fn cases() -> Vec<Case> {
+        todo!()
+    }
+}

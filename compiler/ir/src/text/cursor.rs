@@ -1,0 +1,169 @@
+//! A cursor over text: the lexer under the graph parser and the attribute parser.
+
+use std::fmt;
+
+/// A syntax error: where, and what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SyntaxError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+/// A position in a text. White space and `;` comments (to the end of the line) separate tokens.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    text: &'a str,
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the start of `text`.
+    pub fn new(text: &'a str) -> Cursor<'a> {
+        Cursor { text, position: 0 }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.position..]
+    }
+
+    /// Skips white space and comments.
+    pub fn skip_space(&mut self) {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start();
+            self.position += rest.len() - trimmed.len();
+            if trimmed.starts_with(';') {
+                self.position += trimmed.find('\n').unwrap_or(trimmed.len());
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// An error at this place.
+    pub fn error(&self, message: impl Into<String>) -> SyntaxError {
+        let before = &self.text[..self.position];
+        SyntaxError {
+            line: before.matches('\n').count() + 1,
+            column: before.rsplit('\n').next().unwrap_or("").chars().count() + 1,
+            message: message.into(),
+        }
+    }
+
+    /// Whether nothing but space is left.
+    pub fn at_end(&mut self) -> bool {
+        self.skip_space();
+        self.rest().is_empty()
+    }
+
+    /// The next character, without taking it.
+    pub fn peek(&mut self) -> Option<char> {
+        self.skip_space();
+        self.rest().chars().next()
+    }
+
+    /// Takes `token` if it comes next.
+    pub fn accept(&mut self, token: &str) -> bool {
+        self.skip_space();
+        if self.rest().starts_with(token) {
+            self.position += token.len();
+            true
+        } else {
+            false
+        }
+    }
+
+    /// Takes `token` or fails.
+    pub fn expect(&mut self, token: &str) -> Result<(), SyntaxError> {
+        if self.accept(token) { Ok(()) } else { Err(self.error(format!("expected `{token}`"))) }
+    }
+
+    fn take_while(&mut self, keep: impl Fn(char) -> bool) -> &'a str {
+        self.skip_space();
+        let rest = self.rest();
+        let length = rest.find(|c| !keep(c)).unwrap_or(rest.len());
+        self.position += length;
+        &rest[..length]
+    }
+
+    /// A word: letters, digits, `_`.
+    pub fn word(&mut self) -> Result<&'a str, SyntaxError> {
+        let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        if word.is_empty() { Err(self.error("expected a word")) } else { Ok(word) }
+    }
+
+    /// A number's text: digits, sign, point, exponent, or `inf`, `nan`.
+    pub fn number(&mut self) -> Result<&'a str, SyntaxError> {
+        let word = self.take_while(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        if word.is_empty() { Err(self.error("expected a number")) } else { Ok(word) }
+    }
+
+    /// A number of type `T`.
+    pub fn parse_number<T: std::str::FromStr>(&mut self) -> Result<T, SyntaxError> {
+        let start = self.clone();
+        let text = self.number()?;
+        text.parse().map_err(|_| start.error(format!("`{text}` is not a number of this kind")))
+    }
+
+    /// A quoted string with `\"`, `\\`, `\n` and `\u{..}` escapes.
+    pub fn string(&mut self) -> Result<String, SyntaxError> {
+        self.expect("\"")?;
+        let mut out = String::new();
+        let mut chars = self.rest().char_indices();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.position += i + 1;
+                    return Ok(out);
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => out.push('\n'),
+                    Some((_, 'u')) => {
+                        let digits: String = chars
+                            .by_ref()
+                            .map(|(_, c)| c)
+                            .skip_while(|&c| c == '{')
+                            .take_while(|&c| c != '}')
+                            .collect();
+                        let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
+                        out.push(code.ok_or_else(|| self.error("bad escape"))?);
+                    }
+                    Some((_, c)) => out.push(c),
+                    None => break,
+                },
+                c => out.push(c),
+            }
+        }
+        Err(self.error("unterminated string"))
+    }
+}
+
+/// Writes `text` quoted so that [`Cursor::string`] reads it back.
+pub fn quote(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '\n' => out.push_str("\\n"),
+            c if c.is_control() => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,3 @@
+//! The text form of graphs: printing and parsing.
+
+pub mod cursor;
