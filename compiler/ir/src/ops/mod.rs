@@ -241,6 +241,36 @@ operations! {
     chain::Chain,
 }
 
+impl Op {
+    /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
+    /// result depends on element `i` of that operand only. Every target must honour this.
+    pub fn may_overwrite(&self, operand: usize) -> bool {
+        match self.kind() {
+            OpKind::Abs
+            | OpKind::Neg
+            | OpKind::Exp
+            | OpKind::Log
+            | OpKind::Sqrt
+            | OpKind::Reciprocal
+            | OpKind::Tanh
+            | OpKind::Sigmoid
+            | OpKind::Erf
+            | OpKind::Sign
+            | OpKind::Floor
+            | OpKind::Ceil
+            | OpKind::Relu
+            | OpKind::LeakyRelu
+            | OpKind::Clip
+            | OpKind::Dropout
+            | OpKind::SgdUpdate
+            | OpKind::SaturatingSubtract => operand == 0,
+            OpKind::ReluGradient | OpKind::LeakyReluGradient | OpKind::ClipGradient => operand == 1,
+            OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div => operand < 2,
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.kind().name().to_string();
