@@ -81,6 +81,15 @@ def check_quantisers():
     assert niti.quantize_input(np.float32([-4, 4, 0.03125 * 0.5]))[0].tolist() == [-128, 127, 0]
     assert niti.quantize_weight(np.float32([0.5, -0.5, 0.25])) [0].tolist() == [127, -127, 64]  # 63.5 goes to even
     assert niti.quantize_weight(np.float32([0.5, -0.5]))[1] == -8 and niti.quantize_weight(np.float32([0.51]))[1] == -7
+    # Both steps of w / M * 127 round to float32: multiplying first, or by 127 / M, moves some elements.
+    for _ in range(200):
+        w = rng.uniform(-1, 1, 400).astype(np.float32)
+        largest = max(abs(v) for v in w)
+        ratio = [np.float32(float(v) / float(largest)) for v in w]  # float64 division rounded once more is exact here
+        expected = [round(Fraction(float(np.float32(float(r) * 127.0)))) for r in ratio]
+        assert niti.quantize_weight(w)[0].tolist() == expected
+    # Quotient 1/2 exactly, product 63.5: even is 64. Just above 31.5 in exact arithmetic, rounded to the tie and down to 32.
+    assert niti.quantize_weight(np.float32([1.0, 0.5, 0.25 - 2**-26]))[0].tolist() == [127, 64, 32]
     for q, e in (niti.quantize_input(np.zeros(3, np.float32)), niti.quantize_weight(np.zeros(3, np.float32))):
         assert q.tolist() == [0, 0, 0] and e == 0
 
@@ -170,6 +179,16 @@ def check_conv():
     assert (niti.linear_backward_weight(error, x) == dw[..., 0, 0]).all()
 
 
+def check_elementwise():
+    x, error = np.int8([-128, -1, 0, 1, 127]), np.int8([5, -6, 7, -8, 9])
+    assert niti.relu(x).tolist() == [0, 0, 0, 1, 127] and niti.relu_backward(error, x).tolist() == [0, 0, 0, -8, 9]
+    a, b, c = (rng.integers(-128, 128, (2, n, 3, 2)).astype(np.int8) for n in (1, 3, 2))
+    q, e = niti.concat([(a, -9), (b, -3), (c, -4)])
+    assert e == -3 and q.dtype == np.int8 and (q[:, 1:4] == b).all()
+    assert q[:, :1].reshape(-1).tolist() == [text_psto(int(v), 6) for v in a.reshape(-1)]
+    assert q[:, 4:].reshape(-1).tolist() == [text_psto(int(v), 1) for v in c.reshape(-1)]
+
+
 def check_pools():
     for kernel, strides, pads in (((3, 3), (2, 2), (1, 1, 1, 1)), ((2, 2), (2, 2), (0,) * 4), ((2, 3), (1, 2), (1, 0, 0, 2)),
                                   ((3, 3), (1, 1), (1, 1, 1, 1))):
@@ -231,22 +250,22 @@ def scalar_probabilities(logits, exponent, label):
 
 
 def check_loss():
-    for exponent in list(range(-40, 30)) + [60, 200]:
-        logits = rng.integers(-128, 128, (5, 7), np.int8)
+    for exponent, classes in itertools.product(list(range(-40, 30)) + [60, 200] + 20 * list(range(-6, 2)), (7, 8)):
+        logits = rng.integers(-128, 128, (5, classes), np.int8)
         logits[0], logits[1], logits[2, :2] = 127, -128, (127, -128)
-        labels = rng.integers(0, 7, 5)
+        labels = rng.integers(0, classes, 5)
         p = niti.loss_probabilities(logits, exponent, labels)
         expected = [scalar_probabilities([int(v) for v in row], exponent, int(t)) for row, t in zip(logits, labels)]
         assert p.tolist() == expected, exponent
         assert (p.sum(axis=1) == 0).all() and abs(p).max() <= 2048
         error = niti.loss_gradient(logits, exponent, labels, 9, 4)
-        draws = niti.uniform_bits(9, 4, 0, 35, 4)
+        draws = niti.uniform_bits(9, 4, 0, 5 * classes, 4)
         for i, v in enumerate(p.reshape(-1).tolist()):
             magnitude = min(127, abs(v) // 16 + (abs(v) % 16 > draws[i]))
             assert error.reshape(-1)[i] == (magnitude if v > 0 else -magnitude)
 
 
 if __name__ == "__main__":
-    for check in (check_philox, check_shifts, check_quantisers, check_aligned_add, check_conv, check_pools, check_loss):
+    for check in (check_philox, check_shifts, check_quantisers, check_aligned_add, check_elementwise, check_conv, check_pools, check_loss):
         check()
         print("ok", check.__name__)

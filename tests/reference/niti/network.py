@@ -77,16 +77,21 @@ class Network:
             if name not in self.trainable:
                 continue
             parts = contributions[name]  # a tensor nobody consumes is a mistake in the description
-            ordered = [parts[key] for key in sorted(parts)]
-            q, e = ordered[0]
-            for other in ordered[1:]:
-                q, e = niti.aligned_add(q, e, *other)
+            q, e = self.fold([parts[key] for key in sorted(parts)])
             errors[name] = (q, e)
             backs = self._backward_node(node, tensors, winners, q, e, accumulators)
             for operand, (source, back) in enumerate(zip(node["inputs"], backs, strict=True)):
                 if source in self.trainable:
                     contributions.setdefault(source, {})[(index, operand)] = back
         return errors, accumulators
+
+    @staticmethod
+    def fold(contributions):
+        """Sum of error contributions, from the left by the aligned add; the order changes the rounding."""
+        q, e = contributions[0]
+        for other in contributions[1:]:
+            q, e = niti.aligned_add(q, e, *other)
+        return q, e
 
     def _backward_node(self, node, tensors, winners, error, e, accumulators):
         """The error each input receives, in input order; None where none is wanted."""
