@@ -20,15 +20,6 @@ operator! {
     }
 }
 
-impl Broadcast {
-    fn walk(&self, shape: &Shape) -> Walk {
-        let mut strides = vec![0; self.shape.rank() - shape.rank()];
-        let own = shape.iter().zip(shape.strides());
-        strides.extend(own.map(|(&dim, stride)| if dim == 1 { 0 } else { stride as i64 }));
-        Walk { shape: self.shape.dims().to_vec(), start: 0, strides }
-    }
-}
-
 impl Operator for Broadcast {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("broadcast", inputs)?;
@@ -41,7 +32,7 @@ impl Operator for Broadcast {
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        vec![self.walk(inputs[0].shape()).apply(inputs[0])]
+        vec![Walk::broadcast(inputs[0].shape(), &self.shape).apply(inputs[0])]
     }
 
     fn gradient(
@@ -55,7 +46,7 @@ impl Operator for Broadcast {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        self.walk(&inputs[0].shape).lower(inputs, outputs)
+        Walk::broadcast(&inputs[0].shape, &self.shape).lower(inputs, outputs)
     }
 
     fn cases() -> Vec<Case> {

@@ -266,6 +266,7 @@ impl Attribute for Op {
 
 /// What several operations share.
 pub(crate) mod support {
+    pub(crate) mod convolution;
     pub(crate) mod derivation;
     pub(crate) mod movement;
     pub(crate) mod product;

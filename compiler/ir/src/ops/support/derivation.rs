@@ -48,6 +48,9 @@ pub(crate) fn reduce_to(
     name: &str,
 ) -> Result<ValueId, TypeError> {
     let from = graph.ty(value).shape.clone();
+    if from.count() == shape.count() {
+        return reshape(graph, value, shape, name);
+    }
     let missing = from.rank() - shape.rank();
     let axes: Vec<usize> = (0..from.rank())
         .filter(|&axis| axis < missing || (shape[axis - missing] == 1 && from[axis] != 1))

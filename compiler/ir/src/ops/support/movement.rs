@@ -45,6 +45,14 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// An operand stretched to a shape by NumPy's rule.
+    pub(crate) fn broadcast(operand: &Shape, shape: &Shape) -> Walk {
+        let mut strides = vec![0; shape.rank() - operand.rank()];
+        let own = operand.iter().zip(operand.strides());
+        strides.extend(own.map(|(&dim, stride)| if dim == 1 { 0 } else { stride as i64 }));
+        Walk { shape: shape.dims().to_vec(), start: 0, strides }
+    }
+
     /// Operand indices of the result's elements in row-major order.
     pub(crate) fn indices(&self) -> Vec<i64> {
         let axes = self.shape.iter().zip(&self.strides);
