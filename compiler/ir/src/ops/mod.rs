@@ -269,6 +269,7 @@ pub(crate) mod support {
     pub(crate) mod convolution;
     pub(crate) mod derivation;
     pub(crate) mod movement;
+    pub(crate) mod pool;
     pub(crate) mod product;
     pub(crate) mod sample;
     pub(crate) mod window;
