@@ -1,7 +1,7 @@
 """NITI integer training arithmetic: rounding shifts, quantisers, layers, loss gradient.
 
 Source: M. Wang, S. Rasoulinezhad, P. Leong, H. So, "NITI: Training Integer Neural Networks Using
-Integer-only Arithmetic", IEEE TPDS 2022 (arXiv:2009.13108); README.md says which choice comes from where.
+Integer-only Arithmetic", IEEE TPDS 2022 (arXiv:2009.13108); tests/data/niti/README.md says which choice comes from where.
 
 A quantised tensor is a pair (q, e): q is int8, the value of an element is q * 2**e, and e is one Python int
 for the whole tensor. Images are NCHW, batches come first. All arithmetic is carried in int64 and checked
