@@ -100,8 +100,9 @@ def check_quantisers():
         assert niti.quantize_weight(w)[0].tolist() == expected
         other_order += sum(int(np.rint(v * (np.float32(127) / largest))) != n for v, n in zip(w, expected))
     assert other_order > 0, "the elements do not tell the order of the operations"
-    for q, e in (niti.quantize_input(np.zeros(3, np.float32)), niti.quantize_weight(np.zeros(3, np.float32))):
-        assert q.tolist() == [0, 0, 0] and e == 0
+    for quantize, exponent in ((niti.quantize_input, 0), (niti.quantize_weight, -14)):
+        q, e = quantize(np.zeros(3, np.float32))
+        assert q.tolist() == [0, 0, 0] and e == exponent
 
     # By hand: |max| 300 has 9 bits, shift 2; 298/4 = 74.5 goes away from zero.
     q, e = niti.requantize(np.array([300, -298, 1, 2]), -9)
