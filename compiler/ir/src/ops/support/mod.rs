@@ -1,7 +1,9 @@
 //! What several operations share: index walks, elementwise and reducing operations, gradient building blocks.
 
+pub(crate) mod channels;
 pub(crate) mod clip_bounds;
 pub(crate) mod elementwise;
 pub(crate) mod gradient;
 pub(crate) mod reduction;
+pub(crate) mod rows;
 pub(crate) mod walk;
