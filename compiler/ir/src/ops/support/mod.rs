@@ -1,9 +1,11 @@
 //! What several operations share: index walks, elementwise and reducing operations, gradient building blocks.
 
+pub(crate) mod affine;
 pub(crate) mod channels;
 pub(crate) mod clip_bounds;
 pub(crate) mod elementwise;
 pub(crate) mod gradient;
+pub(crate) mod likelihood;
 pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod walk;
