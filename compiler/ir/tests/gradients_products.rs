@@ -3,12 +3,13 @@
 //! The loss is the sum of the result's elements times fixed weights, so the result's gradient is those weights.
 //! Sums of the loss and differences are taken in f64.
 
+use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::matmul::ProductRole;
 use trainc_ir::ops::{
     AvgPool2d, Broadcast, Concat, Conv2d, Differentiated, MatMul, MaxPool2d, Pad, Reshape, Slice,
     Transpose,
 };
-use trainc_ir::{Graph, InputRole, Interpreter, Op, RunContext, Tensor, TensorType, ValueId};
+use trainc_ir::{Graph, InputRole, Op, RunContext, Tensor, TensorType, ValueId};
 
 /// Distinct multiples of 1/64 in (-4, 4) in a scattered order.
 fn operand(shape: &[usize], salt: usize) -> Tensor {
