@@ -1,5 +1,7 @@
 //! Products, windows and data movement refuse what does not fit, hostile attributes included, with a reason.
 
+use std::slice::from_ref;
+
 use trainc_ir::ops::matmul::ProductRole;
 use trainc_ir::ops::{
     AvgPool2d, AvgPool2dGradient, Broadcast, Chain, Concat, Conv2d, Conv2dGradientInput,
@@ -87,10 +89,10 @@ fn pools() {
         MaxPool2d { kernel: [2, 2], strides: [1, 1], pads: [0; 4], dilations: [1, 1], ceil: false };
     let x = f32(&[1, 1, 4, 4]);
     refused(max.clone(), &[TensorType::new([1, 1, 4, 4], Element::I32)], "f32 or i8");
-    refused(MaxPool2d { kernel: [5, 1], ..max.clone() }, &[x.clone()], "exceeds");
-    refused(MaxPool2d { kernel: [HUGE, 1], ..max.clone() }, &[x.clone()], "too large");
-    refused(MaxPool2d { strides: [1, 0], ..max.clone() }, &[x.clone()], "stride is 0");
-    refused(MaxPool2d { pads: [2, 0, 0, 0], ..max.clone() }, &[x.clone()], "padding alone");
+    refused(MaxPool2d { kernel: [5, 1], ..max.clone() }, from_ref(&x), "exceeds");
+    refused(MaxPool2d { kernel: [HUGE, 1], ..max.clone() }, from_ref(&x), "too large");
+    refused(MaxPool2d { strides: [1, 0], ..max.clone() }, from_ref(&x), "stride is 0");
+    refused(MaxPool2d { pads: [2, 0, 0, 0], ..max.clone() }, from_ref(&x), "padding alone");
     // Taps at -1 and 1 miss an operand of one row.
     refused(
         MaxPool2d { pads: [1, 0, 1, 0], dilations: [2, 1], ..max },
@@ -115,7 +117,7 @@ fn pools() {
     };
     refused(AvgPool2d { pads: [0, 0, 0, 2], ..average.clone() }, &[x], "padding alone");
     let (small, large) = (i8s(&[1, 1, 3, 3]), i8s(&[1, 1, 200, 200]));
-    refused(AvgPool2d { pads: [1, 0, 0, 0], ..average.clone() }, &[small.clone()], "no padding");
+    refused(AvgPool2d { pads: [1, 0, 0, 0], ..average.clone() }, from_ref(&small), "no padding");
     refused(AvgPool2d { ceil: true, ..average.clone() }, &[small], "no padding");
     refused(AvgPool2d { kernel: [200, 200], ..average }, &[large], "too large");
     let gradient = AvgPool2dGradient {
