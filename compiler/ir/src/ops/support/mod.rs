@@ -1,4 +1,5 @@
-//! What several operations share: index walks, elementwise and reducing operations, gradient building blocks.
+//! What several operations share: index walks, elementwise and reducing operations, products, windows, gradient
+//! building blocks.
 
 pub(crate) mod affine;
 pub(crate) mod channels;
@@ -6,6 +7,7 @@ pub(crate) mod clip_bounds;
 pub(crate) mod convolution;
 pub(crate) mod derivation;
 pub(crate) mod elementwise;
+pub(crate) mod fusion;
 pub(crate) mod gradient;
 pub(crate) mod likelihood;
 pub(crate) mod movement;
