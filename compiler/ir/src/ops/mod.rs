@@ -105,6 +105,8 @@ pub trait Operator: Attributes + Into<Op> {
     fn cases() -> Vec<Case>;
 }
 
+pub(crate) mod support;
+
 macro_rules! operations {
     ($($module:ident :: $name:ident),* $(,)?) => {
         $(pub mod $module;)*
@@ -292,6 +294,17 @@ impl Attribute for Op {
             .ok_or_else(|| at.error(format!("unknown operation `{name}`")))?;
         kind.parse_attributes(cursor)
     }
+}
+
+/// What several operations share.
+pub(crate) mod support {
+    pub(crate) mod convolution;
+    pub(crate) mod derivation;
+    pub(crate) mod movement;
+    pub(crate) mod pool;
+    pub(crate) mod product;
+    pub(crate) mod sample;
+    pub(crate) mod window;
 }
 
 /// Helpers of type rules.
