@@ -9,6 +9,7 @@ pub mod codegen;
 mod entry;
 mod error;
 mod jit;
+pub mod kernels;
 mod memory;
 mod microkernels;
 mod plan;
