@@ -297,15 +297,6 @@ impl Attribute for Op {
 }
 
 /// What several operations share.
-pub(crate) mod support {
-    pub(crate) mod convolution;
-    pub(crate) mod derivation;
-    pub(crate) mod movement;
-    pub(crate) mod pool;
-    pub(crate) mod product;
-    pub(crate) mod sample;
-    pub(crate) mod window;
-}
 
 /// Helpers of type rules.
 pub(crate) mod rule {
