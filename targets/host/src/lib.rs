@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The host target: training steps as machine code of this machine, by Cranelift.
+//!
+//! [`HostProgram`] compiles a program into memory and runs it; [`HOST`] is the target as the compiler sees it, which
+//! also emits a relocatable object with its C header and Rust bindings. Every operation runs as its loop kernel
+//! ([`codegen`]); matrix products and the passes around them use vector kernels where the program runs in this
+//! process. Both give the bits of the reference interpreter.
+
+pub mod codegen;
+mod entry;
+mod error;
+mod jit;
+pub mod kernels;
+mod memory;
+mod microkernels;
+mod plan;
+
+pub use error::HostError;
+pub use jit::{EntryHandle, HostProgram, LoopFunction};
+pub use memory::{decode_tensor, encode_tensor};

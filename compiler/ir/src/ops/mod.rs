@@ -304,6 +304,11 @@ impl Attribute for Op {
     }
 }
 
+<<<<<<< HEAD
+=======
+/// What several operations share.
+
+>>>>>>> host
 /// Helpers of type rules.
 pub(crate) mod rule {
     use super::TypeError;

@@ -1,0 +1,316 @@
+//! Entries as functions that call the kernels in order, and the kernels themselves.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{
+    AbiParam, Function, InstBuilder, MemFlagsData, Signature, StackSlotData, StackSlotKind,
+    UserFuncName, Value, types,
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{FuncId, Linkage, Module};
+use trainc_ir::loops::{LoopKernel, Role};
+use trainc_ir::program::{BufferId, Kernel, Launch, Program, Region, Step};
+use trainc_ir::target::loop_scratch;
+
+use crate::HostError;
+use crate::codegen::{build_loop_kernel, loop_kernel_signature};
+use crate::microkernels::MicroKernel;
+
+/// How a kernel of the program is called.
+pub(crate) enum KernelCode {
+    /// A function of its buffers' addresses.
+    Loop {
+        function: FuncId,
+        /// Role of each parameter, and for scratch its offset in the launch's working memory.
+        parameters: Vec<(Role, usize)>,
+    },
+    /// The function [`crate::microkernels::launch`] with the address of the kernel's description.
+    Micro { address: i64 },
+}
+
+/// Text of the functions as they were compiled, in order of definition.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Whether to keep text at all.
+    pub(crate) wanted: bool,
+    /// Name, Cranelift's intermediate form, machine code.
+    pub(crate) functions: Vec<(String, String, String)>,
+}
+
+/// Compiles functions into a module.
+pub(crate) struct Compiler<'m, M: Module> {
+    pub(crate) module: &'m mut M,
+    context: Context,
+    builder: FunctionBuilderContext,
+    pub(crate) listing: Listing,
+}
+
+impl<'m, M: Module> Compiler<'m, M> {
+    pub(crate) fn new(module: &'m mut M, listing: bool) -> Self {
+        let context = module.make_context();
+        Compiler {
+            module,
+            context,
+            builder: FunctionBuilderContext::new(),
+            listing: Listing { wanted: listing, functions: Vec::new() },
+        }
+    }
+
+    /// Declares a function, lets `build` fill it, and compiles it.
+    pub(crate) fn define(
+        &mut self,
+        name: &str,
+        linkage: Linkage,
+        signature: Signature,
+        build: impl FnOnce(&mut M, &mut Function, &mut FunctionBuilderContext) -> Result<(), HostError>,
+    ) -> Result<FuncId, HostError> {
+        let id = self.module.declare_function(name, linkage, &signature)?;
+        self.context.func =
+            Function::with_name_signature(UserFuncName::user(0, id.as_u32()), signature);
+        build(self.module, &mut self.context.func, &mut self.builder)?;
+        let before = self.listing.wanted.then(|| self.context.func.display().to_string());
+        self.context.set_disasm(self.listing.wanted);
+        self.module.define_function(id, &mut self.context)?;
+        if let Some(form) = before {
+            let code = self.context.compiled_code().and_then(|c| c.vcode.clone());
+            self.listing.functions.push((name.into(), form, code.unwrap_or_default()));
+        }
+        self.module.clear_context(&mut self.context);
+        Ok(id)
+    }
+
+    /// Compiles a loop kernel as a function of that name.
+    pub(crate) fn define_loop(
+        &mut self,
+        name: &str,
+        kernel: &LoopKernel,
+        readonly: &[bool],
+    ) -> Result<FuncId, HostError> {
+        let config = self.module.target_config();
+        let signature = loop_kernel_signature(kernel, config.default_call_conv);
+        self.define(name, Linkage::Local, signature, |_, function, context| {
+            build_loop_kernel(kernel, readonly, function, context, config);
+            Ok(())
+        })
+    }
+
+    /// Compiles the generic form of a program's kernel.
+    pub(crate) fn define_kernel(
+        &mut self,
+        name: &str,
+        kernel: &Kernel,
+    ) -> Result<KernelCode, HostError> {
+        let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+        let (scratch, total) = loop_scratch(&lowered);
+        if total > kernel.scratch_bytes {
+            return Err(HostError::Program(format!(
+                "kernel `{}` needs {total} bytes of working memory, it gets {}",
+                kernel.name, kernel.scratch_bytes
+            )));
+        }
+        let readonly = readonly(&lowered, |operand| !kernel.op.may_overwrite(operand));
+        let function = self.define_loop(name, &lowered, &readonly)?;
+        let mut offsets = scratch.into_iter();
+        let parameters = lowered
+            .buffers
+            .into_iter()
+            .map(|b| {
+                let offset = match b.role {
+                    Role::Scratch => offsets.next().unwrap_or(0),
+                    _ => 0,
+                };
+                (b.role, offset)
+            })
+            .collect();
+        Ok(KernelCode::Loop { function, parameters })
+    }
+}
+
+/// For each buffer of a kernel, whether nothing that it writes overlaps it, given whether each operand is kept.
+pub(crate) fn readonly(kernel: &LoopKernel, kept: impl Fn(usize) -> bool) -> Vec<bool> {
+    let kept = |b: &trainc_ir::loops::BufferParameter| match b.role {
+        Role::Input(i) | Role::InputScale(i) => kept(i),
+        Role::RunContext => true,
+        Role::Output(_) | Role::OutputScale(_) | Role::Scratch => false,
+    };
+    kernel.buffers.iter().map(kept).collect()
+}
+
+/// Addresses that the launches of an entry are relative to.
+pub(crate) struct Bases {
+    pub(crate) arena: Value,
+    pub(crate) state: Value,
+    pub(crate) constants: Value,
+    pub(crate) inputs: Vec<Value>,
+    pub(crate) outputs: Vec<Value>,
+    pub(crate) run: Value,
+}
+
+/// Appends the code of a schedule.
+pub(crate) struct Schedule<'a, 'f, M: Module> {
+    pub(crate) module: &'a mut M,
+    pub(crate) builder: FunctionBuilder<'f>,
+    pub(crate) program: &'a Program,
+    pub(crate) kernels: &'a [KernelCode],
+    /// The function that runs vector kernels, if the program uses any.
+    pub(crate) micro: Option<FuncId>,
+    pub(crate) bases: Bases,
+}
+
+impl<M: Module> Schedule<'_, '_, M> {
+    fn address(&mut self, id: BufferId, extra: usize) -> Value {
+        let buffer = self.program.buffer(id);
+        let base = match buffer.region {
+            Region::Arena => self.bases.arena,
+            Region::State { .. } => self.bases.state,
+            Region::Constant(_) => self.bases.constants,
+            Region::Input(i) => self.bases.inputs[i],
+            Region::Output(i) => self.bases.outputs[i],
+        };
+        self.plus(base, buffer.offset + extra)
+    }
+
+    fn plus(&mut self, base: Value, offset: usize) -> Value {
+        match offset {
+            0 => base,
+            _ => self.builder.ins().iadd_imm_s(base, offset as i64),
+        }
+    }
+
+    pub(crate) fn steps(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Launch(launch) => self.launch(launch),
+                Step::Branch { condition, then, otherwise } => {
+                    let address = self.address(*condition, 0);
+                    let flags = MemFlagsData::new().with_notrap();
+                    let condition = self.builder.ins().load(types::I32, flags, address, 0);
+                    let [yes, no, done] = [(); 3].map(|()| self.builder.create_block());
+                    self.builder.ins().brif(condition, yes, &[], no, &[]);
+                    for (block, steps) in [(yes, then), (no, otherwise)] {
+                        self.builder.seal_block(block);
+                        self.builder.switch_to_block(block);
+                        self.steps(steps);
+                        self.builder.ins().jump(done, &[]);
+                    }
+                    self.builder.seal_block(done);
+                    self.builder.switch_to_block(done);
+                }
+            }
+        }
+    }
+
+    fn launch(&mut self, launch: &Launch) {
+        let arena = self.bases.arena;
+        let scratch = launch.scratch.unwrap_or(0);
+        match &self.kernels[launch.kernel.0] {
+            KernelCode::Loop { function, parameters } => {
+                let scale = |id: BufferId| self.program.buffer(id).scale_offset();
+                let arguments = parameters
+                    .iter()
+                    .map(|(role, offset)| match *role {
+                        Role::Input(i) => self.address(launch.inputs[i], 0),
+                        Role::InputScale(i) => {
+                            self.address(launch.inputs[i], scale(launch.inputs[i]))
+                        }
+                        Role::Output(i) => self.address(launch.outputs[i], 0),
+                        Role::OutputScale(i) => {
+                            self.address(launch.outputs[i], scale(launch.outputs[i]))
+                        }
+                        Role::RunContext => self.bases.run,
+                        Role::Scratch => self.plus(arena, scratch + offset),
+                    })
+                    .collect::<Vec<_>>();
+                let callee = self.module.declare_func_in_func(*function, self.builder.func);
+                self.builder.ins().call(callee, &arguments);
+            }
+            KernelCode::Micro { address } => {
+                let mut arguments: Vec<Value> = Vec::new();
+                for &id in launch.inputs.iter().chain(&launch.outputs) {
+                    arguments.push(self.address(id, 0));
+                }
+                arguments.push(self.plus(arena, scratch));
+                let bytes = 8 * arguments.len() as u32;
+                let slot = self.builder.create_sized_stack_slot(StackSlotData::new(
+                    StackSlotKind::ExplicitSlot,
+                    bytes,
+                    3,
+                ));
+                let array = self.builder.ins().stack_addr(types::I64, slot, 0);
+                for (i, argument) in arguments.into_iter().enumerate() {
+                    let flags = MemFlagsData::trusted();
+                    self.builder.ins().store(flags, argument, array, 8 * i as i32);
+                }
+                let kernel = self.builder.ins().iconst(types::I64, *address);
+                let function = self.micro.expect("declared because the program uses it");
+                let callee = self.module.declare_func_in_func(function, self.builder.func);
+                self.builder.ins().call(callee, &[kernel, array]);
+            }
+        }
+    }
+}
+
+/// `fn(arena, state, constants, inputs, outputs, run)`, all addresses; `inputs` and `outputs` are arrays of addresses.
+pub(crate) fn entry_signature<M: Module>(module: &M) -> Signature {
+    let mut signature = module.make_signature();
+    signature.params = vec![AbiParam::new(types::I64); 6];
+    signature
+}
+
+/// Compiles the entries of a program in [`entry_signature`]'s form.
+pub(crate) fn define_entries<M: Module>(
+    compiler: &mut Compiler<'_, M>,
+    program: &Program,
+    kernels: &[KernelCode],
+    micro: Option<FuncId>,
+) -> Result<Vec<FuncId>, HostError> {
+    let signature = entry_signature(compiler.module);
+    let config = compiler.module.target_config();
+    program
+        .entries
+        .iter()
+        .map(|entry| {
+            let name = format!("entry {}", entry.name);
+            compiler.define(&name, Linkage::Local, signature.clone(), |module, function, context| {
+                let mut builder = FunctionBuilder::new(function, context);
+                let block = builder.create_block();
+                builder.append_block_params_for_function_params(block);
+                builder.switch_to_block(block);
+                builder.seal_block(block);
+                let [arena, state, constants, inputs, outputs, run] =
+                    builder.block_params(block).try_into().expect("six parameters");
+                let mut addresses = |array: Value, count: usize| -> Vec<Value> {
+                    let flags = MemFlagsData::trusted().with_readonly();
+                    (0..count)
+                        .map(|i| builder.ins().load(types::I64, flags, array, 8 * i as i32))
+                        .collect()
+                };
+                let inputs = addresses(inputs, entry.inputs.len());
+                let outputs = addresses(outputs, entry.outputs.len());
+                let bases = Bases { arena, state, constants, inputs, outputs, run };
+                let mut schedule = Schedule { module, builder, program, kernels, micro, bases };
+                schedule.steps(&entry.steps);
+                schedule.builder.ins().return_(&[]);
+                schedule.builder.finalize(config);
+                Ok(())
+            })
+        })
+        .collect()
+}
+
+/// The code of each kernel, in the program's order: its vector kernel where there is one, else its loops.
+pub(crate) fn define_kernels<M: Module>(
+    compiler: &mut Compiler<'_, M>,
+    program: &Program,
+    vector: &[Option<Box<MicroKernel>>],
+    name: impl Fn(&Kernel) -> String,
+) -> Result<Vec<KernelCode>, HostError> {
+    program
+        .kernels
+        .iter()
+        .enumerate()
+        .map(|(i, kernel)| match vector.get(i).and_then(Option::as_deref) {
+            Some(micro) => Ok(KernelCode::Micro { address: std::ptr::from_ref(micro) as i64 }),
+            None => compiler.define_kernel(&name(kernel), kernel),
+        })
+        .collect()
+}

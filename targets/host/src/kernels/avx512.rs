@@ -1,0 +1,338 @@
+//! Engines for x86-64 with AVX-512 and its dot products.
+
+use std::arch::x86_64::*;
+
+use super::avx2::{self, by_rows};
+use super::engine::{Engine, Largest, Nest, Run, Side};
+use super::{pack, portable};
+
+const ROWS: usize = 12;
+const LANES: usize = 32;
+
+/// `i8` products over quadruples (`vpdpbusd`, exact).
+pub(crate) struct DotI8;
+
+/// `f32` products, multiplication and addition apart.
+pub(crate) struct SinglesF32;
+
+/// The passes that need nothing but their target feature.
+macro_rules! avx512_passes {
+    ($sum:ty) => {
+        fn transpose(
+            source: &[u32],
+            source_stride: usize,
+            rows: usize,
+            columns: usize,
+            out: &mut [u32],
+            out_stride: usize,
+        ) {
+            // SAFETY: this engine runs only where the machine has AVX-512.
+            unsafe { transpose(source, source_stride, rows, columns, out, out_stride) }
+        }
+
+        fn gather(source: &[u32], offsets: &[usize], runs: &[Run], step: usize, out: &mut [u32]) {
+            // SAFETY: as above.
+            unsafe { gather(source, offsets, runs, step, out) }
+        }
+
+        fn fold_max(
+            largest: &mut Largest,
+            values: &[$sum],
+            stride: usize,
+            rows: usize,
+            count: usize,
+        ) {
+            // SAFETY: as above.
+            unsafe { fold_max(largest, values, stride, rows, count) }
+        }
+    };
+}
+
+impl Engine for DotI8 {
+    type Element = i8;
+    type Sum = i32;
+    const DEPTH: usize = 4;
+    const ROWS: usize = ROWS;
+    const LANES: usize = LANES;
+    const LANE_ZERO: u32 = 0x8080_8080;
+
+    fn interleave(side: Side, source: &[i8], stride: usize, count: usize, out: &mut [u32]) {
+        // SAFETY: this engine runs only where the machine has AVX-512, hence AVX2.
+        unsafe { avx2::interleave_quads(side, source, stride, count, out) }
+    }
+
+    fn widen(side: Side, source: &[i8], out: &mut [u32]) {
+        avx2::widen_quads(side, source, out);
+    }
+
+    avx512_passes!(i32);
+
+    fn bias(panel: &[u32], rows: usize, bias: &mut [i32]) {
+        // SAFETY: as above.
+        unsafe { quad_bias(panel, rows, bias) }
+    }
+
+    unsafe fn tile(
+        rows: usize,
+        a: *const u32,
+        b: *const u32,
+        nest: &Nest,
+        bias: *const i32,
+        accumulate: bool,
+        c: *mut i32,
+        c_stride: usize,
+    ) {
+        // SAFETY: the caller's promise, and the machine has AVX-512 and its dot products.
+        unsafe {
+            by_rows!(
+                rows, dots(a, b, nest, bias, accumulate, c, c_stride);
+                1 2 3 4 5 6 7 8 9 10 11 12
+            );
+        }
+    }
+}
+
+impl Engine for SinglesF32 {
+    type Element = f32;
+    type Sum = f32;
+    const DEPTH: usize = 1;
+    const ROWS: usize = ROWS;
+    const LANES: usize = LANES;
+    const LANE_ZERO: u32 = 0;
+
+    fn interleave(_: Side, source: &[f32], _: usize, _: usize, out: &mut [u32]) {
+        let length = out.len();
+        portable::copy_bits(&source[..length], out);
+    }
+
+    fn widen(_: Side, source: &[f32], out: &mut [u32]) {
+        portable::copy_bits(source, out);
+    }
+
+    avx512_passes!(f32);
+
+    unsafe fn tile(
+        rows: usize,
+        a: *const u32,
+        b: *const u32,
+        nest: &Nest,
+        bias: *const f32,
+        accumulate: bool,
+        c: *mut f32,
+        c_stride: usize,
+    ) {
+        // SAFETY: the caller's promise, and the machine has AVX-512.
+        unsafe {
+            by_rows!(
+                rows, singles(a, b, nest, bias, accumulate, c, c_stride);
+                1 2 3 4 5 6 7 8 9 10 11 12
+            );
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+fn gather(source: &[u32], offsets: &[usize], runs: &[Run], step: usize, out: &mut [u32]) {
+    pack::gather(source, offsets, runs, step, LANES, out);
+}
+
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+fn fold_max<S: super::engine::Sum>(
+    largest: &mut Largest,
+    values: &[S],
+    stride: usize,
+    rows: usize,
+    count: usize,
+) {
+    pack::fold_max(largest, values, stride, rows, count);
+}
+
+/// Transposes by blocks of eight by eight, the last rows and columns under masks.
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+fn transpose(
+    source: &[u32],
+    source_stride: usize,
+    rows: usize,
+    columns: usize,
+    out: &mut [u32],
+    out_stride: usize,
+) {
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    assert!(source.len() >= (rows - 1) * source_stride + columns, "source of a transposition");
+    assert!(out.len() >= (columns - 1) * out_stride + rows, "destination of a transposition");
+    for column in (0..columns).step_by(8) {
+        let width = (columns - column).min(8);
+        for row in (0..rows).step_by(8) {
+            let height = (rows - row).min(8);
+            // SAFETY: the block of `height` rows and `width` columns lies within what was
+            // asserted; masks keep the rest of each vector from memory.
+            unsafe {
+                let from = source.as_ptr().add(row * source_stride + column);
+                let to = out.as_mut_ptr().add(column * out_stride + row);
+                transpose_block(from, source_stride, height, width, to, out_stride);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `height` rows of `width` units (at most eight each) can be read at `from`, and their
+/// transposition written at `to`.
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+#[inline]
+unsafe fn transpose_block(
+    from: *const u32,
+    stride: usize,
+    height: usize,
+    width: usize,
+    to: *mut u32,
+    out_stride: usize,
+) {
+    let read = (0xffu32 >> (8 - width)) as u8;
+    let write = (0xffu32 >> (8 - height)) as u8;
+    // SAFETY: the caller's promise; masked lanes are not accessed.
+    unsafe {
+        let row = |i: usize| {
+            if i < height {
+                _mm256_maskz_loadu_epi32(read, from.add(i * stride).cast())
+            } else {
+                _mm256_setzero_si256()
+            }
+        };
+        let (r0, r1, r2, r3) = (row(0), row(1), row(2), row(3));
+        let (r4, r5, r6, r7) = (row(4), row(5), row(6), row(7));
+        let (a0, a1) = (_mm256_unpacklo_epi32(r0, r1), _mm256_unpackhi_epi32(r0, r1));
+        let (a2, a3) = (_mm256_unpacklo_epi32(r2, r3), _mm256_unpackhi_epi32(r2, r3));
+        let (a4, a5) = (_mm256_unpacklo_epi32(r4, r5), _mm256_unpackhi_epi32(r4, r5));
+        let (a6, a7) = (_mm256_unpacklo_epi32(r6, r7), _mm256_unpackhi_epi32(r6, r7));
+        let (b0, b1) = (_mm256_unpacklo_epi64(a0, a2), _mm256_unpackhi_epi64(a0, a2));
+        let (b2, b3) = (_mm256_unpacklo_epi64(a1, a3), _mm256_unpackhi_epi64(a1, a3));
+        let (b4, b5) = (_mm256_unpacklo_epi64(a4, a6), _mm256_unpackhi_epi64(a4, a6));
+        let (b6, b7) = (_mm256_unpacklo_epi64(a5, a7), _mm256_unpackhi_epi64(a5, a7));
+        let store = |i: usize, value| {
+            if i < width {
+                _mm256_mask_storeu_epi32(to.add(i * out_stride).cast(), write, value);
+            }
+        };
+        store(0, _mm256_permute2x128_si256::<0x20>(b0, b4));
+        store(1, _mm256_permute2x128_si256::<0x20>(b1, b5));
+        store(2, _mm256_permute2x128_si256::<0x20>(b2, b6));
+        store(3, _mm256_permute2x128_si256::<0x20>(b3, b7));
+        store(4, _mm256_permute2x128_si256::<0x31>(b0, b4));
+        store(5, _mm256_permute2x128_si256::<0x31>(b1, b5));
+        store(6, _mm256_permute2x128_si256::<0x31>(b2, b6));
+        store(7, _mm256_permute2x128_si256::<0x31>(b3, b7));
+    }
+}
+
+/// [`Engine::bias`]: minus 128 times the sum of each row, by dot products with ones.
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn quad_bias(panel: &[u32], rows: usize, bias: &mut [i32]) {
+    assert!((1..=16).contains(&rows) && bias.len() >= rows, "at most a vector of rows");
+    let mask = (0xffffu32 >> (16 - rows)) as u16;
+    // SAFETY: masks keep every access within a step of the panel, or the bias.
+    unsafe {
+        let ones = _mm512_set1_epi8(1);
+        let mut sums = _mm512_setzero_si512();
+        for step in panel.chunks_exact(rows) {
+            let units = _mm512_maskz_loadu_epi32(mask, step.as_ptr().cast());
+            sums = _mm512_dpbusd_epi32(sums, ones, units);
+        }
+        let minus = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32::<7>(sums));
+        _mm512_mask_storeu_epi32(bias.as_mut_ptr(), mask, minus);
+    }
+}
+
+/// # Safety
+/// As [`Engine::tile`] with `R` rows; the machine has AVX-512 VNNI.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+unsafe fn dots<const R: usize>(
+    mut a: *const u32,
+    b: *const u32,
+    nest: &Nest,
+    bias: *const i32,
+    accumulate: bool,
+    c: *mut i32,
+    c_stride: usize,
+) {
+    let mut sums = [[_mm512_setzero_si512(); 2]; R];
+    // SAFETY: every access is one that the caller promises to be in bounds.
+    unsafe {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            *sums = [_mm512_set1_epi32(*bias.add(r)); 2];
+            if accumulate {
+                let from: *const i32 = c.add(r * c_stride);
+                sums[0] = _mm512_add_epi32(sums[0], _mm512_loadu_si512(from.cast()));
+                sums[1] = _mm512_add_epi32(sums[1], _mm512_loadu_si512(from.add(16).cast()));
+            }
+        }
+        for outer in 0..nest.outer {
+            for middle in 0..nest.middle {
+                let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
+                for _ in 0..nest.inner {
+                    let b0 = _mm512_loadu_si512(at.cast());
+                    let b1 = _mm512_loadu_si512(at.add(16).cast());
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        let factor = _mm512_set1_epi32(*a.add(r) as i32);
+                        sums[0] = _mm512_dpbusd_epi32(sums[0], b0, factor);
+                        sums[1] = _mm512_dpbusd_epi32(sums[1], b1, factor);
+                    }
+                    a = a.add(R);
+                    at = at.wrapping_add(nest.inner_step);
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let to = c.add(r * c_stride);
+            _mm512_storeu_si512(to.cast(), sums[0]);
+            _mm512_storeu_si512(to.add(16).cast(), sums[1]);
+        }
+    }
+}
+
+/// # Safety
+/// As [`Engine::tile`] with `R` rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn singles<const R: usize>(
+    mut a: *const u32,
+    b: *const u32,
+    nest: &Nest,
+    _bias: *const f32,
+    accumulate: bool,
+    c: *mut f32,
+    c_stride: usize,
+) {
+    let mut sums = [[_mm512_setzero_ps(); 2]; R];
+    // SAFETY: every access is one that the caller promises to be in bounds.
+    unsafe {
+        if accumulate {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let from = c.add(r * c_stride);
+                *sums = [_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16))];
+            }
+        }
+        for outer in 0..nest.outer {
+            for middle in 0..nest.middle {
+                let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
+                for _ in 0..nest.inner {
+                    let b0 = _mm512_loadu_ps(at.cast());
+                    let b1 = _mm512_loadu_ps(at.add(16).cast());
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        let factor = _mm512_set1_ps(f32::from_bits(*a.add(r)));
+                        sums[0] = _mm512_add_ps(sums[0], _mm512_mul_ps(factor, b0));
+                        sums[1] = _mm512_add_ps(sums[1], _mm512_mul_ps(factor, b1));
+                    }
+                    a = a.add(R);
+                    at = at.wrapping_add(nest.inner_step);
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let to = c.add(r * c_stride);
+            _mm512_storeu_ps(to, sums[0]);
+            _mm512_storeu_ps(to.add(16), sums[1]);
+        }
+    }
+}

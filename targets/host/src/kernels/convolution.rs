@@ -1,0 +1,628 @@
+//! Sweeps of taps as products: rows are the channels that come out, lanes are output positions.
+//!
+//! The source is repacked once, a few images at a time, into planes of units with its border of
+//! zeros; a tap is then an offset into a plane, and a panel of lanes is gathered by copying runs.
+
+use super::engine::{Engine, Largest, Nest, Run, SLACK, Side};
+use super::geometry::ConvGeometry;
+use super::scratch::{Scratch, words_bytes};
+use super::sweep::Sweep;
+
+/// Most units of repacked source at a time; half of a usual second-level cache.
+const SOURCE_UNITS: usize = 192 * 1024;
+/// Most units of gathered lanes at a time.
+const PANEL_UNITS: usize = 160 * 1024;
+/// Most units of one reduction in one pass of a tile.
+const DEPTH_UNITS: usize = 1536;
+/// Most sums of a tile, over all engines.
+const TILE_SUMS: usize = 512;
+
+/// Sizes of the working buffers of one sweep under one engine.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Channels that come out, of one group.
+    rows: usize,
+    /// Rows of a tile but for the last.
+    block: usize,
+    /// Planes of units of one image.
+    planes: usize,
+    /// Units of the whole reduction.
+    depth: usize,
+    /// Units of one pass of the reduction.
+    depth_block: usize,
+    /// Images repacked together.
+    images: usize,
+    /// Grid rows repacked together; the whole grid unless a single image is too large.
+    grid_rows: usize,
+    /// Columns of a repacked plane.
+    width: usize,
+    /// Rows that the taps span.
+    span: usize,
+    /// Tiles of lanes gathered together.
+    tiles: usize,
+}
+
+impl Plan {
+    fn new<E: Engine>(g: &ConvGeometry, sweep: &Sweep, channels: usize, rows: usize) -> Self {
+        const {
+            assert!(E::ROWS * E::LANES <= TILE_SUMS);
+        }
+        let planes = channels.div_ceil(E::DEPTH);
+        let depth = planes * sweep.taps.len();
+        let (_, span) = sweep.row_span();
+        let (_, column_span) = sweep.column_span();
+        let width = sweep.grid_width.saturating_sub(1) * sweep.step_width + column_span;
+        let height = |rows: usize| rows.saturating_sub(1) * sweep.step_height + span;
+        let mut grid_rows = sweep.grid_height;
+        while grid_rows > 1 && planes * height(grid_rows) * width > SOURCE_UNITS {
+            grid_rows = grid_rows.div_ceil(2);
+        }
+        let image = (planes * height(grid_rows) * width).max(1);
+        let images = if grid_rows < sweep.grid_height {
+            1
+        } else {
+            (SOURCE_UNITS / image).clamp(1, g.batch.max(1))
+        };
+        let depth_passes = depth.div_ceil(DEPTH_UNITS).max(1);
+        let depth_block = depth.div_ceil(depth_passes);
+        let all_tiles = (images * grid_rows * sweep.grid_width).div_ceil(E::LANES).max(1);
+        let tiles = (PANEL_UNITS / (depth_block * E::LANES).max(1)).clamp(1, all_tiles);
+        let block = rows.div_ceil(rows.div_ceil(E::ROWS).max(1));
+        Self { rows, block, planes, depth, depth_block, images, grid_rows, width, span, tiles }
+    }
+
+    const fn height(&self, sweep: &Sweep, grid_rows: usize) -> usize {
+        grid_rows.saturating_sub(1) * sweep.step_height + self.span
+    }
+
+    fn source_units(&self, sweep: &Sweep) -> usize {
+        self.planes * self.images * self.height(sweep, self.grid_rows) * self.width + SLACK
+    }
+
+    fn panel_units<E: Engine>(&self) -> usize {
+        self.tiles * self.depth_block * E::LANES + SLACK
+    }
+
+    const fn staging_units(&self, sweep: &Sweep) -> usize {
+        sweep.source_height * sweep.source_width
+    }
+
+    /// Bytes that the packed weights of one group take.
+    const fn weight_bytes(&self, staging: usize) -> usize {
+        words_bytes(self.rows * self.depth) + words_bytes(self.rows) + words_bytes(staging)
+    }
+
+    /// Bytes that one thread takes.
+    fn thread_bytes<E: Engine>(&self, sweep: &Sweep) -> usize {
+        words_bytes(self.source_units(sweep))
+            + words_bytes(self.panel_units::<E>())
+            + words_bytes(self.staging_units(sweep))
+    }
+}
+
+/// Which channel counts play which part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    InputGradient,
+}
+
+impl Direction {
+    /// Channels read and channels written, of one group.
+    const fn channels(self, g: &ConvGeometry) -> (usize, usize) {
+        match self {
+            Self::Forward => (g.group_in_channels(), g.group_out_channels()),
+            Self::InputGradient => (g.group_out_channels(), g.group_in_channels()),
+        }
+    }
+
+    fn sweeps(self, g: &ConvGeometry) -> Vec<Sweep> {
+        match self {
+            Self::Forward => vec![Sweep::forward(g)],
+            Self::InputGradient => Sweep::input_gradient(g),
+        }
+    }
+
+    /// Units that packing the weights stages.
+    fn weight_staging<E: Engine>(self, g: &ConvGeometry, plan: &Plan) -> usize {
+        match self {
+            Self::Forward => plan.block * plan.depth,
+            Self::InputGradient => g.group_in_channels() * g.taps(),
+        }
+    }
+}
+
+/// Scratch of [`forward`] under `E`.
+pub(crate) fn forward_bytes<E: Engine>(g: &ConvGeometry) -> usize {
+    bytes::<E>(g, Direction::Forward)
+}
+
+/// Scratch of [`input_gradient`] under `E`.
+pub(crate) fn input_gradient_bytes<E: Engine>(g: &ConvGeometry) -> usize {
+    bytes::<E>(g, Direction::InputGradient)
+}
+
+fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
+    let (channels, rows) = direction.channels(g);
+    let sweeps = direction.sweeps(g);
+    let largest = sweeps.iter().map(|sweep| {
+        let plan = Plan::new::<E>(g, sweep, channels, rows);
+        plan.weight_bytes(direction.weight_staging::<E>(g, &plan)) + plan.thread_bytes::<E>(sweep)
+    });
+    Scratch::LOSS + largest.max().unwrap_or(0)
+}
+
+/// `y = conv(x, w)`; returns the largest magnitude of `y`.
+pub(crate) fn forward<E: Engine>(
+    g: &ConvGeometry,
+    x: &[E::Element],
+    w: &[E::Element],
+    y: &mut [E::Sum],
+    scratch: &mut [u8],
+) -> u32 {
+    run::<E>(g, Direction::Forward, x, w, y, scratch)
+}
+
+/// `dx`, the gradient of the input; returns its largest magnitude.
+pub(crate) fn input_gradient<E: Engine>(
+    g: &ConvGeometry,
+    dy: &[E::Element],
+    w: &[E::Element],
+    dx: &mut [E::Sum],
+    scratch: &mut [u8],
+) -> u32 {
+    run::<E>(g, Direction::InputGradient, dy, w, dx, scratch)
+}
+
+fn run<E: Engine>(
+    g: &ConvGeometry,
+    direction: Direction,
+    source: &[E::Element],
+    w: &[E::Element],
+    out: &mut [E::Sum],
+    scratch: &mut [u8],
+) -> u32 {
+    let (channels, rows) = direction.channels(g);
+    if out.is_empty() {
+        return 0;
+    }
+    let mut largest = Largest::default();
+    for sweep in direction.sweeps(g) {
+        if sweep.taps.is_empty() || channels == 0 {
+            clear::<E>(&sweep, out);
+            continue;
+        }
+        let plan = Plan::new::<E>(g, &sweep, channels, rows);
+        for group in 0..g.groups {
+            let mut scratch = Scratch::new(scratch);
+            let panel = scratch.units(plan.rows * plan.depth);
+            let bias = scratch.sums::<E::Sum>(plan.rows);
+            let staging = scratch.units(direction.weight_staging::<E>(g, &plan));
+            let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
+            let weights = &w[group * per_group..][..per_group];
+            match direction {
+                Direction::Forward => {
+                    pack_forward::<E>(g, &plan, weights, panel, staging);
+                }
+                Direction::InputGradient => {
+                    pack_transposed::<E>(g, &plan, &sweep, weights, panel, staging);
+                }
+            }
+            for first in (0..plan.rows).step_by(plan.block) {
+                let count = plan.block.min(plan.rows - first);
+                E::bias(
+                    &panel[first * plan.depth..][..count * plan.depth],
+                    count,
+                    &mut bias[first..],
+                );
+            }
+            let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
+            let part = Part {
+                images: g.batch,
+                channels,
+                source_stride: channels * g.groups,
+                source_first: group * channels,
+                out_stride: rows * g.groups,
+                out_first: group * rows,
+            };
+            operands.run(&part, source, out, &mut scratch, &mut largest);
+        }
+    }
+    largest.value()
+}
+
+/// Zeroes the positions of a sweep that no tap reaches.
+fn clear<E: Engine>(sweep: &Sweep, out: &mut [E::Sum]) {
+    for plane in out.chunks_exact_mut(sweep.out_height * sweep.out_width) {
+        for row in 0..sweep.grid_height {
+            let start = (sweep.out_first_row + row * sweep.out_step_height) * sweep.out_width
+                + sweep.out_first_column;
+            for column in 0..sweep.grid_width {
+                plane[start + column * sweep.out_step_width] = E::Sum::default();
+            }
+        }
+    }
+}
+
+/// Weights `[rows, channels, taps]` into row panels, reduction order (plane, tap, depth).
+fn pack_forward<E: Engine>(
+    g: &ConvGeometry,
+    plan: &Plan,
+    weights: &[E::Element],
+    panel: &mut [u32],
+    staging: &mut [u32],
+) {
+    let taps = g.taps();
+    let channels = g.group_in_channels();
+    for first in (0..plan.rows).step_by(plan.block) {
+        let count = plan.block.min(plan.rows - first);
+        for row in 0..count {
+            let from = &weights[(first + row) * channels * taps..][..channels * taps];
+            let units = &mut staging[row * plan.depth..][..plan.depth];
+            if E::DEPTH == 1 || taps == 1 {
+                E::widen(Side::Rows, from, units);
+                continue;
+            }
+            for (plane, units) in units.chunks_exact_mut(taps).enumerate() {
+                let present = E::DEPTH.min(channels - plane * E::DEPTH);
+                E::interleave(Side::Rows, &from[plane * E::DEPTH * taps..], taps, present, units);
+            }
+        }
+        let out = &mut panel[first * plan.depth..][..count * plan.depth];
+        E::transpose(staging, plan.depth, count, plan.depth, out, count);
+    }
+}
+
+/// Weights `[channels, rows, all taps]` into row panels, reduction order (plane, tap of the sweep,
+/// depth).
+fn pack_transposed<E: Engine>(
+    g: &ConvGeometry,
+    plan: &Plan,
+    sweep: &Sweep,
+    weights: &[E::Element],
+    panel: &mut [u32],
+    staging: &mut [u32],
+) {
+    let all = g.taps();
+    let line = plan.rows * all;
+    let taps = sweep.taps.len();
+    let channels = g.group_out_channels();
+    for plane in 0..plan.planes {
+        let present = E::DEPTH.min(channels - plane * E::DEPTH);
+        let units = &mut staging[..line];
+        E::interleave(Side::Rows, &weights[plane * E::DEPTH * line..], line, present, units);
+        for first in (0..plan.rows).step_by(plan.block) {
+            let count = plan.block.min(plan.rows - first);
+            let out = &mut panel[first * plan.depth + plane * taps * count..][..taps * count];
+            let from = &staging[first * all..][..count * all];
+            if taps == all {
+                E::transpose(from, all, count, all, out, count);
+                continue;
+            }
+            for (out, tap) in out.chunks_exact_mut(count).zip(&sweep.taps) {
+                for (row, unit) in out.iter_mut().enumerate() {
+                    *unit = from[row * all + tap.index];
+                }
+            }
+        }
+    }
+}
+
+/// Where the channels of one group lie in the source and in the output.
+struct Part {
+    images: usize,
+    channels: usize,
+    /// Channels of one image of the source, over all groups.
+    source_stride: usize,
+    source_first: usize,
+    /// Channels of one image of the output, over all groups.
+    out_stride: usize,
+    out_first: usize,
+}
+
+/// What every thread of one sweep reads.
+struct Operands<'a, E: Engine> {
+    sweep: &'a Sweep,
+    plan: &'a Plan,
+    panel: &'a [u32],
+    bias: &'a [E::Sum],
+}
+
+/// Images and grid rows that are repacked together.
+#[derive(Clone, Copy)]
+struct Chunk {
+    first_image: usize,
+    images: usize,
+    first_row: usize,
+    rows: usize,
+    /// Rows of a repacked plane.
+    height: usize,
+}
+
+impl<E: Engine> Operands<'_, E> {
+    fn run(
+        &self,
+        part: &Part,
+        source: &[E::Element],
+        out: &mut [E::Sum],
+        scratch: &mut Scratch<'_>,
+        largest: &mut Largest,
+    ) {
+        let (sweep, plan) = (self.sweep, self.plan);
+        let repacked = scratch.units(plan.source_units(sweep));
+        let panel = scratch.units(plan.panel_units::<E>());
+        let staging = scratch.units(plan.staging_units(sweep));
+        let mut offsets = Vec::with_capacity(plan.depth);
+        for first_image in (0..part.images).step_by(plan.images) {
+            for first_row in (0..sweep.grid_height).step_by(plan.grid_rows) {
+                let rows = plan.grid_rows.min(sweep.grid_height - first_row);
+                let chunk = Chunk {
+                    first_image,
+                    images: plan.images.min(part.images - first_image),
+                    first_row,
+                    rows,
+                    height: plan.height(sweep, rows),
+                };
+                self.repack(part, &chunk, source, repacked, staging);
+                self.offsets(&chunk, &mut offsets);
+                self.multiply(part, &chunk, &offsets, repacked, panel, out, largest);
+            }
+        }
+    }
+
+    /// Copies the source of a chunk into `[plane][image][row][column]` units with its border.
+    fn repack(
+        &self,
+        part: &Part,
+        chunk: &Chunk,
+        source: &[E::Element],
+        repacked: &mut [u32],
+        staging: &mut [u32],
+    ) {
+        let (sweep, plan) = (self.sweep, self.plan);
+        let size = sweep.source_height * sweep.source_width;
+        let (low_row, _) = sweep.row_span();
+        let (low_column, _) = sweep.column_span();
+        let top = (chunk.first_row * sweep.step_height) as isize + low_row;
+        let rows = overlap(top, chunk.height, sweep.source_height);
+        let columns = overlap(low_column, plan.width, sweep.source_width);
+        let whole = rows.len() == chunk.height
+            && columns.len() == plan.width
+            && plan.width == sweep.source_width;
+        let plane_units = chunk.height * plan.width;
+        for plane in 0..plan.planes {
+            let present = E::DEPTH.min(part.channels - plane * E::DEPTH);
+            for image in 0..chunk.images {
+                let channel = (chunk.first_image + image) * part.source_stride
+                    + part.source_first
+                    + plane * E::DEPTH;
+                let to =
+                    &mut repacked[(plane * chunk.images + image) * plane_units..][..plane_units];
+                let from = &source[channel * size + rows.start * sweep.source_width..];
+                if whole {
+                    E::interleave(Side::Lanes, from, size, present, to);
+                    continue;
+                }
+                to.fill(E::LANE_ZERO);
+                if rows.is_empty() || columns.is_empty() {
+                    continue;
+                }
+                let staged = &mut staging[..rows.len() * sweep.source_width];
+                E::interleave(Side::Lanes, from, size, present, staged);
+                let mut at = (rows.start as isize - top) as usize * plan.width
+                    + (columns.start as isize - low_column) as usize;
+                for line in staged.chunks_exact(sweep.source_width) {
+                    to[at..at + columns.len()].copy_from_slice(&line[columns.clone()]);
+                    at += plan.width;
+                }
+            }
+        }
+    }
+
+    /// Where each step of the reduction starts in the repacked source.
+    fn offsets(&self, chunk: &Chunk, offsets: &mut Vec<usize>) {
+        let (low_row, _) = self.sweep.row_span();
+        let (low_column, _) = self.sweep.column_span();
+        offsets.clear();
+        for plane in 0..self.plan.planes {
+            let base = plane * chunk.images * chunk.height * self.plan.width;
+            for tap in &self.sweep.taps {
+                let row = (tap.row - low_row) as usize;
+                let column = (tap.column - low_column) as usize;
+                offsets.push(base + row * self.plan.width + column);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    fn multiply(
+        &self,
+        part: &Part,
+        chunk: &Chunk,
+        offsets: &[usize],
+        repacked: &[u32],
+        panel: &mut [u32],
+        out: &mut [E::Sum],
+        largest: &mut Largest,
+    ) {
+        let plan = self.plan;
+        let positions = chunk.images * chunk.rows * self.sweep.grid_width;
+        let mut gathers = Vec::new();
+        let mut stores: Vec<Store> = (0..plan.tiles).map(|_| Store::default()).collect();
+        let zeros = [E::Sum::default(); 64];
+        for first in (0..positions).step_by(plan.tiles * E::LANES) {
+            let tiles = (positions - first).div_ceil(E::LANES).min(plan.tiles);
+            for (pass, offsets) in offsets.chunks(plan.depth_block).enumerate() {
+                let depth = offsets.len();
+                let start = pass * plan.depth_block;
+                let last = start + depth == plan.depth;
+                for (tile, store) in stores[..tiles].iter_mut().enumerate() {
+                    let from = first + tile * E::LANES;
+                    let to = (from + E::LANES).min(positions);
+                    self.runs(part, chunk, from, to, &mut gathers, store);
+                    let panel = &mut panel[tile * depth * E::LANES..];
+                    E::gather(repacked, offsets, &gathers, self.sweep.step_width, panel);
+                }
+                for row in (0..plan.rows).step_by(plan.block) {
+                    let rows = plan.block.min(plan.rows - row);
+                    let a = &self.panel[row * plan.depth + start * rows..][..depth * rows];
+                    let bias = if pass == 0 { &self.bias[row..][..rows] } else { &zeros[..rows] };
+                    for (tile, store) in stores[..tiles].iter().enumerate() {
+                        let b = &panel[tile * depth * E::LANES..][..depth * E::LANES];
+                        let target = Target {
+                            plane: self.sweep.out_height * self.sweep.out_width,
+                            row,
+                            step: self.sweep.out_step_width,
+                            accumulate: pass > 0,
+                            last,
+                        };
+                        target.tile::<E>(rows, a, b, bias, store, out, largest);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The runs of the positions `from..to` of a chunk, in the repacked source and in the output.
+    fn runs(
+        &self,
+        part: &Part,
+        chunk: &Chunk,
+        from: usize,
+        to: usize,
+        gathers: &mut Vec<Run>,
+        store: &mut Store,
+    ) {
+        let (sweep, plan) = (self.sweep, self.plan);
+        let plane = sweep.out_height * sweep.out_width;
+        gathers.clear();
+        store.runs.clear();
+        store.count = to - from;
+        let mut at = from;
+        while at < to {
+            let line = at / sweep.grid_width;
+            let column = at % sweep.grid_width;
+            let (image, row) = (line / chunk.rows, line % chunk.rows);
+            let length = (sweep.grid_width - column).min(to - at);
+            gathers.push(Run {
+                source: (image * chunk.height + row * sweep.step_height) * plan.width
+                    + column * sweep.step_width,
+                lane: at - from,
+                length,
+            });
+            let out_row = sweep.out_first_row + (chunk.first_row + row) * sweep.out_step_height;
+            let out = ((chunk.first_image + image) * part.out_stride + part.out_first) * plane
+                + out_row * sweep.out_width
+                + sweep.out_first_column
+                + column * sweep.out_step_width;
+            match store.runs.last_mut() {
+                Some(run) if sweep.is_dense() && run.source + run.length == out => {
+                    run.length += length;
+                }
+                _ => store.runs.push(Run { source: out, lane: at - from, length }),
+            }
+            at += length;
+        }
+    }
+}
+
+/// Where the lanes of a tile go: `source` of a run is its place in the first row of the output.
+#[derive(Default)]
+struct Store {
+    runs: Vec<Run>,
+    count: usize,
+}
+
+/// Where the rows of a tile go.
+struct Target {
+    plane: usize,
+    row: usize,
+    step: usize,
+    accumulate: bool,
+    last: bool,
+}
+
+impl Target {
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    fn tile<E: Engine>(
+        &self,
+        rows: usize,
+        a: &[u32],
+        b: &[u32],
+        bias: &[E::Sum],
+        store: &Store,
+        out: &mut [E::Sum],
+        largest: &mut Largest,
+    ) {
+        let nest = Nest::line(a.len() / rows, E::LANES);
+        assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+        assert!(rows <= E::ROWS && bias.len() == rows);
+        if self.step == 1 && store.runs.len() == 1 && store.count == E::LANES {
+            let start = store.runs[0].source + self.row * self.plane;
+            let target = &mut out[start..][..(rows - 1) * self.plane + E::LANES];
+            // SAFETY: the assertions give the operands their lengths; `target` is borrowed whole.
+            unsafe {
+                E::tile(
+                    rows,
+                    a.as_ptr(),
+                    b.as_ptr(),
+                    &nest,
+                    bias.as_ptr(),
+                    self.accumulate,
+                    target.as_mut_ptr(),
+                    self.plane,
+                );
+            }
+            if self.last {
+                E::fold_max(largest, target, self.plane, rows, E::LANES);
+            }
+            return;
+        }
+        let mut sums = [E::Sum::default(); TILE_SUMS];
+        if self.accumulate {
+            for (r, sums) in sums.chunks_exact_mut(E::LANES).take(rows).enumerate() {
+                for run in &store.runs {
+                    let from = &out[run.source + (self.row + r) * self.plane..];
+                    for i in 0..run.length {
+                        sums[run.lane + i] = from[i * self.step];
+                    }
+                }
+            }
+        }
+        // SAFETY: the assertions give the operands their lengths; a tile fits TILE_SUMS.
+        unsafe {
+            E::tile(
+                rows,
+                a.as_ptr(),
+                b.as_ptr(),
+                &nest,
+                bias.as_ptr(),
+                self.accumulate,
+                sums.as_mut_ptr(),
+                E::LANES,
+            );
+        }
+        if self.last {
+            E::fold_max(largest, &sums, E::LANES, rows, store.count);
+        }
+        for (r, sums) in sums.chunks_exact(E::LANES).take(rows).enumerate() {
+            for run in &store.runs {
+                let to = &mut out[run.source + (self.row + r) * self.plane..];
+                if self.step == 1 {
+                    to[..run.length].copy_from_slice(&sums[run.lane..][..run.length]);
+                } else {
+                    for i in 0..run.length {
+                        to[i * self.step] = sums[run.lane + i];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Positions `first..first + count` of a line that lie in `0..length`.
+pub(crate) fn overlap(first: isize, count: usize, length: usize) -> std::ops::Range<usize> {
+    let start = first.clamp(0, length as isize) as usize;
+    let end = (first + count as isize).clamp(start as isize, length as isize) as usize;
+    start..end
+}

@@ -1,0 +1,219 @@
+//! What one instruction set contributes to the products: a register tile and the passes that
+//! put operands into the order that the tile reads.
+//!
+//! Every operand is packed into *units* of four bytes. A unit holds [`Engine::DEPTH`]
+//! consecutive steps of the reduction: four `i8` for dot-product instructions, two widened `i16`
+//! for multiply-add pairs, one `f32`. A tile multiplies a panel of *rows* (broadcast, at most
+//! [`Engine::ROWS`] wide) by a panel of *lanes* (vectors, [`Engine::LANES`] wide):
+//! `c[r][l] += sum over k of rows[k][r] . lanes[k][l]`. As sums never cross lanes, an FP32 sum
+//! keeps the order of its terms.
+
+/// Which operand a packing pass fills; the two may be encoded differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Broadcast operand.
+    Rows,
+    /// Vector operand.
+    Lanes,
+}
+
+/// The walk of a tile over the lane panel, in units: three nested counted steps. The row panel is
+/// read straight through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nest {
+    pub(crate) outer: usize,
+    pub(crate) outer_step: usize,
+    pub(crate) middle: usize,
+    pub(crate) middle_step: usize,
+    pub(crate) inner: usize,
+    pub(crate) inner_step: usize,
+}
+
+impl Nest {
+    /// `count` steps of `step` units.
+    pub(crate) const fn line(count: usize, step: usize) -> Self {
+        Self { outer: 1, outer_step: 0, middle: 1, middle_step: 0, inner: count, inner_step: step }
+    }
+
+    /// The same walk with steps that follow each other evenly counted together.
+    pub(crate) const fn merged(mut self) -> Self {
+        if self.middle == 1 || self.middle_step == self.inner * self.inner_step {
+            self.inner *= self.middle;
+            self.middle = self.outer;
+            self.middle_step = self.outer_step;
+            self.outer = 1;
+            self.outer_step = 0;
+            if self.middle == 1 || self.middle_step == self.inner * self.inner_step {
+                self.inner *= self.middle;
+                self.middle = 1;
+                self.middle_step = 0;
+            }
+        }
+        self
+    }
+
+    /// Steps of the whole walk.
+    pub(crate) const fn steps(&self) -> usize {
+        self.outer * self.middle * self.inner
+    }
+
+    /// Units from the first to one past the last that a tile of `lanes` reads.
+    pub(crate) const fn reach(&self, lanes: usize) -> usize {
+        if self.steps() == 0 {
+            return 0;
+        }
+        (self.outer - 1) * self.outer_step
+            + (self.middle - 1) * self.middle_step
+            + (self.inner - 1) * self.inner_step
+            + lanes
+    }
+}
+
+/// A run of consecutive lanes that are evenly spaced in the source plane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// First unit in the source plane.
+    pub(crate) source: usize,
+    /// First lane.
+    pub(crate) lane: usize,
+    /// Lanes.
+    pub(crate) length: usize,
+}
+
+/// Units that a gathering pass may read past the end of a run, or write past the end of a panel:
+/// every packed buffer ends with this much slack.
+pub(crate) const SLACK: usize = 32;
+
+/// A running maximum of magnitudes, spread over independent lanes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Largest(pub(crate) [u32; 16]);
+
+impl Largest {
+    /// The maximum.
+    pub(crate) fn value(&self) -> u32 {
+        self.0.into_iter().fold(0, u32::max)
+    }
+}
+
+/// Operand type.
+pub(crate) trait Element: Copy + Default + Send + Sync + PartialEq + 'static {}
+impl Element for i8 {}
+impl Element for f32 {}
+
+/// Accumulator type.
+pub(crate) trait Sum: Copy + Default + Send + Sync + 'static {
+    /// Adds, wrapping for integers.
+    fn plus(self, other: Self) -> Self;
+    /// Magnitude as it is reported to the caller; 0 for FP32.
+    fn magnitude(self) -> u32;
+}
+
+impl Sum for i32 {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn magnitude(self) -> u32 {
+        self.unsigned_abs()
+    }
+}
+
+impl Sum for f32 {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    #[inline(always)]
+    fn magnitude(self) -> u32 {
+        0
+    }
+}
+
+/// One instruction set. The default bodies are portable; an implementation repeats them under its
+/// target features or replaces them.
+///
+/// Implementations for an instruction set may be called only where the machine has it, which
+/// [`super::path`] sees to.
+pub(crate) trait Engine: 'static {
+    /// Operand type.
+    type Element: Element;
+    /// Accumulator type.
+    type Sum: Sum;
+    /// Steps of the reduction in one unit.
+    const DEPTH: usize;
+    /// Most rows of a tile.
+    const ROWS: usize;
+    /// Lanes of a tile.
+    const LANES: usize;
+    /// The unit of zeros on the lane side.
+    const LANE_ZERO: u32;
+
+    /// `out[i]` = the unit of `source[i]`, `source[i + stride]`, .. of `count <= DEPTH` streams,
+    /// missing streams being zero.
+    fn interleave(
+        side: Side,
+        source: &[Self::Element],
+        stride: usize,
+        count: usize,
+        out: &mut [u32],
+    );
+
+    /// `out[i]` = the unit of `source[i * DEPTH..]`, zeros after its end.
+    fn widen(side: Side, source: &[Self::Element], out: &mut [u32]);
+
+    /// `out[c * out_stride + r] = source[r * source_stride + c]`, writing nothing else.
+    fn transpose(
+        source: &[u32],
+        source_stride: usize,
+        rows: usize,
+        columns: usize,
+        out: &mut [u32],
+        out_stride: usize,
+    ) {
+        super::pack::transpose(source, source_stride, rows, columns, out, out_stride);
+    }
+
+    /// For each `offsets[k]`: fills `out[k * LANES..]` with the runs, `source[offset + run.source +
+    /// i * step]`.
+    fn gather(source: &[u32], offsets: &[usize], runs: &[Run], step: usize, out: &mut [u32]) {
+        super::pack::gather(source, offsets, runs, step, Self::LANES, out);
+    }
+
+    /// What each accumulator of a row starts from so that the encoding of the lanes cancels, for
+    /// a packed panel of `rows` rows.
+    fn bias(panel: &[u32], rows: usize, bias: &mut [Self::Sum]) {
+        let _ = panel;
+        bias[..rows].fill(Self::Sum::default());
+    }
+
+    /// Multiplies: `c[r * c_stride + l]` for `r < rows`, `l < LANES` becomes `bias[r]` (plus what
+    /// it was, where `accumulate`) plus the sums over `nest`.
+    ///
+    /// # Safety
+    /// `rows` is in `1..=ROWS`; `a` holds `nest.steps() * rows` units; `b` holds
+    /// `nest.reach(LANES)` units; `bias` holds `rows` sums; `c` holds `(rows - 1) * c_stride +
+    /// LANES` sums that nothing else reads or writes.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    unsafe fn tile(
+        rows: usize,
+        a: *const u32,
+        b: *const u32,
+        nest: &Nest,
+        bias: *const Self::Sum,
+        accumulate: bool,
+        c: *mut Self::Sum,
+        c_stride: usize,
+    );
+
+    /// Folds the magnitudes of `rows` rows of `count` sums, `stride` apart, into `largest`.
+    fn fold_max(
+        largest: &mut Largest,
+        values: &[Self::Sum],
+        stride: usize,
+        rows: usize,
+        count: usize,
+    ) {
+        super::pack::fold_max(largest, values, stride, rows, count);
+    }
+}

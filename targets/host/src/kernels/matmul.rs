@@ -1,0 +1,252 @@
+//! Matrix products: rows are rows of `C`, lanes its columns.
+
+use super::engine::{Engine, Largest, Nest, SLACK, Side};
+use super::geometry::MatMulGeometry;
+use super::scratch::{Scratch, words_bytes};
+
+/// Most units of one reduction in one pass of a tile.
+const DEPTH_UNITS: usize = 512;
+/// Most columns packed at a time.
+const COLUMNS: usize = 512;
+/// Most rows packed at a time.
+const ROWS: usize = 192;
+/// Most sums of a tile, over all engines.
+const TILE_SUMS: usize = 512;
+
+/// Sizes of the working buffers under one engine.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Rows of a tile but for the last.
+    block: usize,
+    /// Rows packed at a time, a multiple of `block`.
+    rows: usize,
+    /// Columns packed at a time, a multiple of the lanes.
+    columns: usize,
+    /// Units of one pass.
+    depth: usize,
+}
+
+impl Plan {
+    fn new<E: Engine>(g: &MatMulGeometry) -> Self {
+        let block = g.m.div_ceil(g.m.div_ceil(E::ROWS).max(1)).max(1);
+        let units = g.k.div_ceil(E::DEPTH);
+        Self {
+            block,
+            rows: (ROWS / block * block).min(g.m.next_multiple_of(block)),
+            columns: COLUMNS.min(g.n.next_multiple_of(E::LANES)),
+            depth: units.div_ceil(units.div_ceil(DEPTH_UNITS).max(1)).max(1),
+        }
+    }
+
+    const fn row_units(&self) -> usize {
+        self.rows * self.depth
+    }
+
+    const fn lane_units(&self) -> usize {
+        self.columns * self.depth
+    }
+
+    fn staging_units<E: Engine>(&self) -> usize {
+        (self.depth * E::LANES.max(self.block)).max(self.rows).max(self.columns)
+    }
+}
+
+/// Scratch of [`matmul`] under `E`.
+pub(crate) fn bytes<E: Engine>(g: &MatMulGeometry) -> usize {
+    let plan = Plan::new::<E>(g);
+    Scratch::LOSS
+        + words_bytes(plan.row_units())
+        + words_bytes(plan.lane_units() + SLACK)
+        + words_bytes(plan.staging_units::<E>())
+        + words_bytes(plan.rows)
+}
+
+/// `C`; returns its largest magnitude.
+pub(crate) fn matmul<E: Engine>(
+    g: &MatMulGeometry,
+    a: &[E::Element],
+    b: &[E::Element],
+    c: &mut [E::Sum],
+    scratch: &mut [u8],
+) -> u32 {
+    if c.is_empty() {
+        return 0;
+    }
+    if g.k == 0 {
+        c.fill(E::Sum::default());
+        return 0;
+    }
+    let mut largest = Largest::default();
+    for (index, c) in c.chunks_exact_mut(g.m * g.n).enumerate() {
+        let a = &a[index * g.batch_stride_a..][..g.m * g.k];
+        let b = &b[index * g.batch_stride_b..][..g.k * g.n];
+        product::<E>(g, a, b, c, &mut Scratch::new(scratch), &mut largest);
+    }
+    largest.value()
+}
+
+/// A window of an operand: `count` rows (or columns) from `first`, `depth` steps from `start`.
+#[derive(Clone, Copy)]
+struct Window {
+    first: usize,
+    count: usize,
+    start: usize,
+    depth: usize,
+}
+
+fn product<E: Engine>(
+    g: &MatMulGeometry,
+    a: &[E::Element],
+    b: &[E::Element],
+    c: &mut [E::Sum],
+    scratch: &mut Scratch<'_>,
+    largest: &mut Largest,
+) {
+    let plan = Plan::new::<E>(g);
+    let row_panel = scratch.units(plan.row_units());
+    let lane_panel = scratch.units(plan.lane_units() + SLACK);
+    let staging = scratch.units(plan.staging_units::<E>());
+    let bias = scratch.sums::<E::Sum>(plan.rows);
+    for column in (0..g.n).step_by(plan.columns) {
+        let columns = plan.columns.min(g.n - column);
+        for start in (0..g.k).step_by(plan.depth * E::DEPTH) {
+            let depth = (plan.depth * E::DEPTH).min(g.k - start);
+            let units = depth.div_ceil(E::DEPTH);
+            let window = Window { first: column, count: columns, start, depth };
+            let length = if g.transpose_b { g.k } else { g.n };
+            pack::<E>(Side::Lanes, b, length, g.transpose_b, window, E::LANES, lane_panel, staging);
+            for row in (0..g.m).step_by(plan.rows) {
+                let rows = plan.rows.min(g.m - row);
+                let window = Window { first: row, count: rows, start, depth };
+                let length = if g.transpose_a { g.m } else { g.k };
+                let along = !g.transpose_a;
+                pack::<E>(Side::Rows, a, length, along, window, plan.block, row_panel, staging);
+                for first in (0..rows).step_by(plan.block) {
+                    let count = plan.block.min(rows - first);
+                    let panel = &row_panel[first * units..][..count * units];
+                    E::bias(panel, count, bias);
+                    for lane in (0..columns).step_by(E::LANES) {
+                        let tile = Tile {
+                            rows: count,
+                            columns: E::LANES.min(columns - lane),
+                            accumulate: start > 0,
+                            last: start + depth == g.k,
+                            stride: g.n,
+                        };
+                        let b = &lane_panel[lane * units..][..E::LANES * units];
+                        let c = &mut c[(row + first) * g.n + column + lane..];
+                        tile.multiply::<E>(panel, b, bias, c, largest);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Packs a window of an operand stored in rows of `length` elements, whose rows run along the
+/// reduction (`along`) or across it, into panels of `block`.
+#[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
+fn pack<E: Engine>(
+    side: Side,
+    source: &[E::Element],
+    length: usize,
+    along: bool,
+    window: Window,
+    block: usize,
+    out: &mut [u32],
+    staging: &mut [u32],
+) {
+    let units = window.depth.div_ceil(E::DEPTH);
+    if !along {
+        for unit in 0..units {
+            let step = unit * E::DEPTH;
+            let present = E::DEPTH.min(window.depth - step);
+            let from = &source[(window.start + step) * length + window.first..];
+            let staged = &mut staging[..window.count];
+            E::interleave(side, from, length, present, staged);
+            for (index, staged) in staged.chunks(block).enumerate() {
+                let stride = if side == Side::Rows { staged.len() } else { block };
+                let to = index * block * units + unit * stride;
+                out[to..to + staged.len()].copy_from_slice(staged);
+                out[to + staged.len()..to + stride].fill(0);
+            }
+        }
+        return;
+    }
+    for first in (0..window.count).step_by(block) {
+        let count = block.min(window.count - first);
+        for row in 0..count {
+            let at = (window.first + first + row) * length + window.start;
+            let staged = &mut staging[row * units..][..units];
+            E::widen(side, &source[at..at + window.depth], staged);
+        }
+        let stride = if side == Side::Rows { count } else { block };
+        let out = &mut out[first * units..][..stride * units];
+        if count < stride {
+            out.fill(0);
+        }
+        E::transpose(staging, units, count, units, out, stride);
+    }
+}
+
+/// One tile of `C`.
+struct Tile {
+    rows: usize,
+    columns: usize,
+    accumulate: bool,
+    last: bool,
+    stride: usize,
+}
+
+impl Tile {
+    fn multiply<E: Engine>(
+        &self,
+        a: &[u32],
+        b: &[u32],
+        bias: &[E::Sum],
+        c: &mut [E::Sum],
+        largest: &mut Largest,
+    ) {
+        const {
+            assert!(E::ROWS * E::LANES <= TILE_SUMS);
+        }
+        let rows = self.rows;
+        let nest = Nest::line(a.len() / rows, E::LANES);
+        assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+        assert!(rows <= E::ROWS && bias.len() >= rows);
+        let mut sums = [E::Sum::default(); TILE_SUMS];
+        let whole = self.columns == E::LANES;
+        let c = &mut c[..(rows - 1) * self.stride + self.columns];
+        if !whole && self.accumulate {
+            for r in 0..rows {
+                sums[r * E::LANES..][..self.columns]
+                    .copy_from_slice(&c[r * self.stride..][..self.columns]);
+            }
+        }
+        let (target, stride) =
+            if whole { (c.as_mut_ptr(), self.stride) } else { (sums.as_mut_ptr(), E::LANES) };
+        // SAFETY: the assertions and the slices give every operand its length; a tile fits
+        // TILE_SUMS.
+        unsafe {
+            E::tile(
+                rows,
+                a.as_ptr(),
+                b.as_ptr(),
+                &nest,
+                bias.as_ptr(),
+                self.accumulate,
+                target,
+                stride,
+            );
+        }
+        if !whole {
+            for r in 0..rows {
+                c[r * self.stride..][..self.columns]
+                    .copy_from_slice(&sums[r * E::LANES..][..self.columns]);
+            }
+        }
+        if self.last {
+            E::fold_max(largest, c, self.stride, rows, self.columns);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Matrix products and the passes around them, for INT8 and FP32 training on the processor.
+//!
+//! Operands of the INT8 products take the whole range of `i8`; sums are exact in `i32` and wrap.
+//! An FP32 output is, on every path and bit for bit, the sum from `+0.0` of its products in
+//! ascending order of the reduction, each product and each addition rounded on its own (no fused
+//! multiply-add, no reassociation), for finite operands: a tap that falls into the padding may
+//! count as an addition of zero. The orders are: forward (input channel of the group, kernel row,
+//! kernel column); gradient of the input (output channel of the group, kernel row, kernel column);
+//! gradient of the weights (image, output row, output column); matrix product `k`.
+//!
+//! Every product has a form that takes the [`KernelPath`] to use; the plain one uses
+//! [`active_path`]. Each is given a scratch of at least its `*_scratch_bytes`, which depends on the
+//! shape only and not on the machine; what the scratch holds does not matter.
+#![allow(
+    unsafe_code,
+    reason = "vector instructions and packing passes whose bounds are checked once, outside"
+)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod convolution;
+mod depthwise;
+mod engine;
+mod geometry;
+mod matmul;
+mod pack;
+mod path;
+mod portable;
+mod products;
+mod requantize;
+mod scratch;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod weight_gradient;
+
+pub use geometry::{ConvGeometry, MatMulGeometry};
+pub use path::{KernelPath, active_path};
+pub use products::*;
+pub use requantize::{
+    max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,
+    requantize_pseudo_stochastic, requantize_pseudo_stochastic_on,
+};

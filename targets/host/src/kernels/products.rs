@@ -1,0 +1,352 @@
+//! The products as they are called.
+
+use super::geometry::{ConvGeometry, MatMulGeometry};
+use super::path::{KernelPath, active_path, on_features};
+use super::portable::{PortableF32, PortableI8};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+use super::{convolution, depthwise, matmul, requantize, weight_gradient};
+
+/// Runs `$call` with `$engine` bound to the INT8 engine of a path.
+macro_rules! with_i8 {
+    ($path:expr, $engine:ident => $call:expr) => {{
+        let path = $path;
+        assert!(path.is_available(), "this machine lacks the path {}", path.name());
+        match path {
+            #[cfg(target_arch = "x86_64")]
+            KernelPath::Avx2 => {
+                type $engine = avx2::PairsI8;
+                $call
+            }
+            #[cfg(target_arch = "x86_64")]
+            KernelPath::Avx2Vnni => {
+                type $engine = avx2::DotI8;
+                $call
+            }
+            #[cfg(target_arch = "x86_64")]
+            KernelPath::Vnni => {
+                type $engine = avx512::DotI8;
+                $call
+            }
+            _ => {
+                type $engine = PortableI8;
+                $call
+            }
+        }
+    }};
+}
+
+/// Runs `$call` with `$engine` bound to the FP32 engine of a path.
+macro_rules! with_f32 {
+    ($path:expr, $engine:ident => $call:expr) => {{
+        let path = $path;
+        assert!(path.is_available(), "this machine lacks the path {}", path.name());
+        match path {
+            #[cfg(target_arch = "x86_64")]
+            KernelPath::Avx2 | KernelPath::Avx2Vnni => {
+                type $engine = avx2::SinglesF32;
+                $call
+            }
+            #[cfg(target_arch = "x86_64")]
+            KernelPath::Vnni => {
+                type $engine = avx512::SinglesF32;
+                $call
+            }
+            _ => {
+                type $engine = PortableF32;
+                $call
+            }
+        }
+    }};
+}
+
+/// The most of `$call` over every engine of this architecture, for a size that does not depend on
+/// the machine.
+macro_rules! most {
+    ($engine:ident => $call:expr; $($candidate:ty),*) => {{
+        let mut most = 0usize;
+        $({
+            type $engine = $candidate;
+            most = most.max($call);
+        })*
+        most
+    }};
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! most_i8 {
+    ($engine:ident => $call:expr) => {
+        most!($engine => $call; PortableI8, avx2::PairsI8, avx2::DotI8, avx512::DotI8)
+    };
+}
+#[cfg(target_arch = "x86_64")]
+macro_rules! most_f32 {
+    ($engine:ident => $call:expr) => {
+        most!($engine => $call; PortableF32, avx2::SinglesF32, avx512::SinglesF32)
+    };
+}
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! most_i8 {
+    ($engine:ident => $call:expr) => {
+        most!($engine => $call; PortableI8)
+    };
+}
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! most_f32 {
+    ($engine:ident => $call:expr) => {
+        most!($engine => $call; PortableF32)
+    };
+}
+
+/// Checks the operands of a convolution product.
+fn check(g: &ConvGeometry, input: usize, weights: usize, output: usize) {
+    g.check();
+    assert_eq!(input, g.input_len(), "elements of the input");
+    assert_eq!(weights, g.weight_len(), "elements of the weights");
+    assert_eq!(output, g.output_len(), "elements of the output");
+}
+
+/// Declares the products of one element type.
+macro_rules! products {
+    (
+        $element:ty, $sum:ty, $with:ident, $most:ident, $result:ty,
+        |$largest:ident| $finish:expr, |$sums:ident, $on:ident| $measure:expr;
+        $forward:ident, $forward_on:ident, $forward_bytes:ident;
+        $input:ident, $input_on:ident, $input_bytes:ident;
+        $weight:ident, $weight_on:ident, $weight_bytes:ident;
+        $matmul:ident, $matmul_on:ident, $matmul_bytes:ident;
+        $returns:literal
+    ) => {
+        #[doc = concat!("Forward convolution `y[batch, out_channels, ..] = conv(x, w)`", $returns)]
+        ///
+        /// # Panics
+        /// When an operand does not have the size of the shape or the scratch is too small.
+        pub fn $forward(
+            g: &ConvGeometry,
+            x: &[$element],
+            w: &[$element],
+            y: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            $forward_on(active_path(), g, x, w, y, scratch)
+        }
+
+        #[doc = concat!("[`", stringify!($forward), "`] on a given path.")]
+        ///
+        /// # Panics
+        /// Likewise, and when the machine lacks the path.
+        pub fn $forward_on(
+            path: KernelPath,
+            g: &ConvGeometry,
+            x: &[$element],
+            w: &[$element],
+            y: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            check(g, x.len(), w.len(), y.len());
+            if g.is_depthwise() {
+                use depthwise::forward;
+                let $sums = &mut *y;
+                on_features!(
+                    path,
+                    forward::<$element>(
+                        g: &ConvGeometry,
+                        x: &[$element],
+                        w: &[$element],
+                        $sums: &mut [$sum],
+                    )
+                );
+                let ($sums, $on) = (&*y, path);
+                return $measure;
+            }
+            let $largest = $with!(path, E => convolution::forward::<E>(g, x, w, y, scratch));
+            $finish
+        }
+
+        #[doc = concat!("Bytes of scratch that [`", stringify!($forward), "`] takes.")]
+        #[must_use]
+        pub fn $forward_bytes(g: &ConvGeometry) -> usize {
+            g.check();
+            if g.is_depthwise() {
+                return 0;
+            }
+            $most!(E => convolution::forward_bytes::<E>(g))
+        }
+
+        #[doc = concat!(
+            "Gradient of the input of a convolution, `dx` from `dy[batch, out_channels, ..]`",
+            $returns
+        )]
+        ///
+        /// # Panics
+        /// When an operand does not have the size of the shape or the scratch is too small.
+        pub fn $input(
+            g: &ConvGeometry,
+            dy: &[$element],
+            w: &[$element],
+            dx: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            $input_on(active_path(), g, dy, w, dx, scratch)
+        }
+
+        #[doc = concat!("[`", stringify!($input), "`] on a given path.")]
+        ///
+        /// # Panics
+        /// Likewise, and when the machine lacks the path.
+        pub fn $input_on(
+            path: KernelPath,
+            g: &ConvGeometry,
+            dy: &[$element],
+            w: &[$element],
+            dx: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            check(g, dx.len(), w.len(), dy.len());
+            if g.is_depthwise() {
+                use depthwise::input_gradient;
+                let $sums = &mut *dx;
+                on_features!(
+                    path,
+                    input_gradient::<$element>(
+                        g: &ConvGeometry,
+                        dy: &[$element],
+                        w: &[$element],
+                        $sums: &mut [$sum],
+                    )
+                );
+                let ($sums, $on) = (&*dx, path);
+                return $measure;
+            }
+            let $largest = $with!(path, E => convolution::input_gradient::<E>(g, dy, w, dx, scratch));
+            $finish
+        }
+
+        #[doc = concat!("Bytes of scratch that [`", stringify!($input), "`] takes.")]
+        #[must_use]
+        pub fn $input_bytes(g: &ConvGeometry) -> usize {
+            g.check();
+            if g.is_depthwise() {
+                return 0;
+            }
+            $most!(E => convolution::input_gradient_bytes::<E>(g))
+        }
+
+        #[doc = concat!(
+            "Gradient of the weights of a convolution, `dw` from `x` and `dy`",
+            $returns
+        )]
+        ///
+        /// # Panics
+        /// When an operand does not have the size of the shape or the scratch is too small.
+        pub fn $weight(
+            g: &ConvGeometry,
+            x: &[$element],
+            dy: &[$element],
+            dw: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            $weight_on(active_path(), g, x, dy, dw, scratch)
+        }
+
+        #[doc = concat!("[`", stringify!($weight), "`] on a given path.")]
+        ///
+        /// # Panics
+        /// Likewise, and when the machine lacks the path.
+        pub fn $weight_on(
+            path: KernelPath,
+            g: &ConvGeometry,
+            x: &[$element],
+            dy: &[$element],
+            dw: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            check(g, x.len(), dw.len(), dy.len());
+            if g.is_depthwise() {
+                use depthwise::weight_gradient;
+                let $sums = &mut *dw;
+                on_features!(
+                    path,
+                    weight_gradient::<$element>(
+                        g: &ConvGeometry,
+                        x: &[$element],
+                        dy: &[$element],
+                        $sums: &mut [$sum],
+                    )
+                );
+                let ($sums, $on) = (&*dw, path);
+                return $measure;
+            }
+            let $largest =
+                $with!(path, E => weight_gradient::weight_gradient::<E>(g, x, dy, dw, scratch));
+            $finish
+        }
+
+        #[doc = concat!("Bytes of scratch that [`", stringify!($weight), "`] takes.")]
+        #[must_use]
+        pub fn $weight_bytes(g: &ConvGeometry) -> usize {
+            g.check();
+            if g.is_depthwise() {
+                return 0;
+            }
+            $most!(E => weight_gradient::bytes::<E>(g))
+        }
+
+        #[doc = concat!("Matrix products `c[batch, m, n] = op(a) op(b)`", $returns)]
+        ///
+        /// # Panics
+        /// When an operand does not have the size of the shape or the scratch is too small.
+        pub fn $matmul(
+            g: &MatMulGeometry,
+            a: &[$element],
+            b: &[$element],
+            c: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            $matmul_on(active_path(), g, a, b, c, scratch)
+        }
+
+        #[doc = concat!("[`", stringify!($matmul), "`] on a given path.")]
+        ///
+        /// # Panics
+        /// Likewise, and when the machine lacks the path.
+        pub fn $matmul_on(
+            path: KernelPath,
+            g: &MatMulGeometry,
+            a: &[$element],
+            b: &[$element],
+            c: &mut [$sum],
+            scratch: &mut [u8],
+        ) -> $result {
+            assert!(a.len() >= g.a_len() && b.len() >= g.b_len(), "elements of the operands");
+            assert_eq!(c.len(), g.c_len(), "elements of the product");
+            let $largest = $with!(path, E => matmul::matmul::<E>(g, a, b, c, scratch));
+            $finish
+        }
+
+        #[doc = concat!("Bytes of scratch that [`", stringify!($matmul), "`] takes.")]
+        #[must_use]
+        pub fn $matmul_bytes(g: &MatMulGeometry) -> usize {
+            $most!(E => matmul::bytes::<E>(g))
+        }
+    };
+}
+
+products!(
+    i8, i32, with_i8, most_i8, u32, |largest| largest,
+    |sums, path| requantize::max_abs_i32_on(path, sums);
+    conv2d_i8, conv2d_i8_on, conv2d_i8_scratch_bytes;
+    conv2d_grad_input_i8, conv2d_grad_input_i8_on, conv2d_grad_input_i8_scratch_bytes;
+    conv2d_grad_weight_i8, conv2d_grad_weight_i8_on, conv2d_grad_weight_i8_scratch_bytes;
+    matmul_i8, matmul_i8_on, matmul_i8_scratch_bytes;
+    "; returns the largest magnitude of the result."
+);
+
+products!(
+    f32, f32, with_f32, most_f32, (), |_largest| (), |_sums, _path| ();
+    conv2d_f32, conv2d_f32_on, conv2d_f32_scratch_bytes;
+    conv2d_grad_input_f32, conv2d_grad_input_f32_on, conv2d_grad_input_f32_scratch_bytes;
+    conv2d_grad_weight_f32, conv2d_grad_weight_f32_on, conv2d_grad_weight_f32_scratch_bytes;
+    matmul_f32, matmul_f32_on, matmul_f32_scratch_bytes;
+    "."
+);

@@ -1,0 +1,132 @@
+//! From 32-bit sums back to 8-bit operands.
+
+use super::path::{KernelPath, active_path, on_features};
+
+/// Divides by `2^shift`, rounding halves away from zero, and clamps to `low..=127`; a shift of 0
+/// only clamps. `low` is -127, or 0 where a ReLU follows.
+///
+/// `sign(x) * ((|x| >> shift) + ((|x| >> (shift - 1)) & 1))`; any shift is allowed.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn requantize_half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
+    requantize_half_away_on(active_path(), acc, shift, low, out);
+}
+
+/// [`requantize_half_away`] on a given path.
+///
+/// # Panics
+/// When the lengths differ, or the machine lacks the path.
+pub fn requantize_half_away_on(path: KernelPath, acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
+    assert_eq!(acc.len(), out.len(), "as many sums as operands");
+    on_features!(path, half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]));
+}
+
+/// Divides by `2^shift` (at most 32) with NITI's pseudo-stochastic rounding and clamps to ±127;
+/// a shift of 0 only clamps.
+///
+/// The discarded bits are split in two halves: the upper one is the probability, the lower one the
+/// random number (doubled where it is one bit short), and a strictly greater probability rounds
+/// away from zero.
+///
+/// # Panics
+/// When the lengths differ or the shift is over 32.
+pub fn requantize_pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]) {
+    requantize_pseudo_stochastic_on(active_path(), acc, shift, out);
+}
+
+/// [`requantize_pseudo_stochastic`] on a given path.
+///
+/// # Panics
+/// When the lengths differ, the shift is over 32, or the machine lacks the path.
+pub fn requantize_pseudo_stochastic_on(path: KernelPath, acc: &[i32], shift: u32, out: &mut [i8]) {
+    assert_eq!(acc.len(), out.len(), "as many sums as operands");
+    assert!(shift <= 32, "a pseudo-stochastic shift is at most 32");
+    on_features!(path, pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]));
+}
+
+/// Largest magnitude, 0 of nothing; unsigned so that that of `i32::MIN` is exact.
+#[must_use]
+pub fn max_abs_i32(values: &[i32]) -> u32 {
+    max_abs_i32_on(active_path(), values)
+}
+
+/// [`max_abs_i32`] on a given path.
+///
+/// # Panics
+/// When the machine lacks the path.
+#[must_use]
+pub fn max_abs_i32_on(path: KernelPath, values: &[i32]) -> u32 {
+    let mut largest = 0u32;
+    let out = &mut largest;
+    on_features!(path, largest_magnitude(values: &[i32], out: &mut u32));
+    largest
+}
+
+#[inline(always)]
+fn largest_magnitude(values: &[i32], out: &mut u32) {
+    let mut lanes = [0u32; 64];
+    let (chunks, rest) = values.as_chunks::<64>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane = (*lane).max(value.unsigned_abs());
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane = (*lane).max(value.unsigned_abs());
+    }
+    *out = lanes.into_iter().fold(0, u32::max);
+}
+
+/// `magnitude` with the sign of `value`, clamped to `low..=127`.
+#[inline(always)]
+fn signed(value: i32, magnitude: u32, low: i8) -> i8 {
+    // 128 is out of range on both sides, so that the cast to `i32` is exact.
+    let magnitude = magnitude.min(128) as i32;
+    let result = if value < 0 { -magnitude } else { magnitude };
+    result.clamp(i32::from(low), 127) as i8
+}
+
+#[inline(always)]
+fn half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
+    match shift {
+        0 => {
+            for (out, &value) in out.iter_mut().zip(acc) {
+                *out = value.clamp(i32::from(low), 127) as i8;
+            }
+        }
+        1..=31 => {
+            for (out, &value) in out.iter_mut().zip(acc) {
+                let magnitude = value.unsigned_abs();
+                let rounded = (magnitude >> shift) + ((magnitude >> (shift - 1)) & 1);
+                *out = signed(value, rounded, low);
+            }
+        }
+        32 => {
+            for (out, &value) in out.iter_mut().zip(acc) {
+                *out = signed(value, value.unsigned_abs() >> 31, low);
+            }
+        }
+        _ => out.fill(low.max(0)),
+    }
+}
+
+#[inline(always)]
+fn pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]) {
+    if shift == 0 {
+        half_away(acc, 0, -127, out);
+        return;
+    }
+    let half = shift / 2;
+    let odd = shift % 2;
+    let discarded = u32::MAX >> (32 - shift);
+    let random = (1u32 << half) - 1;
+    for (out, &value) in out.iter_mut().zip(acc) {
+        let magnitude = value.unsigned_abs();
+        let rest = magnitude & discarded;
+        let up = u32::from(rest >> half > (rest & random) << odd);
+        // In two steps, so that a shift of 32 gives 0.
+        let whole = (magnitude >> (shift - 1)) >> 1;
+        *out = signed(value, whole + up, -127);
+    }
+}

@@ -1,0 +1,66 @@
+//! Carving a byte scratch into typed, aligned buffers.
+
+/// Alignment of every buffer, one cache line.
+const ALIGNMENT: usize = 64;
+
+/// Bytes that a buffer of `length` four-byte words takes.
+pub(crate) const fn words_bytes(length: usize) -> usize {
+    (length * 4).next_multiple_of(ALIGNMENT)
+}
+
+/// Hands out the buffers of one scratch, front to back.
+pub(crate) struct Scratch<'a> {
+    rest: &'a mut [u8],
+}
+
+impl<'a> Scratch<'a> {
+    /// Bytes lost at most to alignment of the front.
+    pub(crate) const LOSS: usize = ALIGNMENT;
+
+    pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
+        let skip = bytes.as_ptr().align_offset(ALIGNMENT).min(bytes.len());
+        Self { rest: &mut bytes[skip..] }
+    }
+
+    /// The next `length` words. Their contents are whatever the scratch held.
+    ///
+    /// # Panics
+    /// When the scratch is smaller than its `*_scratch_bytes`.
+    pub(crate) fn units(&mut self, length: usize) -> &'a mut [u32] {
+        let start = self.take(length);
+        // SAFETY: `take` gave `length * 4` initialised bytes that start on a 64-byte boundary and
+        // that no other reference covers for 'a; any bits are a `u32`.
+        unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
+    }
+
+    /// As [`Self::units`], for sums.
+    pub(crate) fn sums<S: super::engine::Sum>(&mut self, length: usize) -> &'a mut [S] {
+        const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };
+        let start = self.take(length);
+        // SAFETY: as in `units`; `Sum` is implemented for `i32` and `f32` only, for which any bits
+        // are a value.
+        unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
+    }
+
+    fn take(&mut self, length: usize) -> *mut u8 {
+        let bytes = words_bytes(length);
+        assert!(bytes <= self.rest.len(), "the scratch is smaller than its stated size");
+        let (taken, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes);
+        self.rest = rest;
+        taken.as_mut_ptr()
+    }
+}
+
+/// Sums as the words that hold them.
+pub(crate) fn words_of<S: super::engine::Sum>(sums: &[S]) -> &[u32] {
+    const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };
+    // SAFETY: `Sum` is implemented for `i32` and `f32` only: same size, same alignment, any bits.
+    unsafe { std::slice::from_raw_parts(sums.as_ptr().cast(), sums.len()) }
+}
+
+/// As [`words_of`], to write.
+pub(crate) fn words_of_mut<S: super::engine::Sum>(sums: &mut [S]) -> &mut [u32] {
+    const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };
+    // SAFETY: as in `words_of`; the borrow is passed on whole.
+    unsafe { std::slice::from_raw_parts_mut(sums.as_mut_ptr().cast(), sums.len()) }
+}

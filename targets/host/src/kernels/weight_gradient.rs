@@ -1,0 +1,439 @@
+//! The gradient of the weights: rows are output channels, lanes are input channels, and the
+//! reduction runs over images and output positions.
+//!
+//! A unit holds the same position of [`Engine::DEPTH`] images, so that whatever the strides, the
+//! dilation and the size of the plane, every step of the reduction is one position, a tap is an
+//! offset, and nothing is gathered tap by tap. With few input channels the lanes would stay
+//! empty: then the taps are spread over the lanes as well.
+
+use super::convolution::overlap;
+use super::engine::{Engine, Largest, Nest, SLACK, Side};
+use super::geometry::ConvGeometry;
+use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
+
+/// Most units of both repacked operands at a time.
+const PANEL_UNITS: usize = 320 * 1024;
+
+/// Sizes of the working buffers under one engine.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    channels: usize,
+    rows: usize,
+    /// Rows of a tile but for the last.
+    block: usize,
+    taps: usize,
+    /// Whether the lanes are (tap, channel) pairs rather than channels.
+    spread: bool,
+    /// Blocks of lanes.
+    blocks: usize,
+    /// Groups of `DEPTH` images that are repacked together.
+    groups: usize,
+    /// Output rows that are repacked together.
+    grid_rows: usize,
+    /// Columns of a repacked input.
+    width: usize,
+    /// Input rows repacked together.
+    height: usize,
+}
+
+impl Plan {
+    fn new<E: Engine>(g: &ConvGeometry) -> Self {
+        let channels = g.group_in_channels();
+        let rows = g.group_out_channels();
+        let taps = g.taps();
+        let direct = channels.div_ceil(E::LANES) * taps;
+        let spread_blocks = (channels * taps).div_ceil(E::LANES);
+        let spread = channels <= E::LANES && spread_blocks * 4 <= direct * 3;
+        let blocks = if spread { spread_blocks } else { channels.div_ceil(E::LANES) };
+        let width = g.out_width.saturating_sub(1) * g.stride_width
+            + (g.kernel_width - 1) * g.dilation_width
+            + 1;
+        let height = |rows: usize| {
+            rows.saturating_sub(1) * g.stride_height + (g.kernel_height - 1) * g.dilation_height + 1
+        };
+        let units = |grid_rows: usize| {
+            let positions = grid_rows * g.out_width;
+            let lanes = if spread { positions } else { height(grid_rows) * width };
+            (blocks * E::LANES * lanes + rows * positions).max(1)
+        };
+        let mut grid_rows = g.out_height.max(1);
+        while grid_rows > 1 && units(grid_rows) > PANEL_UNITS {
+            grid_rows = grid_rows.div_ceil(2);
+        }
+        let all_groups = g.batch.div_ceil(E::DEPTH).max(1);
+        let groups = if grid_rows < g.out_height {
+            1
+        } else {
+            (PANEL_UNITS / units(grid_rows)).clamp(1, all_groups)
+        };
+        Self {
+            channels,
+            rows,
+            block: rows.div_ceil(rows.div_ceil(E::ROWS).max(1)).max(1),
+            taps,
+            spread,
+            blocks,
+            groups,
+            grid_rows,
+            width,
+            height: height(grid_rows),
+        }
+    }
+
+    /// Units of the lane panels.
+    fn lane_units<E: Engine>(&self, g: &ConvGeometry) -> usize {
+        let each =
+            if self.spread { self.grid_rows * g.out_width } else { self.height * self.width };
+        self.blocks * self.groups * each * E::LANES + SLACK
+    }
+
+    const fn row_units(&self, g: &ConvGeometry) -> usize {
+        self.rows * self.groups * self.grid_rows * g.out_width
+    }
+
+    fn staging_units<E: Engine>(&self, g: &ConvGeometry) -> usize {
+        let lanes = E::LANES.min(self.channels) * self.height.min(g.in_height) * g.in_width;
+        let rows = self.block * self.grid_rows * g.out_width;
+        lanes.max(rows)
+    }
+
+    /// Units of the repacked input of one group of images from which taps are spread.
+    const fn spread_units(&self) -> usize {
+        if self.spread { self.height * self.width * self.channels + SLACK } else { 0 }
+    }
+
+    /// Sums of one row while they are collected: `[tap][channel]`, with the channels (or, spread,
+    /// the whole) rounded up to whole blocks of lanes.
+    fn line<E: Engine>(&self) -> usize {
+        if self.spread { self.blocks * E::LANES } else { self.taps * self.blocks * E::LANES }
+    }
+
+    /// Sums from one tap to the next in a line.
+    fn tap_stride<E: Engine>(&self) -> usize {
+        if self.spread { self.channels } else { self.blocks * E::LANES }
+    }
+}
+
+/// Scratch of [`weight_gradient`] under `E`.
+pub(crate) fn bytes<E: Engine>(g: &ConvGeometry) -> usize {
+    let plan = Plan::new::<E>(g);
+    Scratch::LOSS
+        + words_bytes(plan.lane_units::<E>(g))
+        + words_bytes(plan.row_units(g))
+        + words_bytes(plan.staging_units::<E>(g))
+        + words_bytes(plan.spread_units())
+        + words_bytes(plan.rows * plan.line::<E>())
+        + words_bytes(plan.block)
+}
+
+/// `dw`; returns its largest magnitude.
+pub(crate) fn weight_gradient<E: Engine>(
+    g: &ConvGeometry,
+    x: &[E::Element],
+    dy: &[E::Element],
+    dw: &mut [E::Sum],
+    scratch: &mut [u8],
+) -> u32 {
+    let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
+    if dw.is_empty() {
+        return 0;
+    }
+    if g.output_len() == 0 {
+        dw.fill(E::Sum::default());
+        return 0;
+    }
+    let plan = Plan::new::<E>(g);
+    let mut largest = Largest::default();
+    for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
+        let product = Product { g, plan: &plan, group, engine: std::marker::PhantomData::<E> };
+        product.run(x, dy, dw, &mut Scratch::new(scratch), &mut largest);
+    }
+    largest.value()
+}
+
+/// One group of channels.
+struct Product<'a, E: Engine> {
+    g: &'a ConvGeometry,
+    plan: &'a Plan,
+    group: usize,
+    engine: std::marker::PhantomData<E>,
+}
+
+/// Images and output rows that are repacked together.
+#[derive(Clone, Copy)]
+struct Chunk {
+    first_image: usize,
+    images: usize,
+    /// Groups of `DEPTH` images.
+    groups: usize,
+    first_row: usize,
+    rows: usize,
+    /// Input rows.
+    height: usize,
+}
+
+impl<E: Engine> Product<'_, E> {
+    fn run(
+        &self,
+        x: &[E::Element],
+        dy: &[E::Element],
+        dw: &mut [E::Sum],
+        scratch: &mut Scratch<'_>,
+        largest: &mut Largest,
+    ) {
+        let (g, plan) = (self.g, self.plan);
+        let lanes = scratch.units(plan.lane_units::<E>(g));
+        let rows = scratch.units(plan.row_units(g));
+        let staging = scratch.units(plan.staging_units::<E>(g));
+        let spread = scratch.units(plan.spread_units());
+        let sums = scratch.sums::<E::Sum>(plan.rows * plan.line::<E>());
+        let bias = scratch.sums::<E::Sum>(plan.block);
+        let step = plan.groups * E::DEPTH;
+        for first_image in (0..g.batch).step_by(step) {
+            for first_row in (0..g.out_height).step_by(plan.grid_rows) {
+                let images = step.min(g.batch - first_image);
+                let grid_rows = plan.grid_rows.min(g.out_height - first_row);
+                let chunk = Chunk {
+                    first_image,
+                    images,
+                    groups: images.div_ceil(E::DEPTH),
+                    first_row,
+                    rows: grid_rows,
+                    height: (grid_rows - 1) * g.stride_height
+                        + (g.kernel_height - 1) * g.dilation_height
+                        + 1,
+                };
+                self.pack_rows(&chunk, dy, rows, staging);
+                if plan.spread {
+                    self.pack_spread(&chunk, x, lanes, spread, staging);
+                } else {
+                    self.pack_lanes(&chunk, x, lanes, staging);
+                }
+                let begins = first_image == 0 && first_row == 0;
+                let ends = first_image + images == g.batch && first_row + grid_rows == g.out_height;
+                let steps = chunk.groups * chunk.rows * g.out_width;
+                for first in (0..plan.rows).step_by(plan.block) {
+                    let count = plan.block.min(plan.rows - first);
+                    let a = &rows[first * steps..][..count * steps];
+                    E::bias(a, count, bias);
+                    let line = plan.line::<E>();
+                    let target = &mut sums[first * line..][..count * line];
+                    self.tiles(&chunk, a, &bias[..count], lanes, !begins, target);
+                    if ends {
+                        let size = plan.channels * plan.taps;
+                        let dw = &mut dw[first * size..][..count * size];
+                        self.finish(target, dw, largest);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Multiplies one block of rows by every block of lanes at every tap.
+    fn tiles(
+        &self,
+        chunk: &Chunk,
+        a: &[u32],
+        bias: &[E::Sum],
+        lanes: &[u32],
+        accumulate: bool,
+        target: &mut [E::Sum],
+    ) {
+        let (g, plan) = (self.g, self.plan);
+        let line = plan.line::<E>();
+        let rows = bias.len();
+        let (nest, block_units) = if plan.spread {
+            let steps = chunk.groups * chunk.rows * g.out_width;
+            (Nest::line(steps, E::LANES), steps * E::LANES)
+        } else {
+            let plane = chunk.height * plan.width * E::LANES;
+            let nest = Nest {
+                outer: chunk.groups,
+                outer_step: plane,
+                middle: chunk.rows,
+                middle_step: g.stride_height * plan.width * E::LANES,
+                inner: g.out_width,
+                inner_step: g.stride_width * E::LANES,
+            };
+            (nest.merged(), chunk.groups * plane)
+        };
+        let taps = if plan.spread { 1 } else { plan.taps };
+        for block in 0..plan.blocks {
+            for tap in 0..taps {
+                let row = tap / g.kernel_width * g.dilation_height;
+                let column = tap % g.kernel_width * g.dilation_width;
+                let offset = (row * plan.width + column) * E::LANES;
+                let b = &lanes[block * block_units + offset..];
+                let to = tap * plan.tap_stride::<E>() + block * E::LANES;
+                let c = &mut target[to..][..(rows - 1) * line + E::LANES];
+                assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+                // SAFETY: the assertion and the slices give every operand its length; `rows` is at
+                // most the block of rows.
+                unsafe {
+                    E::tile(
+                        rows,
+                        a.as_ptr(),
+                        b.as_ptr(),
+                        &nest,
+                        bias.as_ptr(),
+                        accumulate,
+                        c.as_mut_ptr(),
+                        line,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Puts the collected sums of a block of rows in the order of the weights.
+    fn finish(&self, sums: &[E::Sum], dw: &mut [E::Sum], largest: &mut Largest) {
+        let plan = self.plan;
+        let size = plan.channels * plan.taps;
+        let lines = sums.chunks_exact(plan.line::<E>());
+        for (line, dw) in lines.zip(dw.chunks_exact_mut(size)) {
+            E::transpose(
+                words_of(line),
+                plan.tap_stride::<E>(),
+                plan.taps,
+                plan.channels,
+                words_of_mut(dw),
+                plan.taps,
+            );
+            E::fold_max(largest, dw, size, 1, size);
+        }
+    }
+
+    /// The gradient of the output into `[row block][group][position][row]` units.
+    fn pack_rows(&self, chunk: &Chunk, dy: &[E::Element], out: &mut [u32], staging: &mut [u32]) {
+        let (g, plan) = (self.g, self.plan);
+        let plane = g.out_plane();
+        let image = g.out_channels * plane;
+        let positions = chunk.rows * g.out_width;
+        for first in (0..plan.rows).step_by(plan.block) {
+            let count = plan.block.min(plan.rows - first);
+            for group in 0..chunk.groups {
+                let present = E::DEPTH.min(chunk.images - group * E::DEPTH);
+                let base = (chunk.first_image + group * E::DEPTH) * image
+                    + (self.group * plan.rows + first) * plane
+                    + chunk.first_row * g.out_width;
+                for row in 0..count {
+                    let from = &dy[base + row * plane..];
+                    let units = &mut staging[row * positions..][..positions];
+                    E::interleave(Side::Rows, from, image, present, units);
+                }
+                let at = first * chunk.groups * positions + group * positions * count;
+                let out = &mut out[at..][..positions * count];
+                E::transpose(staging, positions, count, positions, out, count);
+            }
+        }
+    }
+
+    /// The input into `[block of lanes][group][row][column][lane]` units with its border.
+    fn pack_lanes(&self, chunk: &Chunk, x: &[E::Element], out: &mut [u32], staging: &mut [u32]) {
+        let plan = self.plan;
+        let plane = chunk.height * plan.width * E::LANES;
+        for block in 0..plan.blocks {
+            let first = block * E::LANES;
+            let count = E::LANES.min(plan.channels - first);
+            for group in 0..chunk.groups {
+                let out = &mut out[(block * chunk.groups + group) * plane..][..plane];
+                self.pack_plane(chunk, group, x, first, count, E::LANES, out, staging);
+            }
+        }
+    }
+
+    /// The input of one group of images, channels `first..first + count`, into
+    /// `[row][column][stride]` units with its border.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
+    fn pack_plane(
+        &self,
+        chunk: &Chunk,
+        group: usize,
+        x: &[E::Element],
+        first: usize,
+        count: usize,
+        stride: usize,
+        out: &mut [u32],
+        staging: &mut [u32],
+    ) {
+        let (g, plan) = (self.g, self.plan);
+        let top = (chunk.first_row * g.stride_height) as isize - g.pad_top as isize;
+        let left = -(g.pad_left as isize);
+        let rows = overlap(top, chunk.height, g.in_height);
+        let columns = overlap(left, plan.width, g.in_width);
+        let whole =
+            rows.len() == chunk.height && columns.len() == plan.width && plan.width == g.in_width;
+        if !whole || count < stride {
+            out.fill(E::LANE_ZERO);
+        }
+        if rows.is_empty() || columns.is_empty() {
+            return;
+        }
+        let image = g.in_channels * g.in_plane();
+        let present = E::DEPTH.min(chunk.images - group * E::DEPTH);
+        let base = (chunk.first_image + group * E::DEPTH) * image
+            + (self.group * plan.channels + first) * g.in_plane()
+            + rows.start * g.in_width;
+        let size = rows.len() * g.in_width;
+        for channel in 0..count {
+            let units = &mut staging[channel * size..][..size];
+            E::interleave(Side::Lanes, &x[base + channel * g.in_plane()..], image, present, units);
+        }
+        if whole {
+            E::transpose(staging, size, count, size, out, stride);
+            return;
+        }
+        for row in rows.clone() {
+            let from = &staging[(row - rows.start) * g.in_width + columns.start..];
+            let at = (row as isize - top) as usize * plan.width
+                + (columns.start as isize - left) as usize;
+            E::transpose(from, size, count, columns.len(), &mut out[at * stride..], stride);
+        }
+    }
+
+    /// The input into `[block of lanes][group][position][lane]` units, the lanes being (tap,
+    /// channel) pairs.
+    fn pack_spread(
+        &self,
+        chunk: &Chunk,
+        x: &[E::Element],
+        out: &mut [u32],
+        plane: &mut [u32],
+        staging: &mut [u32],
+    ) {
+        let (g, plan) = (self.g, self.plan);
+        let channels = plan.channels;
+        let positions = chunk.rows * g.out_width;
+        let block_units = chunk.groups * positions * E::LANES;
+        // Taps of one kernel row are neighbours unless the kernel is dilated.
+        let (runs, run) = if g.dilation_width == 1 {
+            (1, g.kernel_width * channels)
+        } else {
+            (g.kernel_width, channels)
+        };
+        let mut line = vec![0u32; plan.blocks * E::LANES];
+        for group in 0..chunk.groups {
+            let units = chunk.height * plan.width * channels;
+            self.pack_plane(chunk, group, x, 0, channels, channels, &mut plane[..units], staging);
+            for row in 0..chunk.rows {
+                for column in 0..g.out_width {
+                    let mut at = 0;
+                    for tap_row in 0..g.kernel_height {
+                        let y = row * g.stride_height + tap_row * g.dilation_height;
+                        for tap_run in 0..runs {
+                            let x = column * g.stride_width + tap_run * g.dilation_width;
+                            let from = (y * plan.width + x) * channels;
+                            line[at..at + run].copy_from_slice(&plane[from..from + run]);
+                            at += run;
+                        }
+                    }
+                    let position = group * positions + row * g.out_width + column;
+                    for (block, line) in line.chunks_exact(E::LANES).enumerate() {
+                        let to = block * block_units + position * E::LANES;
+                        out[to..to + E::LANES].copy_from_slice(line);
+                    }
+                }
+            }
+        }
+    }
+}

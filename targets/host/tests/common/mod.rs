@@ -1,0 +1,143 @@
+//! What the tests of this crate share: running one loop kernel by Cranelift beside the reference evaluation.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use trainc_host::LoopFunction;
+use trainc_ir::loops::{self, LoopKernel, Role};
+use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
+
+/// A small generator of test data (xorshift64*).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        ((self.next() >> 33) % n as u64) as usize
+    }
+
+    /// A value that is extreme now and then.
+    pub(crate) fn integer(&mut self) -> i32 {
+        match self.below(6) {
+            0 => [0, 1, -1, i32::MIN, i32::MAX, 127, -128, 255][self.below(8)],
+            1 => self.next() as i32,
+            _ => (self.next() as i32) >> (8 + self.below(20)),
+        }
+    }
+
+    /// A float that is special now and then.
+    pub(crate) fn float(&mut self) -> f32 {
+        match self.below(8) {
+            0 => {
+                [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, 3e9, -3e9]
+                    [self.below(8)]
+            }
+            1 => f32::from_bits(self.next() as u32 & 0x7f7f_ffff),
+            _ => (self.next() as i32 >> 8) as f32 / 65536.0,
+        }
+    }
+
+    /// A tensor of a type without scale or with a shared exponent.
+    pub(crate) fn tensor(&mut self, ty: &TensorType) -> Tensor {
+        let scale = match Tensor::zeros(ty).scale() {
+            ScaleData::Exponent(_) => ScaleData::Exponent(self.below(20) as i32 - 12),
+            other => other.clone(),
+        };
+        if ty.element == Element::F32 {
+            let data = Data::F32((0..ty.count()).map(|_| self.float()).collect());
+            return Tensor::new(ty.clone(), data, scale);
+        }
+        let values: Vec<i64> = (0..ty.count()).map(|_| i64::from(self.integer())).collect();
+        Tensor::from_i64(ty, &values, scale)
+    }
+}
+
+fn bytes(data: &Data) -> Vec<u8> {
+    match data {
+        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
+        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::U8(v) => v.clone(),
+        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+    }
+}
+
+fn elements(element: Element, bytes: &[u8]) -> Data {
+    let words = || bytes.as_chunks::<4>().0.iter().map(|&b| u32::from_le_bytes(b));
+    let halves = || bytes.as_chunks::<2>().0.iter().map(|&b| u16::from_le_bytes(b));
+    match Data::zeros(element, 0) {
+        Data::F32(_) => Data::F32(words().map(f32::from_bits).collect()),
+        Data::I8(_) => Data::I8(bytes.iter().map(|&b| b as i8).collect()),
+        Data::I16(_) => Data::I16(halves().map(|w| w as i16).collect()),
+        Data::I32(_) => Data::I32(words().map(|w| w as i32).collect()),
+        Data::U8(_) => Data::U8(bytes.to_vec()),
+        Data::U16(_) => Data::U16(halves().collect()),
+        Data::U32(_) => Data::U32(words().collect()),
+    }
+}
+
+/// Runs a kernel by Cranelift, as [`loops::evaluate::run`] does by interpretation.
+pub(crate) fn run_compiled(
+    kernel: &LoopKernel,
+    inputs: &[&Tensor],
+    outputs: &[TensorType],
+    run: &RunContext,
+) -> Vec<Tensor> {
+    let function = LoopFunction::compile(kernel).expect("the kernel compiles");
+    let mut buffers: Vec<Vec<u8>> = kernel
+        .buffers
+        .iter()
+        .map(|b| match b.role {
+            Role::Input(i) => bytes(inputs[i].data()),
+            Role::InputScale(i) => inputs[i].exponent().to_le_bytes().to_vec(),
+            Role::RunContext => [run.seed as u32, (run.seed >> 32) as u32, run.step]
+                .iter()
+                .flat_map(|w| w.to_le_bytes())
+                .collect(),
+            // What a kernel must write before it reads.
+            _ => vec![0xa5; b.count * (b.element.bits() as usize).div_ceil(8)],
+        })
+        .collect();
+    function.run(&mut buffers).expect("the buffers fit");
+    let of_role = |role: Role| kernel.buffers.iter().position(|b| b.role == role);
+    outputs
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| {
+            let data = of_role(Role::Output(i)).expect("a buffer for each result");
+            let data = elements(ty.element, &buffers[data]);
+            let scale = match of_role(Role::OutputScale(i)) {
+                Some(b) => ScaleData::Exponent(i32::from_le_bytes(
+                    buffers[b][..].try_into().expect("four bytes"),
+                )),
+                None => ScaleData::None,
+            };
+            Tensor::new(ty.clone(), data, scale)
+        })
+        .collect()
+}
+
+/// Panics unless compiled code and evaluation agree in every bit.
+pub(crate) fn check_kernel(
+    place: &str,
+    kernel: &LoopKernel,
+    inputs: &[&Tensor],
+    outputs: &[TensorType],
+    run: &RunContext,
+) {
+    let expected = loops::evaluate::run(kernel, inputs, outputs, run);
+    let found = run_compiled(kernel, inputs, outputs, run);
+    for (i, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        assert!(
+            expected.bits_equal(found),
+            "{place}: result {i} differs at {:?}\nexpected {expected:?}\nfound {found:?}",
+            expected.first_difference(found)
+        );
+    }
+}
