@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Reads ONNX models into trainc's language.
+#![forbid(unsafe_code)]
+
+pub mod proto;
