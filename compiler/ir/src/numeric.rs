@@ -5,6 +5,10 @@
 
 use crate::keyword_enum;
 
+pub mod float;
+
+pub use float::{erf, exp, log, pow, sigmoid, tanh};
+
 keyword_enum! {
     /// How a right shift by `s` rounds. With m = |x|, sg = sign(x), p = m mod 2^s.
     pub enum Rounding {
