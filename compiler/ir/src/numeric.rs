@@ -8,6 +8,8 @@ use crate::keyword_enum;
 pub mod float;
 
 pub use float::{erf, exp, log, pow, sigmoid, tanh};
+pub mod exponent;
+pub mod integer;
 
 keyword_enum! {
     /// How a right shift by `s` rounds. With m = |x|, sg = sign(x), p = m mod 2^s.
@@ -30,10 +32,13 @@ pub fn shift_right(x: i64, s: u32, rounding: Rounding) -> i64 {
     if s == 0 {
         return x;
     }
+    if s >= 128 {
+        // m < 2^64, so the quotient, the bit below it and the upper half of p are all 0. (Below 128 the upper half
+        // of p may still hold bits of m: pseudo-stochastic rounding by far more bits than m has is not always 0.)
+        return if rounding == Rounding::Floor && x < 0 { -1 } else { 0 };
+    }
     let sign = if x < 0 { -1 } else { 1 };
     let m = i128::from(x).unsigned_abs();
-    // Beyond 100 bits every rounding of an i64 magnitude gives 0 (or -1 for floor).
-    let s = s.min(100);
     let quotient = (m >> s) as i64;
     match rounding {
         Rounding::Truncate => sign * quotient,
@@ -50,6 +55,14 @@ pub fn shift_right(x: i64, s: u32, rounding: Rounding) -> i64 {
             sign * (quotient + i64::from(q > r))
         }
     }
+}
+
+/// `sg * ((m >> s) + (p > uniform))` with p = m mod 2^s: unbiased if `uniform` is uniform in 0..2^s.
+pub fn shift_right_stochastic(x: i64, s: u32, uniform: u64) -> i64 {
+    let m = i128::from(x).unsigned_abs();
+    let up = (m & ((1u128 << s.min(127)) - 1)) > u128::from(uniform);
+    let quotient = (m >> s.min(127)) as i64 + i64::from(up);
+    if x < 0 { -quotient } else { quotient }
 }
 
 /// Bits needed for a magnitude: 0 for 0, else `floor(log2 v) + 1`.
@@ -73,4 +86,107 @@ pub fn ceil_log2(m: f32) -> i32 {
         return width - 150 + i32::from(!mantissa.is_power_of_two());
     }
     exponent - 127 + i32::from(mantissa != 0)
+}
+
+/// `min(max |x|, f32::MAX)` with NaN skipped; 0 if there is no number.
+pub fn largest_finite(values: &[f32]) -> f32 {
+    values.iter().fold(0.0f32, |m, x| if x.abs() > m { x.abs() } else { m }).min(f32::MAX)
+}
+
+/// `2^exponent` for an exponent in -126..=127 (the normal numbers).
+pub fn power_of_two(exponent: i32) -> f32 {
+    debug_assert!((-126..=127).contains(&exponent));
+    f32::from_bits(((exponent + 127) as u32) << 23)
+}
+
+/// `x * 2^exponent` by two multiplications with normal powers of two; the exponent is clamped to -252..=254.
+///
+/// The nearest FP32 if `x` is 0 or 1 <= |x|: the first product of a shrinking pair is then exact, and the clamp
+/// shows only where the result is 0 or infinite anyway (|x| < 2^100).
+pub fn scale_by_power_of_two(x: f32, exponent: i32) -> f32 {
+    let first = exponent.clamp(-126, 127);
+    let second = exponent.saturating_sub(first).clamp(-126, 127);
+    x * power_of_two(first) * power_of_two(second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Worked by hand from the definition.
+    #[test]
+    fn shifts() {
+        use Rounding::{Floor, HalfAway, PseudoStochastic, Truncate};
+        for (x, s, truncated, floored, half_away, pseudo) in [
+            (0i64, 5, 0, 0, 0, 0),
+            (5, 0, 5, 5, 5, 5),
+            // s = 1: h = 0, q = p, r = 0: every odd value goes up.
+            (5, 1, 2, 2, 3, 3),
+            (-5, 1, -2, -3, -3, -3),
+            // s = 2: only the remainder 2 goes up.
+            (5, 2, 1, 1, 1, 1),
+            (6, 2, 1, 1, 2, 2),
+            (7, 2, 1, 1, 2, 1),
+            (-7, 2, -1, -2, -2, -1),
+            // s = 3: p = 5: q = 2, r = 1 doubled; p = 7: q = 3, r = 1 doubled.
+            (5, 3, 0, 0, 1, 0),
+            (7, 3, 0, 0, 1, 1),
+            (-7, 3, 0, -1, -1, -1),
+            // The magnitude of the smallest i32 is 2^31: with s = 63 q = 1 > r = 0; with s = 64 q = 0.
+            (-(1 << 31), 31, -1, -1, -1, -1),
+            (-(1 << 31), 32, 0, -1, -1, -1),
+            (-(1 << 31), 33, 0, -1, 0, -1),
+            (-(1 << 31), 63, 0, -1, 0, -1),
+            (-(1 << 31), 64, 0, -1, 0, 0),
+            // s = 127: q = 2^63 >> 63 = 1 > 0; s = 128: q = 0.
+            (i64::MIN, 127, 0, -1, 0, -1),
+            (i64::MIN, 128, 0, -1, 0, 0),
+            (i64::MAX, u32::MAX, 0, 0, 0, 0),
+        ] {
+            assert_eq!(shift_right(x, s, Truncate), truncated, "{x} >> {s} truncate");
+            assert_eq!(shift_right(x, s, Floor), floored, "{x} >> {s} floor");
+            assert_eq!(shift_right(x, s, HalfAway), half_away, "{x} >> {s} half_away");
+            assert_eq!(shift_right(x, s, PseudoStochastic), pseudo, "{x} >> {s} pseudo");
+        }
+        // m = 23 = 1 * 16 + 7.
+        for (uniform, expected) in [(0, 2), (6, 2), (7, 1), (15, 1)] {
+            assert_eq!(shift_right_stochastic(23, 4, uniform), expected);
+            assert_eq!(shift_right_stochastic(-23, 4, uniform), -expected);
+        }
+    }
+
+    #[test]
+    fn logarithms() {
+        for (m, expected) in [
+            (1.0, 0),
+            (1.000_000_1, 1),
+            (2.0, 1),
+            (3.0, 2),
+            (4.0, 2),
+            (0.5, -1),
+            (0.75, 0),
+            (f32::MIN_POSITIVE, -126),
+            (f32::from_bits(0x007f_ffff), -126),
+            (f32::from_bits(0x0040_0000), -127),
+            (f32::from_bits(3), -147),
+            (f32::from_bits(1), -149),
+            (f32::MAX, 128),
+        ] {
+            assert_eq!(ceil_log2(m), expected, "{m:e}");
+        }
+        for (magnitude, bits) in [(0, 0), (1, 1), (127, 7), (128, 8), (u32::MAX, 32)] {
+            assert_eq!(bit_width(magnitude), bits);
+        }
+    }
+
+    #[test]
+    fn scaling() {
+        assert_eq!(scale_by_power_of_two(3.0, -150), f32::from_bits(2));
+        assert_eq!(scale_by_power_of_two(1.0, -150).to_bits(), 0);
+        assert_eq!(scale_by_power_of_two(-1.0, i32::MIN).to_bits(), 1 << 31);
+        assert_eq!(scale_by_power_of_two(1.0, 127), 2f32.powi(127));
+        assert_eq!(scale_by_power_of_two(-1.0, i32::MAX), f32::NEG_INFINITY);
+        assert_eq!(scale_by_power_of_two(0.0, i32::MAX), 0.0);
+        assert_eq!(scale_by_power_of_two(f32::from_bits(1), 156), 128.0);
+    }
 }

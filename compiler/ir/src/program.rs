@@ -1,1 +1,303 @@
-//! The reference interpreter: what a graph means.
+//! The program: a static schedule of kernels over buffers at fixed places in memory.
+//!
+//! It is everything an emitter needs, and leaves it nothing to decide about meaning: each kernel is an operation
+//! with concrete types, each launch names its buffers, each buffer has a region and an offset.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::graph::InputRole;
+use crate::ops::Op;
+use crate::tensor::Tensor;
+use crate::types::TensorType;
+
+/// Position in [`Program::buffers`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BufferId(pub usize);
+
+/// Position in [`Program::kernels`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct KernelId(pub usize);
+
+/// Position in [`Program::devices`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct DeviceId(pub usize);
+
+/// Where a buffer lives.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Region {
+    /// Working memory, reused during a step; contents do not survive it.
+    Arena,
+    /// State that survives steps: weights, exponents, statistics. With its value before the first step.
+    State {
+        /// Position among the state buffers; the order of checkpoints.
+        index: usize,
+        /// Value before the first step.
+        initial: Arc<Tensor>,
+    },
+    /// Read-only data.
+    Constant(Arc<Tensor>),
+    /// Memory of the caller, argument `n` of the entry.
+    Input(usize),
+    /// Memory of the caller, result `n` of the entry.
+    Output(usize),
+}
+
+/// A tensor in memory: packed elements, then (4-byte aligned) the run-time part of its scale.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Buffer {
+    /// Readable, unique in the program.
+    pub name: String,
+    /// What it holds.
+    pub ty: TensorType,
+    /// Where it lives.
+    pub region: Region,
+    /// First byte within the region (0 for inputs and outputs).
+    pub offset: usize,
+}
+
+impl Buffer {
+    /// Offset of the run-time scale from the buffer's first byte.
+    pub fn scale_offset(&self) -> usize {
+        scale_offset(&self.ty)
+    }
+
+    /// Bytes of elements and scale.
+    pub fn bytes(&self) -> usize {
+        buffer_bytes(&self.ty)
+    }
+}
+
+/// Offset of the run-time scale of a tensor of that type from its first byte: after the elements, 4-byte aligned.
+pub fn scale_offset(ty: &TensorType) -> usize {
+    ty.element_bytes().next_multiple_of(4)
+}
+
+/// Bytes that a tensor of that type takes: elements, then scale.
+pub fn buffer_bytes(ty: &TensorType) -> usize {
+    match ty.scale_bytes() {
+        0 => ty.element_bytes(),
+        scale => scale_offset(ty) + scale,
+    }
+}
+
+/// An operation with concrete types. Launches of equal kernels share one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Kernel {
+    /// Emitted name, unique in the program: from the operation and shape.
+    pub name: String,
+    /// The operation.
+    pub op: Op,
+    /// Operand types.
+    pub inputs: Vec<TensorType>,
+    /// Result types.
+    pub outputs: Vec<TensorType>,
+    /// Bytes of working memory that a launch gets.
+    pub scratch_bytes: usize,
+}
+
+impl Kernel {
+    /// Operand types by reference, as operations take them.
+    pub fn input_types(&self) -> Vec<&TensorType> {
+        self.inputs.iter().collect()
+    }
+
+    /// Result types by reference.
+    pub fn output_types(&self) -> Vec<&TensorType> {
+        self.outputs.iter().collect()
+    }
+}
+
+/// One execution of a kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Launch {
+    /// What runs.
+    pub kernel: KernelId,
+    /// Where it runs.
+    pub device: DeviceId,
+    /// Operand buffers.
+    pub inputs: Vec<BufferId>,
+    /// Result buffers; one may be an operand's buffer where the operation allows it.
+    pub outputs: Vec<BufferId>,
+    /// Arena offset of the working memory, if the kernel has any.
+    pub scratch: Option<usize>,
+    /// The model's node this stems from.
+    pub name: String,
+}
+
+/// A step of the schedule.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Run a kernel.
+    Launch(Launch),
+    /// Choose at run time by the first element (an i32) of a buffer: not zero, or zero.
+    Branch {
+        /// The condition's buffer.
+        condition: BufferId,
+        /// When not zero.
+        then: Vec<Step>,
+        /// When zero.
+        otherwise: Vec<Step>,
+    },
+}
+
+/// An argument or result of an entry.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Argument {
+    /// Name from the model.
+    pub name: String,
+    /// Its buffer, of region `Input` or `Output`.
+    pub buffer: BufferId,
+    /// What it means (results are `Data`).
+    pub role: InputRole,
+}
+
+/// A function of the program: `train_step` or `infer`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Arguments in call order.
+    pub inputs: Vec<Argument>,
+    /// Results in call order.
+    pub outputs: Vec<Argument>,
+    /// The schedule.
+    pub steps: Vec<Step>,
+}
+
+/// Memory of the plan, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryPlan {
+    /// Arena size: the planned peak.
+    pub arena_bytes: usize,
+    /// The largest sum of buffers live at once, which no plan of this schedule can beat.
+    pub arena_lower_bound_bytes: usize,
+    /// State.
+    pub state_bytes: usize,
+    /// Read-only data.
+    pub constant_bytes: usize,
+}
+
+/// A compiled model. See the module documentation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Program {
+    /// The model's name: prefix of emitted symbols.
+    pub name: String,
+    /// Names of the devices; launches refer to them.
+    pub devices: Vec<String>,
+    /// All buffers of all entries.
+    pub buffers: Vec<Buffer>,
+    /// All kernels, each once.
+    pub kernels: Vec<Kernel>,
+    /// The functions. All share one arena and one state.
+    pub entries: Vec<Entry>,
+    /// Sizes.
+    pub memory: MemoryPlan,
+}
+
+impl Program {
+    /// A buffer.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.0]
+    }
+
+    /// A kernel.
+    pub fn kernel(&self, id: KernelId) -> &Kernel {
+        &self.kernels[id.0]
+    }
+
+    /// The entry of that name.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|e| e.name == name)
+    }
+
+    /// State buffers in the order of checkpoints.
+    pub fn state(&self) -> Vec<&Buffer> {
+        let mut state: Vec<(usize, &Buffer)> = self
+            .buffers
+            .iter()
+            .filter_map(|b| match b.region {
+                Region::State { index, .. } => Some((index, b)),
+                _ => None,
+            })
+            .collect();
+        state.sort_by_key(|(index, _)| *index);
+        state.into_iter().map(|(_, b)| b).collect()
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "program @{} {{", self.name)?;
+        let m = &self.memory;
+        writeln!(
+            f,
+            "  memory arena={} lower_bound={} state={} constants={}",
+            m.arena_bytes, m.arena_lower_bound_bytes, m.state_bytes, m.constant_bytes
+        )?;
+        for buffer in &self.buffers {
+            let region = match &buffer.region {
+                Region::Arena => "arena".to_string(),
+                Region::State { index, .. } => format!("state#{index}"),
+                Region::Constant(_) => "constant".to_string(),
+                Region::Input(i) => format!("input#{i}"),
+                Region::Output(i) => format!("output#{i}"),
+            };
+            writeln!(f, "  buffer {}: {} at {region}+{}", buffer.name, buffer.ty, buffer.offset)?;
+        }
+        for kernel in &self.kernels {
+            writeln!(
+                f,
+                "  kernel {} = {} scratch={}",
+                kernel.name, kernel.op, kernel.scratch_bytes
+            )?;
+        }
+        for entry in &self.entries {
+            let names = |arguments: &[Argument]| {
+                arguments.iter().map(|a| self.buffer(a.buffer).name.clone()).collect::<Vec<_>>()
+            };
+            writeln!(
+                f,
+                "  entry {}({}) -> ({}) {{",
+                entry.name,
+                names(&entry.inputs).join(", "),
+                names(&entry.outputs).join(", ")
+            )?;
+            self.print_steps(f, &entry.steps, 2)?;
+            writeln!(f, "  }}")?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+impl Program {
+    fn print_steps(&self, f: &mut fmt::Formatter<'_>, steps: &[Step], depth: usize) -> fmt::Result {
+        let indent = "  ".repeat(depth);
+        for step in steps {
+            match step {
+                Step::Launch(launch) => {
+                    let names = |ids: &[BufferId]| {
+                        ids.iter().map(|&b| self.buffer(b).name.clone()).collect::<Vec<_>>()
+                    };
+                    writeln!(
+                        f,
+                        "{indent}{} = {}({}) on {}  ; {}",
+                        names(&launch.outputs).join(", "),
+                        self.kernel(launch.kernel).name,
+                        names(&launch.inputs).join(", "),
+                        self.devices[launch.device.0],
+                        launch.name
+                    )?;
+                }
+                Step::Branch { condition, then, otherwise } => {
+                    writeln!(f, "{indent}if {} {{", self.buffer(*condition).name)?;
+                    self.print_steps(f, then, depth + 1)?;
+                    writeln!(f, "{indent}}} else {{")?;
+                    self.print_steps(f, otherwise, depth + 1)?;
+                    writeln!(f, "{indent}}}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

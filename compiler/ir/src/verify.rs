@@ -1,1 +1,182 @@
-//! The reference interpreter: what a graph means.
+//! The verifier. It runs after every pass and reports everything that is wrong, not the first thing only.
+//!
+//! Checked for every graph:
+//! - operands exist before their use, results belong to their node;
+//! - each node's result types are what its type rule gives for its operands;
+//! - inputs, parameters and outputs have unique names within their kind; parameters' initial values have their types;
+//! - each parameter has at most one update, of the parameter's type.
+//!
+//! Checked by stage:
+//! - [`Stage::Float`]: values are FP32 or integers without scale;
+//! - [`Stage::Quantized`]: FP32 values appear only as inputs and around the operations that the algorithm allows.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::graph::{Definition, Graph, ValueId};
+use crate::ops::OpKind;
+use crate::types::{Scale, TensorType};
+
+/// What a graph may contain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// FP32 graphs: forward or training.
+    Float,
+    /// Quantized modules.
+    Quantized {
+        /// Operations that may have FP32 operands or results; `None` if the algorithm carries floats freely.
+        float_operations: Option<BTreeSet<OpKind>>,
+    },
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerifyError {
+    /// The node, value, parameter or output.
+    pub place: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Everything that is wrong with a graph.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the graph `{graph}` is not valid:\n{}", .errors.iter().map(|e| format!("  {e}")).collect::<Vec<_>>().join("\n"))]
+pub struct VerifyErrors {
+    /// The graph's name.
+    pub graph: String,
+    /// At least one error.
+    pub errors: Vec<VerifyError>,
+}
+
+/// Checks a graph. See the module documentation for the list.
+///
+/// # Errors
+/// Everything found.
+pub fn verify(graph: &Graph, stage: &Stage) -> Result<(), VerifyErrors> {
+    let mut errors = Vec::new();
+    check_nodes(graph, &mut errors);
+    check_interface(graph, &mut errors);
+    check_stage(graph, stage, &mut errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(VerifyErrors { graph: graph.name().to_string(), errors })
+    }
+}
+
+fn error(errors: &mut Vec<VerifyError>, place: impl Into<String>, message: impl Into<String>) {
+    errors.push(VerifyError { place: place.into(), message: message.into() });
+}
+
+fn check_nodes(graph: &Graph, errors: &mut Vec<VerifyError>) {
+    for id in graph.node_ids() {
+        let node = graph.node(id);
+        let place = format!("node {} `{}` ({})", id.index(), node.name, node.op.kind().name());
+        let defined = |v: ValueId| match graph.values().get(v.index()).map(|v| &v.definition) {
+            Some(Definition::Result { node, .. }) => *node < id,
+            Some(_) => true,
+            None => false,
+        };
+        if let Some(v) = node.inputs.iter().find(|&&v| !defined(v)) {
+            error(errors, place, format!("operand %{} is used before its definition", v.index()));
+            continue;
+        }
+        let types: Vec<&TensorType> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
+        match node.op.infer(&types) {
+            Err(e) => error(errors, place, e.to_string()),
+            Ok(results) => {
+                let own: Vec<&TensorType> = node.outputs.iter().map(|&v| graph.ty(v)).collect();
+                if own != results.iter().collect::<Vec<_>>() {
+                    error(
+                        errors,
+                        place,
+                        format!("results are {own:?}, the type rule gives {results:?}"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn check_interface(graph: &Graph, errors: &mut Vec<VerifyError>) {
+    let mut unique = |kind: &str, names: Vec<&str>, errors: &mut Vec<VerifyError>| {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if !seen.insert(name.to_string()) {
+                error(errors, format!("{kind} `{name}`"), "the name is taken");
+            }
+        }
+    };
+    let name = |v: ValueId| graph.value(v).name.as_str();
+    unique("input", graph.inputs().iter().map(|i| name(i.value)).collect(), errors);
+    unique("parameter", graph.parameters().iter().map(|p| name(p.value)).collect(), errors);
+    unique("output", graph.outputs().iter().map(|o| o.name.as_str()).collect(), errors);
+    for parameter in graph.parameters() {
+        if parameter.initial.ty() != graph.ty(parameter.value) {
+            error(
+                errors,
+                format!("parameter `{}`", name(parameter.value)),
+                format!("its initial value is {}", parameter.initial.ty()),
+            );
+        }
+    }
+    let mut updated = BTreeSet::new();
+    for update in graph.updates() {
+        let Some(parameter) = graph.parameters().get(update.parameter) else {
+            error(errors, format!("update {}", update.parameter), "there is no such parameter");
+            continue;
+        };
+        let place = format!("update of `{}`", name(parameter.value));
+        if !updated.insert(update.parameter) {
+            error(errors, place.clone(), "the parameter is updated twice");
+        }
+        if graph.ty(update.value) != graph.ty(parameter.value) {
+            error(
+                errors,
+                place,
+                format!("{} for a {}", graph.ty(update.value), graph.ty(parameter.value)),
+            );
+        }
+    }
+}
+
+fn check_stage(graph: &Graph, stage: &Stage, errors: &mut Vec<VerifyError>) {
+    match stage {
+        Stage::Float => {
+            for value in graph.values().iter().filter(|v| v.ty.scale != Scale::None) {
+                error(
+                    errors,
+                    format!("value `{}`", value.name),
+                    format!("{} among FP32", value.ty),
+                );
+            }
+        }
+        Stage::Quantized { float_operations: None } => {}
+        Stage::Quantized { float_operations: Some(allowed) } => {
+            for node in graph.nodes().iter().filter(|n| !allowed.contains(&n.op.kind())) {
+                let float =
+                    node.inputs.iter().chain(&node.outputs).find(|&&v| graph.ty(v).is_f32());
+                if let Some(&v) = float {
+                    error(
+                        errors,
+                        format!("node `{}` ({})", node.name, node.op.kind().name()),
+                        format!(
+                            "FP32 value `{}` where the algorithm computes in integers",
+                            name_of(graph, v)
+                        ),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn name_of(graph: &Graph, v: ValueId) -> &str {
+    &graph.value(v).name
+}

@@ -195,6 +195,11 @@ macro_rules! operations {
                 match self { $(Op::$name(op) => op.lower(inputs, outputs)),* }
             }
 
+            /// The text form of one attribute's value.
+            pub fn attribute_text(&self, field: &str) -> Option<String> {
+                match self { $(Op::$name(op) => Attributes::field_text(op, field)),* }
+            }
+
             /// Appends the attributes' text form.
             pub fn print_attributes(&self, out: &mut String) {
                 match self { $(Op::$name(op) => Attributes::print(op, out)),* }
@@ -241,6 +246,39 @@ operations! {
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
     // Fusion.
     chain::Chain,
+}
+
+pub use matmul::ProductRole;
+pub use nll_loss::Reduction;
+
+impl Op {
+    /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
+    /// result depends on element `i` of that operand only. Every target must honour this.
+    pub fn may_overwrite(&self, operand: usize) -> bool {
+        match self.kind() {
+            OpKind::Abs
+            | OpKind::Neg
+            | OpKind::Exp
+            | OpKind::Log
+            | OpKind::Sqrt
+            | OpKind::Reciprocal
+            | OpKind::Tanh
+            | OpKind::Sigmoid
+            | OpKind::Erf
+            | OpKind::Sign
+            | OpKind::Floor
+            | OpKind::Ceil
+            | OpKind::Relu
+            | OpKind::LeakyRelu
+            | OpKind::Clip
+            | OpKind::Dropout
+            | OpKind::SgdUpdate
+            | OpKind::SaturatingSubtract => operand == 0,
+            OpKind::ReluGradient | OpKind::LeakyReluGradient | OpKind::ClipGradient => operand == 1,
+            OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div => operand < 2,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Op {

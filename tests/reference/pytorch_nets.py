@@ -1,0 +1,316 @@
+"""The small nets whose exports and training steps are the PyTorch fixtures.
+
+Every net takes one image batch (or one feature batch) and gives logits, unless
+its docstring says otherwise. They are as small as their subject allows.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class LeNet(nn.Module):
+    """Convolution, ReLU, max pooling, flatten, dense. Input [N, 1, 16, 16]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(1, 4, 5, padding=2)
+        self.c2 = nn.Conv2d(4, 6, 5)
+        self.f1 = nn.Linear(24, 16)
+        self.f2 = nn.Linear(16, 12)
+        self.f3 = nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.c1(x)), 2)
+        x = F.max_pool2d(F.relu(self.c2(x)), 2)
+        x = torch.flatten(x, 1)
+        return self.f3(F.relu(self.f2(F.relu(self.f1(x)))))
+
+
+class LeNetSmooth(nn.Module):
+    """LeNet as first published in kind: tanh, sigmoid, average pooling. Input [N, 1, 16, 16]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(1, 4, 5, padding=2)
+        self.c2 = nn.Conv2d(4, 6, 5)
+        self.f1 = nn.Linear(24, 12)
+        self.f2 = nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = F.avg_pool2d(torch.tanh(self.c1(x)), 2)
+        x = F.avg_pool2d(torch.sigmoid(self.c2(x)), 2)
+        return self.f2(torch.tanh(self.f1(x.flatten(1))))
+
+
+class AsymmetricPadding(nn.Module):
+    """Strided convolutions with unequal padding: a padding layer, a padding call, "same" for even
+    kernels, and the 1x7 and 7x1 kernels padded along one axis. Input [N, 2, 13, 11]."""
+
+    def __init__(self):
+        super().__init__()
+        self.pad = nn.ZeroPad2d((1, 0, 2, 1))
+        self.c1 = nn.Conv2d(2, 4, 3, stride=2)
+        self.c2 = nn.Conv2d(4, 4, (1, 7), padding=(0, 3))
+        self.c3 = nn.Conv2d(4, 4, (7, 1), padding=(3, 0), stride=(1, 2), bias=False)
+        self.c4 = nn.Conv2d(4, 5, (2, 4), padding="same")
+        self.c5 = nn.Conv2d(5, 6, (3, 2), stride=(3, 2))
+        self.f = nn.Linear(6 * 2 * 2, 5)
+
+    def forward(self, x):
+        x = F.relu(self.c1(self.pad(x)))
+        x = F.relu(self.c3(F.relu(self.c2(x))))
+        x = F.relu(self.c4(x))
+        x = F.relu(self.c5(F.pad(x, (0, 1, 1, 0))))
+        return self.f(x.flatten(1))
+
+
+class Grouped(nn.Module):
+    """Grouped convolution, and depthwise (multiplier 1 and 2) with pointwise. Input [N, 4, 10, 10]."""
+
+    def __init__(self):
+        super().__init__()
+        self.grouped = nn.Conv2d(4, 6, 3, padding=1, groups=2)
+        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, stride=2, groups=6)
+        self.pointwise = nn.Conv2d(6, 5, 1)
+        self.doubling = nn.Conv2d(5, 10, 3, padding=1, groups=5, bias=False)
+        self.f = nn.Linear(10, 6)
+
+    def forward(self, x):
+        x = F.relu(self.grouped(x))
+        x = F.relu(self.pointwise(self.depthwise(x)))
+        x = F.relu(self.doubling(x))
+        return self.f(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Dilated(nn.Module):
+    """Dilated convolutions, equal and unequal along the axes, one also strided. Input [N, 2, 14, 14]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(2, 4, 3, dilation=2, padding=2)
+        self.c2 = nn.Conv2d(4, 4, 3, dilation=(1, 3), padding=(1, 2), stride=2)
+        self.c3 = nn.Conv2d(4, 5, 2, dilation=3)
+        self.f = nn.Linear(5 * 4 * 3, 5)
+
+    def forward(self, x):
+        x = F.relu(self.c1(x))
+        x = F.relu(self.c2(x))
+        return self.f(F.relu(self.c3(x)).flatten(1))
+
+
+class Pooling(nn.Module):
+    """Pooling whose stride is not its kernel: maximum in ceil mode, padded and dilated; average that
+    counts and that does not count its padding. Input [N, 2, 16, 15]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(2, 4, 3, padding=1)
+        self.c2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.f1 = nn.Linear(4 * 3 * 3, 6)
+        self.f2 = nn.Linear(4 * 4 * 4, 6)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.c1(x)), 3, stride=2, ceil_mode=True)
+        x = F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
+        x = self.c2(x)
+        a = F.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=True)
+        b = F.avg_pool2d(x, (2, 3), stride=(3, 2), padding=(1, 0), count_include_pad=False, ceil_mode=True)
+        c = F.max_pool2d(x, 2, stride=2, padding=1, dilation=2)
+        a = F.max_pool2d(a, 2, stride=1)
+        return self.f1(b.flatten(1)) + self.f2(c.flatten(1)) + self.f2(F.pad(a, (0, 1, 0, 1)).flatten(1))
+
+
+class Inception(nn.Module):
+    """Branches of 1x1, 3x3 and pooling, joined by concatenation, twice. Input [N, 3, 9, 9]."""
+
+    def __init__(self):
+        super().__init__()
+        self.a1 = nn.Conv2d(3, 3, 1)
+        self.a2 = nn.Conv2d(3, 2, 1)
+        self.a3 = nn.Conv2d(2, 3, 3, padding=1)
+        self.a4 = nn.Conv2d(3, 2, 1)
+        self.b1 = nn.Conv2d(8, 4, 3, stride=2)
+        self.b2 = nn.Conv2d(8, 3, 3, stride=2)
+        self.f = nn.Linear(15, 5)
+
+    def forward(self, x):
+        x = torch.cat(
+            [
+                F.relu(self.a1(x)),
+                F.relu(self.a3(F.relu(self.a2(x)))),
+                F.relu(self.a4(F.avg_pool2d(x, 3, stride=1, padding=1))),
+            ],
+            1,
+        )
+        x = torch.cat([F.relu(self.b1(x)), F.relu(self.b2(x)), F.max_pool2d(x, 3, stride=2)], 1)
+        return self.f(x.mean((2, 3)))
+
+
+class Residual(nn.Module):
+    """Residual blocks with batch norm after each convolution, one with a strided projection.
+    Input [N, 3, 10, 10]."""
+
+    FOLDS = (("c0", "b0"), ("c1", "b1"), ("c2", "b2"), ("c3", "b3"), ("c4", "b4"), ("down", "down_norm"))
+
+    def __init__(self):
+        super().__init__()
+        self.c0 = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.b0 = nn.BatchNorm2d(4)
+        self.c1 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.b1 = nn.BatchNorm2d(4)
+        self.c2 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.b2 = nn.BatchNorm2d(4)
+        self.c3 = nn.Conv2d(4, 6, 3, padding=1, stride=2, bias=False)
+        self.b3 = nn.BatchNorm2d(6)
+        self.c4 = nn.Conv2d(6, 6, 3, padding=1, bias=False)
+        self.b4 = nn.BatchNorm2d(6, eps=1e-3, momentum=0.3)
+        self.down = nn.Conv2d(4, 6, 1, stride=2, bias=False)
+        self.down_norm = nn.BatchNorm2d(6)
+        self.f = nn.Linear(6, 5)
+
+    def forward(self, x):
+        x = F.relu(self.b0(self.c0(x)))
+        y = self.b2(self.c2(F.relu(self.b1(self.c1(x)))))
+        x = F.relu(x + y)
+        y = self.b4(self.c4(F.relu(self.b3(self.c3(x)))))
+        x = F.relu(self.down_norm(self.down(x)) + y)
+        return self.f(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class PreActivation(nn.Module):
+    """Residual blocks with batch norm before the activation and the convolution, so that most batch
+    norm layers cannot be folded into a convolution. Input [N, 3, 8, 8]."""
+
+    FOLDS = (("c1", "b1"),)
+
+    def __init__(self):
+        super().__init__()
+        self.c0 = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.b0 = nn.BatchNorm2d(4)
+        self.c1 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.b1 = nn.BatchNorm2d(4)
+        self.c2 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.b2 = nn.BatchNorm2d(4)
+        self.c3 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.b3 = nn.BatchNorm2d(4)
+        self.f = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = self.c0(x)
+        y = self.c1(F.relu(self.b0(x)))
+        x = x + self.c2(F.relu(self.b1(y)))
+        x = x + self.c3(F.relu(self.b2(x)))
+        return self.f(F.relu(self.b3(x)).mean((2, 3)))
+
+
+class Mobile(nn.Module):
+    """MobileNetV2's inverted residuals: expand, depthwise, project, with batch norm and ReLU6.
+    `pool` is "global" (a pooling layer) or "mean" (a reduction). Input [N, 3, 12, 12]."""
+
+    FOLDS = tuple((f"c{i}", f"b{i}") for i in range(7))
+
+    def __init__(self, pool="global"):
+        super().__init__()
+        self.pool = pool
+        shapes = [(3, 4, 3, 2, 1), (4, 8, 1, 1, 1), (8, 8, 3, 1, 8), (8, 4, 1, 1, 1)]
+        shapes += [(4, 8, 1, 1, 1), (8, 8, 3, 2, 8), (8, 6, 1, 1, 1)]
+        for i, (inputs, outputs, kernel, stride, groups) in enumerate(shapes):
+            conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+            setattr(self, f"c{i}", conv)
+            setattr(self, f"b{i}", nn.BatchNorm2d(outputs))
+        self.act = nn.ReLU6()
+        self.f = nn.Linear(6, 5)
+
+    def part(self, i, x):
+        return getattr(self, f"b{i}")(getattr(self, f"c{i}")(x))
+
+    def forward(self, x):
+        x = self.act(self.part(0, x * 3))
+        x = x + self.part(3, self.act(self.part(2, self.act(self.part(1, x)))))
+        x = self.part(6, self.act(self.part(5, self.act(self.part(4, x)))))
+        x = F.adaptive_avg_pool2d(x, 1).flatten(1) if self.pool == "global" else x.mean([2, 3])
+        return self.f(x)
+
+
+class DropoutNet(nn.Module):
+    """Dropout of channels' values and of features. Input [N, 2, 8, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(2, 4, 3, padding=1)
+        self.f1 = nn.Linear(64, 10)
+        self.d1 = nn.Dropout(0.25)
+        self.f2 = nn.Linear(10, 5)
+        self.d2 = nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = self.d1(F.max_pool2d(F.relu(self.c(x)), 2))
+        return self.f2(self.d2(F.relu(self.f1(x.flatten(1)))))
+
+
+class Mlp(nn.Module):
+    """Dense layers only, with leaky ReLU. Input [N, 12]."""
+
+    def __init__(self):
+        super().__init__()
+        self.f1 = nn.Linear(12, 16)
+        self.f2 = nn.Linear(16, 14, bias=False)
+        self.f3 = nn.Linear(14, 7)
+
+    def forward(self, x):
+        x = F.leaky_relu(self.f1(x), 0.1)
+        return self.f3(F.relu(self.f2(x)))
+
+
+class SequenceMlp(nn.Module):
+    """Dense layers on the last of three axes, then a mean over the middle one. Input [N, 6, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.f1 = nn.Linear(8, 10)
+        self.f2 = nn.Linear(10, 8)
+        self.f3 = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = x + self.f2(F.relu(self.f1(x)))
+        return self.f3(x.mean(1))
+
+
+class LogProbabilities(nn.Module):
+    """Ends in log softmax: the output is log probabilities, the loss is NLL. Input [N, 2, 8, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(2, 4, 3, stride=2, padding=1)
+        self.f = nn.Linear(64, 6)
+
+    def forward(self, x):
+        return F.log_softmax(self.f(F.relu(self.c(x)).flatten(1)), 1)
+
+
+class LossInside(nn.Module):
+    """Takes the labels too and gives the logits and the mean loss. Input [N, 2, 8, 8], labels [N]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(2, 4, 3, stride=2, padding=1)
+        self.f = nn.Linear(64, 6)
+
+    def forward(self, x, labels):
+        logits = self.f(F.relu(self.c(x)).flatten(1))
+        return logits, F.cross_entropy(logits, labels)
+
+
+class LargeLeNet(nn.Module):
+    """LeNet with the published widths. Input [N, 1, 28, 28]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(1, 6, 5, padding=2)
+        self.c2 = nn.Conv2d(6, 16, 5)
+        self.f1 = nn.Linear(400, 120)
+        self.f2 = nn.Linear(120, 84)
+        self.f3 = nn.Linear(84, 10)
+
+    forward = LeNet.forward
