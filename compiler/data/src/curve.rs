@@ -557,7 +557,7 @@ mod tests {
         // Six runs that end together, at the bottom of the panel and at its top.
         for end in [0.0, 1.9] {
             let runs = (0..6)
-                .map(|run| series(&format!("run {run}"), &[2.0, end + 0.01 * f64::from(run)]));
+                .map(|run| series(&format!("run {run}"), &[2.0, 0.0, end + 0.01 * f64::from(run)]));
             let chart = TrainingChart { loss: runs.collect(), ..TrainingChart::default() };
             let svg = chart.to_svg();
             let height =
@@ -569,6 +569,8 @@ mod tests {
                 .collect();
             assert_eq!(heights.len(), 6);
             heights.sort_by(f64::total_cmp);
+            // The panel's edges, and 4 from a text's middle to its foot.
+            assert!(heights[0] >= 90.0 + 4.0 && heights[5] <= 290.0 + 4.0, "{heights:?}");
             assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 12.9), "{heights:?}");
         }
     }
