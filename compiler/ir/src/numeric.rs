@@ -6,7 +6,10 @@
 use crate::keyword_enum;
 
 pub mod exponent;
+pub mod float;
 pub mod integer;
+
+pub use float::{erf, exp, log, pow, sigmoid, tanh};
 
 keyword_enum! {
     /// How a right shift by `s` rounds. With m = |x|, sg = sign(x), p = m mod 2^s.

@@ -1,12 +1,17 @@
 //! `avg_pool2d`. See [`AvgPool2d`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::LoopBuilder;
+use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::rule::{self, ensure, operands};
+use crate::ops::support::pool::{self, Mean, Pool};
+use crate::ops::support::{derivation, sample};
+use crate::ops::support::window::{Geometry, Windows};
+use crate::ops::{Case, Differentiated, GradientError, AvgPool2dGradient, Operator, TypeError};
 use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::tensor::{Data, ScaleData, Tensor};
+use crate::types::{Element, Shape, TensorType};
 
 operator! {
     /// Mean over windows of [B,C,H,W]. FP32; or i8 with a shared exponent `e` (no padding, whole windows)
@@ -28,28 +33,221 @@ operator! {
     }
 }
 
-impl Operator for AvgPool2d {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+impl AvgPool2d {
+    /// The checked pool of an operand [B,C,H,W]; integers take no padding and whole windows only.
+    pub(crate) fn pool(&self, name: &str, x: &Shape, integer: bool) -> Result<Pool, TypeError> {
+        let geometry = Geometry {
+            kernel: self.kernel,
+            strides: self.strides,
+            pads: self.pads,
+            dilations: [1, 1],
+            ceil: self.ceil,
+        };
+        let pool = Pool::new(name, &geometry, x)?;
+        let Windows { vertical, horizontal } = pool.windows;
+        ensure(!integer || (self.pads == [0; 4] && vertical.all_inside() && horizontal.all_inside()), || {
+            format!("{name}: integer windows take no padding and lie inside the operand")
+        })?;
+        Ok(pool)
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    /// What a window's sum is divided by.
+    pub(crate) fn count(&self, windows: &Windows, [oh, ow]: [usize; 2]) -> usize {
+        let Windows { vertical, horizontal } = windows;
+        if self.count_include_pad {
+            vertical.padded_taps(oh) * horizontal.padded_taps(ow)
+        } else {
+            vertical.taps(oh).len() * horizontal.taps(ow).len()
+        }
+    }
+
+    /// [`AvgPool2d::count`] in loops, as F32: a constant where all windows have the same.
+    pub(crate) fn lower_count(&self, b: &mut LoopBuilder, pool: &Pool, window: &pool::Window) -> Expr {
+        let mut counts = pool.outputs().map(|at| self.count(&pool.windows, at));
+        let first = counts.next().unwrap_or(1);
+        if counts.all(|count| count == first) {
+            return Expr::f32(first as f32);
+        }
+        let count = if self.count_include_pad {
+            let Windows { vertical, horizontal } = &pool.windows;
+            let along = |axis: &crate::ops::support::window::Axis, window: &Expr| {
+                let rest = Expr::index(axis.before + axis.input + axis.after)
+                    - window.clone() * Expr::index(axis.stride);
+                rest.minimum(Expr::index(axis.kernel))
+            };
+            along(vertical, &window.place[0]) * along(horizontal, &window.place[1])
+        } else {
+            window.taps()
+        };
+        b.let_("count", count.truncate().unary(Unary::ToFloat))
+    }
+}
+
+impl Operator for AvgPool2d {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let name = "avg_pool2d";
+        let [x] = operands(name, inputs)?;
+        rule::f32_or_shared_i8(name, x)?;
+        pool::integer_window(name, x, self.kernel)?;
+        let shape = self.pool(name, &x.shape, !x.is_f32())?.y();
+        Ok(vec![match x.is_f32() {
+            true => TensorType::f32(shape),
+            false => TensorType::shared(shape, Element::I32),
+        }])
+    }
+
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let x = inputs[0];
+        let pool = self
+            .pool("avg_pool2d", x.shape(), !x.ty().is_f32())
+            .expect("the type rule has checked the operand");
+        vec![match x.data() {
+            Data::F32(x) => {
+                let means = x.chunks_exact(pool.x_plane()).flat_map(|x| {
+                    pool.outputs().map(move |window| {
+                        let sum = pool.positions(window).fold(0.0, |sum, tap| sum + x[tap]);
+                        sum / self.count(&pool.windows, window) as f32
+                    })
+                });
+                Tensor::f32(pool.y(), means.collect())
+            }
+            _ => {
+                let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+                let means = x.as_i8().chunks_exact(pool.x_plane()).flat_map(|x| {
+                    pool.outputs().map(move |window| {
+                        mean.apply(pool.positions(window).map(|tap| i64::from(x[tap])).sum())
+                    })
+                });
+                let ty = TensorType::shared(pool.y(), Element::I32);
+                let scale = ScaleData::Exponent(mean.exponent(x.exponent()));
+                Tensor::from_i64(&ty, &means.collect::<Vec<_>>(), scale)
+            }
+        }]
     }
 
     fn gradient(
         &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        let AvgPool2d { kernel, strides, pads, ceil, count_include_pad } = self.clone();
+        let shape = &graph.ty(node.inputs[0]).shape;
+        let input_size = [shape[2], shape[3]];
+        let op =
+            AvgPool2dGradient { kernel, strides, pads, ceil, count_include_pad, input_size };
+        let name = derivation::name(graph, node, "gradient_input");
+        Ok(vec![Some(graph.add1(op, &[node.output_gradient()], name)?)])
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let float = inputs[0].is_f32();
+        let pool = self
+            .pool("avg_pool2d", &inputs[0].shape, !float)
+            .expect("the type rule has checked the operand");
+        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let (x, y) = (b.input(0), b.output(0));
+        let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+        if !float {
+            let exponent = mean.lower_exponent(b.input_exponent(0));
+            b.set_output_exponent(0, exponent);
+        }
+        b.for_("plane", pool.planes(), |b, plane| {
+            pool.for_windows(b, &plane, |b, window| {
+                let sum = b.local("sum", if float { Expr::f32(0.0) } else { Expr::i32(0) });
+                window.for_taps(b, |b, tap| {
+                    let tap = b.load(x, window.x_plane.clone() + tap);
+                    b.set(sum, b.get(sum) + tap);
+                });
+                let result = match float {
+                    true => b.get(sum).divide(self.lower_count(b, &pool, window)),
+                    false => mean.lower(b, b.get(sum)),
+                };
+                b.store(y, window.at.clone(), result);
+            });
+        });
+        b.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let plain = |kernel| AvgPool2d {
+            kernel,
+            strides: [1, 1],
+            pads: [0; 4],
+            ceil: false,
+            count_include_pad: false,
+        };
+        let counted = |size: usize| {
+            let shape = [1, 1, size, size];
+            Tensor::f32(shape, (1..=size * size).map(|i| i as f32).collect())
+        };
+        vec![
+            // The examples of ONNX's AveragePool.
+            Case::new(
+                AvgPool2d { strides: [2, 2], ceil: true, ..plain([3, 3]) },
+                vec![counted(4)],
+                vec![Tensor::f32([1, 1, 2, 2], vec![6., 7.5, 12., 13.5])],
+            ),
+            Case::new(
+                AvgPool2d { pads: [2; 4], strides: [2, 2], ..plain([5, 5]) },
+                vec![counted(5)],
+                vec![Tensor::f32([1, 1, 3, 3], vec![7., 8., 9., 12., 13., 14., 17., 18., 19.])],
+            ),
+            // Windows 0 1 2 | 2 5 _ of the padded row: its padding counts, the element that `ceil` adds does not.
+            Case::new(
+                AvgPool2d {
+                    strides: [1, 2],
+                    pads: [0, 1, 0, 0],
+                    ceil: true,
+                    count_include_pad: true,
+                    ..plain([1, 3])
+                },
+                vec![Tensor::f32([1, 1, 1, 3], vec![1., 2., 5.])],
+                vec![Tensor::f32([1, 1, 1, 2], vec![1., 3.5])],
+            ),
+            Case::new(
+                AvgPool2d { pads: [0, 1, 0, 1], count_include_pad: true, ..plain([1, 2]) },
+                vec![Tensor::f32([1, 1, 1, 2], vec![6., 2.])],
+                vec![Tensor::f32([1, 1, 1, 3], vec![3., 4., 1.])],
+            ),
+            // Four elements: the sum, two bits lower.
+            Case::new(
+                AvgPool2d { strides: [2, 2], ..plain([2, 2]) },
+                vec![Tensor::i8_shared([1, 1, 2, 4], vec![-128, -128, 127, 1, -128, -128, 0, 3], -5)],
+                vec![Tensor::i32_shared([1, 1, 1, 2], vec![-512, 131], -7)],
+            ),
+            // Three elements: round(2^15 / 3) = 10923. 10923 * 381 = 4161663 = 127 * 2^15 + 127;
+            // 10923 * -4 = -43692 = -1.33 * 2^15; 5 gives 54615 = 1.67 * 2^15.
+            Case::new(
+                AvgPool2d { strides: [1, 3], ..plain([1, 3]) },
+                vec![Tensor::i8_shared([1, 1, 1, 9], vec![127, 127, 127, -1, -1, -2, 5, 0, 0], 4)],
+                vec![Tensor::i32_shared([1, 1, 1, 3], vec![127, -1, 2], 4)],
+            ),
+            // Six elements: round(2^15 / 6) = 5461; 3 * 5461 = 16383 is just below a half.
+            Case::new(
+                AvgPool2d { strides: [1, 6], ..plain([1, 6]) },
+                vec![Tensor::i8_shared(
+                    [1, 1, 1, 12],
+                    vec![3, 0, 0, 0, 0, 0, -4, 0, 0, 0, 0, 0],
+                    0,
+                )],
+                vec![Tensor::i32_shared([1, 1, 1, 2], vec![0, -1], 0)],
+            ),
+            Case::shape_only(
+                AvgPool2d { strides: [2, 3], pads: [1, 0, 2, 1], ceil: true, ..plain([3, 2]) },
+                vec![sample::f32([2, 3, 7, 9], 1)],
+            ),
+            Case::shape_only(
+                AvgPool2d {
+                    strides: [2, 3],
+                    pads: [1, 2, 0, 1],
+                    ceil: true,
+                    count_include_pad: true,
+                    ..plain([2, 3])
+                },
+                vec![sample::f32([2, 3, 6, 9], 2)],
+            ),
+            Case::shape_only(plain([7, 5]), vec![sample::i8_shared([2, 2, 7, 5], 3, i32::MIN)]),
+            Case::shape_only(plain([4, 2]), vec![sample::i8_shared([2, 1, 5, 5], 4, i32::MIN)]),
+        ]
     }
 }

@@ -1,12 +1,18 @@
 //! `avg_pool2d_gradient`. See [`AvgPool2dGradient`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::LoopBuilder;
+use crate::loops::{Expr, LoopKernel};
+use crate::numeric::saturate_i8;
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::rule::{self, operands};
+use crate::ops::support::convolution::rank4;
+use crate::ops::support::pool::{self, Mean, Pool, saturated};
+use crate::ops::support::sample;
+use crate::ops::{Case, AvgPool2d, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::tensor::{Data, ScaleData, Tensor};
+use crate::types::{Element, Shape, TensorType};
 
 operator! {
     /// Each element sums its share of the errors of the windows that hold it. Operand: `dy`. FP32:
@@ -30,13 +36,65 @@ operator! {
     }
 }
 
-impl Operator for AvgPool2dGradient {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+impl AvgPool2dGradient {
+    fn forward(&self) -> AvgPool2d {
+        let AvgPool2dGradient { kernel, strides, pads, ceil, count_include_pad, .. } = *self;
+        AvgPool2d { kernel, strides, pads, ceil, count_include_pad }
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn pool(&self, dy: &Shape, integer: bool) -> Result<Pool, TypeError> {
+        let name = "avg_pool2d_gradient";
+        let [batch, channels, ..] = rank4(name, "dy", dy)?;
+        let [height, width] = self.input_size;
+        let pool =
+            self.forward().pool(name, &[batch, channels, height, width].into(), integer)?;
+        pool.fits_error(name, dy)?;
+        Ok(pool)
+    }
+}
+
+impl Operator for AvgPool2dGradient {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let name = "avg_pool2d_gradient";
+        let [dy] = operands(name, inputs)?;
+        rule::f32_or_shared_i8(name, dy)?;
+        pool::integer_window(name, dy, self.kernel)?;
+        Ok(vec![dy.with_shape(self.pool(&dy.shape, !dy.is_f32())?.x())])
+    }
+
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let dy = inputs[0];
+        let pool = self
+            .pool(dy.shape(), !dy.ty().is_f32())
+            .expect("the type rule has checked the operand");
+        let ty = dy.ty().with_shape(pool.x());
+        let (x_plane, y_plane) = (pool.x_plane(), pool.y_plane());
+        vec![match dy.data() {
+            Data::F32(dy) => {
+                let op = self.forward();
+                let mut dx = vec![0.0; ty.count()];
+                for (dx, dy) in dx.chunks_exact_mut(x_plane).zip(dy.chunks_exact(y_plane)) {
+                    for (window, error) in pool.outputs().zip(dy) {
+                        let share = error / op.count(&pool.windows, window) as f32;
+                        pool.positions(window).for_each(|tap| dx[tap] += share);
+                    }
+                }
+                Tensor::new(ty, Data::F32(dx), ScaleData::None)
+            }
+            _ => {
+                let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+                let mut dx = vec![0i64; ty.count()];
+                let planes = dx.chunks_exact_mut(x_plane).zip(dy.as_i8().chunks_exact(y_plane));
+                for (dx, dy) in planes {
+                    for (window, &error) in pool.outputs().zip(dy) {
+                        pool.positions(window).for_each(|tap| dx[tap] += i64::from(error));
+                    }
+                }
+                let dx = dx.into_iter().map(|sum| saturate_i8(mean.apply(sum))).collect();
+                let exponent = mean.exponent(dy.exponent());
+                Tensor::new(ty, Data::I8(dx), ScaleData::Exponent(exponent))
+            }
+        }]
     }
 
     fn gradient(
@@ -44,14 +102,132 @@ impl Operator for AvgPool2dGradient {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("avg_pool2d_gradient"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let float = inputs[0].is_f32();
+        let pool = self
+            .pool(&inputs[0].shape, !float)
+            .expect("the type rule has checked the operand");
+        let op = self.forward();
+        let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let (dy, dx) = (b.input(0), b.output(0));
+        // Integers add up in a wide plane and are clamped once.
+        let wide = match float {
+            true => None,
+            false => Some(b.scratch("sums", Element::I32, pool.x_plane())),
+        };
+        if wide.is_some() {
+            let exponent = mean.lower_exponent(b.input_exponent(0));
+            b.set_output_exponent(0, exponent);
+        }
+        b.for_("plane", pool.planes(), |b, plane| {
+            let start = b.let_("start", plane.clone() * Expr::index(pool.x_plane()));
+            let sums = wide.unwrap_or(dx);
+            let offset = if wide.is_some() { Expr::i64(0) } else { start.clone() };
+            let zero = if float { Expr::f32(0.0) } else { Expr::i32(0) };
+            b.for_("i", pool.x_plane(), |b, i| b.store(sums, offset.clone() + i, zero));
+            pool.for_windows(b, &plane, |b, window| {
+                let error = b.load(dy, window.at.clone());
+                let share = match float {
+                    true => error.divide(op.lower_count(b, &pool, window)),
+                    false => error,
+                };
+                let share = b.let_("share", share);
+                window.for_taps(b, |b, tap| {
+                    let tap = b.let_("tap", offset + tap);
+                    let sum = b.load(sums, tap.clone()) + share;
+                    b.store(sums, tap, sum);
+                });
+            });
+            if let Some(sums) = wide {
+                b.for_("i", pool.x_plane(), |b, i| {
+                    let sum = b.load(sums, i.clone());
+                    let mean = mean.lower(b, sum);
+                    b.store(dx, start + i, saturated(mean));
+                });
+            }
+        });
+        b.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let plain = |kernel, input_size| AvgPool2dGradient {
+            kernel,
+            strides: [1, 1],
+            pads: [0; 4],
+            ceil: false,
+            count_include_pad: false,
+            input_size,
+        };
+        vec![
+            Case::new(
+                plain([1, 2], [1, 3]),
+                vec![Tensor::f32([1, 1, 1, 2], vec![2., 6.])],
+                vec![Tensor::f32([1, 1, 1, 3], vec![1., 4., 3.])],
+            ),
+            // A column that no window holds gets +0.
+            Case::new(
+                AvgPool2dGradient { strides: [2, 2], ..plain([2, 2], [2, 3]) },
+                vec![Tensor::f32([1, 1, 1, 1], vec![8.])],
+                vec![Tensor::f32([1, 1, 2, 3], vec![2., 2., 0., 2., 2., 0.])],
+            ),
+            // Half of the first window is padding: it counts, or not.
+            Case::new(
+                AvgPool2dGradient { pads: [0, 1, 0, 0], ..plain([1, 2], [1, 2]) },
+                vec![Tensor::f32([1, 1, 1, 2], vec![2., 6.])],
+                vec![Tensor::f32([1, 1, 1, 2], vec![5., 3.])],
+            ),
+            Case::new(
+                AvgPool2dGradient {
+                    pads: [0, 1, 0, 0],
+                    count_include_pad: true,
+                    ..plain([1, 2], [1, 2])
+                },
+                vec![Tensor::f32([1, 1, 1, 2], vec![2., 6.])],
+                vec![Tensor::f32([1, 1, 1, 2], vec![4., 3.])],
+            ),
+            // Two elements: the sum clamped, one bit lower.
+            Case::new(
+                plain([1, 2], [1, 4]),
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![-128, -128, 127], 2)],
+                vec![Tensor::i8_shared([1, 1, 1, 4], vec![-127, -127, -1, 127], 1)],
+            ),
+            // Three elements, factor 10923: 127 -> 42.3, 254 -> 84.7, 126 -> 42.0, -1 -> -0.3, -128 -> -42.7.
+            Case::new(
+                plain([1, 3], [1, 5]),
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![127, 127, -128], -3)],
+                vec![Tensor::i8_shared([1, 1, 1, 5], vec![42, 85, 42, 0, -43], -3)],
+            ),
+            Case::shape_only(
+                AvgPool2dGradient {
+                    strides: [2, 3],
+                    pads: [1, 0, 2, 1],
+                    ceil: true,
+                    ..plain([3, 2], [7, 9])
+                },
+                vec![sample::f32([2, 3, 4, 3], 1)],
+            ),
+            Case::shape_only(
+                AvgPool2dGradient {
+                    strides: [2, 3],
+                    pads: [1, 2, 0, 1],
+                    ceil: true,
+                    count_include_pad: true,
+                    ..plain([2, 3], [6, 9])
+                },
+                vec![sample::f32([2, 3, 4, 4], 2)],
+            ),
+            Case::shape_only(
+                plain([3, 4], [6, 7]),
+                vec![sample::i8_shared([2, 3, 4, 4], 3, i32::MIN)],
+            ),
+            Case::shape_only(
+                plain([4, 2], [5, 7]),
+                vec![sample::i8_shared([1, 2, 2, 6], 4, i32::MIN)],
+            ),
+        ]
     }
 }

@@ -1,19 +1,22 @@
 //! `clip_gradient`. See [`ClipGradient`].
 
-use crate::attributes::F32;
+use crate::attributes::{F32};
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::{LoopBuilder};
+use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::{clip_bounds, elementwise};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// The error where the clip's operand was strictly inside the bounds, else 0.
     ///
-    /// Operands: `x` (the clip's operand) and `dy`; FP32, or i8 with shared exponents (bounds as in
-    /// `clip`).
+    /// Operands: `x` (the clip's operand) and `dy`; FP32, or i8 with shared exponents, where
+    /// the real operand `q * 2^e` is compared (exactly) with the real bounds, so that a saturated but unbounded
+    /// side still passes. The result has the type and exponent of `dy`.
     pub struct ClipGradient = "clip_gradient" {
         /// Lower bound; may be -inf.
         pub min: F32,
@@ -23,12 +26,29 @@ operator! {
 }
 
 impl Operator for ClipGradient {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        rule::ensure(!self.min.get().is_nan() && !self.max.get().is_nan(), || {
+            "clip_gradient: the bounds must be numbers".to_string()
+        })?;
+        elementwise::infer_same_shape_or_shared("clip_gradient", inputs)
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let (x, dy, min, max) = (inputs[0], inputs[1], self.min.get(), self.max.get());
+        if x.ty().is_f32() {
+            return elementwise::evaluate_binary(inputs, |x, dy| {
+                if min < x && x < max { dy } else { 0.0 }
+            });
+        }
+        let bounds = [min, max].map(|bound| clip_bounds::scaled(bound, x.exponent()));
+        let pairs = x.as_i8().iter().zip(dy.as_i8());
+        let elements = pairs
+            .map(|(&x, &dy)| {
+                let x = f32::from(x);
+                if bounds[0] < x && x < bounds[1] { dy } else { 0 }
+            })
+            .collect();
+        vec![Tensor::i8_shared(x.shape().dims(), elements, dy.exponent())]
     }
 
     fn gradient(
@@ -36,14 +56,76 @@ impl Operator for ClipGradient {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("clip_gradient"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let inside = |x: Expr, [low, high]: [Expr; 2]| low.less(x.clone()).and(x.less(high));
+        let bounds = [self.min.get(), self.max.get()];
+        if inputs[0].is_f32() {
+            return elementwise::lower_binary(inputs, outputs, |_, x, dy| {
+                inside(x, bounds.map(Expr::f32)).select(dy, Expr::f32(0.0))
+            });
+        }
+        let mut builder = LoopBuilder::new(inputs, outputs, false);
+        let exponent = builder.input_exponent(0);
+        let exponent = builder.let_("exponent", exponent);
+        let result_exponent = builder.input_exponent(1);
+        builder.set_output_exponent(0, result_exponent);
+        let bounds = bounds.map(|bound| {
+            let scaled = clip_bounds::scaled_expression(bound, exponent.clone());
+            builder.let_("bound", scaled)
+        });
+        let (x, dy, y) = (builder.input(0), builder.input(1), builder.output(0));
+        builder.for_("i", inputs[0].count(), |builder, i| {
+            let value = builder.load(x, i.clone()).unary(Unary::ToFloat);
+            let value = builder.let_("x", value);
+            let error = builder.load(dy, i.clone());
+            builder.store(y, i, inside(value, bounds).select(error, Expr::i32(0)));
+        });
+        builder.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let clip = |min: f32, max: f32| ClipGradient { min: F32::new(min), max: F32::new(max) };
+        let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+        let mut cases = vec![
+            Case::new(
+                clip(0.0, 6.0),
+                vec![
+                    Tensor::f32([6], vec![-1.0, 0.0, 3.5, 6.0, 7.0, 1.0e-45]),
+                    Tensor::f32([6], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+                ],
+                vec![Tensor::f32([6], vec![0.0, 0.0, 3.0, 0.0, 0.0, 6.0])],
+            ),
+            Case::new(
+                clip(0.0, 6.0),
+                vec![
+                    Tensor::i8_shared([5], vec![-1, 0, 23, 24, 25], -2),
+                    Tensor::i8_shared([5], vec![1, 2, 3, -4, 5], 7),
+                ],
+                vec![Tensor::i8_shared([5], vec![0, 0, 3, 0, 0], 7)],
+            ),
+            // No upper bound: the largest element passes.
+            Case::new(
+                clip(0.0, high),
+                vec![
+                    Tensor::i8_shared([3], vec![-1, 0, 127], -2),
+                    Tensor::i8_shared([3], vec![1, 2, 3], 7),
+                ],
+                vec![Tensor::i8_shared([3], vec![0, 0, 3], 7)],
+            ),
+        ];
+        let extremes = elementwise::extreme_tensor();
+        let errors = Tensor::f32(extremes.shape().dims(), elementwise::ramp(extremes.ty().count()));
+        for (min, max) in [(0.0, 6.0), (-1.0e-40, 1.0e-45), (f32::MIN, f32::MAX), (low, high)] {
+            cases.push(Case::shape_only(clip(min, max), vec![extremes.clone(), errors.clone()]));
+            for exponent in [-149, -7, 0, 5, 128, i32::MIN, i32::MAX] {
+                let x = Tensor::i8_shared([7], vec![-128, -24, -1, 0, 1, 24, 127], exponent);
+                let dy = Tensor::i8_shared([7], vec![1, -2, 3, -4, 5, -6, 7], -3);
+                cases.push(Case::shape_only(clip(min, max), vec![x, dy]));
+            }
+        }
+        cases
     }
 }

@@ -1,12 +1,17 @@
 //! `conv2d_gradient_input`. See [`Conv2dGradientInput`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::rule::{self, operands};
+use crate::ops::support::convolution::{Convolution, rank4};
+use crate::ops::support::product::{self, Product, Term};
+use crate::ops::support::sample;
+use crate::ops::support::window::Geometry;
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::types::{Shape, TensorType};
 
 operator! {
     /// Error of a convolution's operand. Operands: `dy` [B,Cout,OH,OW], `w`: FP32, or i8 x i8 -> i32 with
@@ -28,13 +33,82 @@ operator! {
     }
 }
 
+impl Conv2dGradientInput {
+    fn convolution(&self, dy: &Shape, w: &Shape) -> Result<Convolution, TypeError> {
+        let name = "conv2d_gradient_input";
+        let w = rank4(name, "w", w)?;
+        let [batch, ..] = rank4(name, "dy", dy)?;
+        let [height, width] = self.input_size;
+        let geometry = Geometry {
+            kernel: [w[2], w[3]],
+            strides: self.strides,
+            pads: self.pads,
+            dilations: self.dilations,
+            ceil: false,
+        };
+        let x = [batch, w[1].saturating_mul(self.groups), height, width];
+        let convolution = Convolution::new(name, &geometry, self.groups, x, w)?;
+        convolution.fits_error(name, dy)?;
+        Ok(convolution)
+    }
+}
+
+struct Plan(Convolution);
+
+impl Product for Plan {
+    fn sums<T: Term>(&self, dy: &[T], w: &[T]) -> Vec<T::Sum> {
+        let Convolution { inputs, outputs, windows, .. } = self.0;
+        let (vertical, horizontal) = (windows.vertical, windows.horizontal);
+        let [_, channels, height, width] = self.0.x();
+        let [_, features, rows, columns] = self.0.y();
+        let taps = vertical.kernel * horizontal.kernel;
+        let mut dx = vec![T::ZERO; self.0.x().iter().product()];
+        // Tap by tap over whole planes: each sum still runs over (feature, kh, kw) ascending, for a tap adds to
+        // a position at most once.
+        for (plane, dx) in dx.chunks_exact_mut(height * width).enumerate() {
+            let (image, channel) = (plane / channels, plane % channels);
+            let first = channel / inputs * outputs;
+            for feature in first..first + outputs {
+                let dy = &dy[(image * features + feature) * rows * columns..][..rows * columns];
+                let w = &w[(feature * inputs + channel % inputs) * taps..][..taps];
+                for (tap, &factor) in w.iter().enumerate() {
+                    let (kh, kw) = (tap / horizontal.kernel, tap % horizontal.kernel);
+                    let inside = horizontal.windows(kw);
+                    if inside.is_empty() {
+                        continue;
+                    }
+                    let first = horizontal.position(inside.start, kw);
+                    for oh in vertical.windows(kh) {
+                        let dy = &dy[oh * columns..][inside.clone()];
+                        let dx = &mut dx[vertical.position(oh, kh) * width..][..width][first..];
+                        if horizontal.stride == 1 {
+                            product::add_scaled(dx, dy, factor);
+                        } else {
+                            let dx = dx.iter_mut().step_by(horizontal.stride);
+                            dx.zip(dy).for_each(|(dx, dy)| *dx = dy.add_product(factor, *dx));
+                        }
+                    }
+                }
+            }
+        }
+        dx
+    }
+}
+
 impl Operator for Conv2dGradientInput {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [dy, w] = operands("conv2d_gradient_input", inputs)?;
+        let (element, scale) = rule::product("conv2d_gradient_input", dy, w)?;
+        let shape = self.convolution(&dy.shape, &w.shape)?.x().into();
+        Ok(vec![TensorType { shape, element, scale }])
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let (dy, w) = (inputs[0], inputs[1]);
+        let convolution = self
+            .convolution(dy.shape(), w.shape())
+            .expect("the type rule has checked the operands");
+        vec![product::evaluate(&Plan(convolution), dy, w, convolution.x().into())]
     }
 
     fn gradient(
@@ -42,14 +116,144 @@ impl Operator for Conv2dGradientInput {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("conv2d_gradient_input"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let convolution = self
+            .convolution(&inputs[0].shape, &inputs[1].shape)
+            .expect("the type rule has checked the operands");
+        let (vertical, horizontal) = (convolution.windows.vertical, convolution.windows.horizontal);
+        let [batch, channels, height, width] = convolution.x();
+        let [_, features, rows, columns] = convolution.y();
+        let mut b = product::builder(inputs, outputs);
+        let (dy, w, dx) = (b.input(0), b.input(1), b.output(0));
+        b.for_("image", batch, |b, image| {
+            b.for_("group", convolution.groups, |b, group| {
+                b.for_("channel", convolution.inputs, |b, channel| {
+                    let plane = image.clone() * Expr::index(channels)
+                        + group.clone() * Expr::index(convolution.inputs)
+                        + channel.clone();
+                    let plane = b.let_("plane", plane * Expr::index(height * width));
+                    b.for_("i", height * width, |b, i| {
+                        b.store(dx, plane.clone() + i, product::zero(outputs[0]));
+                    });
+                    b.for_("member", convolution.outputs, |b, member| {
+                        let feature = group * Expr::index(convolution.outputs) + member;
+                        let feature = b.let_("feature", feature);
+                        let dy_plane = image * Expr::index(features) + feature.clone();
+                        let dy_plane = b.let_("dy_plane", dy_plane * Expr::index(rows));
+                        let w_plane = feature * Expr::index(convolution.inputs) + channel;
+                        let w_plane =
+                            b.let_("w_plane", w_plane * Expr::index(vertical.kernel));
+                        b.for_("kh", vertical.kernel, |b, kh| {
+                            let (oh_start, oh_end) = vertical.window_range(b, &kh);
+                            let top = kh.clone() * Expr::index(vertical.dilation)
+                                - Expr::index(vertical.before);
+                            let top = b.let_("top", top);
+                            b.for_("kw", horizontal.kernel, |b, kw| {
+                                let (ow_start, ow_end) = horizontal.window_range(b, &kw);
+                                let left = plane
+                                    + kw.clone() * Expr::index(horizontal.dilation)
+                                    - Expr::index(horizontal.before);
+                                let left = b.let_("left", left);
+                                let at = (w_plane + kh) * Expr::index(horizontal.kernel) + kw;
+                                let weight = b.let_("weight", b.load(w, at));
+                                b.for_range("oh", oh_start, oh_end, |b, oh| {
+                                    let row = top + oh.clone() * Expr::index(vertical.stride);
+                                    let row = b.let_("row", row * Expr::index(width) + left);
+                                    let dy_row =
+                                        b.let_("dy_row", (dy_plane + oh) * Expr::index(columns));
+                                    b.for_range("ow", ow_start, ow_end, |b, ow| {
+                                        let at =
+                                            row + ow.clone() * Expr::index(horizontal.stride);
+                                        let at = b.let_("at", at);
+                                        let error = b.load(dy, dy_row + ow);
+                                        let sum = b.load(dx, at.clone()) + error * weight;
+                                        b.store(dx, at, sum);
+                                    });
+                                });
+                            });
+                        });
+                    });
+                });
+            });
+        });
+        b.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let plain = |input_size| Conv2dGradientInput {
+            strides: [1, 1],
+            pads: [0; 4],
+            dilations: [1, 1],
+            groups: 1,
+            input_size,
+        };
+        vec![
+            // y0 = x0 + 10 x1, y1 = x1 + 10 x2, so dx = [dy0, 10 dy0 + dy1, 10 dy1].
+            Case::new(
+                plain([1, 3]),
+                vec![
+                    Tensor::f32([1, 1, 1, 2], vec![2., 3.]),
+                    Tensor::f32([1, 1, 1, 2], vec![1., 10.]),
+                ],
+                vec![Tensor::f32([1, 1, 1, 3], vec![2., 23., 30.])],
+            ),
+            // Stride 2, one padding row above: y0 = 10 x0, y1 = x1 + 10 x2; x3 is never read.
+            Case::new(
+                Conv2dGradientInput { strides: [2, 1], pads: [1, 0, 0, 0], ..plain([4, 1]) },
+                vec![
+                    Tensor::f32([1, 1, 2, 1], vec![2., 3.]),
+                    Tensor::f32([1, 1, 2, 1], vec![1., 10.]),
+                ],
+                vec![Tensor::f32([1, 1, 4, 1], vec![20., 3., 30., 0.])],
+            ),
+            // Two features sum; dilation 2: taps at 0 and 2, so x1 is never read.
+            Case::new(
+                Conv2dGradientInput { dilations: [1, 2], ..plain([1, 3]) },
+                vec![
+                    Tensor::i8_shared([1, 2, 1, 1], vec![-128, 127], -2),
+                    Tensor::i8_shared([2, 1, 1, 2], vec![-128, 1, 127, 2], -3),
+                ],
+                vec![Tensor::i32_shared([1, 1, 1, 3], vec![16384 + 16129, 0, 126], -5)],
+            ),
+            // Two groups of one channel and two features.
+            Case::new(
+                Conv2dGradientInput { groups: 2, ..plain([1, 1]) },
+                vec![
+                    Tensor::f32([1, 4, 1, 1], vec![1., 2., 3., 4.]),
+                    Tensor::f32([4, 1, 1, 1], vec![5., 6., 7., 8.]),
+                ],
+                vec![Tensor::f32([1, 2, 1, 1], vec![17., 53.])],
+            ),
+            Case::shape_only(
+                Conv2dGradientInput {
+                    strides: [2, 3],
+                    pads: [0, 2, 3, 1],
+                    dilations: [2, 1],
+                    groups: 1,
+                    input_size: [7, 8],
+                },
+                vec![sample::f32([2, 4, 3, 4], 1), sample::f32([4, 3, 3, 2], 2)],
+            ),
+            Case::shape_only(
+                Conv2dGradientInput {
+                    strides: [1, 2],
+                    pads: [3, 0, 0, 4],
+                    dilations: [1, 3],
+                    groups: 3,
+                    input_size: [5, 7],
+                },
+                vec![
+                    sample::i8_shared([2, 3, 6, 3], 3, i32::MIN),
+                    sample::i8_shared([3, 2, 3, 3], 4, -1),
+                ],
+            ),
+            Case::shape_only(
+                Conv2dGradientInput { pads: [3, 2, 2, 3], ..plain([2, 1]) },
+                vec![sample::f32([1, 1, 6, 5], 5), sample::f32([1, 1, 2, 2], 6)],
+            ),
+        ]
     }
 }

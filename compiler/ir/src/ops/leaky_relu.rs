@@ -1,13 +1,14 @@
 //! `leaky_relu`. See [`LeakyRelu`].
 
-use crate::attributes::F32;
+use crate::attributes::{F32};
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::{elementwise};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, LeakyReluGradient};
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// `x` where positive, else `alpha * x`, elementwise (FP32).
@@ -18,27 +19,53 @@ operator! {
 }
 
 impl Operator for LeakyRelu {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        rule::ensure(self.alpha.get().is_finite(), || {
+            format!("leaky_relu: the slope must be finite, here {}", self.alpha.get())
+        })?;
+        elementwise::infer_unary("leaky_relu", inputs)
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        elementwise::evaluate_unary(inputs, |x| if x > 0.0 { x } else { self.alpha.get() * x })
     }
 
     fn gradient(
         &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        if !node.wanted[0] {
+            return Ok(vec![None]);
+        }
+        let dy = node.output_gradient();
+        let op = LeakyReluGradient { alpha: self.alpha };
+        Ok(vec![Some(graph.add1(op, &[node.inputs[0], dy], "leaky_relu/gradient")?)])
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        elementwise::lower_unary(inputs, outputs, |_, x| {
+            let negative = Expr::f32(self.alpha.get()) * x.clone();
+            Expr::f32(0.0).less(x.clone()).select(x, negative)
+        })
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        vec![
+            Case::new(
+                LeakyRelu { alpha: F32::new(0.25) },
+                vec![Tensor::f32([5], vec![2.0, -2.0, 0.0, -0.0, f32::NEG_INFINITY])],
+                vec![Tensor::f32([5], vec![2.0, -0.5, 0.0, -0.0, f32::NEG_INFINITY])],
+            ),
+            Case::new(
+                LeakyRelu { alpha: F32::new(-1.0) },
+                vec![Tensor::f32([1], vec![-3.0])],
+                vec![Tensor::f32([1], vec![3.0])],
+            ),
+            Case::shape_only(LeakyRelu { alpha: F32::new(0.25) }, vec![elementwise::extreme_tensor()]),
+            Case::shape_only(LeakyRelu { alpha: F32::new(0.25) }, vec![Tensor::f32([], vec![-0.75])]),
+            Case::shape_only(LeakyRelu { alpha: F32::new(0.25) }, vec![Tensor::f32([3, 0, 2], vec![])]),
+            Case::shape_only(LeakyRelu { alpha: F32::new(0.25) }, vec![Tensor::f32([3, 1, 5, 1, 7], elementwise::ramp(105))]),
+        ]
     }
 }

@@ -1,12 +1,13 @@
 //! `maximum`. See [`Maximum`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{LoopKernel};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::{elementwise, gradient};
+use crate::ops::{ReluGradient, Case, Differentiated, GradientError, Operator, TypeError, Sub};
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// `if a > b { a } else { b }` with NumPy broadcasting (FP32).
@@ -15,27 +16,56 @@ operator! {
 }
 
 impl Operator for Maximum {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        elementwise::infer_binary("maximum", inputs)
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        elementwise::evaluate_binary(inputs, |a, b| if a > b { a } else { b })
     }
 
     fn gradient(
         &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        let dy = node.output_gradient();
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        gradient::of_binary(graph, node, "maximum", [&|graph: &mut Graph| left(graph, a, b, dy), &|graph: &mut Graph| {
+            let left = left(graph, a, b, dy)?;
+            graph.add1(Sub {}, &[dy, left], "maximum/right")
+        }])
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        elementwise::lower_binary(inputs, outputs, |_, a, b| a.maximum(b))
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let mut cases = vec![
+
+            Case::new(
+                Maximum {},
+                vec![Tensor::f32([4], vec![1.0, -2.0, 0.0, -0.0]), Tensor::f32([4], vec![0.5, -1.0, -0.0, 0.0])],
+                vec![Tensor::f32([4], vec![1.0, -1.0, -0.0, 0.0])],
+            ),
+            Case::new(
+                Maximum {},
+                vec![Tensor::f32([], vec![0.0]), Tensor::f32([3], vec![-1.0, f32::INFINITY, 1.0e-40])],
+                vec![Tensor::f32([3], vec![0.0, f32::INFINITY, 1.0e-40])],
+            ),
+        ];
+        cases.extend(
+            elementwise::broadcast_operands()
+                .into_iter()
+                .map(|operands| Case::shape_only(Maximum {}, operands)),
+        );
+        cases
     }
+}
+
+/// The error where `a > b`, else 0: the sign of the difference is exact. The other operand gets the rest.
+fn left(graph: &mut Graph, a: ValueId, b: ValueId, dy: ValueId) -> Result<ValueId, TypeError> {
+    let difference = graph.add1(Sub {}, &[a, b], "maximum/difference")?;
+    graph.add1(ReluGradient {}, &[difference, dy], "maximum/left")
 }

@@ -105,6 +105,8 @@ pub trait Operator: Attributes + Into<Op> {
     fn cases() -> Vec<Case>;
 }
 
+pub(crate) mod support;
+
 macro_rules! operations {
     ($($module:ident :: $name:ident),* $(,)?) => {
         $(pub mod $module;)*

@@ -1,12 +1,13 @@
 //! `mul`. See [`Mul`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{LoopKernel};
 use crate::operator;
+use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// Product with NumPy broadcasting (FP32).
@@ -15,27 +16,42 @@ operator! {
 }
 
 impl Operator for Mul {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        elementwise::infer_binary("mul", inputs)
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        elementwise::evaluate_binary(inputs, |a, b| a * b)
     }
 
     fn gradient(
         &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        let dy = node.output_gradient();
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        gradient::of_binary(graph, node, "mul", [&|graph: &mut Graph| graph.add1(Mul {}, &[dy, b], "mul/left"), &|graph: &mut Graph| graph.add1(Mul {}, &[dy, a], "mul/right")])
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        elementwise::lower_binary(inputs, outputs, |_, a, b| a * b)
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let mut cases = vec![
+
+            Case::new(
+                Mul {},
+                vec![Tensor::f32([2, 1], vec![1.5, -2.0]), Tensor::f32([2], vec![10.0, -20.0])],
+                vec![Tensor::f32([2, 2], vec![15.0, -30.0, -20.0, 40.0])],
+            ),
+        ];
+        cases.extend(
+            elementwise::broadcast_operands()
+                .into_iter()
+                .map(|operands| Case::shape_only(Mul {}, operands)),
+        );
+        cases
     }
 }

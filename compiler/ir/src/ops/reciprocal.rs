@@ -1,12 +1,13 @@
 //! `reciprocal`. See [`Reciprocal`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::{elementwise};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Neg, Mul};
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// `1 / x`, elementwise (FP32).
@@ -15,27 +16,45 @@ operator! {
 }
 
 impl Operator for Reciprocal {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        elementwise::infer_unary("reciprocal", inputs)
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        elementwise::evaluate_unary(inputs, |x| 1.0 / x)
     }
 
     fn gradient(
         &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        if !node.wanted[0] {
+            return Ok(vec![None]);
+        }
+        let dy = node.output_gradient();
+        // -(dy * y * y)
+        let y = node.outputs[0];
+        let part = graph.add1(Mul {}, &[dy, y], "reciprocal/part")?;
+        let part = graph.add1(Mul {}, &[part, y], "reciprocal/part")?;
+        Ok(vec![Some(graph.add1(Neg {}, &[part], "reciprocal/gradient")?)])
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        elementwise::lower_unary(inputs, outputs, |_, x| Expr::f32(1.0).divide(x))
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        vec![
+            Case::new(
+                Reciprocal {},
+                vec![Tensor::f32([5], vec![4.0, -0.5, -0.0, f32::INFINITY, 1.0e-40])],
+                vec![Tensor::f32([5], vec![0.25, -2.0, f32::NEG_INFINITY, 0.0, f32::INFINITY])],
+            ),
+            Case::shape_only(Reciprocal {}, vec![elementwise::extreme_tensor()]),
+            Case::shape_only(Reciprocal {}, vec![Tensor::f32([], vec![-0.75])]),
+            Case::shape_only(Reciprocal {}, vec![Tensor::f32([3, 0, 2], vec![])]),
+            Case::shape_only(Reciprocal {}, vec![Tensor::f32([3, 1, 5, 1, 7], elementwise::ramp(105))]),
+        ]
     }
 }

@@ -1,12 +1,13 @@
 //! `relu`. See [`Relu`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::{elementwise};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, ReluGradient};
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// `max(x, 0)`, elementwise: FP32 (`if x > 0 { x } else { 0 }`), or i8 with a shared exponent, which is
@@ -16,27 +17,63 @@ operator! {
 }
 
 impl Operator for Relu {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x] = rule::operands::<1>("relu", inputs)?;
+        rule::f32_or_shared_i8("relu", x)?;
+        Ok(vec![x.clone()])
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let x = inputs[0];
+        if x.ty().is_f32() {
+            return elementwise::evaluate_unary(inputs, |x| if x > 0.0 { x } else { 0.0 });
+        }
+        let elements = x.as_i8().iter().map(|&x| x.max(0)).collect();
+        vec![Tensor::i8_shared(x.shape().dims(), elements, x.exponent())]
     }
 
     fn gradient(
         &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        if !node.wanted[0] {
+            return Ok(vec![None]);
+        }
+        let operands = [node.inputs[0], node.output_gradient()];
+        Ok(vec![Some(graph.add1(ReluGradient {}, &operands, "relu/gradient")?)])
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        if inputs[0].is_f32() {
+            return elementwise::lower_unary(inputs, outputs, |_, x| {
+                Expr::f32(0.0).less(x.clone()).select(x, Expr::f32(0.0))
+            });
+        }
+        elementwise::lower_shared(inputs, outputs, 0, |_, values| {
+            values[0].clone().maximum(Expr::i32(0))
+        })
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        vec![
+            Case::new(
+                Relu {},
+                vec![Tensor::f32([5], vec![1.5, -2.0, -0.0, 0.0, f32::NEG_INFINITY])],
+                vec![Tensor::f32([5], vec![1.5, 0.0, 0.0, 0.0, 0.0])],
+            ),
+            Case::new(
+                Relu {},
+                vec![Tensor::i8_shared([2, 3], vec![127, -128, 0, 1, -1, 5], -9)],
+                vec![Tensor::i8_shared([2, 3], vec![127, 0, 0, 1, 0, 5], -9)],
+            ),
+            Case::new(
+                Relu {},
+                vec![Tensor::i8_shared([0, 3], vec![], i32::MIN)],
+                vec![Tensor::i8_shared([0, 3], vec![], i32::MIN)],
+            ),
+            Case::shape_only(Relu {}, vec![elementwise::extreme_tensor()]),
+            Case::shape_only(Relu {}, vec![Tensor::f32([], vec![-4.0])]),
+        ]
     }
 }

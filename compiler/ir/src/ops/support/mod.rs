@@ -1,0 +1,16 @@
+//! What several operations share: index walks, elementwise and reducing operations, products, windows, gradient
+//! building blocks.
+
+pub(crate) mod clip_bounds;
+pub(crate) mod convolution;
+pub(crate) mod derivation;
+pub(crate) mod elementwise;
+pub(crate) mod fusion;
+pub(crate) mod gradient;
+pub(crate) mod movement;
+pub(crate) mod pool;
+pub(crate) mod product;
+pub(crate) mod reduction;
+pub(crate) mod sample;
+pub(crate) mod walk;
+pub(crate) mod window;

@@ -1,0 +1,34 @@
+//! Made-up operands for cases: the same on every run, without structure that could hide a wrong index.
+
+use crate::random::philox4x32;
+use crate::tensor::Tensor;
+use crate::types::{Element, Shape, TensorType};
+
+fn bits(salt: u32, index: usize) -> u32 {
+    philox4x32([index as u32, salt, 0, 0], [0x7261_6e64, 0x6f6d_2121])[0]
+}
+
+/// FP32 numbers in (-1, 1) with full mantissas, so that sums round and their order shows.
+pub(crate) fn f32(shape: impl Into<Shape>, salt: u32) -> Tensor {
+    let shape = shape.into();
+    let unit = |i| (bits(salt, i) as i32 >> 7) as f32 / (1 << 24) as f32;
+    let data = (0..shape.count()).map(unit).collect();
+    Tensor::f32(shape, data)
+}
+
+/// Bytes of the full range with a shared exponent; the first two are the extremes.
+pub(crate) fn i8_shared(shape: impl Into<Shape>, salt: u32, exponent: i32) -> Tensor {
+    let shape = shape.into();
+    let mut data: Vec<i8> = (0..shape.count()).map(|i| bits(salt, i) as i8).collect();
+    data.iter_mut().zip([-128, 127]).for_each(|(x, extreme)| *x = extreme);
+    Tensor::i8_shared(shape, data, exponent)
+}
+
+/// Unscaled integers of the element's full range.
+pub(crate) fn integers(shape: impl Into<Shape>, element: Element, salt: u32) -> Tensor {
+    let ty = TensorType::new(shape, element);
+    let (low, high) = element.integer_range().expect("an integer element");
+    let values: Vec<i64> =
+        (0..ty.count()).map(|i| low + i64::from(bits(salt, i)) % (high - low + 1)).collect();
+    Tensor::from_i64(&ty, &values, crate::tensor::ScaleData::None)
+}
