@@ -1,1 +1,272 @@
-//! Placeholder.
+//! Reads ONNX models into trainc's language.
+//!
+//! [`import_path`] gives a [`Graph`] with its parameters and what is worth a warning; [`check_path`] says whether a
+//! model would import and lists everything that is in the way; [`supported_ops`] is the table of operators.
+//!
+//! Read the sources in this order: [`proto`] (the wire format), `known` (tensors), `roles` (what is a parameter),
+//! `import` (the pass), `call` (one node), `ops` (one file a family of operators).
+#![forbid(unsafe_code)]
+
+mod call;
+mod error;
+mod external;
+mod import;
+mod known;
+pub mod limits;
+mod ops;
+pub mod proto;
+mod roles;
+mod shapes;
+mod traps;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use trainc_ir::{Graph, ValueId};
+
+pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind};
+pub use known::{ExternalLocation, ExternalReader};
+pub use ops::{FIRST_OPSET, LAST_OPSET};
+use proto::{Message, ModelProto, TensorProto};
+
+/// How batch norm normalizes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum BatchNormMode {
+    /// As the file says.
+    #[default]
+    AsExported,
+    /// With the statistics of the batch, updating the running ones.
+    Training,
+    /// With the running statistics.
+    Frozen,
+}
+
+/// Whether dropout drops.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum DropoutMode {
+    /// As the file says.
+    #[default]
+    AsExported,
+    /// Never: for evaluation.
+    Off,
+}
+
+/// How to import.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct ImportOptions {
+    /// Batch size: for an open first dimension of the inputs (1 if not given), and in place of a fixed one.
+    pub batch: Option<usize>,
+    /// Sizes of other open dimensions, by symbol.
+    pub dimensions: BTreeMap<String, usize>,
+    /// Whether the model is to be trained: adds warnings about what exporters do to batch norm.
+    pub training: bool,
+    /// How batch norm normalizes.
+    pub batch_norm: BatchNormMode,
+    /// Whether dropout drops.
+    pub dropout: DropoutMode,
+    /// Inputs of the model that are constants with these values.
+    pub constants: BTreeMap<String, TensorProto>,
+}
+
+/// A loss that the model computes itself.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loss {
+    /// Name of the output that is the loss.
+    pub output: String,
+    /// The loss: a scalar, or an element for each label without reduction.
+    pub value: ValueId,
+    /// What the loss node is given: logits or log-probabilities [N, C, d...].
+    pub scores: ValueId,
+    /// Name of the output that is `scores`, if there is one.
+    pub scores_output: Option<String>,
+    /// Class labels, i32 [N, d...].
+    pub labels: ValueId,
+    /// What `scores` are.
+    pub form: LossForm,
+}
+
+/// What a loss node is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossForm {
+    /// Logits.
+    SoftmaxCrossEntropy,
+    /// Log-probabilities.
+    NegativeLogLikelihood,
+}
+
+/// Who wrote the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Producer {
+    /// Tool.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Version of ONNX's operator set.
+    pub opset: i64,
+    /// Version of the file format.
+    pub ir_version: i64,
+}
+
+/// An imported model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Imported {
+    /// The model: FP32, forward; batch norm in training form also has updates of its running statistics.
+    pub graph: Graph,
+    /// What is worth saying.
+    pub warnings: Vec<Warning>,
+    /// The loss, if an output of the model is one.
+    pub loss: Option<Loss>,
+    /// Who wrote the file.
+    pub producer: Producer,
+}
+
+/// Reads a model file. Weights in other files are read from its folder.
+///
+/// # Errors
+/// If the file cannot be read, breaks ONNX's rules, is beyond [`limits`], or uses what is not supported.
+pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let folder = external::Folder::of(path);
+    read_file(path)
+        .and_then(|bytes| import_bytes(&bytes, &|at| folder.read(at), options))
+        .map_err(|e| e.in_file(path))
+}
+
+/// Reads a model from bytes; `external` gives the bytes of weights in other files.
+///
+/// # Errors
+/// As [`import_path`].
+pub fn import_bytes(
+    bytes: &[u8],
+    external: &ExternalReader<'_>,
+    options: &ImportOptions,
+) -> Result<Imported, ImportError> {
+    import_model(decode(bytes)?, external, options)
+}
+
+/// Imports a decoded model, as [`import_bytes`].
+///
+/// # Errors
+/// As [`import_path`].
+pub fn import_model(
+    model: ModelProto,
+    external: &ExternalReader<'_>,
+    options: &ImportOptions,
+) -> Result<Imported, ImportError> {
+    import::import(model, external, options)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
+    let fail = |e: std::io::Error| ImportError::new(ImportErrorKind::Read(e.to_string()));
+    let metadata = path.metadata().map_err(fail)?;
+    if !metadata.is_file() {
+        return Err(ImportError::new(ImportErrorKind::Read("not a file".to_string())));
+    }
+    if metadata.len() > limits::MAX_FILE_BYTES {
+        return Err(ImportError::limit(format!("a file of {} bytes", metadata.len())));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(fail)?;
+    file.take(limits::MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(fail)?;
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<ModelProto, ImportError> {
+    limits::check_messages(bytes)?;
+    ModelProto::decode(bytes).map_err(|e| ImportError::new(ImportErrorKind::NotOnnx(e.to_string())))
+}
+
+/// What [`check_path`] found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct CheckReport {
+    /// Whether the model imports.
+    pub imports: bool,
+    /// Everything that is not supported.
+    pub unsupported: Vec<Unsupported>,
+    /// Why the model does not import, if not for what is in `unsupported`.
+    pub error: Option<ImportError>,
+    /// What is worth saying if it imports.
+    pub warnings: Vec<Warning>,
+    /// How often each operator occurs, by name.
+    pub operators: BTreeMap<String, usize>,
+}
+
+/// Checks whether a model would import for training, and lists all that is in the way.
+pub fn check_path(path: &Path) -> CheckReport {
+    let folder = external::Folder::of(path);
+    match read_file(path) {
+        Ok(bytes) => {
+            let mut report = check_bytes(&bytes, &|at| folder.read(at));
+            report.error = report.error.map(|e| e.in_file(path));
+            report
+        }
+        Err(e) => CheckReport { error: Some(e.in_file(path)), ..CheckReport::default() },
+    }
+}
+
+/// As [`check_path`], from bytes.
+pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
+    let mut report = CheckReport::default();
+    let model = match decode(bytes) {
+        Ok(model) => model,
+        Err(e) => return CheckReport { error: Some(e), ..report },
+    };
+    for node in model.graph.iter().flat_map(|g| &g.node) {
+        let name = match node.domain.as_str() {
+            "" | "ai.onnx" => node.op_type.clone(),
+            domain => format!("{domain}.{}", node.op_type),
+        };
+        *report.operators.entry(name).or_default() += 1;
+    }
+    let own = |o: &&proto::OperatorSetIdProto| matches!(&*o.domain, "" | "ai.onnx");
+    let opset = model.opset_import.iter().filter(own).map(|o| o.version).max().unwrap_or(1);
+    let in_table = model.graph.as_ref().map(|g| import::check_table(g, opset)).unwrap_or_default();
+    let options = ImportOptions { training: true, ..ImportOptions::default() };
+    match import_model(model, external, &options) {
+        Ok(imported) => {
+            report.imports = true;
+            report.warnings = imported.warnings;
+        }
+        Err(ImportError { kind: ImportErrorKind::Unsupported(items), .. }) => {
+            report.unsupported = items;
+        }
+        Err(e) => {
+            report.unsupported = in_table;
+            report.error = Some(e);
+        }
+    }
+    report
+}
+
+/// An operator that is imported.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SupportedOp {
+    /// ONNX's name.
+    pub op: &'static str,
+    /// First and last version of ONNX's operator set.
+    pub opsets: (i64, i64),
+    /// Attributes that are understood.
+    pub attributes: &'static [&'static str],
+    /// What a user should know.
+    pub notes: &'static str,
+}
+
+/// Every operator that is imported, ordered by name.
+pub fn supported_ops() -> impl Iterator<Item = SupportedOp> {
+    ops::TABLE.iter().map(|row| SupportedOp {
+        op: row.op,
+        opsets: (row.since.max(FIRST_OPSET), LAST_OPSET),
+        attributes: row.attributes,
+        notes: row.notes,
+    })
+}
+
+/// The table of [`supported_ops`] in Markdown.
+pub fn supported_ops_table() -> String {
+    let mut text = String::from("| operator | opsets | notes |\n| --- | --- | --- |\n");
+    for op in supported_ops() {
+        text.push_str(&format!("| {} | {}-{} | {} |\n", op.op, op.opsets.0, op.opsets.1, op.notes));
+    }
+    text
+}

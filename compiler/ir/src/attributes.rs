@@ -23,6 +23,8 @@ pub trait Attributes: Sized {
     const FIELDS: &'static [&'static str];
     /// Appends `{name=value, ...}`; nothing if there is no attribute.
     fn print(&self, out: &mut String);
+    /// The text form of one attribute's value.
+    fn field_text(&self, name: &str) -> Option<String>;
     /// Reads what [`Attributes::print`] wrote.
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, SyntaxError>;
 }
@@ -211,6 +213,16 @@ macro_rules! operator {
                     $((stringify!($field), &|out| $crate::attributes::Attribute::print(&self.$field, out))),*
                 ];
                 $crate::attributes::print_fields(fields, out);
+            }
+
+            #[allow(unused_variables, reason = "not every operation has attributes")]
+            fn field_text(&self, name: &str) -> Option<String> {
+                $(if name == stringify!($field) {
+                    let mut text = String::new();
+                    $crate::attributes::Attribute::print(&self.$field, &mut text);
+                    return Some(text);
+                })*
+                None
             }
 
             fn parse(

@@ -15,6 +15,11 @@ use crate::types::TensorType;
 pub struct ValueId(u32);
 
 impl ValueId {
+    /// The id of a position.
+    pub fn from_index(index: usize) -> ValueId {
+        ValueId(index as u32)
+    }
+
     /// Position in [`Graph::values`].
     pub fn index(self) -> usize {
         self.0 as usize

@@ -151,7 +151,7 @@ fn shifts() {
                 let clamped = expected.iter().map(|&y| y.max(-i32::MAX)).collect();
                 let op = ShiftRight { amount: s as u8, rounding, element: Element::I32 };
                 let expected = Tensor::i32([count], clamped);
-                check(op, &[operand.clone()], &expected, &RunContext::default(), name);
+                check(op, std::slice::from_ref(&operand), &expected, &RunContext::default(), name);
             }
         }
     }

@@ -1,1 +1,16 @@
-//! Placeholder.
+//! trainc's passes: from a model's graph to an optimised, planned program.
+//!
+//! Read in the order of the data flow: [`autodiff`] and [`training`] (forward graph to training graph),
+//! [`algorithm`] (training algorithms as data), [`translate`] (FP32 to the algorithm's integers, by e-graph),
+//! [`optimise`] (exact rewrites, by equality saturation), [`plan`] (schedule and memory).
+//!
+//! Only [`egraph`] names egg. Targets are seen as `&dyn Target` alone.
+#![forbid(unsafe_code)]
+
+pub mod algorithm;
+pub mod autodiff;
+pub mod egraph;
+pub mod optimise;
+pub mod rules;
+pub mod training;
+pub mod translate;

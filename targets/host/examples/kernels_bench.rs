@@ -1,6 +1,8 @@
 //! Speed of the host kernels on the layers of LeNet-5 (MNIST) and VGG-11 (CIFAR), batch 64.
 //!
-//! `cargo run --release -p trainc-host --example kernels_bench [-- paths, comma separated]`
+//! `cargo run --release -p trainc-host --example kernels_bench [-- paths, comma separated [layer]]`
+//!
+//! A layer is a part of its printed name; all without it.
 //!
 //! Prints billions of operations a second (a multiplication and its addition are two) of the
 //! forward product, the gradient of the input and the gradient of the weights, packing included,
@@ -164,6 +166,7 @@ fn network(
     layers: &[ConvGeometry],
     linears: &[(usize, usize)],
     paths: &[KernelPath],
+    part: &str,
 ) {
     println!("{name}, batch {BATCH}: G operations/s of forward, input gradient, weight gradient");
     let mut totals = vec![[[0.0; 3]; 2]; paths.len()];
@@ -174,25 +177,34 @@ fn network(
         }
     };
     for g in layers {
-        let all: Vec<Seconds> = paths.iter().map(|&path| layer(path, g)).collect();
-        for (total, seconds) in totals.iter_mut().zip(&all) {
-            add(total, seconds);
-        }
         let label = format!(
             "conv {}x{} {}->{} @{}",
             g.kernel_height, g.kernel_width, g.in_channels, g.out_channels, g.in_height
         );
+        if !label.contains(part) {
+            continue;
+        }
+        let all: Vec<Seconds> = paths.iter().map(|&path| layer(path, g)).collect();
+        for (total, seconds) in totals.iter_mut().zip(&all) {
+            add(total, seconds);
+        }
         multiplications += g.multiplications();
         report(&label, g.multiplications(), paths, &all);
     }
     report("all convolutions", multiplications, paths, &totals);
     for (path, total) in paths.iter().zip(&totals) {
         let [i8_ms, f32_ms] = total.map(|products| products.iter().sum::<f64>() * 1e3);
-        println!("  {:<8} convolutions of one step: i8 {i8_ms:.2} ms, f32 {f32_ms:.2} ms", path.name());
+        println!(
+            "  {:<8} convolutions of one step: i8 {i8_ms:.2} ms, f32 {f32_ms:.2} ms",
+            path.name()
+        );
     }
     for &(inputs, outputs) in linears {
-        let all: Vec<Seconds> = paths.iter().map(|&path| linear(path, inputs, outputs)).collect();
         let label = format!("linear {inputs}->{outputs}");
+        if !label.contains(part) {
+            continue;
+        }
+        let all: Vec<Seconds> = paths.iter().map(|&path| linear(path, inputs, outputs)).collect();
         report(&label, BATCH * inputs * outputs, paths, &all);
     }
 }
@@ -205,11 +217,13 @@ fn main() {
         .filter(|path| path.is_available())
         .filter(|path| asked.as_ref().is_none_or(|names| names.contains(&path.name())))
         .collect();
+    let part = std::env::args().nth(2).unwrap_or_default();
     network(
         "LeNet-5",
         &[convolution([1, 6], 28, 5, 2), convolution([6, 16], 14, 5, 0)],
         &[(400, 120), (120, 84), (84, 10)],
         &paths,
+        &part,
     );
     network(
         "VGG-11",
@@ -225,5 +239,6 @@ fn main() {
         ],
         &[(512, 512), (512, 10)],
         &paths,
+        &part,
     );
 }

@@ -64,6 +64,14 @@ def check_shifts():
         assert up == p
 
 
+def weight_ties(rng, largest):
+    """Float32 elements next to (n + 1/2) / 127 of the maximum, which comes first."""
+    w = (largest * (rng.integers(-127, 127, 300) + 0.5) / 127).astype(np.float32)
+    for _ in range(2):
+        w = np.where(rng.random(300) < 0.5, np.nextafter(w, np.float32(rng.choice([-9, 9]))), w)
+    return np.concatenate([[largest], w]).astype(np.float32)
+
+
 def check_quantisers():
     powers = [np.float32(2.0) ** np.float32(k) for k in range(-149, 128)]
     values = powers + [np.nextafter(v, np.float32(0)) for v in powers[1:]] + [np.nextafter(v, np.float32(3e38)) for v in powers]
@@ -81,17 +89,20 @@ def check_quantisers():
     assert niti.quantize_input(np.float32([-4, 4, 0.03125 * 0.5]))[0].tolist() == [-128, 127, 0]
     assert niti.quantize_weight(np.float32([0.5, -0.5, 0.25])) [0].tolist() == [127, -127, 64]  # 63.5 goes to even
     assert niti.quantize_weight(np.float32([0.5, -0.5]))[1] == -8 and niti.quantize_weight(np.float32([0.51]))[1] == -7
-    # Both steps of w / M * 127 round to float32: multiplying first, or by 127 / M, moves some elements.
-    for _ in range(200):
-        w = rng.uniform(-1, 1, 400).astype(np.float32)
-        largest = max(abs(v) for v in w)
-        ratio = [np.float32(float(v) / float(largest)) for v in w]  # float64 division rounded once more is exact here
+    # Both steps of w / M * 127 round to float32. Elements within a few places of a tie tell any other order apart.
+    other_order = 0
+    for _ in range(60):
+        largest = np.float32(rng.uniform(0.01, 4))
+        w = weight_ties(rng, largest)
+        # float64 quotients and products of float32 operands, rounded once more, are the float32 ones.
+        ratio = [np.float32(float(v) / float(largest)) for v in w]
         expected = [round(Fraction(float(np.float32(float(r) * 127.0)))) for r in ratio]
         assert niti.quantize_weight(w)[0].tolist() == expected
-    # Quotient 1/2 exactly, product 63.5: even is 64. Just above 31.5 in exact arithmetic, rounded to the tie and down to 32.
-    assert niti.quantize_weight(np.float32([1.0, 0.5, 0.25 - 2**-26]))[0].tolist() == [127, 64, 32]
-    for q, e in (niti.quantize_input(np.zeros(3, np.float32)), niti.quantize_weight(np.zeros(3, np.float32))):
-        assert q.tolist() == [0, 0, 0] and e == 0
+        other_order += sum(int(np.rint(v * (np.float32(127) / largest))) != n for v, n in zip(w, expected))
+    assert other_order > 0, "the elements do not tell the order of the operations"
+    for quantize, exponent in ((niti.quantize_input, 0), (niti.quantize_weight, -14)):
+        q, e = quantize(np.zeros(3, np.float32))
+        assert q.tolist() == [0, 0, 0] and e == exponent
 
     # By hand: |max| 300 has 9 bits, shift 2; 298/4 = 74.5 goes away from zero.
     q, e = niti.requantize(np.array([300, -298, 1, 2]), -9)

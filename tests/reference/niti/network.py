@@ -1,6 +1,6 @@
 """A network as a list of nodes, and one NITI training step on it.
 
-A description is the "network" object of a case.json (README.md lists the attributes of every op). Nodes are in
+A description is the "network" object of a case.json (see tests/data/niti/README.md). Nodes are in
 forward order; each has one output tensor, named as the node. Parameters are "<node>.weight" and "<node>.bias".
 """
 

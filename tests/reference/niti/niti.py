@@ -1,7 +1,7 @@
 """NITI integer training arithmetic: rounding shifts, quantisers, layers, loss gradient.
 
 Source: M. Wang, S. Rasoulinezhad, P. Leong, H. So, "NITI: Training Integer Neural Networks Using
-Integer-only Arithmetic", IEEE TPDS 2022 (arXiv:2009.13108); README.md says which choice comes from where.
+Integer-only Arithmetic", IEEE TPDS 2022 (arXiv:2009.13108); tests/data/niti/README.md says which choice comes from where.
 
 A quantised tensor is a pair (q, e): q is int8, the value of an element is q * 2**e, and e is one Python int
 for the whole tensor. Images are NCHW, batches come first. All arithmetic is carried in int64 and checked
@@ -146,12 +146,15 @@ def quantize_input(x):
 
 
 def quantize_weight(w):
-    """Float32 weight or bias to (int8, exponent). The stored pair rescales the tensor by up to 2; NITI does so too."""
+    """Float32 weight or bias to (int8, exponent). The stored pair rescales the tensor by up to 2; NITI does so too.
+
+    All zeros (a fresh bias; the paper has no biases) get exponent -14, so that adding them does not push the
+    activations out of their eight bits."""
     w = np.asarray(w, np.float32)
     assert np.isfinite(w).all()
     largest = np.abs(w).max(initial=np.float32(0))
     if largest == 0:
-        return np.zeros(w.shape, np.int8), 0
+        return np.zeros(w.shape, np.int8), -14
     scaled = (w / largest) * np.float32(127)
     assert scaled.dtype == np.float32
     return np.rint(scaled).astype(np.int8), ceil_log2(largest) - 7

@@ -162,7 +162,12 @@ def _float_rows(rng):
         rows.append(row)
     for _ in range(20):
         rows.append((rng.normal(0, 1, ROW) * 10.0 ** rng.integers(-6, 6)).astype(np.float32))
-    rows.append((np.arange(-7, 9) / 254).astype(np.float32) * 2)  # ties of the weight quantiser, where exact
+    for _ in range(60):  # next to a tie of the weight quantiser: the order of division and multiplication shows
+        peak = np.float32(rng.uniform(0.01, 4))
+        row = (peak * (rng.integers(-127, 127, ROW) + 0.5) / 127).astype(np.float32)
+        row[::2] = np.nextafter(row[::2], np.float32(rng.choice([-9, 9])))
+        row[0] = peak
+        rows.append(row)
     return np.stack(rows)
 
 

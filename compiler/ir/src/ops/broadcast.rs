@@ -5,8 +5,8 @@ use crate::loops::LoopKernel;
 use crate::operator;
 
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Walk, movable, result_shape};
-use crate::ops::support::{derivation, sample};
+use crate::ops::support::movement::{Gather, movable, result_shape};
+use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -32,7 +32,7 @@ impl Operator for Broadcast {
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        vec![Walk::broadcast(inputs[0].shape(), &self.shape).apply(inputs[0])]
+        vec![Gather::broadcast(inputs[0].shape(), &self.shape).apply(inputs[0])]
     }
 
     fn gradient(
@@ -42,11 +42,11 @@ impl Operator for Broadcast {
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
         let shape = graph.ty(node.inputs[0]).shape.clone();
         let name = derivation::name(graph, node, "gradient");
-        Ok(vec![Some(derivation::reduce_to(graph, node.output_gradient(), &shape, &name)?)])
+        Ok(vec![Some(gradient::sum_to(graph, node.output_gradient(), &shape, &name)?)])
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        Walk::broadcast(&inputs[0].shape, &self.shape).lower(inputs, outputs)
+        Gather::broadcast(&inputs[0].shape, &self.shape).lower(inputs, outputs)
     }
 
     fn cases() -> Vec<Case> {

@@ -1,12 +1,16 @@
 //! `chain`. See [`Chain`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::LoopBuilder;
+use crate::loops::{BufferParameter, LoopKernel, Role};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Op};
+use crate::ops::rule::ensure;
+use crate::ops::support::fusion::{Fusion, Place};
+use crate::ops::support::sample;
+use crate::ops::{Case, Conv2d, Differentiated, GradientError, Op, Operator, Relu, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::types::{Element, Scale, TensorType};
 
 operator! {
     /// A fused kernel: the first operation, then each further one applied to the result so far (its operand
@@ -20,13 +24,83 @@ operator! {
     }
 }
 
+
+/// One operation of a chain whose operands fit.
+#[derive(Debug)]
+struct Link<'a> {
+    op: &'a Op,
+    /// Position of the first of its operands among the chain's.
+    first: usize,
+    /// How many of its operands are the chain's.
+    count: usize,
+    /// Type of its result.
+    result: TensorType,
+}
+
+impl Chain {
+    /// Divides the chain's operands among its operations: each takes as many as it types with.
+    fn links(&self, inputs: &[&TensorType]) -> Result<Vec<Link<'_>>, TypeError> {
+        ensure(self.ops.len() >= 2, || {
+            format!("a chain has at least two operations, here {}", self.ops.len())
+        })?;
+        let mut links: Vec<Link<'_>> = Vec::with_capacity(self.ops.len());
+        let mut first = 0;
+        for (position, op) in self.ops.iter().enumerate() {
+            // These take any number of operands, so that nothing would say which are theirs.
+            let refused = matches!(op, Op::Chain(_) | Op::Concat(_) | Op::AlignedConcat(_));
+            ensure(!refused, || {
+                format!("a chain cannot hold `{}` (operation {position})", op.kind().name())
+            })?;
+            let so_far = links.last().map(|link| link.result.clone());
+            let mut refusals: Vec<String> = Vec::new();
+            let fitting = (0..=inputs.len() - first).find_map(|count| {
+                let own = &inputs[first..first + count];
+                let operands: Vec<&TensorType> = so_far.iter().chain(own.iter().copied()).collect();
+                match op.infer(&operands) {
+                    Ok(results) => Some((count, results)),
+                    Err(error) => {
+                        refusals.push(format!("{} operand(s): {error}", operands.len()));
+                        None
+                    }
+                }
+            });
+            let Some((count, results)) = fitting else {
+                return Err(TypeError::new(format!(
+                    "chain: operation {position} does not fit; {}",
+                    refusals.join("; ")
+                )));
+            };
+            let Ok([result]) = <[TensorType; 1]>::try_from(results) else {
+                return Err(TypeError::new(format!(
+                    "chain: operation {position}, `{}`, has not one result",
+                    op.kind().name()
+                )));
+            };
+            links.push(Link { op, first, count, result });
+            first += count;
+        }
+        ensure(first == inputs.len(), || {
+            format!("chain: takes {first} operand(s), here {}", inputs.len())
+        })?;
+        Ok(links)
+    }
+}
+
 impl Operator for Chain {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        Ok(self.links(inputs)?.pop().map(|link| link.result).into_iter().collect())
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], run: &RunContext) -> Vec<Tensor> {
+        let types: Vec<&TensorType> = inputs.iter().map(|x| x.ty()).collect();
+        let links = self.links(&types).expect("the type rule has checked the operands");
+        let mut so_far: Vec<Tensor> = Vec::new();
+        for link in links {
+            let own = &inputs[link.first..][..link.count];
+            let operands: Vec<&Tensor> = so_far.iter().chain(own.iter().copied()).collect();
+            so_far = link.op.evaluate(&operands, run);
+        }
+        so_far
     }
 
     fn gradient(
@@ -34,14 +108,130 @@ impl Operator for Chain {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("chain"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    /// The operations' loops in turn; results on the way are working memory.
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let links = self.links(inputs).expect("the type rule has checked the operands");
+        let kernels: Vec<LoopKernel> = links
+            .iter()
+            .enumerate()
+            .map(|(position, link)| {
+                let before = position.checked_sub(1).map(|before| &links[before].result);
+                let own = inputs[link.first..][..link.count].iter().copied();
+                link.op.lower(&before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
+            })
+            .collect();
+        let random =
+            kernels.iter().flat_map(|kernel| &kernel.buffers).any(|b| b.role == Role::RunContext);
+        let mut fusion = Fusion::new(LoopBuilder::new(inputs, outputs, random).finish().buffers);
+        let between: Vec<_> = links[..links.len() - 1]
+            .iter()
+            .enumerate()
+            .map(|(position, Link { result, .. })| {
+                let mut scratch = |name: String, element, count| {
+                    fusion.scratch(BufferParameter { name, element, count, role: Role::Scratch })
+                };
+                let elements = scratch(format!("t{position}"), result.element, result.count());
+                let exponent = (result.scale == Scale::Exponent)
+                    .then(|| scratch(format!("t{position}_exponent"), Element::I32, 1));
+                (elements, exponent)
+            })
+            .collect();
+        for (position, (link, kernel)) in links.iter().zip(&kernels).enumerate() {
+            let so_far = position.checked_sub(1).map(|before| between[before]);
+            // The chain's operand that is the kernel's operand `i`, unless that is the result so far.
+            let own = |i: usize| (i + link.first).checked_sub(usize::from(so_far.is_some()));
+            let exponent =
+                |exponent| Place::Buffer(Option::expect(exponent, "the type has an exponent"));
+            fusion.append(kernel, |role| match (role, so_far, between.get(position)) {
+                (Role::Input(0), Some((elements, _)), _) => Place::Buffer(elements),
+                (Role::InputScale(0), Some((_, scale)), _) => exponent(scale),
+                (Role::Output(_), _, Some(&(elements, _))) => Place::Buffer(elements),
+                (Role::OutputScale(_), _, Some(&(_, scale))) => exponent(scale),
+                (Role::Input(i), ..) => {
+                    Place::Role(Role::Input(own(*i).expect("operand 0 is the result so far")))
+                }
+                (Role::InputScale(i), ..) => {
+                    Place::Role(Role::InputScale(own(*i).expect("operand 0 is the result so far")))
+                }
+                (Role::Output(_) | Role::OutputScale(_) | Role::RunContext | Role::Scratch, ..) => {
+                    Place::Role(role.clone())
+                }
+            });
+        }
+        fusion.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let relu = || Op::from(Relu {});
+        let chain = |ops: Vec<Op>| Chain { ops };
+        let product = |transpose_b| crate::ops::MatMul {
+            transpose_a: false,
+            transpose_b,
+            role: crate::ops::matmul::ProductRole::Forward,
+        };
+        let convolution =
+            Conv2d { strides: [1, 2], pads: [1, 0, 0, 1], dilations: [1, 1], groups: 1 };
+        let dropout = |ratio: f32, stream| crate::ops::Dropout { ratio: ratio.into(), stream };
+        vec![
+            // The product is 3 - 2 = 1; relu(1 - 2) and relu(1 + 4).
+            Case::new(
+                chain(vec![product(false).into(), crate::ops::Add {}.into(), relu()]),
+                vec![
+                    Tensor::f32([1, 2], vec![1., -2.]),
+                    Tensor::f32([2, 1], vec![3., 1.]),
+                    Tensor::f32([2], vec![-2., 4.]),
+                ],
+                vec![Tensor::f32([1, 2], vec![0., 5.])],
+            ),
+            // The sums, 16384 + 16129 and 254 - 128, keep their 32 bits between the operations.
+            Case::new(
+                chain(vec![
+                    product(true).into(),
+                    crate::ops::Transpose { permutation: vec![1, 0] }.into(),
+                ]),
+                vec![
+                    Tensor::i8_shared([1, 2], vec![-128, 127], -3),
+                    Tensor::i8_shared([2, 2], vec![-128, 127, 1, 2], -4),
+                ],
+                vec![Tensor::i32_shared([2, 1], vec![32513, 126], -7)],
+            ),
+            Case::shape_only(
+                chain(vec![convolution.clone().into(), crate::ops::Add {}.into(), relu()]),
+                vec![
+                    sample::f32([2, 3, 5, 6], 1),
+                    sample::f32([4, 3, 2, 3], 2),
+                    sample::f32([1, 4, 1, 1], 3),
+                ],
+            ),
+            // Two random operations: one run context, two streams.
+            Case::shape_only(
+                chain(vec![relu(), dropout(0.25, 1).into(), dropout(0.5, 7).into()]),
+                vec![sample::f32([3, 7], 4)],
+            ),
+            Case::shape_only(
+                chain(vec![relu(), dropout(0.5, 3).into(), relu()]),
+                vec![sample::i8_shared([3, 7], 5, -6)],
+            ),
+            // An operation with its own working memory in the middle.
+            Case::shape_only(
+                chain(vec![
+                    relu(),
+                    crate::ops::AvgPool2dGradient {
+                        kernel: [2, 2],
+                        strides: [1, 1],
+                        pads: [0; 4],
+                        ceil: false,
+                        count_include_pad: false,
+                        input_size: [4, 4],
+                    }
+                    .into(),
+                    convolution.into(),
+                ]),
+                vec![sample::i8_shared([1, 2, 3, 3], 6, 2), sample::i8_shared([3, 2, 2, 3], 7, -9)],
+            ),
+        ]
     }
 }

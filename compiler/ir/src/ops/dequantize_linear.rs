@@ -1,16 +1,19 @@
 //! `dequantize_linear`. See [`DequantizeLinear`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::{LoopBuilder};
+use crate::loops::{LoopKernel, Unary};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::affine;
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::random::{RunContext};
+use crate::tensor::{ScaleData, Tensor};
+use crate::types::{Element, Scale, TensorType};
 
 operator! {
     /// ONNX DequantizeLinear: `(q - zero_point) * scale`. Operands: `q` integer, `scale` FP32, `zero_point`
-    /// of the type of `q`.
+    /// of the type of `q`. Elements i8, u8, i16, u16, i32; the difference wraps in i32. No gradient: the operand is an
+    /// integer.
     pub struct DequantizeLinear = "dequantize_linear" {
         /// Channel axis if the scale is a vector.
         pub axis: usize,
@@ -18,12 +21,32 @@ operator! {
 }
 
 impl Operator for DequantizeLinear {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [q, scale, zero_point] = rule::operands::<3>("dequantize_linear", inputs)?;
+        rule::all_f32("dequantize_linear", &[scale])?;
+        let elements = [Element::I8, Element::U8, Element::I16, Element::U16, Element::I32];
+        rule::ensure(elements.contains(&q.element) && q.scale == Scale::None, || {
+            format!("dequantize_linear takes unscaled i8, u8, i16, u16 or i32, here {q}")
+        })?;
+        rule::ensure(q.element == zero_point.element, || {
+            format!("dequantize_linear: {q} with zero point {zero_point}")
+        })?;
+        affine::infer("dequantize_linear", q, scale, zero_point, self.axis)?;
+        Ok(vec![TensorType::f32(q.shape.clone())])
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let walk = affine::walk(inputs[0].ty(), inputs[1].ty(), self.axis);
+        let (count, [_, step]) = walk.inner();
+        let (q, scale, zero_point) = (inputs[0].to_i64(), inputs[1].as_f32(), inputs[2].to_i64());
+        let mut x = Vec::with_capacity(q.len());
+        walk.rows(|[i, j]| {
+            x.extend(q[i..i + count].iter().enumerate().map(|(n, q)| {
+                let j = j + n * step;
+                (q - zero_point[j]) as i32 as f32 * scale[j]
+            }));
+        });
+        vec![Tensor::f32(inputs[0].shape().dims(), x)]
     }
 
     fn gradient(
@@ -31,14 +54,57 @@ impl Operator for DequantizeLinear {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("dequantize_linear"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let mut builder = LoopBuilder::new(inputs, outputs, false);
+        let [q, scale, zero_point] = [0, 1, 2].map(|i| builder.input(i));
+        let y = builder.output(0);
+        let walk = affine::walk(inputs[0], inputs[1], self.axis);
+        walk.lower(&mut builder, "i", |builder, [i, j]| {
+            let steps = builder.load(q, i.clone()) - builder.load(zero_point, j.clone());
+            let value = steps.unary(Unary::ToFloat) * builder.load(scale, j);
+            builder.store(y, i, value);
+        });
+        builder.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let op = |axis| DequantizeLinear { axis };
+        let integers = |shape: &[usize], element, values: &[i64]| {
+            Tensor::from_i64(&TensorType::new(shape, element), values, ScaleData::None)
+        };
+        let mut cases = vec![
+            Case::new(
+                op(0),
+                vec![
+                    integers(&[4], Element::U8, &[0, 128, 129, 255]),
+                    Tensor::f32([], vec![0.5]),
+                    integers(&[], Element::U8, &[128]),
+                ],
+                vec![Tensor::f32([4], vec![-64.0, 0.0, 0.5, 63.5])],
+            ),
+            Case::new(
+                op(1),
+                vec![
+                    integers(&[2, 2], Element::I8, &[-128, 127, 3, 4]),
+                    Tensor::f32([2], vec![2.0, -0.25]),
+                    integers(&[2], Element::I8, &[127, -1]),
+                ],
+                vec![Tensor::f32([2, 2], vec![-510.0, -32.0, -248.0, -1.25])],
+            ),
+        ];
+        for element in [Element::I8, Element::U8, Element::I16, Element::U16, Element::I32] {
+            let (low, high) = element.integer_range().expect("an integer");
+            let values: Vec<i64> = (0..27).map(|i| low + (high - low) / 26 * i).collect();
+            for axis in 0..3 {
+                let q = integers(&[3, 3, 3], element, &values);
+                let scales = Tensor::f32([3], vec![0.1, 1.0e-40, 3.0e38]);
+                let zeros = integers(&[3], element, &[low, 5, high]);
+                cases.push(Case::shape_only(op(axis), vec![q, scales, zeros]));
+            }
+        }
+        cases
     }
 }

@@ -109,6 +109,23 @@ impl Operator for Dropout {
                 vec![Tensor::i8_shared([3], vec![0, 0, 0], -4)],
                 vec![Tensor::i8_shared([3], vec![0, 0, 0], -3)],
             ),
+            // Draws of stream 5 at seed 0x123456789abcdef0, step 3, by an independent Philox: top bits 0, 1, 0, 0,
+            // 1, 1, 1, 0, 1, 1; only elements 0, 3 and 7 are below 2^30.
+            Case::new(
+                dropout(0.5, 5),
+                vec![Tensor::f32([10], vec![1.0; 10])],
+                vec![Tensor::f32([10], vec![0.0, 2.0, 0.0, 0.0, 2.0, 2.0, 2.0, 0.0, 2.0, 2.0])],
+            ),
+            Case::new(
+                dropout(0.5, 5),
+                vec![Tensor::i8_shared([5], vec![-128, -128, 3, 4, 127], -4)],
+                vec![Tensor::i8_shared([5], vec![0, -128, 0, 0, 127], -3)],
+            ),
+            Case::new(
+                dropout(0.25, 5),
+                vec![Tensor::f32([8], vec![3.0; 8])],
+                vec![Tensor::f32([8], vec![0.0, 4.0, 4.0, 0.0, 4.0, 4.0, 4.0, 0.0])],
+            ),
             Case::shape_only(dropout(0.25, u32::MAX), vec![elementwise::extreme_tensor()]),
             Case::shape_only(dropout(0.5, 2), vec![Tensor::f32([], vec![4.0])]),
             Case::shape_only(dropout(f32::from_bits(0x3f7f_ffff), 3), vec![elementwise::extreme_tensor()]),

@@ -4,9 +4,9 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::broadcast_index;
 use crate::loops::{Expr, LoopKernel};
 use crate::ops::rule::{self, ensure, operands};
-use crate::ops::support::movement::{Walk, result_shape};
+use crate::ops::support::movement::{Gather, result_shape};
 use crate::ops::support::product::{self, Product, Term};
-use crate::ops::support::{derivation, sample};
+use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -119,7 +119,7 @@ impl Product for Plan<'_> {
         if y.is_empty() || inner == 0 {
             return y;
         }
-        let matrices = |operand: &Shape| Walk::broadcast(operand, ly).indices();
+        let matrices = |operand: &Shape| Gather::broadcast(operand, ly).indices();
         let products = matrices(la).into_iter().zip(matrices(lb));
         for ((at_a, at_b), y) in products.zip(y.chunks_exact_mut(rows * columns)) {
             let a = &a[at_a as usize * rows * inner..][..rows * inner];
@@ -172,34 +172,33 @@ impl Operator for MatMul {
         let shapes = [0, 1].map(|i| graph.ty(node.inputs[i]).shape.clone());
         let sizes = self.sizes(&shapes[0], &shapes[1])?;
         let mut gradients = vec![None; 2];
-        for (i, gradient) in gradients.iter_mut().enumerate().filter(|(i, _)| node.wanted[*i]) {
+        for (i, result) in gradients.iter_mut().enumerate().filter(|(i, _)| node.wanted[*i]) {
             let mut operands = [node.inputs[0], node.inputs[1], node.output_gradient()];
             let (role, suffix) = match derivation::is_weight(graph, node.inputs[i]) {
                 true => (ProductRole::Gradient, "gradient_weight"),
                 false => (ProductRole::Error, "gradient_input"),
             };
             let name = derivation::name(graph, node, suffix);
-            if i == 1 && sizes.leading[1].count() == 1 && !self.transpose_a {
-                // One B for all rows of all A: stacking the rows makes the sum over the leading axes part of
-                // the product.
+            // One B for all rows of all A: stacking the rows makes the sum over the leading axes part of the
+            // product.
+            let stacks = i == 1
+                && sizes.leading[1].count() == 1
+                && sizes.leading[0].count() == sizes.leading[2].count()
+                && !self.transpose_a;
+            if stacks {
                 let rows = sizes.leading[2].count() * sizes.rows;
-                let stacked = |columns: usize| Shape::from([rows, columns]);
-                if sizes.leading[0].count() == sizes.leading[2].count() {
-                    let inner = stacked(sizes.inner);
-                    let columns = stacked(sizes.columns);
-                    let [a, _, error] = operands;
-                    let a = derivation::reshape(graph, a, &inner, &format!("{name}.a"))?;
-                    let e = derivation::reshape(graph, error, &columns, &format!("{name}.error"))?;
-                    operands = [a, operands[1], e];
-                }
+                let stack = |graph: &mut Graph, value, columns: usize, suffix: &str| {
+                    let shape = Shape::from([rows, columns]);
+                    gradient::reshape(graph, value, &shape, &format!("{name}/{suffix}"))
+                };
+                operands[0] = stack(graph, operands[0], sizes.inner, "stacked")?;
+                operands[2] = stack(graph, operands[2], sizes.columns, "error")?;
             }
             let product = self.derived(graph, operands, i == 0, role, &name)?;
-            *gradient = Some(derivation::reduce_to(
-                graph,
-                product,
-                &shapes[i],
-                &format!("{name}.reduced"),
-            )?);
+            *result = Some(match stacks {
+                true => gradient::reshape(graph, product, &shapes[i], &name)?,
+                false => gradient::sum_to(graph, product, &shapes[i], &name)?,
+            });
         }
         Ok(gradients)
     }

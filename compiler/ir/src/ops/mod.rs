@@ -195,6 +195,11 @@ macro_rules! operations {
                 match self { $(Op::$name(op) => op.lower(inputs, outputs)),* }
             }
 
+            /// The text form of one attribute's value.
+            pub fn attribute_text(&self, field: &str) -> Option<String> {
+                match self { $(Op::$name(op) => Attributes::field_text(op, field)),* }
+            }
+
             /// Appends the attributes' text form.
             pub fn print_attributes(&self, out: &mut String) {
                 match self { $(Op::$name(op) => Attributes::print(op, out)),* }
@@ -242,6 +247,9 @@ operations! {
     // Fusion.
     chain::Chain,
 }
+
+pub use matmul::ProductRole;
+pub use nll_loss::Reduction;
 
 impl Op {
     /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
@@ -296,8 +304,11 @@ impl Attribute for Op {
     }
 }
 
+<<<<<<< HEAD
+=======
 /// What several operations share.
 
+>>>>>>> host
 /// Helpers of type rules.
 pub(crate) mod rule {
     use super::TypeError;

@@ -6,7 +6,7 @@ use crate::loops::builder::{LoopBuilder, flat_index};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Walk, keep_exponent, result_shape};
+use crate::ops::support::movement::{Gather, keep_exponent, result_shape};
 use crate::ops::support::{derivation, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, Slice, TypeError};
 use crate::random::RunContext;
@@ -26,11 +26,11 @@ operator! {
 }
 
 impl Pad {
-    /// Where the operand's elements go: a walk over the operand whose indices are the result's.
-    fn inside(&self, operand: &[usize], result: &Shape) -> Walk {
+    /// Where the operand's elements go: as [`Gather`] over the operand, whose indices are the result's.
+    fn inside(&self, operand: &[usize], result: &Shape) -> Gather {
         let strides = result.strides();
         let before = self.before.iter().zip(&strides);
-        Walk {
+        Gather {
             shape: operand.to_vec(),
             start: before.map(|(&before, &stride)| (before * stride) as i64).sum(),
             strides: strides.iter().map(|&stride| stride as i64).collect(),

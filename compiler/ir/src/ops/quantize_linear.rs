@@ -1,17 +1,23 @@
 //! `quantize_linear`. See [`QuantizeLinear`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::{LoopBuilder};
+use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::affine;
+use crate::ops::support::{elementwise};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::random::{RunContext};
+use crate::tensor::{Data, ScaleData, Tensor};
+use crate::types::{Element, TensorType};
 
 operator! {
     /// ONNX QuantizeLinear: `saturate(round_ties_even(x / scale) + zero_point)`. Operands: `x` FP32,
     /// `scale` FP32 (scalar or [C]), `zero_point` (the result's element type; scalar or [C]). Result: an
-    /// unscaled integer tensor. Gradient: straight through where not saturated.
+    /// unscaled integer tensor, i8 or u8. NaN gives the smallest element. No gradient: the result is an integer, so a
+    /// straight-through estimator belongs to the pair with `dequantize_linear`, which a pass must see as one.
+    ///
+    /// Order: `round_ties_even(x / scale) + zero_point` in FP32, clamped, then converted.
     pub struct QuantizeLinear = "quantize_linear" {
         /// Channel axis if the scale is a vector.
         pub axis: usize,
@@ -19,12 +25,38 @@ operator! {
 }
 
 impl Operator for QuantizeLinear {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x, scale, zero_point] = rule::operands::<3>("quantize_linear", inputs)?;
+        rule::all_f32("quantize_linear", &[x, scale])?;
+        rule::ensure(matches!(zero_point.element, Element::I8 | Element::U8), || {
+            format!("quantize_linear gives i8 or u8, here zero point {zero_point}")
+        })?;
+        affine::infer("quantize_linear", x, scale, zero_point, self.axis)?;
+        Ok(vec![TensorType::new(x.shape.clone(), zero_point.element)])
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let (x, scale, zero_point) = (inputs[0], inputs[1].as_f32(), inputs[2].to_i64());
+        let element = inputs[2].ty().element;
+        let [low, high] = bounds(element);
+        let walk = affine::walk(x.ty(), inputs[1].ty(), self.axis);
+        let (count, [_, step]) = walk.inner();
+        let x = x.as_f32();
+        let mut q = Vec::with_capacity(x.len());
+        walk.rows(|[i, j]| {
+            q.extend(x[i..i + count].iter().enumerate().map(|(n, x)| {
+                let j = j + n * step;
+                let shifted = (x / scale[j]).round_ties_even() + zero_point[j] as f32;
+                let above = if shifted > low { shifted } else { low };
+                (if above < high { above } else { high }) as i32
+            }));
+        });
+        let data = match element {
+            Element::I8 => Data::I8(q.into_iter().map(|q| q as i8).collect()),
+            _ => Data::U8(q.into_iter().map(|q| q as u8).collect()),
+        };
+        let ty = TensorType::new(inputs[0].shape().dims(), element);
+        vec![Tensor::new(ty, data, ScaleData::None)]
     }
 
     fn gradient(
@@ -32,14 +64,68 @@ impl Operator for QuantizeLinear {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("quantize_linear"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let mut builder = LoopBuilder::new(inputs, outputs, false);
+        let [x, scale, zero_point] = [0, 1, 2].map(|i| builder.input(i));
+        let y = builder.output(0);
+        let [low, high] = bounds(inputs[2].element).map(Expr::f32);
+        let walk = affine::walk(inputs[0], inputs[1], self.axis);
+        walk.lower(&mut builder, "i", |builder, [i, j]| {
+            let ratio = builder.load(x, i.clone()).divide(builder.load(scale, j.clone()));
+            let zero_point = builder.load(zero_point, j).unary(Unary::ToFloat);
+            let shifted = ratio.unary(Unary::RoundTiesEven) + zero_point;
+            let value = shifted.maximum(low).minimum(high).unary(Unary::ToInteger);
+            builder.store(y, i, value);
+        });
+        builder.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let op = |axis| QuantizeLinear { axis };
+        let integers = |shape: &[usize], element, values: &[i64]| {
+            Tensor::from_i64(&TensorType::new(shape, element), values, ScaleData::None)
+        };
+        let scalar = |value: f32| Tensor::f32([], vec![value]);
+        let mut cases = vec![
+            // Ties to even: 0.5 -> 0, 1.5 -> 2, 2.5 -> 2; saturation at both ends.
+            Case::new(
+                op(0),
+                vec![
+                    Tensor::f32([7], vec![1.0, 3.0, 5.0, -3.0, 1000.0, -1000.0, f32::INFINITY]),
+                    scalar(2.0),
+                    integers(&[], Element::I8, &[1]),
+                ],
+                vec![integers(&[7], Element::I8, &[1, 3, 3, -1, 127, -128, 127])],
+            ),
+            Case::new(
+                op(1),
+                vec![
+                    Tensor::f32([2, 2], vec![1.0, 1.0, -1.0, 200.0]),
+                    Tensor::f32([2], vec![0.5, 1.0]),
+                    integers(&[2], Element::U8, &[0, 128]),
+                ],
+                vec![integers(&[2, 2], Element::U8, &[2, 129, 0, 255])],
+            ),
+        ];
+        for element in [Element::I8, Element::U8] {
+            let extremes = elementwise::extreme_tensor();
+            let zero = integers(&[1], element, &[100]);
+            cases.push(Case::shape_only(op(0), vec![extremes, Tensor::f32([1], vec![0.3]), zero]));
+            for axis in 0..3 {
+                let x = Tensor::f32([3, 3, 3], elementwise::ramp(27));
+                let zeros = integers(&[3], element, &[0, 5, 120]);
+                let scales = Tensor::f32([3], vec![0.1, 1.0e-3, 3.0]);
+                cases.push(Case::shape_only(op(axis), vec![x, scales, zeros]));
+            }
+        }
+        cases
     }
+}
+
+/// Smallest and largest result.
+fn bounds(element: Element) -> [f32; 2] {
+    if element == Element::I8 { [-128.0, 127.0] } else { [0.0, 255.0] }
 }

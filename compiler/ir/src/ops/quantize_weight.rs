@@ -11,9 +11,14 @@ use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
 
+/// Exponent of an all-zero tensor.
+const ZERO_EXPONENT: i32 = -14;
+
 operator! {
     /// FP32 to i8 with a shared exponent, as NITI initialises weights: `q = round_ties_even(x / M * 127)`,
-    /// exponent `ceil(log2 M) - 7`, M the largest magnitude (0 gives zeros and exponent 0).
+    /// exponent `ceil(log2 M) - 7`, M the largest magnitude. All zeros
+    /// (a fresh bias, which the paper does not have) get exponent -14: aligned to exponent 0 they would push every
+    /// activation that they are added to out of its eight bits.
     /// Quotient and product round to FP32 each.
     ///
     /// NaN elements give 0 and do not count in M; an infinite M is taken as the largest finite FP32 and
@@ -33,7 +38,7 @@ impl Operator for QuantizeWeight {
         let x = inputs[0].as_f32();
         let m = numeric::largest_finite(x);
         let (divisor, exponent) =
-            if m == 0.0 { (1.0, 0) } else { (m, numeric::ceil_log2(m) - 7) };
+            if m == 0.0 { (1.0, ZERO_EXPONENT) } else { (m, numeric::ceil_log2(m) - 7) };
         let quantize = |x: f32| {
             let scaled = (x / divisor * 127.0).round_ties_even();
             (scaled as i32).clamp(-127, 127) as i8
@@ -57,7 +62,7 @@ impl Operator for QuantizeWeight {
         let m = exponent::largest_finite(&mut b, x, count);
         let log = exponent::ceil_log2(&mut b, m.clone());
         let zero = b.let_("zero", m.clone().equal(Expr::f32(0.0)));
-        b.set_output_exponent(0, zero.clone().select(Expr::i32(0), log - Expr::i32(7)));
+        b.set_output_exponent(0, zero.clone().select(Expr::i32(ZERO_EXPONENT), log - Expr::i32(7)));
         let divisor = b.let_("divisor", zero.select(Expr::f32(1.0), m));
         b.for_("i", count, |b, i| {
             let scaled = b.load(x, i.clone()).divide(divisor) * Expr::f32(127.0);
@@ -79,7 +84,7 @@ impl Operator for QuantizeWeight {
             case(&[1.0, -1.0, -0.5, 0.25, 0.0], &[127, -127, -64, 32, 0], -7),
             // M = 3, ceil(log2 3) = 2: 127/3 = 42.33, 254/3 = 84.67.
             case(&[3.0, 1.0, -2.0], &[127, 42, -85], -5),
-            case(&[0.0, -0.0], &[0, 0], 0),
+            case(&[0.0, -0.0], &[0, 0], -14),
             case(&[f32::NAN, 0.0], &[0, 0], 0),
             case(&[], &[], 0),
             case(

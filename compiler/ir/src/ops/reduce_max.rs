@@ -56,8 +56,10 @@ impl Operator for ReduceMax {
         let permutation: Vec<usize> = kept.iter().chain(&reduced).copied().collect();
         let in_order = permutation.is_sorted();
         let moved: Shape = permutation.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
-        let window: usize = reduced.iter().map(|&axis| shape[axis]).product();
-        let rows: usize = kept.iter().map(|&axis| shape[axis]).product();
+        let count = |axes: &[usize]| -> usize {
+            axes.iter().fold(1, |count: usize, &axis| count.saturating_mul(shape[axis]))
+        };
+        let (window, rows) = (count(&reduced), count(&kept));
         let mut windows = x;
         if !in_order {
             let op = Transpose { permutation: permutation.clone() };

@@ -55,7 +55,8 @@ impl Operator for ReduceMean {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let count: usize = self.axes.iter().map(|&axis| inputs[0].shape[axis]).product();
+        let (_, count) = reduction::infer("reduce_mean", inputs[0], &self.axes, self.keep_dims)
+            .expect("checked by infer");
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let buffers = [builder.input(0), builder.output(0)];
         reduction::lower(

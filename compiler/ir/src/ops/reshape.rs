@@ -5,8 +5,8 @@ use crate::loops::LoopKernel;
 use crate::operator;
 
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Walk, movable, result_shape};
-use crate::ops::support::{derivation, sample};
+use crate::ops::support::movement::{Gather, movable, result_shape};
+use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -42,11 +42,11 @@ impl Operator for Reshape {
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
         let shape = graph.ty(node.inputs[0]).shape.clone();
         let name = derivation::name(graph, node, "gradient");
-        Ok(vec![Some(derivation::reshape(graph, node.output_gradient(), &shape, &name)?)])
+        Ok(vec![Some(gradient::reshape(graph, node.output_gradient(), &shape, &name)?)])
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        Walk { shape: vec![inputs[0].count()], start: 0, strides: vec![1] }.lower(inputs, outputs)
+        Gather { shape: vec![inputs[0].count()], start: 0, strides: vec![1] }.lower(inputs, outputs)
     }
 
     fn cases() -> Vec<Case> {

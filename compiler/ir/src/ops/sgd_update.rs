@@ -1,12 +1,14 @@
 //! `sgd_update`. See [`SgdUpdate`].
 
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::builder::{LoopBuilder};
+use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
-use crate::random::RunContext;
-use crate::tensor::Tensor;
-use crate::types::TensorType;
+use crate::ops::support::{elementwise};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::random::{RunContext};
+use crate::tensor::{Tensor};
+use crate::types::{TensorType};
 
 operator! {
     /// `w - learning_rate * gradient` (FP32). Operands: `w`, `gradient`, `learning_rate` (a scalar).
@@ -15,12 +17,21 @@ operator! {
 }
 
 impl Operator for SgdUpdate {
-    fn infer(&self, _inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        todo!()
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [w, gradient, rate] = rule::operands::<3>("sgd_update", inputs)?;
+        rule::all_f32("sgd_update", inputs)?;
+        rule::ensure(w == gradient, || {
+            format!("sgd_update: weight and gradient must have one shape, here {w} and {gradient}")
+        })?;
+        rule::ensure(rate.shape.rank() == 0, || {
+            format!("sgd_update: the learning rate is a scalar, here {rate}")
+        })?;
+        Ok(vec![w.clone()])
     }
 
-    fn evaluate(&self, _inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        todo!()
+    fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
+        let rate = inputs[2].as_f32()[0];
+        elementwise::evaluate_binary(&inputs[..2], |w, gradient| w - rate * gradient)
     }
 
     fn gradient(
@@ -28,14 +39,45 @@ impl Operator for SgdUpdate {
         _graph: &mut Graph,
         _node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        todo!()
+        Err(GradientError::NotDifferentiable("sgd_update"))
     }
 
-    fn lower(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> LoopKernel {
-        todo!()
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let mut builder = LoopBuilder::new(inputs, outputs, false);
+        let [w, gradient, rate] = [0, 1, 2].map(|i| builder.input(i));
+        let y = builder.output(0);
+        let rate = builder.load(rate, Expr::i64(0));
+        let rate = builder.let_("rate", rate);
+        builder.for_("i", inputs[0].count(), |builder, i| {
+            let step = rate * builder.load(gradient, i.clone());
+            let value = builder.load(w, i.clone()) - step;
+            builder.store(y, i, value);
+        });
+        builder.finish()
     }
 
     fn cases() -> Vec<Case> {
-        todo!()
+        let rate = |rate: f32| Tensor::f32([], vec![rate]);
+        let extremes = elementwise::extreme_tensor();
+        let gradients =
+            Tensor::f32(extremes.shape().dims(), elementwise::ramp(extremes.ty().count()));
+        vec![
+            Case::new(
+                SgdUpdate {},
+                vec![
+                    Tensor::f32([3], vec![1.0, -2.0, 0.0]),
+                    Tensor::f32([3], vec![4.0, 0.5, -8.0]),
+                    rate(0.25),
+                ],
+                vec![Tensor::f32([3], vec![0.0, -2.125, 2.0])],
+            ),
+            // Rounded twice, not fused: 0.1 * 10 rounds to 1.
+            Case::new(
+                SgdUpdate {},
+                vec![Tensor::f32([], vec![1.0]), Tensor::f32([], vec![10.0]), rate(0.1)],
+                vec![Tensor::f32([], vec![0.0])],
+            ),
+            Case::shape_only(SgdUpdate {}, vec![extremes, gradients, rate(0.1)]),
+        ]
     }
 }

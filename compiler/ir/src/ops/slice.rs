@@ -5,8 +5,8 @@ use crate::loops::LoopKernel;
 use crate::operator;
 
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Walk, movable};
-use crate::ops::support::{derivation, sample};
+use crate::ops::support::movement::{Gather, movable};
+use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, Pad, Reshape, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -32,11 +32,11 @@ impl Slice {
         Slice { starts, lengths, steps }
     }
 
-    fn walk(&self, shape: &Shape) -> Walk {
+    fn walk(&self, shape: &Shape) -> Gather {
         let strides = shape.strides();
         // An empty result reads nothing, wherever it starts.
         let starts = self.starts.iter().zip(&strides);
-        Walk {
+        Gather {
             shape: self.lengths.clone(),
             start: starts.map(|(&start, &stride)| (start * stride) as i64).sum(),
             strides: (0..shape.rank()).map(|axis| self.step(axis) * strides[axis] as i64).collect(),
@@ -126,7 +126,7 @@ impl Operator for Slice {
             error = graph.add1(spread, &[error], format!("{name}.spread"))?;
             let rows: Vec<usize> =
                 axes.clone().map(|axis| self.lengths[axis] * step(axis)).collect();
-            error = derivation::reshape(graph, error, &rows.into(), &format!("{name}.rows"))?;
+            error = gradient::reshape(graph, error, &rows.into(), &format!("{name}.rows"))?;
             let trim = Slice::contiguous(vec![0; rank], span.clone());
             error = graph.add1(trim, &[error], format!("{name}.trim"))?;
         }

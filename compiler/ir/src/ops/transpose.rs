@@ -5,7 +5,7 @@ use crate::loops::LoopKernel;
 use crate::operator;
 
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Walk, movable};
+use crate::ops::support::movement::{Gather, movable};
 use crate::ops::support::{derivation, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
@@ -21,9 +21,9 @@ operator! {
 }
 
 impl Transpose {
-    fn walk(&self, shape: &Shape) -> Walk {
+    fn walk(&self, shape: &Shape) -> Gather {
         let strides = shape.strides();
-        Walk {
+        Gather {
             shape: self.permutation.iter().map(|&axis| shape[axis]).collect(),
             start: 0,
             strides: self.permutation.iter().map(|&axis| strides[axis] as i64).collect(),

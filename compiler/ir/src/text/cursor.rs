@@ -52,9 +52,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error at this place.
+    /// An error at the next token.
     pub fn error(&self, message: impl Into<String>) -> SyntaxError {
-        let before = &self.text[..self.position];
+        let mut token = self.clone();
+        token.skip_space();
+        let before = &self.text[..token.position];
         SyntaxError {
             line: before.matches('\n').count() + 1,
             column: before.rsplit('\n').next().unwrap_or("").chars().count() + 1,

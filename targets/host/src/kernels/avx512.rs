@@ -166,6 +166,13 @@ fn transpose(
         let width = (columns - column).min(8);
         for row in (0..rows).step_by(8) {
             let height = (rows - row).min(8);
+            if height == 1 {
+                for (i, &unit) in source[row * source_stride + column..][..width].iter().enumerate()
+                {
+                    out[(column + i) * out_stride + row] = unit;
+                }
+                continue;
+            }
             // SAFETY: the block of `height` rows and `width` columns lies within what was
             // asserted; masks keep the rest of each vector from memory.
             unsafe {

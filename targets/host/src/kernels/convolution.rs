@@ -3,7 +3,7 @@
 //! The source is repacked once, a few images at a time, into planes of units with its border of
 //! zeros; a tap is then an offset into a plane, and a panel of lanes is gathered by copying runs.
 
-use super::engine::{Engine, Largest, Nest, Run, SLACK, Side};
+use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes};
 use super::sweep::Sweep;
@@ -13,7 +13,7 @@ const SOURCE_UNITS: usize = 192 * 1024;
 /// Most units of gathered lanes at a time.
 const PANEL_UNITS: usize = 160 * 1024;
 /// Most units of one reduction in one pass of a tile.
-const DEPTH_UNITS: usize = 1536;
+const DEPTH_UNITS: usize = 512;
 /// Most sums of a tile, over all engines.
 const TILE_SUMS: usize = 512;
 
@@ -256,10 +256,15 @@ fn pack_forward<E: Engine>(
     let channels = g.group_in_channels();
     for first in (0..plan.rows).step_by(plan.block) {
         let count = plan.block.min(plan.rows - first);
+        if let Some(units) = E::Element::as_units(weights) {
+            let out = &mut panel[first * plan.depth..][..count * plan.depth];
+            E::transpose(&units[first * plan.depth..], plan.depth, count, plan.depth, out, count);
+            continue;
+        }
         for row in 0..count {
             let from = &weights[(first + row) * channels * taps..][..channels * taps];
             let units = &mut staging[row * plan.depth..][..plan.depth];
-            if E::DEPTH == 1 || taps == 1 {
+            if taps == 1 {
                 E::widen(Side::Rows, from, units);
                 continue;
             }
@@ -289,12 +294,18 @@ fn pack_transposed<E: Engine>(
     let channels = g.group_out_channels();
     for plane in 0..plan.planes {
         let present = E::DEPTH.min(channels - plane * E::DEPTH);
-        let units = &mut staging[..line];
-        E::interleave(Side::Rows, &weights[plane * E::DEPTH * line..], line, present, units);
+        let weights = &weights[plane * E::DEPTH * line..];
+        let units = match E::Element::as_units(weights) {
+            Some(units) => units,
+            None => {
+                E::interleave(Side::Rows, weights, line, present, &mut staging[..line]);
+                &*staging
+            }
+        };
         for first in (0..plan.rows).step_by(plan.block) {
             let count = plan.block.min(plan.rows - first);
             let out = &mut panel[first * plan.depth + plane * taps * count..][..taps * count];
-            let from = &staging[first * all..][..count * all];
+            let from = &units[first * all..][..count * all];
             if taps == all {
                 E::transpose(from, all, count, all, out, count);
                 continue;

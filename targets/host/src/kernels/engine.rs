@@ -96,9 +96,24 @@ impl Largest {
 }
 
 /// Operand type.
-pub(crate) trait Element: Copy + Default + Send + Sync + PartialEq + 'static {}
-impl Element for i8 {}
-impl Element for f32 {}
+pub(crate) trait Element: Copy + Default + Send + Sync + PartialEq + 'static {
+    /// The operands as units, where a unit is a single operand as it lies in memory.
+    fn as_units(operands: &[Self]) -> Option<&[u32]>;
+}
+
+impl Element for i8 {
+    #[inline(always)]
+    fn as_units(_: &[Self]) -> Option<&[u32]> {
+        None
+    }
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn as_units(operands: &[Self]) -> Option<&[u32]> {
+        Some(super::scratch::words_of(operands))
+    }
+}
 
 /// Accumulator type.
 pub(crate) trait Sum: Copy + Default + Send + Sync + 'static {

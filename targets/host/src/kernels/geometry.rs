@@ -97,12 +97,6 @@ impl ConvGeometry {
         self.group_in_channels() == 1 && self.groups > 1
     }
 
-    /// The same convolution on `images` images.
-    pub(crate) const fn with_batch(mut self, images: usize) -> Self {
-        self.batch = images;
-        self
-    }
-
     /// Panics unless the shape is one that the kernels can run.
     pub(crate) fn check(&self) {
         assert!(self.groups > 0, "a convolution has at least one group");

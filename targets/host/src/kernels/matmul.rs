@@ -1,6 +1,6 @@
 //! Matrix products: rows are rows of `C`, lanes its columns.
 
-use super::engine::{Engine, Largest, Nest, SLACK, Side};
+use super::engine::{Element, Engine, Largest, Nest, SLACK, Side};
 use super::geometry::MatMulGeometry;
 use super::scratch::{Scratch, words_bytes};
 
@@ -175,15 +175,19 @@ fn pack<E: Engine>(
     }
     for first in (0..window.count).step_by(block) {
         let count = block.min(window.count - first);
-        for row in 0..count {
-            let at = (window.first + first + row) * length + window.start;
-            let staged = &mut staging[row * units..][..units];
-            E::widen(side, &source[at..at + window.depth], staged);
-        }
         let stride = if side == Side::Rows { count } else { block };
         let out = &mut out[first * units..][..stride * units];
         if count < stride {
             out.fill(0);
+        }
+        let at = (window.first + first) * length + window.start;
+        if let Some(source) = E::Element::as_units(source) {
+            E::transpose(&source[at..], length, count, units, out, stride);
+            continue;
+        }
+        for row in 0..count {
+            let staged = &mut staging[row * units..][..units];
+            E::widen(side, &source[at + row * length..][..window.depth], staged);
         }
         E::transpose(staging, units, count, units, out, stride);
     }

@@ -14,6 +14,9 @@ use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
 /// Most units of both repacked operands at a time.
 const PANEL_UNITS: usize = 320 * 1024;
 
+/// Units copied at once where taps are spread over lanes.
+const COPIED: usize = 8;
+
 /// Sizes of the working buffers under one engine.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
@@ -94,7 +97,7 @@ impl Plan {
     fn staging_units<E: Engine>(&self, g: &ConvGeometry) -> usize {
         let lanes = E::LANES.min(self.channels) * self.height.min(g.in_height) * g.in_width;
         let rows = self.block * self.grid_rows * g.out_width;
-        lanes.max(rows)
+        lanes.max(rows).max(if self.spread { self.blocks * E::LANES } else { 0 })
     }
 
     /// Units of the repacked input of one group of images from which taps are spread.
@@ -102,15 +105,15 @@ impl Plan {
         if self.spread { self.height * self.width * self.channels + SLACK } else { 0 }
     }
 
-    /// Sums of one row while they are collected: `[tap][channel]`, with the channels (or, spread,
-    /// the whole) rounded up to whole blocks of lanes.
-    fn line<E: Engine>(&self) -> usize {
-        if self.spread { self.blocks * E::LANES } else { self.taps * self.blocks * E::LANES }
+    /// Taps that a block of lanes is multiplied at.
+    const fn tiles(&self) -> usize {
+        if self.spread { 1 } else { self.taps }
     }
 
-    /// Sums from one tap to the next in a line.
-    fn tap_stride<E: Engine>(&self) -> usize {
-        if self.spread { self.channels } else { self.blocks * E::LANES }
+    /// Sums of one row while they are collected, lanes rounded up to whole blocks. A block of rows
+    /// collects `[block of lanes][tap][row][lane]`.
+    fn line<E: Engine>(&self) -> usize {
+        self.blocks * self.tiles() * E::LANES
     }
 }
 
@@ -157,6 +160,19 @@ struct Product<'a, E: Engine> {
     plan: &'a Plan,
     group: usize,
     engine: std::marker::PhantomData<E>,
+}
+
+/// One block of rows in one chunk of the reduction.
+struct Block<'a, E: Engine> {
+    /// Packed rows.
+    a: &'a [u32],
+    bias: &'a [E::Sum],
+    /// Whether the sums begin with this chunk.
+    begins: bool,
+    /// Whether they are complete with it.
+    ends: bool,
+    /// Where they go.
+    dw: &'a mut [E::Sum],
 }
 
 /// Images and output rows that are repacked together.
@@ -216,14 +232,16 @@ impl<E: Engine> Product<'_, E> {
                     let count = plan.block.min(plan.rows - first);
                     let a = &rows[first * steps..][..count * steps];
                     E::bias(a, count, bias);
-                    let line = plan.line::<E>();
-                    let target = &mut sums[first * line..][..count * line];
-                    self.tiles(&chunk, a, &bias[..count], lanes, !begins, target);
-                    if ends {
-                        let size = plan.channels * plan.taps;
-                        let dw = &mut dw[first * size..][..count * size];
-                        self.finish(target, dw, largest);
-                    }
+                    let size = plan.channels * plan.taps;
+                    let block = Block {
+                        a,
+                        bias: &bias[..count],
+                        begins,
+                        ends,
+                        dw: &mut dw[first * size..][..count * size],
+                    };
+                    let sums = &mut sums[first * plan.line::<E>()..];
+                    self.tiles(&chunk, block, lanes, sums, staging, largest);
                 }
             }
         }
@@ -233,15 +251,14 @@ impl<E: Engine> Product<'_, E> {
     fn tiles(
         &self,
         chunk: &Chunk,
-        a: &[u32],
-        bias: &[E::Sum],
+        block: Block<'_, E>,
         lanes: &[u32],
-        accumulate: bool,
-        target: &mut [E::Sum],
+        sums: &mut [E::Sum],
+        staging: &mut [u32],
+        largest: &mut Largest,
     ) {
         let (g, plan) = (self.g, self.plan);
-        let line = plan.line::<E>();
-        let rows = bias.len();
+        let rows = block.bias.len();
         let (nest, block_units) = if plan.spread {
             let steps = chunk.groups * chunk.rows * g.out_width;
             (Nest::line(steps, E::LANES), steps * E::LANES)
@@ -257,49 +274,55 @@ impl<E: Engine> Product<'_, E> {
             };
             (nest.merged(), chunk.groups * plane)
         };
-        let taps = if plan.spread { 1 } else { plan.taps };
-        for block in 0..plan.blocks {
-            for tap in 0..taps {
+        let tile = rows * E::LANES;
+        for index in 0..plan.blocks {
+            // Sums that are finished at once stay in the first-level cache.
+            let keep = if block.begins && block.ends && !plan.spread { 0 } else { index };
+            let sums = &mut sums[keep * plan.tiles() * tile..][..plan.tiles() * tile];
+            for (tap, c) in sums.chunks_exact_mut(tile).enumerate() {
                 let row = tap / g.kernel_width * g.dilation_height;
                 let column = tap % g.kernel_width * g.dilation_width;
                 let offset = (row * plan.width + column) * E::LANES;
-                let b = &lanes[block * block_units + offset..];
-                let to = tap * plan.tap_stride::<E>() + block * E::LANES;
-                let c = &mut target[to..][..(rows - 1) * line + E::LANES];
-                assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+                let b = &lanes[index * block_units + offset..];
+                assert!(block.a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
                 // SAFETY: the assertion and the slices give every operand its length; `rows` is at
                 // most the block of rows.
                 unsafe {
                     E::tile(
                         rows,
-                        a.as_ptr(),
+                        block.a.as_ptr(),
                         b.as_ptr(),
                         &nest,
-                        bias.as_ptr(),
-                        accumulate,
+                        block.bias.as_ptr(),
+                        !block.begins,
                         c.as_mut_ptr(),
-                        line,
+                        E::LANES,
                     );
                 }
             }
+            if block.ends && !plan.spread {
+                let first = index * E::LANES;
+                let count = E::LANES.min(plan.channels - first);
+                for (row, dw) in block.dw.chunks_exact_mut(plan.channels * plan.taps).enumerate() {
+                    let dw = &mut dw[first * plan.taps..][..count * plan.taps];
+                    let from = &words_of(sums)[row * E::LANES..];
+                    E::transpose(from, tile, plan.taps, count, words_of_mut(dw), plan.taps);
+                    E::fold_max(largest, dw, dw.len(), 1, dw.len());
+                }
+            }
         }
-    }
-
-    /// Puts the collected sums of a block of rows in the order of the weights.
-    fn finish(&self, sums: &[E::Sum], dw: &mut [E::Sum], largest: &mut Largest) {
-        let plan = self.plan;
-        let size = plan.channels * plan.taps;
-        let lines = sums.chunks_exact(plan.line::<E>());
-        for (line, dw) in lines.zip(dw.chunks_exact_mut(size)) {
-            E::transpose(
-                words_of(line),
-                plan.tap_stride::<E>(),
-                plan.taps,
-                plan.channels,
-                words_of_mut(dw),
-                plan.taps,
-            );
-            E::fold_max(largest, dw, size, 1, size);
+        if block.ends && plan.spread {
+            let size = plan.channels * plan.taps;
+            for (row, dw) in block.dw.chunks_exact_mut(size).enumerate() {
+                let line = &mut staging[..plan.blocks * E::LANES];
+                for (index, line) in line.chunks_exact_mut(E::LANES).enumerate() {
+                    let from = &words_of(sums)[index * tile + row * E::LANES..][..E::LANES];
+                    line.copy_from_slice(from);
+                }
+                let out = words_of_mut(dw);
+                E::transpose(line, plan.channels, plan.taps, plan.channels, out, plan.taps);
+                E::fold_max(largest, dw, size, 1, size);
+            }
         }
     }
 
@@ -411,24 +434,32 @@ impl<E: Engine> Product<'_, E> {
         } else {
             (g.kernel_width, channels)
         };
-        let mut line = vec![0u32; plan.blocks * E::LANES];
+        let mut line = vec![0u32; plan.blocks * E::LANES + SLACK];
+        let mut taps = Vec::with_capacity(g.kernel_height * runs);
+        for tap_row in 0..g.kernel_height {
+            for tap_run in 0..runs {
+                let row = tap_row * g.dilation_height * plan.width;
+                taps.push((row + tap_run * g.dilation_width) * channels);
+            }
+        }
         for group in 0..chunk.groups {
             let units = chunk.height * plan.width * channels;
             self.pack_plane(chunk, group, x, 0, channels, channels, &mut plane[..units], staging);
             for row in 0..chunk.rows {
                 for column in 0..g.out_width {
-                    let mut at = 0;
-                    for tap_row in 0..g.kernel_height {
-                        let y = row * g.stride_height + tap_row * g.dilation_height;
-                        for tap_run in 0..runs {
-                            let x = column * g.stride_width + tap_run * g.dilation_width;
-                            let from = (y * plan.width + x) * channels;
-                            line[at..at + run].copy_from_slice(&plane[from..from + run]);
-                            at += run;
+                    let base =
+                        (row * g.stride_height * plan.width + column * g.stride_width) * channels;
+                    for (index, tap) in taps.iter().enumerate() {
+                        // Whole chunks: what passes the end of a run, the next run overwrites.
+                        for done in (0..run).step_by(COPIED) {
+                            let from = &plane[base + tap + done..][..COPIED];
+                            line[index * run + done..][..COPIED].copy_from_slice(from);
                         }
                     }
+                    // What passed the end of the last run is not a lane.
+                    line[taps.len() * run..].fill(0);
                     let position = group * positions + row * g.out_width + column;
-                    for (block, line) in line.chunks_exact(E::LANES).enumerate() {
+                    for (block, line) in line.chunks_exact(E::LANES).take(plan.blocks).enumerate() {
                         let to = block * block_units + position * E::LANES;
                         out[to..to + E::LANES].copy_from_slice(line);
                     }

@@ -1,14 +1,20 @@
-//! What several operations share: index walks, elementwise and reducing operations, gradient building blocks.
+//! What several operations share: index walks, elementwise and reducing operations, products, windows, gradient
+//! building blocks.
 
+pub(crate) mod affine;
+pub(crate) mod channels;
 pub(crate) mod clip_bounds;
 pub(crate) mod convolution;
 pub(crate) mod derivation;
 pub(crate) mod elementwise;
+pub(crate) mod fusion;
 pub(crate) mod gradient;
+pub(crate) mod likelihood;
 pub(crate) mod movement;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod reduction;
+pub(crate) mod rows;
 pub(crate) mod sample;
 pub(crate) mod walk;
 pub(crate) mod window;

@@ -35,7 +35,7 @@ pub(crate) fn keep_exponent(b: &mut LoopBuilder, result: &TensorType) {
 
 /// Element `i` of the result is element `start + sum(i[axis] * strides[axis])` of the operand.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct Gather {
     /// The result's dimensions.
     pub(crate) shape: Vec<usize>,
     /// Operand index of the result's first element.
@@ -44,13 +44,13 @@ pub(crate) struct Walk {
     pub(crate) strides: Vec<i64>,
 }
 
-impl Walk {
+impl Gather {
     /// An operand stretched to a shape by NumPy's rule.
-    pub(crate) fn broadcast(operand: &Shape, shape: &Shape) -> Walk {
+    pub(crate) fn broadcast(operand: &Shape, shape: &Shape) -> Gather {
         let mut strides = vec![0; shape.rank() - operand.rank()];
         let own = operand.iter().zip(operand.strides());
         strides.extend(own.map(|(&dim, stride)| if dim == 1 { 0 } else { stride as i64 }));
-        Walk { shape: shape.dims().to_vec(), start: 0, strides }
+        Gather { shape: shape.dims().to_vec(), start: 0, strides }
     }
 
     /// Operand indices of the result's elements in row-major order.
@@ -73,8 +73,8 @@ impl Walk {
         x.gather(&self.shape[..], self.indices().into_iter().map(|i| i as usize))
     }
 
-    /// The same walk with fewer axes where neighbours form one run.
-    fn coalesced(&self) -> Walk {
+    /// The same movement with fewer axes where neighbours form one run.
+    fn coalesced(&self) -> Gather {
         let (mut shape, mut strides): (Vec<usize>, Vec<i64>) = Default::default();
         for (&count, &stride) in self.shape.iter().zip(&self.strides) {
             match (shape.last_mut(), strides.last_mut()) {
@@ -89,18 +89,18 @@ impl Walk {
                 }
             }
         }
-        Walk { shape, start: self.start, strides }
+        Gather { shape, start: self.start, strides }
     }
 
-    /// The loops of [`Walk::apply`].
+    /// The loops of [`Gather::apply`].
     pub(crate) fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, y) = (b.input(0), b.output(0));
         keep_exponent(&mut b, outputs[0]);
-        let walk = self.coalesced();
-        b.for_shape("i", &walk.shape, |b, i| {
-            let value = b.load(x, walk.index(i));
-            b.store(y, flat_index(&walk.shape, i), value);
+        let gather = self.coalesced();
+        b.for_shape("i", &gather.shape, |b, i| {
+            let value = b.load(x, gather.index(i));
+            b.store(y, flat_index(&gather.shape, i), value);
         });
         b.finish()
     }

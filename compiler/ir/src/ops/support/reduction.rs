@@ -39,7 +39,7 @@ pub(crate) fn walk(shape: &Shape, axes: &[usize]) -> Walk<2> {
         let kept = axes.binary_search(&i).is_err();
         strides[i] = [own[i], if kept { stride } else { 0 }];
         if kept {
-            stride *= shape[i];
+            stride = stride.saturating_mul(shape[i]);
         }
     }
     Walk::new(shape, &strides)

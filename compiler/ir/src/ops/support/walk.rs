@@ -21,8 +21,10 @@ impl<const N: usize> Walk<N> {
                 continue;
             }
             match (walk.dims.last_mut(), walk.strides.last_mut()) {
-                (Some(outer), Some(last)) if (0..N).all(|n| last[n] == stride[n] * dim) => {
-                    *outer *= dim;
+                (Some(outer), Some(last))
+                    if (0..N).all(|n| last[n] == stride[n].saturating_mul(dim)) =>
+                {
+                    *outer = outer.saturating_mul(dim);
                     *last = stride;
                 }
                 _ => {
@@ -105,7 +107,7 @@ fn broadcast_strides(dims: &[usize], shape: &[usize]) -> Vec<usize> {
         if dim != 1 {
             strides[missing + i] = stride;
         }
-        stride *= dim;
+        stride = stride.saturating_mul(dim);
     }
     strides
 }

@@ -72,11 +72,6 @@ impl Windows {
         Ok(Windows { vertical: axis(0, "height")?, horizontal: axis(1, "width")? })
     }
 
-    /// As [`Windows::new`] for attributes that a type rule has accepted.
-    pub(crate) fn checked(geometry: &Geometry, input: [usize; 2]) -> Windows {
-        Windows::new("window", geometry, input).expect("the type rule has checked the window")
-    }
-
     /// Refuses windows without any tap inside the operand: a pool has nothing to say about them.
     pub(crate) fn never_empty(&self, name: &str) -> Result<(), TypeError> {
         ensure(self.vertical.never_empty() && self.horizontal.never_empty(), || {

@@ -1,0 +1,262 @@
+//! Labelled images in memory, and opening them from whatever a path holds.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::error::DataError;
+use crate::{cifar, idx, image_archive, image_folder, npz_dataset};
+
+/// More classes than any image set has; bounds what a hostile label can make this crate allocate.
+pub(crate) const CLASS_LIMIT: usize = 1 << 16;
+
+/// A training and a test split over the same classes. Both splits have at least one sample, one shape and one element
+/// type, and every label is an index into `classes`; [`Dataset::open`] and [`Dataset::digits`] promise it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// A short name for reports: the file's or folder's name without its extension.
+    pub name: String,
+    /// The samples to train on.
+    pub train: Split,
+    /// The samples to evaluate on.
+    pub test: Split,
+    /// The class names; a label is an index into them.
+    pub classes: Vec<String>,
+}
+
+/// Labelled images of one shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Split {
+    /// Channels, height, width of one image.
+    pub shape: [usize; 3],
+    /// All images one after another, each in channel, row, column order (NCHW).
+    pub images: Images,
+    /// One class index an image.
+    pub labels: Vec<u32>,
+}
+
+/// The elements of all images of a split.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Images {
+    /// Pixels, 0 to 255.
+    U8(Vec<u8>),
+    /// Values as the file gives them; always finite.
+    F32(Vec<f32>),
+}
+
+impl Images {
+    /// The number of elements of all images together.
+    pub fn len(&self) -> usize {
+        match self {
+            Images::U8(values) => values.len(),
+            Images::F32(values) => values.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Split {
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The elements of one image: channels x height x width.
+    pub fn image_len(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+impl Dataset {
+    /// Opens the data set at `path`, recognising by content which of the [supported kinds](crate::SUPPORTED) it is.
+    ///
+    /// Errors name the file and the reason. Nothing decodes to more than
+    /// [`DECODED_BYTES_LIMIT`](crate::DECODED_BYTES_LIMIT) bytes a file.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let metadata = fs::metadata(path).map_err(DataError::read(path))?;
+        let dataset = if metadata.is_dir() { open_folder(path) } else { open_file(path) }?;
+        dataset.checked(path)
+    }
+
+    /// What every kind promises, checked once: labels within the classes, samples in both splits, equal shapes.
+    fn checked(self, path: &Path) -> Result<Self, DataError> {
+        for (name, split) in [("train", &self.train), ("test", &self.test)] {
+            let invalid =
+                |reason| Err(DataError::invalid(path, format!("the {name} split {reason}")));
+            if split.is_empty() || split.image_len() == 0 {
+                return invalid("is empty".to_string());
+            }
+            if split.images.len() != split.len() * split.image_len() {
+                return invalid(format!("has {} labels for other images", split.len()));
+            }
+            let beyond =
+                split.labels.iter().position(|&label| label as usize >= self.classes.len());
+            if let Some(index) = beyond {
+                return invalid(format!(
+                    "has the label {} at sample {index}, but the train split has the classes 0 to {}",
+                    split.labels[index],
+                    self.classes.len() - 1
+                ));
+            }
+        }
+        if self.train.shape != self.test.shape {
+            return Err(DataError::invalid(
+                path,
+                format!(
+                    "train images are {} but test images are {} (channels x height x width)",
+                    shape_text(self.train.shape),
+                    shape_text(self.test.shape)
+                ),
+            ));
+        }
+        Ok(self)
+    }
+}
+
+fn open_folder(path: &Path) -> Result<Dataset, DataError> {
+    if idx::is_idx_folder(path)? {
+        return idx::open(path);
+    }
+    if cifar::is_cifar_folder(path)? {
+        return cifar::open(path);
+    }
+    if image_folder::is_image_folder(path) {
+        return image_folder::open(path);
+    }
+    let mut names = file_names(path)?;
+    let found = match names.len() {
+        0 => "the folder is empty".to_string(),
+        count => {
+            names.truncate(5);
+            let more = if count > 5 { ", ..." } else { "" };
+            format!("no data set is recognised in this folder of {}{more}", names.join(", "))
+        }
+    };
+    Err(DataError::Unrecognized { path: path.to_path_buf(), found })
+}
+
+fn open_file(path: &Path) -> Result<Dataset, DataError> {
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(512).read_to_end(&mut start))
+        .map_err(DataError::read(path))?;
+    match image_archive::Compression::of(&start) {
+        _ if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") => {
+            npz_dataset::open(path)
+        }
+        Some(compression) => image_archive::open(path, compression),
+        None => Err(DataError::Unrecognized {
+            path: path.to_path_buf(),
+            found: match start.len() {
+                0 => "the file is empty".to_string(),
+                _ => "the file is neither a tar (plain, gzip, xz) nor a zip (npz)".to_string(),
+            },
+        }),
+    }
+}
+
+/// The names in a folder, sorted; names that are not Unicode are spelled with replacement characters.
+pub(crate) fn file_names(path: &Path) -> Result<Vec<String>, DataError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(DataError::read(path))? {
+        let entry = entry.map_err(DataError::read(path))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// `mnist` for `data/mnist/`, `cifar10` for `cifar10.tar.xz`.
+pub(crate) fn name_of(path: &Path) -> String {
+    let canonical = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let name = canonical.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let lower = name.to_ascii_lowercase();
+    let extension = [".tar.gz", ".tar.xz", ".tgz", ".txz", ".tar", ".npz"]
+        .into_iter()
+        .find(|extension| lower.ends_with(extension) && lower.len() > extension.len());
+    match extension {
+        Some(extension) => name[..name.len() - extension.len()].to_string(),
+        None => name,
+    }
+}
+
+/// The class names `0`, `1`, ... up to the highest label, for kinds whose files name no classes.
+pub(crate) fn numbered_classes(labels: &[u32], place: &str) -> Result<Vec<String>, DataError> {
+    let highest = labels.iter().copied().max().unwrap_or(0) as usize;
+    if highest >= CLASS_LIMIT {
+        return Err(DataError::at(
+            place,
+            format!("has the label {highest}; labels are class indices below {CLASS_LIMIT}"),
+        ));
+    }
+    Ok((0..=highest).map(|class| class.to_string()).collect())
+}
+
+/// `3 x 32 x 32`.
+pub(crate) fn shape_text(shape: [usize; 3]) -> String {
+    shape.map(|length| length.to_string()).join(" x ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::TemporaryFolder;
+
+    #[test]
+    fn names_lose_their_extension() {
+        assert_eq!(name_of(Path::new("/no/such/cifar10.tar.xz")), "cifar10");
+        assert_eq!(name_of(Path::new("/no/such/mnist/")), "mnist");
+        assert_eq!(name_of(Path::new("/no/such/A.NPZ")), "A");
+        assert_eq!(name_of(Path::new("/no/such/.tar")), ".tar");
+    }
+
+    #[test]
+    fn nothing_recognised_lists_what_is_supported() {
+        let folder = TemporaryFolder::new();
+        let error = Dataset::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("the folder is empty"), "{error}");
+        fs::write(folder.path().join("notes.txt"), b"hello").unwrap();
+        for path in [folder.path().to_path_buf(), folder.path().join("notes.txt")] {
+            let error = Dataset::open(&path).unwrap_err();
+            assert!(matches!(error, DataError::Unrecognized { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("train-images-idx3-ubyte") && text.contains("x_train"), "{text}");
+            assert!(text.contains(path.to_str().unwrap()), "{text}");
+        }
+        fs::write(folder.path().join("empty"), b"").unwrap();
+        let error = Dataset::open(&folder.path().join("empty")).unwrap_err().to_string();
+        assert!(error.contains("the file is empty"), "{error}");
+        let missing = Dataset::open(&folder.path().join("missing")).unwrap_err();
+        assert!(matches!(missing, DataError::Read { .. }), "{missing}");
+    }
+
+    #[test]
+    fn the_promises_are_checked() {
+        let split = |label, shape: [usize; 3]| Split {
+            shape,
+            images: Images::U8(vec![0; shape.iter().product()]),
+            labels: vec![label],
+        };
+        let check = |train, test| {
+            let classes = vec!["0".to_string(), "1".to_string()];
+            Dataset { name: String::new(), train, test, classes }.checked(Path::new("here"))
+        };
+        assert!(check(split(0, [1, 2, 2]), split(1, [1, 2, 2])).is_ok());
+        let error = check(split(0, [1, 2, 2]), split(2, [1, 2, 2])).unwrap_err().to_string();
+        assert!(error.contains("test split has the label 2 at sample 0"), "{error}");
+        let error = check(split(0, [1, 2, 2]), split(1, [3, 2, 2])).unwrap_err().to_string();
+        assert!(error.contains("1 x 2 x 2") && error.contains("3 x 2 x 2"), "{error}");
+        let empty = Split { shape: [1, 1, 1], images: Images::U8(vec![]), labels: vec![] };
+        let error = check(empty, split(1, [1, 1, 1])).unwrap_err().to_string();
+        assert!(error.contains("train split is empty"), "{error}");
+    }
+}

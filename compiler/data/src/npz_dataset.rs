@@ -1,0 +1,157 @@
+//! Data sets in NumPy archives: `x_train`, `y_train`, `x_test`, `y_test`.
+
+use std::io::{Read, Seek};
+use std::path::Path;
+
+use crate::dataset::{Dataset, Images, Split, name_of, numbered_classes};
+use crate::error::DataError;
+use crate::npy::{NpyArray, NpyData};
+use crate::npz::NpzReader;
+
+pub(crate) fn open(path: &Path) -> Result<Dataset, DataError> {
+    read(NpzReader::open(path)?, name_of(path), &path.display().to_string())
+}
+
+fn read<R: Read + Seek>(
+    mut reader: NpzReader<R>,
+    name: String,
+    place: &str,
+) -> Result<Dataset, DataError> {
+    let train = read_split(&mut reader, "train", place)?;
+    let test = read_split(&mut reader, "test", place)?;
+    if std::mem::discriminant(&train.images) != std::mem::discriminant(&test.images) {
+        return Err(DataError::at(place, "has uint8 images in one split and floats in the other"));
+    }
+    let classes = numbered_classes(&train.labels, &format!("{place}: y_train"))?;
+    Ok(Dataset { name, train, test, classes })
+}
+
+fn read_split<R: Read + Seek>(
+    reader: &mut NpzReader<R>,
+    part: &str,
+    place: &str,
+) -> Result<Split, DataError> {
+    let (x_name, y_name) = (format!("x_{part}"), format!("y_{part}"));
+    let x = reader.read(&x_name)?;
+    let y = reader.read(&y_name)?;
+    let (x_place, y_place) = (format!("{place}: {x_name}"), format!("{place}: {y_name}"));
+    let (count, shape) = image_shape(&x.shape).map_err(|reason| DataError::at(&x_place, reason))?;
+    let images = images_of(x.data).map_err(|reason| DataError::at(&x_place, reason))?;
+    let labels = labels_of(&y).map_err(|reason| DataError::at(&y_place, reason))?;
+    if labels.len() != count {
+        return Err(DataError::at(
+            y_place,
+            format!("has {} labels, but {x_name} has {count} images", labels.len()),
+        ));
+    }
+    Ok(Split { shape, images, labels })
+}
+
+/// Splits an array's shape into the number of images and their channels, height, width.
+fn image_shape(shape: &[usize]) -> Result<(usize, [usize; 3]), String> {
+    match *shape {
+        [count, features] => Ok((count, [1, 1, features])),
+        [count, height, width] => Ok((count, [1, height, width])),
+        [count, channels, height, width] => Ok((count, [channels, height, width])),
+        _ => Err(format!(
+            "has the shape {shape:?}; supported are (N, C, H, W), (N, H, W) and (N, features)"
+        )),
+    }
+}
+
+fn images_of(data: NpyData) -> Result<Images, String> {
+    let values = match data {
+        NpyData::U8(pixels) => return Ok(Images::U8(pixels)),
+        NpyData::F32(values) => values,
+        NpyData::F64(_) => data.to_f32(),
+        other => {
+            return Err(format!(
+                "has elements of {}; supported are uint8, float16, float32 and float64",
+                other.type_name()
+            ));
+        }
+    };
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(index) => Err(format!("has the value {} at element {index}", values[index])),
+        None => Ok(Images::F32(values)),
+    }
+}
+
+/// Labels of shape (N) or (N, 1).
+fn labels_of(array: &NpyArray) -> Result<Vec<u32>, String> {
+    match array.shape[..] {
+        [_] | [_, 1] => array.data.to_integers(),
+        _ => Err(format!("has the shape {:?}; labels are (N) or (N, 1)", array.shape)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::npz::npz_bytes;
+    use crate::test_support::TemporaryFolder;
+    use std::io::Cursor;
+
+    fn arrays() -> Vec<(&'static str, NpyArray)> {
+        let bytes = |shape: &[usize], values: Vec<u8>| NpyArray {
+            shape: shape.to_vec(),
+            data: NpyData::U8(values),
+        };
+        vec![
+            ("x_train", bytes(&[2, 1, 2], vec![1, 2, 3, 4])),
+            ("y_train", NpyArray { shape: vec![2, 1], data: NpyData::I64(vec![1, 0]) }),
+            ("x_test", bytes(&[1, 1, 2], vec![5, 6])),
+            ("y_test", bytes(&[1], vec![1])),
+        ]
+    }
+
+    fn with(name: &str, array: NpyArray) -> Result<Dataset, DataError> {
+        let mut arrays = arrays();
+        arrays.iter_mut().find(|(known, _)| *known == name).unwrap().1 = array;
+        let bytes = npz_bytes(&arrays).unwrap();
+        read(NpzReader::new(Cursor::new(bytes), "a.npz", 1 << 20)?, "a".into(), "a.npz")
+    }
+
+    #[test]
+    fn opens_by_content_with_any_name() {
+        let folder = TemporaryFolder::new();
+        let path = folder.write("set.data", &npz_bytes(&arrays()).unwrap());
+        let dataset = Dataset::open(&path).unwrap();
+        assert_eq!(dataset.name, "set.data");
+        assert_eq!(dataset.train.shape, [1, 1, 2]);
+        assert_eq!(dataset.train.images, Images::U8(vec![1, 2, 3, 4]));
+        assert_eq!(dataset.train.labels, [1, 0]);
+        assert_eq!(dataset.test.labels, [1]);
+        assert_eq!(dataset.classes, ["0", "1"]);
+    }
+
+    #[test]
+    fn shapes_and_floats() {
+        assert_eq!(image_shape(&[7, 3, 4, 5]), Ok((7, [3, 4, 5])));
+        assert_eq!(image_shape(&[7, 5]), Ok((7, [1, 1, 5])));
+        assert!(image_shape(&[7]).is_err());
+        assert_eq!(images_of(NpyData::F64(vec![0.5, -3.0])), Ok(Images::F32(vec![0.5, -3.0])));
+    }
+
+    #[test]
+    fn each_defect_is_named_with_its_array() {
+        let error = |name, array| with(name, array).unwrap_err().to_string();
+        let floats = |shape: &[usize], values| NpyArray::f32(shape, values);
+        let text = error("x_train", floats(&[2, 1], vec![1.0, f32::NAN]));
+        assert_eq!(text, "a.npz: x_train: has the value NaN at element 1");
+        let text = error("x_train", floats(&[2, 2], vec![0.0; 4]));
+        assert!(text.contains("uint8 images in one split"), "{text}");
+        let text = error("x_train", NpyArray::i32(&[2, 2], vec![0; 4]));
+        assert!(text.contains("x_train: has elements of int32"), "{text}");
+        let text = error("y_train", floats(&[2], vec![0.0; 2]));
+        assert!(text.contains("float32, not integers"), "{text}");
+        let text = error("y_train", NpyArray::i32(&[2], vec![0, -1]));
+        assert!(text.contains("element 1 is -1"), "{text}");
+        let text = error("y_train", NpyArray::i32(&[2], vec![0, i32::MAX]));
+        assert!(text.contains("a.npz: y_train: has the label 2147483647"), "{text}");
+        let text = error("y_train", NpyArray::i32(&[3], vec![0; 3]));
+        assert!(text.contains("3 labels, but x_train has 2 images"), "{text}");
+        let text = error("y_train", NpyArray::i32(&[1, 2], vec![0; 2]));
+        assert!(text.contains("labels are (N)"), "{text}");
+    }
+}

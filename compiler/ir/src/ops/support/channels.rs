@@ -1,0 +1,101 @@
+//! Operands of shape [batch, channel, space...]: checks, evaluation by runs of space, and loops.
+
+use crate::loops::builder::LoopBuilder;
+use crate::loops::{Buffer, Expr, Local};
+use crate::ops::{TypeError, rule};
+use crate::types::TensorType;
+
+/// Sizes of a [batch, channel, space...] operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Channels {
+    /// Batch size.
+    pub(crate) batch: usize,
+    /// Channels.
+    pub(crate) channels: usize,
+    /// Elements of one channel of one sample, contiguous.
+    pub(crate) space: usize,
+}
+
+impl Channels {
+    /// The sizes of `x`, which needs at least two dimensions.
+    pub(crate) fn of(name: &str, x: &TensorType) -> Result<Channels, TypeError> {
+        match x.shape.dims() {
+            [batch, channels, space @ ..] => {
+                let space = space.iter().fold(1usize, |count, &dim| count.saturating_mul(dim));
+                Ok(Channels { batch: *batch, channels: *channels, space })
+            }
+            _ => Err(TypeError::new(format!("{name} takes [batch, channel, ...], here {x}"))),
+        }
+    }
+
+    /// Elements of one channel.
+    pub(crate) fn count(self) -> usize {
+        self.batch.saturating_mul(self.space)
+    }
+
+    /// Checks that each of `vectors` has one element a channel.
+    pub(crate) fn check(self, name: &str, vectors: &[&TensorType]) -> Result<(), TypeError> {
+        match vectors.iter().find(|ty| ty.shape.dims() != [self.channels]) {
+            None => Ok(()),
+            Some(ty) => Err(TypeError::new(format!(
+                "{name} takes one element for each of {} channels, here {ty}",
+                self.channels
+            ))),
+        }
+    }
+
+    /// Checks that a channel has elements to average.
+    pub(crate) fn check_count(self, name: &str) -> Result<(), TypeError> {
+        rule::ensure(self.count() > 0, || format!("{name}: a channel without elements"))
+    }
+
+    /// Ranges of flat indices of one channel, by ascending batch index.
+    pub(crate) fn runs(self, channel: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+        (0..self.batch).map(move |b| {
+            let start = (b * self.channels + channel) * self.space;
+            start..start + self.space
+        })
+    }
+
+    /// Sums `f` of each flat index of a channel from +0, by batch, then space.
+    pub(crate) fn sum(self, channel: usize, f: impl Fn(usize) -> f32) -> f32 {
+        self.runs(channel).flatten().fold(0.0, |sum, i| sum + f(i))
+    }
+
+    /// Loops over the flat indices of one channel.
+    pub(crate) fn lower(
+        self,
+        builder: &mut LoopBuilder,
+        channel: &Expr,
+        body: impl FnOnce(&mut LoopBuilder, Expr),
+    ) {
+        builder.for_("b", self.batch, |builder, b| {
+            let start =
+                (b * Expr::index(self.channels) + channel.clone()) * Expr::index(self.space);
+            let start = builder.let_("start", start);
+            builder.for_("i", self.space, |builder, i| body(builder, start + i));
+        });
+    }
+
+    /// [`Channels::sum`] as loops.
+    pub(crate) fn lower_sum(
+        self,
+        builder: &mut LoopBuilder,
+        name: &str,
+        channel: &Expr,
+        f: impl FnOnce(&mut LoopBuilder, Expr) -> Expr,
+    ) -> Expr {
+        let sum: Local = builder.local(name, Expr::f32(0.0));
+        self.lower(builder, channel, |builder, i| {
+            let value = builder.get(sum) + f(builder, i);
+            builder.set(sum, value);
+        });
+        builder.get(sum)
+    }
+}
+
+/// Loads one element of a channel vector once.
+pub(crate) fn load(builder: &mut LoopBuilder, name: &str, vector: Buffer, channel: &Expr) -> Expr {
+    let value = builder.load(vector, channel.clone());
+    builder.let_(name, value)
+}

@@ -1,0 +1,430 @@
+//! Reading graphs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::EQUAL_ELEMENTS_LIMIT;
+use super::cursor::{Cursor, SyntaxError};
+use super::print::{content_hash, role_word};
+use crate::attributes::{Attribute, F32};
+use crate::graph::{Definition, Graph, InputRole, ValueId};
+use crate::ops::OpKind;
+use crate::tensor::{Data, ScaleData, Tensor};
+use crate::types::{Element, Scale, Shape, TensorType};
+
+/// A lookup of tensors by [`content_hash`].
+type Blobs<'b> = &'b dyn Fn(u64) -> Option<Arc<Tensor>>;
+
+/// Most elements of a written type: keeps sizes within an index's range.
+const ELEMENTS_LIMIT: usize = 1 << 40;
+/// Deepest nesting of brackets: attributes that hold operations are read recursively.
+const NESTING_LIMIT: usize = 64;
+
+/// The lookup for texts without hashes: it knows no tensor.
+pub fn no_blobs(_hash: u64) -> Option<Arc<Tensor>> {
+    None
+}
+
+/// Reads the text form of one graph. `blobs` finds tensors that stand as hashes.
+///
+/// # Errors
+/// If the text does not follow the grammar (see [`crate::text`]), names an unknown operation, label or hash, applies
+/// an operation to operands that it does not take, or states another type than the inferred one.
+pub fn parse_graph(
+    text: &str,
+    blobs: &dyn Fn(u64) -> Option<Arc<Tensor>>,
+) -> Result<Graph, SyntaxError> {
+    check_nesting(text)?;
+    let mut cursor = Cursor::new(text);
+    cursor.expect("graph")?;
+    cursor.expect("@")?;
+    let name = match cursor.peek() {
+        Some('"') => cursor.string()?,
+        _ => cursor.word()?.to_string(),
+    };
+    let mut reader = Reader { graph: Graph::new(name), labels: BTreeMap::new(), blobs };
+    cursor.expect("{")?;
+    while !cursor.accept("}") {
+        reader.line(&mut cursor)?;
+    }
+    if cursor.at_end() { Ok(reader.graph) } else { Err(cursor.error("expected the end")) }
+}
+
+/// Reads a tensor type, such as `i8<2^e>[4,10]`.
+///
+/// # Errors
+/// If the text is not a type, or its number of elements exceeds 2^40.
+pub fn parse_type(cursor: &mut Cursor<'_>) -> Result<TensorType, SyntaxError> {
+    let at = cursor.clone();
+    let element = Element::parse(cursor)?;
+    let scale = if cursor.accept("<") { scale(cursor)? } else { Scale::None };
+    let shape = Shape::parse(cursor)?;
+    let count = shape.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim.max(1)));
+    if count.is_none_or(|n| n > ELEMENTS_LIMIT) {
+        return Err(at.error("a tensor of more than 2^40 elements"));
+    }
+    match scale {
+        Scale::Affine { axis: Some(axis) } if usize::from(axis) >= shape.rank() => {
+            Err(at.error(format!("{shape} has no axis {axis}")))
+        }
+        _ => Ok(TensorType { shape, element, scale }),
+    }
+}
+
+fn scale(cursor: &mut Cursor<'_>) -> Result<Scale, SyntaxError> {
+    let scale = if cursor.accept("2^") {
+        if cursor.accept("e") {
+            Scale::Exponent
+        } else {
+            Scale::Fixed { exponent: cursor.parse_number()? }
+        }
+    } else {
+        let at = cursor.clone();
+        match cursor.word()? {
+            "affine" if cursor.accept(":") => Scale::Affine { axis: Some(cursor.parse_number()?) },
+            "affine" => Scale::Affine { axis: None },
+            "block" => {
+                cursor.expect(":")?;
+                let at = cursor.clone();
+                let size = cursor.word()?.split_once('x');
+                let size = size.and_then(|(rows, columns)| {
+                    Some((rows.parse::<u8>().ok()?, columns.parse::<u8>().ok()?))
+                });
+                match size {
+                    Some((rows @ 1.., columns @ 1..)) => Scale::Block { rows, columns },
+                    _ => return Err(at.error("expected a tile such as `4x4`")),
+                }
+            }
+            other => return Err(at.error(format!("unknown scale `{other}`"))),
+        }
+    };
+    cursor.expect(">")?;
+    Ok(scale)
+}
+
+/// Refuses texts that nest brackets too deeply. Strings and comments do not count.
+fn check_nesting(text: &str) -> Result<(), SyntaxError> {
+    let (mut depth, mut line, mut start) = (0usize, 1, 0);
+    let mut chars = text.char_indices();
+    while let Some((i, c)) = chars.next() {
+        match c {
+            '\n' => (line, start) = (line + 1, i + 1),
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            ';' => {
+                for (i, c) in chars.by_ref() {
+                    if c == '\n' {
+                        (line, start) = (line + 1, i + 1);
+                        break;
+                    }
+                }
+            }
+            '"' => {
+                while let Some((i, c)) = chars.next() {
+                    match c {
+                        '"' => break,
+                        '\\' => drop(chars.next()),
+                        '\n' => (line, start) = (line + 1, i + 1),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        if depth > NESTING_LIMIT {
+            let column = text[start..i].chars().count() + 1;
+            let message = format!("brackets nest deeper than {NESTING_LIMIT}");
+            return Err(SyntaxError { line, column, message });
+        }
+    }
+    Ok(())
+}
+
+/// A result as written, before it is defined.
+struct Written<'a> {
+    at: Cursor<'a>,
+    label: &'a str,
+    name: Option<String>,
+    type_at: Cursor<'a>,
+    ty: TensorType,
+}
+
+struct Reader<'a, 'b> {
+    graph: Graph,
+    labels: BTreeMap<&'a str, ValueId>,
+    blobs: Blobs<'b>,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn line(&mut self, cursor: &mut Cursor<'a>) -> Result<(), SyntaxError> {
+        if cursor.peek() == Some('%') {
+            return self.definition(cursor);
+        }
+        let at = cursor.clone();
+        match cursor.word() {
+            Ok("output") => {
+                let name = cursor.string()?;
+                let value = self.operand(cursor)?;
+                self.graph.add_output(name, value);
+            }
+            Ok("update") => {
+                let at = cursor.clone();
+                let parameter = self.operand(cursor)?;
+                let Definition::Parameter(parameter) = self.graph.value(parameter).definition
+                else {
+                    return Err(at.error("only a parameter can be updated"));
+                };
+                cursor.expect("=")?;
+                let value = self.operand(cursor)?;
+                self.graph.add_update(parameter, value);
+            }
+            _ => return Err(at.error("expected a definition (`%`), `output`, `update` or `}`")),
+        }
+        Ok(())
+    }
+
+    fn operand(&self, cursor: &mut Cursor<'a>) -> Result<ValueId, SyntaxError> {
+        let at = cursor.clone();
+        cursor.expect("%")?;
+        let label = cursor.word()?;
+        let id = self.labels.get(label).copied();
+        id.ok_or_else(|| at.error(format!("`%{label}` is not defined before")))
+    }
+
+    fn written(&self, cursor: &mut Cursor<'a>) -> Result<Written<'a>, SyntaxError> {
+        let at = cursor.clone();
+        cursor.expect("%")?;
+        let label = cursor.word()?;
+        let name = if cursor.peek() == Some('"') { Some(cursor.string()?) } else { None };
+        cursor.expect(":")?;
+        let type_at = cursor.clone();
+        let ty = parse_type(cursor)?;
+        Ok(Written { at, label, name, type_at, ty })
+    }
+
+    fn define(&mut self, written: &Written<'a>, id: ValueId) -> Result<(), SyntaxError> {
+        match self.labels.insert(written.label, id) {
+            None => Ok(()),
+            Some(_) => Err(written.at.error(format!("`%{}` is defined twice", written.label))),
+        }
+    }
+
+    fn definition(&mut self, cursor: &mut Cursor<'a>) -> Result<(), SyntaxError> {
+        let mut results = vec![self.written(cursor)?];
+        while cursor.accept(",") {
+            results.push(self.written(cursor)?);
+        }
+        cursor.expect("=")?;
+        let at = cursor.clone();
+        let word = cursor.word()?;
+        if !matches!(word, "input" | "parameter" | "constant") {
+            return self.node(cursor, &at, word, &results);
+        }
+        let [written] = &results[..] else {
+            return Err(at.error(format!("`{word}` defines one value, here {}", results.len())));
+        };
+        if written.name.is_some() {
+            return Err(written.at.error(format!("the name follows the word `{word}`")));
+        }
+        let name = cursor.string()?;
+        let ty = &written.ty;
+        let id = match word {
+            "input" => {
+                let role = attribute(cursor, "{", "role", |cursor| {
+                    let at = cursor.clone();
+                    let word = cursor.word()?;
+                    [InputRole::Data, InputRole::Labels, InputRole::LearningRate]
+                        .into_iter()
+                        .find(|&role| role_word(role) == word)
+                        .ok_or_else(|| at.error(format!("unknown role `{word}`")))
+                })?;
+                cursor.expect("}")?;
+                self.graph.add_input(name, ty.clone(), role)
+            }
+            "parameter" => {
+                let trainable = attribute(cursor, "{", "trainable", bool::parse)?;
+                let initial = attribute(cursor, ",", "initial", |cursor| self.dense(cursor, ty))?;
+                cursor.expect("}")?;
+                self.graph.add_parameter(name, initial, trainable)
+            }
+            _ => {
+                let tensor = self.dense(cursor, ty)?;
+                self.graph.add_constant(name, tensor)
+            }
+        };
+        self.define(written, id)
+    }
+
+    fn node(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        at: &Cursor<'a>,
+        word: &str,
+        results: &[Written<'a>],
+    ) -> Result<(), SyntaxError> {
+        let kind = OpKind::from_name(word)
+            .ok_or_else(|| at.error(format!("unknown operation `{word}`")))?;
+        let mut operands = Vec::new();
+        if cursor.peek() == Some('%') {
+            operands.push(self.operand(cursor)?);
+            while cursor.accept(",") {
+                operands.push(self.operand(cursor)?);
+            }
+        }
+        let op = kind.parse_attributes(cursor)?;
+        let name = if cursor.peek() == Some('"') { cursor.string()? } else { String::new() };
+        let defined = self.graph.add(op, &operands, name).map_err(|e| at.error(e.to_string()))?;
+        if defined.len() != results.len() {
+            let (defined, written) = (defined.len(), results.len());
+            let message = format!("`{word}` has {defined} result(s), here {written}");
+            return Err(at.error(message));
+        }
+        for (written, id) in results.iter().zip(defined) {
+            let inferred = self.graph.ty(id);
+            if inferred != &written.ty {
+                let message = format!("`{word}` gives {inferred} here, not {}", written.ty);
+                return Err(written.type_at.error(message));
+            }
+            self.define(written, id)?;
+            if let Some(name) = &written.name {
+                self.graph.set_name(id, name);
+            }
+        }
+        Ok(())
+    }
+
+    fn dense(&self, cursor: &mut Cursor<'a>, ty: &TensorType) -> Result<Arc<Tensor>, SyntaxError> {
+        cursor.expect("dense")?;
+        cursor.expect("<")?;
+        let at = cursor.clone();
+        if cursor.accept("blob") {
+            let tensor = self.blob(cursor, &at, ty)?;
+            cursor.expect(">")?;
+            return Ok(tensor);
+        }
+        let tensor = if ty.element == Element::F32 {
+            let values = elements(cursor, ty.count(), F32::parse)?;
+            let data = Data::F32(values.into_iter().map(F32::get).collect());
+            Tensor::new(ty.clone(), data, self.scale_data(cursor, ty)?)
+        } else {
+            let (low, high) = ty.element.integer_range().unwrap_or((0, 255));
+            let values = elements(cursor, ty.count(), |cursor| {
+                let at = cursor.clone();
+                let value: i64 = cursor.parse_number()?;
+                if (low..=high).contains(&value) {
+                    Ok(value)
+                } else {
+                    Err(at.error(format!("{value} is not of type {}", ty.element)))
+                }
+            })?;
+            Tensor::from_i64(ty, &values, self.scale_data(cursor, ty)?)
+        };
+        cursor.expect(">")?;
+        Ok(Arc::new(tensor))
+    }
+
+    fn scale_data(
+        &self,
+        cursor: &mut Cursor<'a>,
+        ty: &TensorType,
+    ) -> Result<ScaleData, SyntaxError> {
+        fn list<'a, T: Attribute>(
+            cursor: &mut Cursor<'a>,
+            name: &str,
+            count: usize,
+        ) -> Result<Vec<T>, SyntaxError> {
+            let at = cursor.clone();
+            let values: Vec<T> = attribute(cursor, ",", name, Vec::parse)?;
+            if values.len() == count {
+                Ok(values)
+            } else {
+                Err(at.error(format!("expected {count} {name}, here {}", values.len())))
+            }
+        }
+        match ty.scale {
+            Scale::None | Scale::Fixed { .. } => Ok(ScaleData::None),
+            Scale::Exponent => {
+                attribute(cursor, ",", "exponent", i32::parse).map(ScaleData::Exponent)
+            }
+            Scale::Affine { .. } => {
+                let channels = ty.scale_bytes() / 8;
+                let scales: Vec<F32> = list(cursor, "scales", channels)?;
+                let zero_points = list(cursor, "zero_points", channels)?;
+                let scales = scales.into_iter().map(F32::get).collect();
+                Ok(ScaleData::Affine { scales, zero_points })
+            }
+            Scale::Block { .. } => {
+                list(cursor, "exponents", ty.scale_bytes()).map(ScaleData::Block)
+            }
+        }
+    }
+
+    /// The rest of `blob 0x<hash> of <count> elements`.
+    fn blob(
+        &self,
+        cursor: &mut Cursor<'a>,
+        at: &Cursor<'a>,
+        ty: &TensorType,
+    ) -> Result<Arc<Tensor>, SyntaxError> {
+        let text = cursor.word()?;
+        let hash = text.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let hash = hash.ok_or_else(|| at.error("expected a hash such as `0x0123456789abcdef`"))?;
+        cursor.expect("of")?;
+        let count: usize = cursor.parse_number()?;
+        cursor.expect("elements")?;
+        if count != ty.count() {
+            return Err(at.error(format!("{ty} has {} elements, here {count}", ty.count())));
+        }
+        let tensor = (self.blobs)(hash)
+            .ok_or_else(|| at.error(format!("no tensor with hash {text} is at hand")))?;
+        if tensor.ty() != ty {
+            return Err(at.error(format!("the tensor {text} is {}, here {ty}", tensor.ty())));
+        }
+        if content_hash(&tensor) != hash {
+            return Err(at.error(format!("the tensor found for {text} has another hash")));
+        }
+        Ok(tensor)
+    }
+}
+
+/// Reads `<before> <name>=<value>`.
+fn attribute<'a, T>(
+    cursor: &mut Cursor<'a>,
+    before: &str,
+    name: &str,
+    value: impl FnOnce(&mut Cursor<'a>) -> Result<T, SyntaxError>,
+) -> Result<T, SyntaxError> {
+    cursor.expect(before)?;
+    cursor.expect(name)?;
+    cursor.expect("=")?;
+    value(cursor)
+}
+
+/// Reads a list of `count` elements, or one that stands for all.
+fn elements<'a, T: Clone>(
+    cursor: &mut Cursor<'a>,
+    count: usize,
+    mut element: impl FnMut(&mut Cursor<'a>) -> Result<T, SyntaxError>,
+) -> Result<Vec<T>, SyntaxError> {
+    let at = cursor.clone();
+    if !cursor.accept("[") {
+        let value = element(cursor)?;
+        if count > EQUAL_ELEMENTS_LIMIT {
+            let message = format!("one number stands for {count} elements, at most 2^24");
+            return Err(at.error(message));
+        }
+        return Ok(vec![value; count]);
+    }
+    let mut values = Vec::new();
+    while !cursor.accept("]") {
+        if !values.is_empty() {
+            cursor.expect(",")?;
+        }
+        values.push(element(cursor)?);
+    }
+    if values.len() == count {
+        Ok(values)
+    } else {
+        Err(at.error(format!("expected {count} elements, here {}", values.len())))
+    }
+}

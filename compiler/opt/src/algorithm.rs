@@ -1,0 +1,316 @@
+//! Training algorithms as data: one TOML file each, in the four parts that Mandheling (Xu et al., MobiCom'22, table 2)
+//! names: translation, backpropagation, weight, optimizer. A user's own file works like a built-in one.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use trainc_ir::attributes::Attribute;
+use trainc_ir::text::cursor::Cursor;
+use trainc_ir::{Element, Op, OpKind};
+
+use crate::egraph::pattern;
+use crate::egraph::saturate::{Body, Guard, Rewrite};
+
+/// The built-in algorithm files: name and text.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("fp32", include_str!("../algorithms/fp32.toml")),
+    ("niti", include_str!("../algorithms/niti.toml")),
+];
+
+/// Why an algorithm file cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AlgorithmError {
+    /// No built-in algorithm of that name.
+    #[error("there is no algorithm `{name}`; built in are {}, or give the path of a .toml file", BUILT_IN.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// The file is not valid TOML of this form.
+    #[error("algorithm {file}: {message}")]
+    Syntax {
+        /// The file or built-in name.
+        file: String,
+        /// The parser's message, with the line.
+        message: String,
+    },
+    /// A rule does not parse.
+    #[error("algorithm {file}, rule `{rule}`: {message}")]
+    Rule {
+        /// The file or built-in name.
+        file: String,
+        /// The rule.
+        rule: String,
+        /// Why.
+        message: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    title: String,
+    #[serde(default)]
+    paper: String,
+    #[serde(default)]
+    notes: String,
+    translation: Translation,
+    #[serde(default)]
+    backpropagation: Backpropagation,
+    #[serde(default)]
+    weight: WeightPart,
+    optimizer: OptimizerPart,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Translation {
+    /// Pattern of the representation of an FP32 input; `?x` is the input. Absent: inputs stay FP32.
+    input: Option<String>,
+    /// Pattern of an FP32 output; `?q` is the lowered value.
+    output: Option<String>,
+    /// Operations of the forward graph that are left out: their first operand takes their place.
+    #[serde(default)]
+    remove: Vec<String>,
+    /// Operations that may have FP32 operands or results in the lowered module; absent: all.
+    float_operations: Option<Vec<String>>,
+    #[serde(default)]
+    rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Backpropagation {
+    #[serde(default)]
+    rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct WeightPart {
+    /// Operation that turns a trainable FP32 parameter into its stored form; absent: FP32.
+    quantizer: Option<String>,
+    /// Random initialisation of weights where the user asks for one.
+    #[serde(default)]
+    initialization: Initialization,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OptimizerPart {
+    /// Element type of the step size input.
+    learning_rate: String,
+    /// Steps of the schedule: first epoch (from 0) and the step size from there on.
+    schedule: Vec<SchedulePoint>,
+    #[serde(default)]
+    rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    name: String,
+    r#match: String,
+    into: String,
+    /// Guards such as `?a.role = gradient`.
+    #[serde(default)]
+    r#where: Vec<String>,
+}
+
+/// How weights are drawn when training starts from scratch.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Initialization {
+    /// Uniform in +-sqrt(6 / (fan_in + fan_out)).
+    #[default]
+    XavierUniform,
+    /// Uniform in +-sqrt(6 / fan_in).
+    KaimingUniform,
+}
+
+/// From `epoch` on (counted from 0, out of the schedule's own total if it is given as a fraction) the step size is `value`.
+#[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulePoint {
+    /// Fraction of the training, in [0, 1), from which the value holds.
+    pub from: f64,
+    /// Step size.
+    pub value: f64,
+}
+
+/// An algorithm, read and checked.
+#[derive(Debug)]
+pub struct Algorithm {
+    /// Name on the command line.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Reference.
+    pub paper: String,
+    /// Remarks for the user.
+    pub notes: String,
+    /// Rules of the three parts, in order; empty if the algorithm computes in FP32 as it is.
+    pub rules: Vec<Rewrite>,
+    /// Form of an FP32 input, with `?x`.
+    pub input: Option<egg::Pattern<crate::egraph::language::Node>>,
+    /// Form of an FP32 output, with `?q`.
+    pub output: Option<egg::Pattern<crate::egraph::language::Node>>,
+    /// Operations left out of the model.
+    pub remove: BTreeSet<OpKind>,
+    /// Operations that may touch FP32; `None`: all.
+    pub float_operations: Option<BTreeSet<OpKind>>,
+    /// How a trainable parameter is stored.
+    pub quantizer: Option<Op>,
+    /// How weights are drawn.
+    pub initialization: Initialization,
+    /// Element type of the step size.
+    pub learning_rate: Element,
+    /// The built-in schedule, by fraction of the training.
+    pub schedule: Vec<SchedulePoint>,
+    /// The file's text, which names it in artifacts and checkpoints.
+    pub text: String,
+}
+
+impl Algorithm {
+    /// The built-in algorithm of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn built_in(name: &str) -> Result<Algorithm, AlgorithmError> {
+        match BUILT_IN.iter().find(|(n, _)| *n == name) {
+            Some((name, text)) => Algorithm::parse(name, text),
+            None => Err(AlgorithmError::Unknown { name: name.to_string() }),
+        }
+    }
+
+    /// Reads an algorithm file's text; `file` names it in errors.
+    ///
+    /// # Errors
+    /// If the text is not TOML of this form, or a rule does not parse.
+    pub fn parse(file: &str, text: &str) -> Result<Algorithm, AlgorithmError> {
+        let parsed: File = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
+            file: file.to_string(),
+            message: e.to_string(),
+        })?;
+        let fail = |rule: &str, message: String| AlgorithmError::Rule {
+            file: file.to_string(),
+            rule: rule.to_string(),
+            message,
+        };
+        let mut rules = Vec::new();
+        let texts = parsed
+            .translation
+            .rules
+            .iter()
+            .chain(&parsed.backpropagation.rules)
+            .chain(&parsed.optimizer.rules);
+        for rule in texts {
+            rules.push(read_rule(rule).map_err(|message| fail(&rule.name, message))?);
+        }
+        let kinds = |names: &[String], place: &str| {
+            names
+                .iter()
+                .map(|name| {
+                    OpKind::from_name(name)
+                        .ok_or_else(|| fail(place, format!("unknown operation `{name}`")))
+                })
+                .collect::<Result<BTreeSet<_>, _>>()
+        };
+        let template = |text: &Option<String>, place: &str| {
+            text.as_ref()
+                .map(|t| pattern::parse(t).map_err(|e| fail(place, e.to_string())))
+                .transpose()
+        };
+        let quantizer = parsed
+            .weight
+            .quantizer
+            .as_ref()
+            .map(|text| {
+                Op::parse(&mut Cursor::new(text))
+                    .map_err(|e| fail("weight.quantizer", e.to_string()))
+            })
+            .transpose()?;
+        let learning_rate = Element::from_name(&parsed.optimizer.learning_rate)
+            .filter(|e| matches!(e, Element::F32 | Element::I32))
+            .ok_or_else(|| fail("optimizer.learning_rate", "expected `f32` or `i32`".into()))?;
+        if parsed.optimizer.schedule.first().is_none_or(|p| p.from != 0.0)
+            || parsed.optimizer.schedule.windows(2).any(|w| w[0].from >= w[1].from)
+        {
+            return Err(fail(
+                "optimizer.schedule",
+                "expected points with ascending `from`, the first at 0".into(),
+            ));
+        }
+        Ok(Algorithm {
+            input: template(&parsed.translation.input, "translation.input")?,
+            output: template(&parsed.translation.output, "translation.output")?,
+            remove: kinds(&parsed.translation.remove, "translation.remove")?,
+            float_operations: parsed
+                .translation
+                .float_operations
+                .as_ref()
+                .map(|names| kinds(names, "translation.float_operations"))
+                .transpose()?,
+            rules,
+            quantizer,
+            initialization: parsed.weight.initialization,
+            learning_rate,
+            schedule: parsed.optimizer.schedule,
+            name: parsed.name,
+            title: parsed.title,
+            paper: parsed.paper,
+            notes: parsed.notes,
+            text: text.to_string(),
+        })
+    }
+
+    /// Whether the algorithm keeps the graph's FP32 meaning (no rule at all).
+    pub fn is_identity(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The step size for an epoch (from 0) of `epochs`.
+    pub fn step_size(&self, epoch: usize, epochs: usize) -> f64 {
+        let fraction = epoch as f64 / epochs.max(1) as f64;
+        self.schedule
+            .iter()
+            .rev()
+            .find(|point| point.from <= fraction)
+            .map_or(0.0, |point| point.value)
+    }
+}
+
+fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
+    let left = pattern::parse(&rule.r#match).map_err(|e| format!("match: {e}"))?;
+    let right = pattern::parse(&rule.into).map_err(|e| format!("into: {e}"))?;
+    let bound: BTreeSet<String> = egg::Searcher::<_, crate::egraph::language::Types>::vars(&left)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    for node in right.ast.as_ref() {
+        if let egg::ENodeOrVar::Var(var) = node
+            && !bound.contains(&var.to_string())
+        {
+            return Err(format!("`{var}` is not bound by `match`"));
+        }
+    }
+    let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
+    Ok(Rewrite {
+        name: rule.name.clone(),
+        body: Body::Pattern { left, right, guards, float_only: true },
+    })
+}
+
+fn read_guard(text: &str) -> Result<Guard, String> {
+    let guard = || {
+        let (place, value) = text.split_once('=')?;
+        let (variable, field) = place.trim().strip_prefix('?')?.split_once('.')?;
+        Some(Guard {
+            variable: variable.trim().to_string(),
+            field: field.trim().to_string(),
+            value: value.trim().to_string(),
+        })
+    };
+    guard().ok_or_else(|| format!("`{text}` is not of the form `?variable.attribute = value`"))
+}

@@ -1,0 +1,13 @@
+//! Equality saturation. This folder is the only place that names egg.
+//!
+//! [`language`]: the nodes and the type analysis; [`pattern`]: the rules' s-expressions; [`saturate`]: the loop with
+//! its limits (nodes and iterations, never the clock); [`extract`]: greedy DAG extraction by integer costs;
+//! [`convert`]: graphs to e-graphs and back.
+
+pub mod convert;
+pub mod extract;
+pub mod language;
+pub mod pattern;
+pub mod saturate;
+
+pub use egg::Id;

@@ -1,0 +1,345 @@
+//! The saturation loop. Limits are numbers of nodes and iterations; there is no clock, so every machine gives the
+//! same result. Reaching a limit stops early with a correct result, and says so.
+
+use egg::{Id, Pattern, Searcher, Subst};
+use trainc_ir::Op;
+use trainc_ir::attributes::F32;
+use trainc_ir::graph::ValueId;
+use trainc_ir::types::TensorType;
+
+use super::language::{Facts, Graph, Node, Ty, add_operation, operation};
+
+/// Limits of a saturation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Rounds.
+    pub iterations: usize,
+    /// E-nodes, checked after each rule.
+    pub nodes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { iterations: 30, nodes: 200_000 }
+    }
+}
+
+/// A term to put into a class: classes that exist, under new operations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Term {
+    /// A class.
+    Class(Id),
+    /// An operation applied to terms.
+    Operation(Op, Vec<Term>),
+    /// An FP32 scalar constant.
+    Scalar(F32),
+    /// Result `.0` of a term with several.
+    Result(u8, Box<Term>),
+}
+
+impl Term {
+    /// An operation applied to classes.
+    pub fn operation(op: impl Into<Op>, operands: Vec<Term>) -> Term {
+        Term::Operation(op.into(), operands)
+    }
+
+    fn add(&self, egraph: &mut Graph) -> Id {
+        match self {
+            Term::Class(id) => egraph.find(*id),
+            Term::Scalar(value) => egraph.add(Node::Scalar(*value)),
+            Term::Operation(op, operands) => {
+                let operands: Vec<Id> = operands.iter().map(|t| t.add(egraph)).collect();
+                add_operation(egraph, op, &operands)
+            }
+            Term::Result(slot, term) => {
+                let child = term.add(egraph);
+                egraph.add(Node::Result(*slot, [child]))
+            }
+        }
+    }
+}
+
+/// Read access to the e-graph for rules written in Rust.
+#[derive(Clone, Copy)]
+pub struct View<'e> {
+    egraph: &'e Graph,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View of {} nodes", self.egraph.total_number_of_nodes())
+    }
+}
+
+impl<'e> View<'e> {
+    /// The type of a class, if it is one tensor.
+    pub fn ty(&self, id: Id) -> Option<&'e TensorType> {
+        match &self.egraph[id].data.ty {
+            Ty::Tensor(ty) => Some(ty),
+            _ => None,
+        }
+    }
+
+    /// The operations in a class with their operand classes, in a fixed order.
+    pub fn operations(&self, id: Id) -> Vec<(Op, Vec<Id>)> {
+        self.egraph[id]
+            .nodes
+            .iter()
+            .filter_map(|node| match node {
+                Node::Operation(kind, children) => operation(self.egraph, *kind, children)
+                    .map(|(op, operands)| (op, operands.to_vec())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The leaf (input, parameter, constant) in a class.
+    pub fn leaf(&self, id: Id) -> Option<ValueId> {
+        self.egraph[id].nodes.iter().find_map(|node| match node {
+            Node::Leaf(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// Whether both are one class.
+    pub fn same(&self, a: Id, b: Id) -> bool {
+        self.egraph.find(a) == self.egraph.find(b)
+    }
+}
+
+/// A replacement that a rule found for a class.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replacement {
+    /// What is equal to the class.
+    pub term: Term,
+    /// The operations that it replaces, with operand classes: for the report of what was saved.
+    pub replaced: Vec<(Op, Vec<Id>)>,
+}
+
+/// A guard of a pattern rule: an attribute of the operation bound by a variable has a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guard {
+    /// The variable, without the question mark.
+    pub variable: String,
+    /// The attribute.
+    pub field: String,
+    /// The value's text form.
+    pub value: String,
+}
+
+/// Finds the replacements of one class.
+pub type Search = Box<dyn Fn(View<'_>, Id) -> Vec<Replacement> + Send + Sync>;
+
+/// What a rule does.
+pub enum Body {
+    /// One pattern for another.
+    Pattern {
+        /// What is matched.
+        left: Pattern<Node>,
+        /// What is equal to it.
+        right: Pattern<Node>,
+        /// All must hold.
+        guards: Vec<Guard>,
+        /// Whether the matched class must be FP32 (rules of translation: operations are polymorphic).
+        float_only: bool,
+    },
+    /// Rust code.
+    Search(Search),
+}
+
+/// A named rewrite.
+pub struct Rewrite {
+    /// Name, for reports.
+    pub name: String,
+    /// What it does.
+    pub body: Body,
+}
+
+impl std::fmt::Debug for Rewrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rewrite({})", self.name)
+    }
+}
+
+/// One application of a rule that changed the e-graph.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Application {
+    /// Position in the list of rules.
+    pub rule: usize,
+    /// The class that was rewritten.
+    pub class: Id,
+    /// The root e-node that the rule added, if it added one.
+    pub added: Option<Node>,
+    /// The operations replaced, with operand classes (rules in Rust only).
+    pub replaced: Vec<(Op, Vec<Id>)>,
+}
+
+/// How a saturation ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Rounds run.
+    pub iterations: usize,
+    /// E-nodes at the end.
+    pub nodes: usize,
+    /// Classes at the end.
+    pub classes: usize,
+    /// Whether no rule could change anything more.
+    pub saturated: bool,
+    /// Why it stopped early, naming the rule that grew most.
+    pub limit: Option<String>,
+    /// Every application, in order.
+    pub applications: Vec<Application>,
+}
+
+enum Match {
+    Subst(Id, Subst),
+    Found(Id, Replacement),
+}
+
+/// Applies rules until nothing changes or a limit is reached. `ordered` applies each rule once, in order, instead.
+///
+/// # Errors
+/// If a rule puts values of two types into one class: a bug of that rule, which is named.
+pub fn saturate(
+    egraph: &mut Graph,
+    rules: &[Rewrite],
+    limits: Limits,
+    ordered: bool,
+) -> Result<Report, String> {
+    let mut report = Report::default();
+    let mut growth = vec![0usize; rules.len()];
+    egraph.rebuild();
+    let rounds = if ordered { 1 } else { limits.iterations };
+    while report.iterations < rounds {
+        report.iterations += 1;
+        let mut changed = false;
+        // In a round all rules see the same e-graph; in ordered mode each sees what those before it did.
+        let mut found: Vec<Vec<Match>> = Vec::new();
+        if !ordered {
+            found = rules.iter().map(|rule| search(egraph, rule)).collect();
+        }
+        for (index, rule) in rules.iter().enumerate() {
+            let matches =
+                if ordered { search(egraph, rule) } else { std::mem::take(&mut found[index]) };
+            let before = egraph.total_number_of_nodes();
+            for matched in matches {
+                changed |= apply(egraph, rule, index, matched, &mut report);
+            }
+            egraph.rebuild();
+            if let Some(conflict) = egraph.analysis.conflicts.first() {
+                return Err(format!("rule `{}` joins values of two types: {conflict}", rule.name));
+            }
+            growth[index] += egraph.total_number_of_nodes().saturating_sub(before);
+            if egraph.total_number_of_nodes() > limits.nodes {
+                break;
+            }
+        }
+        report.saturated = !changed;
+        if !changed {
+            break;
+        }
+        if egraph.total_number_of_nodes() > limits.nodes {
+            let most = (0..rules.len()).max_by_key(|&i| (growth[i], std::cmp::Reverse(i)));
+            let name = most.map_or("none", |i| rules[i].name.as_str());
+            report.limit = Some(format!(
+                "stopped at {} e-nodes (limit {}); rule `{name}` grew most",
+                egraph.total_number_of_nodes(),
+                limits.nodes
+            ));
+            break;
+        }
+    }
+    if !report.saturated && report.limit.is_none() && !ordered {
+        report.limit = Some(format!("stopped after {} rounds", report.iterations));
+    }
+    report.nodes = egraph.total_number_of_nodes();
+    report.classes = egraph.number_of_classes();
+    Ok(report)
+}
+
+fn search(egraph: &Graph, rule: &Rewrite) -> Vec<Match> {
+    match &rule.body {
+        Body::Pattern { left, guards, float_only, .. } => {
+            let mut matches: Vec<Match> = Vec::new();
+            for found in left.search(egraph) {
+                if *float_only && !is_float(&egraph[found.eclass].data) {
+                    continue;
+                }
+                for subst in found.substs {
+                    if guards.iter().all(|guard| holds(egraph, guard, &subst)) {
+                        matches.push(Match::Subst(found.eclass, subst));
+                    }
+                }
+            }
+            matches
+        }
+        Body::Search(search) => {
+            let view = View { egraph };
+            let mut ids: Vec<Id> = egraph.classes().map(|class| class.id).collect();
+            ids.sort_unstable();
+            ids.into_iter()
+                .flat_map(|id| search(view, id).into_iter().map(move |r| Match::Found(id, r)))
+                .collect()
+        }
+    }
+}
+
+fn is_float(facts: &Facts) -> bool {
+    match &facts.ty {
+        Ty::Tensor(ty) => ty.is_f32(),
+        Ty::Tuple(types) => types.iter().all(TensorType::is_f32),
+        _ => false,
+    }
+}
+
+fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
+    let bound = super::pattern::variable(&guard.variable).and_then(|var| subst.get(var));
+    let Some(op) = bound.and_then(|&id| egraph[id].data.attributes.as_ref()) else {
+        return false;
+    };
+    op.attribute_text(&guard.field).is_some_and(|text| text == guard.value)
+}
+
+fn apply(
+    egraph: &mut Graph,
+    rule: &Rewrite,
+    index: usize,
+    matched: Match,
+    report: &mut Report,
+) -> bool {
+    let before = egraph.total_size();
+    let (class, new, replaced) = match (matched, &rule.body) {
+        (Match::Subst(class, subst), Body::Pattern { right, .. }) => {
+            let new = instantiate(egraph, right, &subst);
+            (class, new, Vec::new())
+        }
+        (Match::Found(class, replacement), _) => {
+            let new = replacement.term.add(egraph);
+            (class, new, replacement.replaced)
+        }
+        (Match::Subst(..), Body::Search(_)) => return false,
+    };
+    let grew = egraph.total_size() != before;
+    let added = egraph[new].nodes.last().cloned();
+    let joined = egraph.union(class, new);
+    if !joined && !grew {
+        return false;
+    }
+    report.applications.push(Application { rule: index, class, added, replaced });
+    true
+}
+
+fn instantiate(egraph: &mut Graph, pattern: &Pattern<Node>, subst: &Subst) -> Id {
+    let mut ids: Vec<Id> = Vec::with_capacity(pattern.ast.len());
+    for node in pattern.ast.as_ref() {
+        let id = match node {
+            egg::ENodeOrVar::Var(var) => subst[*var],
+            egg::ENodeOrVar::ENode(node) => {
+                let node = egg::Language::map_children(node.clone(), |i| ids[usize::from(i)]);
+                egraph.add(node)
+            }
+        };
+        ids.push(id);
+    }
+    ids.last().copied().unwrap_or_else(|| Id::from(0))
+}

@@ -1,0 +1,307 @@
+//! Optimisation: exact rewrites by equality saturation, extracted by a target's cost.
+//!
+//! Being in one class means equal bits here. The rules are in [`crate::rules`]; each states its exactness in its type.
+
+use std::collections::BTreeMap;
+
+use trainc_ir::Op;
+use trainc_ir::graph::{Definition, Graph, ValueId};
+use trainc_ir::target::Target;
+use trainc_ir::types::TensorType;
+use trainc_ir::verify::{Stage, VerifyErrors, verify};
+
+use crate::egraph::Id;
+use crate::egraph::convert::{BuildError, Builder, load, operation_cost};
+use crate::egraph::extract::{Extraction, extract};
+use crate::egraph::language::{Graph as EGraph, Node, Ty};
+use crate::egraph::saturate::{Application, Limits, saturate};
+use crate::rules::{Exactness, Rule, RuleContext, rules};
+
+/// How to search.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Strategy {
+    /// All rules until nothing changes.
+    #[default]
+    Saturate,
+    /// Each rule once, in order: the baseline that shows what saturation gains.
+    Ordered,
+    /// No rule.
+    Off,
+}
+
+/// Options of the optimiser.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OptimiseOptions {
+    /// How to search.
+    pub strategy: Strategy,
+    /// Whether only rules that keep every bit may be used.
+    pub exact: bool,
+    /// Limits of saturation.
+    pub limits: Limits,
+}
+
+impl Default for OptimiseOptions {
+    fn default() -> OptimiseOptions {
+        OptimiseOptions { strategy: Strategy::Saturate, exact: true, limits: Limits::default() }
+    }
+}
+
+/// A rewrite that is part of the result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fired {
+    /// The rule.
+    pub rule: &'static str,
+    /// The model's node.
+    pub node: String,
+    /// What was chosen.
+    pub chosen: String,
+    /// Cost of what it replaced, less its own (the target's unit).
+    pub saved: i64,
+}
+
+/// What the optimiser did, for `inspect`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Optimisation {
+    /// Cost of the graph as it came.
+    pub cost_before: u64,
+    /// Cost of the graph as it left.
+    pub cost_after: u64,
+    /// Rewrites in the result.
+    pub fired: Vec<Fired>,
+    /// Applications of each rule in the e-graph, used or not.
+    pub applications: Vec<(&'static str, usize)>,
+    /// Rounds.
+    pub iterations: usize,
+    /// E-nodes at the end.
+    pub nodes: usize,
+    /// E-classes at the end.
+    pub classes: usize,
+    /// Whether nothing more could change.
+    pub saturated: bool,
+    /// Why the search stopped early.
+    pub limit: Option<String>,
+}
+
+/// Why a graph could not be optimised. Each is a bug of a rule; user input cannot cause them.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptimiseError {
+    /// A rule joined two types.
+    #[error("{0}")]
+    Rule(String),
+    /// The result does not verify.
+    #[error(transparent)]
+    Verify(#[from] VerifyErrors),
+    /// The target runs no form of an operation.
+    #[error("target `{target}` cannot run {op} of node `{node}`")]
+    Infeasible {
+        /// The target.
+        target: &'static str,
+        /// The operation.
+        op: String,
+        /// The model's node.
+        node: String,
+    },
+}
+
+/// Optimises a graph for a target.
+///
+/// # Errors
+/// See [`OptimiseError`].
+pub fn optimise(
+    graph: &Graph,
+    stage: &Stage,
+    target: &dyn Target,
+    options: &OptimiseOptions,
+) -> Result<(Graph, Optimisation), OptimiseError> {
+    let cost_before = graph_cost(graph, target)?;
+    if options.strategy == Strategy::Off {
+        let report =
+            Optimisation { cost_before, cost_after: cost_before, ..Optimisation::default() };
+        return Ok((graph.clone(), report));
+    }
+    let rules: Vec<Rule> = rules()
+        .into_iter()
+        .filter(|rule| !options.exact || rule.exactness == Exactness::Bit)
+        .collect();
+    let context = RuleContext::of(graph);
+    let rewrites: Vec<_> = rules.iter().map(|rule| rule.rewrite(&context)).collect();
+    let mut loaded = load(graph);
+    let ordered = options.strategy == Strategy::Ordered;
+    let run = saturate(&mut loaded.egraph, &rewrites, options.limits, ordered)
+        .map_err(OptimiseError::Rule)?;
+    let egraph = &loaded.egraph;
+    let extraction = extract(egraph, |egraph, id, node| {
+        operation_cost(egraph, id, node, |op, i, o| target.cost(op, i, o))
+    });
+    let built = match rebuild(graph, &loaded.egraph, &loaded.classes, &extraction) {
+        Ok(built) => built,
+        // Extraction refuses cycles class by class; should one slip through, the graph stays as it is.
+        Err(BuildError::Cycle | BuildError::Infeasible(_)) => graph.clone(),
+        Err(BuildError::Type(e)) => return Err(OptimiseError::Rule(e.to_string())),
+    };
+    verify(&built, stage)?;
+    let cost_after = graph_cost(&built, target)?;
+    let (result, cost_after) =
+        if cost_after <= cost_before { (built, cost_after) } else { (graph.clone(), cost_before) };
+    let mut applications: BTreeMap<usize, usize> = BTreeMap::new();
+    run.applications.iter().for_each(|a| *applications.entry(a.rule).or_default() += 1);
+    let report = Optimisation {
+        cost_before,
+        cost_after,
+        fired: fired(graph, egraph, &extraction, &run.applications, &rules, target),
+        applications: applications.into_iter().map(|(i, n)| (rules[i].name, n)).collect(),
+        iterations: run.iterations,
+        nodes: run.nodes,
+        classes: run.classes,
+        saturated: run.saturated,
+        limit: run.limit,
+    };
+    Ok((result, report))
+}
+
+/// Cost of all live nodes of a graph on a target.
+///
+/// # Errors
+/// If the target cannot run a node.
+pub fn graph_cost(graph: &Graph, target: &dyn Target) -> Result<u64, OptimiseError> {
+    let live = graph.live_nodes();
+    let mut total = 0u64;
+    for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
+        let inputs: Vec<&TensorType> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
+        let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| graph.ty(v)).collect();
+        let cost = target.cost(&node.op, &inputs, &outputs).cycles().ok_or_else(|| {
+            OptimiseError::Infeasible {
+                target: target.description().name,
+                op: node.op.to_string(),
+                node: node.name.clone(),
+            }
+        })?;
+        total = total.saturating_add(cost);
+    }
+    Ok(total)
+}
+
+/// Builds the graph of an extraction, with the interface of the original.
+///
+/// # Errors
+/// See [`BuildError`].
+pub fn rebuild(
+    graph: &Graph,
+    egraph: &EGraph,
+    classes: &[Id],
+    extraction: &Extraction,
+) -> Result<Graph, BuildError> {
+    let mut fresh = Graph::new(graph.name());
+    let mut leaves: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    for input in graph.inputs() {
+        let value = graph.value(input.value);
+        let new = fresh.add_input(&value.name, value.ty.clone(), input.role);
+        leaves.insert(input.value, new);
+    }
+    for parameter in graph.parameters() {
+        let name = &graph.value(parameter.value).name;
+        let new = fresh.add_parameter(name, parameter.initial.clone(), parameter.trainable);
+        leaves.insert(parameter.value, new);
+    }
+    let names = |v: ValueId| match graph.producer(v) {
+        Some(node) => node.name.clone(),
+        None => graph.value(v).name.clone(),
+    };
+    let mut builder = Builder::new(
+        egraph,
+        extraction,
+        fresh,
+        |fresh: &mut Graph, v: ValueId| match (leaves.get(&v), &graph.value(v).definition) {
+            (None, Definition::Constant(tensor)) => {
+                fresh.add_constant(&graph.value(v).name, tensor.clone())
+            }
+            (found, _) => found.copied().unwrap_or(v),
+        },
+        &names,
+    );
+    let mut outputs = Vec::new();
+    for output in graph.outputs() {
+        outputs.push(builder.value(classes[output.value.index()])?);
+    }
+    let mut updates = Vec::new();
+    for update in graph.updates() {
+        updates.push(builder.value(classes[update.value.index()])?);
+    }
+    let mut result = builder.graph;
+    for (output, value) in graph.outputs().iter().zip(outputs) {
+        result.add_output(&output.name, value);
+    }
+    for (update, value) in graph.updates().iter().zip(updates) {
+        result.add_update(update.parameter, value);
+    }
+    Ok(result)
+}
+
+/// The applications whose e-node was chosen, with what each saved.
+fn fired(
+    graph: &Graph,
+    egraph: &EGraph,
+    extraction: &Extraction,
+    applications: &[Application],
+    rules: &[Rule],
+    target: &dyn Target,
+) -> Vec<Fired> {
+    let cost_of = |op: &Op, operands: &[Id]| -> Option<u64> {
+        let types: Option<Vec<&TensorType>> = operands
+            .iter()
+            .map(|&id| match &egraph[id].data.ty {
+                Ty::Tensor(ty) => Some(ty),
+                _ => None,
+            })
+            .collect();
+        let types = types?;
+        let outputs = op.infer(&types).ok()?;
+        target.cost(op, &types, &outputs.iter().collect::<Vec<_>>()).cycles()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    let mut result = Vec::new();
+    for application in applications {
+        let class = egraph.find(application.class);
+        let Some(chosen) = extraction.node(egraph, class) else { continue };
+        let canonical =
+            |node: &Node| egg::Language::map_children(node.clone(), |id| egraph.find(id));
+        let matches = application.added.as_ref().is_some_and(|n| canonical(n) == canonical(chosen));
+        if !matches || application.replaced.is_empty() || !seen.insert((class, canonical(chosen))) {
+            continue;
+        }
+        let own = match chosen {
+            Node::Operation(kind, children) => {
+                crate::egraph::language::operation(egraph, *kind, children)
+                    .and_then(|(op, operands)| Some((cost_of(&op, operands)?, op)))
+            }
+            _ => None,
+        };
+        let replaced: u64 =
+            application.replaced.iter().filter_map(|(op, operands)| cost_of(op, operands)).sum();
+        let (own, text) = match own {
+            Some((cost, op)) => (cost, short(&op)),
+            None => (0, "its operand".to_string()),
+        };
+        let node = egraph[class].data.source.map_or_else(String::new, |v| {
+            graph.producer(v).map_or_else(|| graph.value(v).name.clone(), |n| n.name.clone())
+        });
+        result.push(Fired {
+            rule: rules[application.rule].name,
+            node,
+            chosen: text,
+            saved: replaced as i64 - own as i64,
+        });
+    }
+    result
+}
+
+/// An operation's name; for a chain the names of its parts.
+fn short(op: &Op) -> String {
+    match op {
+        Op::Chain(chain) => {
+            let names: Vec<&str> = chain.ops.iter().map(|op| op.kind().name()).collect();
+            names.join(" + ")
+        }
+        _ => op.kind().name().to_string(),
+    }
+}

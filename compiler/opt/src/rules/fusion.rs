@@ -1,0 +1,216 @@
+//! Fusion: an operation and the ones applied to its result become one kernel, a `chain`.
+//!
+//! A chain means the composition of its parts, so fusing keeps every bit; whether it pays is the target's cost.
+
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::{
+    Add, Chain, Conv2d, Conv2dGradientWeight, MatMul, ProductRole, QuantizeGradient, Relu,
+    Requantize,
+};
+use trainc_ir::types::TensorType;
+use trainc_ir::{Element, Op, OpKind};
+
+use super::instance::{Instance, Random};
+use super::{Exactness, Rule, RuleContext};
+use crate::egraph::Id;
+use crate::egraph::saturate::{Replacement, Term, View};
+
+/// The longest chain: a product with bias, rescale and activation.
+const LONGEST: usize = 4;
+
+pub(super) const RULES: &[Rule] = &[
+    // Addition of floats commutes (a NaN's payload aside), so that a bias may stand on either side.
+    Rule {
+        name: "add-commutes",
+        summary: "add(a, b) = add(b, a) where b is a product",
+        exactness: Exactness::Bit,
+        search: add_commutes,
+        instance: |r| {
+            let mut i = Instance::new();
+            let (m, k, n) = (r.range(1, 4), r.range(1, 4), r.range(1, 4));
+            let a = i.input(TensorType::f32([m, k]));
+            let b = i.input(TensorType::f32([k, n]));
+            let bias = i.input(TensorType::f32([n]));
+            let product =
+                MatMul { transpose_a: false, transpose_b: false, role: ProductRole::Forward };
+            let y = i.op(product, &[a, b]);
+            let y = i.op(Add {}, &[bias, y]);
+            i.finish(y)
+        },
+    },
+    Rule {
+        name: "fuse-into-product",
+        summary: "g(f(x, ..), ..) = chain{f; g}(x, .., ..), f a product, pool or reduction, g a rescale, bias or activation",
+        exactness: Exactness::Bit,
+        search: fuse_into_product,
+        instance: fusion_instance,
+    },
+    Rule {
+        name: "extend-chain",
+        summary: "g(chain{..; f}(x, ..), ..) = chain{..; f; g}(x, .., ..)",
+        exactness: Exactness::Bit,
+        search: extend_chain,
+        instance: chain_instance,
+    },
+];
+
+fn is_head(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Conv2d
+            | OpKind::Conv2dGradientInput
+            | OpKind::Conv2dGradientWeight
+            | OpKind::MatMul
+            | OpKind::AvgPool2d
+            | OpKind::ReduceSum
+    )
+}
+
+fn is_tail(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Requantize
+            | OpKind::QuantizeGradient
+            | OpKind::ShiftRight
+            | OpKind::Add
+            | OpKind::Relu
+            | OpKind::LeakyRelu
+            | OpKind::Clip
+    )
+}
+
+fn is_product(view: View<'_>, id: Id) -> bool {
+    view.operations(id).iter().any(|(op, _)| match op {
+        Op::Chain(_) => true,
+        op => is_head(op.kind()),
+    })
+}
+
+fn add_commutes(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
+    view.operations(id)
+        .into_iter()
+        .filter(|(op, operands)| op.kind() == OpKind::Add && is_product(view, operands[1]))
+        .map(|(op, operands)| Replacement {
+            term: Term::operation(
+                op.clone(),
+                vec![Term::Class(operands[1]), Term::Class(operands[0])],
+            ),
+            replaced: vec![(op, operands)],
+        })
+        .collect()
+}
+
+fn fuse(view: View<'_>, id: Id, parts: impl Fn(&Op) -> Option<Vec<Op>>) -> Vec<Replacement> {
+    let mut found = Vec::new();
+    for (tail, operands) in view.operations(id) {
+        if !is_tail(tail.kind()) || operands[1..].iter().any(|&o| view.same(o, operands[0])) {
+            continue;
+        }
+        for (head, inputs) in view.operations(operands[0]) {
+            let Some(mut ops) = parts(&head) else { continue };
+            // The running result keeps its shape, so that later parts work in place of it.
+            if ops.len() >= LONGEST
+                || view.ty(operands[0]).map(|t| &t.shape) != view.ty(id).map(|t| &t.shape)
+            {
+                continue;
+            }
+            ops.push(tail.clone());
+            let terms = inputs.iter().chain(&operands[1..]).map(|&o| Term::Class(o)).collect();
+            found.push(Replacement {
+                term: Term::operation(Chain { ops }, terms),
+                replaced: vec![(tail.clone(), operands.clone()), (head, inputs)],
+            });
+        }
+    }
+    found
+}
+
+fn fuse_into_product(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
+    fuse(view, id, |op| is_head(op.kind()).then(|| vec![op.clone()]))
+}
+
+fn extend_chain(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
+    fuse(view, id, |op| match op {
+        Op::Chain(chain) => Some(chain.ops.clone()),
+        _ => None,
+    })
+}
+
+fn random_conv(r: &mut Random) -> Conv2d {
+    Conv2d {
+        strides: [r.range(1, 2), r.range(1, 2)],
+        pads: [r.range(0, 1), r.range(0, 1), r.range(0, 1), r.range(0, 1)],
+        dilations: [1, 1],
+        groups: 1,
+    }
+}
+
+fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
+    let mut i = Instance::new();
+    let (batch, input, output) = (r.range(1, 2), r.range(1, 3), r.range(1, 3));
+    let (height, width) = (r.range(3, 6), r.range(3, 6));
+    let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
+    let i8 = |shape: [usize; 4]| TensorType::shared(shape, Element::I8);
+    match r.range(0, 3) {
+        0 => {
+            let x = i.input(i8([batch, input, height, width]));
+            let w = i.input(i8([output, input, 3, 2]));
+            let y = i.op(random_conv(r), &[x, w]);
+            let y = i.op(Requantize { bits: 7, rounding, low: -127 }, &[y]);
+            i.finish(y)
+        }
+        1 => {
+            let x = i.input(i8([batch, input, height, width]));
+            let e = i.input(i8([batch, output, height, width]));
+            let gradient = Conv2dGradientWeight {
+                strides: [1, 1],
+                pads: [1, 1, 1, 1],
+                dilations: [1, 1],
+                groups: 1,
+                kernel_size: [3, 3],
+            };
+            let bits = i.constant(trainc_ir::Tensor::i32([], vec![r.range(0, 6) as i32 - 1]));
+            let g = i.op(gradient, &[x, e]);
+            let g = i.op(QuantizeGradient { rounding }, &[g, bits]);
+            i.finish(g)
+        }
+        2 => {
+            let x = i.input(TensorType::f32([batch, input, height, width]));
+            let w = i.input(TensorType::f32([output, input, 3, 2]));
+            let bias = i.input(TensorType::f32([1, output, 1, 1]));
+            let y = i.op(random_conv(r), &[x, w]);
+            let y = i.op(Add {}, &[y, bias]);
+            i.finish(y)
+        }
+        _ => {
+            let a = i.input(TensorType::f32([height, width]));
+            let b = i.input(TensorType::f32([output, width]));
+            let product =
+                MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+            let y = i.op(product, &[a, b]);
+            let y = i.op(Relu {}, &[y]);
+            i.finish(y)
+        }
+    }
+}
+
+fn chain_instance(r: &mut Random) -> trainc_ir::Graph {
+    let mut i = Instance::new();
+    let (batch, input, output) = (r.range(1, 2), r.range(1, 3), r.range(1, 3));
+    let size = r.range(3, 6);
+    if r.range(0, 1) == 0 {
+        let x = i.input(TensorType::shared([batch, input, size, size], Element::I8));
+        let w = i.input(TensorType::shared([output, input, 3, 3], Element::I8));
+        let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
+        let ops = vec![random_conv(r).into(), Requantize { bits: 7, rounding, low: -127 }.into()];
+        let y = i.op(Chain { ops }, &[x, w]);
+        let y = i.op(Relu {}, &[y]);
+        return i.finish(y);
+    }
+    let x = i.input(TensorType::f32([batch, input, size, size]));
+    let w = i.input(TensorType::f32([output, input, 3, 3]));
+    let bias = i.input(TensorType::f32([1, output, 1, 1]));
+    let y = i.op(Chain { ops: vec![random_conv(r).into(), Add {}.into()] }, &[x, w, bias]);
+    let y = i.op(Relu {}, &[y]);
+    i.finish(y)
+}

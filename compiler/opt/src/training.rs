@@ -1,0 +1,107 @@
+//! From a model's graph to its training graph: loss, backward pass, update, still with FP32 meaning.
+
+use trainc_ir::TypeError;
+use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::ops::{Op, SgdUpdate, SoftmaxCrossEntropy};
+use trainc_ir::types::{Element, TensorType};
+
+use crate::autodiff::{AutodiffError, differentiate};
+
+/// Name of the output that holds the loss.
+pub const LOSS: &str = "loss";
+/// Name of the input that holds the class labels, where the model brings none.
+pub const LABELS: &str = "labels";
+/// Name of the input that holds the step size.
+pub const LEARNING_RATE: &str = "learning_rate";
+
+/// Why a model cannot be trained.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TrainingError {
+    /// No output that could be class scores.
+    #[error("the model has no output of shape [batch, classes] to put a loss on{0}")]
+    NoLogits(String),
+    /// Nothing to train.
+    #[error("the model has no trainable parameter")]
+    NoParameters,
+    /// A node stands in the way.
+    #[error(transparent)]
+    Autodiff(#[from] AutodiffError),
+    /// The loss does not type.
+    #[error("the loss: {0}")]
+    Loss(#[from] TypeError),
+}
+
+/// The training graph of a model: its outputs, the output [`LOSS`], and one update for each trainable parameter that
+/// the loss depends on.
+///
+/// Where the model has no loss of its own (`model_loss` is `None`), the mean softmax cross-entropy of its first
+/// output [batch, classes] with an input [`LABELS`] is the loss; a final softmax or log-softmax is then taken as part
+/// of the loss. Plain SGD with a run-time [`LEARNING_RATE`] updates the parameters; updates that the model brings
+/// (running statistics) stay.
+///
+/// # Errors
+/// See [`TrainingError`].
+pub fn training_graph(model: &Graph, model_loss: Option<ValueId>) -> Result<Graph, TrainingError> {
+    let mut graph = model.clone();
+    let loss = match model_loss {
+        Some(loss) => loss,
+        None => {
+            let logits = logits(&graph)?;
+            let batch = graph.ty(logits).shape[0];
+            let ty = TensorType::new([batch], Element::I32);
+            let labels = match graph.input_of_role(InputRole::Labels) {
+                Some(labels) => labels,
+                None => graph.add_input(LABELS, ty, InputRole::Labels),
+            };
+            graph.add1(SoftmaxCrossEntropy {}, &[logits, labels], LOSS)?
+        }
+    };
+    if !graph.outputs().iter().any(|o| o.value == loss) {
+        graph.add_output(LOSS, loss);
+    }
+    let trainable: Vec<(usize, ValueId)> = graph
+        .parameters()
+        .iter()
+        .enumerate()
+        .filter(|(_, p)| p.trainable)
+        .map(|(i, p)| (i, p.value))
+        .collect();
+    if trainable.is_empty() {
+        return Err(TrainingError::NoParameters);
+    }
+    let values: Vec<ValueId> = trainable.iter().map(|(_, v)| *v).collect();
+    let gradients = differentiate(&mut graph, loss, &values)?;
+    let scalar = TensorType::f32(trainc_ir::Shape::scalar());
+    let learning_rate = graph.add_input(LEARNING_RATE, scalar, InputRole::LearningRate);
+    for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
+        let Some(gradient) = gradient else { continue };
+        let name = format!("{}/update", graph.value(value).name);
+        let updated = graph.add1(SgdUpdate {}, &[value, gradient, learning_rate], name)?;
+        graph.add_update(parameter, updated);
+    }
+    Ok(graph)
+}
+
+/// The class scores before a softmax: the first rank-2 FP32 output, looked through a final softmax or log-softmax.
+pub fn logits(graph: &Graph) -> Result<ValueId, TrainingError> {
+    let found: Vec<String> =
+        graph.outputs().iter().map(|o| format!("`{}` {}", o.name, graph.ty(o.value))).collect();
+    let output = graph
+        .outputs()
+        .iter()
+        .map(|o| o.value)
+        .find(|&v| graph.ty(v).is_f32() && graph.ty(v).shape.rank() == 2)
+        .ok_or_else(|| TrainingError::NoLogits(format!("; it has {}", found.join(", "))))?;
+    Ok(match graph.producer(output) {
+        Some(node) if is_final_softmax(&node.op) => node.inputs[0],
+        _ => output,
+    })
+}
+
+fn is_final_softmax(op: &Op) -> bool {
+    match op {
+        Op::Softmax(softmax) => softmax.axis == 1,
+        Op::LogSoftmax(softmax) => softmax.axis == 1,
+        _ => false,
+    }
+}

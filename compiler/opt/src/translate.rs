@@ -1,0 +1,499 @@
+//! Translation: from an FP32 graph to a module in an algorithm's integers.
+//!
+//! The algorithm's rules run in an e-graph of their own. There, being in one class means "implements this FP32 value
+//! under this algorithm"; `lowered` and `raised` mark the border between a value and its representation, and cost
+//! infinity, as does every operation on FP32 that the algorithm does not allow. So extraction can only pick the
+//! algorithm's own operations, and what it cannot reach is reported node by node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use egg::{Id, Subst, Var};
+use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::random::RunContext;
+use trainc_ir::target::Cost;
+use trainc_ir::types::{Scale, Shape, TensorType};
+use trainc_ir::verify::{Stage, VerifyErrors, verify};
+use trainc_ir::{Element, OpKind, Tensor};
+
+use crate::algorithm::Algorithm;
+use crate::egraph::convert::{BuildError, Builder, Loaded, load, operation_cost};
+use crate::egraph::extract::{Extraction, extract};
+use crate::egraph::language::{Graph as EGraph, Node, Ty};
+use crate::egraph::pattern;
+use crate::egraph::saturate::{Body, Limits, Rewrite, saturate};
+
+/// A node that the algorithm's rules do not cover.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Untranslated {
+    /// The model's node.
+    pub node: String,
+    /// Its operation with attributes.
+    pub op: String,
+    /// Why, where a rule applied but its result does not type.
+    pub reason: Option<String>,
+}
+
+/// Why a graph could not be translated.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TranslateError {
+    /// Nodes without a rule.
+    #[error("algorithm `{algorithm}` has no translation for:\n{}", .nodes.iter().map(|n| format!("  node `{}`: {}{}", n.node, n.op, n.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default())).collect::<Vec<_>>().join("\n"))]
+    Untranslated {
+        /// The algorithm.
+        algorithm: String,
+        /// At least one node.
+        nodes: Vec<Untranslated>,
+    },
+    /// A limit of saturation was reached before the translation was complete.
+    #[error("algorithm `{algorithm}`: {message}")]
+    Rules {
+        /// The algorithm.
+        algorithm: String,
+        /// What went wrong.
+        message: String,
+    },
+    /// The lowered module does not verify: a bug of the algorithm's rules.
+    #[error("algorithm `{algorithm}`: {errors}")]
+    Verify {
+        /// The algorithm.
+        algorithm: String,
+        /// Everything wrong with it.
+        errors: VerifyErrors,
+    },
+}
+
+/// Leaves operations out of a forward graph: the first operand takes their place. Parameters and updates that only they
+/// used go too.
+///
+/// # Panics
+/// Never for operations whose first operand has the result's type, which is checked.
+pub fn remove_operations(graph: &Graph, remove: &BTreeSet<OpKind>) -> Graph {
+    if remove.is_empty() {
+        return graph.clone();
+    }
+    let mut substitute: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    let mut result = Graph::new(graph.name());
+    let resolve = |substitute: &BTreeMap<ValueId, ValueId>, v: ValueId| substitute[&v];
+    let used = used_without(graph, remove);
+    for v in graph.value_ids() {
+        let value = graph.value(v);
+        let new = match &value.definition {
+            Definition::Input(i) => {
+                result.add_input(&value.name, value.ty.clone(), graph.inputs()[*i].role)
+            }
+            Definition::Parameter(i) if used.contains(&v) => {
+                let parameter = &graph.parameters()[*i];
+                result.add_parameter(&value.name, parameter.initial.clone(), parameter.trainable)
+            }
+            Definition::Constant(tensor) if used.contains(&v) => {
+                result.add_constant(&value.name, tensor.clone())
+            }
+            Definition::Parameter(_) | Definition::Constant(_) => continue,
+            Definition::Result { node, slot } => {
+                let node = graph.node(*node);
+                if *slot != 0 || !used.contains(&v) {
+                    continue;
+                }
+                if remove.contains(&node.op.kind()) {
+                    resolve(&substitute, node.inputs[0])
+                } else {
+                    let operands: Vec<ValueId> =
+                        node.inputs.iter().map(|&o| resolve(&substitute, o)).collect();
+                    let Ok(outputs) = result.add(node.op.clone(), &operands, &node.name) else {
+                        continue;
+                    };
+                    for (&old, &new) in node.outputs.iter().zip(&outputs).skip(1) {
+                        substitute.insert(old, new);
+                    }
+                    outputs[0]
+                }
+            }
+        };
+        substitute.insert(v, new);
+    }
+    for output in graph.outputs() {
+        result.add_output(&output.name, resolve(&substitute, output.value));
+    }
+    for update in graph.updates() {
+        let name = &graph.value(graph.parameters()[update.parameter].value).name;
+        if let (Some(parameter), Some(&value)) =
+            (result.parameter_named(name), substitute.get(&update.value))
+        {
+            result.add_update(parameter, value);
+        }
+    }
+    result
+}
+
+/// Values that the outputs depend on once the operations are gone.
+fn used_without(graph: &Graph, remove: &BTreeSet<OpKind>) -> BTreeSet<ValueId> {
+    let mut used = BTreeSet::new();
+    let mut stack: Vec<ValueId> = graph.outputs().iter().map(|o| o.value).collect();
+    while let Some(v) = stack.pop() {
+        if !used.insert(v) {
+            continue;
+        }
+        if let Some(node) = graph.producer(v) {
+            used.extend(&node.outputs);
+            if remove.contains(&node.op.kind()) {
+                stack.push(node.inputs[0]);
+            } else {
+                stack.extend(&node.inputs);
+            }
+        }
+    }
+    used
+}
+
+/// What translation did, for `inspect`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Translation {
+    /// Names of the rules with the number of nodes each translated.
+    pub fired: Vec<(String, usize)>,
+    /// Rounds of saturation.
+    pub iterations: usize,
+    /// E-nodes at the end.
+    pub nodes: usize,
+}
+
+/// Translates a training or inference graph (whose removed operations are already gone) under an algorithm.
+///
+/// Inputs keep their names and order; the step size input takes the algorithm's element type. Trainable parameters
+/// that the graph uses keep their names and take the stored form.
+///
+/// # Errors
+/// See [`TranslateError`].
+pub fn translate(
+    graph: &Graph,
+    algorithm: &Algorithm,
+) -> Result<(Graph, Translation), TranslateError> {
+    let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
+    if algorithm.is_identity() {
+        return Ok((graph.clone(), Translation::default()));
+    }
+    let failed =
+        |message: String| TranslateError::Rules { algorithm: algorithm.name.clone(), message };
+    let (mut lowered, leaves) = lowered_interface(graph, algorithm);
+    let mut loaded = load(graph);
+    seed(graph, algorithm, &lowered, &leaves, &mut loaded);
+    let mut rules = vec![lowered_of_raised().map_err(failed)?];
+    // The algorithm's own rules are borrowed by index: the list is theirs, after the one above.
+    let report = {
+        let own = algorithm.rules.iter().map(copy_rule);
+        rules.extend(own);
+        saturate(&mut loaded.egraph, &rules, Limits::default(), false).map_err(failed)?
+    };
+    if let Some(limit) = report.limit {
+        return Err(failed(limit));
+    }
+    let egraph = &loaded.egraph;
+    let extraction = extract(egraph, |egraph, id, node| cost(egraph, algorithm, id, node));
+    let root_class = |v: ValueId| find_lowered(egraph, loaded.classes[v.index()]);
+    // FP32 results leave through the algorithm's output form.
+    let mut missing = Vec::new();
+    let names = |v: ValueId| node_name(graph, v);
+    let mut roots = Vec::new();
+    for v in graph.roots() {
+        match root_class(v) {
+            Some(id) if extraction.cost(egraph, id) != Cost::INFEASIBLE => roots.push(id),
+            _ => missing.push(v),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(TranslateError::Untranslated {
+            algorithm: algorithm.name.clone(),
+            nodes: untranslated(graph, &loaded, &extraction, &missing),
+        });
+    }
+    let mut lowered_leaves = leaves.clone();
+    for (&old, &new) in &leaves {
+        lowered_leaves.insert(stored_leaf(old, graph.values().len()), new);
+    }
+    let mut builder = Builder::new(
+        egraph,
+        &extraction,
+        std::mem::take(&mut lowered),
+        |_: &mut Graph, v: ValueId| lowered_leaves[&v],
+        &names,
+    );
+    let mut values = Vec::new();
+    for id in roots {
+        values.push(builder.value(id).map_err(|e: BuildError| failed(e.to_string()))?);
+    }
+    let mut result = builder.graph;
+    for (output, &value) in graph.outputs().iter().zip(&values) {
+        let value = finish_output(&mut result, algorithm, value).map_err(failed)?;
+        result.add_output(&output.name, value);
+    }
+    for (update, &value) in graph.updates().iter().zip(&values[graph.outputs().len()..]) {
+        let name = &graph.value(graph.parameters()[update.parameter].value).name;
+        let parameter = result
+            .parameter_named(name)
+            .ok_or_else(|| failed(format!("parameter `{name}` is updated but not used")))?;
+        result.add_update(parameter, value);
+    }
+    verify(&result, &stage)
+        .map_err(|errors| TranslateError::Verify { algorithm: algorithm.name.clone(), errors })?;
+    let mut fired = vec![0usize; rules.len()];
+    report.applications.iter().for_each(|a| fired[a.rule] += 1);
+    let fired = rules
+        .iter()
+        .zip(fired)
+        .skip(1)
+        .filter(|(_, n)| *n > 0)
+        .map(|(rule, n)| (rule.name.clone(), n))
+        .collect();
+    Ok((result, Translation { fired, iterations: report.iterations, nodes: report.nodes }))
+}
+
+/// Inputs, parameters and constants of the lowered module, and which value stands for which leaf.
+fn lowered_interface(graph: &Graph, algorithm: &Algorithm) -> (Graph, BTreeMap<ValueId, ValueId>) {
+    let mut lowered = Graph::new(graph.name());
+    let mut leaves = BTreeMap::new();
+    for input in graph.inputs() {
+        let value = graph.value(input.value);
+        let ty = match input.role {
+            InputRole::LearningRate => TensorType::new(Shape::scalar(), algorithm.learning_rate),
+            InputRole::Data | InputRole::Labels => value.ty.clone(),
+        };
+        leaves.insert(input.value, lowered.add_input(&value.name, ty, input.role));
+    }
+    for parameter in graph.parameters() {
+        let value = graph.value(parameter.value);
+        let initial = match &algorithm.quantizer {
+            Some(quantizer) if parameter.trainable && value.ty.is_f32() => {
+                let stored = quantizer.evaluate(&[&parameter.initial], &RunContext::default());
+                Arc::new(stored.into_iter().next().unwrap_or_else(|| Tensor::zeros(&value.ty)))
+            }
+            _ => parameter.initial.clone(),
+        };
+        let new = lowered.add_parameter(&value.name, initial, parameter.trainable);
+        leaves.insert(parameter.value, new);
+    }
+    for v in graph.value_ids() {
+        if let Definition::Constant(tensor) = &graph.value(v).definition {
+            leaves.insert(v, lowered.add_constant(&graph.value(v).name, tensor.clone()));
+        }
+    }
+    (lowered, leaves)
+}
+
+/// Tells the e-graph how leaves are represented.
+fn seed(
+    graph: &Graph,
+    algorithm: &Algorithm,
+    lowered: &Graph,
+    leaves: &BTreeMap<ValueId, ValueId>,
+    loaded: &mut Loaded,
+) {
+    let egraph = &mut loaded.egraph;
+    for (&old, &new) in leaves {
+        let class = loaded.classes[old.index()];
+        let (before, after) = (graph.ty(old), lowered.ty(new));
+        let mark = egraph.add(Node::Lowered([class]));
+        if before != after {
+            // Stored in another form: a leaf of its own. Its id is the old value's; the type tells them apart.
+            let leaf = stored_leaf(old, graph.values().len());
+            egraph.analysis.leaves.insert(leaf, after.clone());
+            let id = egraph.add(Node::Leaf(leaf));
+            egraph.union(mark, id);
+        } else if !before.is_f32() {
+            egraph.union(mark, class);
+        } else if let (Some(input), Definition::Input(_)) =
+            (&algorithm.input, &graph.value(old).definition)
+        {
+            let mut subst = Subst::with_capacity(1);
+            if let Some(var) = pattern::variable("x") {
+                subst.insert(var, class);
+            }
+            let id = instantiate(egraph, input, &subst);
+            egraph.union(mark, id);
+        }
+    }
+    // Every value that leaves the step is wanted in the algorithm's representation.
+    for v in graph.roots() {
+        egraph.add(Node::Lowered([loaded.classes[v.index()]]));
+    }
+    egraph.rebuild();
+}
+
+/// The leaf of a value's stored form: a value id past the graph's own.
+fn stored_leaf(old: ValueId, count: usize) -> ValueId {
+    ValueId::from_index(old.index() + count)
+}
+
+fn instantiate(egraph: &mut EGraph, template: &egg::Pattern<Node>, subst: &Subst) -> Id {
+    let mut ids: Vec<Id> = Vec::new();
+    for node in template.ast.as_ref() {
+        let id = match node {
+            egg::ENodeOrVar::Var(var) => subst.get(*var).copied().unwrap_or_else(|| Id::from(0)),
+            egg::ENodeOrVar::ENode(node) => {
+                let node = egg::Language::map_children(node.clone(), |i| ids[usize::from(i)]);
+                egraph.add(node)
+            }
+        };
+        ids.push(id);
+    }
+    ids.last().copied().unwrap_or_else(|| Id::from(0))
+}
+
+fn lowered_of_raised() -> Result<Rewrite, String> {
+    let read = |text: &str| pattern::parse(text).map_err(|e| e.to_string());
+    Ok(Rewrite {
+        name: "lowered-of-raised".into(),
+        body: Body::Pattern {
+            left: read("(lowered (raised ?q))")?,
+            right: read("?q")?,
+            guards: Vec::new(),
+            float_only: false,
+        },
+    })
+}
+
+fn copy_rule(rule: &Rewrite) -> Rewrite {
+    let body = match &rule.body {
+        Body::Pattern { left, right, guards, float_only } => Body::Pattern {
+            left: left.clone(),
+            right: right.clone(),
+            guards: guards.clone(),
+            float_only: *float_only,
+        },
+        // Algorithm files hold patterns only.
+        Body::Search(_) => Body::Search(Box::new(|_, _| Vec::new())),
+    };
+    Rewrite { name: rule.name.clone(), body }
+}
+
+/// Every allowed operation costs one; what the algorithm does not allow is infeasible.
+fn cost(egraph: &EGraph, algorithm: &Algorithm, id: Id, node: &Node) -> Cost {
+    operation_cost(egraph, id, node, |op, inputs, outputs| {
+        let float = inputs.iter().chain(outputs).any(|ty| ty.is_f32());
+        let allowed = match &algorithm.float_operations {
+            Some(allowed) if float => allowed.contains(&op.kind()),
+            _ => true,
+        };
+        if allowed { Cost::new(1) } else { Cost::INFEASIBLE }
+    })
+}
+
+fn find_lowered(egraph: &EGraph, class: Id) -> Option<Id> {
+    egraph.lookup(Node::Lowered([egraph.find(class)]))
+}
+
+/// Puts an output in the algorithm's output form if it is not FP32 already.
+fn finish_output(
+    graph: &mut Graph,
+    algorithm: &Algorithm,
+    value: ValueId,
+) -> Result<ValueId, String> {
+    let Some(template) = &algorithm.output else { return Ok(value) };
+    if graph.ty(value).scale == Scale::None {
+        return Ok(value);
+    }
+    let q: Option<Var> = pattern::variable("q");
+    let name = graph.value(value).name.clone();
+    let mut values: Vec<Option<ValueId>> = Vec::new();
+    let mut ops = Vec::new();
+    for node in template.ast.as_ref() {
+        let built = match node {
+            egg::ENodeOrVar::Var(var) if Some(*var) == q => Some(value),
+            egg::ENodeOrVar::ENode(Node::Attributes(op)) => {
+                ops.push((values.len(), op.clone()));
+                None
+            }
+            egg::ENodeOrVar::ENode(Node::Operation(kind, children)) => {
+                let operands: Vec<ValueId> =
+                    children.iter().filter_map(|&c| values[usize::from(c)]).collect();
+                let op = match ops
+                    .iter()
+                    .find(|(i, _)| children.iter().any(|&c| usize::from(c) == *i))
+                {
+                    Some((_, op)) => op.clone(),
+                    None => kind
+                        .parse_attributes(&mut trainc_ir::text::cursor::Cursor::new(""))
+                        .map_err(|e| e.to_string())?,
+                };
+                Some(graph.add1(op, &operands, name.clone()).map_err(|e| e.to_string())?)
+            }
+            _ => return Err("translation.output: expected operations applied to ?q".into()),
+        };
+        values.push(built);
+    }
+    values.last().copied().flatten().ok_or_else(|| "translation.output is empty".into())
+}
+
+fn node_name(graph: &Graph, v: ValueId) -> String {
+    // Leaves of stored forms lie past the graph's own values.
+    let v = ValueId::from_index(v.index() % graph.values().len().max(1));
+    match graph.producer(v) {
+        Some(node) => node.name.clone(),
+        None => graph.value(v).name.clone(),
+    }
+}
+
+/// The earliest nodes behind `roots` whose operands are lowered but which are not.
+fn untranslated(
+    graph: &Graph,
+    loaded: &Loaded,
+    extraction: &Extraction,
+    roots: &[ValueId],
+) -> Vec<Untranslated> {
+    let egraph = &loaded.egraph;
+    let feasible = |v: ValueId| {
+        find_lowered(egraph, loaded.classes[v.index()])
+            .is_some_and(|id| extraction.cost(egraph, id) != Cost::INFEASIBLE)
+    };
+    let mut needed = BTreeSet::new();
+    let mut stack = roots.to_vec();
+    while let Some(v) = stack.pop() {
+        if needed.insert(v)
+            && let Some(node) = graph.producer(v)
+        {
+            stack.extend(&node.inputs);
+        }
+    }
+    let mut found: Vec<Untranslated> = Vec::new();
+    for &v in &needed {
+        let ready = match graph.producer(v) {
+            Some(node) => node.inputs.iter().all(|&o| feasible(o) || !graph.ty(o).is_f32()),
+            None => graph.ty(v).is_f32(),
+        };
+        if feasible(v) || !ready {
+            continue;
+        }
+        let reason = find_lowered(egraph, loaded.classes[v.index()]).and_then(|id| {
+            match &egraph[id].data.ty {
+                Ty::Invalid(reason) => Some(reason.clone()),
+                _ => None,
+            }
+        });
+        let op = graph
+            .producer(v)
+            .map_or_else(|| format!("{} constant", graph.ty(v)), |node| node.op.to_string());
+        let entry = Untranslated { node: node_name(graph, v), op, reason };
+        if !found.contains(&entry) {
+            found.push(entry);
+        }
+    }
+    if found.is_empty() {
+        found.extend(roots.iter().map(|&v| Untranslated {
+            node: node_name(graph, v),
+            op: graph.ty(v).to_string(),
+            reason: Some("no allowed form".into()),
+        }));
+    }
+    found
+}
+
+/// The element type that an algorithm stores trainable parameters in.
+pub fn stored_element(algorithm: &Algorithm) -> Element {
+    match &algorithm.quantizer {
+        Some(op) => op
+            .infer(&[&TensorType::f32([1])])
+            .ok()
+            .and_then(|types| types.first().map(|ty| ty.element))
+            .unwrap_or(Element::F32),
+        None => Element::F32,
+    }
+}

@@ -1,0 +1,68 @@
+//! Pooling.
+
+use trainc_ir::ops::{AvgPool2d, MaxPool2d, ReduceMax, ReduceMean};
+
+use crate::call::{Bound, Call};
+use crate::error::{NodeResult, invalid, unsupported};
+use crate::ops::convolution::window;
+use crate::ops::movement::one;
+
+pub(crate) fn max_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
+    if call.uses_output(1) {
+        return Err(unsupported("output `Indices`", "is used", "the maxima only"));
+    }
+    // Only Indices depend on it.
+    call.int("storage_order", 0)?;
+    let x = call.f32(0)?;
+    let window = window(call, &call.shape(x), None)?;
+    let ceil = call.flag("ceil_mode", false)? && !window.automatic;
+    let op = MaxPool2d {
+        kernel: window.kernel,
+        strides: window.strides,
+        pads: window.pads,
+        dilations: window.dilations,
+        ceil,
+    };
+    one(call.add(op, &[x], "")?)
+}
+
+pub(crate) fn average_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
+    let x = call.f32(0)?;
+    let window = window(call, &call.shape(x), None)?;
+    if window.dilations != [1, 1] {
+        return Err(unsupported(
+            "attribute `dilations`",
+            format!("{:?}", window.dilations),
+            "[1, 1]",
+        ));
+    }
+    let ceil = call.flag("ceil_mode", false)? && !window.automatic;
+    let count_include_pad = call.flag("count_include_pad", false)?;
+    let op = AvgPool2d {
+        kernel: window.kernel,
+        strides: window.strides,
+        pads: window.pads,
+        ceil,
+        count_include_pad,
+    };
+    one(call.add(op, &[x], "")?)
+}
+
+fn spatial_axes(dims: &[usize]) -> NodeResult<Vec<usize>> {
+    match dims.len() {
+        0..=2 => Err(invalid!("no spatial dimensions in {dims:?}")),
+        rank => Ok((2..rank).collect()),
+    }
+}
+
+pub(crate) fn global_average_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
+    let x = call.f32(0)?;
+    let axes = spatial_axes(&call.shape(x))?;
+    one(call.add(ReduceMean { axes, keep_dims: true }, &[x], "")?)
+}
+
+pub(crate) fn global_max_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
+    let x = call.f32(0)?;
+    let axes = spatial_axes(&call.shape(x))?;
+    one(call.add(ReduceMax { axes, keep_dims: true }, &[x], "")?)
+}

@@ -1,0 +1,234 @@
+//! Which values of a model are parameters, which are constants, and which inputs are class labels.
+//!
+//! A float initializer is a parameter if it is used as the weight, bias or scale of an operator that has those,
+//! or if it has a dimension and is added or multiplied; a running statistic is a parameter that is not trained.
+//! The use may lie behind operators that only move, convert or quantize. All else is a constant.
+//!
+//! Exporters merge initializers that are equal, which ties parameters that have nothing to do with each other.
+//! Merged ones are told from shared ones by their traces: an `Identity` node for each copy (PyTorch's TorchScript
+//! exporter), or one initializer in roles that no module shares, such as a scale and a running variance (its
+//! dynamo exporter). They become separate parameters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::known::{Known, is_float};
+use crate::proto::{GraphProto, NodeProto};
+
+/// How a value is used further on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Demand {
+    /// As a weight.
+    pub(crate) weight: bool,
+    /// As a weight if it has a dimension.
+    pub(crate) vector: bool,
+    /// As a running statistic.
+    pub(crate) statistic: bool,
+}
+
+impl Demand {
+    fn merge(&mut self, other: Demand) {
+        self.weight |= other.weight;
+        self.vector |= other.vector;
+        self.statistic |= other.statistic;
+    }
+
+    /// Whether an initializer of that use is a parameter, and whether it is trained.
+    fn parameter(self, initializer: &Known) -> Option<bool> {
+        let weight = self.weight || (self.vector && !initializer.dims.is_empty());
+        if !is_float(initializer.dtype) || initializer.dims.contains(&0) {
+            None
+        } else if weight {
+            Some(true)
+        } else {
+            self.statistic.then_some(false)
+        }
+    }
+}
+
+const WEIGHT: Demand = Demand { weight: true, vector: false, statistic: false };
+const VECTOR: Demand = Demand { weight: false, vector: true, statistic: false };
+const STATISTIC: Demand = Demand { weight: false, vector: false, statistic: true };
+const NONE: Demand = Demand { weight: false, vector: false, statistic: false };
+
+/// A parameter of its own made from an initializer that others use too.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Copy<'m> {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where its value comes from.
+    pub(crate) initializer: &'m str,
+    /// Whether it is trained.
+    pub(crate) trainable: bool,
+}
+
+/// What [`analyse`] found.
+#[derive(Debug, Default)]
+pub(crate) struct Roles<'m> {
+    /// Initializers that are parameters, and whether they are trained.
+    pub(crate) parameters: BTreeMap<&'m str, bool>,
+    /// Outputs of `Identity` nodes that are parameters of their own.
+    pub(crate) identities: BTreeMap<&'m str, Copy<'m>>,
+    /// Operands (node, position) that are parameters of their own.
+    pub(crate) slots: BTreeMap<(usize, usize), Copy<'m>>,
+    /// Graph inputs that are class labels.
+    pub(crate) labels: BTreeSet<&'m str>,
+    /// Use of each value.
+    pub(crate) demands: BTreeMap<&'m str, Demand>,
+    /// Vectors that several nodes share as the same kind of parameter.
+    pub(crate) shared: BTreeMap<&'m str, usize>,
+}
+
+/// The name of an operand that holds a parameter; also the kind of use that a module could share.
+fn slot_name(op: &str, operand: usize) -> Option<&'static str> {
+    Some(match (op, operand) {
+        ("Conv" | "Gemm", 1) | ("MatMul", 0 | 1) => "weight",
+        ("Conv" | "Gemm", 2) => "bias",
+        ("BatchNormalization" | "LayerNormalization", 1) => "scale",
+        ("BatchNormalization" | "LayerNormalization", 2) => "shift",
+        ("BatchNormalization", 3) => "running_mean",
+        ("BatchNormalization", 4) => "running_var",
+        _ => return None,
+    })
+}
+
+fn operand_demand(op: &str, operand: usize, result: Demand) -> Demand {
+    let mut demand = match (op, operand) {
+        ("BatchNormalization", 3 | 4) => STATISTIC,
+        ("Gemm", 0) | ("Conv" | "Gemm" | "BatchNormalization" | "LayerNormalization", 1 | 2) => {
+            WEIGHT
+        }
+        ("MatMul", _) => WEIGHT,
+        ("Add" | "Mul", _) => VECTOR,
+        _ => NONE,
+    };
+    // What is wanted of the result is wanted of what it is made from.
+    demand.merge(match (op, operand) {
+        (
+            "Identity" | "Transpose" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Cast"
+            | "CastLike" | "QuantizeLinear" | "DequantizeLinear" | "Clip" | "Dropout" | "Expand"
+            | "Slice" | "Split" | "Pad",
+            0,
+        )
+        | ("Concat", _) => result,
+        (
+            "Add" | "Sub" | "Mul" | "Div" | "Neg" | "Abs" | "Exp" | "Log" | "Sqrt" | "Reciprocal"
+            | "Tanh" | "Sigmoid" | "Relu" | "Sum" | "Mean" | "ReduceSum" | "ReduceMean"
+            | "ReduceMax",
+            _,
+        ) if result.weight || result.vector => VECTOR,
+        _ => NONE,
+    });
+    demand
+}
+
+fn labels<'m>(
+    graph: &'m GraphProto,
+    producers: &BTreeMap<&str, &'m NodeProto>,
+) -> BTreeSet<&'m str> {
+    let mut found = BTreeSet::new();
+    let mut stack: Vec<&'m str> = graph
+        .node
+        .iter()
+        .filter(|n| matches!(&*n.op_type, "SoftmaxCrossEntropyLoss" | "NegativeLogLikelihoodLoss"))
+        .filter_map(|n| n.input.get(1).map(String::as_str))
+        .collect();
+    while let Some(name) = stack.pop() {
+        if found.insert(name)
+            && let Some(node) = producers.get(name)
+            && let Some(source) = node.input.first()
+            && matches!(
+                &*node.op_type,
+                "Identity" | "Cast" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose"
+            )
+        {
+            stack.push(source);
+        }
+    }
+    found
+}
+
+/// Finds the roles of initializers and inputs. `nodes` are the nodes that matter, by position; `initializers`
+/// holds all that are known before the first node.
+pub(crate) fn analyse<'m>(
+    graph: &'m GraphProto,
+    nodes: &[(usize, &'m NodeProto)],
+    initializers: &BTreeMap<&'m str, std::sync::Arc<Known>>,
+    node_name: impl Fn(usize) -> String,
+) -> Roles<'m> {
+    let mut demands: BTreeMap<&str, Demand> = BTreeMap::new();
+    for (_, node) in nodes.iter().rev() {
+        let mut result = NONE;
+        for output in node.output.iter().filter(|o| !o.is_empty()) {
+            result.merge(demands.get(output.as_str()).copied().unwrap_or_default());
+        }
+        for (i, input) in node.input.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            // An Identity of an initializer keeps what is wanted of it to itself: it is a copy.
+            if node.op_type == "Identity" && initializers.contains_key(input.as_str()) {
+                continue;
+            }
+            demands.entry(input).or_default().merge(operand_demand(&node.op_type, i, result));
+        }
+    }
+    let mut roles = Roles::default();
+    for (&name, known) in initializers {
+        if let Some(trainable) = demands.get(name).and_then(|d| d.parameter(known)) {
+            roles.parameters.insert(name, trainable);
+        }
+    }
+    for (_, node) in nodes.iter().filter(|(_, n)| n.op_type == "Identity") {
+        if let (Some(input), Some(output)) = (node.input.first(), node.output.first())
+            && let Some((&initializer, known)) = initializers.get_key_value(input.as_str())
+            && let Some(trainable) = demands.get(output.as_str()).and_then(|d| d.parameter(known))
+        {
+            let copy = Copy { name: output.clone(), initializer, trainable };
+            roles.identities.insert(output, copy);
+        }
+    }
+    untie(&mut roles, nodes, initializers, node_name);
+    let producers: BTreeMap<&str, &NodeProto> = graph
+        .node
+        .iter()
+        .flat_map(|n| n.output.iter().map(move |output| (output.as_str(), n)))
+        .collect();
+    roles.labels = labels(graph, &producers);
+    roles.demands = demands;
+    roles
+}
+
+/// Separates vectors that serve as different kinds of parameters.
+fn untie<'m>(
+    roles: &mut Roles<'m>,
+    nodes: &[(usize, &'m NodeProto)],
+    initializers: &BTreeMap<&'m str, std::sync::Arc<Known>>,
+    node_name: impl Fn(usize) -> String,
+) {
+    let mut uses: BTreeMap<&str, Vec<(usize, usize, &'static str)>> = BTreeMap::new();
+    for (index, node) in nodes {
+        for (i, input) in node.input.iter().enumerate() {
+            if let Some((&name, known)) = initializers.get_key_value(input.as_str())
+                && known.dims.len() == 1
+                && roles.parameters.contains_key(name)
+                && let Some(slot) = slot_name(&node.op_type, i)
+            {
+                uses.entry(name).or_default().push((*index, i, slot));
+            }
+        }
+    }
+    for (initializer, slots) in uses.into_iter().filter(|(_, slots)| slots.len() > 1) {
+        let kinds: BTreeSet<&str> = slots.iter().map(|s| s.2).collect();
+        if kinds.len() == 1 {
+            roles.shared.insert(initializer, slots.len());
+            continue;
+        }
+        let is_statistic = |slot: &str| slot.starts_with("running");
+        // The first trained use keeps the name.
+        let keeper = slots.iter().position(|s| !is_statistic(s.2)).unwrap_or(0);
+        for (i, &(node, operand, slot)) in slots.iter().enumerate() {
+            if i != keeper {
+                let name = format!("{}.{slot}", node_name(node));
+                let trainable = !is_statistic(slot);
+                roles.slots.insert((node, operand), Copy { name, initializer, trainable });
+            }
+        }
+    }
+}
