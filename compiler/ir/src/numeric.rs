@@ -5,19 +5,11 @@
 
 use crate::keyword_enum;
 
-<<<<<<< HEAD
-=======
 pub mod exponent;
->>>>>>> host
 pub mod float;
 pub mod integer;
 
 pub use float::{erf, exp, log, pow, sigmoid, tanh};
-<<<<<<< HEAD
-pub mod exponent;
-pub mod integer;
-=======
->>>>>>> host
 
 keyword_enum! {
     /// How a right shift by `s` rounds. With m = |x|, sg = sign(x), p = m mod 2^s.
