@@ -304,11 +304,6 @@ impl Attribute for Op {
     }
 }
 
-<<<<<<< HEAD
-=======
-/// What several operations share.
-
->>>>>>> host
 /// Helpers of type rules.
 pub(crate) mod rule {
     use super::TypeError;
