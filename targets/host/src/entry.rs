@@ -8,23 +8,32 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{FuncId, Linkage, Module};
 use trainc_ir::loops::{LoopKernel, Role};
-use trainc_ir::program::{BufferId, Kernel, Launch, Program, Region, Step};
+use trainc_ir::program::{BufferId, Kernel, Launch, Program, Region, Step, scale_offset};
 use trainc_ir::target::loop_scratch;
+use trainc_ir::{Op, TensorType};
 
 use crate::HostError;
 use crate::codegen::{build_loop_kernel, loop_kernel_signature};
-use crate::microkernels::MicroKernel;
+use crate::staging::{Place, Stage, Staging, Work};
 
-/// How a kernel of the program is called.
-pub(crate) enum KernelCode {
+/// One call that a launch of a kernel makes.
+pub(crate) struct StageCode {
+    call: Call,
+    inputs: Vec<(Place, TensorType)>,
+    outputs: Vec<(Place, TensorType)>,
+    /// Offset of its working memory in the launch's.
+    scratch: usize,
+}
+
+enum Call {
     /// A function of its buffers' addresses.
     Loop {
         function: FuncId,
-        /// Role of each parameter, and for scratch its offset in the launch's working memory.
+        /// Role of each parameter, and for scratch its offset in the stage's working memory.
         parameters: Vec<(Role, usize)>,
     },
     /// The function [`crate::microkernels::launch`] with the address of the kernel's description.
-    Micro { address: i64 },
+    Vector { address: i64 },
 }
 
 /// Text of the functions as they were compiled, in order of definition.
@@ -93,21 +102,37 @@ impl<'m, M: Module> Compiler<'m, M> {
         })
     }
 
-    /// Compiles the generic form of a program's kernel.
+    /// Compiles the stages of a kernel; generated code holds the addresses of its vector kernels.
     pub(crate) fn define_kernel(
         &mut self,
         name: &str,
-        kernel: &Kernel,
-    ) -> Result<KernelCode, HostError> {
-        let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
-        let (scratch, total) = loop_scratch(&lowered);
-        if total > kernel.scratch_bytes {
-            return Err(HostError::Program(format!(
-                "kernel `{}` needs {total} bytes of working memory, it gets {}",
-                kernel.name, kernel.scratch_bytes
-            )));
-        }
-        let readonly = readonly(&lowered, |operand| !kernel.op.may_overwrite(operand));
+        staging: &Staging,
+    ) -> Result<Vec<StageCode>, HostError> {
+        let several = staging.stages.len() > 1;
+        staging
+            .stages
+            .iter()
+            .enumerate()
+            .map(|(i, stage)| {
+                let name = if several { format!("{name}.{i}") } else { name.to_string() };
+                let call = match &stage.work {
+                    Work::Vector(kernel) => {
+                        Call::Vector { address: std::ptr::from_ref(&**kernel) as i64 }
+                    }
+                    Work::Loop(op) => self.define_stage(&name, op, stage)?,
+                };
+                let (inputs, outputs) = (stage.inputs.clone(), stage.outputs.clone());
+                Ok(StageCode { call, inputs, outputs, scratch: stage.scratch })
+            })
+            .collect()
+    }
+
+    fn define_stage(&mut self, name: &str, op: &Op, stage: &Stage) -> Result<Call, HostError> {
+        let inputs: Vec<&TensorType> = stage.inputs.iter().map(|(_, ty)| ty).collect();
+        let outputs: Vec<&TensorType> = stage.outputs.iter().map(|(_, ty)| ty).collect();
+        let lowered = op.lower(&inputs, &outputs);
+        let (scratch, _) = loop_scratch(&lowered);
+        let readonly = readonly(&lowered, |operand| !op.may_overwrite(operand));
         let function = self.define_loop(name, &lowered, &readonly)?;
         let mut offsets = scratch.into_iter();
         let parameters = lowered
@@ -121,7 +146,7 @@ impl<'m, M: Module> Compiler<'m, M> {
                 (b.role, offset)
             })
             .collect();
-        Ok(KernelCode::Loop { function, parameters })
+        Ok(Call::Loop { function, parameters })
     }
 }
 
@@ -150,9 +175,9 @@ pub(crate) struct Schedule<'a, 'f, M: Module> {
     pub(crate) module: &'a mut M,
     pub(crate) builder: FunctionBuilder<'f>,
     pub(crate) program: &'a Program,
-    pub(crate) kernels: &'a [KernelCode],
+    pub(crate) kernels: &'a [Vec<StageCode>],
     /// The function that runs vector kernels, if the program uses any.
-    pub(crate) micro: Option<FuncId>,
+    pub(crate) vector: Option<FuncId>,
     pub(crate) bases: Bases,
 }
 
@@ -199,34 +224,56 @@ impl<M: Module> Schedule<'_, '_, M> {
         }
     }
 
+    /// Address of a stage's operand, `extra` bytes in.
+    fn place(&mut self, launch: &Launch, place: Place, extra: usize) -> Value {
+        match place {
+            Place::Input(i) => self.address(launch.inputs[i], extra),
+            Place::Output(i) => self.address(launch.outputs[i], extra),
+            Place::Intermediate(offset) => {
+                self.plus(self.bases.arena, launch.scratch.unwrap_or(0) + offset + extra)
+            }
+        }
+    }
+
     fn launch(&mut self, launch: &Launch) {
+        let kernels = self.kernels;
+        for stage in &kernels[launch.kernel.0] {
+            self.stage(launch, stage);
+        }
+    }
+
+    fn stage(&mut self, launch: &Launch, stage: &StageCode) {
         let arena = self.bases.arena;
-        let scratch = launch.scratch.unwrap_or(0);
-        match &self.kernels[launch.kernel.0] {
-            KernelCode::Loop { function, parameters } => {
-                let scale = |id: BufferId| self.program.buffer(id).scale_offset();
-                let arguments = parameters
-                    .iter()
-                    .map(|(role, offset)| match *role {
-                        Role::Input(i) => self.address(launch.inputs[i], 0),
-                        Role::InputScale(i) => {
-                            self.address(launch.inputs[i], scale(launch.inputs[i]))
+        let scratch = launch.scratch.unwrap_or(0) + stage.scratch;
+        match &stage.call {
+            Call::Loop { function, parameters } => {
+                let mut arguments = Vec::with_capacity(parameters.len());
+                for (role, offset) in parameters {
+                    let tensor = |(place, _): &(Place, TensorType)| (*place, 0);
+                    let scale = |(place, ty): &(Place, TensorType)| (*place, scale_offset(ty));
+                    let (place, extra) = match *role {
+                        Role::Input(i) => tensor(&stage.inputs[i]),
+                        Role::InputScale(i) => scale(&stage.inputs[i]),
+                        Role::Output(i) => tensor(&stage.outputs[i]),
+                        Role::OutputScale(i) => scale(&stage.outputs[i]),
+                        Role::RunContext => {
+                            arguments.push(self.bases.run);
+                            continue;
                         }
-                        Role::Output(i) => self.address(launch.outputs[i], 0),
-                        Role::OutputScale(i) => {
-                            self.address(launch.outputs[i], scale(launch.outputs[i]))
+                        Role::Scratch => {
+                            arguments.push(self.plus(arena, scratch + offset));
+                            continue;
                         }
-                        Role::RunContext => self.bases.run,
-                        Role::Scratch => self.plus(arena, scratch + offset),
-                    })
-                    .collect::<Vec<_>>();
+                    };
+                    arguments.push(self.place(launch, place, extra));
+                }
                 let callee = self.module.declare_func_in_func(*function, self.builder.func);
                 self.builder.ins().call(callee, &arguments);
             }
-            KernelCode::Micro { address } => {
+            Call::Vector { address } => {
                 let mut arguments: Vec<Value> = Vec::new();
-                for &id in launch.inputs.iter().chain(&launch.outputs) {
-                    arguments.push(self.address(id, 0));
+                for (place, _) in stage.inputs.iter().chain(&stage.outputs) {
+                    arguments.push(self.place(launch, *place, 0));
                 }
                 arguments.push(self.plus(arena, scratch));
                 let bytes = 8 * arguments.len() as u32;
@@ -241,7 +288,7 @@ impl<M: Module> Schedule<'_, '_, M> {
                     self.builder.ins().store(flags, argument, array, 8 * i as i32);
                 }
                 let kernel = self.builder.ins().iconst(types::I64, *address);
-                let function = self.micro.expect("declared because the program uses it");
+                let function = self.vector.expect("declared because the program uses it");
                 let callee = self.module.declare_func_in_func(function, self.builder.func);
                 self.builder.ins().call(callee, &[kernel, array]);
             }
@@ -260,8 +307,8 @@ pub(crate) fn entry_signature<M: Module>(module: &M) -> Signature {
 pub(crate) fn define_entries<M: Module>(
     compiler: &mut Compiler<'_, M>,
     program: &Program,
-    kernels: &[KernelCode],
-    micro: Option<FuncId>,
+    kernels: &[Vec<StageCode>],
+    vector: Option<FuncId>,
 ) -> Result<Vec<FuncId>, HostError> {
     let signature = entry_signature(compiler.module);
     let config = compiler.module.target_config();
@@ -270,52 +317,52 @@ pub(crate) fn define_entries<M: Module>(
         .iter()
         .map(|entry| {
             let name = format!("entry {}", entry.name);
-            compiler.define(
-                &name,
-                Linkage::Local,
-                signature.clone(),
-                |module, function, context| {
-                    let mut builder = FunctionBuilder::new(function, context);
-                    let block = builder.create_block();
-                    builder.append_block_params_for_function_params(block);
-                    builder.switch_to_block(block);
-                    builder.seal_block(block);
-                    let [arena, state, constants, inputs, outputs, run] =
-                        builder.block_params(block).try_into().expect("six parameters");
-                    let mut addresses = |array: Value, count: usize| -> Vec<Value> {
-                        let flags = MemFlagsData::trusted().with_readonly();
-                        (0..count)
-                            .map(|i| builder.ins().load(types::I64, flags, array, 8 * i as i32))
-                            .collect()
-                    };
-                    let inputs = addresses(inputs, entry.inputs.len());
-                    let outputs = addresses(outputs, entry.outputs.len());
-                    let bases = Bases { arena, state, constants, inputs, outputs, run };
-                    let mut schedule = Schedule { module, builder, program, kernels, micro, bases };
-                    schedule.steps(&entry.steps);
-                    schedule.builder.ins().return_(&[]);
-                    schedule.builder.finalize(config);
-                    Ok(())
-                },
-            )
+            compiler.define(&name, Linkage::Local, signature.clone(), |module, function, context| {
+                let mut builder = FunctionBuilder::new(function, context);
+                let block = builder.create_block();
+                builder.append_block_params_for_function_params(block);
+                builder.switch_to_block(block);
+                builder.seal_block(block);
+                let [arena, state, constants, inputs, outputs, run] =
+                    builder.block_params(block).try_into().expect("six parameters");
+                let mut addresses = |array: Value, count: usize| -> Vec<Value> {
+                    let flags = MemFlagsData::trusted().with_readonly();
+                    (0..count)
+                        .map(|i| builder.ins().load(types::I64, flags, array, 8 * i as i32))
+                        .collect()
+                };
+                let inputs = addresses(inputs, entry.inputs.len());
+                let outputs = addresses(outputs, entry.outputs.len());
+                let bases = Bases { arena, state, constants, inputs, outputs, run };
+                let mut schedule = Schedule { module, builder, program, kernels, vector, bases };
+                schedule.steps(&entry.steps);
+                schedule.builder.ins().return_(&[]);
+                schedule.builder.finalize(config);
+                Ok(())
+            })
         })
         .collect()
 }
 
-/// The code of each kernel, in the program's order: its vector kernel where there is one, else its loops.
+/// The code of each kernel, in the program's order.
 pub(crate) fn define_kernels<M: Module>(
     compiler: &mut Compiler<'_, M>,
     program: &Program,
-    vector: &[Option<Box<MicroKernel>>],
+    stagings: &[Staging],
     name: impl Fn(&Kernel) -> String,
-) -> Result<Vec<KernelCode>, HostError> {
+) -> Result<Vec<Vec<StageCode>>, HostError> {
     program
         .kernels
         .iter()
-        .enumerate()
-        .map(|(i, kernel)| match vector.get(i).and_then(Option::as_deref) {
-            Some(micro) => Ok(KernelCode::Micro { address: std::ptr::from_ref(micro) as i64 }),
-            None => compiler.define_kernel(&name(kernel), kernel),
+        .zip(stagings)
+        .map(|(kernel, staging)| {
+            if staging.scratch_bytes > kernel.scratch_bytes {
+                return Err(HostError::Program(format!(
+                    "kernel `{}` needs {} bytes of working memory, it gets {}",
+                    kernel.name, staging.scratch_bytes, kernel.scratch_bytes
+                )));
+            }
+            compiler.define_kernel(&name(kernel), staging)
         })
         .collect()
 }

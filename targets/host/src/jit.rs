@@ -14,8 +14,9 @@ use crate::HostError;
 use crate::codegen::{Machine, instruction_set};
 use crate::entry::{Compiler, define_entries, define_kernels, readonly};
 use crate::memory::{AlignedBytes, check_layout, decode_tensor, encode_tensor};
-use crate::microkernels::{self, MicroKernel};
-use crate::plan;
+use crate::microkernels;
+use crate::staging::{Staging, Work};
+use crate::check;
 
 type EntryFunction = unsafe extern "C" fn(
     arena: *mut u8,
@@ -60,7 +61,7 @@ pub struct EntryHandle(usize);
 pub struct HostProgram {
     program: Arc<Program>,
     // Generated code holds the addresses of these.
-    _vector: Vec<Option<Box<MicroKernel>>>,
+    _stagings: Vec<Staging>,
     entries: Vec<EntryFunction>,
     arena: AlignedBytes,
     state: AlignedBytes,
@@ -93,23 +94,27 @@ impl HostProgram {
     }
 
     fn compile_with(program: Arc<Program>, vector: bool) -> Result<HostProgram, HostError> {
-        plan::check(&program)?;
-        let vector: Vec<Option<Box<MicroKernel>>> = program
+        check::check(&program)?;
+        let stagings: Vec<Staging> = program
             .kernels
             .iter()
-            .map(|kernel| if vector { MicroKernel::of(kernel).map(Box::new) } else { None })
+            .map(|kernel| {
+                let stage = if vector { Staging::vector } else { Staging::generic };
+                stage(&kernel.op, &kernel.input_types(), &kernel.output_types())
+            })
             .collect();
         let mut module = Code::module()?;
         let mut compiler = Compiler::new(&mut module, false);
-        let kernels = define_kernels(&mut compiler, &program, &vector, |k| k.name.clone())?;
-        let micro = if vector.iter().any(Option::is_some) {
+        let kernels = define_kernels(&mut compiler, &program, &stagings, |k| k.name.clone())?;
+        let uses_vector = |s: &Staging| s.stages.iter().any(|s| matches!(s.work, Work::Vector(_)));
+        let vector = if stagings.iter().any(uses_vector) {
             let mut signature = compiler.module.make_signature();
             signature.params = vec![AbiParam::new(types::I64); 2];
             Some(compiler.module.declare_function(LAUNCH, Linkage::Import, &signature)?)
         } else {
             None
         };
-        let entries = define_entries(&mut compiler, &program, &kernels, micro)?;
+        let entries = define_entries(&mut compiler, &program, &kernels, vector)?;
         module.finalize_definitions()?;
         let entries = entries
             .into_iter()
@@ -120,7 +125,7 @@ impl HostProgram {
             state: AlignedBytes::new(program.memory.state_bytes),
             constants: AlignedBytes::new(program.memory.constant_bytes),
             program,
-            _vector: vector,
+            _stagings: stagings,
             entries,
             _code: Code(Some(module)),
         };
@@ -256,7 +261,7 @@ impl HostProgram {
             .collect();
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
         #[allow(unsafe_code, reason = "calling generated code")]
-        // SAFETY: the function has this signature; `plan::check` has bounded its accesses by the sizes of arena,
+        // SAFETY: the function has this signature; `check::check` has bounded its accesses by the sizes of arena,
         // state, constants and arguments, which are what is passed; the code lives as long as `self`.
         unsafe {
             (self.entries[entry.0])(

@@ -5,6 +5,7 @@
 //! ([`codegen`]); matrix products and the passes around them use vector kernels where the program runs in this
 //! process. Both give the bits of the reference interpreter.
 
+mod check;
 pub mod codegen;
 mod entry;
 mod error;
@@ -12,7 +13,7 @@ mod jit;
 pub mod kernels;
 mod memory;
 mod microkernels;
-mod plan;
+mod staging;
 
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};

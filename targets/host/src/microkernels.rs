@@ -1,17 +1,443 @@
-//! Vector kernels in place of loop kernels.
+//! Which operations run as vector kernels ([`crate::kernels`]), and how: the three convolution products and matrix
+//! products of i8 and f32, requantization, and a product that is requantized at once, for which the largest magnitude
+//! falls out of the product.
 
-use trainc_ir::program::Kernel;
+#![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
-/// A kernel of the program that runs as a vector kernel.
-pub(crate) struct MicroKernel {}
+use trainc_ir::numeric::{self, Rounding};
+use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul};
+use trainc_ir::program::scale_offset;
+use trainc_ir::{Element, Op, TensorType};
 
-impl MicroKernel {
-    /// The vector kernel of a program's kernel, if there is one.
-    pub(crate) fn of(_kernel: &Kernel) -> Option<MicroKernel> {
-        None
+use crate::kernels::{
+    ConvGeometry, MatMulGeometry, conv2d_f32, conv2d_f32_scratch_bytes, conv2d_grad_input_f32,
+    conv2d_grad_input_f32_scratch_bytes, conv2d_grad_input_i8, conv2d_grad_input_i8_scratch_bytes,
+    conv2d_grad_weight_f32, conv2d_grad_weight_f32_scratch_bytes, conv2d_grad_weight_i8,
+    conv2d_grad_weight_i8_scratch_bytes, conv2d_i8, conv2d_i8_scratch_bytes, matmul_f32,
+    matmul_f32_scratch_bytes, matmul_i8, matmul_i8_scratch_bytes, max_abs_i32,
+    requantize_half_away, requantize_pseudo_stochastic,
+};
+use crate::memory::ALIGNMENT;
+
+/// A vector kernel with its shape: what generated code passes to [`launch`].
+#[derive(Debug)]
+pub(crate) struct MicroKernel {
+    product: Option<Product>,
+    finish: Option<Finish>,
+    inputs: Vec<TensorType>,
+    output: TensorType,
+    /// Bytes of the i32 sums between product and finish.
+    sums_bytes: usize,
+    scratch_bytes: usize,
+}
+
+/// A product and its operands' shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Product {
+    Forward(ConvGeometry),
+    InputGradient(ConvGeometry),
+    WeightGradient(ConvGeometry),
+    MatMul(MatMulGeometry),
+}
+
+/// What turns i32 sums into i8.
+#[derive(Clone, Copy, Debug)]
+enum Finish {
+    /// To the sums' own width.
+    Requantize { bits: u8, rounding: Rounding, low: i8 },
+    /// To a width given at run time.
+    Gradient { rounding: Rounding },
+    /// By a constant.
+    Shift { amount: u8, rounding: Rounding },
+}
+
+impl Product {
+    /// The product that an operation is, if the vector kernels have its shape.
+    pub(crate) fn of(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Option<Product> {
+        if inputs.iter().any(|ty| ty.count() == 0) || output.count() == 0 {
+            return None;
+        }
+        match op {
+            Op::Conv2d(Conv2d { strides, pads, dilations, groups }) => {
+                let [x, w] = [&inputs[0].shape, &inputs[1].shape];
+                let kernel = [w[2], w[3]];
+                geometry(x, &output.shape, kernel, *strides, *pads, *dilations, *groups)
+                    .map(Product::Forward)
+            }
+            Op::Conv2dGradientInput(op) => {
+                let Conv2dGradientInput { strides, pads, dilations, groups, .. } = op;
+                let [dy, w] = [&inputs[0].shape, &inputs[1].shape];
+                let kernel = [w[2], w[3]];
+                geometry(&output.shape, dy, kernel, *strides, *pads, *dilations, *groups)
+                    .map(Product::InputGradient)
+            }
+            Op::Conv2dGradientWeight(op) => {
+                let Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size } = op;
+                let [x, dy] = [&inputs[0].shape, &inputs[1].shape];
+                geometry(x, dy, *kernel_size, *strides, *pads, *dilations, *groups)
+                    .map(Product::WeightGradient)
+            }
+            Op::MatMul(op) => matmul_geometry(op, inputs[0], inputs[1]).map(Product::MatMul),
+            _ => None,
+        }
+    }
+
+    /// Multiplications.
+    pub(crate) fn multiplications(&self) -> usize {
+        match self {
+            Product::Forward(g) | Product::InputGradient(g) | Product::WeightGradient(g) => {
+                g.multiplications()
+            }
+            Product::MatMul(g) => g.multiplications(),
+        }
+    }
+
+    fn scratch_bytes(&self, float: bool) -> usize {
+        match (self, float) {
+            (Product::Forward(g), false) => conv2d_i8_scratch_bytes(g),
+            (Product::Forward(g), true) => conv2d_f32_scratch_bytes(g),
+            (Product::InputGradient(g), false) => conv2d_grad_input_i8_scratch_bytes(g),
+            (Product::InputGradient(g), true) => conv2d_grad_input_f32_scratch_bytes(g),
+            (Product::WeightGradient(g), false) => conv2d_grad_weight_i8_scratch_bytes(g),
+            (Product::WeightGradient(g), true) => conv2d_grad_weight_f32_scratch_bytes(g),
+            (Product::MatMul(g), false) => matmul_i8_scratch_bytes(g),
+            (Product::MatMul(g), true) => matmul_f32_scratch_bytes(g),
+        }
+    }
+
+    /// The sums and their largest magnitude.
+    fn run_i8(&self, a: &[i8], b: &[i8], sums: &mut [i32], scratch: &mut [u8]) -> u32 {
+        match self {
+            Product::Forward(g) => conv2d_i8(g, a, b, sums, scratch),
+            Product::InputGradient(g) => conv2d_grad_input_i8(g, a, b, sums, scratch),
+            Product::WeightGradient(g) => conv2d_grad_weight_i8(g, a, b, sums, scratch),
+            Product::MatMul(g) => matmul_i8(g, a, b, sums, scratch),
+        }
+    }
+
+    fn run_f32(&self, a: &[f32], b: &[f32], sums: &mut [f32], scratch: &mut [u8]) {
+        match self {
+            Product::Forward(g) => conv2d_f32(g, a, b, sums, scratch),
+            Product::InputGradient(g) => conv2d_grad_input_f32(g, a, b, sums, scratch),
+            Product::WeightGradient(g) => conv2d_grad_weight_f32(g, a, b, sums, scratch),
+            Product::MatMul(g) => matmul_f32(g, a, b, sums, scratch),
+        }
     }
 }
 
-/// Runs a vector kernel.
-#[allow(unsafe_code, reason = "called by generated code with addresses")]
-pub(crate) unsafe extern "C" fn launch(_kernel: *const MicroKernel, _arguments: *const *mut u8) {}
+fn geometry(
+    x: &[usize],
+    y: &[usize],
+    kernel: [usize; 2],
+    strides: [usize; 2],
+    pads: [usize; 4],
+    dilations: [usize; 2],
+    groups: usize,
+) -> Option<ConvGeometry> {
+    Some(ConvGeometry {
+        batch: x[0],
+        in_channels: x[1],
+        in_height: x[2],
+        in_width: x[3],
+        out_channels: y[1],
+        out_height: y[2],
+        out_width: y[3],
+        kernel_height: kernel[0],
+        kernel_width: kernel[1],
+        stride_height: strides[0],
+        stride_width: strides[1],
+        dilation_height: dilations[0],
+        dilation_width: dilations[1],
+        pad_top: pads[0],
+        pad_left: pads[1],
+        groups,
+    })
+}
+
+fn matmul_geometry(op: &MatMul, a: &TensorType, b: &TensorType) -> Option<MatMulGeometry> {
+    let split = |ty: &TensorType, transposed: bool| {
+        let (leading, matrix) = ty.shape.split_at(ty.shape.rank() - 2);
+        let leading = leading.to_vec();
+        let (rows, columns) = (matrix[0], matrix[1]);
+        if transposed { (leading, columns, rows) } else { (leading, rows, columns) }
+    };
+    let (leading_a, m, k) = split(a, op.transpose_a);
+    let (leading_b, _, n) = split(b, op.transpose_b);
+    let count = |leading: &[usize]| leading.iter().product::<usize>();
+    let (batch_a, batch_b) = (count(&leading_a), count(&leading_b));
+    let trimmed = |leading: &[usize]| -> Vec<usize> {
+        leading.iter().copied().skip_while(|&d| d == 1).collect()
+    };
+    if batch_a > 1 && batch_b > 1 && trimmed(&leading_a) != trimmed(&leading_b) {
+        // Both broadcast: no constant distance from one matrix to the next.
+        return None;
+    }
+    if batch_b == 1 && !op.transpose_a {
+        // One matrix on the right: the rows of all matrices on the left are rows of one.
+        return Some(MatMulGeometry::single(batch_a * m, n, k, false, op.transpose_b));
+    }
+    let stride = |batch: usize, length: usize| if batch == 1 { 0 } else { length };
+    Some(MatMulGeometry {
+        batch: batch_a.max(batch_b),
+        batch_stride_a: stride(batch_a, m * k),
+        batch_stride_b: stride(batch_b, k * n),
+        m,
+        n,
+        k,
+        transpose_a: op.transpose_a,
+        transpose_b: op.transpose_b,
+    })
+}
+
+impl Finish {
+    fn of(op: &Op) -> Option<Finish> {
+        let finish = match op {
+            Op::Requantize(op) => {
+                Finish::Requantize { bits: op.bits, rounding: op.rounding, low: op.low }
+            }
+            Op::QuantizeGradient(op) => Finish::Gradient { rounding: op.rounding },
+            Op::ShiftRight(op) if op.element == Element::I8 => {
+                Finish::Shift { amount: op.amount, rounding: op.rounding }
+            }
+            _ => return None,
+        };
+        matches!(finish.rounding(), Rounding::HalfAway | Rounding::PseudoStochastic)
+            .then_some(finish)
+    }
+
+    fn rounding(&self) -> Rounding {
+        match *self {
+            Finish::Requantize { rounding, .. }
+            | Finish::Gradient { rounding }
+            | Finish::Shift { rounding, .. } => rounding,
+        }
+    }
+
+    /// The shift for sums of that largest magnitude (which constant shifts do not ask for), and the lower clamp.
+    fn shift(&self, largest: impl FnOnce() -> u32, bits: Option<i32>) -> (i64, i8) {
+        match *self {
+            Finish::Requantize { bits, low, .. } => {
+                (i64::from(numeric::bit_width(largest()).saturating_sub(bits.into())), low)
+            }
+            Finish::Gradient { .. } => {
+                let width = i64::from(numeric::bit_width(largest()));
+                ((width - i64::from(bits.unwrap_or(0))).max(0), -127)
+            }
+            Finish::Shift { amount, .. } => (amount.into(), -127),
+        }
+    }
+}
+
+impl MicroKernel {
+    /// The vector kernel for the first operations of a sequence, each applied to the result so far, and how many of
+    /// them it does. `operands` are those of the first operation, then the further ones of the next.
+    pub(crate) fn of(ops: &[Op], operands: &[&TensorType]) -> Option<(MicroKernel, usize)> {
+        let first = ops.first()?;
+        if let Some(finish) = Finish::of(first) {
+            if operands.first()?.element != Element::I32 {
+                return None;
+            }
+            let own = 1 + usize::from(matches!(finish, Finish::Gradient { .. }));
+            let operands = operands.get(..own)?;
+            let output = one(first.infer(operands).ok()?)?;
+            return Some((MicroKernel::new(None, Some(finish), operands, output, 0), 1));
+        }
+        if operands.len() < 2 {
+            return None;
+        }
+        let sums = one(first.infer(&operands[..2]).ok()?)?;
+        let product = Product::of(first, &operands[..2], &sums)?;
+        let next = ops.get(1).and_then(|op| Some((op, Finish::of(op)?)));
+        if let Some((op, finish)) = next {
+            let further = usize::from(matches!(finish, Finish::Gradient { .. }));
+            let operands = operands.get(..2 + further)?;
+            let types: Vec<&TensorType> =
+                std::iter::once(&sums).chain(operands[2..].iter().copied()).collect();
+            let output = one(op.infer(&types).ok()?)?;
+            let bytes = sums.element_bytes().next_multiple_of(ALIGNMENT);
+            return Some((
+                MicroKernel::new(Some(product), Some(finish), operands, output, bytes),
+                2,
+            ));
+        }
+        Some((MicroKernel::new(Some(product), None, &operands[..2], sums, 0), 1))
+    }
+
+    fn new(
+        product: Option<Product>,
+        finish: Option<Finish>,
+        operands: &[&TensorType],
+        output: TensorType,
+        sums_bytes: usize,
+    ) -> MicroKernel {
+        let float = output.is_f32();
+        let product_bytes = product.map_or(0, |p| p.scratch_bytes(float));
+        MicroKernel {
+            product,
+            finish,
+            inputs: operands.iter().map(|&ty| ty.clone()).collect(),
+            output,
+            sums_bytes,
+            scratch_bytes: sums_bytes + product_bytes,
+        }
+    }
+
+    /// Number of operands.
+    pub(crate) fn operands(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Type of the result.
+    pub(crate) fn output(&self) -> &TensorType {
+        &self.output
+    }
+
+    /// Bytes of working memory.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.scratch_bytes
+    }
+
+    /// Runs the kernel.
+    ///
+    /// # Safety
+    /// `arguments` are the addresses of the operands, of the result and of the working memory, each valid for its
+    /// size and 4-byte aligned; nothing else refers to the result and the working memory.
+    unsafe fn run(&self, arguments: *const *mut u8) {
+        // SAFETY: the caller passes one address an operand, one for the result, and one for the working memory.
+        let addresses = unsafe { std::slice::from_raw_parts(arguments, self.inputs.len() + 2) };
+        let input = |i: usize| Operand { address: addresses[i], ty: &self.inputs[i] };
+        let output = Operand { address: addresses[self.inputs.len()], ty: &self.output };
+        // SAFETY: an i8 is a byte; `Operand`'s promise for each address; the working memory, if there is any, is
+        // split into the sums and the rest.
+        unsafe {
+            let scratch: &mut [u8] = match self.scratch_bytes {
+                0 => &mut [],
+                bytes => std::slice::from_raw_parts_mut(addresses[self.inputs.len() + 1], bytes),
+            };
+            let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
+            match (&self.product, &self.finish) {
+                (Some(product), None) if self.output.is_f32() => {
+                    product.run_f32(
+                        input(0).elements(),
+                        input(1).elements(),
+                        output.elements_mut(),
+                        scratch,
+                    );
+                }
+                (Some(product), None) => {
+                    product.run_i8(
+                        input(0).elements(),
+                        input(1).elements(),
+                        output.elements_mut(),
+                        scratch,
+                    );
+                    output.set_exponent(input(0).exponent().wrapping_add(input(1).exponent()));
+                }
+                (Some(product), Some(finish)) => {
+                    let count = self.output.count();
+                    let sums: &mut [i32] =
+                        std::slice::from_raw_parts_mut(sums.as_mut_ptr().cast(), count);
+                    let largest =
+                        product.run_i8(input(0).elements(), input(1).elements(), sums, scratch);
+                    let exponent = input(0).exponent().wrapping_add(input(1).exponent());
+                    let bits = (self.inputs.len() > 2).then(|| input(2).elements()[0]);
+                    let (shift, low) = finish.shift(|| largest, bits);
+                    requantize(sums, shift, finish.rounding(), low, output.elements_mut());
+                    output.set_exponent(exponent.wrapping_add(shift as i32));
+                }
+                (None, Some(finish)) => {
+                    let sums: &[i32] = input(0).elements();
+                    let bits = (self.inputs.len() > 1).then(|| input(1).elements()[0]);
+                    let (shift, low) = finish.shift(|| max_abs_i32(sums), bits);
+                    requantize(sums, shift, finish.rounding(), low, output.elements_mut());
+                    if self.output.scale_bytes() > 0 {
+                        output.set_exponent(input(0).exponent().wrapping_add(shift as i32));
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+    }
+}
+
+fn one(mut results: Vec<TensorType>) -> Option<TensorType> {
+    if results.len() == 1 { results.pop() } else { None }
+}
+
+/// A tensor at an address that is valid for its size.
+struct Operand<'a> {
+    address: *mut u8,
+    ty: &'a TensorType,
+}
+
+impl Operand<'_> {
+    /// The elements as `T`, which has their width.
+    ///
+    /// # Safety
+    /// The address is valid and aligned, `T` fits the type's element, nothing writes meanwhile.
+    unsafe fn elements<'s, T>(&self) -> &'s [T] {
+        debug_assert_eq!(size_of::<T>() * 8, self.ty.element.bits() as usize);
+        // SAFETY: promised by the caller.
+        unsafe { std::slice::from_raw_parts(self.address.cast(), self.ty.count()) }
+    }
+
+    /// As [`Self::elements`], to write.
+    ///
+    /// # Safety
+    /// Likewise, and nothing else refers to the elements.
+    unsafe fn elements_mut<'s, T>(&self) -> &'s mut [T] {
+        debug_assert_eq!(size_of::<T>() * 8, self.ty.element.bits() as usize);
+        // SAFETY: promised by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.ty.count()) }
+    }
+
+    /// The shared exponent.
+    ///
+    /// # Safety
+    /// The address is valid and 4-byte aligned.
+    unsafe fn exponent(&self) -> i32 {
+        if self.ty.scale_bytes() == 0 {
+            return 0;
+        }
+        // SAFETY: the exponent lies behind the elements, on a 4-byte boundary.
+        unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().read() }
+    }
+
+    /// Sets the shared exponent.
+    ///
+    /// # Safety
+    /// As [`Self::exponent`], and the type has one.
+    unsafe fn set_exponent(&self, exponent: i32) {
+        // SAFETY: as above.
+        unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().write(exponent) }
+    }
+}
+
+fn requantize(sums: &[i32], shift: i64, rounding: Rounding, low: i8, out: &mut [i8]) {
+    match (rounding, u32::try_from(shift)) {
+        (Rounding::HalfAway, Ok(shift)) => requantize_half_away(sums, shift, low, out),
+        (_, Ok(shift)) if shift <= 32 => {
+            requantize_pseudo_stochastic(sums, shift, out);
+            if low > -127 {
+                out.iter_mut().for_each(|q| *q = (*q).max(low));
+            }
+        }
+        // A shift beyond the width: a negative number of bits was asked for.
+        _ => {
+            let shift = shift.clamp(0, u32::MAX.into()) as u32;
+            for (q, &x) in out.iter_mut().zip(sums) {
+                let rounded = numeric::shift_right(x.into(), shift, rounding);
+                *q = rounded.clamp(low.into(), 127) as i8;
+            }
+        }
+    }
+}
+
+/// Runs a vector kernel; generated code calls this.
+///
+/// # Safety
+/// `kernel` is the address of a live [`MicroKernel`], `arguments` are as it takes them.
+pub(crate) unsafe extern "C" fn launch(kernel: *const MicroKernel, arguments: *const *mut u8) {
+    // SAFETY: promised by the caller.
+    unsafe { (*kernel).run(arguments) }
+}

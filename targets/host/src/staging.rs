@@ -1,0 +1,179 @@
+//! How a kernel of the program runs here: as one loop kernel, as one vector kernel, or (a chain that holds a product)
+//! as stages with intermediate tensors in the kernel's working memory.
+
+use trainc_ir::ops::Chain;
+use trainc_ir::program::buffer_bytes;
+use trainc_ir::target::loop_scratch_bytes;
+use trainc_ir::{Op, TensorType};
+
+use crate::memory::ALIGNMENT;
+use crate::microkernels::MicroKernel;
+
+/// Where an operand of a stage lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Operand of the kernel.
+    Input(usize),
+    /// Result of the kernel.
+    Output(usize),
+    /// Offset in the kernel's working memory.
+    Intermediate(usize),
+}
+
+/// What a stage does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// An operation by its loops.
+    Loop(Op),
+    /// A vector kernel.
+    Vector(Box<MicroKernel>),
+}
+
+/// One call of generated code.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) work: Work,
+    pub(crate) inputs: Vec<(Place, TensorType)>,
+    pub(crate) outputs: Vec<(Place, TensorType)>,
+    /// Offset of the stage's own working memory in the kernel's.
+    pub(crate) scratch: usize,
+}
+
+/// A kernel as stages.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    pub(crate) stages: Vec<Stage>,
+    /// Working memory of the kernel.
+    pub(crate) scratch_bytes: usize,
+}
+
+impl Staging {
+    /// The kernel by its loops.
+    pub(crate) fn generic(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Staging {
+        let places = |types: &[&TensorType], place: fn(usize) -> Place| {
+            types.iter().enumerate().map(|(i, &ty)| (place(i), ty.clone())).collect()
+        };
+        let stage = Stage {
+            work: Work::Loop(op.clone()),
+            inputs: places(inputs, Place::Input),
+            outputs: places(outputs, Place::Output),
+            scratch: 0,
+        };
+        Staging { stages: vec![stage], scratch_bytes: loop_scratch_bytes(op, inputs, outputs) }
+    }
+
+    /// The kernel by vector kernels as far as there are any.
+    pub(crate) fn vector(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Staging {
+        Staging::try_vector(op, inputs, outputs)
+            .unwrap_or_else(|| Staging::generic(op, inputs, outputs))
+    }
+
+    fn try_vector(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Staging> {
+        let ops = match op {
+            Op::Chain(chain) => &chain.ops[..],
+            op => std::slice::from_ref(op),
+        };
+        let [output] = outputs else { return None };
+        let segments = segments(ops, inputs)?;
+        if !segments.iter().any(|s| matches!(s.work, Work::Vector(_))) {
+            return None;
+        }
+        let last = segments.len() - 1;
+        let mut stages = Vec::new();
+        let mut intermediates = 0;
+        let mut carried: Option<(Place, TensorType)> = None;
+        for (i, segment) in segments.into_iter().enumerate() {
+            let further = segment.operands.map(|n| (Place::Input(n), inputs[n].clone()));
+            let place = if i == last {
+                Place::Output(0)
+            } else {
+                let offset = intermediates;
+                intermediates += buffer_bytes(&segment.output).next_multiple_of(ALIGNMENT);
+                Place::Intermediate(offset)
+            };
+            let result = (place, segment.output);
+            let inputs = carried.take().into_iter().chain(further).collect();
+            carried = Some(result.clone());
+            stages.push(Stage { work: segment.work, inputs, outputs: vec![result], scratch: 0 });
+        }
+        debug_assert_eq!(carried.map(|(_, ty)| ty).as_ref(), Some(*output));
+        let mut own = 0;
+        for stage in &mut stages {
+            stage.scratch = intermediates;
+            own = own.max(stage.own_scratch_bytes());
+        }
+        Some(Staging { stages, scratch_bytes: intermediates + own })
+    }
+}
+
+impl Stage {
+    fn own_scratch_bytes(&self) -> usize {
+        match &self.work {
+            Work::Vector(kernel) => kernel.scratch_bytes(),
+            Work::Loop(op) => {
+                let inputs: Vec<&TensorType> = self.inputs.iter().map(|(_, ty)| ty).collect();
+                let outputs: Vec<&TensorType> = self.outputs.iter().map(|(_, ty)| ty).collect();
+                loop_scratch_bytes(op, &inputs, &outputs)
+            }
+        }
+    }
+}
+
+/// Successive operations of a chain that run as one stage.
+struct Segment {
+    work: Work,
+    /// Operands of the kernel that it takes besides the result so far.
+    operands: std::ops::Range<usize>,
+    output: TensorType,
+}
+
+/// Splits a sequence of operations, each applied to the result so far. `None` if it does not type.
+fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
+    let mut segments = Vec::new();
+    let mut carried: Option<TensorType> = None;
+    let (mut at, mut next) = (0, 0);
+    while at < ops.len() {
+        let own = usize::from(carried.is_some());
+        let available: Vec<&TensorType> =
+            carried.iter().chain(inputs[next..].iter().copied()).collect();
+        if let Some((kernel, count)) = MicroKernel::of(&ops[at..], &available) {
+            let operands = next..next + kernel.operands() - own;
+            next = operands.end;
+            at += count;
+            carried = Some(kernel.output().clone());
+            let output = kernel.output().clone();
+            segments.push(Segment { work: Work::Vector(Box::new(kernel)), operands, output });
+            continue;
+        }
+        // Loops up to the next product.
+        let (first, start) = (at, next);
+        loop {
+            let own = usize::from(carried.is_some());
+            let operands = arity(&ops[at], carried.as_ref(), &inputs[next..])?;
+            let types: Vec<&TensorType> =
+                carried.iter().chain(inputs[next..next + operands - own].iter().copied()).collect();
+            let mut results = ops[at].infer(&types).ok()?;
+            next += operands - own;
+            at += 1;
+            carried = Some(results.pop()?);
+            let available: Vec<&TensorType> =
+                carried.iter().chain(inputs[next..].iter().copied()).collect();
+            if at == ops.len() || MicroKernel::of(&ops[at..], &available).is_some() {
+                break;
+            }
+        }
+        let op = match &ops[first..at] {
+            [op] => op.clone(),
+            several => Op::Chain(Chain { ops: several.to_vec() }),
+        };
+        let output = carried.clone()?;
+        segments.push(Segment { work: Work::Loop(op), operands: start..next, output });
+    }
+    Some(segments)
+}
+
+/// How many operands an operation takes, the result so far among them: the fewest that type.
+fn arity(op: &Op, carried: Option<&TensorType>, further: &[&TensorType]) -> Option<usize> {
+    let all: Vec<&TensorType> = carried.into_iter().chain(further.iter().copied()).collect();
+    (1..=all.len()).find(|&n| op.infer(&all[..n]).is_ok())
+}
