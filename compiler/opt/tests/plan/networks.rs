@@ -7,8 +7,10 @@ use trainc_ir::ops::{
     ReduceMean, Relu, Reshape,
 };
 use trainc_ir::{Graph, Tensor, TensorType};
+use trainc_opt::algorithm::Algorithm;
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
 use trainc_opt::training::training_graph;
+use trainc_opt::translate::translate;
 
 use crate::support::{Generic, Random, difference, node};
 
@@ -255,6 +257,33 @@ fn resnet18_stays_close_to_the_lower_bound() {
 #[test]
 fn inception_stays_close_to_the_lower_bound() {
     within(&report("inception", &inception(2)), 105);
+}
+
+/// The same under NITI, whose products give i32 that are rescaled to i8.
+fn niti((train, infer): &(Graph, Graph)) -> (Graph, Graph) {
+    let algorithm = Algorithm::built_in("niti").expect("built in");
+    let lower = |graph: &Graph| {
+        let (lowered, _) = translate(graph, &algorithm).unwrap_or_else(|e| panic!("{e}"));
+        lowered
+    };
+    (lower(train), lower(infer))
+}
+
+#[test]
+fn niti_lenet_stays_close_to_the_lower_bound() {
+    within(&report("lenet-niti", &niti(&lenet(64, 28))), 102);
+}
+
+#[test]
+fn niti_lenet_trains_to_the_same_bits() {
+    let graphs = niti(&lenet(2, 12));
+    let entries = [
+        PlanEntry { name: "train_step", graph: &graphs.0 },
+        PlanEntry { name: "infer", graph: &graphs.1 },
+    ];
+    let options = PlanOptions::default();
+    let (program, _) = plan("lenet", &entries, &Generic::new(), &options).expect("a plan");
+    assert_eq!(difference(&program, &entries, 3, &mut Random::new(4)), None);
 }
 
 /// A small LeNet, trained for some steps by the program and by the graph.

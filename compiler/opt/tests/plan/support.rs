@@ -11,7 +11,8 @@ use trainc_ir::target::{
 use trainc_ir::{Data, Element, Graph, Op, RunContext, Scale, ScaleData, Tensor, TensorType};
 use trainc_opt::plan::PlanEntry;
 
-/// A target that runs everything by generic loops.
+/// A target that runs products with as much working memory as their result takes, and the rest by generic loops with
+/// a little more than they need.
 pub(crate) struct Generic {
     description: TargetDescription,
 }
@@ -40,7 +41,13 @@ impl Target for Generic {
     }
 
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        loop_scratch_bytes(op, inputs, outputs)
+        match op {
+            Op::MatMul(_) | Op::Conv2d(_) | Op::Conv2dGradientInput(_) => {
+                outputs.iter().map(|ty| ty.element_bytes()).sum()
+            }
+            Op::BatchStatistics(_) | Op::Transpose(_) => 100,
+            _ => loop_scratch_bytes(op, inputs, outputs),
+        }
     }
 
     fn emit(&self, _program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
