@@ -18,8 +18,76 @@ const RELATIVE: f32 = 1e-4;
 /// Largest absolute difference of floats.
 const ABSOLUTE: f32 = 1e-5;
 
-/// Tests (a `*` at the end stands for any rest) that are not expected to pass, and why.
-const EXCLUDED: &[(&str, &str)] = &[];
+/// Tests that are not expected to pass, and why.
+const EXCLUDED: &[(&str, &str)] = &[
+    (
+        "test_averagepool_2d_ceil_last_window_starts_on_pad",
+        "its expected output is rounded to four digits",
+    ),
+    ("test_averagepool_2d_dilations", "AveragePool with dilation"),
+    ("test_cast_DOUBLE_to_FLOAT16", NARROW),
+    ("test_cast_FLOAT_to_BFLOAT16", NARROW),
+    ("test_cast_FLOAT_to_DOUBLE", NARROW),
+    ("test_cast_FLOAT_to_FLOAT16", NARROW),
+    ("test_castlike_DOUBLE_to_FLOAT16_expanded", NARROW),
+    ("test_castlike_FLOAT_to_BFLOAT16_expanded", NARROW),
+    ("test_castlike_FLOAT_to_DOUBLE_expanded", NARROW),
+    ("test_castlike_FLOAT_to_FLOAT16_expanded", NARROW),
+    ("test_constantofshape_int_shape_zero", EMPTY),
+    ("test_reduce_l1_empty_set_expanded", EMPTY),
+    ("test_reduce_log_sum_empty_set_expanded", EMPTY),
+    ("test_reduce_max_empty_set", EMPTY),
+    ("test_reduce_sum_empty_set", EMPTY),
+    ("test_reduce_sum_empty_set_non_reduced_axis_zero", EMPTY),
+    ("test_reduce_sum_square_empty_set_expanded", EMPTY),
+    ("test_reshape_allowzero_reordered", EMPTY),
+    ("test_shape_start_greater_than_end", EMPTY),
+    ("test_slice_start_out_of_bounds", EMPTY),
+    ("test_split_zero_size_splits_opset13", EMPTY),
+    ("test_split_zero_size_splits_opset18", EMPTY),
+    ("test_dequantizelinear_blocked", BLOCKS),
+    ("test_quantizelinear_blocked_asymmetric", BLOCKS),
+    ("test_quantizelinear_blocked_symmetric", BLOCKS),
+    ("test_dequantizelinear_e4m3fn", BITS),
+    ("test_dequantizelinear_e4m3fn_float16", BITS),
+    ("test_dequantizelinear_e4m3fn_zero_point", BITS),
+    ("test_dequantizelinear_e5m2", BITS),
+    ("test_dequantizelinear_float4e2m1", BITS),
+    ("test_dequantizelinear_int16", BITS),
+    ("test_dequantizelinear_int2", BITS),
+    ("test_dequantizelinear_int4", BITS),
+    ("test_dequantizelinear_uint16", BITS),
+    ("test_dequantizelinear_uint2", BITS),
+    ("test_dequantizelinear_uint4", BITS),
+    ("test_quantizelinear_e4m3fn", BITS),
+    ("test_quantizelinear_e5m2", BITS),
+    ("test_quantizelinear_float4e2m1", BITS),
+    ("test_quantizelinear_int16", BITS),
+    ("test_quantizelinear_int2", BITS),
+    ("test_quantizelinear_int4", BITS),
+    ("test_quantizelinear_uint16", BITS),
+    ("test_quantizelinear_uint2", BITS),
+    ("test_quantizelinear_uint4", BITS),
+    ("test_equal_string", "strings"),
+    ("test_equal_string_broadcast", "strings"),
+    ("test_maxpool_2d_uint8", INTEGERS),
+    ("test_pow_types_int32_float32", INTEGERS),
+    ("test_pow_types_int64_float32", INTEGERS),
+    ("test_maxpool_with_argmax_2d_precomputed_pads", "MaxPool's Indices"),
+    ("test_maxpool_with_argmax_2d_precomputed_strides", "MaxPool's Indices"),
+    ("test_training_dropout", RANDOM),
+    ("test_training_dropout_default", RANDOM),
+    ("test_training_dropout_default_mask", RANDOM),
+    ("test_training_dropout_mask", RANDOM),
+    ("test_where_example", "Where on floats computed at run time"),
+];
+
+const NARROW: &str = "conversion to other floats than FLOAT at run time";
+const EMPTY: &str = "inputs or results without elements";
+const BLOCKS: &str = "quantization in blocks";
+const BITS: &str = "QuantizeLinear and DequantizeLinear of other types than INT8 and UINT8";
+const INTEGERS: &str = "arithmetic on integers computed at run time";
+const RANDOM: &str = "the expected mask is that of NumPy's generator";
 
 /// One test of the archive.
 #[derive(Default)]
@@ -153,11 +221,7 @@ fn run(test: &NodeTest) -> Result<(), String> {
 }
 
 fn excluded(name: &str) -> Option<&'static str> {
-    let matches = |pattern: &str| match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == pattern,
-    };
-    EXCLUDED.iter().find(|(pattern, _)| matches(pattern)).map(|(_, reason)| *reason)
+    EXCLUDED.iter().find(|(test, _)| *test == name).map(|(_, reason)| *reason)
 }
 
 #[test]
@@ -193,7 +257,7 @@ fn node_tests_pass() {
             }
             (Err(_), Some(reason)) => {
                 left_out += 1;
-                matched.insert(reason);
+                matched.insert(name.as_str());
                 *exclusions.entry(reason.to_string()).or_default() += 1;
             }
             (Err(e), None) => failures.push(format!("{name}: {e}")),
@@ -209,8 +273,10 @@ fn node_tests_pass() {
         "{passed} passed, {left_out} excluded, {not_claimed} with operators outside the table, {} failed",
         failures.len()
     );
-    for (pattern, reason) in EXCLUDED {
-        assert!(matched.contains(reason), "{pattern} excludes nothing");
+    for (test, _) in EXCLUDED {
+        if !matched.contains(test) && !failures.iter().any(|f| f.starts_with(&format!("{test}:"))) {
+            failures.push(format!("{test}: is excluded, but does not run"));
+        }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
