@@ -18,6 +18,7 @@ mod microkernels;
 mod staging;
 mod target;
 
+pub use emission::{Listing, listing};
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};
 pub use target::{HOST, HostTarget};
