@@ -6,6 +6,8 @@
 //! process. Both give the bits of the reference interpreter.
 
 mod check;
+mod cost;
+mod emission;
 pub mod codegen;
 mod entry;
 mod error;
@@ -14,7 +16,10 @@ pub mod kernels;
 mod memory;
 mod microkernels;
 mod staging;
+mod target;
 
+pub use emission::{Listing, listing};
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};
+pub use target::{HOST, HostTarget};
 pub use memory::{decode_tensor, encode_tensor};
