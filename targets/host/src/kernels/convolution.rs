@@ -3,10 +3,14 @@
 //! The source is repacked once, a few images at a time, into planes of units with its border of
 //! zeros; a tap is then an offset into a plane, and a panel of lanes is gathered by copying runs.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes};
 use super::sweep::Sweep;
+use super::threads::{self, Parts};
 
 /// Most units of repacked source at a time; half of a usual second-level cache.
 const SOURCE_UNITS: usize = 192 * 1024;
@@ -186,7 +190,7 @@ fn run<E: Engine>(
     if out.is_empty() {
         return 0;
     }
-    let mut largest = Largest::default();
+    let mut most = 0;
     for sweep in direction.sweeps::<E>(g) {
         if sweep.taps.is_empty() || channels == 0 {
             clear::<E>(&sweep, out);
@@ -217,18 +221,45 @@ fn run<E: Engine>(
                 );
             }
             let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
-            let part = Part {
-                images: g.batch,
-                channels,
-                source_stride: channels * g.groups,
-                source_first: group * channels,
-                out_stride: rows * g.groups,
-                out_first: group * rows,
-            };
-            operands.run(&part, source, out, &mut scratch, &mut largest);
+            let count = threads::parts(g.multiplications() / g.groups, g.batch);
+            let images = |index| threads::piece(g.batch, 1, count, index);
+            let out_image = rows * g.groups * sweep.out_height * sweep.out_width;
+            let source_image = channels * g.groups * sweep.source_height * sweep.source_width;
+            let outs = Parts::new(out, (0..count).map(|index| images(index).len() * out_image));
+            let found = AtomicU32::new(0);
+            let own = Mutex::new(Some(scratch));
+            threads::run(count, &|index| {
+                let images = images(index);
+                let part = Part {
+                    images: images.len(),
+                    channels,
+                    source_stride: channels * g.groups,
+                    source_first: group * channels,
+                    out_stride: rows * g.groups,
+                    out_first: group * rows,
+                };
+                let source = &source[images.start * source_image..images.end * source_image];
+                let out = outs.take(index);
+                let mut largest = Largest::default();
+                let taken = own.lock().ok().and_then(|mut own| own.take());
+                match taken {
+                    Some(mut scratch) => {
+                        operands.run(&part, source, out, &mut scratch, &mut largest);
+                    }
+                    None => {
+                        let bytes = Scratch::LOSS + plan.thread_bytes::<E>(&sweep);
+                        threads::with_scratch(bytes, |bytes| {
+                            let scratch = &mut Scratch::new(bytes);
+                            operands.run(&part, source, out, scratch, &mut largest);
+                        });
+                    }
+                }
+                found.fetch_max(largest.value(), Ordering::Relaxed);
+            });
+            most = most.max(found.into_inner());
         }
     }
-    largest.value()
+    most
 }
 
 /// Zeroes the positions of a sweep that no tap reaches.

@@ -34,6 +34,7 @@ mod scratch;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod weight_gradient;
 
 pub use geometry::{ConvGeometry, MatMulGeometry};
@@ -43,3 +44,4 @@ pub use requantize::{
     max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,
     requantize_pseudo_stochastic, requantize_pseudo_stochastic_on,
 };
+pub use threads::{set_threads, threads};

@@ -472,3 +472,73 @@ fn names_of_paths() {
     assert!(KernelPath::Portable.is_available());
     assert!(active_path().is_available());
 }
+
+/// Shapes that are worth several threads, on more threads than there are pieces or cores.
+#[test]
+fn threads_change_nothing() {
+    let mut random = Random(7);
+    for count in [1, 2, 3, 40] {
+        set_threads(count);
+        assert_eq!(threads(), count);
+        check_i8(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), 0, &mut random);
+        check_i8(&shape(5, [64, 90], [9, 8], [3, 3], [2, 1], [1, 1], [1; 4], 2), 3, &mut random);
+        check_matmul(&MatMulGeometry::single(130, 210, 220, true, false), 0, &mut random);
+    }
+    check_f32(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), &mut random);
+}
+
+/// Several threads that call at once, of which one has the pool.
+#[test]
+fn calls_at_once() {
+    set_threads(3);
+    let g = MatMulGeometry::single(200, 220, 230, false, true);
+    let mut random = Random(8);
+    let a = random.operands_i8(g.a_len(), 0);
+    let b = random.operands_i8(g.b_len(), 0);
+    let product = || {
+        let mut c = vec![0; g.c_len()];
+        let most = matmul_i8(&g, &a, &b, &mut c, &mut scratch(matmul_i8_scratch_bytes(&g)));
+        (most, c)
+    };
+    let first = product();
+    std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..20).all(|_| product() == first))).collect();
+        for call in calls {
+            assert!(call.join().expect("no call panics"));
+        }
+    });
+}
+
+/// A task that panics does so in the caller, and the pool goes on.
+#[test]
+fn panics_reach_the_caller() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    for _ in 0..20 {
+        let outcome = std::panic::catch_unwind(|| {
+            super::threads::run(4, &|index| assert!(index != 2, "task two"));
+        });
+        assert!(outcome.is_err());
+        let sum = AtomicUsize::new(0);
+        super::threads::run(5, &|index| _ = sum.fetch_add(index + 1, Ordering::Relaxed));
+        assert_eq!(sum.into_inner(), 15);
+    }
+}
+
+#[test]
+fn pieces_cover_everything_once() {
+    for units in [0, 1, 11, 12, 13, 100] {
+        for grain in [1, 4, 12] {
+            for count in [1, 2, 3, 7] {
+                let mut next = 0;
+                for index in 0..count {
+                    let piece = super::threads::piece(units, grain, count, index);
+                    assert_eq!(piece.start, next);
+                    assert!(piece.start % grain == 0 || piece.is_empty());
+                    next = piece.end;
+                }
+                assert_eq!(next, units);
+            }
+        }
+    }
+}
