@@ -7,7 +7,8 @@
 //! Prints billions of operations a second (a multiplication and its addition are two) of the
 //! forward product, the gradient of the input and the gradient of the weights, packing included,
 //! for each path, in time of the processor on one thread (`TRAINC_THREADS` sets another number;
-//! then it is time of the clock), and the ratio of the last path to the first. The best of several runs counts.
+//! then it is time of the clock), and the ratio of the last path to the first. The best of several
+//! runs counts.
 
 #![allow(unsafe_code, reason = "the clock of the thread is a C function")]
 

@@ -32,6 +32,7 @@ mod products;
 mod requantize;
 mod scratch;
 mod sweep;
+mod target;
 #[cfg(test)]
 mod tests;
 mod threads;

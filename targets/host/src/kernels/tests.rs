@@ -534,7 +534,7 @@ fn pieces_cover_everything_once() {
                 for index in 0..count {
                     let piece = super::threads::piece(units, grain, count, index);
                     assert_eq!(piece.start, next);
-                    assert!(piece.start % grain == 0 || piece.is_empty());
+                    assert!(piece.start.is_multiple_of(grain) || piece.is_empty());
                     next = piece.end;
                 }
                 assert_eq!(next, units);
