@@ -12,6 +12,7 @@ pub mod autodiff;
 pub mod egraph;
 pub mod inference;
 pub mod optimise;
+pub mod plan;
 pub mod rules;
 pub mod training;
 pub mod translate;
