@@ -87,14 +87,10 @@ impl<'p> ProgramInterpreter<'p> {
         inputs: &[Tensor],
         run: &RunContext,
     ) -> Result<Vec<Tensor>, ProgramRunError> {
-        let entry = self
-            .program
-            .entry(entry)
-            .ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
-        let wrong = |message: String| ProgramRunError::Arguments {
-            entry: entry.name.clone(),
-            message,
-        };
+        let entry =
+            self.program.entry(entry).ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
+        let wrong =
+            |message: String| ProgramRunError::Arguments { entry: entry.name.clone(), message };
         if inputs.len() != entry.inputs.len() {
             let counts = format!("takes {} input(s), got {}", entry.inputs.len(), inputs.len());
             return Err(wrong(counts));
@@ -116,9 +112,7 @@ impl<'p> ProgramInterpreter<'p> {
                 .collect(),
         };
         self.steps(entry, &entry.steps, &mut caller, run)?;
-        let decode = |argument: &Argument| {
-            self.read(argument.buffer, &caller).map_err(&wrong)
-        };
+        let decode = |argument: &Argument| self.read(argument.buffer, &caller).map_err(&wrong);
         entry.outputs.iter().map(decode).collect()
     }
 

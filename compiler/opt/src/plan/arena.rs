@@ -153,11 +153,13 @@ fn improve(
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     for _ in 0..rounds {
         // Knuth's linear congruential generator: any fixed sequence would do.
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let top: Vec<usize> = (0..order.len())
             .filter(|&at| {
                 let index = order[at];
-                items[index].bytes > 0 && current.offsets[index] + items[index].bytes == current.peak
+                items[index].bytes > 0
+                    && current.offsets[index] + items[index].bytes == current.peak
             })
             .collect();
         let Some(&at) = top.get((random >> 33) as usize % top.len().max(1)) else { break };

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use trainc_ir::Op;
 use trainc_ir::graph::{Definition, Graph, ValueId};
 use trainc_ir::program::{BufferId, Entry, Program, Region, Step};
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::types::TensorType;
-use trainc_ir::Op;
 
 use super::PlanEntry;
 
@@ -33,12 +33,7 @@ impl Meanings {
         *self.0.entry(meaning).or_insert(next)
     }
 
-    fn results(
-        &mut self,
-        op: &Op,
-        operands: Vec<(usize, TensorType)>,
-        count: usize,
-    ) -> Vec<usize> {
+    fn results(&mut self, op: &Op, operands: Vec<(usize, TensorType)>, count: usize) -> Vec<usize> {
         match (op, &operands[..]) {
             (Op::Reshape(_), [(operand, _)]) => vec![*operand],
             _ => (0..count)
@@ -105,8 +100,7 @@ fn check_entry(
         };
     }
     for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
-        let operand =
-            |&v: &ValueId| (values[v.index()].unwrap_or(usize::MAX), graph.ty(v).clone());
+        let operand = |&v: &ValueId| (values[v.index()].unwrap_or(usize::MAX), graph.ty(v).clone());
         let operands = node.inputs.iter().map(operand).collect();
         let results = meanings.results(&node.op, operands, node.outputs.len());
         for (v, meaning) in node.outputs.iter().zip(results) {

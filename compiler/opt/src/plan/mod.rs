@@ -254,8 +254,7 @@ fn choose(tasks: &Tasks, alignment: usize, options: &PlanOptions) -> Chosen {
             break;
         }
         let items = items(tasks, &order, &lifetimes, alignment);
-        let (placement, placements) =
-            arena::place(&items, lifetimes.lower_bound, options.search);
+        let (placement, placements) = arena::place(&items, lifetimes.lower_bound, options.search);
         if best.as_ref().is_none_or(|b| placement.peak < b.placement.peak) {
             let orders = orders.clone();
             best = Some(Chosen { orders, order_name, order, lifetimes, placements, placement });
