@@ -11,12 +11,12 @@ use trainc_ir::random::RunContext;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::HostError;
+use crate::check;
 use crate::codegen::{Machine, instruction_set};
 use crate::entry::{Compiler, define_entries, define_kernels, readonly};
 use crate::memory::{AlignedBytes, check_layout, decode_tensor, encode_tensor};
 use crate::microkernels;
 use crate::staging::{Staging, Work};
-use crate::check;
 
 type EntryFunction = unsafe extern "C" fn(
     arena: *mut u8,

@@ -7,6 +7,8 @@
 
 mod check;
 pub mod codegen;
+mod cost;
+mod emission;
 mod entry;
 mod error;
 mod jit;
@@ -14,7 +16,10 @@ pub mod kernels;
 mod memory;
 mod microkernels;
 mod staging;
+mod target;
 
+pub use emission::{Listing, listing};
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};
 pub use memory::{decode_tensor, encode_tensor};
+pub use target::{HOST, HostTarget};

@@ -18,6 +18,7 @@ use crate::kernels::{
     requantize_half_away, requantize_pseudo_stochastic,
 };
 use crate::memory::ALIGNMENT;
+use crate::staging::Pass;
 
 /// A vector kernel with its shape: what generated code passes to [`launch`].
 #[derive(Debug)]
@@ -290,6 +291,29 @@ impl MicroKernel {
     /// Type of the result.
     pub(crate) fn output(&self) -> &TensorType {
         &self.output
+    }
+
+    /// What it does over whole tensors.
+    pub(crate) fn passes(&self) -> Vec<Pass> {
+        let mut passes = Vec::new();
+        if let Some(product) = &self.product {
+            let float = self.output.is_f32();
+            let sums = if float { Element::F32 } else { Element::I32 };
+            passes.push(Pass::Product {
+                multiplications: product.multiplications(),
+                float,
+                inputs: self.inputs[..2].to_vec(),
+                output: self.output.with_element(sums),
+            });
+        }
+        if let Some(finish) = self.finish {
+            let input = self.output.with_element(Element::I32);
+            if self.product.is_none() && !matches!(finish, Finish::Shift { .. }) {
+                passes.push(Pass::LargestMagnitude { input: input.clone() });
+            }
+            passes.push(Pass::Requantize { input, output: self.output.clone() });
+        }
+        passes
     }
 
     /// Bytes of working memory.

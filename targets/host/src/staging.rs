@@ -120,15 +120,29 @@ impl Stage {
 }
 
 /// Successive operations of a chain that run as one stage.
-struct Segment {
+pub(crate) struct Segment {
     work: Work,
     /// Operands of the kernel that it takes besides the result so far.
     operands: std::ops::Range<usize>,
     output: TensorType,
+    /// What it does over whole tensors.
+    pub(crate) passes: Vec<Pass>,
+}
+
+/// A pass over whole tensors, as the cost model sees it.
+pub(crate) enum Pass {
+    /// A product by a vector kernel.
+    Product { multiplications: usize, float: bool, inputs: Vec<TensorType>, output: TensorType },
+    /// The largest magnitude of sums.
+    LargestMagnitude { input: TensorType },
+    /// Sums to i8.
+    Requantize { input: TensorType, output: TensorType },
+    /// An operation's loops.
+    Loops { op: Op, inputs: Vec<TensorType>, output: TensorType },
 }
 
 /// Splits a sequence of operations, each applied to the result so far. `None` if it does not type.
-fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
+pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
     let mut segments = Vec::new();
     let mut carried: Option<TensorType> = None;
     let (mut at, mut next) = (0, 0);
@@ -141,21 +155,29 @@ fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
             next = operands.end;
             at += count;
             carried = Some(kernel.output().clone());
-            let output = kernel.output().clone();
-            segments.push(Segment { work: Work::Vector(Box::new(kernel)), operands, output });
+            let (output, passes) = (kernel.output().clone(), kernel.passes());
+            let work = Work::Vector(Box::new(kernel));
+            segments.push(Segment { work, operands, output, passes });
             continue;
         }
         // Loops up to the next product.
-        let (first, start) = (at, next);
+        let (first, start, mut passes) = (at, next, Vec::new());
         loop {
             let own = usize::from(carried.is_some());
             let operands = arity(&ops[at], carried.as_ref(), &inputs[next..])?;
             let types: Vec<&TensorType> =
                 carried.iter().chain(inputs[next..next + operands - own].iter().copied()).collect();
             let mut results = ops[at].infer(&types).ok()?;
+            let output = results.pop()?;
+            let inputs_of = types.iter().map(|&ty| ty.clone()).collect();
+            passes.push(Pass::Loops {
+                op: ops[at].clone(),
+                inputs: inputs_of,
+                output: output.clone(),
+            });
             next += operands - own;
             at += 1;
-            carried = Some(results.pop()?);
+            carried = Some(output);
             let available: Vec<&TensorType> =
                 carried.iter().chain(inputs[next..].iter().copied()).collect();
             if at == ops.len() || MicroKernel::of(&ops[at..], &available).is_some() {
@@ -167,7 +189,7 @@ fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
             several => Op::Chain(Chain { ops: several.to_vec() }),
         };
         let output = carried.clone()?;
-        segments.push(Segment { work: Work::Loop(op), operands: start..next, output });
+        segments.push(Segment { work: Work::Loop(op), operands: start..next, output, passes });
     }
     Some(segments)
 }

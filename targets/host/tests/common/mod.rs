@@ -1,6 +1,9 @@
 //! What the tests of this crate share: running one loop kernel by Cranelift beside the reference evaluation.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod models;
+pub(crate) mod program;
+
 use trainc_host::LoopFunction;
 use trainc_ir::loops::{self, LoopKernel, Role};
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};

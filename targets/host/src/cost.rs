@@ -1,0 +1,105 @@
+//! An estimate of a kernel's cycles on this machine, for extraction.
+//!
+//! The unit is a cycle of one core with AVX-512. The numbers need only order the choices that the compiler has:
+//! products by their multiplications, everything else by bytes moved and work an element, and a fixed price a call.
+
+use trainc_ir::ops::OpKind;
+use trainc_ir::{Op, TensorType};
+
+use crate::staging::{Pass, Segment, segments};
+
+/// Calling a kernel: its operands' addresses, its set-up.
+const CALL: u64 = 200;
+
+/// Multiplications a cycle of the vector kernels.
+const I8_PRODUCTS: u64 = 16;
+const F32_PRODUCTS: u64 = 8;
+
+/// Bytes a cycle that elementwise passes move.
+const BYTES: u64 = 16;
+
+fn bytes(ty: &TensorType) -> u64 {
+    ty.element_bytes() as u64
+}
+
+/// Cycles of an operation on these types, however it runs here. `None` if it does not type.
+pub(crate) fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
+    let ops = match op {
+        Op::Chain(chain) => &chain.ops[..],
+        op if outputs.len() == 1 => std::slice::from_ref(op),
+        op => return Some(CALL + loops(op, inputs, outputs)),
+    };
+    let segments = segments(ops, inputs)?;
+    Some(segments.iter().map(segment).fold(0, u64::saturating_add))
+}
+
+fn segment(segment: &Segment) -> u64 {
+    segment.passes.iter().map(pass).fold(CALL, u64::saturating_add)
+}
+
+fn pass(pass: &Pass) -> u64 {
+    match pass {
+        Pass::Product { multiplications, float, inputs, output } => {
+            let rate = if *float { F32_PRODUCTS } else { I8_PRODUCTS };
+            // Sums leave with their largest magnitude; operands are packed once.
+            let moved = inputs.iter().map(bytes).sum::<u64>() + bytes(output);
+            (*multiplications as u64 / rate).saturating_add(moved / BYTES)
+        }
+        Pass::LargestMagnitude { input } => bytes(input) / BYTES,
+        Pass::Requantize { input, output } => (bytes(input) + bytes(output)) / BYTES,
+        Pass::Loops { op, inputs, output } => {
+            loops(op, &inputs.iter().collect::<Vec<_>>(), &[output])
+        }
+    }
+}
+
+/// Cycles of an operation's loops.
+fn loops(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
+    let moved: u64 = inputs.iter().chain(outputs).map(|ty| bytes(ty)).sum();
+    let results: u64 = outputs.iter().map(|ty| ty.count() as u64).sum();
+    let operands: u64 = inputs.iter().map(|ty| ty.count() as u64).sum();
+    let work = match op.kind() {
+        // A cycle a multiplication: a tap's index and load beside it.
+        OpKind::MatMul | OpKind::Conv2d | OpKind::Conv2dGradientInput => {
+            let taps = inputs.get(1).map_or(1, |w| {
+                let outermost = w.shape.first().copied().unwrap_or(1).max(1);
+                w.count() / outermost
+            });
+            results.saturating_mul(taps as u64)
+        }
+        OpKind::Conv2dGradientWeight => {
+            let sums = inputs.get(1).map_or(1, |dy| {
+                let features = dy.shape.get(1).copied().unwrap_or(1).max(1);
+                dy.count() / features
+            });
+            results.saturating_mul(sums as u64)
+        }
+        // Polynomials, and sums in a fixed order over a row.
+        OpKind::Exp
+        | OpKind::Log
+        | OpKind::Tanh
+        | OpKind::Sigmoid
+        | OpKind::Erf
+        | OpKind::Pow
+        | OpKind::Softmax
+        | OpKind::LogSoftmax
+        | OpKind::SoftmaxCrossEntropy
+        | OpKind::SoftmaxCrossEntropyGradient
+        | OpKind::IntegerCrossEntropyGradient
+        | OpKind::Dropout => 20 * (results + operands),
+        // Windows and strided reads: an element at a time.
+        OpKind::MaxPool2d
+        | OpKind::MaxPool2dGradient
+        | OpKind::AvgPool2d
+        | OpKind::AvgPool2dGradient => 4 * (results + operands),
+        OpKind::ReduceSum
+        | OpKind::ReduceMean
+        | OpKind::ReduceMax
+        | OpKind::BatchStatistics
+        | OpKind::BatchNorm
+        | OpKind::BatchNormGradient
+        | OpKind::Transpose => 2 * (results + operands),
+        _ => 0,
+    };
+    work.saturating_add(moved / BYTES)
+}

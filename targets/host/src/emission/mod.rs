@@ -1,0 +1,56 @@
+//! Artifacts: a relocatable object that needs nothing but itself, its C header, its Rust bindings.
+
+mod bindings;
+mod header;
+mod interface;
+mod object;
+
+use trainc_ir::program::Program;
+use trainc_ir::target::ArtifactFile;
+
+use crate::{HostError, check};
+use interface::Interface;
+
+/// The files of a program: `NAME.o`, `NAME.h`, `NAME.rs`.
+pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
+    check::check(program)?;
+    let interface = Interface::of(program)?;
+    let object = object::emit(program, &interface, false)?.bytes;
+    let name = &interface.prefix;
+    Ok(vec![
+        ArtifactFile { name: format!("{name}.o"), contents: object },
+        ArtifactFile {
+            name: format!("{name}.h"),
+            contents: header::header(program, &interface).into_bytes(),
+        },
+        ArtifactFile {
+            name: format!("{name}.rs"),
+            contents: bindings::bindings(program, &interface).into_bytes(),
+        },
+    ])
+}
+
+/// The functions of a program's object, for people to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listing {
+    /// Cranelift's intermediate form.
+    Clif,
+    /// Machine code as Cranelift selects it.
+    Assembly,
+}
+
+/// The text of every function of a program's object, in the order of the object.
+///
+/// # Errors
+/// As emission.
+pub fn listing(program: &Program, form: Listing) -> Result<String, HostError> {
+    check::check(program)?;
+    let interface = Interface::of(program)?;
+    let functions = object::emit(program, &interface, true)?.functions;
+    let mut text = String::new();
+    for (name, clif, assembly) in functions {
+        let body = if form == Listing::Clif { clif } else { assembly };
+        text.push_str(&format!("; {name}\n{}\n\n", body.trim_end()));
+    }
+    Ok(text)
+}

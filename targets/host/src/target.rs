@@ -1,0 +1,53 @@
+//! The host as the compiler sees it.
+
+use trainc_ir::program::Program;
+use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_ir::{Op, TensorType};
+
+use crate::cost;
+use crate::memory::{ALIGNMENT, check_layout};
+use crate::staging::Staging;
+
+const NAME: &str = "host";
+
+/// See [`HOST`].
+/// See [`HOST`].
+#[derive(Clone, Debug)]
+pub struct HostTarget {
+    description: TargetDescription,
+}
+
+/// The host target.
+pub static HOST: HostTarget = HostTarget {
+    description: TargetDescription {
+        name: NAME,
+        summary: "machine code for this machine, by Cranelift; as an object: a relocatable file with a C header",
+        alignment: ALIGNMENT,
+        vector_bytes: 64,
+        devices: &["cpu"],
+    },
+};
+
+impl Target for HostTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+        if inputs.iter().chain(outputs).any(|ty| check_layout(ty).is_err()) {
+            return Cost::INFEASIBLE;
+        }
+        cost::cycles(op, inputs, outputs).map_or(Cost::INFEASIBLE, Cost::new)
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        // One plan serves the program in memory and the object, which has loops only.
+        let vector = Staging::vector(op, inputs, outputs).scratch_bytes;
+        vector.max(Staging::generic(op, inputs, outputs).scratch_bytes)
+    }
+
+    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+        crate::emission::emit(program)
+            .map_err(|e| EmitError { target: NAME, message: e.to_string() })
+    }
+}

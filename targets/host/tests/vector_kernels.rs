@@ -1,0 +1,178 @@
+//! Operations as programs run them, by vector kernels where there are any, against their meaning, bit for bit.
+
+mod common;
+
+use common::Random;
+use common::program::{ProgramBuilder, assert_bits};
+use trainc_host::HostProgram;
+use trainc_ir::graph::InputRole;
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::{
+    Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, ProductRole,
+    QuantizeGradient, Relu, Requantize, ShiftRight,
+};
+use trainc_ir::program::Program;
+use trainc_ir::{Element, Op, OpKind, RunContext, Tensor, TensorType};
+
+const RUN: RunContext = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
+
+/// A program of one operation.
+fn program(op: &Op, inputs: &[&TensorType]) -> Program {
+    let mut b = ProgramBuilder::new("one");
+    let operands: Vec<_> = inputs
+        .iter()
+        .enumerate()
+        .map(|(i, &ty)| b.input(&format!("x{i}"), ty.clone(), InputRole::Data))
+        .collect();
+    let results = op.infer(inputs).expect("the operands fit");
+    let outputs: Vec<_> =
+        results.into_iter().enumerate().map(|(i, ty)| b.output(&format!("y{i}"), ty)).collect();
+    b.op_into(op.clone(), &operands, &outputs);
+    b.entry("infer");
+    b.finish()
+}
+
+fn check(place: &str, op: &Op, inputs: &[&Tensor]) {
+    let types: Vec<&TensorType> = inputs.iter().map(|t| t.ty()).collect();
+    let program = program(op, &types);
+    let expected = op.evaluate(inputs, &RUN);
+    for (form, compiled) in [
+        ("vector", HostProgram::compile(&program)),
+        ("loops", HostProgram::compile_generic(&program)),
+    ] {
+        let mut compiled = compiled.unwrap_or_else(|e| panic!("{place}, {form}: {e}"));
+        let found = compiled.run("infer", inputs, &RUN).expect("the operands are the entry's");
+        assert_bits(&format!("{place}, {form}: {op}"), &expected, &found);
+    }
+}
+
+#[test]
+fn cases_of_every_operation() {
+    for &kind in OpKind::ALL {
+        for (i, case) in kind.cases().iter().enumerate() {
+            let narrow = case.inputs.iter().any(|t| t.ty().element.bits() < 8);
+            let types: Vec<&TensorType> = case.inputs.iter().map(|t| t.ty()).collect();
+            let results = case.op.infer(&types).expect("the case types");
+            if narrow || results.iter().any(|ty| ty.element.bits() < 8) {
+                continue;
+            }
+            check(
+                &format!("{} case {i}", kind.name()),
+                &case.op,
+                &case.inputs.iter().collect::<Vec<_>>(),
+            );
+        }
+    }
+}
+
+fn shared(shape: &[usize]) -> TensorType {
+    TensorType::shared(shape, Element::I8)
+}
+
+/// Values whose sums neither overflow nor round in i32, of all magnitudes; floats that are finite.
+fn operand(random: &mut Random, ty: &TensorType) -> Tensor {
+    if ty.is_f32() {
+        let value = |r: &mut Random| (r.next() as i32 >> 8) as f32 / 65536.0;
+        return Tensor::f32(ty.shape.clone(), (0..ty.count()).map(|_| value(random)).collect());
+    }
+    random.tensor(ty)
+}
+
+const FINISHES: [Option<(Rounding, i8)>; 4] = [
+    None,
+    Some((Rounding::HalfAway, -127)),
+    Some((Rounding::PseudoStochastic, 0)),
+    Some((Rounding::Floor, -127)),
+];
+
+/// Each product alone, requantized, and as a weight gradient of few bits, in odd and in larger shapes.
+#[test]
+fn products_and_what_follows_them() {
+    let mut random = Random(99);
+    let shapes = [
+        // batch, in, out, size, kernel, stride, pads, dilation, groups
+        (2, 3, 5, [9, 7], [3, 3], [1, 1], [1, 1, 1, 1], [1, 1], 1),
+        (3, 4, 6, [8, 8], [2, 3], [2, 1], [0, 2, 1, 0], [1, 2], 2),
+        (2, 6, 6, [10, 5], [3, 3], [1, 2], [1, 1, 0, 1], [1, 1], 6),
+        (1, 16, 24, [14, 14], [1, 1], [1, 1], [0, 0, 0, 0], [1, 1], 1),
+        (2, 8, 40, [16, 16], [5, 5], [1, 1], [2, 2, 2, 2], [1, 1], 1),
+    ];
+    for (batch, cin, cout, size, kernel, strides, pads, dilations, groups) in shapes {
+        let out = |i: usize| {
+            let reach = dilations[i] * (kernel[i] - 1) + 1;
+            (size[i] + pads[i] + pads[i + 2] - reach) / strides[i] + 1
+        };
+        let x = vec![batch, cin, size[0], size[1]];
+        let w = vec![cout, cin / groups, kernel[0], kernel[1]];
+        let y = vec![batch, cout, out(0), out(1)];
+        let forward = Op::from(Conv2d { strides, pads, dilations, groups });
+        let input_size = size;
+        let back = Op::from(Conv2dGradientInput { strides, pads, dilations, groups, input_size });
+        let kernel_size = kernel;
+        let weight =
+            Op::from(Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size });
+        for (op, a, b) in [(forward, &x, &w), (back, &y, &w), (weight, &x, &y)] {
+            all_forms(&mut random, &op, a, b);
+        }
+    }
+    for (a, b, transpose_a, transpose_b) in [
+        (vec![7, 33], vec![33, 10], false, false),
+        (vec![33, 7], vec![33, 10], true, false),
+        (vec![64, 100], vec![40, 100], false, true),
+        (vec![100, 16], vec![40, 100], true, true),
+        (vec![2, 3, 5, 6], vec![6, 4], false, false),
+        (vec![2, 3, 6, 5], vec![6, 4], true, false),
+        (vec![5, 6], vec![3, 6, 4], false, false),
+        (vec![2, 3, 5, 6], vec![2, 3, 6, 4], false, false),
+        // No constant distance between matrices: by loops.
+        (vec![2, 1, 5, 6], vec![1, 3, 6, 4], false, false),
+        (vec![2, 3, 5, 6], vec![3, 6, 4], false, false),
+    ] {
+        let op = MatMul { transpose_a, transpose_b, role: ProductRole::Forward };
+        all_forms(&mut random, &op.into(), &a, &b);
+    }
+}
+
+fn all_forms(random: &mut Random, op: &Op, a: &[usize], b: &[usize]) {
+    let operands = [TensorType::f32(a), TensorType::f32(b)].map(|ty| operand(random, &ty));
+    check("f32", op, &[&operands[0], &operands[1]]);
+    let follow = Op::from(Chain { ops: vec![op.clone(), Relu {}.into()] });
+    check("f32 chain", &follow, &[&operands[0], &operands[1]]);
+
+    let operands = [shared(a), shared(b)].map(|ty| operand(random, &ty));
+    let pair = [&operands[0], &operands[1]];
+    for finish in FINISHES {
+        let Some((rounding, low)) = finish else {
+            check("i8", op, &pair);
+            continue;
+        };
+        let requantize = Requantize { bits: 7, rounding, low };
+        let chain = Chain { ops: vec![op.clone(), requantize.into()] };
+        check("requantized", &chain.into(), &pair);
+    }
+    for (mu, rounding) in [
+        (1, Rounding::PseudoStochastic),
+        (5, Rounding::HalfAway),
+        (-30, Rounding::PseudoStochastic),
+    ] {
+        let chain = Chain { ops: vec![op.clone(), QuantizeGradient { rounding }.into()] };
+        let bits = Tensor::i32([], vec![mu]);
+        check("gradient", &chain.into(), &[pair[0], pair[1], &bits]);
+    }
+}
+
+/// A product in the middle of a chain: loops before, a vector kernel, loops behind, intermediates between.
+#[test]
+fn a_product_inside_a_chain() {
+    let mut random = Random(5);
+    let to_i8 = ShiftRight { amount: 20, rounding: Rounding::HalfAway, element: Element::I8 };
+    let product = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+    let requantize = Requantize { bits: 7, rounding: Rounding::PseudoStochastic, low: -127 };
+    let after = ShiftRight { amount: 1, rounding: Rounding::Floor, element: Element::I8 };
+    let chain = Op::from(Chain {
+        ops: vec![to_i8.into(), product.into(), requantize.into(), after.into(), Relu {}.into()],
+    });
+    let x = random.tensor(&TensorType::shared([12, 40], Element::I32));
+    let w = random.tensor(&shared(&[9, 40]));
+    check("chain", &chain, &[&x, &w]);
+}
