@@ -45,11 +45,7 @@ fn operations_of_the_ir() {
         let first = summary.trim().split("\n\n").next().unwrap_or_default();
         let words: Vec<&str> = first.split_whitespace().collect();
         let text = words.join(" ").replace('|', "\\|");
-        table.push_str(&format!(
-            "| `{}` | {} | {text} |\n",
-            kind.name(),
-            kind.fields().join(", ")
-        ));
+        table.push_str(&format!("| `{}` | {} | {text} |\n", kind.name(), kind.fields().join(", ")));
     }
     section("docs/operations.md", "operations", &table);
 }

@@ -26,7 +26,7 @@ use trainc_opt::translate::translate;
 /// Largest relative difference of the displayed loss, which is FP32, from one in double precision.
 const LOSS_TOLERANCE: f64 = 1e-5;
 /// Every case of the fixtures.
-const CASES: &[&str] = &["mlp", "lenet", "convolutions", "residual", "bias", "concat"];
+const CASES: &[&str] = &["mlp", "lenet", "convolutions", "residual", "bias", "concat", "average"];
 
 /// A target that prefers fewer elements touched and fewer launches, so that optimisation has something to gain.
 struct Counting;
@@ -252,24 +252,29 @@ impl<'g> Step<'g> {
         self.values.get(&node.inputs[operand])
     }
 
-    /// Backward pass of a ReLU: found by its operand, whose name is that of the forward value.
-    fn relu_gradient(&self, source: &str) -> Option<&'g Node> {
+    /// Backward pass of the ReLU of that name, found by its operand: the forward result.
+    fn relu_gradient(&self, name: &str) -> Option<&'g Node> {
         self.graph.nodes().iter().find(|n| {
             n.op.kind().name() == "relu_gradient"
-                && self.graph.producer(n.inputs[0]).is_some_and(|p| p.name == source)
+                && self.graph.producer(n.inputs[0]).is_some_and(|p| p.name == name)
         })
+    }
+
+    /// The loss's error at the logits.
+    fn loss_gradient(&self) -> Option<&Tensor> {
+        let is_loss = |n: &&Node| n.op.kind().name() == "integer_cross_entropy_gradient";
+        self.values.get(&self.graph.nodes().iter().find(is_loss)?.outputs[0])
     }
 
     /// The error at a node's output: what the node's own backward pass takes, and what its only consumer's gives.
     fn errors(&self, case: &Case, node: &Value) -> Vec<(&'static str, &Tensor)> {
         let name = text(node, "name");
-        let source = inputs(node)[0];
         let gradient = format!("{name}/gradient_input");
         let weight_gradient = format!("{}/gradient_weight", product_name(node));
         let own = match text(node, "op") {
             "conv" => self.operand(&weight_gradient, "conv2d_gradient_weight", 1),
             "linear" => self.operand(&weight_gradient, "matmul", 0),
-            "relu" => self.relu_gradient(source).and_then(|n| self.values.get(&n.inputs[1])),
+            "relu" => self.relu_gradient(name).and_then(|n| self.values.get(&n.inputs[1])),
             "maxpool" => self.operand(&gradient, "max_pool2d_gradient", 1),
             "avgpool" => self.operand(&gradient, "avg_pool2d_gradient", 0),
             "concat" => self.operand(&format!("{name}/gradient0"), "slice", 0),
@@ -278,9 +283,11 @@ impl<'g> Step<'g> {
         let is_consumer = |n: &&Value| inputs(n).contains(&name);
         let consumers: Vec<&Value> = case.nodes().iter().filter(is_consumer).collect();
         let given = match consumers[..] {
-            [] => self.named("softmax_cross_entropy/gradient"),
+            [] => self.loss_gradient(),
             [consumer] => match text(consumer, "op") {
-                "relu" => self.relu_gradient(name).and_then(|n| self.values.get(&n.outputs[0])),
+                "relu" => self
+                    .relu_gradient(text(consumer, "name"))
+                    .and_then(|n| self.values.get(&n.outputs[0])),
                 "conv" | "linear" | "maxpool" | "avgpool" => {
                     self.named(&format!("{}/gradient_input", product_name(consumer)))
                 }
