@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::program::{Argument, Buffer, BufferId, Entry, Launch, Program, Region, Step};
+use crate::program::{Argument, Buffer, BufferId, Launch, Program, Region, Step};
 use crate::program_verify::Space;
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -111,14 +111,13 @@ impl<'p> ProgramInterpreter<'p> {
                 .map(|a| vec![GARBAGE; self.program.buffer(a.buffer).bytes()])
                 .collect(),
         };
-        self.steps(entry, &entry.steps, &mut caller, run)?;
+        self.steps(&entry.steps, &mut caller, run)?;
         let decode = |argument: &Argument| self.read(argument.buffer, &caller).map_err(&wrong);
         entry.outputs.iter().map(decode).collect()
     }
 
     fn steps(
         &mut self,
-        entry: &Entry,
         steps: &[Step],
         caller: &mut Caller,
         run: &RunContext,
@@ -137,7 +136,7 @@ impl<'p> ProgramInterpreter<'p> {
                     let first = bytes.first_chunk::<4>();
                     let first = first.ok_or_else(|| wrong("the condition is not an i32".into()))?;
                     let taken = if i32::from_le_bytes(*first) != 0 { then } else { otherwise };
-                    self.steps(entry, taken, caller, run)?;
+                    self.steps(taken, caller, run)?;
                 }
             }
         }

@@ -37,7 +37,7 @@ pub(super) struct Placement {
 }
 
 /// Comparisons of two items that the rounds of improvement may take together: what bounds the time, without a clock.
-const EFFORT: usize = 60_000_000;
+const EFFORT: usize = 20_000_000;
 
 /// Places items by each method; returns the best placement and the peak of each method tried.
 pub(super) fn place(
@@ -235,12 +235,10 @@ mod tests {
             least += bound;
         }
         println!("greedy by size {baseline}, best {found}, lower bound {least}");
-        assert!(baseline * 100 > least * 103, "the items are too easy to place");
-        assert!(found * 100 < least * 102);
+        assert!(baseline * 100 > least * 102, "the items are too easy to place");
+        assert!(found * 100 < least * 101);
     }
 
-    /// Largest first wastes a gap here: the big one lies at the bottom from launch 1 to 2, and the longest item, from
-    /// 0 to 3, on top of it, though the two before and after could have left room below.
     #[test]
     fn no_items_need_no_memory() {
         let (placement, _) = place(&[], 0, true);
