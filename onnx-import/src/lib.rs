@@ -18,13 +18,14 @@ pub mod proto;
 mod roles;
 mod shapes;
 mod traps;
+pub mod write;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use trainc_ir::{Graph, ValueId};
+use trainc_ir::{Graph, Tensor, ValueId};
 
 pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind};
 pub use known::{ExternalLocation, ExternalReader};
@@ -128,8 +129,10 @@ pub struct Imported {
 /// If the file cannot be read, breaks ONNX's rules, is beyond [`limits`], or uses what is not supported.
 pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
     let folder = external::Folder::of(path);
+    // The file's bytes go before the weights are read from the messages.
     read_file(path)
-        .and_then(|bytes| import_bytes(&bytes, &|at| folder.read(at), options))
+        .and_then(|bytes| decode(&bytes))
+        .and_then(|model| import_model(model, &|at| folder.read(at), options))
         .map_err(|e| e.in_file(path))
 }
 
@@ -155,6 +158,15 @@ pub fn import_model(
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
     import::import(model, external, options)
+}
+
+/// Reads a tensor message (a `.pb` file of ONNX's tests): floats as f32, integers by their width, INT64 as i32.
+///
+/// # Errors
+/// In words, if the data do not fit the claimed type and shape, or the type or a value is not supported.
+pub fn read_tensor(tensor: &TensorProto) -> Result<Tensor, String> {
+    let no_files = |_: &ExternalLocation| Err("no external data here".to_string());
+    known::Known::read(&mut tensor.clone(), &no_files)?.to_tensor()
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {

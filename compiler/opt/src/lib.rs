@@ -10,7 +10,9 @@
 pub mod algorithm;
 pub mod autodiff;
 pub mod egraph;
+pub mod inference;
 pub mod optimise;
+pub mod plan;
 pub mod rules;
 pub mod training;
 pub mod translate;

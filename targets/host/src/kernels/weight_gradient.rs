@@ -6,16 +6,17 @@
 //! offset, and nothing is gathered tap by tap. With few input channels the lanes would stay
 //! empty: then the taps are spread over the lanes as well.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::convolution::overlap;
-use super::engine::{Engine, Largest, Nest, SLACK, Side};
+use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
+use super::threads::{self, Parts};
 
 /// Most units of both repacked operands at a time.
 const PANEL_UNITS: usize = 320 * 1024;
-
-/// Units copied at once where taps are spread over lanes.
-const COPIED: usize = 8;
 
 /// Sizes of the working buffers under one engine.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +41,9 @@ struct Plan {
 }
 
 impl Plan {
-    fn new<E: Engine>(g: &ConvGeometry) -> Self {
+    /// For `rows` output channels of one group.
+    fn new<E: Engine>(g: &ConvGeometry, rows: usize) -> Self {
         let channels = g.group_in_channels();
-        let rows = g.group_out_channels();
         let taps = g.taps();
         let direct = channels.div_ceil(E::LANES) * taps;
         let spread_blocks = (channels * taps).div_ceil(E::LANES);
@@ -87,7 +88,8 @@ impl Plan {
     fn lane_units<E: Engine>(&self, g: &ConvGeometry) -> usize {
         let each =
             if self.spread { self.grid_rows * g.out_width } else { self.height * self.width };
-        self.blocks * self.groups * each * E::LANES + SLACK
+        // Spread blocks end with slack each.
+        self.blocks * (self.groups * each * E::LANES + SLACK)
     }
 
     const fn row_units(&self, g: &ConvGeometry) -> usize {
@@ -115,18 +117,22 @@ impl Plan {
     fn line<E: Engine>(&self) -> usize {
         self.blocks * self.tiles() * E::LANES
     }
+
+    /// Scratch of the whole plan.
+    fn bytes<E: Engine>(&self, g: &ConvGeometry) -> usize {
+        Scratch::LOSS
+            + words_bytes(self.lane_units::<E>(g))
+            + words_bytes(self.row_units(g))
+            + words_bytes(self.staging_units::<E>(g))
+            + words_bytes(self.spread_units())
+            + words_bytes(self.rows * self.line::<E>())
+            + words_bytes(self.block)
+    }
 }
 
 /// Scratch of [`weight_gradient`] under `E`.
 pub(crate) fn bytes<E: Engine>(g: &ConvGeometry) -> usize {
-    let plan = Plan::new::<E>(g);
-    Scratch::LOSS
-        + words_bytes(plan.lane_units::<E>(g))
-        + words_bytes(plan.row_units(g))
-        + words_bytes(plan.staging_units::<E>(g))
-        + words_bytes(plan.spread_units())
-        + words_bytes(plan.rows * plan.line::<E>())
-        + words_bytes(plan.block)
+    Plan::new::<E>(g, g.group_out_channels()).bytes::<E>(g)
 }
 
 /// `dw`; returns its largest magnitude.
@@ -145,20 +151,48 @@ pub(crate) fn weight_gradient<E: Engine>(
         dw.fill(E::Sum::default());
         return 0;
     }
-    let plan = Plan::new::<E>(g);
-    let mut largest = Largest::default();
+    let rows = g.group_out_channels();
+    let line = g.group_in_channels() * g.taps();
+    let mut most = 0;
     for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
-        let product = Product { g, plan: &plan, group, engine: std::marker::PhantomData::<E> };
-        product.run(x, dy, dw, &mut Scratch::new(scratch), &mut largest);
+        let count = threads::parts(g.multiplications() / g.groups, rows.div_ceil(E::ROWS));
+        let piece = |index| threads::piece(rows, E::ROWS, count, index);
+        let parts = Parts::new(dw, (0..count).map(|index| piece(index).len() * line));
+        let found = AtomicU32::new(0);
+        let own = Mutex::new(Some(&mut *scratch));
+        threads::run(count, &|index| {
+            let piece = piece(index);
+            let plan = Plan::new::<E>(g, piece.len());
+            let engine = std::marker::PhantomData::<E>;
+            let first = group * rows + piece.start;
+            let product = Product { g, plan: &plan, group, first, engine };
+            let dw = parts.take(index);
+            let mut largest = Largest::default();
+            // A plan of fewer rows may choose larger chunks than the one that sized the scratch.
+            let needed = plan.bytes::<E>(g);
+            let taken = own.lock().ok().and_then(|mut own| own.take());
+            match taken.filter(|scratch| scratch.len() >= needed) {
+                Some(scratch) => {
+                    product.run(x, dy, dw, &mut Scratch::new(scratch), &mut largest);
+                }
+                None => threads::with_scratch(needed, |bytes| {
+                    product.run(x, dy, dw, &mut Scratch::new(bytes), &mut largest);
+                }),
+            }
+            found.fetch_max(largest.value(), Ordering::Relaxed);
+        });
+        most = most.max(found.into_inner());
     }
-    largest.value()
+    most
 }
 
-/// One group of channels.
+/// Some output channels of one group.
 struct Product<'a, E: Engine> {
     g: &'a ConvGeometry,
     plan: &'a Plan,
     group: usize,
+    /// First output channel, over all groups.
+    first: usize,
     engine: std::marker::PhantomData<E>,
 }
 
@@ -261,7 +295,7 @@ impl<E: Engine> Product<'_, E> {
         let rows = block.bias.len();
         let (nest, block_units) = if plan.spread {
             let steps = chunk.groups * chunk.rows * g.out_width;
-            (Nest::line(steps, E::LANES), steps * E::LANES)
+            (Nest::line(steps, E::LANES), steps * E::LANES + SLACK)
         } else {
             let plane = chunk.height * plan.width * E::LANES;
             let nest = Nest {
@@ -337,15 +371,19 @@ impl<E: Engine> Product<'_, E> {
             for group in 0..chunk.groups {
                 let present = E::DEPTH.min(chunk.images - group * E::DEPTH);
                 let base = (chunk.first_image + group * E::DEPTH) * image
-                    + (self.group * plan.rows + first) * plane
+                    + (self.first + first) * plane
                     + chunk.first_row * g.out_width;
+                let at = first * chunk.groups * positions + group * positions * count;
+                let out = &mut out[at..][..positions * count];
+                if let Some(units) = E::Element::as_units(dy) {
+                    E::transpose(&units[base..], plane, count, positions, out, count);
+                    continue;
+                }
                 for row in 0..count {
                     let from = &dy[base + row * plane..];
                     let units = &mut staging[row * positions..][..positions];
                     E::interleave(Side::Rows, from, image, present, units);
                 }
-                let at = first * chunk.groups * positions + group * positions * count;
-                let out = &mut out[at..][..positions * count];
                 E::transpose(staging, positions, count, positions, out, count);
             }
         }
@@ -397,17 +435,25 @@ impl<E: Engine> Product<'_, E> {
         let base = (chunk.first_image + group * E::DEPTH) * image
             + (self.group * plan.channels + first) * g.in_plane()
             + rows.start * g.in_width;
-        let size = rows.len() * g.in_width;
-        for channel in 0..count {
-            let units = &mut staging[channel * size..][..size];
-            E::interleave(Side::Lanes, &x[base + channel * g.in_plane()..], image, present, units);
-        }
+        // Where channels lie `size` units apart, these rows first.
+        let (units, size) = match E::Element::as_units(x) {
+            Some(units) => (&units[base..], g.in_plane()),
+            None => {
+                let size = rows.len() * g.in_width;
+                for channel in 0..count {
+                    let from = &x[base + channel * g.in_plane()..];
+                    let staged = &mut staging[channel * size..][..size];
+                    E::interleave(Side::Lanes, from, image, present, staged);
+                }
+                (&*staging, size)
+            }
+        };
         if whole {
-            E::transpose(staging, size, count, size, out, stride);
+            E::transpose(units, size, count, rows.len() * g.in_width, out, stride);
             return;
         }
         for row in rows.clone() {
-            let from = &staging[(row - rows.start) * g.in_width + columns.start..];
+            let from = &units[(row - rows.start) * g.in_width + columns.start..];
             let at = (row as isize - top) as usize * plan.width
                 + (columns.start as isize - left) as usize;
             E::transpose(from, size, count, columns.len(), &mut out[at * stride..], stride);
@@ -427,43 +473,41 @@ impl<E: Engine> Product<'_, E> {
         let (g, plan) = (self.g, self.plan);
         let channels = plan.channels;
         let positions = chunk.rows * g.out_width;
-        let block_units = chunk.groups * positions * E::LANES;
+        let block_units = chunk.groups * positions * E::LANES + SLACK;
         // Taps of one kernel row are neighbours unless the kernel is dilated.
         let (runs, run) = if g.dilation_width == 1 {
             (1, g.kernel_width * channels)
         } else {
             (g.kernel_width, channels)
         };
-        let mut line = vec![0u32; plan.blocks * E::LANES + SLACK];
-        let mut taps = Vec::with_capacity(g.kernel_height * runs);
+        let mut runs_of_blocks = vec![Vec::new(); plan.blocks];
+        let mut lane = 0;
         for tap_row in 0..g.kernel_height {
             for tap_run in 0..runs {
                 let row = tap_row * g.dilation_height * plan.width;
-                taps.push((row + tap_run * g.dilation_width) * channels);
+                let mut source = (row + tap_run * g.dilation_width) * channels;
+                let end = source + run;
+                while source < end {
+                    let length = (end - source).min(E::LANES - lane % E::LANES);
+                    let block: &mut Vec<Run> = &mut runs_of_blocks[lane / E::LANES];
+                    block.push(Run { source, lane: lane % E::LANES, length });
+                    source += length;
+                    lane += length;
+                }
             }
         }
+        let bases: Vec<usize> = (0..positions)
+            .map(|position| {
+                let (row, column) = (position / g.out_width, position % g.out_width);
+                (row * g.stride_height * plan.width + column * g.stride_width) * channels
+            })
+            .collect();
         for group in 0..chunk.groups {
             let units = chunk.height * plan.width * channels;
             self.pack_plane(chunk, group, x, 0, channels, channels, &mut plane[..units], staging);
-            for row in 0..chunk.rows {
-                for column in 0..g.out_width {
-                    let base =
-                        (row * g.stride_height * plan.width + column * g.stride_width) * channels;
-                    for (index, tap) in taps.iter().enumerate() {
-                        // Whole chunks: what passes the end of a run, the next run overwrites.
-                        for done in (0..run).step_by(COPIED) {
-                            let from = &plane[base + tap + done..][..COPIED];
-                            line[index * run + done..][..COPIED].copy_from_slice(from);
-                        }
-                    }
-                    // What passed the end of the last run is not a lane.
-                    line[taps.len() * run..].fill(0);
-                    let position = group * positions + row * g.out_width + column;
-                    for (block, line) in line.chunks_exact(E::LANES).take(plan.blocks).enumerate() {
-                        let to = block * block_units + position * E::LANES;
-                        out[to..to + E::LANES].copy_from_slice(line);
-                    }
-                }
+            for (block, runs) in runs_of_blocks.iter().enumerate() {
+                let to = block * block_units + group * positions * E::LANES;
+                E::gather(plane, &bases, runs, 1, &mut out[to..]);
             }
         }
     }
