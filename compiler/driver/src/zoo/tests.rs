@@ -165,7 +165,23 @@ fn names_are_pytorchs() {
     assert_eq!(shape_of(&net, "features.17.conv.2.weight"), [320, 960, 1, 1]);
     assert_eq!(shape_of(&net, "classifier.1.weight"), [10, 1280]);
     let net = import(&spec("inceptionv3", [3, 75, 75], 10), 1);
-    assert_eq!(shape_of(&net, "Mixed_6e.branch7x7dbl_5.conv.weight"), [192, 192, 1, 7]);
+    // Counts do not tell a window from its transpose; torchvision's order is this one.
+    for (branch, window) in [
+        ("Mixed_6e.branch7x7_2", [1, 7]),
+        ("Mixed_6e.branch7x7_3", [7, 1]),
+        ("Mixed_6e.branch7x7dbl_2", [7, 1]),
+        ("Mixed_6e.branch7x7dbl_3", [1, 7]),
+        ("Mixed_6e.branch7x7dbl_4", [7, 1]),
+        ("Mixed_6e.branch7x7dbl_5", [1, 7]),
+        ("Mixed_7a.branch7x7x3_2", [1, 7]),
+        ("Mixed_7a.branch7x7x3_3", [7, 1]),
+        ("Mixed_7c.branch3x3_2a", [1, 3]),
+        ("Mixed_7c.branch3x3_2b", [3, 1]),
+        ("Mixed_7c.branch3x3dbl_3a", [1, 3]),
+        ("Mixed_7c.branch3x3dbl_3b", [3, 1]),
+    ] {
+        assert_eq!(shape_of(&net, &format!("{branch}.conv.weight"))[2..], window, "{branch}");
+    }
     assert_eq!(shape_of(&net, "Mixed_7c.branch3x3_2b.bn.weight"), [384]);
 }
 
