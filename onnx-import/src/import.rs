@@ -275,6 +275,11 @@ fn add_inputs<'m>(
         if initializers.contains_key(name) || builder.values.contains_key(name) {
             continue;
         }
+        if !builder.used.contains(name) {
+            let message = format!("input `{name}` is not used and left out");
+            builder.warn(WarningKind::Ignored, message);
+            continue;
+        }
         let tensor = info.r#type.as_ref().and_then(|t| t.tensor_type.as_ref());
         let Some(tensor) = tensor else {
             return Err(input_error(name, "is not a tensor"));
@@ -285,20 +290,15 @@ fn add_inputs<'m>(
             data_type::INT64 | data_type::INT32 if is_label => (Element::I32, InputRole::Labels),
             data_type::UINT8 => (Element::U8, InputRole::Data),
             data_type::INT8 => (Element::I8, InputRole::Data),
-            other if builder.used.contains(name) => {
-                let found = data_type::name(other);
+            other => {
                 return Err(input_error(
                     name,
                     format!(
-                        "element type {found} is not supported for it; supported: FLOAT, INT8 and UINT8 data, \
-                         INT64 and INT32 class labels of a loss node"
+                        "element type {} is not supported for it; supported: FLOAT, INT8 and UINT8 data, INT64 and \
+                         INT32 class labels of a loss node",
+                        data_type::name(other)
                     ),
                 ));
-            }
-            _ => {
-                let message = format!("input `{name}` is not used and left out");
-                builder.warn(WarningKind::Ignored, message);
-                continue;
             }
         };
         let Some(shape) = &tensor.shape else {

@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use trainc_ir::{Graph, ValueId};
+use trainc_ir::{Graph, Tensor, ValueId};
 
 pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind};
 pub use known::{ExternalLocation, ExternalReader};
@@ -155,6 +155,15 @@ pub fn import_model(
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
     import::import(model, external, options)
+}
+
+/// Reads a tensor message (a `.pb` file of ONNX's tests): floats as f32, integers by their width, INT64 as i32.
+///
+/// # Errors
+/// In words, if the data do not fit the claimed type and shape, or the type or a value is not supported.
+pub fn read_tensor(tensor: &TensorProto) -> Result<Tensor, String> {
+    let no_files = |_: &ExternalLocation| Err("no external data here".to_string());
+    known::Known::read(&mut tensor.clone(), &no_files)?.to_tensor()
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {

@@ -56,9 +56,8 @@ fn prove(rule: &Rule) -> Result<usize, String> {
 fn compare(rule: &Rule, a: &Graph, b: &Graph, random: &mut Random) -> Result<(), String> {
     let inputs: Vec<Tensor> = a.inputs().iter().map(|i| random.tensor(a.ty(i.value))).collect();
     let run = RunContext { seed: random.bits(), step: random.bits() as u32 };
-    let step = |graph: &Graph| {
-        Interpreter::new(graph).step(&inputs, &run).map_err(|e| e.to_string())
-    };
+    let step =
+        |graph: &Graph| Interpreter::new(graph).step(&inputs, &run).map_err(|e| e.to_string());
     for (x, y) in step(a)?.iter().zip(&step(b)?) {
         let equal = match rule.exactness {
             Exactness::Bit => same_bits(x, y),
@@ -132,11 +131,8 @@ fn a_wrong_rule_is_caught() {
         let mut i = Instance::new();
         let shape = r.shape(2);
         let x = i.input(TensorType::shared(shape, Element::I32));
-        let shift = |amount| ShiftRight {
-            amount,
-            rounding: Rounding::HalfAway,
-            element: Element::I32,
-        };
+        let shift =
+            |amount| ShiftRight { amount, rounding: Rounding::HalfAway, element: Element::I32 };
         let y = i.op(shift(2), &[x]);
         let y = i.op(shift(3), &[y]);
         i.finish(y)

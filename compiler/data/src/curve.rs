@@ -554,19 +554,24 @@ mod tests {
 
     #[test]
     fn last_values_do_not_overlap() {
-        let many: Vec<Series> =
-            (0..6).map(|i| series(&format!("run {i}"), &[2.0, 0.01 * f64::from(i)])).collect();
-        let chart = TrainingChart { loss: many, ..TrainingChart::default() };
-        let svg = chart.to_svg();
-        let mut heights: Vec<f64> = svg
-            .lines()
-            .filter(|line| line.starts_with("<text x=\"736.0\""))
-            .map(|line| {
-                line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
-            })
-            .collect();
-        assert_eq!(heights.len(), 6);
-        heights.sort_by(f64::total_cmp);
-        assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 12.9), "{heights:?}");
+        // Six runs that end together, at the bottom of the panel and at its top.
+        for end in [0.0, 1.9] {
+            let runs = (0..6)
+                .map(|run| series(&format!("run {run}"), &[2.0, 0.0, end + 0.01 * f64::from(run)]));
+            let chart = TrainingChart { loss: runs.collect(), ..TrainingChart::default() };
+            let svg = chart.to_svg();
+            let height =
+                |line: &str| line.split("y=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
+            let mut heights: Vec<f64> = svg
+                .lines()
+                .filter(|line| line.starts_with("<text x=\"736.0\""))
+                .map(|line| height(line).unwrap())
+                .collect();
+            assert_eq!(heights.len(), 6);
+            heights.sort_by(f64::total_cmp);
+            // The panel's edges, and 4 from a text's middle to its foot.
+            assert!(heights[0] >= 90.0 + 4.0 && heights[5] <= 290.0 + 4.0, "{heights:?}");
+            assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 12.9), "{heights:?}");
+        }
     }
 }

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::dataset::Images;
     use crate::image_files::tests_support::grey_png;
-    use crate::test_support::{TemporaryFolder, every_damage, gzip};
+    use crate::test_support::{TemporaryFolder, crc32, every_damage, gzip};
 
     fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
@@ -255,6 +255,19 @@ mod tests {
         header.set_cksum();
         let error = read(header.as_bytes(), Compression::None).unwrap_err().to_string();
         assert!(error.contains("truncated"), "{error}");
+    }
+
+    #[test]
+    fn an_xz_dictionary_beyond_the_limit_is_refused() {
+        let mut xz = include_bytes!("../testdata/tiny.tar.xz").to_vec();
+        // The block header follows 12 bytes: length, flags, filter 0x21 with one byte of properties, the dictionary.
+        let length = (usize::from(xz[12]) + 1) * 4;
+        let filter = xz[12..12 + length].windows(2).position(|pair| pair == [0x21, 1]).unwrap();
+        xz[12 + filter + 2] = 39; // 3 GiB
+        let checksum = crc32(&xz[12..12 + length - 4]);
+        xz[12 + length - 4..12 + length].copy_from_slice(&checksum.to_le_bytes());
+        let error = read(&xz, Compression::Xz).unwrap_err().to_string();
+        assert!(error.contains("memory"), "{error}");
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub(crate) mod tests_support {
 mod tests {
     use super::tests_support::{grey_png, rgb_png};
     use super::*;
-    use crate::test_support::every_damage;
+    use crate::test_support::{crc32, every_damage};
     use image::{ExtendedColorType, ImageEncoder};
 
     fn files(encoded: &[Vec<u8>]) -> Vec<ImageFile> {
@@ -227,11 +227,5 @@ mod tests {
                 assert!(decode(&[bytes[..length].to_vec(), bytes.clone()]).is_err(), "{length}");
             }
         }
-    }
-
-    /// The checksum of PNG chunks, bit by bit.
-    fn crc32(bytes: &[u8]) -> u32 {
-        let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-        !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
     }
 }

@@ -176,6 +176,7 @@ mod tests {
             named("fortran", &[2, 3], NpyData::I32(vec![1, 2, 3, 4, 5, 6])),
             named("big", &[2], NpyData::I32(vec![1, -2])),
             named("empty", &[0, 4], NpyData::F32(vec![])),
+            named("ones", &[&[1; 13][..], &[100]].concat(), NpyData::U8(vec![1; 100])),
         ]
     }
 
@@ -198,7 +199,7 @@ mod tests {
             assert_eq!(array.to_npy_bytes().unwrap(), bytes, "{name}");
             compared += 1;
         }
-        assert_eq!(compared, 12);
+        assert_eq!(compared, 13);
     }
 
     #[test]

@@ -173,6 +173,20 @@ mod tests {
         assert!(chi_square < 49.7, "{chi_square}");
     }
 
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn bounded_draws_are_unbiased() {
+        // Of 2^64 inputs to this bound, taking all would give multiples of 3 twice as often as the others.
+        let bound = NonZeroUsize::new(3 << 62).unwrap();
+        let mut generator = SplitMix64::new(5);
+        let mut counts = [0u32; 3];
+        for _ in 0..3000 {
+            counts[generator.below(bound) % 3] += 1;
+        }
+        // Five standard deviations around 1000.
+        assert!(counts.iter().all(|count| (870..1130).contains(count)), "{counts:?}");
+    }
+
     #[test]
     fn this_stream_never_changes() {
         // Computed by an independent implementation (Python integers); a change here breaks every recorded run.

@@ -55,3 +55,9 @@ pub(crate) fn every_damage(bytes: &[u8], mut check: impl FnMut(&[u8])) {
         damaged[bit / 8] ^= 1 << (bit % 8);
     }
 }
+
+/// The checksum of PNG chunks and xz headers, bit by bit.
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
+}

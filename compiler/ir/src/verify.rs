@@ -105,7 +105,7 @@ fn check_nodes(graph: &Graph, errors: &mut Vec<VerifyError>) {
 }
 
 fn check_interface(graph: &Graph, errors: &mut Vec<VerifyError>) {
-    let mut unique = |kind: &str, names: Vec<&str>, errors: &mut Vec<VerifyError>| {
+    let unique = |kind: &str, names: Vec<&str>, errors: &mut Vec<VerifyError>| {
         let mut seen = BTreeSet::new();
         for name in names {
             if !seen.insert(name.to_string()) {

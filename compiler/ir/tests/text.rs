@@ -5,12 +5,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    AlignedAdd, AlignedConcat, Dequantize, IntegerCrossEntropyGradient, QuantizeExponent,
+    AlignedAdd, AlignedConcat, Case, Dequantize, IntegerCrossEntropyGradient, QuantizeExponent,
     QuantizeGradient, QuantizeWeight, Requantize, SaturatingSubtract, ShiftRight,
 };
 use trainc_ir::text::{Printer, content_hash, cursor::SyntaxError, no_blobs, parse_graph};
 use trainc_ir::types::{Element, Scale, Shape};
-use trainc_ir::{Data, Graph, InputRole, Op, ScaleData, Tensor, TensorType, ValueId};
+use trainc_ir::{Data, Graph, InputRole, Op, OpKind, ScaleData, Tensor, TensorType, ValueId};
 
 /// One quantised layer's update with every kind of line.
 const EXAMPLE: &str = r#"graph @update {
@@ -424,6 +424,81 @@ proptest! {
             let read = parse_graph(&again, &no_blobs)
                 .map_err(|e| TestCaseError::fail(format!("{e}\n{again}")))?;
             prop_assert!(same(&read, &graph), "{}", again);
+        }
+    }
+}
+
+/// A graph that applies an operation to inputs of its case's types.
+fn graph_of(case: &Case) -> Graph {
+    let mut graph = Graph::new("case");
+    let inputs: Vec<ValueId> =
+        case.inputs.iter().map(|x| graph.add_input("x", x.ty().clone(), InputRole::Data)).collect();
+    let results = graph.add(case.op.clone(), &inputs, "node").expect("a case types");
+    if let [_, second, ..] = results[..] {
+        graph.set_name(second, "a name of its own");
+    }
+    graph
+}
+
+#[test]
+fn every_operation_reads_back() {
+    for kind in OpKind::ALL {
+        for case in kind.cases() {
+            let graph = graph_of(&case);
+            let text = Printer::complete().graph(&graph);
+            let read = parse_graph(&text, &no_blobs).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            assert_eq!(read, graph, "{text}");
+        }
+    }
+}
+
+/// Attributes and types with extreme numbers: every operation's type rule gives an error or a type.
+#[test]
+fn no_number_panics() {
+    const NUMBERS: [&str; 14] = [
+        "0",
+        "1",
+        "2",
+        "3",
+        "7",
+        "-1",
+        "31",
+        "255",
+        "32768",
+        "2147483647",
+        "4294967296",
+        "1099511627776",
+        "9223372036854775807",
+        "18446744073709551615",
+    ];
+    for kind in OpKind::ALL {
+        let mut texts: Vec<String> =
+            kind.cases().iter().map(|case| Printer::complete().graph(&graph_of(case))).collect();
+        texts.dedup();
+        for text in texts.iter().take(6) {
+            let is_digit = |i: usize| text.as_bytes()[i].is_ascii_digit();
+            let starts = (1..text.len()).filter(|&i| is_digit(i) && !is_digit(i - 1));
+            let starts: Vec<usize> = starts.collect();
+            let replaced = |text: &str, start: usize, number: &str| {
+                let rest = text[start..].trim_start_matches(|c: char| c.is_ascii_digit());
+                format!("{}{number}{rest}", &text[..start])
+            };
+            let mut check = |text: &str| {
+                let parsed = std::panic::catch_unwind(|| parse_graph(text, &no_blobs).is_ok());
+                assert!(parsed.is_ok(), "{text}");
+            };
+            // One number, or an attribute's number together with a dimension.
+            for (n, &start) in starts.iter().enumerate() {
+                for number in NUMBERS {
+                    let once = replaced(text, start, number);
+                    check(&once);
+                    for &earlier in &starts[..n] {
+                        for number in ["0", "2", "1099511627776"] {
+                            check(&replaced(&once, earlier, number));
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -111,9 +111,9 @@ fn layer(path: KernelPath, g: &ConvGeometry) -> Seconds {
     let (nx, nw, ny) = (g.input_len(), g.weight_len(), g.output_len());
     [
         [
-            time(|| drop(conv2d_i8_on(path, g, &x, &w, &mut out[..ny], s))),
-            time(|| drop(conv2d_grad_input_i8_on(path, g, &dy, &w, &mut out[..nx], s))),
-            time(|| drop(conv2d_grad_weight_i8_on(path, g, &x, &dy, &mut out[..nw], s))),
+            time(|| _ = conv2d_i8_on(path, g, &x, &w, &mut out[..ny], s)),
+            time(|| _ = conv2d_grad_input_i8_on(path, g, &dy, &w, &mut out[..nx], s)),
+            time(|| _ = conv2d_grad_weight_i8_on(path, g, &x, &dy, &mut out[..nw], s)),
         ],
         [
             time(|| conv2d_f32_on(path, g, &fx, &fw, &mut fout[..ny], s)),
@@ -139,7 +139,7 @@ fn linear(path: KernelPath, inputs: usize, outputs: usize) -> Seconds {
         let (fa, fb) = [(&fx, &fw), (&fdy, &fw), (&fdy, &fx)][i];
         let mut s = vec![0u8; matmul_i8_scratch_bytes(g).max(matmul_f32_scratch_bytes(g))];
         let (mut c, mut fc) = (vec![0i32; g.c_len()], vec![0f32; g.c_len()]);
-        seconds[0][i] = time(|| drop(matmul_i8_on(path, g, a, b, &mut c, &mut s)));
+        seconds[0][i] = time(|| _ = matmul_i8_on(path, g, a, b, &mut c, &mut s));
         seconds[1][i] = time(|| matmul_f32_on(path, g, fa, fb, &mut fc, &mut s));
     }
     seconds

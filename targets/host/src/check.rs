@@ -74,12 +74,7 @@ fn buffer(program: &Program, id: BufferId) -> Result<&Buffer, HostError> {
     program.buffers.get(id.0).ok_or_else(|| invalid(format!("there is no buffer {}", id.0)))
 }
 
-fn check_use(
-    program: &Program,
-    entry: &Entry,
-    id: BufferId,
-    write: bool,
-) -> Result<(), HostError> {
+fn check_use(program: &Program, entry: &Entry, id: BufferId, write: bool) -> Result<(), HostError> {
     let buffer = buffer(program, id)?;
     let reachable = match buffer.region {
         Region::Input(i) => entry.inputs.get(i).is_some_and(|a| a.buffer == id) && !write,

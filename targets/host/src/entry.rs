@@ -317,29 +317,35 @@ pub(crate) fn define_entries<M: Module>(
         .iter()
         .map(|entry| {
             let name = format!("entry {}", entry.name);
-            compiler.define(&name, Linkage::Local, signature.clone(), |module, function, context| {
-                let mut builder = FunctionBuilder::new(function, context);
-                let block = builder.create_block();
-                builder.append_block_params_for_function_params(block);
-                builder.switch_to_block(block);
-                builder.seal_block(block);
-                let [arena, state, constants, inputs, outputs, run] =
-                    builder.block_params(block).try_into().expect("six parameters");
-                let mut addresses = |array: Value, count: usize| -> Vec<Value> {
-                    let flags = MemFlagsData::trusted().with_readonly();
-                    (0..count)
-                        .map(|i| builder.ins().load(types::I64, flags, array, 8 * i as i32))
-                        .collect()
-                };
-                let inputs = addresses(inputs, entry.inputs.len());
-                let outputs = addresses(outputs, entry.outputs.len());
-                let bases = Bases { arena, state, constants, inputs, outputs, run };
-                let mut schedule = Schedule { module, builder, program, kernels, vector, bases };
-                schedule.steps(&entry.steps);
-                schedule.builder.ins().return_(&[]);
-                schedule.builder.finalize(config);
-                Ok(())
-            })
+            compiler.define(
+                &name,
+                Linkage::Local,
+                signature.clone(),
+                |module, function, context| {
+                    let mut builder = FunctionBuilder::new(function, context);
+                    let block = builder.create_block();
+                    builder.append_block_params_for_function_params(block);
+                    builder.switch_to_block(block);
+                    builder.seal_block(block);
+                    let [arena, state, constants, inputs, outputs, run] =
+                        builder.block_params(block).try_into().expect("six parameters");
+                    let mut addresses = |array: Value, count: usize| -> Vec<Value> {
+                        let flags = MemFlagsData::trusted().with_readonly();
+                        (0..count)
+                            .map(|i| builder.ins().load(types::I64, flags, array, 8 * i as i32))
+                            .collect()
+                    };
+                    let inputs = addresses(inputs, entry.inputs.len());
+                    let outputs = addresses(outputs, entry.outputs.len());
+                    let bases = Bases { arena, state, constants, inputs, outputs, run };
+                    let mut schedule =
+                        Schedule { module, builder, program, kernels, vector, bases };
+                    schedule.steps(&entry.steps);
+                    schedule.builder.ins().return_(&[]);
+                    schedule.builder.finalize(config);
+                    Ok(())
+                },
+            )
         })
         .collect()
 }

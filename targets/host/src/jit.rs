@@ -11,12 +11,12 @@ use trainc_ir::random::RunContext;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::HostError;
+use crate::check;
 use crate::codegen::{Machine, instruction_set};
 use crate::entry::{Compiler, define_entries, define_kernels, readonly};
 use crate::memory::{AlignedBytes, check_layout, decode_tensor, encode_tensor};
 use crate::microkernels;
 use crate::staging::{Staging, Work};
-use crate::check;
 
 type EntryFunction = unsafe extern "C" fn(
     arena: *mut u8,
@@ -184,10 +184,8 @@ impl HostProgram {
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let types: Vec<&TensorType> =
             declared.outputs.iter().map(|a| &program.buffer(a.buffer).ty).collect();
-        let mut outputs: Vec<Vec<u8>> = types
-            .iter()
-            .map(|ty| vec![0; trainc_ir::program::buffer_bytes(ty)])
-            .collect();
+        let mut outputs: Vec<Vec<u8>> =
+            types.iter().map(|ty| vec![0; trainc_ir::program::buffer_bytes(ty)]).collect();
         let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
         self.run_raw(handle, &inputs, &mut slices, run)?;
         types.iter().zip(&outputs).map(|(ty, bytes)| decode_tensor(ty, bytes)).collect()
@@ -210,26 +208,27 @@ impl HostProgram {
             .entries
             .get(entry.0)
             .ok_or_else(|| HostError::Argument("an entry of another program".into()))?;
-        let lengths = |arguments: &[trainc_ir::program::Argument], found: Vec<usize>, what: &str| {
-            if arguments.len() != found.len() {
-                return Err(HostError::Argument(format!(
-                    "`{}` has {} {what}, here {}",
-                    declared.name,
-                    arguments.len(),
-                    found.len()
-                )));
-            }
-            arguments.iter().zip(found).try_for_each(|(argument, found)| {
-                let bytes = self.program.buffer(argument.buffer).bytes();
-                if bytes == found {
-                    return Ok(());
+        let lengths =
+            |arguments: &[trainc_ir::program::Argument], found: Vec<usize>, what: &str| {
+                if arguments.len() != found.len() {
+                    return Err(HostError::Argument(format!(
+                        "`{}` has {} {what}, here {}",
+                        declared.name,
+                        arguments.len(),
+                        found.len()
+                    )));
                 }
-                Err(HostError::Argument(format!(
-                    "`{}` takes {bytes} bytes, here {found}",
-                    argument.name
-                )))
-            })
-        };
+                arguments.iter().zip(found).try_for_each(|(argument, found)| {
+                    let bytes = self.program.buffer(argument.buffer).bytes();
+                    if bytes == found {
+                        return Ok(());
+                    }
+                    Err(HostError::Argument(format!(
+                        "`{}` takes {bytes} bytes, here {found}",
+                        argument.name
+                    )))
+                })
+            };
         lengths(&declared.inputs, inputs.iter().map(|s| s.len()).collect(), "operands")?;
         lengths(&declared.outputs, outputs.iter().map(|s| s.len()).collect(), "results")?;
         let aligned = |bytes: &[u8]| bytes.as_ptr().addr().is_multiple_of(4);

@@ -64,8 +64,22 @@ fn draws_are_the_generators() {
 #[test]
 fn scalar_operations_at_the_extremes() {
     let floats = [
-        0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -2.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY,
-        2147483600.0, 2147483648.0, -2147483648.0, -2147483904.0, 1e-45, 8388609.0,
+        0.0,
+        -0.0,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -2.5,
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        2147483600.0,
+        2147483648.0,
+        -2147483648.0,
+        -2147483904.0,
+        1e-45,
+        8388609.0,
     ];
     let n = floats.len();
     let x = TensorType::f32([n]);
@@ -107,10 +121,9 @@ fn scalar_operations_at_the_extremes() {
 
     // Minimum and maximum of all pairs: the second operand where neither is less, as for NaN and zeros of two signs.
     let pairs = TensorType::f32([n, n]);
-    for (op, keeps_first) in [
-        (Binary::Minimum, (|a, b| a < b) as fn(f32, f32) -> bool),
-        (Binary::Maximum, |a, b| a > b),
-    ] {
+    for (op, keeps_first) in
+        [(Binary::Minimum, (|a, b| a < b) as fn(f32, f32) -> bool), (Binary::Maximum, |a, b| a > b)]
+    {
         let mut b = LoopBuilder::new(&[&x], &[&pairs], false);
         let (bx, by) = (b.input(0), b.output(0));
         b.for_shape("i", &[n, n], |b, i| {
@@ -494,8 +507,7 @@ fn without_payloads(tensor: &Tensor) -> Tensor {
 #[test]
 fn random_kernels() {
     for seed in 1..=300u64 {
-        let (kernel, tensors, outputs) =
-            random_kernel(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (kernel, tensors, outputs) = random_kernel(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let operands: Vec<&Tensor> = tensors.iter().collect();
         let expected = loops::evaluate::run(&kernel, &operands, &outputs, &CONTEXT);
         let found = run_compiled(&kernel, &operands, &outputs, &CONTEXT);

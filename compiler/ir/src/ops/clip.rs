@@ -114,6 +114,11 @@ impl Operator for Clip {
                 vec![Tensor::i8_shared([4], vec![0, 1, 1, 1], 2)],
             ),
             Case::new(
+                clip(2.0, -2.0),
+                vec![Tensor::i8_shared([2], vec![5, -5], 0)],
+                vec![Tensor::i8_shared([2], vec![-2, -2], 0)],
+            ),
+            Case::new(
                 clip(low, high),
                 vec![Tensor::i8_shared([2], vec![-128, 127], 0)],
                 vec![Tensor::i8_shared([2], vec![-128, 127], 0)],

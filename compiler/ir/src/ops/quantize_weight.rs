@@ -85,7 +85,7 @@ impl Operator for QuantizeWeight {
             // M = 3, ceil(log2 3) = 2: 127/3 = 42.33, 254/3 = 84.67.
             case(&[3.0, 1.0, -2.0], &[127, 42, -85], -5),
             case(&[0.0, -0.0], &[0, 0], -14),
-            case(&[f32::NAN, 0.0], &[0, 0], 0),
+            case(&[f32::NAN, 0.0], &[0, 0], -14),
             case(&[], &[], 0),
             case(
                 &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0, f32::MAX],

@@ -47,7 +47,7 @@ impl Plan {
         const {
             assert!(E::ROWS * E::LANES <= TILE_SUMS);
         }
-        let planes = channels.div_ceil(E::DEPTH);
+        let planes = if sweep.tap_units.is_some() { channels } else { channels.div_ceil(E::DEPTH) };
         let depth = planes * sweep.taps.len();
         let (_, span) = sweep.row_span();
         let (_, column_span) = sweep.column_span();
@@ -116,9 +116,9 @@ impl Direction {
         }
     }
 
-    fn sweeps(self, g: &ConvGeometry) -> Vec<Sweep> {
+    fn sweeps<E: Engine>(self, g: &ConvGeometry) -> Vec<Sweep> {
         match self {
-            Self::Forward => vec![Sweep::forward(g)],
+            Self::Forward => vec![Sweep::forward_by(g, E::DEPTH)],
             Self::InputGradient => Sweep::input_gradient(g),
         }
     }
@@ -144,7 +144,7 @@ pub(crate) fn input_gradient_bytes<E: Engine>(g: &ConvGeometry) -> usize {
 
 fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
     let (channels, rows) = direction.channels(g);
-    let sweeps = direction.sweeps(g);
+    let sweeps = direction.sweeps::<E>(g);
     let largest = sweeps.iter().map(|sweep| {
         let plan = Plan::new::<E>(g, sweep, channels, rows);
         plan.weight_bytes(direction.weight_staging::<E>(g, &plan)) + plan.thread_bytes::<E>(sweep)
@@ -187,7 +187,7 @@ fn run<E: Engine>(
         return 0;
     }
     let mut largest = Largest::default();
-    for sweep in direction.sweeps(g) {
+    for sweep in direction.sweeps::<E>(g) {
         if sweep.taps.is_empty() || channels == 0 {
             clear::<E>(&sweep, out);
             continue;
@@ -202,7 +202,7 @@ fn run<E: Engine>(
             let weights = &w[group * per_group..][..per_group];
             match direction {
                 Direction::Forward => {
-                    pack_forward::<E>(g, &plan, weights, panel, staging);
+                    pack_forward::<E>(g, &plan, &sweep, weights, panel, staging);
                 }
                 Direction::InputGradient => {
                     pack_transposed::<E>(g, &plan, &sweep, weights, panel, staging);
@@ -248,6 +248,7 @@ fn clear<E: Engine>(sweep: &Sweep, out: &mut [E::Sum]) {
 fn pack_forward<E: Engine>(
     g: &ConvGeometry,
     plan: &Plan,
+    sweep: &Sweep,
     weights: &[E::Element],
     panel: &mut [u32],
     staging: &mut [u32],
@@ -264,6 +265,14 @@ fn pack_forward<E: Engine>(
         for row in 0..count {
             let from = &weights[(first + row) * channels * taps..][..channels * taps];
             let units = &mut staging[row * plan.depth..][..plan.depth];
+            if sweep.tap_units.is_some() {
+                let lines = from.chunks_exact(g.kernel_width);
+                let units = units.chunks_exact_mut(g.kernel_width.div_ceil(E::DEPTH));
+                for (line, units) in lines.zip(units) {
+                    E::widen(Side::Rows, line, units);
+                }
+                continue;
+            }
             if taps == 1 {
                 E::widen(Side::Rows, from, units);
                 continue;
@@ -401,6 +410,29 @@ impl<E: Engine> Operands<'_, E> {
             && columns.len() == plan.width
             && plan.width == sweep.source_width;
         let plane_units = chunk.height * plan.width;
+        if let Some(distance) = sweep.tap_units {
+            let mut line = vec![E::Element::default(); plan.width + (E::DEPTH - 1) * distance];
+            let columns = overlap(low_column, line.len(), sweep.source_width);
+            let inside = (columns.start as isize - low_column) as usize;
+            for (index, to) in repacked[..plan.planes * chunk.images * plane_units]
+                .chunks_exact_mut(plane_units)
+                .enumerate()
+            {
+                let (channel, image) = (index / chunk.images, index % chunk.images);
+                let channel =
+                    (chunk.first_image + image) * part.source_stride + part.source_first + channel;
+                to.fill(E::LANE_ZERO);
+                for row in rows.clone() {
+                    let from =
+                        &source[(channel * sweep.source_height + row) * sweep.source_width..];
+                    line[inside..inside + columns.len()].copy_from_slice(&from[columns.clone()]);
+                    let at = (row as isize - top) as usize * plan.width;
+                    let units = &mut to[at..at + plan.width];
+                    E::interleave(Side::Lanes, &line, distance, E::DEPTH, units);
+                }
+            }
+            return;
+        }
         for plane in 0..plan.planes {
             let present = E::DEPTH.min(part.channels - plane * E::DEPTH);
             for image in 0..chunk.images {

@@ -33,6 +33,9 @@ pub(crate) struct Sweep {
     pub(crate) out_first_column: usize,
     /// Ascending by kernel row, then column.
     pub(crate) taps: Vec<Tap>,
+    /// Where a unit holds neighbouring taps of one channel rather than neighbouring channels: the
+    /// distance between those taps in columns. Every tap is then the first of its unit.
+    pub(crate) tap_units: Option<usize>,
 }
 
 impl Sweep {
@@ -62,7 +65,21 @@ impl Sweep {
             out_first_row: 0,
             out_first_column: 0,
             taps,
+            tap_units: None,
         }
+    }
+
+    /// The forward product for units of `depth` steps: with few channels, units of neighbouring
+    /// taps leave fewer steps empty than units of neighbouring channels.
+    pub(crate) fn forward_by(g: &ConvGeometry, depth: usize) -> Self {
+        let mut sweep = Self::forward(g);
+        let channels = g.group_in_channels();
+        let by_taps = channels * g.kernel_height * g.kernel_width.div_ceil(depth);
+        if by_taps < channels.div_ceil(depth) * g.taps() {
+            sweep.taps.retain(|tap| (tap.index % g.kernel_width).is_multiple_of(depth));
+            sweep.tap_units = Some(g.dilation_width);
+        }
+        sweep
     }
 
     /// The gradient of the input: source is the gradient of the output; one sweep for each
@@ -106,6 +123,7 @@ impl Sweep {
                     out_first_row: first_row,
                     out_first_column: first_column,
                     taps,
+                    tap_units: None,
                 });
             }
         }

@@ -274,7 +274,7 @@ fn large_operands() {
 fn random_convolutions() {
     let mut random = Random(4);
     let mut done = 0;
-    while done < 300 {
+    while done < 150 {
         let mut pick = |low: usize, high: usize| low + random.next() as usize % (high - low + 1);
         let groups = pick(1, 3);
         let kernel = [pick(1, 4), pick(1, 4)];

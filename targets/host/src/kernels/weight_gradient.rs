@@ -7,15 +7,12 @@
 //! empty: then the taps are spread over the lanes as well.
 
 use super::convolution::overlap;
-use super::engine::{Engine, Largest, Nest, SLACK, Side};
+use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
 
 /// Most units of both repacked operands at a time.
 const PANEL_UNITS: usize = 320 * 1024;
-
-/// Units copied at once where taps are spread over lanes.
-const COPIED: usize = 8;
 
 /// Sizes of the working buffers under one engine.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +84,8 @@ impl Plan {
     fn lane_units<E: Engine>(&self, g: &ConvGeometry) -> usize {
         let each =
             if self.spread { self.grid_rows * g.out_width } else { self.height * self.width };
-        self.blocks * self.groups * each * E::LANES + SLACK
+        // Spread blocks end with slack each.
+        self.blocks * (self.groups * each * E::LANES + SLACK)
     }
 
     const fn row_units(&self, g: &ConvGeometry) -> usize {
@@ -261,7 +259,7 @@ impl<E: Engine> Product<'_, E> {
         let rows = block.bias.len();
         let (nest, block_units) = if plan.spread {
             let steps = chunk.groups * chunk.rows * g.out_width;
-            (Nest::line(steps, E::LANES), steps * E::LANES)
+            (Nest::line(steps, E::LANES), steps * E::LANES + SLACK)
         } else {
             let plane = chunk.height * plan.width * E::LANES;
             let nest = Nest {
@@ -339,13 +337,17 @@ impl<E: Engine> Product<'_, E> {
                 let base = (chunk.first_image + group * E::DEPTH) * image
                     + (self.group * plan.rows + first) * plane
                     + chunk.first_row * g.out_width;
+                let at = first * chunk.groups * positions + group * positions * count;
+                let out = &mut out[at..][..positions * count];
+                if let Some(units) = E::Element::as_units(dy) {
+                    E::transpose(&units[base..], plane, count, positions, out, count);
+                    continue;
+                }
                 for row in 0..count {
                     let from = &dy[base + row * plane..];
                     let units = &mut staging[row * positions..][..positions];
                     E::interleave(Side::Rows, from, image, present, units);
                 }
-                let at = first * chunk.groups * positions + group * positions * count;
-                let out = &mut out[at..][..positions * count];
                 E::transpose(staging, positions, count, positions, out, count);
             }
         }
@@ -397,17 +399,25 @@ impl<E: Engine> Product<'_, E> {
         let base = (chunk.first_image + group * E::DEPTH) * image
             + (self.group * plan.channels + first) * g.in_plane()
             + rows.start * g.in_width;
-        let size = rows.len() * g.in_width;
-        for channel in 0..count {
-            let units = &mut staging[channel * size..][..size];
-            E::interleave(Side::Lanes, &x[base + channel * g.in_plane()..], image, present, units);
-        }
+        // Where channels lie `size` units apart, these rows first.
+        let (units, size) = match E::Element::as_units(x) {
+            Some(units) => (&units[base..], g.in_plane()),
+            None => {
+                let size = rows.len() * g.in_width;
+                for channel in 0..count {
+                    let from = &x[base + channel * g.in_plane()..];
+                    let staged = &mut staging[channel * size..][..size];
+                    E::interleave(Side::Lanes, from, image, present, staged);
+                }
+                (&*staging, size)
+            }
+        };
         if whole {
-            E::transpose(staging, size, count, size, out, stride);
+            E::transpose(units, size, count, rows.len() * g.in_width, out, stride);
             return;
         }
         for row in rows.clone() {
-            let from = &staging[(row - rows.start) * g.in_width + columns.start..];
+            let from = &units[(row - rows.start) * g.in_width + columns.start..];
             let at = (row as isize - top) as usize * plan.width
                 + (columns.start as isize - left) as usize;
             E::transpose(from, size, count, columns.len(), &mut out[at * stride..], stride);
@@ -427,43 +437,41 @@ impl<E: Engine> Product<'_, E> {
         let (g, plan) = (self.g, self.plan);
         let channels = plan.channels;
         let positions = chunk.rows * g.out_width;
-        let block_units = chunk.groups * positions * E::LANES;
+        let block_units = chunk.groups * positions * E::LANES + SLACK;
         // Taps of one kernel row are neighbours unless the kernel is dilated.
         let (runs, run) = if g.dilation_width == 1 {
             (1, g.kernel_width * channels)
         } else {
             (g.kernel_width, channels)
         };
-        let mut line = vec![0u32; plan.blocks * E::LANES + SLACK];
-        let mut taps = Vec::with_capacity(g.kernel_height * runs);
+        let mut runs_of_blocks = vec![Vec::new(); plan.blocks];
+        let mut lane = 0;
         for tap_row in 0..g.kernel_height {
             for tap_run in 0..runs {
                 let row = tap_row * g.dilation_height * plan.width;
-                taps.push((row + tap_run * g.dilation_width) * channels);
+                let mut source = (row + tap_run * g.dilation_width) * channels;
+                let end = source + run;
+                while source < end {
+                    let length = (end - source).min(E::LANES - lane % E::LANES);
+                    let block: &mut Vec<Run> = &mut runs_of_blocks[lane / E::LANES];
+                    block.push(Run { source, lane: lane % E::LANES, length });
+                    source += length;
+                    lane += length;
+                }
             }
         }
+        let bases: Vec<usize> = (0..positions)
+            .map(|position| {
+                let (row, column) = (position / g.out_width, position % g.out_width);
+                (row * g.stride_height * plan.width + column * g.stride_width) * channels
+            })
+            .collect();
         for group in 0..chunk.groups {
             let units = chunk.height * plan.width * channels;
             self.pack_plane(chunk, group, x, 0, channels, channels, &mut plane[..units], staging);
-            for row in 0..chunk.rows {
-                for column in 0..g.out_width {
-                    let base =
-                        (row * g.stride_height * plan.width + column * g.stride_width) * channels;
-                    for (index, tap) in taps.iter().enumerate() {
-                        // Whole chunks: what passes the end of a run, the next run overwrites.
-                        for done in (0..run).step_by(COPIED) {
-                            let from = &plane[base + tap + done..][..COPIED];
-                            line[index * run + done..][..COPIED].copy_from_slice(from);
-                        }
-                    }
-                    // What passed the end of the last run is not a lane.
-                    line[taps.len() * run..].fill(0);
-                    let position = group * positions + row * g.out_width + column;
-                    for (block, line) in line.chunks_exact(E::LANES).take(plan.blocks).enumerate() {
-                        let to = block * block_units + position * E::LANES;
-                        out[to..to + E::LANES].copy_from_slice(line);
-                    }
-                }
+            for (block, runs) in runs_of_blocks.iter().enumerate() {
+                let to = block * block_units + group * positions * E::LANES;
+                E::gather(plane, &bases, runs, 1, &mut out[to..]);
             }
         }
     }

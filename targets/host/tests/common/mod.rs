@@ -35,10 +35,8 @@ impl Random {
     /// A float that is special now and then.
     pub(crate) fn float(&mut self) -> f32 {
         match self.below(8) {
-            0 => {
-                [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, 3e9, -3e9]
-                    [self.below(8)]
-            }
+            0 => [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, 3e9, -3e9]
+                [self.below(8)],
             1 => f32::from_bits(self.next() as u32 & 0x7f7f_ffff),
             _ => (self.next() as i32 >> 8) as f32 / 65536.0,
         }

@@ -1,7 +1,7 @@
 //! Building blocks of FP32 gradient rules.
 
 use crate::graph::{Graph, ValueId};
-use crate::ops::{Broadcast, ReduceSum, Reshape, TypeError};
+use crate::ops::{Broadcast, Differentiated, GradientError, ReduceSum, Reshape, TypeError};
 use crate::tensor::Tensor;
 use crate::types::Shape;
 
@@ -64,13 +64,16 @@ pub(crate) fn kept_shape(shape: &Shape, axes: &[usize]) -> Shape {
     dims.map(|(i, &dim)| if axes.contains(&i) { 1 } else { dim }).collect::<Vec<_>>().into()
 }
 
+/// Builds one operand's gradient over the result's shape.
+pub(crate) type Rule<'a> = &'a dyn Fn(&mut Graph) -> Result<ValueId, TypeError>;
+
 /// Gradients of two operands that broadcast, from rules that give each over the result's shape.
 pub(crate) fn of_binary(
     graph: &mut Graph,
-    node: &crate::ops::Differentiated<'_>,
+    node: &Differentiated<'_>,
     name: &str,
-    rules: [&dyn Fn(&mut Graph) -> Result<ValueId, TypeError>; 2],
-) -> Result<Vec<Option<ValueId>>, crate::ops::GradientError> {
+    rules: [Rule<'_>; 2],
+) -> Result<Vec<Option<ValueId>>, GradientError> {
     let mut gradients = vec![None, None];
     for (i, rule) in rules.into_iter().enumerate() {
         if node.wanted[i] {
