@@ -11,6 +11,7 @@ pub mod algorithm;
 pub mod autodiff;
 pub mod egraph;
 pub mod optimise;
+pub mod plan;
 pub mod rules;
 pub mod training;
 pub mod translate;

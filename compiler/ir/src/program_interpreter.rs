@@ -1,0 +1,240 @@
+//! Runs a program over plain bytes: each launch decodes its operands, evaluates the operation by its reference
+//! meaning, and stores the results.
+//!
+//! It shows what a plan of memory does without any target. Memory that a launch may not rely on is filled with a
+//! pattern, so that a value read after its memory was reused gives other bits, not the right ones by luck.
+
+use std::collections::BTreeSet;
+
+use crate::program::{Argument, Buffer, BufferId, Entry, Launch, Program, Region, Step};
+use crate::program_verify::Space;
+use crate::random::RunContext;
+use crate::tensor::Tensor;
+use crate::tensor_bytes::{tensor_bytes, tensor_from_bytes};
+
+/// What fills memory without a value.
+const GARBAGE: u8 = 0xa5;
+
+/// Why a program could not run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProgramRunError {
+    /// No such entry.
+    #[error("the program has no entry `{0}`")]
+    Entry(String),
+    /// Arguments that do not fit the entry.
+    #[error("entry `{entry}`: {message}")]
+    Arguments {
+        /// The entry.
+        entry: String,
+        /// What does not fit.
+        message: String,
+    },
+    /// The program breaks its own promises; see [`crate::program_verify`].
+    #[error("launch `{launch}`: {message}")]
+    Program {
+        /// The launch.
+        launch: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A program with its memory.
+#[derive(Clone, Debug)]
+pub struct ProgramInterpreter<'p> {
+    program: &'p Program,
+    arena: Vec<u8>,
+    state: Vec<u8>,
+    constants: Vec<u8>,
+}
+
+impl<'p> ProgramInterpreter<'p> {
+    /// A program before its first step. Memory that the program's sizes do not cover shows when it is used.
+    pub fn new(program: &'p Program) -> ProgramInterpreter<'p> {
+        let mut state = vec![GARBAGE; program.memory.state_bytes];
+        let mut constants = vec![GARBAGE; program.memory.constant_bytes];
+        for buffer in &program.buffers {
+            let (region, tensor) = match &buffer.region {
+                Region::State { initial, .. } => (&mut state, initial),
+                Region::Constant(tensor) => (&mut constants, tensor),
+                _ => continue,
+            };
+            let bytes = tensor_bytes(tensor);
+            if let Some(place) = region.get_mut(buffer.offset..buffer.offset + bytes.len()) {
+                place.copy_from_slice(&bytes);
+            }
+        }
+        let arena = vec![GARBAGE; program.memory.arena_bytes];
+        ProgramInterpreter { program, arena, state, constants }
+    }
+
+    /// The state: names and current values, in the order of checkpoints.
+    pub fn state(&self) -> Vec<(&'p str, Tensor)> {
+        let read = |buffer: &'p Buffer| {
+            let bytes = self.state.get(buffer.offset..buffer.offset + buffer.bytes())?;
+            Some((buffer.name.as_str(), tensor_from_bytes(&buffer.ty, bytes)?))
+        };
+        self.program.state().into_iter().filter_map(read).collect()
+    }
+
+    /// Runs an entry once: returns its results in call order and updates the state.
+    ///
+    /// # Errors
+    /// See [`ProgramRunError`].
+    pub fn run(
+        &mut self,
+        entry: &str,
+        inputs: &[Tensor],
+        run: &RunContext,
+    ) -> Result<Vec<Tensor>, ProgramRunError> {
+        let entry = self
+            .program
+            .entry(entry)
+            .ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
+        let wrong = |message: String| ProgramRunError::Arguments {
+            entry: entry.name.clone(),
+            message,
+        };
+        if inputs.len() != entry.inputs.len() {
+            let counts = format!("takes {} input(s), got {}", entry.inputs.len(), inputs.len());
+            return Err(wrong(counts));
+        }
+        for (argument, tensor) in entry.inputs.iter().zip(inputs) {
+            let expected = &self.program.buffer(argument.buffer).ty;
+            if expected != tensor.ty() {
+                let name = &argument.name;
+                return Err(wrong(format!("`{name}` is {expected}, got {}", tensor.ty())));
+            }
+        }
+        self.arena.fill(GARBAGE);
+        let mut caller = Caller {
+            inputs: inputs.iter().map(tensor_bytes).collect(),
+            outputs: entry
+                .outputs
+                .iter()
+                .map(|a| vec![GARBAGE; self.program.buffer(a.buffer).bytes()])
+                .collect(),
+        };
+        self.steps(entry, &entry.steps, &mut caller, run)?;
+        let decode = |argument: &Argument| {
+            self.read(argument.buffer, &caller).map_err(&wrong)
+        };
+        entry.outputs.iter().map(decode).collect()
+    }
+
+    fn steps(
+        &mut self,
+        entry: &Entry,
+        steps: &[Step],
+        caller: &mut Caller,
+        run: &RunContext,
+    ) -> Result<(), ProgramRunError> {
+        for step in steps {
+            match step {
+                Step::Launch(launch) => self.launch(launch, caller, run).map_err(|message| {
+                    ProgramRunError::Program { launch: launch.name.clone(), message }
+                })?,
+                Step::Branch { condition, then, otherwise } => {
+                    let wrong = |message: String| ProgramRunError::Program {
+                        launch: "branch".into(),
+                        message,
+                    };
+                    let bytes = self.bytes(*condition, caller).map_err(wrong)?;
+                    let first = bytes.first_chunk::<4>();
+                    let first = first.ok_or_else(|| wrong("the condition is not an i32".into()))?;
+                    let taken = if i32::from_le_bytes(*first) != 0 { then } else { otherwise };
+                    self.steps(entry, taken, caller, run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        launch: &Launch,
+        caller: &mut Caller,
+        run: &RunContext,
+    ) -> Result<(), String> {
+        let kernel = self.program.kernel(launch.kernel);
+        if let (Some(scratch), bytes @ 1..) = (launch.scratch, kernel.scratch_bytes) {
+            let place = self.arena.get_mut(scratch..scratch + bytes);
+            place.ok_or("the working memory lies outside of the arena")?.fill(GARBAGE);
+        }
+        // A kernel may store results before it has read all operands, except where it runs in place.
+        let mut read = BTreeSet::new();
+        for (&id, ty) in launch.inputs.iter().zip(&kernel.inputs) {
+            let buffer = self.program.buffer(id);
+            if &buffer.ty != ty {
+                return Err(format!("`{}` is {}, the kernel takes {ty}", buffer.name, buffer.ty));
+            }
+            read.insert((Space::of(&buffer.region), buffer.offset));
+        }
+        for &id in &launch.outputs {
+            let buffer = self.program.buffer(id);
+            if !read.contains(&(Space::of(&buffer.region), buffer.offset)) {
+                self.bytes_mut(id, caller)?.fill(GARBAGE);
+            }
+        }
+        let operands: Vec<Tensor> =
+            launch.inputs.iter().map(|&id| self.read(id, caller)).collect::<Result<_, _>>()?;
+        let results = kernel.op.evaluate(&operands.iter().collect::<Vec<_>>(), run);
+        if results.len() != launch.outputs.len() {
+            return Err(format!("{} results for {} buffers", results.len(), launch.outputs.len()));
+        }
+        for (&id, tensor) in launch.outputs.iter().zip(&results) {
+            let buffer = self.program.buffer(id);
+            if &buffer.ty != tensor.ty() {
+                let found = tensor.ty();
+                return Err(format!("`{}` is {}, its value {found}", buffer.name, buffer.ty));
+            }
+            self.bytes_mut(id, caller)?.copy_from_slice(&tensor_bytes(tensor));
+        }
+        Ok(())
+    }
+
+    fn read(&self, id: BufferId, caller: &Caller) -> Result<Tensor, String> {
+        let buffer = self.program.buffer(id);
+        tensor_from_bytes(&buffer.ty, self.bytes(id, caller)?)
+            .ok_or_else(|| format!("`{}` has another length", buffer.name))
+    }
+
+    fn bytes<'a>(&'a self, id: BufferId, caller: &'a Caller) -> Result<&'a [u8], String> {
+        let buffer = self.program.buffer(id);
+        let memory: Option<&[u8]> = match buffer.region {
+            Region::Arena => Some(&self.arena),
+            Region::State { .. } => Some(&self.state),
+            Region::Constant(_) => Some(&self.constants),
+            Region::Input(i) => caller.inputs.get(i).map(Vec::as_slice),
+            Region::Output(i) => caller.outputs.get(i).map(Vec::as_slice),
+        };
+        memory
+            .and_then(|m| m.get(buffer.offset..buffer.offset + buffer.bytes()))
+            .ok_or_else(|| format!("`{}` lies outside of its region", buffer.name))
+    }
+
+    fn bytes_mut<'a>(
+        &'a mut self,
+        id: BufferId,
+        caller: &'a mut Caller,
+    ) -> Result<&'a mut [u8], String> {
+        let buffer = self.program.buffer(id);
+        let memory: Option<&mut [u8]> = match buffer.region {
+            Region::Arena => Some(&mut self.arena),
+            Region::State { .. } => Some(&mut self.state),
+            Region::Constant(_) | Region::Input(_) => {
+                return Err(format!("`{}` is read-only", buffer.name));
+            }
+            Region::Output(i) => caller.outputs.get_mut(i).map(Vec::as_mut_slice),
+        };
+        memory
+            .and_then(|m| m.get_mut(buffer.offset..buffer.offset + buffer.bytes()))
+            .ok_or_else(|| format!("`{}` lies outside of its region", buffer.name))
+    }
+}
+
+/// Memory of the caller.
+struct Caller {
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}

@@ -1,0 +1,181 @@
+//! Offsets in the arena: each item gets a range of bytes for its lifetime, disjoint from those of items live with it.
+//!
+//! Finding the least peak is hard in general; placing items one by one, each at the lowest offset where it fits, is
+//! good if the order of the items is. The classic order is by size, largest first; here several orders compete, and a
+//! fixed number of rounds then moves items that stick out forward. The search ends early at the lower bound.
+
+/// Something that needs memory for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Item {
+    /// Bytes, a multiple of the alignment.
+    pub(super) bytes: usize,
+    /// Position of the first launch that uses it.
+    pub(super) start: usize,
+    /// Position of the last launch that uses it.
+    pub(super) end: usize,
+}
+
+impl Item {
+    fn meets(&self, other: &Item) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+
+    fn span(&self) -> usize {
+        self.end - self.start + 1
+    }
+}
+
+/// Offsets of items.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    /// What found it.
+    pub(super) method: &'static str,
+    /// One an item.
+    pub(super) offsets: Vec<usize>,
+    /// One past the last byte used.
+    pub(super) peak: usize,
+}
+
+/// Comparisons of two items that the rounds of improvement may take together: what bounds the time, without a clock.
+const EFFORT: usize = 60_000_000;
+
+/// Places items by each method; returns the best placement and the peak of each method tried.
+pub(super) fn place(
+    items: &[Item],
+    lower_bound: usize,
+    search: bool,
+) -> (Placement, Vec<(&'static str, usize)>) {
+    let mut tried = Vec::new();
+    let mut best: Option<(Placement, Vec<usize>)> = None;
+    let mut offer = |method, order: Vec<usize>, best: &mut Option<(Placement, Vec<usize>)>| {
+        let (offsets, peak) = lowest_fit(items, &order);
+        tried.push((method, peak));
+        if best.as_ref().is_none_or(|(b, _)| peak < b.peak) {
+            *best = Some((Placement { method, offsets, peak }, order));
+        }
+    };
+    for (method, order) in orders(items, search) {
+        offer(method, order, &mut best);
+        if best.as_ref().is_some_and(|(b, _)| b.peak <= lower_bound) {
+            break;
+        }
+    }
+    let (mut placement, order) = best.unwrap_or_else(|| {
+        (Placement { method: "greedy-by-size", offsets: Vec::new(), peak: 0 }, Vec::new())
+    });
+    if search && placement.peak > lower_bound {
+        let improved = improve(items, order, &placement, lower_bound);
+        tried.push(("improved", improved.peak));
+        if improved.peak < placement.peak {
+            placement = improved;
+        }
+    }
+    (placement, tried)
+}
+
+type Order = (&'static str, Vec<usize>);
+
+/// Orders to place items in; the first alone is the baseline.
+fn orders(items: &[Item], all: bool) -> Vec<Order> {
+    let indices: Vec<usize> = (0..items.len()).collect();
+    let sorted = |method: &'static str, key: &dyn Fn(&Item) -> (u128, usize)| -> Order {
+        let mut order = indices.clone();
+        order.sort_by_key(|&i| {
+            let (first, then) = key(&items[i]);
+            (std::cmp::Reverse(first), std::cmp::Reverse(then), i)
+        });
+        (method, order)
+    };
+    let mut result = vec![sorted("greedy-by-size", &|item| (item.bytes as u128, item.span()))];
+    if !all {
+        return result;
+    }
+    result.push(sorted("by-lifetime", &|item| (item.span() as u128, item.bytes)));
+    result.push(sorted("by-area", &|item| (item.bytes as u128 * item.span() as u128, item.bytes)));
+    result.push(sorted("by-start", &|item| ((usize::MAX - item.start) as u128, item.bytes)));
+    result.push(sorted("by-end", &|item| (item.end as u128, item.bytes)));
+    // Bytes that are live during a launch: items of the most crowded launch first.
+    let crowd = crowds(items);
+    let crowded = |item: &Item| crowd[item.start..=item.end].iter().copied().max().unwrap_or(0);
+    result.push(sorted("by-crowd", &|item| (crowded(item) as u128, item.span())));
+    result.push(sorted("by-crowd-and-size", &|item| (crowded(item) as u128, item.bytes)));
+    result
+}
+
+/// Bytes live during each launch.
+fn crowds(items: &[Item]) -> Vec<usize> {
+    let launches = items.iter().map(|i| i.end + 1).max().unwrap_or(0);
+    let mut result = vec![0; launches];
+    for item in items {
+        result[item.start..=item.end].iter_mut().for_each(|bytes| *bytes += item.bytes);
+    }
+    result
+}
+
+/// Places items in that order, each at the lowest offset where it fits. Returns offsets and peak.
+fn lowest_fit(items: &[Item], order: &[usize]) -> (Vec<usize>, usize) {
+    let mut offsets = vec![0; items.len()];
+    // Placed items by offset.
+    let mut placed: Vec<(usize, usize)> = Vec::with_capacity(items.len());
+    let mut peak = 0;
+    for &index in order {
+        let item = &items[index];
+        if item.bytes == 0 {
+            continue;
+        }
+        let mut offset = 0;
+        for &(start, other) in &placed {
+            if start >= offset + item.bytes {
+                break;
+            }
+            if items[other].meets(item) {
+                offset = offset.max(start + items[other].bytes);
+            }
+        }
+        offsets[index] = offset;
+        peak = peak.max(offset + item.bytes);
+        let at = placed.partition_point(|&(start, _)| start <= offset);
+        placed.insert(at, (offset, index));
+    }
+    (offsets, peak)
+}
+
+/// Rounds of moving an item that ends at the peak forward in the order, kept unless they make it worse.
+fn improve(
+    items: &[Item],
+    mut order: Vec<usize>,
+    start: &Placement,
+    lower_bound: usize,
+) -> Placement {
+    let rounds = (EFFORT / (items.len() * items.len()).max(1)).clamp(4, 400);
+    let mut best = Placement { method: "improved", ..start.clone() };
+    let mut current = best.clone();
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    for _ in 0..rounds {
+        // Knuth's linear congruential generator: any fixed sequence would do.
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let top: Vec<usize> = (0..order.len())
+            .filter(|&at| {
+                let index = order[at];
+                items[index].bytes > 0 && current.offsets[index] + items[index].bytes == current.peak
+            })
+            .collect();
+        let Some(&at) = top.get((random >> 33) as usize % top.len().max(1)) else { break };
+        let to = (random >> 13) as usize % (at + 1);
+        let mut changed = order.clone();
+        let index = changed.remove(at);
+        changed.insert(to, index);
+        let (offsets, peak) = lowest_fit(items, &changed);
+        if peak <= current.peak {
+            order = changed;
+            current = Placement { method: "improved", offsets, peak };
+            if peak < best.peak {
+                best = current.clone();
+            }
+            if peak <= lower_bound {
+                break;
+            }
+        }
+    }
+    best
+}

@@ -1,0 +1,396 @@
+//! Planning: from graphs to a program, that is a static schedule with every buffer at a fixed place.
+//!
+//! Read in this order: `tasks` (what must run, and where values live), `schedule` (in which order), `liveness` (from
+//! when to when memory is needed), `arena` (at which offsets), and here, where the best of it becomes the program.
+//! Each program is checked before it leaves: by [`verify_program`], and against the graphs.
+//!
+//! What emitters may rely on, beyond [`trainc_ir::program`]:
+//! - results of an entry do not overlap its inputs, and are written before they are read within a step;
+//! - a result of a launch shares bytes with an operand only if both have the same type and the operation allows it
+//!   ([`Op::may_overwrite`](trainc_ir::Op::may_overwrite)); both are then at the same offset, under the same or
+//!   different buffers;
+//! - several buffers may name the same bytes under types that differ in shape only, in the arena, in inputs and
+//!   results of the caller (unless [`PlanOptions::argument_views`] is off), and among constants, but not in state.
+
+mod arena;
+mod check;
+mod liveness;
+mod schedule;
+mod shared;
+mod tasks;
+
+use std::collections::BTreeMap;
+
+use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::program::{
+    Argument, Buffer, BufferId, DeviceId, Entry, KernelId, Launch, MemoryPlan, Program, Region,
+    Step, identifier,
+};
+use trainc_ir::program_verify::verify_program;
+use trainc_ir::target::Target;
+
+use self::arena::{Item, Placement};
+use self::liveness::Lifetimes;
+use self::shared::Shared;
+use self::tasks::{Home, Operand, Tasks};
+
+/// Most elements a tensor may have here; byte counts of programs then stay far from overflow.
+const ELEMENT_LIMIT: usize = 1 << 40;
+
+/// A graph that becomes a function of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanEntry<'g> {
+    /// The function's name: `train_step` or `infer`.
+    pub name: &'g str,
+    /// A graph that its verifier accepts.
+    pub graph: &'g Graph,
+}
+
+/// What the planner may do. Everything, by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlanOptions {
+    /// Whether reshapes may become views instead of launches.
+    pub views: bool,
+    /// Whether there may be views of the caller's memory, so that a region `Input` or `Output` has several buffers.
+    pub argument_views: bool,
+    /// Whether results may take the place of operands that are not needed any more.
+    pub in_place: bool,
+    /// Whether several orders and placements compete; otherwise the graph's order, placed greedily by size.
+    pub search: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> PlanOptions {
+        PlanOptions { views: true, argument_views: true, in_place: true, search: true }
+    }
+}
+
+/// What was planned for one entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EntryReport {
+    /// The entry.
+    pub name: String,
+    /// Orders of launches, with the largest sum of arena bytes live at once under each.
+    pub orders: Vec<(&'static str, usize)>,
+    /// The order of the plan.
+    pub order: &'static str,
+    /// Ways to place buffers under that order, with the arena bytes of each; later ones are not tried once one
+    /// reaches the lower bound.
+    pub placements: Vec<(&'static str, usize)>,
+    /// The way of the plan.
+    pub placement: &'static str,
+    /// Arena bytes of the entry.
+    pub peak_bytes: usize,
+    /// The largest sum of arena bytes live at once: what no placement under this order can beat.
+    pub lower_bound_bytes: usize,
+    /// Launches in the schedule.
+    pub launches: usize,
+    /// Launches whose result takes an operand's place in the arena.
+    pub in_place: usize,
+    /// Parameters whose new value is computed in their own place.
+    pub updates_in_place: usize,
+    /// Reshapes that need no launch.
+    pub views: usize,
+    /// Launches that only copy a value to where it is needed.
+    pub copies: usize,
+}
+
+/// What the planner did, for `inspect`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PlanReport {
+    /// One an entry.
+    pub entries: Vec<EntryReport>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Two entries of one name.
+    #[error("there are two entries `{0}`")]
+    EntryTwice(String),
+    /// One graph with two parameters of one name.
+    #[error("there are two parameters `{parameter}` in one graph")]
+    ParameterTwice {
+        /// The name.
+        parameter: String,
+    },
+    /// A parameter with different types in two entries.
+    #[error("parameter `{parameter}` is {first_type} in `{first}` but {second_type} in `{second}`")]
+    ParameterType {
+        /// The parameter.
+        parameter: String,
+        /// An entry.
+        first: String,
+        /// Its type there.
+        first_type: String,
+        /// Another entry.
+        second: String,
+        /// Its type there.
+        second_type: String,
+    },
+    /// A parameter with different initial values in two entries.
+    #[error("parameter `{parameter}` starts with different values in `{first}` and `{second}`")]
+    ParameterValue {
+        /// The parameter.
+        parameter: String,
+        /// An entry.
+        first: String,
+        /// Another entry.
+        second: String,
+    },
+    /// A tensor beyond any memory.
+    #[error("value `{value}` ({ty}) is too large")]
+    TooLarge {
+        /// The value.
+        value: String,
+        /// Its type.
+        ty: String,
+    },
+    /// The plan does not pass its check: a bug of the planner.
+    #[error("the plan is not valid:\n{}", .0.join("\n"))]
+    Internal(Vec<String>),
+}
+
+/// Plans a program of several entries, which share state (parameters of the same name), constants, kernels and the
+/// arena. Parameters become state in the order of first appearance.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn plan(
+    name: &str,
+    entries: &[PlanEntry<'_>],
+    target: &dyn Target,
+    options: &PlanOptions,
+) -> Result<(Program, PlanReport), PlanError> {
+    check_entries(entries)?;
+    let mut shared = Shared::new(entries, target)?;
+    let mut planned = Vec::new();
+    let mut report = PlanReport::default();
+    let mut memory = MemoryPlan { state_bytes: shared.state_bytes, ..MemoryPlan::default() };
+    for entry in entries {
+        let tasks = tasks::tasks(entry, &mut shared, options)?;
+        let chosen = choose(&tasks, shared.alignment(), options);
+        memory.arena_bytes = memory.arena_bytes.max(chosen.placement.peak);
+        memory.arena_lower_bound_bytes =
+            memory.arena_lower_bound_bytes.max(chosen.lifetimes.lower_bound);
+        report.entries.push(EntryReport {
+            name: entry.name.to_string(),
+            orders: chosen.orders.clone(),
+            order: chosen.order_name,
+            placements: chosen.placements.clone(),
+            placement: chosen.placement.method,
+            peak_bytes: chosen.placement.peak,
+            lower_bound_bytes: chosen.lifetimes.lower_bound,
+            launches: tasks.tasks.len(),
+            in_place: chosen.lifetimes.in_place,
+            updates_in_place: tasks.updates_in_place,
+            views: tasks.views,
+            copies: tasks.copies,
+        });
+        planned.push((tasks, chosen));
+    }
+    memory.constant_bytes = shared.constant_bytes;
+    let program = assemble(name, entries, target, &mut shared, &planned, memory);
+    let state: Vec<String> = shared.state.iter().map(|f| f.name.clone()).collect();
+    verify_program(&program)
+        .and_then(|()| check::check(&program, entries, &state))
+        .map_err(PlanError::Internal)?;
+    Ok((program, report))
+}
+
+fn check_entries(entries: &[PlanEntry<'_>]) -> Result<(), PlanError> {
+    for (i, entry) in entries.iter().enumerate() {
+        if entries[..i].iter().any(|other| other.name == entry.name) {
+            return Err(PlanError::EntryTwice(entry.name.to_string()));
+        }
+        if let Some(value) = entry.graph.values().iter().find(|v| v.ty.count() > ELEMENT_LIMIT) {
+            let (value, ty) = (value.name.clone(), value.ty.to_string());
+            return Err(PlanError::TooLarge { value, ty });
+        }
+    }
+    Ok(())
+}
+
+/// The best schedule and placement of an entry.
+struct Chosen {
+    orders: Vec<(&'static str, usize)>,
+    order_name: &'static str,
+    order: Vec<usize>,
+    lifetimes: Lifetimes,
+    placements: Vec<(&'static str, usize)>,
+    placement: Placement,
+}
+
+/// Offsets of scratch follow those of storages in a placement.
+fn items(tasks: &Tasks, order: &[usize], lifetimes: &Lifetimes, alignment: usize) -> Vec<Item> {
+    let storages = lifetimes.storages.iter().map(|s| Item {
+        bytes: if s.home == Home::Arena { s.bytes } else { 0 },
+        start: s.start,
+        end: s.end,
+    });
+    let scratch = order.iter().enumerate().map(|(at, &task)| Item {
+        bytes: tasks.tasks[task].scratch.next_multiple_of(alignment),
+        start: at,
+        end: at,
+    });
+    storages.chain(scratch).collect()
+}
+
+/// Tries the orders from the most promising on; no order can beat its own lower bound.
+fn choose(tasks: &Tasks, alignment: usize, options: &PlanOptions) -> Chosen {
+    let mut candidates: Vec<(&'static str, Vec<usize>, Lifetimes)> =
+        schedule::schedules(tasks, alignment, options.search)
+            .into_iter()
+            .map(|(name, order)| {
+                let lifetimes = liveness::lifetimes(tasks, &order, options, alignment);
+                (name, order, lifetimes)
+            })
+            .collect();
+    let orders: Vec<_> = candidates.iter().map(|(name, _, l)| (*name, l.lower_bound)).collect();
+    candidates.sort_by_key(|(_, _, lifetimes)| lifetimes.lower_bound);
+    let mut best: Option<Chosen> = None;
+    for (order_name, order, lifetimes) in candidates {
+        if best.as_ref().is_some_and(|b| b.placement.peak <= lifetimes.lower_bound) {
+            break;
+        }
+        let items = items(tasks, &order, &lifetimes, alignment);
+        let (placement, placements) =
+            arena::place(&items, lifetimes.lower_bound, options.search);
+        if best.as_ref().is_none_or(|b| placement.peak < b.placement.peak) {
+            let orders = orders.clone();
+            best = Some(Chosen { orders, order_name, order, lifetimes, placements, placement });
+        }
+    }
+    best.unwrap_or_else(|| Chosen {
+        orders,
+        order_name: "graph",
+        order: Vec::new(),
+        lifetimes: liveness::lifetimes(tasks, &[], options, alignment),
+        placements: Vec::new(),
+        placement: Placement { method: "greedy-by-size", offsets: Vec::new(), peak: 0 },
+    })
+}
+
+fn assemble(
+    name: &str,
+    entries: &[PlanEntry<'_>],
+    target: &dyn Target,
+    shared: &mut Shared<'_>,
+    planned: &[(Tasks, Chosen)],
+    memory: MemoryPlan,
+) -> Program {
+    let description = target.description();
+    let mut buffers = Vec::new();
+    for (index, fixed) in shared.state.iter().enumerate() {
+        buffers.push(Buffer {
+            name: fixed.identifier.clone(),
+            ty: fixed.tensor.ty().clone(),
+            region: Region::State { index, initial: fixed.tensor.clone() },
+            offset: fixed.offset,
+        });
+    }
+    for fixed in &shared.constants {
+        buffers.push(Buffer {
+            name: fixed.identifier.clone(),
+            ty: fixed.tensor.ty().clone(),
+            region: Region::Constant(fixed.tensor.clone()),
+            offset: fixed.offset,
+        });
+    }
+    let mut assembled = Vec::new();
+    for (entry, (tasks, chosen)) in entries.iter().zip(planned) {
+        let mut assembler = Assembler {
+            entry,
+            tasks,
+            chosen,
+            shared,
+            buffers: &mut buffers,
+            known: BTreeMap::new(),
+        };
+        assembled.push(assembler.entry());
+    }
+    Program {
+        name: identifier(name),
+        devices: description.devices.iter().map(ToString::to_string).collect(),
+        buffers,
+        kernels: std::mem::take(&mut shared.kernels),
+        entries: assembled,
+        memory,
+    }
+}
+
+struct Assembler<'a, 't> {
+    entry: &'a PlanEntry<'a>,
+    tasks: &'a Tasks,
+    chosen: &'a Chosen,
+    shared: &'a mut Shared<'t>,
+    buffers: &'a mut Vec<Buffer>,
+    known: BTreeMap<(usize, usize), BufferId>,
+}
+
+impl Assembler<'_, '_> {
+    fn entry(&mut self) -> Entry {
+        let graph = self.entry.graph;
+        let tasks = self.tasks;
+        let inputs = graph
+            .inputs()
+            .iter()
+            .zip(&tasks.inputs)
+            .map(|(input, &operand)| Argument {
+                name: graph.value(input.value).name.clone(),
+                buffer: self.buffer(operand),
+                role: input.role,
+            })
+            .collect();
+        let outputs = graph
+            .outputs()
+            .iter()
+            .zip(&tasks.outputs)
+            .map(|(output, &operand)| Argument {
+                name: output.name.clone(),
+                buffer: self.buffer(operand),
+                role: InputRole::Data,
+            })
+            .collect();
+        let scratch = &self.chosen.placement.offsets[self.chosen.lifetimes.storages.len()..];
+        let mut steps = Vec::with_capacity(self.chosen.order.len());
+        for (&index, &scratch) in self.chosen.order.iter().zip(scratch) {
+            let task = &tasks.tasks[index];
+            steps.push(Step::Launch(Launch {
+                kernel: KernelId(task.kernel),
+                device: DeviceId(0),
+                inputs: task.reads.iter().map(|&o| self.buffer(o)).collect(),
+                outputs: task.writes.iter().map(|&o| self.buffer(o)).collect(),
+                scratch: (task.scratch > 0).then_some(scratch),
+                name: task.name.clone(),
+            }));
+        }
+        Entry { name: self.entry.name.to_string(), inputs, outputs, steps }
+    }
+
+    fn buffer(&mut self, operand: Operand) -> BufferId {
+        let group = &self.tasks.groups[operand.group];
+        // State and constants are there, in their order.
+        match group.home {
+            Home::State(index) => return BufferId(index),
+            Home::Constant(index) => return BufferId(self.shared.state.len() + index),
+            _ => {}
+        }
+        if let Some(&id) = self.known.get(&(operand.group, operand.view)) {
+            return id;
+        }
+        let storage = self.chosen.lifetimes.storage_of[operand.group];
+        let home = storage.map_or(group.home, |s| self.chosen.lifetimes.storages[s].home);
+        let (region, offset) = match home {
+            Home::Input(i) => (Region::Input(i), 0),
+            Home::Output(i) => (Region::Output(i), 0),
+            _ => (Region::Arena, storage.map_or(0, |s| self.chosen.placement.offsets[s])),
+        };
+        let (ty, name) = &group.views[operand.view];
+        let name = self.shared.buffer_name(name, self.entry.name);
+        self.buffers.push(Buffer { name, ty: ty.clone(), region, offset });
+        let id = BufferId(self.buffers.len() - 1);
+        self.known.insert((operand.group, operand.view), id);
+        id
+    }
+}

@@ -1,0 +1,377 @@
+//! From a graph to tasks over groups: what must run, which values share memory, what must come before what.
+//!
+//! A *group* is a value with its reshapes: the same bytes under several types. A *task* is a launch without a place
+//! in the schedule: a node, or a copy (a reshape) where a value must arrive in memory that it does not live in.
+//!
+//! Where a value lives:
+//! - inputs, parameters and constants where they are; reshapes of inputs are views, reshapes of constants become
+//!   constants (of the same bytes), reshapes of parameters run, since state is seen under one type only;
+//! - a result of the step in the caller's memory for it, where later nodes read it too (it is readable once written);
+//!   a value that is several results lives in the first and is copied to the others;
+//! - a parameter's new value in the parameter's place, if everyone who reads the old value can run before, and the
+//!   node that computes it either does not read the old value or may overwrite it; otherwise it is a copy at the end;
+//! - everything else in the arena.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::Dfs;
+use trainc_ir::graph::{Definition, Graph, ValueId};
+use trainc_ir::ops::Reshape;
+use trainc_ir::types::TensorType;
+use trainc_ir::{Op, Tensor};
+
+use super::shared::Shared;
+use super::{PlanEntry, PlanError, PlanOptions};
+
+/// Where the bytes of a group live.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Home {
+    Arena,
+    /// Position in the program's state.
+    State(usize),
+    /// Position among the program's constants.
+    Constant(usize),
+    Input(usize),
+    Output(usize),
+}
+
+/// Values of the same bytes.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) home: Home,
+    /// Types that the bytes are seen under, each with the name of the first value that has it.
+    pub(super) views: Vec<(TensorType, String)>,
+    /// The task that writes it, if one does.
+    pub(super) writer: Option<usize>,
+    /// Tasks that read it.
+    pub(super) readers: Vec<usize>,
+}
+
+/// A group seen under one of its types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Operand {
+    pub(super) group: usize,
+    pub(super) view: usize,
+}
+
+/// A launch to be.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) name: String,
+    /// Position in the program's kernels.
+    pub(super) kernel: usize,
+    pub(super) op: Op,
+    pub(super) reads: Vec<Operand>,
+    pub(super) writes: Vec<Operand>,
+    pub(super) scratch: usize,
+}
+
+/// An entry as tasks.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    pub(super) groups: Vec<Group>,
+    pub(super) tasks: Vec<Task>,
+    /// One node a task; an edge from what comes first.
+    pub(super) order: DiGraph<(), ()>,
+    pub(super) inputs: Vec<Operand>,
+    pub(super) outputs: Vec<Operand>,
+    pub(super) views: usize,
+    pub(super) copies: usize,
+    pub(super) updates_in_place: usize,
+}
+
+impl Tasks {
+    pub(super) fn ty(&self, operand: Operand) -> &TensorType {
+        &self.groups[operand.group].views[operand.view].0
+    }
+
+    /// Whether a task's first result may be written over its operands of a group: all of them, since one launch may
+    /// read a group several times.
+    pub(super) fn may_overwrite(&self, task: &Task, is_group: impl Fn(usize) -> bool) -> bool {
+        let Some(&result) = task.writes.first() else { return false };
+        task.reads.iter().enumerate().filter(|(_, operand)| is_group(operand.group)).all(
+            |(position, &operand)| {
+                task.op.may_overwrite(position) && self.ty(operand) == self.ty(result)
+            },
+        )
+    }
+}
+
+/// Divides an entry into tasks.
+pub(super) fn tasks(
+    entry: &PlanEntry<'_>,
+    shared: &mut Shared<'_>,
+    options: &PlanOptions,
+) -> Result<Tasks, PlanError> {
+    let result = Tasks {
+        groups: Vec::new(),
+        tasks: Vec::new(),
+        order: DiGraph::new(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        views: 0,
+        copies: 0,
+        updates_in_place: 0,
+    };
+    let PlanEntry { name: entry, graph } = *entry;
+    let mut builder = Builder { entry, graph, shared, options, result, operands: BTreeMap::new() };
+    builder.leaves();
+    builder.nodes();
+    builder.roots();
+    builder.data_edges();
+    builder.updates();
+    if petgraph::algo::toposort(&builder.result.order, None).is_err() {
+        return Err(PlanError::Internal(vec!["the tasks depend on each other in a circle".into()]));
+    }
+    Ok(builder.result)
+}
+
+struct Builder<'a, 's, 't> {
+    entry: &'a str,
+    graph: &'a Graph,
+    shared: &'s mut Shared<'t>,
+    options: &'a PlanOptions,
+    result: Tasks,
+    /// Where each value is.
+    operands: BTreeMap<ValueId, Operand>,
+}
+
+impl Builder<'_, '_, '_> {
+    fn group(&mut self, home: Home, ty: &TensorType, name: &str) -> Operand {
+        self.result.groups.push(Group {
+            home,
+            views: vec![(ty.clone(), name.to_string())],
+            writer: None,
+            readers: Vec::new(),
+        });
+        Operand { group: self.result.groups.len() - 1, view: 0 }
+    }
+
+    /// A group under a type, which it may have already.
+    fn view(&mut self, group: usize, ty: &TensorType, name: &str) -> Operand {
+        let views = &mut self.result.groups[group].views;
+        let view = views.iter().position(|(t, _)| t == ty).unwrap_or_else(|| {
+            views.push((ty.clone(), name.to_string()));
+            views.len() - 1
+        });
+        Operand { group, view }
+    }
+
+    fn task(&mut self, op: &Op, name: &str, reads: Vec<Operand>, writes: Vec<Operand>) -> usize {
+        let types = |operands: &[Operand], result: &Tasks| -> Vec<TensorType> {
+            operands.iter().map(|&o| result.ty(o).clone()).collect()
+        };
+        let inputs = types(&reads, &self.result);
+        let outputs = types(&writes, &self.result);
+        let kernel = self.shared.kernel(op, inputs, outputs);
+        let index = self.result.tasks.len();
+        for operand in &reads {
+            let readers = &mut self.result.groups[operand.group].readers;
+            if readers.last() != Some(&index) {
+                readers.push(index);
+            }
+        }
+        for operand in &writes {
+            self.result.groups[operand.group].writer = Some(index);
+        }
+        let scratch = self.shared.scratch_bytes(kernel);
+        let (op, name) = (op.clone(), name.to_string());
+        self.result.tasks.push(Task { name, kernel, op, reads, writes, scratch });
+        self.result.order.add_node(());
+        index
+    }
+
+    /// Copies a value to memory of the same count of elements.
+    fn copy(&mut self, from: Operand, to: Operand, name: &str) -> usize {
+        let shape = self.result.ty(to).shape.clone();
+        self.result.copies += 1;
+        self.task(&Reshape { shape }.into(), &format!("{name}/copy"), vec![from], vec![to])
+    }
+
+    fn leaves(&mut self) {
+        for (i, input) in self.graph.inputs().iter().enumerate() {
+            let value = self.graph.value(input.value);
+            let operand = self.group(Home::Input(i), &value.ty, &value.name);
+            self.operands.insert(input.value, operand);
+            self.result.inputs.push(operand);
+        }
+        for parameter in self.graph.parameters() {
+            let value = self.graph.value(parameter.value);
+            let home = Home::State(self.shared.state_named(&value.name));
+            let operand = self.group(home, &value.ty, &value.name);
+            self.operands.insert(parameter.value, operand);
+        }
+    }
+
+    fn constant(&mut self, tensor: &Arc<Tensor>, name: &str) -> Operand {
+        let home = Home::Constant(self.shared.constant(tensor, name, self.entry));
+        let found = self.result.groups.iter().position(|g| g.home == home);
+        match found {
+            Some(group) => Operand { group, view: 0 },
+            None => self.group(home, tensor.ty(), name),
+        }
+    }
+
+    fn operand(&mut self, v: ValueId) -> Operand {
+        if let Some(&operand) = self.operands.get(&v) {
+            return operand;
+        }
+        let graph = self.graph;
+        let value = graph.value(v);
+        let operand = match &value.definition {
+            Definition::Constant(tensor) => self.constant(tensor, &value.name),
+            // Every other value is known before its use.
+            _ => self.group(Home::Arena, &value.ty, &value.name),
+        };
+        self.operands.insert(v, operand);
+        operand
+    }
+
+    fn nodes(&mut self) {
+        let graph = self.graph;
+        let live = graph.live_nodes();
+        for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
+            let reads: Vec<Operand> = node.inputs.iter().map(|&v| self.operand(v)).collect();
+            if let (Op::Reshape(_), true) = (&node.op, self.options.views)
+                && let Some(operand) = self.reshaped(reads[0], node.outputs[0])
+            {
+                self.operands.insert(node.outputs[0], operand);
+                self.result.views += 1;
+                continue;
+            }
+            let writes: Vec<Operand> = node.outputs.iter().map(|&v| self.operand(v)).collect();
+            self.task(&node.op, &node.name, reads, writes);
+        }
+    }
+
+    /// A reshape without a launch, where that can be.
+    fn reshaped(&mut self, from: Operand, to: ValueId) -> Option<Operand> {
+        let value = self.graph.value(to);
+        match self.result.groups[from.group].home {
+            Home::Arena => {}
+            Home::Input(_) if self.options.argument_views => {}
+            Home::Constant(index) => {
+                let tensor = self.shared.constant_tensor(index).reshaped(value.ty.shape.clone());
+                return Some(self.constant(&Arc::new(tensor), &value.name));
+            }
+            _ => return None,
+        }
+        Some(self.view(from.group, &value.ty, &value.name))
+    }
+
+    /// Homes of the results, and the copies that they need.
+    fn roots(&mut self) {
+        for (i, output) in self.graph.outputs().iter().enumerate() {
+            let from = self.operand(output.value);
+            let ty = self.graph.ty(output.value);
+            let group = &mut self.result.groups[from.group];
+            let fits = self.options.argument_views || group.views.iter().all(|(t, _)| t == ty);
+            if group.home == Home::Arena && fits {
+                group.home = Home::Output(i);
+                self.result.outputs.push(from);
+                continue;
+            }
+            let to = self.group(Home::Output(i), ty, &output.name);
+            self.copy(from, to, &output.name);
+            self.result.outputs.push(to);
+        }
+    }
+
+    fn data_edges(&mut self) {
+        let result = &mut self.result;
+        for (i, task) in result.tasks.iter().enumerate() {
+            for operand in &task.reads {
+                if let Some(writer) = result.groups[operand.group].writer {
+                    result.order.update_edge(NodeIndex::new(writer), NodeIndex::new(i), ());
+                }
+            }
+        }
+    }
+
+    fn edge(&mut self, from: usize, to: usize) {
+        if from != to {
+            self.result.order.update_edge(NodeIndex::new(from), NodeIndex::new(to), ());
+        }
+    }
+
+    /// New values of parameters: in place, or a copy once nobody reads the old value any more.
+    fn updates(&mut self) {
+        let graph = self.graph;
+        let updates: Vec<(ValueId, ValueId)> = graph
+            .updates()
+            .iter()
+            .map(|u| (graph.parameters()[u.parameter].value, u.value))
+            .filter(|(parameter, value)| parameter != value)
+            .collect();
+        // A parameter that takes another's old value, which is itself replaced: kept aside first, since two such may
+        // wait for each other.
+        let mut sources = Vec::new();
+        for &(_, value) in &updates {
+            let mut from = self.operand(value);
+            if updates.iter().any(|(parameter, _)| *parameter == value) {
+                let Operand { group, .. } = from;
+                let name = graph.value(value).name.clone();
+                let aside = self.group(Home::Arena, graph.ty(value), &name);
+                self.copy(Operand { group, view: 0 }, aside, &name);
+                from = aside;
+            }
+            sources.push(from);
+        }
+        let mut copies = Vec::new();
+        for (&(parameter, _), &from) in updates.iter().zip(&sources) {
+            let state = self.operands[&parameter];
+            if self.in_place(state, from) {
+                self.result.groups[from.group].home = self.result.groups[state.group].home;
+                self.result.updates_in_place += 1;
+                let writer = self.result.groups[from.group].writer;
+                let readers = self.result.groups[state.group].readers.clone();
+                for reader in readers {
+                    writer.into_iter().for_each(|writer| self.edge(reader, writer));
+                }
+            } else {
+                copies.push((state, from));
+            }
+        }
+        for (state, from) in copies {
+            let (ty, name) = self.result.groups[state.group].views[0].clone();
+            let to = self.group(self.result.groups[state.group].home, &ty, &name);
+            let readers = self.result.groups[state.group].readers.clone();
+            let copy = self.copy(from, to, &name);
+            if let Some(writer) = self.result.groups[from.group].writer {
+                self.edge(writer, copy);
+            }
+            for reader in readers {
+                self.edge(reader, copy);
+            }
+        }
+    }
+
+    /// Whether a parameter's new value can be computed in the parameter's place.
+    fn in_place(&self, state: Operand, new: Operand) -> bool {
+        let result = &self.result;
+        let (old, group) = (&result.groups[state.group], &result.groups[new.group]);
+        let Some(writer) = group.writer else { return false };
+        if !self.options.in_place || group.home != Home::Arena || group.views.len() > 1 {
+            return false;
+        }
+        if group.views[0].0 != old.views[0].0 {
+            return false;
+        }
+        let task = &result.tasks[writer];
+        let reads_old = old.readers.contains(&writer);
+        let first = task.writes.first().is_some_and(|w| w.group == new.group);
+        if reads_old && !(first && result.may_overwrite(task, |g| g == state.group)) {
+            return false;
+        }
+        // Readers of the old value must not depend on the new one.
+        let mut behind = Dfs::new(&result.order, NodeIndex::new(writer));
+        while let Some(node) = behind.next(&result.order) {
+            if node.index() != writer && old.readers.contains(&node.index()) {
+                return false;
+            }
+        }
+        true
+    }
+}
