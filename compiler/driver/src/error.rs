@@ -15,8 +15,7 @@ pub struct Place {
 }
 
 /// An error in a file whose own message does not name it.
-#[derive(Debug, thiserror::Error)]
-#[error("{file}: {message}")]
+#[derive(Debug)]
 pub struct InFile {
     /// The file.
     pub file: String,
@@ -25,6 +24,14 @@ pub struct InFile {
     /// The model's node, if it is about one.
     pub node: Option<String>,
 }
+
+impl std::fmt::Display for InFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.file, self.message)
+    }
+}
+
+impl std::error::Error for InFile {}
 
 impl InFile {
     /// An error of that file in these words.
@@ -46,7 +53,7 @@ pub fn place(error: &anyhow::Error) -> Place {
         } else if let Some(TranslateError::Untranslated { nodes, .. }) = cause.downcast_ref() {
             (None, nodes.first().map(|n| n.node.clone()))
         } else if let Some(TrainingError::Autodiff(e)) = cause.downcast_ref() {
-            (None, autodiff_node(e))
+            (None, Some(e.node.clone()))
         } else {
             (None, None)
         };
