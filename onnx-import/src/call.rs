@@ -97,7 +97,7 @@ pub(crate) struct Call<'b, 'm> {
     pub(crate) index: usize,
     /// Name for messages and for the graph's nodes.
     pub(crate) name: String,
-    /// Attributes that were asked for, to find a misread table in tests.
+    /// Attributes that were asked for: the table must have them.
     pub(crate) asked: RefCell<BTreeSet<&'static str>>,
 }
 

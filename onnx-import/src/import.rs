@@ -445,7 +445,13 @@ fn import_node<'m>(
         let name = display_name(node, index);
         let asked = RefCell::default();
         let mut call = Call { builder, node, index, name, asked };
-        match (row.import)(&mut call) {
+        let result = (row.import)(&mut call);
+        debug_assert!(
+            call.asked.borrow().iter().all(|a| row.attributes.contains(a)),
+            "the table lacks an attribute of {}",
+            row.op
+        );
+        match result {
             Ok(bounds) => results = bounds,
             Err(NodeError::Unsupported { what, reason, supported }) => {
                 rejected.unsupported.push(Unsupported {

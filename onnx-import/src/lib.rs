@@ -18,6 +18,7 @@ pub mod proto;
 mod roles;
 mod shapes;
 mod traps;
+pub mod write;
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -463,6 +463,16 @@ impl AttributeProto {
         }
     }
 
+    /// An attribute of floats.
+    pub fn floats(name: &str, values: &[f32]) -> AttributeProto {
+        AttributeProto {
+            name: name.into(),
+            r#type: attribute_type::FLOATS,
+            floats: values.to_vec(),
+            ..Default::default()
+        }
+    }
+
     /// A string attribute.
     pub fn string(name: &str, value: &str) -> AttributeProto {
         AttributeProto {

@@ -1,7 +1,7 @@
 //! Which values of a model are parameters, which are constants, and which inputs are class labels.
 //!
-//! A float initializer is a parameter if it is used as the weight, bias or scale of an operator that has those,
-//! or if it has a dimension and is added or multiplied; a running statistic is a parameter that is not trained.
+//! A float initializer with a dimension is a parameter if it is used as the weight, bias or scale of an operator that
+//! has those, or if it is added or multiplied; a running statistic is a parameter that is not trained.
 //! The use may lie behind operators that only move, convert or quantize. All else is a constant.
 //!
 //! Exporters merge initializers that are equal, which ties parameters that have nothing to do with each other.
@@ -19,8 +19,6 @@ use crate::proto::{GraphProto, NodeProto};
 pub(crate) struct Demand {
     /// As a weight.
     pub(crate) weight: bool,
-    /// As a weight if it has a dimension.
-    pub(crate) vector: bool,
     /// As a running statistic.
     pub(crate) statistic: bool,
 }
@@ -28,16 +26,17 @@ pub(crate) struct Demand {
 impl Demand {
     fn merge(&mut self, other: Demand) {
         self.weight |= other.weight;
-        self.vector |= other.vector;
         self.statistic |= other.statistic;
     }
 
     /// Whether an initializer of that use is a parameter, and whether it is trained.
     fn parameter(self, initializer: &Known) -> Option<bool> {
-        let weight = self.weight || (self.vector && !initializer.dims.is_empty());
-        if !is_float(initializer.dtype) || initializer.dims.contains(&0) {
+        if !is_float(initializer.dtype)
+            || initializer.dims.is_empty()
+            || initializer.dims.contains(&0)
+        {
             None
-        } else if weight {
+        } else if self.weight {
             Some(true)
         } else {
             self.statistic.then_some(false)
@@ -45,10 +44,9 @@ impl Demand {
     }
 }
 
-const WEIGHT: Demand = Demand { weight: true, vector: false, statistic: false };
-const VECTOR: Demand = Demand { weight: false, vector: true, statistic: false };
-const STATISTIC: Demand = Demand { weight: false, vector: false, statistic: true };
-const NONE: Demand = Demand { weight: false, vector: false, statistic: false };
+const WEIGHT: Demand = Demand { weight: true, statistic: false };
+const STATISTIC: Demand = Demand { weight: false, statistic: true };
+const NONE: Demand = Demand { weight: false, statistic: false };
 
 /// A parameter of its own made from an initializer that others use too.
 #[derive(Clone, PartialEq, Debug)]
@@ -91,17 +89,19 @@ fn slot_name(op: &str, operand: usize) -> Option<&'static str> {
     })
 }
 
-fn operand_demand(op: &str, operand: usize, result: Demand) -> Demand {
+/// What is wanted of an operand if `result` is wanted of the results; `runs` tells whether they depend on an input.
+fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool) -> Demand {
     let mut demand = match (op, operand) {
         ("BatchNormalization", 3 | 4) => STATISTIC,
         ("Gemm", 0) | ("Conv" | "Gemm" | "BatchNormalization" | "LayerNormalization", 1 | 2) => {
             WEIGHT
         }
         ("MatMul", _) => WEIGHT,
-        ("Add" | "Mul", _) => VECTOR,
+        ("Add" | "Mul", _) => WEIGHT,
         _ => NONE,
     };
-    // What is wanted of the result is wanted of what it is made from.
+    // What is wanted of the result is wanted of what it is made from; of what a weight is computed from, too, but
+    // not of what happens to activations on their way to a product.
     demand.merge(match (op, operand) {
         (
             "Identity" | "Transpose" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Cast"
@@ -115,7 +115,7 @@ fn operand_demand(op: &str, operand: usize, result: Demand) -> Demand {
             | "Tanh" | "Sigmoid" | "Relu" | "Sum" | "Mean" | "ReduceSum" | "ReduceMean"
             | "ReduceMax",
             _,
-        ) if result.weight || result.vector => VECTOR,
+        ) if !runs && result.weight => WEIGHT,
         _ => NONE,
     });
     demand
@@ -156,7 +156,16 @@ pub(crate) fn analyse<'m>(
     node_name: impl Fn(usize) -> String,
 ) -> Roles<'m> {
     let mut demands: BTreeMap<&str, Demand> = BTreeMap::new();
+    // Values that depend on an input of the graph.
+    let inputs = graph.input.iter().map(|i| i.name.as_str());
+    let mut run_time: BTreeSet<&str> = inputs.filter(|i| !initializers.contains_key(i)).collect();
+    for (_, node) in nodes {
+        if node.input.iter().any(|i| run_time.contains(i.as_str())) {
+            run_time.extend(node.output.iter().map(String::as_str));
+        }
+    }
     for (_, node) in nodes.iter().rev() {
+        let runs = node.output.iter().any(|o| run_time.contains(o.as_str()));
         let mut result = NONE;
         for output in node.output.iter().filter(|o| !o.is_empty()) {
             result.merge(demands.get(output.as_str()).copied().unwrap_or_default());
@@ -166,7 +175,7 @@ pub(crate) fn analyse<'m>(
             if node.op_type == "Identity" && initializers.contains_key(input.as_str()) {
                 continue;
             }
-            demands.entry(input).or_default().merge(operand_demand(&node.op_type, i, result));
+            demands.entry(input).or_default().merge(operand_demand(&node.op_type, i, result, runs));
         }
     }
     let mut roles = Roles::default();

@@ -232,6 +232,9 @@ pub(crate) fn cast(x: &Known, to: i32) -> NodeResult<Option<Known>> {
     Ok(Some(Known { dims: x.dims.clone(), dtype: to, data }))
 }
 
+/// One step of a reduction; `None` where it overflows.
+type Step = fn(i64, i64) -> Option<i64>;
+
 /// Reduces known integers over axes; `None` if they are floats.
 pub(crate) fn reduce(
     x: &Known,
@@ -240,7 +243,7 @@ pub(crate) fn reduce(
     keep_dims: bool,
 ) -> NodeResult<Option<Known>> {
     let Some(values) = x.ints() else { return Ok(None) };
-    let (start, f): (Option<i64>, fn(i64, i64) -> Option<i64>) = match op {
+    let (start, f): (Option<i64>, Step) = match op {
         "ReduceSum" => (Some(0), i64::checked_add),
         "ReduceProd" => (Some(1), i64::checked_mul),
         "ReduceMax" => (None, |a, b| Some(a.max(b))),

@@ -317,6 +317,24 @@ impl Graph {
         self.values[id.index()].name = name.into();
     }
 
+    /// Gives a node a name; results that were named after it follow.
+    pub fn set_node_name(&mut self, id: NodeId, name: impl Into<String>) {
+        let name = name.into();
+        let node = &mut self.nodes[id.index()];
+        let old = std::mem::replace(&mut node.name, name.clone());
+        let outputs = node.outputs.clone();
+        for (slot, &v) in outputs.iter().enumerate() {
+            let (before, after) = match outputs.len() {
+                1 => (old.clone(), name.clone()),
+                _ => (format!("{old}.{slot}"), format!("{name}.{slot}")),
+            };
+            let value = &mut self.values[v.index()].name;
+            if *value == before {
+                *value = after;
+            }
+        }
+    }
+
     /// Adds a named result.
     pub fn add_output(&mut self, name: impl Into<String>, value: ValueId) {
         self.outputs.push(Output { name: name.into(), value });

@@ -3,7 +3,8 @@
 //! Read in this order: [`types`] (what a tensor is), [`ops`] (what can be computed, one file an operation),
 //! [`graph`] (FP32 graphs, training graphs and quantized modules alike), [`verify`] (what each stage allows),
 //! [`interpreter`] (what a graph means, in exact bits), [`loops`] (what any target can run), [`program`] (the
-//! static schedule that emitters receive) and [`target`] (what a target is).
+//! static schedule that emitters receive, with [`program_verify`] and [`program_interpreter`]) and [`target`] (what a
+//! target is).
 //!
 //! This crate does no I/O, reads no clock, and knows no e-graph, no file format and no target.
 #![forbid(unsafe_code)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::program::{Argument, Buffer, BufferId, Entry, Launch, Program, Region, Step};
+use crate::program::{Argument, Buffer, BufferId, Launch, Program, Region, Step};
 use crate::program_verify::Space;
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -87,14 +87,10 @@ impl<'p> ProgramInterpreter<'p> {
         inputs: &[Tensor],
         run: &RunContext,
     ) -> Result<Vec<Tensor>, ProgramRunError> {
-        let entry = self
-            .program
-            .entry(entry)
-            .ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
-        let wrong = |message: String| ProgramRunError::Arguments {
-            entry: entry.name.clone(),
-            message,
-        };
+        let entry =
+            self.program.entry(entry).ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
+        let wrong =
+            |message: String| ProgramRunError::Arguments { entry: entry.name.clone(), message };
         if inputs.len() != entry.inputs.len() {
             let counts = format!("takes {} input(s), got {}", entry.inputs.len(), inputs.len());
             return Err(wrong(counts));
@@ -115,16 +111,13 @@ impl<'p> ProgramInterpreter<'p> {
                 .map(|a| vec![GARBAGE; self.program.buffer(a.buffer).bytes()])
                 .collect(),
         };
-        self.steps(entry, &entry.steps, &mut caller, run)?;
-        let decode = |argument: &Argument| {
-            self.read(argument.buffer, &caller).map_err(&wrong)
-        };
+        self.steps(&entry.steps, &mut caller, run)?;
+        let decode = |argument: &Argument| self.read(argument.buffer, &caller).map_err(&wrong);
         entry.outputs.iter().map(decode).collect()
     }
 
     fn steps(
         &mut self,
-        entry: &Entry,
         steps: &[Step],
         caller: &mut Caller,
         run: &RunContext,
@@ -143,7 +136,7 @@ impl<'p> ProgramInterpreter<'p> {
                     let first = bytes.first_chunk::<4>();
                     let first = first.ok_or_else(|| wrong("the condition is not an i32".into()))?;
                     let taken = if i32::from_le_bytes(*first) != 0 { then } else { otherwise };
-                    self.steps(entry, taken, caller, run)?;
+                    self.steps(taken, caller, run)?;
                 }
             }
         }

@@ -71,7 +71,11 @@ fn check_names(program: &Program, errors: &mut Vec<String>) {
     unique("kernel", program.kernels.iter().map(|k| k.name.as_str()).collect());
     unique("entry", program.entries.iter().map(|e| e.name.as_str()).collect());
     let known = |id: BufferId| id.0 < program.buffers.len();
-    fn launches<'p>(steps: &'p [Step], found: &mut Vec<&'p Launch>, conditions: &mut Vec<BufferId>) {
+    fn launches<'p>(
+        steps: &'p [Step],
+        found: &mut Vec<&'p Launch>,
+        conditions: &mut Vec<BufferId>,
+    ) {
         for step in steps {
             match step {
                 Step::Launch(launch) => found.push(launch),
@@ -89,8 +93,7 @@ fn check_names(program: &Program, errors: &mut Vec<String>) {
         ids.extend(entry.inputs.iter().chain(&entry.outputs).map(|a| a.buffer));
         for launch in found {
             ids.extend(launch.inputs.iter().chain(&launch.outputs));
-            if launch.kernel.0 >= program.kernels.len()
-                || launch.device.0 >= program.devices.len()
+            if launch.kernel.0 >= program.kernels.len() || launch.device.0 >= program.devices.len()
             {
                 errors.push(format!("launch `{}`: no such kernel or device", launch.name));
             }
@@ -249,7 +252,8 @@ impl<'p, 'e> Replay<'p, 'e> {
             }
         }
         for buffer in &self.program.buffers {
-            if matches!(buffer.region, Region::State { .. }) && self.value(buffer, &memory).is_none()
+            if matches!(buffer.region, Region::State { .. })
+                && self.value(buffer, &memory).is_none()
             {
                 self.error(&buffer.name, "the state is lost".into());
             }
@@ -264,8 +268,8 @@ impl<'p, 'e> Replay<'p, 'e> {
             return Some(Held { end, buffer: BufferId(0), write: 0 });
         }
         let held = memory.held.get(&(space, start)).copied()?;
-        let whole = held.end == end
-            && same_layout(&self.program.buffer(held.buffer).ty, &buffer.ty);
+        let whole =
+            held.end == end && same_layout(&self.program.buffer(held.buffer).ty, &buffer.ty);
         whole.then_some(held)
     }
 
@@ -300,7 +304,8 @@ impl<'p, 'e> Replay<'p, 'e> {
             return;
         }
         let Some(held) = self.value(buffer, memory) else {
-            let message = format!("reads `{}`, whose place holds no value of its layout", buffer.name);
+            let message =
+                format!("reads `{}`, whose place holds no value of its layout", buffer.name);
             return self.error(place, message);
         };
         let stale = if memory.written.contains(&id) {
@@ -393,7 +398,10 @@ impl<'p, 'e> Replay<'p, 'e> {
 
     fn types(&mut self, place: &str, ids: &[BufferId], expected: &[TensorType]) {
         if ids.len() != expected.len() {
-            self.error(place, format!("{} buffers, the kernel takes {}", ids.len(), expected.len()));
+            self.error(
+                place,
+                format!("{} buffers, the kernel takes {}", ids.len(), expected.len()),
+            );
         }
         for (&id, ty) in ids.iter().zip(expected) {
             let buffer = self.program.buffer(id);

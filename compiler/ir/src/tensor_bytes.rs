@@ -127,9 +127,8 @@ mod tests {
         };
         let scale = ScaleData::Affine { scales: vec![1.0, 2.0], zero_points: vec![3, -1] };
         let tensor = Tensor::new(affine, Data::U8(vec![9, 200]), scale);
-        let expected = [
-            9, 200, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 3, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
-        ];
+        let expected =
+            [9, 200, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 3, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(tensor_bytes(&tensor), expected);
     }
 

@@ -8,8 +8,8 @@ use trainc_ir::attributes::Attribute;
 use trainc_ir::text::cursor::Cursor;
 use trainc_ir::{Element, Op, OpKind};
 
-use crate::egraph::pattern;
-use crate::egraph::saturate::{Body, Guard, Rewrite};
+use crate::egraph::pattern::{self, Template};
+use crate::egraph::saturate::{Guard, Rewrite};
 
 /// The built-in algorithm files: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -153,9 +153,9 @@ pub struct Algorithm {
     /// Rules of the three parts, in order; empty if the algorithm computes in FP32 as it is.
     pub rules: Vec<Rewrite>,
     /// Form of an FP32 input, with `?x`.
-    pub input: Option<egg::Pattern<crate::egraph::language::Node>>,
+    pub input: Option<Template>,
     /// Form of an FP32 output, with `?q`.
-    pub output: Option<egg::Pattern<crate::egraph::language::Node>>,
+    pub output: Option<Template>,
     /// Operations left out of the model.
     pub remove: BTreeSet<OpKind>,
     /// Operations that may touch FP32; `None`: all.
@@ -219,7 +219,7 @@ impl Algorithm {
         };
         let template = |text: &Option<String>, place: &str| {
             text.as_ref()
-                .map(|t| pattern::parse(t).map_err(|e| fail(place, e.to_string())))
+                .map(|t| Template::parse(t).map_err(|e| fail(place, e.to_string())))
                 .transpose()
         };
         let quantizer = parsed
@@ -282,24 +282,8 @@ impl Algorithm {
 }
 
 fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
-    let left = pattern::parse(&rule.r#match).map_err(|e| format!("match: {e}"))?;
-    let right = pattern::parse(&rule.into).map_err(|e| format!("into: {e}"))?;
-    let bound: BTreeSet<String> = egg::Searcher::<_, crate::egraph::language::Types>::vars(&left)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    for node in right.ast.as_ref() {
-        if let egg::ENodeOrVar::Var(var) = node
-            && !bound.contains(&var.to_string())
-        {
-            return Err(format!("`{var}` is not bound by `match`"));
-        }
-    }
     let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
-    Ok(Rewrite {
-        name: rule.name.clone(),
-        body: Body::Pattern { left, right, guards, float_only: true },
-    })
+    pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, true)
 }
 
 fn read_guard(text: &str) -> Result<Guard, String> {

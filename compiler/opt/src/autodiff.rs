@@ -72,7 +72,9 @@ pub fn differentiate(
             output_gradients: &output_gradients,
             wanted: &wanted_here,
         };
+        let first_new = graph.nodes().len();
         let gradients = node.op.gradient(graph, &view).map_err(fail)?;
+        name_after(graph, first_new, &node.name);
         // Operands in reverse, so that the lists stay in reverse order of use.
         for ((&operand, gradient), wanted) in
             node.inputs.iter().zip(gradients).zip(wanted_here).rev()
@@ -93,6 +95,17 @@ pub fn differentiate(
             })
         })
         .collect()
+}
+
+/// Names the nodes of a gradient rule after the model's node that they differentiate.
+fn name_after(graph: &mut Graph, first_new: usize, name: &str) {
+    for id in graph.node_ids().skip(first_new).collect::<Vec<_>>() {
+        let own = &graph.node(id).name;
+        if !own.starts_with(name) {
+            let named = format!("{name}/{}", graph.node(id).op.kind().name());
+            graph.set_node_name(id, named);
+        }
+    }
 }
 
 /// Sum of the contributions, first use first, from the left.

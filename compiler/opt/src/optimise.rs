@@ -13,7 +13,7 @@ use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, load, operation_cost};
 use crate::egraph::extract::{Extraction, extract};
-use crate::egraph::language::{Graph as EGraph, Node, Ty};
+use crate::egraph::language::{Graph as EGraph, Node, Ty, canonical};
 use crate::egraph::saturate::{Application, Limits, saturate};
 use crate::rules::{Exactness, Rule, RuleContext, rules};
 
@@ -263,10 +263,14 @@ fn fired(
     for application in applications {
         let class = egraph.find(application.class);
         let Some(chosen) = extraction.node(egraph, class) else { continue };
-        let canonical =
-            |node: &Node| egg::Language::map_children(node.clone(), |id| egraph.find(id));
-        let matches = application.added.as_ref().is_some_and(|n| canonical(n) == canonical(chosen));
-        if !matches || application.replaced.is_empty() || !seen.insert((class, canonical(chosen))) {
+        let matches = application
+            .added
+            .as_ref()
+            .is_some_and(|n| canonical(egraph, n) == canonical(egraph, chosen));
+        if !matches
+            || application.replaced.is_empty()
+            || !seen.insert((class, canonical(egraph, chosen)))
+        {
             continue;
         }
         let own = match chosen {

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use egg::{Id, Subst, Var};
 use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
 use trainc_ir::random::RunContext;
 use trainc_ir::target::Cost;
@@ -17,11 +16,12 @@ use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use trainc_ir::{Element, OpKind, Tensor};
 
 use crate::algorithm::Algorithm;
+use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, Loaded, load, operation_cost};
 use crate::egraph::extract::{Extraction, extract};
 use crate::egraph::language::{Graph as EGraph, Node, Ty};
-use crate::egraph::pattern;
-use crate::egraph::saturate::{Body, Limits, Rewrite, saturate};
+use crate::egraph::pattern::{self, Part};
+use crate::egraph::saturate::{Limits, saturate};
 
 /// A node that the algorithm's rules do not cover.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -177,13 +177,11 @@ pub fn translate(
     let (mut lowered, leaves) = lowered_interface(graph, algorithm);
     let mut loaded = load(graph);
     seed(graph, algorithm, &lowered, &leaves, &mut loaded);
-    let mut rules = vec![lowered_of_raised().map_err(failed)?];
-    // The algorithm's own rules are borrowed by index: the list is theirs, after the one above.
-    let report = {
-        let own = algorithm.rules.iter().map(copy_rule);
-        rules.extend(own);
-        saturate(&mut loaded.egraph, &rules, Limits::default(), false).map_err(failed)?
-    };
+    let seams =
+        pattern::rewrite("lowered-of-raised", "(lowered (raised ?q))", "?q", Vec::new(), false);
+    let mut rules = vec![seams.map_err(failed)?];
+    rules.extend(algorithm.rules.iter().cloned());
+    let report = saturate(&mut loaded.egraph, &rules, Limits::default(), false).map_err(failed)?;
     if let Some(limit) = report.limit {
         return Err(failed(limit));
     }
@@ -303,11 +301,7 @@ fn seed(
         } else if let (Some(input), Definition::Input(_)) =
             (&algorithm.input, &graph.value(old).definition)
         {
-            let mut subst = Subst::with_capacity(1);
-            if let Some(var) = pattern::variable("x") {
-                subst.insert(var, class);
-            }
-            let id = instantiate(egraph, input, &subst);
+            let id = input.instantiate(egraph, class);
             egraph.union(mark, id);
         }
     }
@@ -321,48 +315,6 @@ fn seed(
 /// The leaf of a value's stored form: a value id past the graph's own.
 fn stored_leaf(old: ValueId, count: usize) -> ValueId {
     ValueId::from_index(old.index() + count)
-}
-
-fn instantiate(egraph: &mut EGraph, template: &egg::Pattern<Node>, subst: &Subst) -> Id {
-    let mut ids: Vec<Id> = Vec::new();
-    for node in template.ast.as_ref() {
-        let id = match node {
-            egg::ENodeOrVar::Var(var) => subst.get(*var).copied().unwrap_or_else(|| Id::from(0)),
-            egg::ENodeOrVar::ENode(node) => {
-                let node = egg::Language::map_children(node.clone(), |i| ids[usize::from(i)]);
-                egraph.add(node)
-            }
-        };
-        ids.push(id);
-    }
-    ids.last().copied().unwrap_or_else(|| Id::from(0))
-}
-
-fn lowered_of_raised() -> Result<Rewrite, String> {
-    let read = |text: &str| pattern::parse(text).map_err(|e| e.to_string());
-    Ok(Rewrite {
-        name: "lowered-of-raised".into(),
-        body: Body::Pattern {
-            left: read("(lowered (raised ?q))")?,
-            right: read("?q")?,
-            guards: Vec::new(),
-            float_only: false,
-        },
-    })
-}
-
-fn copy_rule(rule: &Rewrite) -> Rewrite {
-    let body = match &rule.body {
-        Body::Pattern { left, right, guards, float_only } => Body::Pattern {
-            left: left.clone(),
-            right: right.clone(),
-            guards: guards.clone(),
-            float_only: *float_only,
-        },
-        // Algorithm files hold patterns only.
-        Body::Search(_) => Body::Search(Box::new(|_, _| Vec::new())),
-    };
-    Rewrite { name: rule.name.clone(), body }
 }
 
 /// Every allowed operation costs one; what the algorithm does not allow is infeasible.
@@ -391,36 +343,19 @@ fn finish_output(
     if graph.ty(value).scale == Scale::None {
         return Ok(value);
     }
-    let q: Option<Var> = pattern::variable("q");
     let name = graph.value(value).name.clone();
-    let mut values: Vec<Option<ValueId>> = Vec::new();
-    let mut ops = Vec::new();
-    for node in template.ast.as_ref() {
-        let built = match node {
-            egg::ENodeOrVar::Var(var) if Some(*var) == q => Some(value),
-            egg::ENodeOrVar::ENode(Node::Attributes(op)) => {
-                ops.push((values.len(), op.clone()));
-                None
+    let parts = template.parts().ok_or("translation.output: expected operations applied to ?q")?;
+    let mut values: Vec<ValueId> = Vec::new();
+    for part in parts {
+        values.push(match part {
+            Part::Variable(_) => value,
+            Part::Operation(op, operands) => {
+                let operands: Vec<ValueId> = operands.iter().map(|&i| values[i]).collect();
+                graph.add1(op, &operands, name.clone()).map_err(|e| e.to_string())?
             }
-            egg::ENodeOrVar::ENode(Node::Operation(kind, children)) => {
-                let operands: Vec<ValueId> =
-                    children.iter().filter_map(|&c| values[usize::from(c)]).collect();
-                let op = match ops
-                    .iter()
-                    .find(|(i, _)| children.iter().any(|&c| usize::from(c) == *i))
-                {
-                    Some((_, op)) => op.clone(),
-                    None => kind
-                        .parse_attributes(&mut trainc_ir::text::cursor::Cursor::new(""))
-                        .map_err(|e| e.to_string())?,
-                };
-                Some(graph.add1(op, &operands, name.clone()).map_err(|e| e.to_string())?)
-            }
-            _ => return Err("translation.output: expected operations applied to ?q".into()),
-        };
-        values.push(built);
+        });
     }
-    values.last().copied().flatten().ok_or_else(|| "translation.output is empty".into())
+    values.last().copied().ok_or_else(|| "translation.output is empty".into())
 }
 
 fn node_name(graph: &Graph, v: ValueId) -> String {

@@ -43,9 +43,8 @@ impl Target for Counting {
 fn weights(seed: u32, shape: &[usize]) -> Tensor {
     let run = RunContext { seed: u64::from(seed), step: 0 };
     let count = shape.iter().product::<usize>();
-    let data = (0..count)
-        .map(|i| (run.draw(7, i as u32) >> 8) as f32 / (1 << 24) as f32 - 0.5)
-        .collect();
+    let data =
+        (0..count).map(|i| (run.draw(7, i as u32) >> 8) as f32 / (1 << 24) as f32 - 0.5).collect();
     Tensor::f32(shape, data)
 }
 
@@ -60,13 +59,8 @@ fn net() -> Graph {
     let b = g.add1(Reshape { shape: [1, 4, 1, 1].into() }, &[b1], "conv1/bias").unwrap();
     let y = g.add1(Add {}, &[y, b], "conv1/add").unwrap();
     let y = g.add1(Relu {}, &[y], "relu1").unwrap();
-    let pool = MaxPool2d {
-        kernel: [2, 2],
-        strides: [2, 2],
-        pads: [0; 4],
-        dilations: [1, 1],
-        ceil: false,
-    };
+    let pool =
+        MaxPool2d { kernel: [2, 2], strides: [2, 2], pads: [0; 4], dilations: [1, 1], ceil: false };
     let y = g.add1(pool, &[y], "pool1").unwrap();
     let y = g.add1(Reshape { shape: [3, 64].into() }, &[y], "flatten").unwrap();
     let fc = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };

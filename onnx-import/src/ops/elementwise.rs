@@ -232,7 +232,7 @@ pub(crate) fn gelu(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         }
         "tanh" => {
             // tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
-            let (cubic, root) = (call.scalar(0.044_715), call.scalar(0.797_884_56));
+            let (cubic, root) = (call.scalar(0.044_715), call.scalar(0.797_884_6));
             let square = call.add(Mul {}, &[x, x], "square")?;
             let cube = call.add(Mul {}, &[square, x], "cube")?;
             let third = call.add(Mul {}, &[cube, cubic], "third")?;

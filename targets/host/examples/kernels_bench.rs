@@ -6,7 +6,9 @@
 //!
 //! Prints billions of operations a second (a multiplication and its addition are two) of the
 //! forward product, the gradient of the input and the gradient of the weights, packing included,
-//! for each path, in time of the processor, and the ratio of the last path to the first. The best of several runs counts.
+//! for each path, in time of the processor on one thread (`TRAINC_THREADS` sets another number;
+//! then it is time of the clock), and the ratio of the last path to the first. The best of several
+//! runs counts.
 
 #![allow(unsafe_code, reason = "the clock of the thread is a C function")]
 
@@ -14,7 +16,8 @@ use std::time::Instant;
 
 use trainc_host::kernels::*;
 
-/// Seconds that this thread has computed, which other programs on the machine do not lengthen.
+/// Seconds that this thread has computed, which other programs on the machine do not lengthen;
+/// seconds of the clock where several threads compute.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn now() -> f64 {
     #[repr(C)]
@@ -25,10 +28,12 @@ fn now() -> f64 {
     unsafe extern "C" {
         fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
     }
+    const CLOCK_MONOTONIC: i32 = 1;
     const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
+    let clock = if threads() > 1 { CLOCK_MONOTONIC } else { CLOCK_THREAD_CPUTIME_ID };
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the C library of Linux has this function and layout; it writes to `time` only.
-    unsafe { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { clock_gettime(clock, &raw mut time) };
     time.seconds as f64 + time.nanoseconds as f64 * 1e-9
 }
 
@@ -168,7 +173,10 @@ fn network(
     paths: &[KernelPath],
     part: &str,
 ) {
-    println!("{name}, batch {BATCH}: G operations/s of forward, input gradient, weight gradient");
+    println!(
+        "{name}, batch {BATCH}, threads {}: G operations/s of forward, input gradient, weight gradient",
+        threads()
+    );
     let mut totals = vec![[[0.0; 3]; 2]; paths.len()];
     let mut multiplications = 0;
     let add = |total: &mut Seconds, seconds: &Seconds| {
@@ -210,6 +218,9 @@ fn network(
 }
 
 fn main() {
+    if std::env::var_os("TRAINC_THREADS").is_none() {
+        set_threads(1);
+    }
     let asked = std::env::args().nth(1);
     let asked = asked.as_deref().map(|names| names.split(',').collect::<Vec<_>>());
     let paths: Vec<KernelPath> = KernelPath::ALL

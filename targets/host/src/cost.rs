@@ -88,7 +88,9 @@ fn loops(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
         | OpKind::IntegerCrossEntropyGradient
         | OpKind::Dropout => 20 * (results + operands),
         // Windows and strided reads: an element at a time.
-        OpKind::MaxPool2d | OpKind::MaxPool2dGradient | OpKind::AvgPool2d
+        OpKind::MaxPool2d
+        | OpKind::MaxPool2dGradient
+        | OpKind::AvgPool2d
         | OpKind::AvgPool2dGradient => 4 * (results + operands),
         OpKind::ReduceSum
         | OpKind::ReduceMean

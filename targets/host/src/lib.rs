@@ -6,9 +6,9 @@
 //! process. Both give the bits of the reference interpreter.
 
 mod check;
+pub mod codegen;
 mod cost;
 mod emission;
-pub mod codegen;
 mod entry;
 mod error;
 mod jit;
@@ -21,5 +21,5 @@ mod target;
 pub use emission::{Listing, listing};
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};
-pub use target::{HOST, HostTarget};
 pub use memory::{decode_tensor, encode_tensor};
+pub use target::{HOST, HostTarget};

@@ -107,8 +107,7 @@ fn products_and_what_follows_them() {
         let y = vec![batch, cout, out(0), out(1)];
         let forward = Op::from(Conv2d { strides, pads, dilations, groups });
         let input_size = size;
-        let back =
-            Op::from(Conv2dGradientInput { strides, pads, dilations, groups, input_size });
+        let back = Op::from(Conv2dGradientInput { strides, pads, dilations, groups, input_size });
         let kernel_size = kernel;
         let weight =
             Op::from(Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size });
@@ -151,9 +150,11 @@ fn all_forms(random: &mut Random, op: &Op, a: &[usize], b: &[usize]) {
         let chain = Chain { ops: vec![op.clone(), requantize.into()] };
         check("requantized", &chain.into(), &pair);
     }
-    for (mu, rounding) in
-        [(1, Rounding::PseudoStochastic), (5, Rounding::HalfAway), (-30, Rounding::PseudoStochastic)]
-    {
+    for (mu, rounding) in [
+        (1, Rounding::PseudoStochastic),
+        (5, Rounding::HalfAway),
+        (-30, Rounding::PseudoStochastic),
+    ] {
         let chain = Chain { ops: vec![op.clone(), QuantizeGradient { rounding }.into()] };
         let bits = Tensor::i32([], vec![mu]);
         check("gradient", &chain.into(), &[pair[0], pair[1], &bits]);
@@ -166,8 +167,7 @@ fn a_product_inside_a_chain() {
     let mut random = Random(5);
     let to_i8 = ShiftRight { amount: 20, rounding: Rounding::HalfAway, element: Element::I8 };
     let product = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
-    let requantize =
-        Requantize { bits: 7, rounding: Rounding::PseudoStochastic, low: -127 };
+    let requantize = Requantize { bits: 7, rounding: Rounding::PseudoStochastic, low: -127 };
     let after = ShiftRight { amount: 1, rounding: Rounding::Floor, element: Element::I8 };
     let chain = Op::from(Chain {
         ops: vec![to_i8.into(), product.into(), requantize.into(), after.into(), Relu {}.into()],

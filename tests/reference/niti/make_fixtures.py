@@ -61,6 +61,10 @@ def cases():
         net.concat("joined", "point", "wide", "relu1"), net.relu("relu2", "joined"),
         net.avgpool("average", "relu2", (2, 2), (1, 1)), net.flatten("flat", "average"),
         net.linear("fc", "flat", 8)], (3, 2, 6, 5), 3, 2**64 - 1, {"point.weight": 0.125, "wide.weight": 0.5})
+    yield ("average", "overlapping averages over 16 elements whose sums lose several bits", [
+        net.conv("conv1", source, 4, (3, 3), pads=SYMMETRIC), net.relu("relu1", "conv1"),
+        net.avgpool("average", "relu1", (4, 4), (2, 2)), net.flatten("flat", "average"),
+        net.linear("fc", "flat", 5)], (3, 2, 8, 8), 4, 99, {})
 
 
 def train(name, nodes, input_shape, mu, seed, factors, network=net.Network):
@@ -120,6 +124,12 @@ def coverage(description, arrays):
                 first, second = (exponent(i) for i in node["inputs"])
                 seen.add(f"add difference {min(abs(first - second), 2)}")
                 seen.add("add shifted" if exponent(node["name"]) > max(first, second) else "add copied")
+            if node["op"] == "avgpool":
+                # log2 of the window was taken off the exponent; the rest is the shift of the requantisation.
+                window = node["kernel"][0] * node["kernel"][1]
+                shift = exponent(node["name"]) - exponent(node["inputs"][0]) + window.bit_length() - 1
+                if window & (window - 1) == 0 and shift > 1:  # by one bit all roundings agree
+                    seen.add("average rounds")
             if node["op"] == "concat":
                 seen.add("concat aligned" if len({exponent(i) for i in node["inputs"]}) > 1 else "concat equal")
     for key, value in arrays.items():
@@ -177,7 +187,7 @@ def build():
         files[f"{name}/case.json"] = case_text(case)
         files[f"{name}/tensors.npz"] = arrays
     wanted = {"loss above", "loss window", "loss polynomial", "add difference 0", "add difference 1", "add difference 2",
-              "add shifted", "add copied", "concat aligned", "input -128"}
+              "add shifted", "add copied", "average rounds", "concat aligned", "input -128"}
     assert wanted <= seen, f"not covered: {sorted(wanted - seen)}"
     assert_fold_order_matters()
     files["primitives.npz"] = primitive_vectors()

@@ -149,12 +149,12 @@ impl Expr {
     }
 
     /// Left shift.
-    pub fn shl(self, amount: Expr) -> Expr {
+    pub fn shift_left(self, amount: Expr) -> Expr {
         self.binary(Binary::ShiftLeft, amount)
     }
 
     /// Arithmetic right shift.
-    pub fn shr(self, amount: Expr) -> Expr {
+    pub fn shift_right(self, amount: Expr) -> Expr {
         self.binary(Binary::ShiftRight, amount)
     }
 
@@ -195,6 +195,9 @@ macro_rules! operators {
     )*};
 }
 operators!(Add add Add, Sub sub Subtract, Mul mul Multiply);
+
+/// The innermost body of nested loops, given one index a dimension.
+type NestBody<'a> = Box<dyn FnOnce(&mut LoopBuilder, &[Expr]) + 'a>;
 
 /// Names of buffers and the current block of statements.
 #[derive(Debug)]
@@ -369,7 +372,7 @@ impl LoopBuilder {
             name: &str,
             shape: &[usize],
             indices: &mut Vec<Expr>,
-            body: Box<dyn FnOnce(&mut LoopBuilder, &[Expr]) + '_>,
+            body: NestBody<'_>,
         ) {
             match shape.get(indices.len()) {
                 None => body(builder, indices),

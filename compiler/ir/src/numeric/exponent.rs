@@ -35,6 +35,6 @@ pub fn power_of_two_factors(builder: &mut LoopBuilder, exponent: Expr) -> [Expr;
     let exponent = builder.let_("scale_exponent", clamp(exponent, -1000, 1000));
     let first = builder.let_("first_exponent", clamp(exponent.clone(), -126, 127));
     let second = clamp(exponent - first.clone(), -126, 127);
-    let power = |e: Expr| (e + Expr::i32(127)).shl(Expr::i32(23)).unary(Unary::FromBits);
+    let power = |e: Expr| (e + Expr::i32(127)).shift_left(Expr::i32(23)).unary(Unary::FromBits);
     [builder.let_("factor0", power(first)), builder.let_("factor1", power(second))]
 }

@@ -68,7 +68,7 @@ fn power_of_two(n: i32) -> f32 {
 
 /// `2^n` for an I32 `-126 <= n <= 127`, from its bits.
 pub fn power_of_two_expression(n: Expr) -> Expr {
-    (n + Expr::i32(127)).shl(Expr::i32(23)).unary(Unary::FromBits)
+    (n + Expr::i32(127)).shift_left(Expr::i32(23)).unary(Unary::FromBits)
 }
 
 fn is_number(x: &Expr) -> Expr {
@@ -104,7 +104,7 @@ pub fn exp_expression(builder: &mut LoopBuilder, x: Expr) -> Expr {
     let r = builder.let_("r", r);
     let p = r.clone() * r.clone() * horner_expression(&EXP, &r) + r + Expr::f32(1.0);
     let k = builder.let_("n", k.unary(Unary::ToInteger));
-    let half = builder.let_("half", k.clone().shr(Expr::i32(1)));
+    let half = builder.let_("half", k.clone().shift_right(Expr::i32(1)));
     let rest = k - half.clone();
     let y = p * power_of_two_expression(half) * power_of_two_expression(rest);
     let y = is_number(&x).select(y, Expr::f32(NAN));
@@ -148,9 +148,9 @@ pub fn log_expression(builder: &mut LoopBuilder, x: Expr) -> Expr {
     let subnormal = builder.let_("subnormal", x.clone().less(Expr::f32(f32::MIN_POSITIVE)));
     let scaled = subnormal.clone().select(x.clone() * Expr::f32(8_388_608.0), x.clone());
     let bits = builder.let_("bits", scaled.unary(Unary::ToBits));
-    let exponent = (bits.clone() - Expr::i32(SQRT_HALF_BITS)).shr(Expr::i32(23));
+    let exponent = (bits.clone() - Expr::i32(SQRT_HALF_BITS)).shift_right(Expr::i32(23));
     let exponent = builder.let_("exponent", exponent);
-    let m = (bits - exponent.clone().shl(Expr::i32(23))).unary(Unary::FromBits);
+    let m = (bits - exponent.clone().shift_left(Expr::i32(23))).unary(Unary::FromBits);
     let k = (exponent - subnormal.select(Expr::i32(23), Expr::i32(0))).unary(Unary::ToFloat);
     let k = builder.let_("k", k);
     let f = builder.let_("f", m - Expr::f32(1.0));
@@ -302,7 +302,8 @@ pub fn pow_expression(builder: &mut LoopBuilder, x: Expr, y: Expr) -> Expr {
     let bits = builder.let_("bits", n.clone().unary(Unary::ToInteger));
     let (mut product, mut square) = (one(), x.clone());
     for bit in 0..4 {
-        let chosen = bits.clone().shr(Expr::i32(bit)).and(Expr::i32(1)).not_equal(Expr::i32(0));
+        let chosen =
+            bits.clone().shift_right(Expr::i32(bit)).and(Expr::i32(1)).not_equal(Expr::i32(0));
         let next = chosen.select(product.clone() * square.clone(), product);
         product = builder.let_("product", next);
         square = builder.let_("square", square.clone() * square);

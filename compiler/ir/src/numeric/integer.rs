@@ -72,7 +72,7 @@ impl RightShift {
         rounding: Rounding,
     ) -> RightShift {
         let number = |value: i32| if wide { Expr::i64(value.into()) } else { Expr::i32(value) };
-        let power = |exponent: &Expr| number(1).shl(exponent.clone());
+        let power = |exponent: &Expr| number(1).shift_left(exponent.clone());
         let parts = match rounding {
             Rounding::Truncate | Rounding::Floor => Parts::None,
             Rounding::HalfAway => {
@@ -101,7 +101,7 @@ impl RightShift {
         let amount = self.amount.clone();
         let x = builder.let_("value", if self.wide { x.extend() } else { x });
         if self.rounding == Rounding::Floor {
-            return x.shr(amount);
+            return x.shift_right(amount);
         }
         let negative = x.clone().less(if self.wide { Expr::i64(0) } else { Expr::i32(0) });
         let negative = builder.let_("negative", negative);
@@ -114,7 +114,7 @@ impl RightShift {
             Parts::Pseudo { remainder_mask, half_amount, low_mask, odd } => {
                 let p = builder.let_("remainder", m.clone().and(remainder_mask.clone()));
                 let q = p.clone().shr_unsigned(half_amount.clone());
-                let r = p.and(low_mask.clone()).shl(odd.clone());
+                let r = p.and(low_mask.clone()).shift_left(odd.clone());
                 let up = r.less(q).unary(Unary::BoolToInteger);
                 m.shr_unsigned(amount) + if self.wide { up.extend() } else { up }
             }

@@ -72,7 +72,7 @@ impl Operator for Dequantize {
                 let s = b.let_("s", excess.clone().minimum(Expr::i32(40)).extend());
                 let m = b.let_("wide", m.unary(Unary::ExtendUnsigned));
                 let last = m.clone().shr_unsigned(s.clone()).and(Expr::i64(1));
-                let half = Expr::i64(1).shl(s.clone()).shr_unsigned(Expr::i64(1));
+                let half = Expr::i64(1).shift_left(s.clone()).shr_unsigned(Expr::i64(1));
                 let rounds = s.clone().not_equal(Expr::i64(0));
                 let bias = rounds.select(half - Expr::i64(1) + last, Expr::i64(0));
                 (m + bias).shr_unsigned(s).truncate().unary(Unary::ToFloat)

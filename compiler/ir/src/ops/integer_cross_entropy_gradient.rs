@@ -240,14 +240,14 @@ impl Weights {
         let mut unless_uniform = |name: &str, value: Expr, otherwise: i64| {
             b.let_(name, uniform.clone().select(Expr::i64(otherwise), value))
         };
-        let linear = one().shl(one() - wide.clone());
-        let constant = unless_uniform("constant", one().shl(one() - wide.clone() - wide), 1);
+        let linear = one().shift_left(one() - wide.clone());
+        let constant = unless_uniform("constant", one().shift_left(one() - wide.clone() - wide), 1);
         let linear = unless_uniform("linear", linear, 0);
         let quadratic = unless_uniform("quadratic", one(), 0);
         Weights {
             window: b.let_("window", Expr::i32(-7).less(e)),
-            multiplier: b.let_("multiplier", one().shl(up)),
-            divisor: b.let_("divisor", one().shl(down)),
+            multiplier: b.let_("multiplier", one().shift_left(up)),
+            divisor: b.let_("divisor", one().shift_left(down)),
             constant,
             linear,
             quadratic,
@@ -269,7 +269,7 @@ impl Weights {
             |b| {
                 let above = self.scaled(s.clone()) - bottom.clone();
                 let above = above.maximum(Expr::i64(0));
-                b.set(u, Expr::i64(1).shl(above) - Expr::i64(1));
+                b.set(u, Expr::i64(1).shift_left(above) - Expr::i64(1));
             },
             |b| {
                 let linear = self.constant.clone() + s.clone() * self.linear.clone();

@@ -40,7 +40,8 @@ impl Operator for Relu {
         if !node.wanted[0] {
             return Ok(vec![None]);
         }
-        let operands = [node.inputs[0], node.output_gradient()];
+        // The result is positive exactly where the operand is, and is kept for the next operation anyway.
+        let operands = [node.outputs[0], node.output_gradient()];
         Ok(vec![Some(graph.add1(ReluGradient {}, &operands, "relu/gradient")?)])
     }
 

@@ -12,7 +12,7 @@ use crate::types::{TensorType};
 operator! {
     /// The error where the ReLU's operand was positive, else 0.
     ///
-    /// Operands: `x` (the ReLU's operand) and `dy`, of one shape; both FP32 or both i8 with shared
+    /// Operands: `x` (the ReLU's operand, or its result) and `dy`, of one shape; both FP32 or both i8 with shared
     /// exponents. The result has the type and exponent of `dy`.
     pub struct ReluGradient = "relu_gradient" {
     }

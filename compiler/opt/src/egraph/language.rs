@@ -222,3 +222,8 @@ pub fn add_operation(egraph: &mut Graph, op: &Op, operands: &[Id]) -> Id {
     children.extend_from_slice(operands);
     egraph.add(Node::Operation(op.kind(), children))
 }
+
+/// An e-node with its children's canonical classes.
+pub fn canonical(egraph: &Graph, node: &Node) -> Node {
+    node.clone().map_children(|id| egraph.find(id))
+}

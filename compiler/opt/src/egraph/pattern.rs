@@ -8,11 +8,12 @@
 //!          | (result{n} pattern)                    result n of an operation with several
 //! ```
 
-use egg::{ENodeOrVar, Id, Pattern, PatternAst, Var};
+use egg::{ENodeOrVar, Id, Language, Pattern, PatternAst, Searcher, Var};
 use trainc_ir::OpKind;
 use trainc_ir::text::cursor::{Cursor, SyntaxError};
 
-use super::language::Node;
+use super::language::{Graph, Node, Types};
+use super::saturate::{Body, Guard, Rewrite};
 
 /// Reads a pattern.
 ///
@@ -74,4 +75,103 @@ fn term(
     };
     cursor.expect(")")?;
     Ok(ast.add(ENodeOrVar::ENode(node)))
+}
+
+/// A pattern as a template: what an algorithm puts around inputs and outputs.
+#[derive(Clone, Debug)]
+pub struct Template(Pattern<Node>);
+
+/// One part of a template, operands before their user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The variable of that name.
+    Variable(String),
+    /// An operation applied to earlier parts.
+    Operation(trainc_ir::Op, Vec<usize>),
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// Where the text is not a pattern.
+    pub fn parse(text: &str) -> Result<Template, SyntaxError> {
+        parse(text).map(Template)
+    }
+
+    /// Adds the template to an e-graph with every variable bound to `class`.
+    pub(crate) fn instantiate(&self, egraph: &mut Graph, class: Id) -> Id {
+        let mut ids: Vec<Id> = Vec::new();
+        for node in self.0.ast.as_ref() {
+            let id = match node {
+                ENodeOrVar::Var(_) => class,
+                ENodeOrVar::ENode(node) => {
+                    let node = node.clone().map_children(|i| ids[usize::from(i)]);
+                    egraph.add(node)
+                }
+            };
+            ids.push(id);
+        }
+        ids.last().copied().unwrap_or(class)
+    }
+
+    /// The template's parts, the whole last; `None` if it holds anything but operations and variables.
+    pub fn parts(&self) -> Option<Vec<Part>> {
+        let nodes = self.0.ast.as_ref();
+        // Attribute leaves are no parts: they belong to the operation above them.
+        let mut position = vec![0; nodes.len()];
+        let mut parts = Vec::new();
+        for (i, node) in nodes.iter().enumerate() {
+            position[i] = parts.len();
+            match node {
+                ENodeOrVar::Var(var) => {
+                    parts.push(Part::Variable(var.to_string().trim_start_matches('?').into()));
+                }
+                ENodeOrVar::ENode(Node::Attributes(_)) => {}
+                ENodeOrVar::ENode(Node::Operation(kind, children)) => {
+                    let mut op = None;
+                    let mut operands = Vec::new();
+                    for &child in children {
+                        match &nodes[usize::from(child)] {
+                            ENodeOrVar::ENode(Node::Attributes(attributes)) => {
+                                op = Some(attributes.clone());
+                            }
+                            _ => operands.push(position[usize::from(child)]),
+                        }
+                    }
+                    let op = match op {
+                        Some(op) => op,
+                        None => kind.parse_attributes(&mut Cursor::new("")).ok()?,
+                    };
+                    parts.push(Part::Operation(op, operands));
+                }
+                ENodeOrVar::ENode(_) => return None,
+            }
+        }
+        Some(parts)
+    }
+}
+
+/// A rule from two patterns.
+///
+/// # Errors
+/// If a pattern does not parse, or `into` has a variable that `left` does not bind.
+pub fn rewrite(
+    name: &str,
+    left: &str,
+    into: &str,
+    guards: Vec<Guard>,
+    float_only: bool,
+) -> Result<Rewrite, String> {
+    let left = parse(left).map_err(|e| format!("match: {e}"))?;
+    let right = parse(into).map_err(|e| format!("into: {e}"))?;
+    let bound = Searcher::<Node, Types>::vars(&left);
+    for node in right.ast.as_ref() {
+        if let ENodeOrVar::Var(var) = node
+            && !bound.contains(var)
+        {
+            return Err(format!("`{var}` is not bound by `match`"));
+        }
+    }
+    Ok(Rewrite { name: name.to_string(), body: Body::Pattern { left, right, guards, float_only } })
 }

@@ -1,6 +1,8 @@
 //! The saturation loop. Limits are numbers of nodes and iterations; there is no clock, so every machine gives the
 //! same result. Reaching a limit stops early with a correct result, and says so.
 
+use std::sync::Arc;
+
 use egg::{Id, Pattern, Searcher, Subst};
 use trainc_ir::Op;
 use trainc_ir::attributes::F32;
@@ -128,9 +130,10 @@ pub struct Guard {
 }
 
 /// Finds the replacements of one class.
-pub type Search = Box<dyn Fn(View<'_>, Id) -> Vec<Replacement> + Send + Sync>;
+pub type Search = Arc<dyn Fn(View<'_>, Id) -> Vec<Replacement> + Send + Sync>;
 
 /// What a rule does.
+#[derive(Clone)]
 pub enum Body {
     /// One pattern for another.
     Pattern {
@@ -148,6 +151,7 @@ pub enum Body {
 }
 
 /// A named rewrite.
+#[derive(Clone)]
 pub struct Rewrite {
     /// Name, for reports.
     pub name: String,

@@ -4,13 +4,13 @@
 //! Together with [`trainc_ir::program_verify`] (which shows that a launch reads whole values, and that what runs in
 //! place may) this shows for all inputs that the program computes what the graph means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use trainc_ir::Op;
 use trainc_ir::graph::{Definition, Graph, ValueId};
 use trainc_ir::program::{BufferId, Entry, Program, Region, Step};
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::types::TensorType;
-use trainc_ir::Op;
 
 use super::PlanEntry;
 
@@ -33,12 +33,7 @@ impl Meanings {
         *self.0.entry(meaning).or_insert(next)
     }
 
-    fn results(
-        &mut self,
-        op: &Op,
-        operands: Vec<(usize, TensorType)>,
-        count: usize,
-    ) -> Vec<usize> {
+    fn results(&mut self, op: &Op, operands: Vec<(usize, TensorType)>, count: usize) -> Vec<usize> {
         match (op, &operands[..]) {
             (Op::Reshape(_), [(operand, _)]) => vec![*operand],
             _ => (0..count)
@@ -58,19 +53,23 @@ enum Place {
     Output(usize),
 }
 
-/// Checks that each entry of a program computes what its graph means; `state` names the state in the program's order.
+/// Checks that each entry of a program computes what its graph means. The state is the parameters in the order of
+/// their first appearance.
 ///
 /// # Errors
 /// Every result and piece of state that holds another value.
-pub(super) fn check(
-    program: &Program,
-    entries: &[PlanEntry<'_>],
-    state: &[String],
-) -> Result<(), Vec<String>> {
+pub(super) fn check(program: &Program, entries: &[PlanEntry<'_>]) -> Result<(), Vec<String>> {
     let mut errors = Vec::new();
+    let mut state: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for entry in entries {
+        let parameters = entry.graph.parameters().iter();
+        let names = parameters.map(|p| entry.graph.value(p.value).name.as_str());
+        state.extend(names.filter(|&name| seen.insert(name)));
+    }
     for planned in entries {
         match program.entry(planned.name) {
-            Some(entry) => check_entry(program, entry, planned.graph, state, &mut errors),
+            Some(entry) => check_entry(program, entry, planned.graph, &state, &mut errors),
             None => errors.push(format!("there is no entry `{}`", planned.name)),
         }
     }
@@ -81,12 +80,12 @@ fn check_entry(
     program: &Program,
     entry: &Entry,
     graph: &Graph,
-    state: &[String],
+    state: &[&str],
     errors: &mut Vec<String>,
 ) {
     let mut meanings = Meanings::default();
     let index_of: BTreeMap<&str, usize> =
-        state.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
+        state.iter().enumerate().map(|(i, &name)| (name, i)).collect();
     // The graph.
     let mut values: Vec<Option<usize>> = vec![None; graph.values().len()];
     let live = graph.live_nodes();
@@ -105,8 +104,7 @@ fn check_entry(
         };
     }
     for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
-        let operand =
-            |&v: &ValueId| (values[v.index()].unwrap_or(usize::MAX), graph.ty(v).clone());
+        let operand = |&v: &ValueId| (values[v.index()].unwrap_or(usize::MAX), graph.ty(v).clone());
         let operands = node.inputs.iter().map(operand).collect();
         let results = meanings.results(&node.op, operands, node.outputs.len());
         for (v, meaning) in node.outputs.iter().zip(results) {

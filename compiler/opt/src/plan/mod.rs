@@ -191,11 +191,18 @@ pub fn plan(
     }
     memory.constant_bytes = shared.constant_bytes;
     let program = assemble(name, entries, target, &mut shared, &planned, memory);
-    let state: Vec<String> = shared.state.iter().map(|f| f.name.clone()).collect();
-    verify_program(&program)
-        .and_then(|()| check::check(&program, entries, &state))
-        .map_err(PlanError::Internal)?;
+    check_program(&program, entries).map_err(PlanError::Internal)?;
     Ok((program, report))
+}
+
+/// Checks a program as [`plan`] does: it keeps its promises about memory ([`verify_program`]), and its entries compute
+/// what the graphs mean, by following both symbolically.
+///
+/// # Errors
+/// Everything found.
+pub fn check_program(program: &Program, entries: &[PlanEntry<'_>]) -> Result<(), Vec<String>> {
+    verify_program(program)?;
+    check::check(program, entries)
 }
 
 fn check_entries(entries: &[PlanEntry<'_>]) -> Result<(), PlanError> {
@@ -254,8 +261,7 @@ fn choose(tasks: &Tasks, alignment: usize, options: &PlanOptions) -> Chosen {
             break;
         }
         let items = items(tasks, &order, &lifetimes, alignment);
-        let (placement, placements) =
-            arena::place(&items, lifetimes.lower_bound, options.search);
+        let (placement, placements) = arena::place(&items, lifetimes.lower_bound, options.search);
         if best.as_ref().is_none_or(|b| placement.peak < b.placement.peak) {
             let orders = orders.clone();
             best = Some(Chosen { orders, order_name, order, lifetimes, placements, placement });

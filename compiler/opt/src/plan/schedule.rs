@@ -17,8 +17,13 @@ pub(super) fn schedules(tasks: &Tasks, alignment: usize, search: bool) -> Vec<Sc
     let scheduler = Scheduler::new(tasks, alignment);
     let mut result = vec![("graph", scheduler.forward(|_, task| (0, task)))];
     if search {
-        result.push(("freeing-first", scheduler.forward(|s, task| (i64::from(s.change(task) > 0), task))));
+        result.push((
+            "freeing-first",
+            scheduler.forward(|s, task| (i64::from(s.change(task) > 0), task)),
+        ));
         result.push(("greedy", scheduler.forward(|s, task| (s.change(task), task))));
+        result
+            .push(("greedy-latest", scheduler.forward(|s, task| (s.change(task), Reverse(task)))));
         result.push(("greedy-backward", scheduler.backward()));
         result.push(("depth-first", scheduler.depth_first()));
     }

@@ -58,8 +58,12 @@ impl<'t> Shared<'t> {
         let mut first: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
         let mut offset = 0usize;
         for entry in entries {
+            let mut own = BTreeSet::new();
             for parameter in entry.graph.parameters() {
                 let name = entry.graph.value(parameter.value).name.as_str();
+                if !own.insert(name) {
+                    return Err(PlanError::ParameterTwice { parameter: name.to_string() });
+                }
                 let Some(&(other, index)) = first.get(name) else {
                     first.insert(name, (entry.name, state.len()));
                     let bytes = buffer_bytes(parameter.initial.ty());
@@ -72,9 +76,6 @@ impl<'t> Shared<'t> {
                 };
                 let known = &state[index].tensor;
                 let place = || (name.to_string(), other.to_string(), entry.name.to_string());
-                if other == entry.name {
-                    return Err(PlanError::ParameterTwice { parameter: name.to_string() });
-                }
                 if known.ty() != parameter.initial.ty() {
                     let (parameter_name, first, second) = place();
                     return Err(PlanError::ParameterType {

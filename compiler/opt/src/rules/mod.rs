@@ -77,7 +77,7 @@ impl Rule {
         let (search, context) = (self.search, context.clone());
         Rewrite {
             name: self.name.to_string(),
-            body: Body::Search(Box::new(move |view, id| search(&context, view, id))),
+            body: Body::Search(Arc::new(move |view, id| search(&context, view, id))),
         }
     }
 }

@@ -3,7 +3,7 @@
 use trainc_ir::Element;
 use trainc_ir::attributes::F32;
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::{Clip, ClipGradient, Relu, ReluGradient, Requantize, ShiftRight};
+use trainc_ir::ops::{Clip, ClipGradient, Relu, Requantize, ShiftRight};
 use trainc_ir::types::TensorType;
 
 use super::instance::{Instance, Random};
@@ -25,26 +25,6 @@ pub(super) const RULES: &[Rule] = &[
             let q = i.op(requantize(r, -127), &[x]);
             let y = i.op(Relu {}, &[q]);
             i.finish(y)
-        },
-    },
-    // relu(x) > 0 exactly where x > 0: the operand need not be kept for the backward pass.
-    Rule {
-        name: "relu-gradient-of-result",
-        summary: "relu_gradient(x, e) = relu_gradient(relu(x), e), where relu(x) is computed anyway",
-        exactness: Exactness::Bit,
-        search: relu_gradient_of_result,
-        instance: |r| {
-            let mut i = Instance::new();
-            let rank = r.range(1, 3);
-            let ty = float_or_i8(r, rank);
-            let x = i.input(ty.clone());
-            let e = i.input(ty);
-            let relu = i.op(Relu {}, &[x]);
-            let masked = i.op(ReluGradient {}, &[x, e]);
-            // Both are results, so that the ReLU is computed anyway.
-            let mut graph = i.finish(masked);
-            graph.add_output("relu", relu);
-            graph
         },
     },
     // clamp(x) lies strictly inside the bounds exactly where x does. (Not so for integers: with a coarse exponent the
@@ -97,11 +77,6 @@ fn requantize(r: &mut Random, low: i8) -> Requantize {
     Requantize { bits: 7, rounding, low }
 }
 
-fn float_or_i8(r: &mut Random, rank: usize) -> TensorType {
-    let shape = r.shape(rank);
-    if r.range(0, 1) == 0 { TensorType::f32(shape) } else { TensorType::shared(shape, Element::I8) }
-}
-
 fn relu_of_requantize(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
     let mut found = Vec::new();
     for (_, relu, operands) in matching!(view, id, Relu) {
@@ -113,20 +88,6 @@ fn relu_of_requantize(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacemen
                     replaced: vec![(relu.clone(), operands.clone()), (op, inputs)],
                 });
             }
-        }
-    }
-    found
-}
-
-/// Classes that hold `op` applied to `operand` can be found only through the operand's users; the e-graph's hash-consing
-/// gives the same class when the term is built, at no cost if it exists.
-fn relu_gradient_of_result(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let mut found = Vec::new();
-    for (_, op, operands) in matching!(view, id, ReluGradient) {
-        let relu = Term::operation(Relu {}, vec![Term::Class(operands[0])]);
-        if matching!(view, operands[0], Relu).is_empty() {
-            let term = Term::operation(ReluGradient {}, vec![relu, Term::Class(operands[1])]);
-            found.push(Replacement { term, replaced: vec![(op, operands)] });
         }
     }
     found

@@ -90,7 +90,10 @@ fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, 
         let ty = program.buffer(argument.buffer).ty.clone();
         let supported = matches!(ty.scale, Scale::None | Scale::Fixed { .. } | Scale::Exponent);
         if !supported {
-            return Err(HostError::Unsupported(format!("`{}` as an argument: {ty}", argument.name)));
+            return Err(HostError::Unsupported(format!(
+                "`{}` as an argument: {ty}",
+                argument.name
+            )));
         }
         let mut name = identifier(&argument.name);
         while !names.insert(name.clone()) {
@@ -101,13 +104,7 @@ fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, 
             && ty.element.bits() == 32
             && ty.scale_bytes() == 0;
         let passing = if scalar && passing == Passing::Read { Passing::Value } else { passing };
-        Ok(Parameter {
-            name,
-            original: argument.name.clone(),
-            role: argument.role,
-            ty,
-            passing,
-        })
+        Ok(Parameter { name, original: argument.name.clone(), role: argument.role, ty, passing })
     };
     let mut parameters = Vec::new();
     for argument in &entry.inputs {

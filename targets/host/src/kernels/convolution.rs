@@ -3,10 +3,15 @@
 //! The source is repacked once, a few images at a time, into planes of units with its border of
 //! zeros; a tap is then an offset into a plane, and a panel of lanes is gathered by copying runs.
 
-use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::engine::{Element, Engine, Largest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes};
 use super::sweep::Sweep;
+use super::target::{Store, Target};
+use super::threads::{self, Parts};
 
 /// Most units of repacked source at a time; half of a usual second-level cache.
 const SOURCE_UNITS: usize = 192 * 1024;
@@ -14,8 +19,6 @@ const SOURCE_UNITS: usize = 192 * 1024;
 const PANEL_UNITS: usize = 160 * 1024;
 /// Most units of one reduction in one pass of a tile.
 const DEPTH_UNITS: usize = 512;
-/// Most sums of a tile, over all engines.
-const TILE_SUMS: usize = 512;
 
 /// Sizes of the working buffers of one sweep under one engine.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +47,6 @@ struct Plan {
 
 impl Plan {
     fn new<E: Engine>(g: &ConvGeometry, sweep: &Sweep, channels: usize, rows: usize) -> Self {
-        const {
-            assert!(E::ROWS * E::LANES <= TILE_SUMS);
-        }
         let planes = if sweep.tap_units.is_some() { channels } else { channels.div_ceil(E::DEPTH) };
         let depth = planes * sweep.taps.len();
         let (_, span) = sweep.row_span();
@@ -186,7 +186,7 @@ fn run<E: Engine>(
     if out.is_empty() {
         return 0;
     }
-    let mut largest = Largest::default();
+    let mut most = 0;
     for sweep in direction.sweeps::<E>(g) {
         if sweep.taps.is_empty() || channels == 0 {
             clear::<E>(&sweep, out);
@@ -217,18 +217,45 @@ fn run<E: Engine>(
                 );
             }
             let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
-            let part = Part {
-                images: g.batch,
-                channels,
-                source_stride: channels * g.groups,
-                source_first: group * channels,
-                out_stride: rows * g.groups,
-                out_first: group * rows,
-            };
-            operands.run(&part, source, out, &mut scratch, &mut largest);
+            let count = threads::parts(g.multiplications() / g.groups, g.batch);
+            let images = |index| threads::piece(g.batch, 1, count, index);
+            let out_image = rows * g.groups * sweep.out_height * sweep.out_width;
+            let source_image = channels * g.groups * sweep.source_height * sweep.source_width;
+            let outs = Parts::new(out, (0..count).map(|index| images(index).len() * out_image));
+            let found = AtomicU32::new(0);
+            let own = Mutex::new(Some(scratch));
+            threads::run(count, &|index| {
+                let images = images(index);
+                let part = Part {
+                    images: images.len(),
+                    channels,
+                    source_stride: channels * g.groups,
+                    source_first: group * channels,
+                    out_stride: rows * g.groups,
+                    out_first: group * rows,
+                };
+                let source = &source[images.start * source_image..images.end * source_image];
+                let out = outs.take(index);
+                let mut largest = Largest::default();
+                let taken = own.lock().ok().and_then(|mut own| own.take());
+                match taken {
+                    Some(mut scratch) => {
+                        operands.run(&part, source, out, &mut scratch, &mut largest);
+                    }
+                    None => {
+                        let bytes = Scratch::LOSS + plan.thread_bytes::<E>(&sweep);
+                        threads::with_scratch(bytes, |bytes| {
+                            let scratch = &mut Scratch::new(bytes);
+                            operands.run(&part, source, out, scratch, &mut largest);
+                        });
+                    }
+                }
+                found.fetch_max(largest.value(), Ordering::Relaxed);
+            });
+            most = most.max(found.into_inner());
         }
     }
-    largest.value()
+    most
 }
 
 /// Zeroes the positions of a sweep that no tap reaches.
@@ -565,100 +592,6 @@ impl<E: Engine> Operands<'_, E> {
                 _ => store.runs.push(Run { source: out, lane: at - from, length }),
             }
             at += length;
-        }
-    }
-}
-
-/// Where the lanes of a tile go: `source` of a run is its place in the first row of the output.
-#[derive(Default)]
-struct Store {
-    runs: Vec<Run>,
-    count: usize,
-}
-
-/// Where the rows of a tile go.
-struct Target {
-    plane: usize,
-    row: usize,
-    step: usize,
-    accumulate: bool,
-    last: bool,
-}
-
-impl Target {
-    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-    fn tile<E: Engine>(
-        &self,
-        rows: usize,
-        a: &[u32],
-        b: &[u32],
-        bias: &[E::Sum],
-        store: &Store,
-        out: &mut [E::Sum],
-        largest: &mut Largest,
-    ) {
-        let nest = Nest::line(a.len() / rows, E::LANES);
-        assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
-        assert!(rows <= E::ROWS && bias.len() == rows);
-        if self.step == 1 && store.runs.len() == 1 && store.count == E::LANES {
-            let start = store.runs[0].source + self.row * self.plane;
-            let target = &mut out[start..][..(rows - 1) * self.plane + E::LANES];
-            // SAFETY: the assertions give the operands their lengths; `target` is borrowed whole.
-            unsafe {
-                E::tile(
-                    rows,
-                    a.as_ptr(),
-                    b.as_ptr(),
-                    &nest,
-                    bias.as_ptr(),
-                    self.accumulate,
-                    target.as_mut_ptr(),
-                    self.plane,
-                );
-            }
-            if self.last {
-                E::fold_max(largest, target, self.plane, rows, E::LANES);
-            }
-            return;
-        }
-        let mut sums = [E::Sum::default(); TILE_SUMS];
-        if self.accumulate {
-            for (r, sums) in sums.chunks_exact_mut(E::LANES).take(rows).enumerate() {
-                for run in &store.runs {
-                    let from = &out[run.source + (self.row + r) * self.plane..];
-                    for i in 0..run.length {
-                        sums[run.lane + i] = from[i * self.step];
-                    }
-                }
-            }
-        }
-        // SAFETY: the assertions give the operands their lengths; a tile fits TILE_SUMS.
-        unsafe {
-            E::tile(
-                rows,
-                a.as_ptr(),
-                b.as_ptr(),
-                &nest,
-                bias.as_ptr(),
-                self.accumulate,
-                sums.as_mut_ptr(),
-                E::LANES,
-            );
-        }
-        if self.last {
-            E::fold_max(largest, &sums, E::LANES, rows, store.count);
-        }
-        for (r, sums) in sums.chunks_exact(E::LANES).take(rows).enumerate() {
-            for run in &store.runs {
-                let to = &mut out[run.source + (self.row + r) * self.plane..];
-                if self.step == 1 {
-                    to[..run.length].copy_from_slice(&sums[run.lane..][..run.length]);
-                } else {
-                    for i in 0..run.length {
-                        to[i * self.step] = sums[run.lane + i];
-                    }
-                }
-            }
         }
     }
 }

@@ -1,8 +1,13 @@
 //! Matrix products: rows are rows of `C`, lanes its columns.
 
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::engine::{Element, Engine, Largest, Nest, SLACK, Side};
 use super::geometry::MatMulGeometry;
 use super::scratch::{Scratch, words_bytes};
+use super::threads::{self, Parts};
 
 /// Most units of one reduction in one pass of a tile.
 const DEPTH_UNITS: usize = 512;
@@ -76,13 +81,35 @@ pub(crate) fn matmul<E: Engine>(
         c.fill(E::Sum::default());
         return 0;
     }
-    let mut largest = Largest::default();
+    let mut most = 0;
     for (index, c) in c.chunks_exact_mut(g.m * g.n).enumerate() {
         let a = &a[index * g.batch_stride_a..][..g.m * g.k];
         let b = &b[index * g.batch_stride_b..][..g.k * g.n];
-        product::<E>(g, a, b, c, &mut Scratch::new(scratch), &mut largest);
+        let count = threads::parts(g.m * g.n * g.k, g.m.div_ceil(E::ROWS));
+        let piece = |index| threads::piece(g.m, E::ROWS, count, index);
+        let parts = Parts::new(c, (0..count).map(|index| piece(index).len() * g.n));
+        let found = AtomicU32::new(0);
+        let own = Mutex::new(Some(&mut *scratch));
+        threads::run(count, &|index| {
+            let rows = piece(index);
+            let c = parts.take(index);
+            let mut largest = Largest::default();
+            let taken = own.lock().ok().and_then(|mut own| own.take());
+            match taken {
+                Some(scratch) => {
+                    let scratch = &mut Scratch::new(scratch);
+                    product::<E>(g, rows, a, b, c, scratch, &mut largest);
+                }
+                None => threads::with_scratch(bytes::<E>(g), |bytes| {
+                    let scratch = &mut Scratch::new(bytes);
+                    product::<E>(g, rows, a, b, c, scratch, &mut largest);
+                }),
+            }
+            found.fetch_max(largest.value(), Ordering::Relaxed);
+        });
+        most = most.max(found.into_inner());
     }
-    largest.value()
+    most
 }
 
 /// A window of an operand: `count` rows (or columns) from `first`, `depth` steps from `start`.
@@ -94,8 +121,10 @@ struct Window {
     depth: usize,
 }
 
+/// The rows `range` of one product; `c` holds these rows only.
 fn product<E: Engine>(
     g: &MatMulGeometry,
+    range: Range<usize>,
     a: &[E::Element],
     b: &[E::Element],
     c: &mut [E::Sum],
@@ -115,8 +144,8 @@ fn product<E: Engine>(
             let window = Window { first: column, count: columns, start, depth };
             let length = if g.transpose_b { g.k } else { g.n };
             pack::<E>(Side::Lanes, b, length, g.transpose_b, window, E::LANES, lane_panel, staging);
-            for row in (0..g.m).step_by(plan.rows) {
-                let rows = plan.rows.min(g.m - row);
+            for row in range.clone().step_by(plan.rows) {
+                let rows = plan.rows.min(range.end - row);
                 let window = Window { first: row, count: rows, start, depth };
                 let length = if g.transpose_a { g.m } else { g.k };
                 let along = !g.transpose_a;
@@ -134,7 +163,7 @@ fn product<E: Engine>(
                             stride: g.n,
                         };
                         let b = &lane_panel[lane * units..][..E::LANES * units];
-                        let c = &mut c[(row + first) * g.n + column + lane..];
+                        let c = &mut c[(row - range.start + first) * g.n + column + lane..];
                         tile.multiply::<E>(panel, b, bias, c, largest);
                     }
                 }

@@ -32,8 +32,10 @@ mod products;
 mod requantize;
 mod scratch;
 mod sweep;
+mod target;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod weight_gradient;
 
 pub use geometry::{ConvGeometry, MatMulGeometry};
@@ -43,3 +45,4 @@ pub use requantize::{
     max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,
     requantize_pseudo_stochastic, requantize_pseudo_stochastic_on,
 };
+pub use threads::{set_threads, threads};

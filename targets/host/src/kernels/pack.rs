@@ -33,10 +33,10 @@ pub(crate) fn transpose(
                     let from = (row + i) * source_stride + column;
                     line.copy_from_slice(&source[from..from + BLOCK]);
                 }
-                for j in 0..BLOCK {
+                let [r0, r1, r2, r3] = &block;
+                for (j, (((a, b), c), d)) in r0.iter().zip(r1).zip(r2).zip(r3).enumerate() {
                     let to = (column + j) * out_stride + row;
-                    let line = [block[0][j], block[1][j], block[2][j], block[3][j]];
-                    out[to..to + BLOCK].copy_from_slice(&line);
+                    out[to..to + BLOCK].copy_from_slice(&[*a, *b, *c, *d]);
                 }
                 row += BLOCK;
             }

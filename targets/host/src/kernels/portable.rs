@@ -85,10 +85,12 @@ impl Engine for PortableI8 {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            walk(rows, a, b, nest, bias, accumulate, c, c_stride, |sum: i32, a, b| {
-                let low = i32::from(a as i16) * i32::from(b as i16);
-                let high = i32::from((a >> 16) as i16) * i32::from((b >> 16) as i16);
-                sum.wrapping_add(low.wrapping_add(high))
+            // Which half of a unit comes first in memory does not matter to the sum.
+            type Pair = [i16; 2];
+            walk(rows, a, b, nest, bias, accumulate, c, c_stride, |sum: i32, a: Pair, b: Pair| {
+                let first = i32::from(a[0]) * i32::from(b[0]);
+                let second = i32::from(a[1]) * i32::from(b[1]);
+                sum.wrapping_add(first.wrapping_add(second))
             });
         }
     }
@@ -123,20 +125,20 @@ impl Engine for PortableF32 {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            walk(rows, a, b, nest, bias, accumulate, c, c_stride, |sum: f32, a, b| {
-                sum + f32::from_bits(a) * f32::from_bits(b)
+            walk(rows, a, b, nest, bias, accumulate, c, c_stride, |sum: f32, a: f32, b: f32| {
+                sum + a * b
             });
         }
     }
 }
 
-/// Runs a tile of any number of rows.
+/// Runs a tile of any number of rows; `step` adds to a sum what a unit of each side gives.
 ///
 /// # Safety
-/// As [`Engine::tile`].
+/// As [`Engine::tile`]; any unit is a `U`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 #[inline(always)]
-unsafe fn walk<S: super::engine::Sum>(
+unsafe fn walk<S: super::engine::Sum, U: Copy>(
     rows: usize,
     a: *const u32,
     b: *const u32,
@@ -145,24 +147,24 @@ unsafe fn walk<S: super::engine::Sum>(
     accumulate: bool,
     c: *mut S,
     c_stride: usize,
-    step: impl Fn(S, u32, u32) -> S + Copy,
+    step: impl Fn(S, U, U) -> S + Copy,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
         match rows {
-            1 => walk_rows::<1, S>(a, b, nest, bias, accumulate, c, c_stride, step),
-            2 => walk_rows::<2, S>(a, b, nest, bias, accumulate, c, c_stride, step),
-            3 => walk_rows::<3, S>(a, b, nest, bias, accumulate, c, c_stride, step),
-            _ => walk_rows::<4, S>(a, b, nest, bias, accumulate, c, c_stride, step),
+            1 => walk_rows::<1, S, U>(a, b, nest, bias, accumulate, c, c_stride, step),
+            2 => walk_rows::<2, S, U>(a, b, nest, bias, accumulate, c, c_stride, step),
+            3 => walk_rows::<3, S, U>(a, b, nest, bias, accumulate, c, c_stride, step),
+            _ => walk_rows::<4, S, U>(a, b, nest, bias, accumulate, c, c_stride, step),
         }
     }
 }
 
 /// # Safety
-/// As [`Engine::tile`], with `R` rows.
+/// As [`walk`], with `R` rows.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 #[inline(always)]
-unsafe fn walk_rows<const R: usize, S: super::engine::Sum>(
+unsafe fn walk_rows<const R: usize, S: super::engine::Sum, U: Copy>(
     mut a: *const u32,
     b: *const u32,
     nest: &Nest,
@@ -170,8 +172,9 @@ unsafe fn walk_rows<const R: usize, S: super::engine::Sum>(
     accumulate: bool,
     c: *mut S,
     c_stride: usize,
-    step: impl Fn(S, u32, u32) -> S,
+    step: impl Fn(S, U, U) -> S,
 ) {
+    const { assert!(size_of::<U>() == 4) };
     let mut sums = [[S::default(); LANES]; R];
     // SAFETY: every access is one that the caller promises to be in bounds.
     unsafe {
@@ -186,8 +189,8 @@ unsafe fn walk_rows<const R: usize, S: super::engine::Sum>(
             for middle in 0..nest.middle {
                 let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
                 for _ in 0..nest.inner {
-                    let lanes = at.cast::<[u32; LANES]>().read_unaligned();
-                    let row = a.cast::<[u32; R]>().read_unaligned();
+                    let lanes = at.cast::<[U; LANES]>().read_unaligned();
+                    let row = a.cast::<[U; R]>().read_unaligned();
                     for (sums, &factor) in sums.iter_mut().zip(&row) {
                         for (sum, &lane) in sums.iter_mut().zip(&lanes) {
                             *sum = step(*sum, factor, lane);

@@ -101,9 +101,9 @@ fn largest(values: &[i32]) -> u32 {
     values.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0)
 }
 
-/// A scratch full of rubbish that does not start on a boundary.
+/// A scratch full of rubbish; without its first byte it does not start on a boundary.
 fn scratch(bytes: usize) -> Vec<u8> {
-    vec![0xc3; bytes]
+    vec![0xc3; bytes + 1]
 }
 
 fn check_i8(g: &ConvGeometry, kind: usize, random: &mut Random) {
@@ -121,19 +121,19 @@ fn check_i8(g: &ConvGeometry, kind: usize, random: &mut Random) {
     for path in paths() {
         let mut y = vec![7; g.output_len()];
         let mut s = scratch(conv2d_i8_scratch_bytes(g));
-        let most = conv2d_i8_on(path, g, &x, &w, &mut y, &mut s);
+        let most = conv2d_i8_on(path, g, &x, &w, &mut y, &mut s[1..]);
         assert!(y == y_expected, "forward {path:?} {g:?}");
         assert_eq!(most, largest(&y_expected), "forward {path:?} {g:?}");
 
         let mut dx = vec![7; g.input_len()];
         let mut s = scratch(conv2d_grad_input_i8_scratch_bytes(g));
-        let most = conv2d_grad_input_i8_on(path, g, &dy, &w, &mut dx, &mut s);
+        let most = conv2d_grad_input_i8_on(path, g, &dy, &w, &mut dx, &mut s[1..]);
         assert!(dx == dx_expected, "input gradient {path:?} {g:?}");
         assert_eq!(most, largest(&dx_expected), "input gradient {path:?} {g:?}");
 
         let mut dw = vec![7; g.weight_len()];
         let mut s = scratch(conv2d_grad_weight_i8_scratch_bytes(g));
-        let most = conv2d_grad_weight_i8_on(path, g, &x, &dy, &mut dw, &mut s);
+        let most = conv2d_grad_weight_i8_on(path, g, &x, &dy, &mut dw, &mut s[1..]);
         assert!(dw == dw_expected, "weight gradient {path:?} {g:?}");
         assert_eq!(most, largest(&dw_expected), "weight gradient {path:?} {g:?}");
     }
@@ -159,17 +159,17 @@ fn check_f32(g: &ConvGeometry, random: &mut Random) {
     for path in paths() {
         let mut y = vec![f32::NAN; g.output_len()];
         let mut s = scratch(conv2d_f32_scratch_bytes(g));
-        conv2d_f32_on(path, g, &x, &w, &mut y, &mut s);
+        conv2d_f32_on(path, g, &x, &w, &mut y, &mut s[1..]);
         assert!(bits(&y) == y_expected, "forward {path:?} {g:?}");
 
         let mut dx = vec![f32::NAN; g.input_len()];
         let mut s = scratch(conv2d_grad_input_f32_scratch_bytes(g));
-        conv2d_grad_input_f32_on(path, g, &dy, &w, &mut dx, &mut s);
+        conv2d_grad_input_f32_on(path, g, &dy, &w, &mut dx, &mut s[1..]);
         assert!(bits(&dx) == dx_expected, "input gradient {path:?} {g:?}");
 
         let mut dw = vec![f32::NAN; g.weight_len()];
         let mut s = scratch(conv2d_grad_weight_f32_scratch_bytes(g));
-        conv2d_grad_weight_f32_on(path, g, &x, &dy, &mut dw, &mut s);
+        conv2d_grad_weight_f32_on(path, g, &x, &dy, &mut dw, &mut s[1..]);
         assert!(bits(&dw) == dw_expected, "weight gradient {path:?} {g:?}");
     }
 }
@@ -319,12 +319,12 @@ fn check_matmul(g: &MatMulGeometry, kind: usize, random: &mut Random) {
     for path in paths() {
         let mut c = vec![7; g.c_len()];
         let mut s = scratch(matmul_i8_scratch_bytes(g));
-        let most = matmul_i8_on(path, g, &a, &b, &mut c, &mut s);
+        let most = matmul_i8_on(path, g, &a, &b, &mut c, &mut s[1..]);
         assert!(c == expected, "{path:?} {g:?}");
         assert_eq!(most, largest(&expected), "{path:?} {g:?}");
         let mut c = vec![f32::NAN; g.c_len()];
         let mut s = scratch(matmul_f32_scratch_bytes(g));
-        matmul_f32_on(path, g, &fa, &fb, &mut c, &mut s);
+        matmul_f32_on(path, g, &fa, &fb, &mut c, &mut s[1..]);
         assert!(bits(&c) == bits(&expected_f32), "{path:?} {g:?}");
     }
 }
@@ -378,7 +378,7 @@ fn sums_wrap() {
     for path in paths() {
         let mut c = [0];
         let mut s = scratch(matmul_i8_scratch_bytes(&g));
-        let most = matmul_i8_on(path, &g, &operands, &operands, &mut c, &mut s);
+        let most = matmul_i8_on(path, &g, &operands, &operands, &mut c, &mut s[1..]);
         assert_eq!(c, [i32::MIN + (1 << 14)], "{path:?}");
         assert_eq!(most, (1 << 31) - (1 << 14), "{path:?}");
     }
@@ -471,4 +471,74 @@ fn names_of_paths() {
     assert_eq!(KernelPath::from_name("fast"), None);
     assert!(KernelPath::Portable.is_available());
     assert!(active_path().is_available());
+}
+
+/// Shapes that are worth several threads, on more threads than there are pieces or cores.
+#[test]
+fn threads_change_nothing() {
+    let mut random = Random(7);
+    for count in [1, 2, 3, 40] {
+        set_threads(count);
+        assert_eq!(threads(), count);
+        check_i8(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), 0, &mut random);
+        check_i8(&shape(5, [64, 90], [9, 8], [3, 3], [2, 1], [1, 1], [1; 4], 2), 3, &mut random);
+        check_matmul(&MatMulGeometry::single(130, 210, 220, true, false), 0, &mut random);
+    }
+    check_f32(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), &mut random);
+}
+
+/// Several threads that call at once, of which one has the pool.
+#[test]
+fn calls_at_once() {
+    set_threads(3);
+    let g = MatMulGeometry::single(200, 220, 230, false, true);
+    let mut random = Random(8);
+    let a = random.operands_i8(g.a_len(), 0);
+    let b = random.operands_i8(g.b_len(), 0);
+    let product = || {
+        let mut c = vec![0; g.c_len()];
+        let most = matmul_i8(&g, &a, &b, &mut c, &mut scratch(matmul_i8_scratch_bytes(&g))[1..]);
+        (most, c)
+    };
+    let first = product();
+    std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..20).all(|_| product() == first))).collect();
+        for call in calls {
+            assert!(call.join().expect("no call panics"));
+        }
+    });
+}
+
+/// A task that panics does so in the caller, and the pool goes on.
+#[test]
+fn panics_reach_the_caller() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    for _ in 0..20 {
+        let outcome = std::panic::catch_unwind(|| {
+            super::threads::run(4, &|index| assert!(index != 2, "task two"));
+        });
+        assert!(outcome.is_err());
+        let sum = AtomicUsize::new(0);
+        super::threads::run(5, &|index| _ = sum.fetch_add(index + 1, Ordering::Relaxed));
+        assert_eq!(sum.into_inner(), 15);
+    }
+}
+
+#[test]
+fn pieces_cover_everything_once() {
+    for units in [0, 1, 11, 12, 13, 100] {
+        for grain in [1, 4, 12] {
+            for count in [1, 2, 3, 7] {
+                let mut next = 0;
+                for index in 0..count {
+                    let piece = super::threads::piece(units, grain, count, index);
+                    assert_eq!(piece.start, next);
+                    assert!(piece.start.is_multiple_of(grain) || piece.is_empty());
+                    next = piece.end;
+                }
+                assert_eq!(next, units);
+            }
+        }
+    }
 }

@@ -6,10 +6,14 @@
 //! offset, and nothing is gathered tap by tap. With few input channels the lanes would stay
 //! empty: then the taps are spread over the lanes as well.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::convolution::overlap;
 use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
+use super::threads::{self, Parts};
 
 /// Most units of both repacked operands at a time.
 const PANEL_UNITS: usize = 320 * 1024;
@@ -37,9 +41,9 @@ struct Plan {
 }
 
 impl Plan {
-    fn new<E: Engine>(g: &ConvGeometry) -> Self {
+    /// For `rows` output channels of one group.
+    fn new<E: Engine>(g: &ConvGeometry, rows: usize) -> Self {
         let channels = g.group_in_channels();
-        let rows = g.group_out_channels();
         let taps = g.taps();
         let direct = channels.div_ceil(E::LANES) * taps;
         let spread_blocks = (channels * taps).div_ceil(E::LANES);
@@ -113,18 +117,22 @@ impl Plan {
     fn line<E: Engine>(&self) -> usize {
         self.blocks * self.tiles() * E::LANES
     }
+
+    /// Scratch of the whole plan.
+    fn bytes<E: Engine>(&self, g: &ConvGeometry) -> usize {
+        Scratch::LOSS
+            + words_bytes(self.lane_units::<E>(g))
+            + words_bytes(self.row_units(g))
+            + words_bytes(self.staging_units::<E>(g))
+            + words_bytes(self.spread_units())
+            + words_bytes(self.rows * self.line::<E>())
+            + words_bytes(self.block)
+    }
 }
 
 /// Scratch of [`weight_gradient`] under `E`.
 pub(crate) fn bytes<E: Engine>(g: &ConvGeometry) -> usize {
-    let plan = Plan::new::<E>(g);
-    Scratch::LOSS
-        + words_bytes(plan.lane_units::<E>(g))
-        + words_bytes(plan.row_units(g))
-        + words_bytes(plan.staging_units::<E>(g))
-        + words_bytes(plan.spread_units())
-        + words_bytes(plan.rows * plan.line::<E>())
-        + words_bytes(plan.block)
+    Plan::new::<E>(g, g.group_out_channels()).bytes::<E>(g)
 }
 
 /// `dw`; returns its largest magnitude.
@@ -143,20 +151,48 @@ pub(crate) fn weight_gradient<E: Engine>(
         dw.fill(E::Sum::default());
         return 0;
     }
-    let plan = Plan::new::<E>(g);
-    let mut largest = Largest::default();
+    let rows = g.group_out_channels();
+    let line = g.group_in_channels() * g.taps();
+    let mut most = 0;
     for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
-        let product = Product { g, plan: &plan, group, engine: std::marker::PhantomData::<E> };
-        product.run(x, dy, dw, &mut Scratch::new(scratch), &mut largest);
+        let count = threads::parts(g.multiplications() / g.groups, rows.div_ceil(E::ROWS));
+        let piece = |index| threads::piece(rows, E::ROWS, count, index);
+        let parts = Parts::new(dw, (0..count).map(|index| piece(index).len() * line));
+        let found = AtomicU32::new(0);
+        let own = Mutex::new(Some(&mut *scratch));
+        threads::run(count, &|index| {
+            let piece = piece(index);
+            let plan = Plan::new::<E>(g, piece.len());
+            let engine = std::marker::PhantomData::<E>;
+            let first = group * rows + piece.start;
+            let product = Product { g, plan: &plan, group, first, engine };
+            let dw = parts.take(index);
+            let mut largest = Largest::default();
+            // A plan of fewer rows may choose larger chunks than the one that sized the scratch.
+            let needed = plan.bytes::<E>(g);
+            let taken = own.lock().ok().and_then(|mut own| own.take());
+            match taken.filter(|scratch| scratch.len() >= needed) {
+                Some(scratch) => {
+                    product.run(x, dy, dw, &mut Scratch::new(scratch), &mut largest);
+                }
+                None => threads::with_scratch(needed, |bytes| {
+                    product.run(x, dy, dw, &mut Scratch::new(bytes), &mut largest);
+                }),
+            }
+            found.fetch_max(largest.value(), Ordering::Relaxed);
+        });
+        most = most.max(found.into_inner());
     }
-    largest.value()
+    most
 }
 
-/// One group of channels.
+/// Some output channels of one group.
 struct Product<'a, E: Engine> {
     g: &'a ConvGeometry,
     plan: &'a Plan,
     group: usize,
+    /// First output channel, over all groups.
+    first: usize,
     engine: std::marker::PhantomData<E>,
 }
 
@@ -335,7 +371,7 @@ impl<E: Engine> Product<'_, E> {
             for group in 0..chunk.groups {
                 let present = E::DEPTH.min(chunk.images - group * E::DEPTH);
                 let base = (chunk.first_image + group * E::DEPTH) * image
-                    + (self.group * plan.rows + first) * plane
+                    + (self.first + first) * plane
                     + chunk.first_row * g.out_width;
                 let at = first * chunk.groups * positions + group * positions * count;
                 let out = &mut out[at..][..positions * count];

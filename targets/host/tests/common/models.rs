@@ -5,9 +5,9 @@ use trainc_ir::attributes::F32;
 use trainc_ir::graph::InputRole;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    Chain, Conv2d, Conv2dGradientWeight, Dropout, IntegerCrossEntropyGradient, MatMul,
-    ProductRole, QuantizeExponent, QuantizeGradient, ReluGradient, Requantize, Reshape,
-    SaturatingSubtract, SgdUpdate,
+    Chain, Conv2d, Conv2dGradientWeight, Dropout, IntegerCrossEntropyGradient, MatMul, ProductRole,
+    QuantizeExponent, QuantizeGradient, ReluGradient, Requantize, Reshape, SaturatingSubtract,
+    SgdUpdate,
 };
 use trainc_ir::program::{Program, Step};
 use trainc_ir::{Element, Op, Tensor, TensorType};
@@ -65,8 +65,7 @@ pub(crate) fn small_model() -> Program {
             b.entry("infer");
             continue;
         }
-        let labels =
-            b.input("labels", TensorType::new([BATCH], Element::I32), InputRole::Labels);
+        let labels = b.input("labels", TensorType::new([BATCH], Element::I32), InputRole::Labels);
         let mask = b.input("mask", TensorType::shared([BATCH, 8], Element::I8), InputRole::Data);
         let flag = b.input("flag", TensorType::new([], Element::I32), InputRole::Data);
         let bits = b.input("bits", TensorType::new([], Element::I32), InputRole::LearningRate);

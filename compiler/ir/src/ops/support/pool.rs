@@ -210,7 +210,7 @@ impl Mean {
         let negative = product.clone().less(Expr::i32(0));
         let magnitude = negative.clone().select(Expr::i32(0) - product.clone(), product);
         let half = Expr::i32(1 << (RECIPROCAL_BITS - 1));
-        let rounded = (magnitude + half).shr(Expr::i32(RECIPROCAL_BITS as i32));
+        let rounded = (magnitude + half).shift_right(Expr::i32(RECIPROCAL_BITS as i32));
         let rounded = b.let_("rounded", rounded);
         negative.select(Expr::i32(0) - rounded.clone(), rounded)
     }

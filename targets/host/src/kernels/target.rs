@@ -1,0 +1,111 @@
+//! Where the tiles of a sweep go: rows are channels of the output, lanes runs of its positions.
+
+use super::engine::{Engine, Largest, Nest, Run};
+
+/// Most sums of a tile, over all engines.
+const TILE_SUMS: usize = 512;
+
+/// Where the lanes of a tile go: `source` of a run is its place in the first row of the output.
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(crate) runs: Vec<Run>,
+    /// Lanes.
+    pub(crate) count: usize,
+}
+
+/// Where the rows of a tile go.
+pub(crate) struct Target {
+    /// Sums from one row of the output (a channel) to the next.
+    pub(crate) plane: usize,
+    /// First row.
+    pub(crate) row: usize,
+    /// Sums from one lane of a run to the next.
+    pub(crate) step: usize,
+    /// Whether the tile adds to what is there.
+    pub(crate) accumulate: bool,
+    /// Whether its sums are then complete, and count for the largest.
+    pub(crate) last: bool,
+}
+
+impl Target {
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    /// Multiplies a panel of rows by one of lanes, straight into `out` where a tile lies there in
+    /// one piece.
+    pub(crate) fn tile<E: Engine>(
+        &self,
+        rows: usize,
+        a: &[u32],
+        b: &[u32],
+        bias: &[E::Sum],
+        store: &Store,
+        out: &mut [E::Sum],
+        largest: &mut Largest,
+    ) {
+        const {
+            assert!(E::ROWS * E::LANES <= TILE_SUMS);
+        }
+        let nest = Nest::line(a.len() / rows, E::LANES);
+        assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+        assert!(rows <= E::ROWS && bias.len() == rows);
+        if self.step == 1 && store.runs.len() == 1 && store.count == E::LANES {
+            let start = store.runs[0].source + self.row * self.plane;
+            let target = &mut out[start..][..(rows - 1) * self.plane + E::LANES];
+            // SAFETY: the assertions give the operands their lengths; `target` is borrowed whole.
+            unsafe {
+                E::tile(
+                    rows,
+                    a.as_ptr(),
+                    b.as_ptr(),
+                    &nest,
+                    bias.as_ptr(),
+                    self.accumulate,
+                    target.as_mut_ptr(),
+                    self.plane,
+                );
+            }
+            if self.last {
+                E::fold_max(largest, target, self.plane, rows, E::LANES);
+            }
+            return;
+        }
+        let mut sums = [E::Sum::default(); TILE_SUMS];
+        if self.accumulate {
+            for (r, sums) in sums.chunks_exact_mut(E::LANES).take(rows).enumerate() {
+                for run in &store.runs {
+                    let from = &out[run.source + (self.row + r) * self.plane..];
+                    for i in 0..run.length {
+                        sums[run.lane + i] = from[i * self.step];
+                    }
+                }
+            }
+        }
+        // SAFETY: the assertions give the operands their lengths; a tile fits TILE_SUMS.
+        unsafe {
+            E::tile(
+                rows,
+                a.as_ptr(),
+                b.as_ptr(),
+                &nest,
+                bias.as_ptr(),
+                self.accumulate,
+                sums.as_mut_ptr(),
+                E::LANES,
+            );
+        }
+        if self.last {
+            E::fold_max(largest, &sums, E::LANES, rows, store.count);
+        }
+        for (r, sums) in sums.chunks_exact(E::LANES).take(rows).enumerate() {
+            for run in &store.runs {
+                let to = &mut out[run.source + (self.row + r) * self.plane..];
+                if self.step == 1 {
+                    to[..run.length].copy_from_slice(&sums[run.lane..][..run.length]);
+                } else {
+                    for i in 0..run.length {
+                        to[i * self.step] = sums[run.lane + i];
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The map is the territory: dependencies between the crates point the way ARCHITECTURE.md says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Each crate's folder, name and the workspace crates it may depend on.
+const CRATES: &[(&str, &str, &[&str])] = &[
+    ("compiler/ir", "trainc-ir", &[]),
+    ("compiler/data", "trainc-data", &[]),
+    ("compiler/opt", "trainc-opt", &["trainc-ir"]),
+    ("onnx-import", "trainc-onnx-import", &["trainc-ir"]),
+    ("targets/host", "trainc-host", &["trainc-ir"]),
+    (
+        "compiler/driver",
+        "trainc-driver",
+        &["trainc-ir", "trainc-opt", "trainc-data", "trainc-onnx-import", "trainc-host"],
+    ),
+    ("compiler/cli", "trainc", &["trainc-driver"]),
+];
+
+/// External crates that one crate alone may name.
+const CONFINED: &[(&str, &str)] = &[
+    ("egg", "trainc-opt"),
+    ("petgraph", "trainc-opt"),
+    ("prost", "trainc-onnx-import"),
+    ("cranelift-codegen", "trainc-host"),
+    ("clap", "trainc"),
+];
+
+/// Names under `[dependencies]` of a manifest.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]";
+        } else if inside && !line.is_empty() && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            names.push(name.to_string());
+        }
+    }
+    names
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let manifests: BTreeMap<&str, Vec<String>> = CRATES
+        .iter()
+        .map(|(folder, name, _)| {
+            let path = root.join(folder).join("Cargo.toml");
+            let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+            (*name, dependencies(&text))
+        })
+        .collect();
+    for (_, name, allowed) in CRATES {
+        for dependency in &manifests[name] {
+            if dependency.starts_with("trainc") {
+                assert!(allowed.contains(&dependency.as_str()), "{name} must not use {dependency}");
+            }
+        }
+    }
+    for (external, owner) in CONFINED {
+        for (name, found) in &manifests {
+            assert!(
+                name == owner || !found.iter().any(|d| d == external),
+                "{external} belongs to {owner}, not {name}"
+            );
+        }
+        assert!(manifests[owner].iter().any(|d| d == external), "{owner} does not use {external}");
+    }
+}
+
+#[test]
+fn the_map_names_every_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let workspace = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml");
+    for (folder, name, _) in CRATES {
+        assert!(map.contains(&format!("`{folder}`")) && map.contains(name), "{name} on the map");
+        assert!(workspace.contains(&format!("\"{folder}\"")), "{folder} in the workspace");
+    }
+}
+
+/// egg is named in one folder only.
+#[test]
+fn the_e_graph_stays_in_its_folder() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compiler/opt/src");
+    let mut found = Vec::new();
+    let mut stack = vec![folder.clone()];
+    while let Some(path) = stack.pop() {
+        if path == folder.join("egraph") {
+            continue;
+        }
+        if path.is_dir() {
+            stack.extend(
+                fs::read_dir(&path).expect("a folder").map(|e| e.expect("an entry").path()),
+            );
+        } else if fs::read_to_string(&path).expect("a file").contains("egg::") {
+            found.push(path);
+        }
+    }
+    assert!(found.is_empty(), "egg is named in {found:?}");
+}

@@ -1,0 +1,51 @@
+//! Generated parts of the documents equal what the code says. `TRAINC_BLESS=1 cargo test -p trainc-tests --test documents`
+//! rewrites them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use trainc_ir::OpKind;
+use trainc_onnx_import::{supported_ops, supported_ops_table};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Checks (or, when blessing, rewrites) the text between `<!-- NAME -->` and `<!-- /NAME -->` in a document.
+fn section(document: &str, name: &str, expected: &str) {
+    let path = root().join(document);
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{document}: {e}"));
+    let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+    let start = text.find(&open).unwrap_or_else(|| panic!("{document} lacks {open}")) + open.len();
+    let end = text.find(&close).unwrap_or_else(|| panic!("{document} lacks {close}"));
+    if text[start..end] == *expected {
+        return;
+    }
+    assert!(
+        std::env::var_os("TRAINC_BLESS").is_some(),
+        "the section `{name}` of {document} is not what the code says; \
+         run `TRAINC_BLESS=1 cargo test -p trainc-tests --test documents`"
+    );
+    let new = format!("{}{expected}{}", &text[..start], &text[end..]);
+    fs::write(&path, new).unwrap_or_else(|e| panic!("{document}: {e}"));
+}
+
+#[test]
+fn imported_operators() {
+    section("docs/onnx.md", "operators", &supported_ops_table());
+    let names: Vec<&str> = supported_ops().map(|op| op.op).collect();
+    section("README.md", "operators", &format!("{}.\n", names.join(", ")));
+}
+
+#[test]
+fn operations_of_the_ir() {
+    let mut table = String::from("| operation | attributes | meaning |\n| --- | --- | --- |\n");
+    for kind in OpKind::ALL {
+        let summary = kind.summary();
+        let first = summary.trim().split("\n\n").next().unwrap_or_default();
+        let words: Vec<&str> = first.split_whitespace().collect();
+        let text = words.join(" ").replace('|', "\\|");
+        table.push_str(&format!("| `{}` | {} | {text} |\n", kind.name(), kind.fields().join(", ")));
+    }
+    section("docs/operations.md", "operations", &table);
+}
