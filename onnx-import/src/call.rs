@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use trainc_ir::graph::Definition;
 use trainc_ir::{Element, Graph, Op, Tensor, ValueId};
 
 use crate::error::{NodeError, NodeResult, Warning, WarningKind, invalid, unsupported};
@@ -42,7 +43,8 @@ pub(crate) struct Builder<'m> {
     pub(crate) values: BTreeMap<&'m str, Bound>,
     /// Operands (node, position) that are parameters of their own.
     pub(crate) slots: BTreeMap<(usize, usize), ValueId>,
-    pub(crate) constants: BTreeMap<String, ValueId>,
+    /// Constants of the graph by the address of the known tensor, which is kept so that the address stays its own.
+    pub(crate) constants: BTreeMap<usize, (Arc<Known>, ValueId)>,
     pub(crate) options: &'m ImportOptions,
     pub(crate) opset: i64,
     pub(crate) roles: Roles<'m>,
@@ -61,6 +63,8 @@ pub(crate) struct Builder<'m> {
     pub(crate) losses: Vec<(&'m str, Loss)>,
     /// Elements folded so far.
     pub(crate) folded: usize,
+    /// Elements of copied parameters so far.
+    pub(crate) copied: usize,
     /// Parameters made, for unique names.
     pub(crate) parameter_names: BTreeSet<String>,
     /// Values that have a name of the model.
@@ -72,7 +76,7 @@ impl Builder<'_> {
     pub(crate) fn parameter(
         &mut self,
         name: &str,
-        known: &Known,
+        known: Known,
         trainable: bool,
     ) -> Result<ValueId, String> {
         let mut unique = name.to_string();
@@ -81,8 +85,22 @@ impl Builder<'_> {
             unique = format!("{name}_{n}");
             n += 1;
         }
-        let tensor = known.to_tensor()?;
+        let tensor = known.into_tensor()?;
         Ok(self.graph.add_parameter(unique, tensor, trainable))
+    }
+
+    /// Counts elements of parameters made from tensors that are kept, too.
+    pub(crate) fn count_copy(&mut self, elements: usize) -> Result<(), String> {
+        self.copied = self.copied.saturating_add(elements);
+        match self.copied > limits::MAX_COPIED {
+            true => Err(format!("more than {} elements of copied parameters", limits::MAX_COPIED)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a value is a parameter.
+    pub(crate) fn is_parameter(&self, value: ValueId) -> bool {
+        matches!(self.graph.value(value).definition, Definition::Parameter(_))
     }
 
     pub(crate) fn warn(&mut self, kind: WarningKind, message: String) {
@@ -266,21 +284,22 @@ impl<'m> Call<'_, 'm> {
         match bound {
             Bound::Known(known) => {
                 let name = self.node.input.get(i).cloned().unwrap_or_default();
-                if let Some(&value) = self.builder.constants.get(&name) {
-                    return Ok(value);
-                }
-                let value = self.materialize(&name, &known, &place)?;
-                self.builder.constants.insert(name, value);
-                Ok(value)
+                self.materialize(&name, &known, &place)
             }
             other => self.lower(&other, &place),
         }
     }
 
-    fn materialize(&mut self, name: &str, known: &Known, place: &str) -> NodeResult<ValueId> {
+    fn materialize(&mut self, name: &str, known: &Arc<Known>, place: &str) -> NodeResult<ValueId> {
+        let address = Arc::as_ptr(known) as usize;
+        if let Some((_, value)) = self.builder.constants.get(&address) {
+            return Ok(*value);
+        }
         let tensor =
             known.to_tensor().map_err(|e| unsupported(place, e, "FLOAT tensors with elements"))?;
-        Ok(self.builder.graph.add_constant(name, tensor))
+        let value = self.builder.graph.add_constant(name, tensor);
+        self.builder.constants.insert(address, (known.clone(), value));
+        Ok(value)
     }
 
     /// Anything as a value of the graph.

@@ -58,7 +58,9 @@ pub enum ImportErrorKind {
     /// The model breaks ONNX's rules, or its shapes do not fit together.
     #[error("{}{reason}", place.as_ref().map(|p| format!("{p}: ")).unwrap_or_default())]
     Invalid {
-        /// The node, initializer or value.
+        /// The node's name, if it is a node.
+        node: Option<String>,
+        /// The node, initializer or value, in words.
         place: Option<String>,
         /// What is wrong with it.
         reason: String,
@@ -112,7 +114,16 @@ impl ImportError {
 
     pub(crate) fn invalid(place: impl Into<String>, reason: impl Into<String>) -> ImportError {
         ImportError::new(ImportErrorKind::Invalid {
+            node: None,
             place: Some(place.into()),
+            reason: reason.into(),
+        })
+    }
+
+    pub(crate) fn invalid_node(node: &str, op: &str, reason: impl Into<String>) -> ImportError {
+        ImportError::new(ImportErrorKind::Invalid {
+            node: Some(node.to_string()),
+            place: Some(format!("node `{node}` ({op})")),
             reason: reason.into(),
         })
     }
@@ -126,11 +137,11 @@ impl ImportError {
         self
     }
 
-    /// The first node the error names.
+    /// The name of the first node that the error is about.
     pub fn node(&self) -> Option<&str> {
         match &self.kind {
             ImportErrorKind::Unsupported(items) => items.first().map(|u| u.node.as_str()),
-            ImportErrorKind::Invalid { place, .. } => place.as_deref(),
+            ImportErrorKind::Invalid { node, .. } => node.as_deref(),
             _ => None,
         }
     }

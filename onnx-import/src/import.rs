@@ -69,6 +69,7 @@ pub(crate) fn import(
         inference_batch_norms: Vec::new(),
         losses: Vec::new(),
         folded: 0,
+        copied: 0,
         parameter_names: BTreeSet::new(),
         named: BTreeSet::new(),
     };
@@ -145,6 +146,10 @@ pub(crate) fn display_name(node: &NodeProto, index: usize) -> String {
     if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.clone() }
 }
 
+fn invalid_node(node: &NodeProto, index: usize, reason: String) -> ImportError {
+    ImportError::invalid_node(&display_name(node, index), &node.op_type, reason)
+}
+
 fn place(node: &NodeProto, index: usize) -> String {
     format!("node `{}` ({})", display_name(node, index), node.op_type)
 }
@@ -189,19 +194,18 @@ fn check_definitions(graph: &GraphProto, tensors: &[TensorProto]) -> Result<(), 
                 ),
                 None => format!("uses `{input}`, which nothing defines"),
             };
-            return Err(ImportError::invalid(place(node, index), reason));
+            return Err(invalid_node(node, index, reason));
         }
         for output in node.output.iter().filter(|o| !o.is_empty()) {
             if !defined.insert(output) {
-                return Err(ImportError::invalid(
-                    place(node, index),
-                    format!("defines `{output}`, which is already defined"),
-                ));
+                let reason = format!("defines `{output}`, which is already defined");
+                return Err(invalid_node(node, index, reason));
             }
         }
     }
     if graph.output.is_empty() {
         return Err(ImportError::new(ImportErrorKind::Invalid {
+            node: None,
             place: None,
             reason: "the graph has no output".to_string(),
         }));
@@ -357,40 +361,46 @@ fn add_inputs<'m>(
 fn add_parameters<'m>(
     builder: &mut Builder<'m>,
     order: &'m [String],
-    initializers: BTreeMap<&'m str, Arc<Known>>,
+    mut initializers: BTreeMap<&'m str, Arc<Known>>,
 ) -> Result<(), ImportError> {
-    let Roles { parameters, slots, identities, .. } = &builder.roles;
-    let (parameters, slots) = (parameters.clone(), slots.clone());
+    let Roles { parameters, slots, identities, .. } = builder.roles.clone();
     let mut copies: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for copy in identities.values() {
         copies.entry(copy.initializer).or_default().push(copy.name.clone());
     }
     let fail = |name: &str, e: String| ImportError::invalid(format!("initializer `{name}`"), e);
-    for name in order.iter().map(String::as_str).filter(|n| initializers.contains_key(n)) {
-        let known = &initializers[name];
+    let originals: BTreeMap<&str, Arc<Known>> = slots
+        .values()
+        .chain(identities.values())
+        .map(|copy| (copy.initializer, initializers[copy.initializer].clone()))
+        .collect();
+    for copy in slots.values().chain(identities.values()) {
+        builder.count_copy(initializers[copy.initializer].len()).map_err(ImportError::limit)?;
+    }
+    for name in order.iter().map(String::as_str) {
+        let Some(known) = initializers.remove(name) else { continue };
         let bound = match parameters.get(name) {
+            // Mostly the last owner: its elements move into the parameter.
             Some(&trainable) => {
+                let known = Arc::unwrap_or_clone(known);
                 builder.parameter(name, known, trainable).map_err(|e| fail(name, e))?.into()
             }
-            None => Bound::Known(known.clone()),
+            None => Bound::Known(known),
         };
         builder.values.insert(name, bound);
     }
     for (&slot, copy) in &slots {
-        let known = &initializers[copy.initializer];
+        let known = &originals[copy.initializer];
         let value = builder
-            .parameter(&copy.name, known, copy.trainable)
+            .parameter(&copy.name, (**known).clone(), copy.trainable)
             .map_err(|e| fail(copy.initializer, e))?;
         copies.entry(copy.initializer).or_default().push(copy.name.clone());
         builder.slots.insert(slot, value);
     }
-    // Outputs of Identity nodes stay with their nodes: they need the initializer's value.
-    let identities: Vec<_> =
-        builder.roles.identities.iter().map(|(&output, copy)| (output, copy.clone())).collect();
-    for (output, copy) in identities {
-        let known = &initializers[copy.initializer];
+    for (&output, copy) in &identities {
+        let known = &originals[copy.initializer];
         let value = builder
-            .parameter(&copy.name, known, copy.trainable)
+            .parameter(&copy.name, (**known).clone(), copy.trainable)
             .map_err(|e| fail(copy.initializer, e))?;
         builder.values.insert(output, value.into());
     }
@@ -470,9 +480,9 @@ fn import_node<'m>(
                     ),
                     None => String::new(),
                 };
-                rejected.invalid.get_or_insert_with(|| {
-                    ImportError::invalid(place(node, index), format!("{reason}{hint}"))
-                });
+                rejected
+                    .invalid
+                    .get_or_insert_with(|| invalid_node(node, index, format!("{reason}{hint}")));
             }
         }
     }

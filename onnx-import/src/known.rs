@@ -295,6 +295,11 @@ impl Known {
     /// # Errors
     /// In words, if a value or the type does not fit.
     pub(crate) fn to_tensor(&self) -> Result<Tensor, String> {
+        self.clone().into_tensor()
+    }
+
+    /// As [`Known::to_tensor`], moving the elements.
+    pub(crate) fn into_tensor(self) -> Result<Tensor, String> {
         use data_type::*;
         if self.dims.contains(&0) {
             return Err(format!("an empty tensor of shape {:?}", self.dims));
@@ -310,8 +315,11 @@ impl Known {
             _ => Element::F32,
         };
         let ty = TensorType::new(self.dims.clone(), element);
-        match &self.data {
-            KnownData::Float(v) => Ok(Tensor::new(ty, Data::F32(v.to_vec()), ScaleData::None)),
+        match self.data {
+            KnownData::Float(v) => {
+                let values = Arc::unwrap_or_clone(v);
+                Ok(Tensor::new(ty, Data::F32(values), ScaleData::None))
+            }
             KnownData::Double(v) => {
                 let values = v.iter().map(|&x| x as f32).collect();
                 Ok(Tensor::new(ty, Data::F32(values), ScaleData::None))
@@ -320,7 +328,7 @@ impl Known {
                 let (low, high) = element.integer_range().unwrap_or((i64::MIN, i64::MAX));
                 match v.iter().find(|&&x| x < low || x > high) {
                     Some(x) => Err(format!("the value {x} does not fit {element}")),
-                    None => Ok(Tensor::from_i64(&ty, v, ScaleData::None)),
+                    None => Ok(Tensor::from_i64(&ty, &v, ScaleData::None)),
                 }
             }
             KnownData::Opaque => {

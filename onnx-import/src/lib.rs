@@ -129,8 +129,10 @@ pub struct Imported {
 /// If the file cannot be read, breaks ONNX's rules, is beyond [`limits`], or uses what is not supported.
 pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
     let folder = external::Folder::of(path);
+    // The file's bytes go before the weights are read from the messages.
     read_file(path)
-        .and_then(|bytes| import_bytes(&bytes, &|at| folder.read(at), options))
+        .and_then(|bytes| decode(&bytes))
+        .and_then(|model| import_model(model, &|at| folder.read(at), options))
         .map_err(|e| e.in_file(path))
 }
 

@@ -22,6 +22,8 @@ pub const MAX_ELEMENTS: usize = (1 << 31) - 1;
 pub const MAX_FOLDED: usize = 1 << 22;
 /// Most elements computed while importing, all together.
 pub const MAX_FOLDED_TOTAL: usize = 1 << 26;
+/// Most elements of parameters that an exporter merged and that are made separate.
+pub const MAX_COPIED: usize = 1 << 27;
 /// Largest window, stride, padding or dilation.
 pub const MAX_WINDOW: i64 = 1 << 20;
 

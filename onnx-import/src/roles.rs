@@ -60,7 +60,7 @@ pub(crate) struct Copy<'m> {
 }
 
 /// What [`analyse`] found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Roles<'m> {
     /// Initializers that are parameters, and whether they are trained.
     pub(crate) parameters: BTreeMap<&'m str, bool>,

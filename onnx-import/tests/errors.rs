@@ -90,6 +90,8 @@ fn operator_sets_outside_the_range_are_refused() {
 fn graphs_that_do_not_hang_together_are_refused() {
     let missing = model(13).input("x", &[1]).node("Add", &["x", "z"], &["y"]).output("y");
     assert_eq!(missing.message(), "node `node_y` (Add): uses `z`, which nothing defines");
+    let error = missing.try_import(&ImportOptions::default()).expect_err("no model");
+    assert_eq!(error.node(), Some("node_y"));
     let cyclic = model(13)
         .input("x", &[1])
         .node("Add", &["x", "b"], &["a"])
@@ -191,6 +193,14 @@ fn claims_without_the_data_are_refused() {
         m.node("ConstantOfShape", &["s"], &[&a]).node("Size", &[&a], &[&b]).output(&b)
     });
     assert!(many.message().contains("computed while importing"), "{}", many.message());
+    // Nor do copies of one large tensor add up.
+    let values = vec![0.0; 1 << 20];
+    let start = model(13).input("x", &[1]).floats("w", &[1 << 20], &values);
+    let copies = (0..200).fold(start, |m, i| {
+        let (a, b) = (format!("w{i}"), format!("y{i}"));
+        m.node("Identity", &["w"], &[&a]).node("Add", &["x", &a], &[&b]).output(&b)
+    });
+    assert!(copies.message().contains("copied parameters"), "{}", copies.message());
     // Growth by broadcasting is checked, too.
     let grown = model(13)
         .input("x", &[1 << 20, 1])

@@ -41,6 +41,15 @@ fn a_fixed_batch_is_replaced_also_where_a_reshape_repeats_it() {
     let graph = &imported.graph;
     assert_eq!(graph.ty(graph.outputs()[0].value).shape.dims(), [7, 6]);
     assert_eq!(imported.warnings[0].kind, WarningKind::Batch);
+    // Also where the fixed size would divide the elements.
+    let m = model(13)
+        .input("x", &[4, 2, 3])
+        .ints("s", &[2], &[4, -1])
+        .node("Reshape", &["x", "s"], &["y"])
+        .output("y");
+    let imported = m.import_with(&batch(8));
+    let graph = &imported.graph;
+    assert_eq!(graph.ty(graph.outputs()[0].value).shape.dims(), [8, 6]);
     // Where the shape leaves no doubt that it is not the batch, the error says what to do.
     let m = model(13)
         .input("x", &[4, 2, 3])

@@ -20,7 +20,13 @@ impl Call<'_, '_> {
         }
         match x {
             _ if old == dims => Ok(x.clone()),
-            Bound::Known(known) => Ok(known.reshaped(dims).into()),
+            Bound::Known(known) => {
+                // Floats are shared, integers are copied.
+                if known.ints().is_some() {
+                    self.fold_budget(&dims)?;
+                }
+                Ok(known.reshaped(dims).into())
+            }
             other => {
                 let value = self.lower(other, "the operand")?;
                 Ok(self.add(Reshape { shape: dims.into() }, &[value], "")?.into())
@@ -257,23 +263,21 @@ pub(crate) fn reshape(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     if target.len() > limits::MAX_RANK {
         return Err(invalid!("a shape of {} dimensions", target.len()));
     }
-    match resolve(&dims, &target, allow_zero) {
-        Ok(shape) => one(call.reshaped(&x, shape)?),
-        Err(error) => {
-            // A batch size written into the shape: follow the batch size that replaces it.
-            if let Some((file, new)) = call.builder.batch
-                && target.first() == Some(&(file as i64))
-                && dims.first() == Some(&new)
-            {
-                let mut replaced = target.clone();
-                replaced[0] = new as i64;
-                if let Ok(shape) = resolve(&dims, &replaced, allow_zero) {
-                    return one(call.reshaped(&x, shape)?);
-                }
-            }
-            Err(error)
+    // A batch size written into the shape follows the batch size that replaces it.
+    if let Some((file, new)) = call.builder.batch
+        && target.first() == Some(&(file as i64))
+        && dims.first() == Some(&new)
+        && let Bound::Value(value) = x
+        && !call.builder.is_parameter(value)
+    {
+        let mut replaced = target.clone();
+        replaced[0] = new as i64;
+        if let Ok(shape) = resolve(&dims, &replaced, allow_zero) {
+            return one(call.reshaped(&x, shape)?);
         }
     }
+    let shape = resolve(&dims, &target, allow_zero)?;
+    one(call.reshaped(&x, shape)?)
 }
 
 /// The shape that Reshape's target stands for.

@@ -130,6 +130,7 @@ fn dequantize_known(call: &mut Call<'_, '_>, q: &Known, axis: usize) -> NodeResu
     if zeros.len() != scales.len() || scales.is_empty() {
         return Err(invalid!("scale and zero point differ in shape"));
     }
+    call.builder.count_copy(values.len()).map_err(|e| unsupported("operand `x`", e, ""))?;
     let floats: Vec<f32> = values
         .iter()
         .zip(broadcast_index(&q.dims, &shape))
@@ -141,7 +142,7 @@ fn dequantize_known(call: &mut Call<'_, '_>, q: &Known, axis: usize) -> NodeResu
         return Ok(known.into());
     }
     let name = call.node.input[0].clone();
-    let value = call.builder.parameter(&name, &known, true).map_err(|e| invalid!("{e}"))?;
+    let value = call.builder.parameter(&name, known, true).map_err(|e| invalid!("{e}"))?;
     call.builder.warn(
         WarningKind::IntegerWeights,
         format!("`{name}` is stored as integers; it becomes an FP32 parameter of the same values"),
