@@ -521,3 +521,251 @@ fn random_kernels() {
         }
     }
 }
+
+/// Elements of the buffers of walks.
+const WALK: usize = 80;
+
+/// Random loops that walk buffers one element a round: what runs as vectors.
+fn random_walk(seed: u64) -> (LoopKernel, Vec<Tensor>, Vec<TensorType>) {
+    let mut random = Random(seed);
+    let of = |element: Element| TensorType::new([WALK], element);
+    let mut inputs = vec![
+        TensorType::shared([WALK], Element::I8),
+        of(Element::F32),
+        of(Element::I32),
+        of(Element::U8),
+        of(Element::I16),
+        of(Element::U16),
+    ];
+    let mut outputs = vec![
+        of(Element::I32),
+        of(Element::F32),
+        of(Element::I8),
+        of(Element::U16),
+        of(Element::U8),
+    ];
+    if random.below(3) == 0 {
+        // Words only: vectors of fewer parts.
+        inputs = vec![of(Element::F32), of(Element::I32), of(Element::U32)];
+        outputs.truncate(2);
+    }
+    let tensors: Vec<Tensor> = inputs.iter().map(|ty| random.tensor(ty)).collect();
+    let mut builder = LoopBuilder::new(
+        &inputs.iter().collect::<Vec<_>>(),
+        &outputs.iter().collect::<Vec<_>>(),
+        false,
+    );
+    let buffers: Vec<(Buffer, Element)> =
+        inputs.iter().enumerate().map(|(i, ty)| (builder.input(i), ty.element)).collect();
+    let written: Vec<(Buffer, Element)> =
+        outputs.iter().enumerate().map(|(i, ty)| (builder.output(i), ty.element)).collect();
+    for &(buffer, element) in &written {
+        let value = if element == Element::F32 { Expr::f32(0.25) } else { Expr::i32(-5) };
+        builder.for_("i", WALK, |b, i| b.store(buffer, i, value));
+    }
+    let factor = builder.let_("factor", Expr::f32(random.float()));
+    let shift = builder.let_("shift", Expr::i32(random.below(32) as i32));
+    let total = builder.local("total", Expr::i32(random.integer()));
+    let op = [Binary::Add, Binary::Minimum, Binary::Maximum, Binary::And, Binary::Or, Binary::Xor]
+        [random.below(6)];
+    let start = random.below(4);
+    let trip = random.below(50);
+    let end = match random.below(2) {
+        0 => Expr::index(start + trip),
+        // Unknown to the compiler: the load of the first element times nothing.
+        _ => {
+            let zero = builder.load(buffers[2].0, Expr::i64(0)).and(Expr::i32(0)).extend();
+            Expr::index(start + trip) + zero
+        }
+    };
+    let base = random.below(10);
+    builder.for_range("i", Expr::index(start), end, |b, i| {
+        let mut walk =
+            Walk { random: &mut random, buffers, i, base, factor, shift, set: Vec::new() };
+        for _ in 0..walk.random.below(3) {
+            let ty = [Scalar::I32, Scalar::F32, Scalar::Bool][walk.random.below(3)];
+            let value = walk.expr(b, ty, 3);
+            let value = b.let_("v", value);
+            walk.set.push(value);
+        }
+        for &(buffer, element) in &written {
+            let ty = match element {
+                Element::F32 => Scalar::F32,
+                _ => [Scalar::I32, Scalar::I32, Scalar::Bool][walk.random.below(3)],
+            };
+            let index = walk.i.clone() + Expr::index(walk.random.below(walk.base + 1));
+            let value = walk.expr(b, ty, 4);
+            b.store(buffer, index.clone(), value);
+            if element != Element::U16 && walk.random.below(2) == 0 {
+                // What was just stored, once more.
+                let again = b.load(buffer, index.clone());
+                b.store(buffer, index, again.clone() + again);
+            }
+        }
+        let value = walk.expr(b, Scalar::I32, 3);
+        let value = b.get(total).binary(op, value);
+        b.set(total, value);
+    });
+    let value = builder.get(total);
+    builder.store(written[0].0, Expr::index(WALK - 1), value);
+    (builder.finish(), tensors, outputs)
+}
+
+struct Walk<'a> {
+    random: &'a mut Random,
+    buffers: Vec<(Buffer, Element)>,
+    i: Expr,
+    base: usize,
+    factor: Expr,
+    shift: Expr,
+    set: Vec<Expr>,
+}
+
+impl Walk<'_> {
+    fn expr(&mut self, b: &LoopBuilder, ty: Scalar, depth: usize) -> Expr {
+        if self.random.below(5) == 0
+            && let Some(value) = self.set.iter().find(|v| v.ty == ty)
+        {
+            return value.clone();
+        }
+        if ty != Scalar::Bool && (depth == 0 || self.random.below(4) == 0) {
+            let constant = self.random.below(5) == 0;
+            return match (ty, constant) {
+                (Scalar::F32, true) if self.random.below(2) == 0 => self.factor.clone(),
+                (Scalar::F32, true) => Expr::f32(self.random.float()),
+                (_, true) => Expr::i32(self.random.integer()),
+                _ => {
+                    let fits = |e: Element| (e == Element::F32) == (ty == Scalar::F32);
+                    let candidates: Vec<Buffer> =
+                        self.buffers.iter().filter(|(_, e)| fits(*e)).map(|(b, _)| *b).collect();
+                    let buffer = candidates[self.random.below(candidates.len())];
+                    let offset = Expr::index(self.random.below(self.base + 1));
+                    let index =
+                        if self.random.below(6) == 0 { offset } else { offset + self.i.clone() };
+                    b.load(buffer, index)
+                }
+            };
+        }
+        let d = depth.saturating_sub(1);
+        if self.random.below(6) == 0 {
+            let c = self.expr(b, Scalar::Bool, d);
+            let (x, y) = (self.expr(b, ty, d), self.expr(b, ty, d));
+            return c.select(x, y);
+        }
+        match ty {
+            Scalar::F32 => match self.random.below(10) {
+                0 => self.expr(b, Scalar::I32, d).unary(Unary::ToFloat),
+                1 => self.expr(b, Scalar::I32, d).unary(Unary::FromBits),
+                2 | 3 => {
+                    let op = [
+                        Unary::FloatAbs,
+                        Unary::Sqrt,
+                        Unary::RoundTiesEven,
+                        Unary::Floor,
+                        Unary::Ceil,
+                        Unary::Negate,
+                    ][self.random.below(6)];
+                    self.expr(b, ty, d).unary(op)
+                }
+                _ => {
+                    let op = [
+                        Binary::Add,
+                        Binary::Subtract,
+                        Binary::Multiply,
+                        Binary::Divide,
+                        Binary::Minimum,
+                        Binary::Maximum,
+                    ][self.random.below(6)];
+                    let x = self.expr(b, ty, d);
+                    x.binary(op, self.expr(b, ty, d))
+                }
+            },
+            Scalar::Bool => match self.random.below(4) {
+                0 => self.compared(b, d).unary(Unary::Not),
+                1 => {
+                    let op = [Binary::And, Binary::Or, Binary::Xor][self.random.below(3)];
+                    let x = self.compared(b, d);
+                    x.binary(op, self.compared(b, d))
+                }
+                2 => {
+                    let x = self.compared(b, d);
+                    x.equal(self.compared(b, d))
+                }
+                _ => self.compared(b, d),
+            },
+            _ => match self.random.below(12) {
+                0 => self.expr(b, Scalar::F32, d).unary(Unary::ToInteger),
+                1 => {
+                    let x = self.expr(b, Scalar::F32, d);
+                    x.clone().equal(x.clone()).select(x.unary(Unary::ToBits), Expr::i32(-3))
+                }
+                2 => self.expr(b, Scalar::Bool, d).unary(Unary::BoolToInteger),
+                3 => self.expr(b, ty, d).unary(Unary::Negate),
+                4 | 5 => {
+                    let op = [Binary::ShiftLeft, Binary::ShiftRight, Binary::ShiftRightUnsigned]
+                        [self.random.below(3)];
+                    let amount = match self.random.below(2) {
+                        0 => self.shift.clone(),
+                        _ => Expr::i32(self.random.below(32) as i32),
+                    };
+                    self.expr(b, ty, d).binary(op, amount)
+                }
+                // Seldom, as it keeps a loop from being a vector's.
+                6 if self.random.below(8) == 0 => self.expr(b, ty, d).unary(Unary::LeadingZeros),
+                _ => {
+                    let op = [
+                        Binary::Add,
+                        Binary::Subtract,
+                        Binary::Multiply,
+                        Binary::Minimum,
+                        Binary::Maximum,
+                        Binary::And,
+                        Binary::Or,
+                        Binary::Xor,
+                    ][self.random.below(8)];
+                    let x = self.expr(b, ty, d);
+                    x.binary(op, self.expr(b, ty, d))
+                }
+            },
+        }
+    }
+
+    fn compared(&mut self, b: &LoopBuilder, d: usize) -> Expr {
+        let of = [Scalar::I32, Scalar::F32][self.random.below(2)];
+        let mut comparison = [
+            Comparison::Equal,
+            Comparison::NotEqual,
+            Comparison::Less,
+            Comparison::LessEqual,
+            Comparison::LessUnsigned,
+        ][self.random.below(5)];
+        if of == Scalar::F32 && comparison == Comparison::LessUnsigned {
+            comparison = Comparison::LessEqual;
+        }
+        let x = self.expr(b, of, d);
+        x.compare(comparison, self.expr(b, of, d))
+    }
+}
+
+#[test]
+fn random_walks() {
+    let mut vectors = 0;
+    for seed in 1..=600u64 {
+        let (kernel, tensors, outputs) = random_walk(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let operands: Vec<&Tensor> = tensors.iter().collect();
+        // The first loops, which set the results, are vectors in any case: one with a total has more.
+        let function = trainc_host::LoopFunction::compile(&kernel).expect("the kernel compiles");
+        vectors += usize::from(function.listing().0.contains("extractlane"));
+        let expected = loops::evaluate::run(&kernel, &operands, &outputs, &CONTEXT);
+        let found = run_compiled(&kernel, &operands, &outputs, &CONTEXT);
+        for (i, (expected, found)) in expected.iter().zip(&found).enumerate() {
+            let (expected, found) = (without_payloads(expected), without_payloads(found));
+            assert!(
+                expected.bits_equal(&found),
+                "seed {seed}, result {i} differs at {:?}\nexpected {expected:?}\nfound {found:?}\n{kernel:#?}",
+                expected.first_difference(&found),
+            );
+        }
+    }
+    assert!(vectors > 200, "only {vectors} of 600 loops ran as vectors");
+}

@@ -92,7 +92,8 @@ impl Emitter<'_, '_> {
     pub(super) fn load_flags(&self, buffer: Buffer, index: &Expr) -> MemFlagsData {
         let flags = MemFlagsData::new().with_notrap();
         // A load behind a condition may be out of bounds when the condition does not hold.
-        let always_in_bounds = self.guards == 0 || index.as_constant().is_some();
+        let always_in_bounds =
+            self.guards == 0 || index.as_constant().is_some() || self.in_bounds(buffer, index);
         if self.readonly[buffer.0 as usize] && always_in_bounds {
             flags.with_readonly().with_can_move()
         } else {
@@ -253,7 +254,7 @@ impl Emitter<'_, '_> {
     }
 
     fn select(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Value {
-        if speculable(condition, then, otherwise) {
+        if self.speculable(condition, then, otherwise) {
             let c = self.value(condition);
             let a = self.value(then);
             let b = self.value(otherwise);
@@ -285,40 +286,5 @@ pub(super) fn integer_condition(comparison: Comparison) -> IntCC {
         Comparison::Less => IntCC::SignedLessThan,
         Comparison::LessEqual => IntCC::SignedLessThanOrEqual,
         Comparison::LessUnsigned => IntCC::UnsignedLessThan,
-    }
-}
-
-/// Whether both sides may be computed: their loads happen in any case, by the condition or by the other side.
-pub(super) fn speculable(condition: &Expr, then: &Expr, otherwise: &Expr) -> bool {
-    let [mut certain, mut a, mut b] = [const { Vec::new() }; 3];
-    loads(condition, &mut certain);
-    loads(then, &mut a);
-    loads(otherwise, &mut b);
-    let covered = |side: &[&Expr], other: &[&Expr]| {
-        side.iter().all(|load| certain.contains(load) || other.contains(load))
-    };
-    covered(&a, &b) && covered(&b, &a)
-}
-
-/// The loads of an expression that are not at a constant index (which is in bounds).
-pub(super) fn loads<'a>(expr: &'a Expr, out: &mut Vec<&'a Expr>) {
-    match &*expr.node {
-        Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
-        Node::Load(_, index) => {
-            if index.as_constant().is_none() {
-                out.push(expr);
-            }
-            loads(index, out);
-        }
-        Node::Unary(_, x) => loads(x, out),
-        Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-            loads(a, out);
-            loads(b, out);
-        }
-        Node::Select(condition, a, b) => {
-            loads(condition, out);
-            loads(a, out);
-            loads(b, out);
-        }
     }
 }

@@ -6,7 +6,10 @@ use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt};
 
+use super::bounds::{Interval, count_assignments};
+use super::collapse::collapsed;
 use super::expression::register;
+use super::vector::{Plan, count_locals, with_indices_inline};
 
 /// The signature of a loop kernel: one address a buffer, in order; no result.
 pub fn loop_kernel_signature(kernel: &LoopKernel, convention: CallConv) -> Signature {
@@ -28,6 +31,7 @@ pub fn build_loop_kernel(
     context: &mut FunctionBuilderContext,
     config: TargetFrontendConfig,
 ) {
+    let kernel = &collapsed(kernel);
     let mut builder = FunctionBuilder::new(function, context);
     let entry = builder.create_block();
     builder.append_block_params_for_function_params(entry);
@@ -48,9 +52,16 @@ pub fn build_loop_kernel(
             variable
         })
         .collect();
+    let mut uses = vec![0; locals.len()];
+    count_locals(&kernel.body, &mut uses);
+    let mut assignments = vec![0; locals.len()];
+    count_assignments(&kernel.body, &mut assignments);
     let mut emitter = Emitter {
         builder,
         kernel,
+        uses,
+        assignments,
+        intervals: vec![None; locals.len()],
         readonly,
         pointers,
         depths: vec![0; locals.len()],
@@ -66,6 +77,12 @@ pub fn build_loop_kernel(
 pub(super) struct Emitter<'a, 'f> {
     pub(super) builder: FunctionBuilder<'f>,
     pub(super) kernel: &'a LoopKernel,
+    /// How often the kernel mentions each local.
+    pub(super) uses: Vec<usize>,
+    /// How often the kernel assigns each local.
+    pub(super) assignments: Vec<usize>,
+    /// What is known about each local.
+    pub(super) intervals: Vec<Option<Interval>>,
     pub(super) readonly: &'a [bool],
     /// Addresses of the buffers.
     pub(super) pointers: Vec<Value>,
@@ -80,11 +97,15 @@ pub(super) struct Emitter<'a, 'f> {
 
 impl Emitter<'_, '_> {
     fn block(&mut self, statements: &[Stmt]) {
+        // What is learnt of locals in a block holds while the block runs.
+        let known = self.intervals.clone();
         for statement in statements {
             match statement {
                 Stmt::Assign(local, value) => {
+                    let interval = self.interval(value);
                     let value = self.value(value);
                     self.assign(*local, value);
+                    self.learn(*local, interval);
                 }
                 Stmt::Store(buffer, index, value) => self.store(*buffer, index, value),
                 Stmt::For { variable, start, end, body } => {
@@ -95,6 +116,7 @@ impl Emitter<'_, '_> {
                 }
             }
         }
+        self.intervals = known;
     }
 
     pub(super) fn assign(&mut self, local: Local, value: Value) {
@@ -123,9 +145,31 @@ impl Emitter<'_, '_> {
         if matches!(bounds, (Some(first), Some(last)) if first >= last) {
             return;
         }
-        let certain = matches!(bounds, (Some(_), Some(_)));
-        let first = self.value(start);
+        let trip = match bounds {
+            (Some(first), Some(last)) => Some(last.wrapping_sub(first)),
+            _ => None,
+        };
+        let mut first = self.value(start);
         let last = self.value(end);
+        let mut certain = trip.is_some();
+        let known = self.interval(start).zip(self.interval(end)).and_then(|(start, end)| {
+            let last = end.1.checked_sub(1)?;
+            (start.0 <= last).then_some((start.0, last))
+        });
+        let before = self.intervals[variable.0 as usize];
+        self.learn(variable, known);
+        let inline = with_indices_inline(body, &self.uses);
+        if let Some(plan) = Plan::of(self, variable, trip, body, &inline) {
+            first = self.vector_loop(&plan, first, last, trip);
+            match trip {
+                Some(trip) if trip % plan.rounds() == 0 => {
+                    self.intervals[variable.0 as usize] = before;
+                    return;
+                }
+                Some(_) => {}
+                None => certain = false,
+            }
+        }
         let [round, done] = [(); 2].map(|()| self.builder.create_block());
         let index = self.builder.append_block_param(round, types::I64);
         if certain {
@@ -141,6 +185,7 @@ impl Emitter<'_, '_> {
         // What the body assigns differs from round to round even where it is used before that.
         self.mark_assigned(body);
         self.block(body);
+        self.intervals[variable.0 as usize] = before;
         self.guards -= usize::from(!certain);
         self.depth -= 1;
         let next = self.builder.ins().iadd_imm_s(index, 1);

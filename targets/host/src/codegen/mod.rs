@@ -1,8 +1,11 @@
 //! Machine code by Cranelift: loop kernels as functions.
 
 mod address;
+mod bounds;
+mod collapse;
 mod expression;
 mod loop_kernel;
+mod vector;
 
 pub use loop_kernel::{build_loop_kernel, loop_kernel_signature};
 
