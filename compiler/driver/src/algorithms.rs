@@ -1,0 +1,55 @@
+//! Algorithms by name or file.
+
+use std::path::Path;
+
+use anyhow::Context;
+use trainc_opt::algorithm::{Algorithm, BUILT_IN};
+
+use crate::error::InFile;
+use crate::hash::Fingerprint;
+
+/// The algorithm of that built-in name, or in the TOML file at that path. A name without `.toml`, `/` or `\` is a
+/// built-in one.
+///
+/// # Errors
+/// If there is none of that name, or the file cannot be read or is not an algorithm.
+pub fn load(name: &str) -> anyhow::Result<Algorithm> {
+    let is_path = name.ends_with(".toml") || name.contains(['/', '\\']);
+    if !is_path {
+        return Ok(Algorithm::built_in(name)?);
+    }
+    let path = Path::new(name);
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| InFile::new(path, format!("cannot read: {e}")))?;
+    Algorithm::parse(name, &text)
+        .map_err(|e| InFile { file: name.to_string(), message: e.to_string(), node: None })
+        .context("the algorithm file")
+}
+
+/// Fingerprint of an algorithm's text.
+pub fn hash(algorithm: &Algorithm) -> String {
+    Fingerprint::new().add(algorithm.text.as_bytes()).text()
+}
+
+/// Every built-in algorithm, in the order of listings.
+///
+/// # Errors
+/// If a built-in file does not parse: a bug.
+pub fn built_in() -> anyhow::Result<Vec<Algorithm>> {
+    BUILT_IN.iter().map(|(name, _)| Ok(Algorithm::built_in(name)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_files() {
+        assert_eq!(load("niti").unwrap().name, "niti");
+        let unknown = load("nitti").unwrap_err().to_string();
+        assert!(unknown.contains("nitti") && unknown.contains("niti"), "{unknown}");
+        let missing = load("no/such.toml").unwrap_err().to_string();
+        assert!(missing.contains("no/such.toml"), "{missing}");
+        assert_eq!(built_in().unwrap().len(), BUILT_IN.len());
+    }
+}

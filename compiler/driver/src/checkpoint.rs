@@ -1,0 +1,206 @@
+//! Checkpoints: one file, written whole after each epoch, from which training goes on bit for bit.
+//!
+//! Layout, all integers little-endian:
+//!
+//! ```text
+//! "trainc checkpoint 1\n"
+//! u64    length of the header
+//! ...    header: JSON, see `Header`
+//! ...    for each tensor of the header: its elements and scale, in the layout of a program's memory
+//! u32    CRC-32 of everything before it
+//! ```
+
+use std::path::Path;
+
+use anyhow::ensure;
+use serde::{Deserialize, Serialize};
+use trainc_data::{Dataset, Images, Split, write_atomically};
+use trainc_host::{decode_tensor, encode_tensor};
+use trainc_ir::program::buffer_bytes;
+use trainc_ir::{Tensor, TensorType};
+
+use crate::algorithms;
+use crate::error::InFile;
+use crate::hash::{Fingerprint, crc32};
+use crate::train::{EpochRecord, Trainer};
+
+const MAGIC: &[u8] = b"trainc checkpoint 1\n";
+
+/// What must be the same for a run to go on. Another number of epochs or steps is allowed, see [`resume`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Identity {
+    model: String,
+    algorithm: String,
+    algorithm_text: String,
+    data: String,
+    batch: usize,
+    seed: u64,
+    batch_norm: String,
+    normalization: String,
+    init: String,
+    learning_rate: Option<f64>,
+    shuffle: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    identity: Identity,
+    epochs: usize,
+    steps: u64,
+    history: Vec<EpochRecord>,
+    tensors: Vec<Entry>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    ty: String,
+}
+
+/// Fingerprint of a data set.
+pub fn data_hash(data: &Dataset) -> String {
+    let split = |hash: Fingerprint, split: &Split| {
+        let hash = hash.add(format!("{:?}", split.shape).as_bytes());
+        let hash = split.labels.iter().fold(hash, |h, l| h.add(&l.to_le_bytes()));
+        match &split.images {
+            Images::U8(pixels) => hash.add(pixels),
+            Images::F32(values) => values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes())),
+        }
+    };
+    split(split(Fingerprint::new(), &data.train), &data.test).text()
+}
+
+fn identity(trainer: &Trainer, data: &str) -> Identity {
+    let session = &trainer.session;
+    let config = &session.config;
+    let word = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    Identity {
+        model: session.model_hash.clone(),
+        algorithm: session.algorithm.name.clone(),
+        algorithm_text: algorithms::hash(&session.algorithm),
+        data: data.to_string(),
+        batch: config.batch_size(),
+        seed: config.seed,
+        batch_norm: word(&config.batch_norm),
+        normalization: word(&config.normalization),
+        init: word(&config.init),
+        learning_rate: config.learning_rate,
+        shuffle: config.shuffle,
+    }
+}
+
+/// Writes a checkpoint. `data` is the data set's [`data_hash`].
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save(path: &Path, trainer: &Trainer, data: &str) -> anyhow::Result<()> {
+    let state = trainer.state()?;
+    let header = Header {
+        identity: identity(trainer, data),
+        epochs: trainer.session.config.epochs,
+        steps: trainer.steps,
+        history: trainer.history.clone(),
+        tensors: state
+            .iter()
+            .map(|(name, tensor)| Entry { name: name.clone(), ty: tensor.ty().to_string() })
+            .collect(),
+    };
+    let json = serde_json::to_vec(&header)?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend((json.len() as u64).to_le_bytes());
+    bytes.extend(json);
+    for (_, tensor) in &state {
+        bytes.extend(encode_tensor(tensor)?);
+    }
+    bytes.extend(crc32(&bytes).to_le_bytes());
+    Ok(write_atomically(path, &bytes)?)
+}
+
+/// Sets a new trainer to where a checkpoint left off. Returns a remark if the run will not be the bits of an
+/// uninterrupted one, because the step-size schedule now spans another number of epochs.
+///
+/// # Errors
+/// If the file is damaged, is no checkpoint, or belongs to another run; the trainer is then as it was.
+pub fn resume(path: &Path, trainer: &mut Trainer, data: &str) -> anyhow::Result<Option<String>> {
+    let fail = |message: String| InFile::new(path, message);
+    let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
+    let (header, tensors) = split(&bytes).map_err(|e| fail(e.to_string()))?;
+    check_identity(&header.identity, &identity(trainer, data)).map_err(|e| fail(e.to_string()))?;
+    let state = trainer.state()?;
+    let types: Vec<&TensorType> = state.iter().map(|(_, t)| t.ty()).collect();
+    let names = state.iter().zip(&header.tensors);
+    let same = state.len() == header.tensors.len()
+        && names.clone().all(|((name, t), e)| *name == e.name && t.ty().to_string() == e.ty);
+    if !same {
+        return Err(fail("its tensors are not this model's".to_string()).into());
+    }
+    let tensors = decode(tensors, &types).map_err(|e| fail(e.to_string()))?;
+    trainer.set_state(&tensors)?;
+    trainer.steps = header.steps;
+    trainer.history = header.history;
+    let config = &trainer.session.config;
+    let scheduled =
+        config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
+    Ok((scheduled && header.epochs != config.epochs).then(|| {
+        format!(
+            "{}: was to run {} epochs, now {}: the step sizes differ from those of one long run",
+            path.display(),
+            header.epochs,
+            config.epochs
+        )
+    }))
+}
+
+fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
+    let body = bytes.strip_prefix(MAGIC);
+    let Some(body) = body else { anyhow::bail!("not a checkpoint of this version of trainc") };
+    let damaged = "the checkpoint is damaged";
+    let (whole, sum) = bytes.split_last_chunk::<4>().ok_or_else(|| anyhow::anyhow!(damaged))?;
+    ensure!(crc32(whole) == u32::from_le_bytes(*sum), "{damaged}: its checksum is wrong");
+    let body = &body[..body.len() - 4];
+    let (length, rest) = body.split_first_chunk::<8>().ok_or_else(|| anyhow::anyhow!(damaged))?;
+    let length = usize::try_from(u64::from_le_bytes(*length))?;
+    let (json, tensors) =
+        rest.split_at_checked(length).ok_or_else(|| anyhow::anyhow!(damaged))?;
+    Ok((serde_json::from_slice(json)?, tensors))
+}
+
+fn decode(mut bytes: &[u8], types: &[&TensorType]) -> anyhow::Result<Vec<Tensor>> {
+    let mut tensors = Vec::new();
+    for ty in types {
+        let (own, rest) = bytes
+            .split_at_checked(buffer_bytes(ty))
+            .ok_or_else(|| anyhow::anyhow!("the checkpoint is too short"))?;
+        tensors.push(decode_tensor(ty, own)?);
+        bytes = rest;
+    }
+    ensure!(bytes.is_empty(), "the checkpoint is too long");
+    Ok(tensors)
+}
+
+fn check_identity(file: &Identity, run: &Identity) -> anyhow::Result<()> {
+    let rate = |r: Option<f64>| r.map_or_else(|| "the schedule".to_string(), |r| r.to_string());
+    let fields = [
+        ("model", file.model.clone(), run.model.clone()),
+        ("algorithm", file.algorithm.clone(), run.algorithm.clone()),
+        ("algorithm's text", file.algorithm_text.clone(), run.algorithm_text.clone()),
+        ("data", file.data.clone(), run.data.clone()),
+        ("batch", file.batch.to_string(), run.batch.to_string()),
+        ("seed", file.seed.to_string(), run.seed.to_string()),
+        ("batch norm", file.batch_norm.clone(), run.batch_norm.clone()),
+        ("normalization", file.normalization.clone(), run.normalization.clone()),
+        ("init", file.init.clone(), run.init.clone()),
+        ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
+        ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
+    ];
+    let other: Vec<String> = fields
+        .iter()
+        .filter(|(_, file, run)| file != run)
+        .map(|(name, file, run)| format!("{name}: {file} in the file, {run} here"))
+        .collect();
+    ensure!(other.is_empty(), "the checkpoint is of another run: {}", other.join("; "));
+    Ok(())
+}

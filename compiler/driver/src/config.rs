@@ -1,0 +1,216 @@
+//! One configuration behind the command line's flags and a `trainc.toml`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
+
+/// How the optimiser searches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimiserStrategy {
+    /// All rules until nothing changes (equality saturation).
+    #[default]
+    Saturate,
+    /// Each rule once, in order.
+    Ordered,
+    /// No rule.
+    Off,
+}
+
+/// How batch norm normalizes while training.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchNormHandling {
+    /// As the model file says.
+    #[default]
+    AsExported,
+    /// With the statistics of the batch, updating the running ones.
+    Training,
+    /// With the running statistics.
+    Frozen,
+}
+
+/// How pixels become model inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputNormalization {
+    /// The stored values.
+    None,
+    /// Pixels divided by 255.
+    #[default]
+    Unit,
+    /// Unit, then mean 0 and deviation 1 for each channel of the training images.
+    Standardize,
+}
+
+/// Where the weights of the first step come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeightSource {
+    /// The model file.
+    #[default]
+    Model,
+    /// Drawn by the seed, in the way the algorithm names.
+    Random,
+}
+
+/// What a compilation or a training run is asked to do. Field names are those of flags and of `trainc.toml`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    /// Training algorithm: a built-in name or the path of a `.toml` file.
+    pub algorithm: String,
+    /// Target name.
+    pub target: String,
+    /// Batch size; the default depends on the command.
+    pub batch: Option<usize>,
+    /// Sizes of open dimensions other than the batch, by symbol.
+    pub dimensions: BTreeMap<String, usize>,
+    /// Seed of weights, shuffling and stochastic rounding.
+    pub seed: u64,
+    /// Whether only rewrites that keep every bit are allowed.
+    pub exact: bool,
+    /// How the optimiser searches.
+    pub opt: OptimiserStrategy,
+    /// How batch norm normalizes while training.
+    pub batch_norm: BatchNormHandling,
+    /// How pixels become model inputs.
+    pub normalization: InputNormalization,
+    /// Where the weights of the first step come from.
+    pub init: WeightSource,
+    /// Passes over the training data.
+    pub epochs: usize,
+    /// A fixed step size in place of the algorithm's schedule.
+    pub learning_rate: Option<f64>,
+    /// Most training steps in all.
+    pub steps: Option<u64>,
+    /// Whether each epoch has its own order of samples.
+    pub shuffle: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            algorithm: "niti".to_string(),
+            target: "host".to_string(),
+            batch: None,
+            dimensions: BTreeMap::new(),
+            seed: 0,
+            exact: true,
+            opt: OptimiserStrategy::default(),
+            batch_norm: BatchNormHandling::default(),
+            normalization: InputNormalization::default(),
+            init: WeightSource::default(),
+            epochs: 10,
+            learning_rate: None,
+            steps: None,
+            shuffle: true,
+        }
+    }
+}
+
+/// Batch size where neither flag nor file gives one.
+pub const DEFAULT_BATCH: usize = 32;
+
+impl Config {
+    /// Reads a `trainc.toml`. Keys that are absent keep their defaults.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not TOML, or has an unknown key.
+    pub fn read(path: &Path) -> anyhow::Result<Config> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("{}: cannot read", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{}: not a configuration", path.display()))
+    }
+
+    /// Batch size for training and compiling.
+    pub fn batch_size(&self) -> usize {
+        self.batch.unwrap_or(DEFAULT_BATCH)
+    }
+
+    /// Checks numbers that no type can.
+    ///
+    /// # Errors
+    /// In words that name the field.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.batch != Some(0), "batch: must be at least 1");
+        anyhow::ensure!(self.epochs > 0, "epochs: must be at least 1");
+        if let Some(rate) = self.learning_rate {
+            anyhow::ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
+        }
+        Ok(())
+    }
+
+    /// How the model is imported for training.
+    pub fn training_import(&self) -> ImportOptions {
+        ImportOptions {
+            batch: Some(self.batch_size()),
+            dimensions: self.dimensions.clone(),
+            training: true,
+            batch_norm: match self.batch_norm {
+                BatchNormHandling::AsExported => BatchNormMode::AsExported,
+                BatchNormHandling::Training => BatchNormMode::Training,
+                BatchNormHandling::Frozen => BatchNormMode::Frozen,
+            },
+            dropout: DropoutMode::AsExported,
+            ..ImportOptions::default()
+        }
+    }
+
+    /// How the same model is imported for inference: running statistics, no dropout.
+    pub fn inference_import(&self) -> ImportOptions {
+        ImportOptions {
+            training: false,
+            batch_norm: BatchNormMode::Frozen,
+            dropout: DropoutMode::Off,
+            ..self.training_import()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_defaults() {
+        let text = "algorithm = \"fp32\"\nbatch = 8\nopt = \"ordered\"\nlearning-rate = 0.5\n";
+        let config: Config = toml::from_str(text).unwrap();
+        assert_eq!(config.algorithm, "fp32");
+        assert_eq!(config.batch_size(), 8);
+        assert_eq!(config.opt, OptimiserStrategy::Ordered);
+        assert_eq!(config.learning_rate, Some(0.5));
+        // What the file does not say stays as it was.
+        assert_eq!(config.epochs, Config::default().epochs);
+        assert!(config.exact && config.shuffle);
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        let error = toml::from_str::<Config>("bach = 8\n").unwrap_err();
+        assert!(error.to_string().contains("bach"), "{error}");
+    }
+
+    #[test]
+    fn a_configuration_survives_its_file() {
+        let config = Config { batch: Some(7), learning_rate: Some(0.25), ..Config::default() };
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<Config>(&text).unwrap(), config);
+    }
+
+    #[test]
+    fn numbers_out_of_range() {
+        let bad = |edit: fn(&mut Config)| {
+            let mut config = Config::default();
+            edit(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        assert!(bad(|c| c.batch = Some(0)).starts_with("batch"));
+        assert!(bad(|c| c.epochs = 0).starts_with("epochs"));
+        assert!(bad(|c| c.learning_rate = Some(f64::NAN)).starts_with("learning-rate"));
+        assert!(Config::default().check().is_ok());
+    }
+}

@@ -1,0 +1,512 @@
+//! Writing stages and artifacts: texts of every stage, the artifact's folder with its manifest, nothing half-written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use trainc_data::safetensors_bytes;
+use trainc_ir::Tensor;
+use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::program::{Argument, Program, Region, Step};
+use trainc_ir::target::ArtifactFile;
+use trainc_ir::text::Printer;
+
+use crate::config::Config;
+use crate::hash::Fingerprint;
+use crate::session::{Depth, Session};
+use crate::{algorithms, weights};
+
+/// Name of the manifest in an artifact's folder.
+pub const MANIFEST: &str = "manifest.json";
+/// Name of the initial weights in an artifact's folder.
+pub const WEIGHTS: &str = "weights.safetensors";
+
+/// A stage that can be written as text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EmitKind {
+    /// The model's FP32 graph for inference.
+    Graph,
+    /// The FP32 training graph.
+    Training,
+    /// The modules in the algorithm's representation.
+    Qir,
+    /// The modules after the optimiser.
+    Optimised,
+    /// The schedule and memory plan.
+    Program,
+    /// The target's intermediate form, if it has one.
+    Clif,
+    /// The target's assembly or source.
+    Asm,
+}
+
+impl EmitKind {
+    /// Every kind, in the order of the stages.
+    pub const ALL: [EmitKind; 7] = [
+        EmitKind::Graph,
+        EmitKind::Training,
+        EmitKind::Qir,
+        EmitKind::Optimised,
+        EmitKind::Program,
+        EmitKind::Clif,
+        EmitKind::Asm,
+    ];
+
+    /// Name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            EmitKind::Graph => "graph",
+            EmitKind::Training => "training",
+            EmitKind::Qir => "qir",
+            EmitKind::Optimised => "optimised",
+            EmitKind::Program => "program",
+            EmitKind::Clif => "clif",
+            EmitKind::Asm => "asm",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<EmitKind> {
+        EmitKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// How far a session must go for it.
+    pub fn depth(self) -> Depth {
+        match self {
+            EmitKind::Graph | EmitKind::Training => Depth::Float,
+            EmitKind::Qir => Depth::Translated,
+            EmitKind::Optimised => Depth::Optimised,
+            EmitKind::Program | EmitKind::Clif | EmitKind::Asm => Depth::Planned,
+        }
+    }
+}
+
+/// The text of a stage. Modules of several entries stand one after another.
+///
+/// # Errors
+/// If the session was not taken that far, or the target has no such text.
+pub fn text(session: &Session, kind: EmitKind) -> anyhow::Result<String> {
+    let missing = || format!("stage `{}` was not reached", kind.name());
+    let graphs: Vec<&Graph> = match kind {
+        EmitKind::Graph => vec![&session.entries.last().with_context(missing)?.float],
+        EmitKind::Training => vec![&session.entry(crate::session::TRAIN_STEP)?.float],
+        EmitKind::Qir => {
+            session.entries.iter().filter_map(|e| e.module.as_ref().map(|m| &m.0)).collect()
+        }
+        EmitKind::Optimised => {
+            session.entries.iter().filter_map(|e| e.optimised.as_ref().map(|m| &m.0)).collect()
+        }
+        EmitKind::Program => return Ok(session.program()?.to_string()),
+        EmitKind::Clif => return listing(session, trainc_host::Listing::Clif),
+        EmitKind::Asm => return listing(session, trainc_host::Listing::Assembly),
+    };
+    ensure!(!graphs.is_empty(), "{}", missing());
+    Ok(graphs.iter().map(|g| Printer::default().graph(g)).collect::<Vec<_>>().join("\n"))
+}
+
+fn listing(session: &Session, form: trainc_host::Listing) -> anyhow::Result<String> {
+    let program = session.program()?;
+    if session.target.description().name == trainc_host::HOST_NAME {
+        return Ok(trainc_host::listing(program, form)?);
+    }
+    ensure!(form == trainc_host::Listing::Assembly, "only the host has a Cranelift form");
+    let files = session.target.emit(program)?;
+    let sources = files.iter().filter_map(|file| {
+        let text = std::str::from_utf8(&file.contents).ok()?;
+        Some(format!("// {}\n{text}", file.name))
+    });
+    Ok(sources.collect::<Vec<_>>().join("\n"))
+}
+
+/// Writes one file whole, or nothing.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+    Ok(trainc_data::write_atomically(path, text.as_bytes())?)
+}
+
+/// The files of a session's artifact: the target's, the initial weights, the manifest, and the texts asked for, named
+/// `NAME.graph.txt` and so on.
+///
+/// # Errors
+/// If the target cannot express the program.
+pub fn artifact(session: &Session, texts: &[EmitKind]) -> anyhow::Result<Vec<ArtifactFile>> {
+    let program = session.program()?;
+    let mut files = session.target.emit(program)?;
+    let state: Vec<(String, Tensor)> = session
+        .state_names()
+        .into_iter()
+        .zip(program.state())
+        .filter_map(|(name, buffer)| match &buffer.region {
+            Region::State { initial, .. } => Some((name, (**initial).clone())),
+            _ => None,
+        })
+        .collect();
+    let contents = safetensors_bytes(&weights::export(&state))?;
+    files.push(ArtifactFile { name: WEIGHTS.to_string(), contents });
+    for &kind in texts {
+        let name = format!("{}.{}.txt", session.name, kind.name());
+        files.push(ArtifactFile { name, contents: text(session, kind)?.into_bytes() });
+    }
+    let manifest = manifest(session, program, &files)?;
+    let mut json = serde_json::to_string_pretty(&manifest)?;
+    json.push('\n');
+    files.push(ArtifactFile { name: MANIFEST.to_string(), contents: json.into_bytes() });
+    Ok(files)
+}
+
+/// The manifest: everything a build needs to know about an artifact. No clock, no path of this machine.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    format: u32,
+    trainc: &'static str,
+    name: &'a str,
+    target: &'a str,
+    algorithm: Named<'a>,
+    model: Named<'a>,
+    flags: Flags,
+    memory: Memory,
+    entries: Vec<EntryPoint<'a>>,
+    operations: BTreeMap<&'static str, usize>,
+    kernels: Vec<KernelReport>,
+    cost: CostReport,
+    files: Vec<FileReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    hash: String,
+}
+
+#[derive(Serialize)]
+struct Flags {
+    batch: usize,
+    seed: u64,
+    exact: bool,
+    opt: crate::config::OptimiserStrategy,
+    batch_norm: crate::config::BatchNormHandling,
+    init: crate::config::WeightSource,
+    dimensions: BTreeMap<String, usize>,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    arena_bytes: usize,
+    arena_lower_bound_bytes: usize,
+    state_bytes: usize,
+    constant_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct EntryPoint<'a> {
+    name: &'a str,
+    inputs: Vec<ArgumentReport<'a>>,
+    outputs: Vec<ArgumentReport<'a>>,
+    launches: usize,
+}
+
+#[derive(Serialize)]
+struct ArgumentReport<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    ty: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    bytes: usize,
+}
+
+/// A kernel with its estimated cost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct KernelReport {
+    /// Its emitted name.
+    pub name: String,
+    /// The operation with its attributes.
+    pub operation: String,
+    /// Launches in all entries.
+    pub launches: usize,
+    /// Estimated cycles of one launch.
+    pub cost: Option<u64>,
+    /// Working memory of a launch.
+    pub scratch_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct CostReport {
+    before_optimisation: u64,
+    after_optimisation: u64,
+}
+
+#[derive(Serialize)]
+struct FileReport<'a> {
+    name: &'a str,
+    bytes: usize,
+    hash: String,
+}
+
+fn manifest<'a>(
+    session: &'a Session,
+    program: &'a Program,
+    files: &'a [ArtifactFile],
+) -> anyhow::Result<Manifest<'a>> {
+    let Config { seed, exact, opt, batch_norm, init, ref dimensions, .. } = session.config;
+    let batch = session.config.batch_size();
+    let memory = program.memory;
+    let reports = session.entries.iter().filter_map(|e| e.optimised.as_ref().map(|o| &o.1));
+    let mut cost = CostReport { before_optimisation: 0, after_optimisation: 0 };
+    for report in reports {
+        cost.before_optimisation += report.cost_before;
+        cost.after_optimisation += report.cost_after;
+    }
+    let counts = launch_counts(program);
+    let mut operations = BTreeMap::new();
+    for (kernel, count) in program.kernels.iter().zip(&counts) {
+        *operations.entry(kernel.op.kind().name()).or_insert(0) += count;
+    }
+    Ok(Manifest {
+        format: 1,
+        trainc: env!("CARGO_PKG_VERSION"),
+        name: &program.name,
+        target: session.target.description().name,
+        algorithm: Named {
+            name: &session.algorithm.name,
+            hash: algorithms::hash(&session.algorithm),
+        },
+        model: Named { name: &session.name, hash: session.model_hash.clone() },
+        flags: Flags {
+            batch,
+            seed,
+            exact,
+            opt,
+            batch_norm,
+            init,
+            dimensions: dimensions.clone(),
+        },
+        memory: Memory {
+            arena_bytes: memory.arena_bytes,
+            arena_lower_bound_bytes: memory.arena_lower_bound_bytes,
+            state_bytes: memory.state_bytes,
+            constant_bytes: memory.constant_bytes,
+        },
+        entries: program
+            .entries
+            .iter()
+            .map(|entry| EntryPoint {
+                name: &entry.name,
+                inputs: arguments(program, &entry.inputs, true),
+                outputs: arguments(program, &entry.outputs, false),
+                launches: count_launches(&entry.steps, &mut |_| {}),
+            })
+            .collect(),
+        operations,
+        kernels: kernels(session)?,
+        cost,
+        files: files
+            .iter()
+            .map(|file| FileReport {
+                name: &file.name,
+                bytes: file.contents.len(),
+                hash: Fingerprint::new().add(&file.contents).text(),
+            })
+            .collect(),
+    })
+}
+
+fn arguments<'a>(
+    program: &Program,
+    arguments: &'a [Argument],
+    roles: bool,
+) -> Vec<ArgumentReport<'a>> {
+    arguments
+        .iter()
+        .map(|argument| {
+            let buffer = program.buffer(argument.buffer);
+            let role = match argument.role {
+                InputRole::Data => "data",
+                InputRole::Labels => "labels",
+                InputRole::LearningRate => "learning_rate",
+            };
+            ArgumentReport {
+                name: &argument.name,
+                ty: buffer.ty.to_string(),
+                role: roles.then_some(role),
+                bytes: buffer.bytes(),
+            }
+        })
+        .collect()
+}
+
+/// The kernels of a session's program, in its order.
+///
+/// # Errors
+/// If the session has no program.
+pub fn kernels(session: &Session) -> anyhow::Result<Vec<KernelReport>> {
+    let program = session.program()?;
+    let counts = launch_counts(program);
+    Ok(program
+        .kernels
+        .iter()
+        .zip(counts)
+        .map(|(kernel, launches)| KernelReport {
+            name: kernel.name.clone(),
+            operation: kernel.op.to_string(),
+            launches,
+            cost: session
+                .target
+                .cost(&kernel.op, &kernel.input_types(), &kernel.output_types())
+                .cycles(),
+            scratch_bytes: kernel.scratch_bytes,
+        })
+        .collect())
+}
+
+fn launch_counts(program: &Program) -> Vec<usize> {
+    let mut counts = vec![0; program.kernels.len()];
+    for entry in &program.entries {
+        count_launches(&entry.steps, &mut |kernel| counts[kernel] += 1);
+    }
+    counts
+}
+
+fn count_launches(steps: &[Step], count: &mut dyn FnMut(usize)) -> usize {
+    steps
+        .iter()
+        .map(|step| match step {
+            Step::Launch(launch) => {
+                count(launch.kernel.0);
+                1
+            }
+            Step::Branch { then, otherwise, .. } => {
+                count_launches(then, count) + count_launches(otherwise, count)
+            }
+        })
+        .sum()
+}
+
+/// Writes files as a folder: into a temporary one beside it, which is then renamed. A folder of that name is replaced
+/// if it is empty or an artifact (has a manifest).
+///
+/// # Errors
+/// If something else is in the way, or the disk refuses; what was there is then as it was.
+pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> anyhow::Result<()> {
+    let at = |what: &str| format!("{}: cannot {what}", folder.display());
+    let name = folder.file_name().with_context(|| at("be written: it names no folder"))?;
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let replaces = match fs::read_dir(folder) {
+        Ok(mut entries) => {
+            ensure!(
+                folder.join(MANIFEST).is_file() || entries.next().is_none(),
+                "{}: is there already and is not an artifact; not replaced",
+                folder.display()
+            );
+            true
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+        Err(e) => return Err(e).with_context(|| at("be read")),
+    };
+    fs::create_dir_all(parent).with_context(|| at("be created"))?;
+    let beside = |what: &str| {
+        parent.join(format!(".{}.{}.{what}", name.to_string_lossy(), std::process::id()))
+    };
+    let temporary = Removed(beside("new"));
+    let _ = fs::remove_dir_all(&temporary.0);
+    fs::create_dir(&temporary.0).with_context(|| at("be created"))?;
+    for file in files {
+        let path = temporary.0.join(&file.name);
+        fs::write(&path, &file.contents).with_context(|| at("be written"))?;
+    }
+    let old = Removed(beside("old"));
+    if replaces {
+        fs::rename(folder, &old.0).with_context(|| at("be replaced"))?;
+    }
+    if let Err(e) = fs::rename(&temporary.0, folder) {
+        if replaces {
+            let _ = fs::rename(&old.0, folder);
+        }
+        return Err(e).with_context(|| at("be written"));
+    }
+    Ok(())
+}
+
+/// A folder that is gone when this is dropped, if it was there.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("trainc-emit-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn file(name: &str, contents: &str) -> ArtifactFile {
+        ArtifactFile { name: name.to_string(), contents: contents.as_bytes().to_vec() }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_folder_appears_whole_and_replaces_its_predecessor() {
+        let root = temporary("replace");
+        let folder = root.join("out");
+        write_folder(&folder, &[file(MANIFEST, "1"), file("a.o", "x")]).unwrap();
+        assert_eq!(names(&folder), ["a.o", MANIFEST]);
+        write_folder(&folder, &[file(MANIFEST, "2")]).unwrap();
+        assert_eq!(names(&folder), [MANIFEST]);
+        assert_eq!(names(&root), ["out"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_foreign_folder_stays() {
+        let root = temporary("foreign");
+        let folder = root.join("mine");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("thesis.tex"), "x").unwrap();
+        let error = write_folder(&folder, &[file(MANIFEST, "1")]).unwrap_err().to_string();
+        assert!(error.contains("not an artifact"), "{error}");
+        assert_eq!(names(&folder), ["thesis.tex"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing() {
+        let root = temporary("failure");
+        let folder = root.join("out");
+        let bad = [file("a.o", "x"), file("no/such/folder.o", "x"), file(MANIFEST, "1")];
+        assert!(write_folder(&folder, &bad).is_err());
+        assert!(names(&root).is_empty());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn kinds_have_unique_names() {
+        for kind in EmitKind::ALL {
+            assert_eq!(EmitKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(EmitKind::from_name("nothing"), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! Where an error is: the file and node behind a chain of causes, for messages that machines read.
+
+use trainc_data::DataError;
+use trainc_onnx_import::ImportError;
+use trainc_opt::training::TrainingError;
+use trainc_opt::translate::TranslateError;
+
+/// The place of an error, as far as it is known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// The file.
+    pub file: Option<String>,
+    /// The model's node.
+    pub node: Option<String>,
+}
+
+/// An error in a file whose own message does not name it.
+#[derive(Debug)]
+pub struct InFile {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// The model's node, if it is about one.
+    pub node: Option<String>,
+}
+
+impl std::fmt::Display for InFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.file, self.message)
+    }
+}
+
+impl std::error::Error for InFile {}
+
+impl InFile {
+    /// An error of that file in these words.
+    pub fn new(file: &std::path::Path, message: impl std::fmt::Display) -> InFile {
+        InFile { file: file.display().to_string(), message: message.to_string(), node: None }
+    }
+}
+
+/// The file and node that an error names, taken from the first of its causes that knows.
+pub fn place(error: &anyhow::Error) -> Place {
+    let mut place = Place::default();
+    for cause in error.chain() {
+        let (file, node) = if let Some(e) = cause.downcast_ref::<ImportError>() {
+            (e.file.as_ref().map(|f| f.display().to_string()), e.node().map(str::to_string))
+        } else if let Some(e) = cause.downcast_ref::<InFile>() {
+            (Some(e.file.clone()), e.node.clone())
+        } else if let Some(e) = cause.downcast_ref::<DataError>() {
+            (data_file(e), None)
+        } else if let Some(TranslateError::Untranslated { nodes, .. }) = cause.downcast_ref() {
+            (None, nodes.first().map(|n| n.node.clone()))
+        } else if let Some(TrainingError::Autodiff(e)) = cause.downcast_ref() {
+            (None, Some(e.node.clone()))
+        } else {
+            (None, None)
+        };
+        place.file = place.file.or(file);
+        place.node = place.node.or(node);
+    }
+    place
+}
+
+fn data_file(error: &DataError) -> Option<String> {
+    Some(match error {
+        DataError::Read { path, .. }
+        | DataError::Write { path, .. }
+        | DataError::Unrecognized { path, .. } => path.display().to_string(),
+        DataError::Invalid { place, .. } | DataError::TooLarge { place, .. } => place.clone(),
+    })
+}

@@ -1,0 +1,217 @@
+//! A model as the user gives it, and its graphs for training and for inference.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::text::Printer;
+use trainc_ir::{OpKind, RunContext, Tensor};
+use trainc_onnx_import::{
+    ExternalLocation, ImportOptions, Imported, Loss, Warning, import_bytes, import_path,
+};
+use trainc_opt::algorithm::{Algorithm, Initialization};
+use trainc_opt::training::training_graph;
+use trainc_opt::translate::remove_operations;
+
+use crate::hash::Fingerprint;
+use crate::select::{before_softmax, depends_on_labels, select, with_initial};
+
+/// Name of the output that holds class scores where the model's only outputs are losses.
+pub const SCORES: &str = "scores";
+
+/// Where a model comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ModelSource {
+    /// A file.
+    File(PathBuf),
+    /// A model in memory, such as the built-in one.
+    Bytes {
+        /// Its name.
+        name: String,
+        /// An ONNX file's content.
+        bytes: Vec<u8>,
+    },
+}
+
+impl ModelSource {
+    /// The model's name: the file's without its extension.
+    pub fn name(&self) -> String {
+        match self {
+            ModelSource::File(path) => path
+                .file_stem()
+                .map_or_else(|| "model".to_string(), |s| s.to_string_lossy().into_owned()),
+            ModelSource::Bytes { name, .. } => name.clone(),
+        }
+    }
+
+    /// The file, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            ModelSource::File(path) => Some(path),
+            ModelSource::Bytes { .. } => None,
+        }
+    }
+
+    /// Imports the model.
+    ///
+    /// # Errors
+    /// The importer's, with the file.
+    pub fn import(&self, options: &ImportOptions) -> anyhow::Result<Imported> {
+        Ok(match self {
+            ModelSource::File(path) => import_path(path, options)?,
+            ModelSource::Bytes { name, bytes } => {
+                let none =
+                    |_: &ExternalLocation| Err("a model in memory has no other files".to_string());
+                import_bytes(bytes, &none, options)
+                    .with_context(|| format!("the built-in model `{name}`"))?
+            }
+        })
+    }
+}
+
+/// Fingerprint of a graph with its initial values: 16 hexadecimal digits.
+pub fn graph_hash(graph: &Graph) -> String {
+    let text = Printer { inline_limit: 0 }.graph(graph);
+    Fingerprint::new().add(text.as_bytes()).text()
+}
+
+/// The FP32 graph of one training step: the loss as its only result, and the updates.
+///
+/// `seed` draws the weights anew in the way the algorithm names; without it they are the model's.
+///
+/// # Errors
+/// If the model has no scores to put a loss on, nothing to train, or a node without gradient.
+pub fn training(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    seed: Option<u64>,
+) -> anyhow::Result<Graph> {
+    let graph = prepare(imported, algorithm, seed)?;
+    let own = imported.loss.as_ref().and_then(|loss| own_loss(&graph, loss, algorithm));
+    let training = training_graph(&graph, own)?;
+    // A loss of the model's own keeps its name; the others are dropped: a step reports its loss alone.
+    let loss = own
+        .or_else(|| {
+            let added = training.outputs().iter().rev().find(|o| o.name == "loss");
+            added.map(|o| o.value)
+        })
+        .context("the training graph has no loss")?;
+    Ok(select(&training, &[("loss".to_string(), loss)], true)?)
+}
+
+/// The FP32 graph for inference: the model's outputs that need no labels.
+///
+/// Under an algorithm that is not FP32 a final softmax is left out, so the output holds class scores.
+///
+/// # Errors
+/// If every output needs labels.
+pub fn inference(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    seed: Option<u64>,
+) -> anyhow::Result<Graph> {
+    let graph = prepare(imported, algorithm, seed)?;
+    let outputs: Vec<(String, ValueId)> = graph
+        .outputs()
+        .iter()
+        .filter(|o| !depends_on_labels(&graph, o.value))
+        .map(|o| {
+            let scores = before_softmax(&graph, o.value);
+            (o.name.clone(), if algorithm.is_identity() { o.value } else { scores })
+        })
+        .collect();
+    anyhow::ensure!(!outputs.is_empty(), "every output of the model depends on class labels");
+    Ok(select(&graph, &outputs, false)?)
+}
+
+/// What the algorithm leaves out is left out, weights are as they shall be.
+fn prepare(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    seed: Option<u64>,
+) -> anyhow::Result<Graph> {
+    let mut graph = imported.graph.clone();
+    if let Some(loss) = &imported.loss
+        && loss.scores_output.is_none()
+        && !graph.outputs().iter().any(|o| o.name == SCORES)
+    {
+        graph.add_output(SCORES, loss.scores);
+    }
+    let graph = remove_operations(&graph, &algorithm.remove);
+    Ok(match seed {
+        None => graph,
+        Some(seed) => {
+            let trainable: Vec<(String, bool)> = graph
+                .parameters()
+                .iter()
+                .map(|p| (graph.value(p.value).name.clone(), p.trainable))
+                .collect();
+            with_initial(&graph, |name, old| {
+                let wanted = trainable.iter().any(|(n, trainable)| n == name && *trainable);
+                if wanted { Arc::new(draw(name, old, algorithm, seed)) } else { old.clone() }
+            })?
+        }
+    })
+}
+
+/// The model's own loss in the prepared graph, if training can use it as it is. Under an algorithm that is not FP32 a
+/// negative log-likelihood of log-softmax is better built anew, as one softmax cross-entropy.
+fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> Option<ValueId> {
+    let value = graph.outputs().iter().find(|o| o.name == loss.output)?.value;
+    let whole = graph
+        .producer(value)
+        .is_some_and(|node| node.op.kind() == OpKind::SoftmaxCrossEntropy);
+    (algorithm.is_identity() || whole).then_some(value)
+}
+
+/// Random values of a trainable parameter: weights (rank 2 and up) uniform in the bounds that the algorithm names,
+/// vectors as the model has them where they are all equal (biases 0, batch norm's gains 1), else 0.
+///
+/// A draw depends on the seed, the parameter's name and the element alone.
+fn draw(name: &str, old: &Tensor, algorithm: &Algorithm, seed: u64) -> Tensor {
+    let shape = old.shape();
+    if shape.rank() < 2 {
+        let values = old.as_f32();
+        let equal = values.windows(2).all(|w| w[0] == w[1]);
+        return if equal { old.clone() } else { Tensor::zeros(old.ty()) };
+    }
+    let window: usize = shape[2..].iter().product();
+    let (fan_out, fan_in) = ((shape[0] * window) as f64, (shape[1] * window) as f64);
+    let bound = match algorithm.initialization {
+        Initialization::XavierUniform => (6.0 / (fan_in + fan_out)).sqrt(),
+        Initialization::KaimingUniform => (6.0 / fan_in).sqrt(),
+    };
+    let hash = Fingerprint::new().add(name.as_bytes()).text();
+    let stream = u64::from_str_radix(&hash, 16).unwrap_or(0);
+    let run = RunContext { seed: seed ^ stream, step: 0 };
+    let values = (0..shape.count() as u32)
+        .map(|i| {
+            let unit = f64::from(run.draw(u32::MAX, i)) / f64::from(u32::MAX);
+            ((2.0 * unit - 1.0) * bound) as f32
+        })
+        .collect();
+    Tensor::f32(shape.clone(), values)
+}
+
+/// The importer's warnings, as lines.
+pub fn warnings(imported: &Imported) -> Vec<String> {
+    imported.warnings.iter().map(Warning::to_string).collect()
+}
+
+/// The position and type of the class scores among a graph's outputs: the first FP32 output [batch, classes].
+pub fn scores_output(graph: &Graph) -> Option<usize> {
+    graph
+        .outputs()
+        .iter()
+        .position(|o| graph.ty(o.value).is_f32() && graph.ty(o.value).shape.rank() == 2)
+}
+
+/// The data input of a graph, if it has exactly one.
+pub fn data_input(graph: &Graph) -> Option<ValueId> {
+    let mut inputs = graph.inputs().iter().filter(|i| i.role == InputRole::Data);
+    match (inputs.next(), inputs.next()) {
+        (Some(input), None) => Some(input.value),
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! Evaluating a model on arrays: npz in, npz out.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use trainc_data::{NpyArray, read_npz, write_npz};
+use trainc_host::HostProgram;
+use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
+
+use crate::config::Config;
+use crate::error::InFile;
+use crate::model::ModelSource;
+use crate::session::{Depth, Entries, INFER, Session};
+use crate::weights::real_values;
+
+/// Evaluates `source` on the arrays of the npz file `input`, one for each input of the model under its name, and gives
+/// the outputs under theirs. The batch is the data's; with [`Config::batch`] the data are taken in batches of that
+/// size, the last one padded with copies of its last sample.
+///
+/// # Errors
+/// If an array is missing, of another shape or type, or the model does not compile.
+pub fn evaluate(
+    source: &ModelSource,
+    input: &Path,
+    config: &Config,
+) -> anyhow::Result<(Vec<(String, NpyArray)>, Vec<String>)> {
+    let arrays = read_npz(input)?;
+    let fail = |message: String| InFile::new(input, message);
+    // The model's own inputs say which arrays count; their first dimension is the batch.
+    let names: Vec<String> = {
+        let probe = Config { batch: None, ..config.clone() };
+        let options = probe.inference_import();
+        let imported = source.import(&trainc_onnx_import::ImportOptions {
+            batch: Some(1),
+            batch_norm: trainc_onnx_import::BatchNormMode::AsExported,
+            ..options
+        })?;
+        let graph = imported.graph;
+        graph.inputs().iter().map(|i| graph.value(i.value).name.clone()).collect()
+    };
+    let find = |name: &str| arrays.iter().find(|(n, _)| n == name).map(|(_, a)| a);
+    let sizes = names.iter().filter_map(|name| find(name)?.shape.first().copied());
+    let samples = sizes
+        .max()
+        .filter(|&n| n > 0)
+        .ok_or_else(|| fail(format!("no array for an input of the model ({})", names.join(", "))))?;
+    let batch = config.batch.unwrap_or(samples);
+    let config = Config { batch: Some(batch), ..config.clone() };
+    let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
+    let mut host = HostProgram::compile(session.program()?)?;
+    let graph = &session.entry(INFER)?.float;
+    let mut inputs: Vec<(&TensorType, &NpyArray, String)> = Vec::new();
+    for input in graph.inputs() {
+        let name = graph.value(input.value).name.clone();
+        let ty = graph.ty(input.value);
+        let array = find(&name).ok_or_else(|| fail(format!("there is no array `{name}`")))?;
+        let expected: Vec<usize> = match ty.shape.first() {
+            Some(&first) if first == batch => {
+                std::iter::once(samples).chain(ty.shape[1..].iter().copied()).collect()
+            }
+            _ => ty.shape.to_vec(),
+        };
+        if array.shape != expected {
+            let message =
+                format!("array `{name}` is {:?}, the model takes {expected:?}", array.shape);
+            return Err(fail(message).into());
+        }
+        inputs.push((ty, array, name));
+    }
+    let mut results: Vec<Collected> = Vec::new();
+    for start in (0..samples).step_by(batch) {
+        let count = batch.min(samples - start);
+        let tensors = inputs
+            .iter()
+            .map(|(ty, array, name)| {
+                slice(ty, array, batch, start, count).map_err(|e| fail(format!("{name}: {e}")))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let operands: Vec<&Tensor> = tensors.iter().collect();
+        let run = RunContext { seed: config.seed, step: 0 };
+        let outputs = host.run(INFER, &operands, &run)?;
+        for (i, tensor) in outputs.iter().enumerate() {
+            let name = &graph.outputs()[i].name;
+            if results.len() <= i {
+                results.push(Collected { name: name.clone(), shape: Vec::new(), data: Vec::new() });
+            }
+            results[i].add(tensor, batch, count, batch < samples)?;
+        }
+    }
+    let arrays = results.into_iter().map(|r| (r.name, NpyArray::f32(&r.shape, r.data))).collect();
+    Ok((arrays, session.warnings))
+}
+
+/// Writes what [`evaluate`] gave.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write(path: &Path, outputs: &[(String, NpyArray)]) -> anyhow::Result<()> {
+    Ok(write_npz(path, outputs)?)
+}
+
+struct Collected {
+    name: String,
+    shape: Vec<usize>,
+    data: Vec<f32>,
+}
+
+impl Collected {
+    /// Appends the first `count` rows of a batch.
+    fn add(
+        &mut self,
+        tensor: &Tensor,
+        batch: usize,
+        count: usize,
+        several: bool,
+    ) -> anyhow::Result<()> {
+        let values = real_values(tensor)
+            .with_context(|| format!("output `{}` of type {}", self.name, tensor.ty()))?;
+        let dims = tensor.shape().to_vec();
+        let by_sample = dims.first() == Some(&batch);
+        ensure!(
+            by_sample || !several,
+            "output `{}` has no batch dimension; give all samples in one batch",
+            self.name
+        );
+        if !by_sample {
+            (self.shape, self.data) = (dims, values);
+            return Ok(());
+        }
+        let row = values.len() / batch;
+        self.data.extend(&values[..row * count]);
+        let total = self.shape.first().copied().unwrap_or(0) + count;
+        self.shape = std::iter::once(total).chain(dims[1..].iter().copied()).collect();
+        Ok(())
+    }
+}
+
+/// `count` samples from `start` as a tensor of the batch's type.
+fn slice(
+    ty: &TensorType,
+    array: &NpyArray,
+    batch: usize,
+    start: usize,
+    count: usize,
+) -> Result<Tensor, String> {
+    let by_sample = ty.shape.first() == Some(&batch);
+    let (row, rows) = if by_sample { (ty.count() / batch, batch) } else { (ty.count(), 1) };
+    let source =
+        |i: usize| if by_sample { start + i.min(count - 1) } else { 0 } * row;
+    let data = match ty.element {
+        Element::F32 => {
+            let all = array.data.to_f32();
+            Data::F32((0..rows).flat_map(|i| all[source(i)..source(i) + row].to_vec()).collect())
+        }
+        Element::I32 => {
+            let all: Vec<i32> = array.data.to_integers()?;
+            Data::I32((0..rows).flat_map(|i| all[source(i)..source(i) + row].to_vec()).collect())
+        }
+        other => return Err(format!("inputs of type {other} are not supported")),
+    };
+    Ok(Tensor::new(ty.clone(), data, ScaleData::None))
+}

@@ -1,0 +1,315 @@
+//! A session: a model under a configuration, taken through every stage. Each stage's value is kept, to be printed,
+//! with its report and the time it took.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use trainc_ir::graph::Graph;
+use trainc_ir::program::Program;
+use trainc_ir::target::Target;
+use trainc_ir::verify::{Stage, verify};
+use trainc_onnx_import::{ImportOptions, Imported};
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
+use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
+use trainc_opt::translate::{Translation, translate};
+
+use crate::config::{Config, OptimiserStrategy, WeightSource};
+use crate::error::InFile;
+use crate::model::{self, ModelSource};
+use crate::{algorithms, targets};
+
+/// Name of the entry that trains.
+pub const TRAIN_STEP: &str = "train_step";
+/// Name of the entry that infers.
+pub const INFER: &str = "infer";
+
+/// Which functions to compile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entries {
+    /// [`TRAIN_STEP`] and [`INFER`].
+    TrainAndInfer,
+    /// [`INFER`] alone, of the model as it was exported but for dropout, which never drops.
+    InferAsExported,
+}
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Depth {
+    /// FP32 graphs.
+    Float,
+    /// The algorithm's modules.
+    Translated,
+    /// Optimised modules.
+    Optimised,
+    /// The program.
+    Planned,
+}
+
+/// One function on its way through the stages.
+#[derive(Debug)]
+pub struct EntryStages {
+    /// [`TRAIN_STEP`] or [`INFER`].
+    pub name: &'static str,
+    /// The FP32 graph: with loss, backward pass and update, or forward only.
+    pub float: Graph,
+    /// The module in the algorithm's representation.
+    pub module: Option<(Graph, Translation)>,
+    /// The module after the optimiser.
+    pub optimised: Option<(Graph, Optimisation)>,
+}
+
+/// Wall time of a stage.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StageTime {
+    /// `import`, `training`, `translate`, `optimise`, `plan`.
+    pub stage: &'static str,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// See the module documentation.
+pub struct Session {
+    /// What was asked for.
+    pub config: Config,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The target.
+    pub target: &'static dyn Target,
+    /// The model's name.
+    pub name: String,
+    /// Fingerprint of the imported model with its weights.
+    pub model_hash: String,
+    /// The model as imported for the first entry.
+    pub imported: Imported,
+    /// What the user should know: the importer's warnings, and limits that the optimiser reached.
+    pub warnings: Vec<String>,
+    /// The functions.
+    pub entries: Vec<EntryStages>,
+    /// The program and how it was planned.
+    pub planned: Option<(Program, PlanReport)>,
+    /// Times in order.
+    pub times: Vec<StageTime>,
+}
+
+impl Session {
+    /// Takes a model as far as `depth`.
+    ///
+    /// # Errors
+    /// The first stage's that fails, with the file and node where it is about one.
+    pub fn new(
+        source: &ModelSource,
+        config: &Config,
+        entries: Entries,
+        depth: Depth,
+    ) -> anyhow::Result<Session> {
+        config.check()?;
+        let algorithm = algorithms::load(&config.algorithm)?;
+        let target = targets::find(&config.target)?;
+        let mut session = Session {
+            config: config.clone(),
+            algorithm,
+            target,
+            name: source.name(),
+            model_hash: String::new(),
+            imported: empty(),
+            warnings: Vec::new(),
+            entries: Vec::new(),
+            planned: None,
+            times: Vec::new(),
+        };
+        let result = session.run(source, entries, depth);
+        match source.path() {
+            // Every error of a stage is about this model.
+            Some(path) => result.map_err(|e| in_model(e, path))?,
+            None => result?,
+        }
+        Ok(session)
+    }
+
+    fn run(&mut self, source: &ModelSource, entries: Entries, depth: Depth) -> anyhow::Result<()> {
+        self.import(source, entries)?;
+        let stages: [(Depth, fn(&mut Session) -> anyhow::Result<()>); 3] = [
+            (Depth::Translated, Session::translate),
+            (Depth::Optimised, Session::optimise),
+            (Depth::Planned, Session::plan),
+        ];
+        for (_, stage) in stages.iter().filter(|(stage, _)| *stage <= depth) {
+            stage(self)?;
+        }
+        Ok(())
+    }
+
+    fn timed<T>(
+        &mut self,
+        stage: &'static str,
+        work: impl FnOnce(&mut Session) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let start = Instant::now();
+        let result = work(self);
+        self.times.push(StageTime { stage, seconds: start.elapsed().as_secs_f64() });
+        result
+    }
+
+    fn import(&mut self, source: &ModelSource, entries: Entries) -> anyhow::Result<()> {
+        let seed = (self.config.init == WeightSource::Random).then_some(self.config.seed);
+        let training = self.config.training_import();
+        let options = match entries {
+            Entries::TrainAndInfer => training,
+            Entries::InferAsExported => ImportOptions {
+                training: false,
+                dropout: trainc_onnx_import::DropoutMode::Off,
+                ..training
+            },
+        };
+        self.imported = self.timed("import", |_| source.import(&options))?;
+        self.warnings.extend(model::warnings(&self.imported));
+        self.model_hash = model::graph_hash(&self.imported.graph);
+        if entries == Entries::InferAsExported {
+            let float = model::inference(&self.imported, &self.algorithm, seed)?;
+            verify(&float, &Stage::Float)?;
+            self.push(INFER, float);
+            return Ok(());
+        }
+        let options = self.config.inference_import();
+        let frozen = self.timed("import (inference)", |_| source.import(&options))?;
+        let (train, infer) = self.timed("training graph", |session| {
+            let train = model::training(&session.imported, &session.algorithm, seed)?;
+            verify(&train, &Stage::Float)?;
+            let infer = model::inference(&frozen, &session.algorithm, seed)?;
+            verify(&infer, &Stage::Float)?;
+            Ok((train, infer))
+        })?;
+        self.push(TRAIN_STEP, train);
+        self.push(INFER, infer);
+        Ok(())
+    }
+
+    fn push(&mut self, name: &'static str, float: Graph) {
+        self.entries.push(EntryStages { name, float, module: None, optimised: None });
+    }
+
+    /// What a quantized module of this session's algorithm may contain.
+    pub fn stage(&self) -> Stage {
+        Stage::Quantized { float_operations: self.algorithm.float_operations.clone() }
+    }
+
+    fn translate(&mut self) -> anyhow::Result<()> {
+        let stage = self.stage();
+        self.timed("translate", |session| {
+            for entry in &mut session.entries {
+                let (module, report) = translate(&entry.float, &session.algorithm)?;
+                verify(&module, &stage)?;
+                entry.module = Some((module, report));
+            }
+            Ok(())
+        })
+    }
+
+    /// The options of the optimiser, under another strategy if one is given.
+    pub fn optimise_options(&self, strategy: Option<OptimiserStrategy>) -> OptimiseOptions {
+        OptimiseOptions {
+            strategy: match strategy.unwrap_or(self.config.opt) {
+                OptimiserStrategy::Saturate => Strategy::Saturate,
+                OptimiserStrategy::Ordered => Strategy::Ordered,
+                OptimiserStrategy::Off => Strategy::Off,
+            },
+            exact: self.config.exact,
+            ..OptimiseOptions::default()
+        }
+    }
+
+    fn optimise(&mut self) -> anyhow::Result<()> {
+        let stage = self.stage();
+        let options = self.optimise_options(None);
+        self.timed("optimise", |session| {
+            let mut limits = Vec::new();
+            for entry in &mut session.entries {
+                let Some((module, _)) = &entry.module else { continue };
+                let (optimised, report) = optimise(module, &stage, session.target, &options)?;
+                verify(&optimised, &stage)?;
+                if let Some(limit) = &report.limit {
+                    limits.push(format!(
+                        "{}: the optimiser stopped early ({limit}); the result is correct",
+                        entry.name
+                    ));
+                }
+                entry.optimised = Some((optimised, report));
+            }
+            session.warnings.extend(limits);
+            Ok(())
+        })
+    }
+
+    fn plan(&mut self) -> anyhow::Result<()> {
+        self.timed("plan", |session| {
+            let entries: Vec<PlanEntry<'_>> = session
+                .entries
+                .iter()
+                .filter_map(|e| Some(PlanEntry { name: e.name, graph: &e.optimised.as_ref()?.0 }))
+                .collect();
+            let planned = plan(&session.name, &entries, session.target, &PlanOptions::default())?;
+            session.planned = Some(planned);
+            Ok(())
+        })
+    }
+
+    /// The program.
+    ///
+    /// # Errors
+    /// If the session was not taken that far.
+    pub fn program(&self) -> anyhow::Result<&Program> {
+        self.planned.as_ref().map(|(program, _)| program).context("the program is not planned")
+    }
+
+    /// The function of that name.
+    ///
+    /// # Errors
+    /// If the session has none.
+    pub fn entry(&self, name: &str) -> anyhow::Result<&EntryStages> {
+        self.entries.iter().find(|e| e.name == name).with_context(|| format!("no entry `{name}`"))
+    }
+
+    /// The model's names of the program's state, in the order of checkpoints.
+    pub fn state_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for graph in self.entries.iter().filter_map(|e| e.optimised.as_ref().map(|o| &o.0)) {
+            for parameter in graph.parameters() {
+                let name = &graph.value(parameter.value).name;
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+        }
+        names
+    }
+
+    /// Seconds of all stages.
+    pub fn seconds(&self) -> f64 {
+        self.times.iter().map(|t| t.seconds).sum()
+    }
+}
+
+fn empty() -> Imported {
+    Imported {
+        graph: Graph::new(""),
+        warnings: Vec::new(),
+        loss: None,
+        producer: trainc_onnx_import::Producer {
+            name: String::new(),
+            version: String::new(),
+            opset: 0,
+            ir_version: 0,
+        },
+    }
+}
+
+/// Puts the model's file in front of an error that does not name a file.
+fn in_model(error: anyhow::Error, path: &std::path::Path) -> anyhow::Error {
+    let place = crate::error::place(&error);
+    if place.file.is_some() {
+        return error;
+    }
+    InFile { file: path.display().to_string(), message: format!("{error:#}"), node: place.node }
+        .into()
+}

@@ -1,0 +1,368 @@
+//! Training on this machine: epochs over a data set through the host's machine code.
+
+use std::num::NonZeroUsize;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use trainc_data::{Dataset, Normalization, Normalizer, Split, TrainingBatches, evaluation_batches};
+use trainc_host::{EntryHandle, HostProgram};
+use trainc_ir::graph::InputRole;
+use trainc_ir::program::{Entry, Program, buffer_bytes};
+use trainc_ir::{Element, RunContext, Tensor, TensorType};
+
+use crate::config::{Config, InputNormalization};
+use crate::session::{INFER, Session, TRAIN_STEP};
+
+/// What an epoch gave.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// Counted from 1.
+    pub epoch: usize,
+    /// Training steps done since the start, this epoch's included.
+    pub steps: u64,
+    /// Mean of the steps' losses in this epoch.
+    pub train_loss: f64,
+    /// Fraction of the test samples whose class has the highest score.
+    pub test_accuracy: f64,
+}
+
+/// Where an epoch is, for a progress display.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Training steps of this epoch: done, of how many.
+    Train(usize, usize),
+    /// Evaluation batches: done, of how many.
+    Evaluate(usize, usize),
+}
+
+/// A training run of one model under one algorithm.
+pub struct Trainer {
+    /// The compiled model.
+    pub session: Session,
+    pub(crate) host: HostProgram,
+    pub(crate) state_names: Vec<String>,
+    step_entry: Call,
+    infer_entry: Call,
+    normalizer: Normalizer,
+    pub(crate) steps: u64,
+    pub(crate) history: Vec<EpochRecord>,
+}
+
+/// An entry with the places of its operands, and memory for them.
+struct Call {
+    handle: EntryHandle,
+    batch: usize,
+    inputs: Vec<(InputRole, Vec<u8>)>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Call {
+    fn new(host: &HostProgram, name: &str) -> anyhow::Result<Call> {
+        let program = host.program();
+        let handle = host.entry(name).with_context(|| format!("no entry `{name}`"))?;
+        let entry = program.entry(name).with_context(|| format!("no entry `{name}`"))?;
+        let bytes = |ty: &TensorType| vec![0; buffer_bytes(ty)];
+        let batch = data_type(program, entry)?.shape.first().copied().unwrap_or(1);
+        Ok(Call {
+            handle,
+            batch,
+            inputs: entry
+                .inputs
+                .iter()
+                .map(|a| (a.role, bytes(&program.buffer(a.buffer).ty)))
+                .collect(),
+            outputs: entry.outputs.iter().map(|a| bytes(&program.buffer(a.buffer).ty)).collect(),
+        })
+    }
+
+    fn set(&mut self, role: InputRole, words: impl Iterator<Item = [u8; 4]>) {
+        if let Some((_, bytes)) = self.inputs.iter_mut().find(|(r, _)| *r == role) {
+            bytes.chunks_exact_mut(4).zip(words).for_each(|(b, w)| b.copy_from_slice(&w));
+        }
+    }
+
+    fn run(&mut self, host: &mut HostProgram, run: &RunContext) -> anyhow::Result<()> {
+        let inputs: Vec<&[u8]> = self.inputs.iter().map(|(_, b)| b.as_slice()).collect();
+        let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        Ok(host.run_raw(self.handle, &inputs, &mut outputs, run)?)
+    }
+
+    fn output_f32(&self, position: usize) -> Vec<f32> {
+        let words = self.outputs[position].chunks_exact(4);
+        words.map(|w| f32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect()
+    }
+}
+
+/// The type of an entry's one data input.
+fn data_type<'p>(program: &'p Program, entry: &Entry) -> anyhow::Result<&'p TensorType> {
+    let data: Vec<_> = entry.inputs.iter().filter(|a| a.role == InputRole::Data).collect();
+    let names: Vec<&str> = data.iter().map(|a| a.name.as_str()).collect();
+    ensure!(
+        data.len() == 1,
+        "training from a data set needs a model with one input, here {} ({})",
+        data.len(),
+        names.join(", ")
+    );
+    let ty = &program.buffer(data[0].buffer).ty;
+    ensure!(ty.is_f32(), "input `{}` is {ty}; training from images needs f32", data[0].name);
+    Ok(ty)
+}
+
+impl Trainer {
+    /// Compiles a session's program for this machine and checks that the data fit the model.
+    ///
+    /// # Errors
+    /// If the session has no `train_step`, or shapes, classes or the number of samples do not fit.
+    pub fn new(session: Session, data: &Dataset) -> anyhow::Result<Trainer> {
+        let host = HostProgram::compile(session.program()?)?;
+        let step_entry = Call::new(&host, TRAIN_STEP)?;
+        let infer_entry = Call::new(&host, INFER)?;
+        check_data(&session, data)?;
+        let normalization = match session.config.normalization {
+            InputNormalization::None => Normalization::None,
+            InputNormalization::Unit => Normalization::UnitInterval,
+            InputNormalization::Standardize => Normalization::Standardize,
+        };
+        Ok(Trainer {
+            state_names: session.state_names(),
+            normalizer: Normalizer::fit(normalization, &data.train),
+            host,
+            step_entry,
+            infer_entry,
+            session,
+            steps: 0,
+            history: Vec::new(),
+        })
+    }
+
+    /// What each epoch gave so far.
+    pub fn history(&self) -> &[EpochRecord] {
+        &self.history
+    }
+
+    /// Epochs begun and ended so far (one that the step limit cut short included).
+    pub fn epochs(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Whether all epochs or steps are done.
+    pub fn finished(&self) -> bool {
+        let config = &self.session.config;
+        self.epochs() >= config.epochs || config.steps.is_some_and(|limit| self.steps >= limit)
+    }
+
+    /// The step size for an epoch (from 0).
+    fn step_size(&self, epoch: usize) -> f64 {
+        let config = &self.session.config;
+        config
+            .learning_rate
+            .unwrap_or_else(|| self.session.algorithm.step_size(epoch, config.epochs))
+    }
+
+    /// Trains one epoch and evaluates; `None` if the run is finished.
+    ///
+    /// # Errors
+    /// If the step size does not fit the algorithm, or the host refuses.
+    pub fn epoch(
+        &mut self,
+        data: &Dataset,
+        progress: &mut dyn FnMut(Progress),
+    ) -> anyhow::Result<Option<EpochRecord>> {
+        if self.finished() {
+            return Ok(None);
+        }
+        let epoch = self.epochs();
+        let rate = rate_bits(self.step_size(epoch), self.session.algorithm.learning_rate)?;
+        self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
+        let config = self.session.config.clone();
+        let order = epoch_order(&config, data.train.len(), self.step_entry.batch, epoch);
+        let left = config.steps.map_or(u64::MAX, |limit| limit - self.steps);
+        let count = order.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut losses = 0f64;
+        for (i, indices) in order.iter().take(count).enumerate() {
+            progress(Progress::Train(i, count));
+            losses += f64::from(self.step(&data.train, indices)?);
+        }
+        let record = EpochRecord {
+            epoch: epoch + 1,
+            steps: self.steps,
+            train_loss: losses / count as f64,
+            test_accuracy: self.evaluate(&data.test, progress)?,
+        };
+        self.history.push(record);
+        Ok(Some(record))
+    }
+
+    /// One training step on the samples at `indices`; its loss.
+    fn step(&mut self, split: &Split, indices: &[usize]) -> anyhow::Result<f32> {
+        fill(&mut self.step_entry, split, &self.normalizer, indices);
+        let step = u32::try_from(self.steps).context("more than 2^32 steps")?;
+        let run = RunContext { seed: self.session.config.seed, step };
+        self.step_entry.run(&mut self.host, &run)?;
+        self.steps += 1;
+        self.step_entry.output_f32(0).first().copied().context("the step has no loss")
+    }
+
+    /// The fraction of samples whose own class has the highest score (the first of equal ones).
+    ///
+    /// # Errors
+    /// If the host refuses.
+    pub fn evaluate(
+        &mut self,
+        split: &Split,
+        progress: &mut dyn FnMut(Progress),
+    ) -> anyhow::Result<f64> {
+        let (scores, classes) = scores(&self.session)?;
+        let batch = NonZeroUsize::new(self.infer_entry.batch).context("an empty batch")?;
+        let batches = evaluation_batches(split.len(), batch);
+        let total = batches.len();
+        let run = RunContext { seed: self.session.config.seed, step: 0 };
+        let mut right = 0usize;
+        for (i, batch) in batches.enumerate() {
+            progress(Progress::Evaluate(i, total));
+            fill(&mut self.infer_entry, split, &self.normalizer, &batch.indices);
+            self.infer_entry.run(&mut self.host, &run)?;
+            let values = self.infer_entry.output_f32(scores);
+            for (row, &index) in values.chunks_exact(classes).zip(&batch.indices[..batch.count]) {
+                right += usize::from(highest(row) == split.labels[index] as usize);
+            }
+        }
+        Ok(right as f64 / split.len() as f64)
+    }
+
+    /// The state under the model's names, in the order of checkpoints.
+    ///
+    /// # Errors
+    /// None that a compiled program gives.
+    pub fn state(&self) -> anyhow::Result<Vec<(String, Tensor)>> {
+        let state = self.host.state()?;
+        Ok(self.state_names.iter().cloned().zip(state.into_iter().map(|(_, t)| t)).collect())
+    }
+
+    /// Sets the state, given in the order of [`Trainer::state`].
+    ///
+    /// # Errors
+    /// If the number or a type is another.
+    pub fn set_state(&mut self, tensors: &[Tensor]) -> anyhow::Result<()> {
+        let buffers: Vec<String> = self.host.state()?.into_iter().map(|(name, _)| name).collect();
+        ensure!(buffers.len() == tensors.len(), "{} tensors of state", tensors.len());
+        for (name, tensor) in buffers.iter().zip(tensors) {
+            self.host.set_state(name, tensor)?;
+        }
+        Ok(())
+    }
+}
+
+fn fill(call: &mut Call, split: &Split, normalizer: &Normalizer, indices: &[usize]) {
+    let mut images = vec![0f32; indices.len() * split.image_len()];
+    let mut labels = vec![0i32; indices.len()];
+    split.fill_batch(indices, normalizer, &mut images, &mut labels);
+    call.set(InputRole::Data, images.iter().map(|v| v.to_le_bytes()));
+    call.set(InputRole::Labels, labels.iter().map(|v| v.to_le_bytes()));
+}
+
+/// The batches of an epoch: all full, in the seed's order or the file's.
+fn epoch_order(config: &Config, length: usize, batch: usize, epoch: usize) -> Vec<Vec<usize>> {
+    let Some(size) = NonZeroUsize::new(batch) else { return Vec::new() };
+    if config.shuffle {
+        let batches = TrainingBatches::new(length, size, config.seed, epoch as u64);
+        batches.iter().map(<[usize]>::to_vec).collect()
+    } else {
+        (0..length / batch).map(|i| (i * batch..(i + 1) * batch).collect()).collect()
+    }
+}
+
+/// The position of the highest score; the first of equal ones, NaN never.
+fn highest(scores: &[f32]) -> usize {
+    let mut best = 0;
+    for (i, score) in scores.iter().enumerate() {
+        if *score > scores[best] || scores[best].is_nan() {
+            best = i;
+        }
+    }
+    best
+}
+
+/// A step size as the algorithm's element.
+fn rate_bits(rate: f64, element: Element) -> anyhow::Result<[u8; 4]> {
+    if element == Element::I32 {
+        ensure!(
+            rate.fract() == 0.0 && (0.0..=7.0).contains(&rate),
+            "the step size of this algorithm is a whole number of bits from 0 to 7, here {rate}"
+        );
+        return Ok((rate as i32).to_le_bytes());
+    }
+    Ok((rate as f32).to_le_bytes())
+}
+
+/// Which output of `infer` holds the class scores, and how many classes there are.
+fn scores(session: &Session) -> anyhow::Result<(usize, usize)> {
+    let graph = &session.entry(INFER)?.float;
+    let position = crate::model::scores_output(graph)
+        .context("the model has no output of shape [batch, classes]")?;
+    Ok((position, graph.ty(graph.outputs()[position].value).shape[1]))
+}
+
+fn check_data(session: &Session, data: &Dataset) -> anyhow::Result<()> {
+    let program = session.program()?;
+    let entry = program.entry(TRAIN_STEP).context("no training step")?;
+    let ty = data_type(program, entry)?;
+    let batch = ty.shape.first().copied().unwrap_or(1).max(1);
+    let [channels, height, width] = data.train.shape;
+    let fits = match &ty.shape[..] {
+        [_, c, h, w] => [*c, *h, *w] == data.train.shape,
+        shape => shape.iter().product::<usize>() == batch * data.train.image_len(),
+    };
+    ensure!(
+        fits,
+        "the model takes {ty}, but images of `{}` are {channels} x {height} x {width} (channels x height x width)",
+        data.name
+    );
+    let (_, classes) = scores(session)?;
+    ensure!(
+        data.classes.len() <= classes,
+        "`{}` has {} classes, the model {classes} outputs",
+        data.name,
+        data.classes.len()
+    );
+    ensure!(
+        data.train.len() >= batch,
+        "`{}` has {} training samples, fewer than one batch of {batch}",
+        data.name,
+        data.train.len()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn highest_score() {
+        assert_eq!(highest(&[0.0, 3.0, 3.0, -1.0]), 1);
+        assert_eq!(highest(&[f32::NAN, -5.0, -6.0]), 1);
+    }
+
+    #[test]
+    fn step_sizes() {
+        assert_eq!(rate_bits(5.0, Element::I32).unwrap(), 5i32.to_le_bytes());
+        assert_eq!(rate_bits(0.5, Element::F32).unwrap(), 0.5f32.to_le_bytes());
+        for bad in [0.5, 8.0, -1.0] {
+            assert!(rate_bits(bad, Element::I32).is_err());
+        }
+    }
+
+    #[test]
+    fn orders() {
+        let config = Config { shuffle: false, ..Config::default() };
+        assert_eq!(epoch_order(&config, 7, 3, 0), [vec![0, 1, 2], vec![3, 4, 5]]);
+        let config = Config { seed: 3, ..Config::default() };
+        let first = epoch_order(&config, 9, 3, 0);
+        assert_eq!(first, epoch_order(&config, 9, 3, 0));
+        assert_ne!(first, epoch_order(&config, 9, 3, 1));
+        let mut all: Vec<usize> = first.concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..9).collect::<Vec<_>>());
+    }
+}
