@@ -81,8 +81,8 @@ fn check_use(program: &Program, entry: &Entry, id: BufferId, write: bool) -> Res
         program.buffers.get(a.buffer.0).is_some_and(|b| buffer.bytes() <= b.bytes())
     };
     let reachable = match buffer.region {
-        Region::Input(i) => entry.inputs.get(i).is_some_and(|a| fits(a)) && !write,
-        Region::Output(i) => entry.outputs.get(i).is_some_and(|a| fits(a)),
+        Region::Input(i) => entry.inputs.get(i).is_some_and(&fits) && !write,
+        Region::Output(i) => entry.outputs.get(i).is_some_and(fits),
         Region::Constant(_) => !write,
         Region::Arena | Region::State { .. } => true,
     };
