@@ -4,7 +4,10 @@ use std::num::NonZeroUsize;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
-use trainc_data::{Dataset, Normalization, Normalizer, Split, TrainingBatches, evaluation_batches};
+use trainc_data::{
+    Dataset, Normalization, Normalizer, Series, Split, TrainingBatches, TrainingChart,
+    evaluation_batches,
+};
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
@@ -332,6 +335,23 @@ fn check_data(session: &Session, data: &Dataset) -> anyhow::Result<()> {
         data.train.len()
     );
     Ok(())
+}
+
+/// The curves of runs, each with its name.
+pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
+    let series = |value: fn(&EpochRecord) -> f64| {
+        runs.iter()
+            .map(|(name, records)| Series {
+                name: (*name).to_string(),
+                points: records.iter().map(|r| (r.epoch as f64, value(r))).collect(),
+            })
+            .collect()
+    };
+    TrainingChart {
+        title: title.to_string(),
+        loss: series(|r| r.train_loss),
+        accuracy: series(|r| 100.0 * r.test_accuracy),
+    }
 }
 
 #[cfg(test)]
