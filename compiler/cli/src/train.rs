@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
     };
     if arguments.resume {
         for run in &mut runs {
-            resume(run, &fingerprint, output)?;
+            resume(run, &fingerprint, data.train.len(), output)?;
         }
     }
     train(&mut runs, &data, &fingerprint, output)?;
@@ -101,13 +101,18 @@ fn prepare(
     Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
 }
 
-fn resume(run: &mut Run, fingerprint: &str, output: &Output) -> anyhow::Result<()> {
+fn resume(
+    run: &mut Run,
+    fingerprint: &str,
+    samples: usize,
+    output: &Output,
+) -> anyhow::Result<()> {
     let Some(path) = &run.checkpoint else { return Ok(()) };
     if !path.exists() {
         output.note(&format!("{}: not there yet, starting from the first epoch", path.display()));
         return Ok(());
     }
-    if let Some(remark) = checkpoint::resume(path, &mut run.trainer, fingerprint)? {
+    if let Some(remark) = checkpoint::resume(path, &mut run.trainer, fingerprint, samples)? {
         output.warning(&remark);
     }
     let epochs = run.trainer.epochs();

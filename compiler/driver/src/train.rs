@@ -154,6 +154,11 @@ impl Trainer {
         self.epochs() >= config.epochs || config.steps.is_some_and(|limit| self.steps >= limit)
     }
 
+    /// Training steps of a whole epoch over that many samples.
+    pub(crate) fn steps_of_epoch(&self, samples: usize) -> u64 {
+        (samples / self.step_entry.batch.max(1)) as u64
+    }
+
     /// The step size for an epoch (from 0).
     fn step_size(&self, epoch: usize) -> f64 {
         let config = &self.session.config;
