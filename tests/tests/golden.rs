@@ -4,7 +4,7 @@
 
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::Graph;
-use trainc_ir::text::print::Printer;
+use trainc_ir::text::Printer;
 use trainc_ir::verify::Stage;
 use trainc_onnx_import::{ImportOptions, import_bytes};
 use trainc_opt::algorithm::Algorithm;
