@@ -20,6 +20,8 @@ use trainc_ir::program::buffer_bytes;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::algorithms;
+#[cfg(test)]
+use crate::config::Config;
 use crate::error::InFile;
 use crate::hash::{Fingerprint, crc32};
 use crate::train::{EpochRecord, Trainer};
@@ -120,11 +122,17 @@ pub fn save(path: &Path, trainer: &Trainer, data: &str) -> anyhow::Result<()> {
 }
 
 /// Sets a new trainer to where a checkpoint left off. Returns a remark if the run will not be the bits of an
-/// uninterrupted one, because the step-size schedule now spans another number of epochs.
+/// uninterrupted one: because the step-size schedule now spans another number of epochs, or because a limit on steps
+/// had cut the last epoch short. `data` is as for [`save`], `data_length` the number of training samples.
 ///
 /// # Errors
 /// If the file is damaged, is no checkpoint, or belongs to another run; the trainer is then as it was.
-pub fn resume(path: &Path, trainer: &mut Trainer, data: &str) -> anyhow::Result<Option<String>> {
+pub fn resume(
+    path: &Path,
+    trainer: &mut Trainer,
+    data: &str,
+    data_length: usize,
+) -> anyhow::Result<Option<String>> {
     let fail = |message: String| InFile::new(path, message);
     let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
     let (header, tensors) = split(&bytes).map_err(|e| fail(e.to_string()))?;
@@ -142,16 +150,20 @@ pub fn resume(path: &Path, trainer: &mut Trainer, data: &str) -> anyhow::Result<
     trainer.steps = header.steps;
     trainer.history = header.history;
     let config = &trainer.session.config;
-    let scheduled =
-        config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
-    Ok((scheduled && header.epochs != config.epochs).then(|| {
+    let scheduled = config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
+    let whole = trainer.steps_of_epoch(data_length) * trainer.epochs() as u64;
+    let remark = if scheduled && header.epochs != config.epochs {
+        let before = header.epochs;
         format!(
-            "{}: was to run {} epochs, now {}: the step sizes differ from those of one long run",
-            path.display(),
-            header.epochs,
+            "was to run {before} epochs, now {}: other step sizes than one long run",
             config.epochs
         )
-    }))
+    } else if header.steps != whole {
+        "its last epoch was cut short; the next one begins with a new order".to_string()
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(format!("{}: {remark}", path.display())))
 }
 
 fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
@@ -163,8 +175,7 @@ fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
     let body = &body[..body.len() - 4];
     let (length, rest) = body.split_first_chunk::<8>().ok_or_else(|| anyhow::anyhow!(damaged))?;
     let length = usize::try_from(u64::from_le_bytes(*length))?;
-    let (json, tensors) =
-        rest.split_at_checked(length).ok_or_else(|| anyhow::anyhow!(damaged))?;
+    let (json, tensors) = rest.split_at_checked(length).ok_or_else(|| anyhow::anyhow!(damaged))?;
     Ok((serde_json::from_slice(json)?, tensors))
 }
 
@@ -203,4 +214,68 @@ fn check_identity(file: &Identity, run: &Identity) -> anyhow::Result<()> {
         .collect();
     ensure!(other.is_empty(), "the checkpoint is of another run: {}", other.join("; "));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ModelSource;
+    use crate::session::{Depth, Entries, Session};
+    use crate::zoo::{ZooSpec, build};
+
+    fn trainer(data: &Dataset, seed: u64) -> Trainer {
+        let bytes = build(&ZooSpec::new("digits").unwrap()).unwrap();
+        let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
+        let config = Config { batch: Some(256), epochs: 4, seed, ..Config::default() };
+        let session =
+            Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned).unwrap();
+        Trainer::new(session, data).unwrap()
+    }
+
+    #[test]
+    fn whole_files_resume_and_damaged_ones_are_refused() {
+        let data = Dataset::digits();
+        let (hash, length) = (data_hash(&data), data.train.len());
+        let folder = std::env::temp_dir().join(format!("trainc-ckpt-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("run.ckpt");
+        let mut first = trainer(&data, 1);
+        first.epoch(&data, &mut |_| {}).unwrap();
+        save(&path, &first, &hash).unwrap();
+
+        let mut second = trainer(&data, 1);
+        assert_eq!(resume(&path, &mut second, &hash, length).unwrap(), None);
+        assert_eq!(second.history(), first.history());
+        let record = second.epoch(&data, &mut |_| {}).unwrap();
+        assert_eq!(record, first.epoch(&data, &mut |_| {}).unwrap());
+        let states = first.state().unwrap().into_iter().zip(second.state().unwrap());
+        for ((name, a), (_, b)) in states {
+            assert!(a.bits_equal(&b), "{name}");
+        }
+
+        let mut other = trainer(&data, 2);
+        let message = resume(&path, &mut other, &hash, length).unwrap_err().to_string();
+        assert!(message.contains("run.ckpt") && message.contains("seed: 1"), "{message}");
+        let message = resume(&path, &mut second, "other data", length).unwrap_err().to_string();
+        assert!(message.contains("data"), "{message}");
+
+        let whole = std::fs::read(&path).unwrap();
+        let mut fresh = trainer(&data, 1);
+        let before = fresh.state().unwrap();
+        let mut refused = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(resume(&path, &mut fresh, &hash, length).is_err());
+        };
+        for position in (0..whole.len()).step_by(whole.len() / 40) {
+            let mut flipped = whole.clone();
+            flipped[position] ^= 0x10;
+            refused(&flipped);
+            refused(&whole[..position]);
+        }
+        refused(b"something else");
+        for ((name, a), (_, b)) in before.into_iter().zip(fresh.state().unwrap()) {
+            assert!(a.bits_equal(&b), "{name} changed");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -10,7 +10,7 @@ use trainc_data::safetensors_bytes;
 use trainc_ir::Tensor;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::program::{Argument, Program, Region, Step};
-use trainc_ir::target::ArtifactFile;
+use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::text::Printer;
 
 use crate::config::Config;
@@ -108,7 +108,7 @@ pub fn text(session: &Session, kind: EmitKind) -> anyhow::Result<String> {
 
 fn listing(session: &Session, form: trainc_host::Listing) -> anyhow::Result<String> {
     let program = session.program()?;
-    if session.target.description().name == trainc_host::HOST_NAME {
+    if session.target.description().name == trainc_host::HOST.description().name {
         return Ok(trainc_host::listing(program, form)?);
     }
     ensure!(form == trainc_host::Listing::Assembly, "only the host has a Cranelift form");
@@ -276,15 +276,7 @@ fn manifest<'a>(
             hash: algorithms::hash(&session.algorithm),
         },
         model: Named { name: &session.name, hash: session.model_hash.clone() },
-        flags: Flags {
-            batch,
-            seed,
-            exact,
-            opt,
-            batch_norm,
-            init,
-            dimensions: dimensions.clone(),
-        },
+        flags: Flags { batch, seed, exact, opt, batch_norm, init, dimensions: dimensions.clone() },
         memory: Memory {
             arena_bytes: memory.arena_bytes,
             arena_lower_bound_bytes: memory.arena_lower_bound_bytes,

@@ -40,16 +40,15 @@ pub fn evaluate(
     };
     let find = |name: &str| arrays.iter().find(|(n, _)| n == name).map(|(_, a)| a);
     let sizes = names.iter().filter_map(|name| find(name)?.shape.first().copied());
-    let samples = sizes
-        .max()
-        .filter(|&n| n > 0)
-        .ok_or_else(|| fail(format!("no array for an input of the model ({})", names.join(", "))))?;
+    let samples = sizes.max().filter(|&n| n > 0).ok_or_else(|| {
+        fail(format!("no array for an input of the model ({})", names.join(", ")))
+    })?;
     let batch = config.batch.unwrap_or(samples);
     let config = Config { batch: Some(batch), ..config.clone() };
     let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
     let mut host = HostProgram::compile(session.program()?)?;
     let graph = &session.entry(INFER)?.float;
-    let mut inputs: Vec<(&TensorType, &NpyArray, String)> = Vec::new();
+    let mut inputs: Vec<(&TensorType, Data)> = Vec::new();
     for input in graph.inputs() {
         let name = graph.value(input.value).name.clone();
         let ty = graph.ty(input.value);
@@ -65,17 +64,14 @@ pub fn evaluate(
                 format!("array `{name}` is {:?}, the model takes {expected:?}", array.shape);
             return Err(fail(message).into());
         }
-        inputs.push((ty, array, name));
+        let data = convert(ty.element, array).map_err(|e| fail(format!("array `{name}`: {e}")))?;
+        inputs.push((ty, data));
     }
     let mut results: Vec<Collected> = Vec::new();
     for start in (0..samples).step_by(batch) {
         let count = batch.min(samples - start);
-        let tensors = inputs
-            .iter()
-            .map(|(ty, array, name)| {
-                slice(ty, array, batch, start, count).map_err(|e| fail(format!("{name}: {e}")))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let tensors: Vec<Tensor> =
+            inputs.iter().map(|(ty, data)| slice(ty, data, batch, start, count)).collect();
         let operands: Vec<&Tensor> = tensors.iter().collect();
         let run = RunContext { seed: config.seed, step: 0 };
         let outputs = host.run(INFER, &operands, &run)?;
@@ -135,28 +131,29 @@ impl Collected {
     }
 }
 
-/// `count` samples from `start` as a tensor of the batch's type.
-fn slice(
-    ty: &TensorType,
-    array: &NpyArray,
-    batch: usize,
-    start: usize,
-    count: usize,
-) -> Result<Tensor, String> {
-    let by_sample = ty.shape.first() == Some(&batch);
-    let (row, rows) = if by_sample { (ty.count() / batch, batch) } else { (ty.count(), 1) };
-    let source =
-        |i: usize| if by_sample { start + i.min(count - 1) } else { 0 } * row;
-    let data = match ty.element {
-        Element::F32 => {
-            let all = array.data.to_f32();
-            Data::F32((0..rows).flat_map(|i| all[source(i)..source(i) + row].to_vec()).collect())
-        }
-        Element::I32 => {
-            let all: Vec<i32> = array.data.to_integers()?;
-            Data::I32((0..rows).flat_map(|i| all[source(i)..source(i) + row].to_vec()).collect())
-        }
-        other => return Err(format!("inputs of type {other} are not supported")),
+/// An array as the elements of an input.
+fn convert(element: Element, array: &NpyArray) -> Result<Data, String> {
+    match element {
+        Element::F32 => Ok(Data::F32(array.data.to_f32())),
+        Element::I32 => Ok(Data::I32(array.data.to_integers()?)),
+        other => Err(format!("inputs of type {other} are not supported")),
+    }
+}
+
+/// `count` samples from `start` as a tensor of the batch's type, the last one repeated to fill it.
+fn slice(ty: &TensorType, data: &Data, batch: usize, start: usize, count: usize) -> Tensor {
+    fn rows<T: Copy>(all: &[T], row: usize, index: impl Iterator<Item = usize>) -> Vec<T> {
+        index.flat_map(|i| all[i * row..(i + 1) * row].iter().copied()).collect()
+    }
+    if ty.shape.first() != Some(&batch) {
+        return Tensor::new(ty.clone(), data.clone(), ScaleData::None);
+    }
+    let row = ty.count() / batch;
+    let index = (0..batch).map(|i| start + i.min(count - 1));
+    let data = match data {
+        Data::F32(all) => Data::F32(rows(all, row, index)),
+        Data::I32(all) => Data::I32(rows(all, row, index)),
+        other => other.clone(),
     };
-    Ok(Tensor::new(ty.clone(), data, ScaleData::None))
+    Tensor::new(ty.clone(), data, ScaleData::None)
 }

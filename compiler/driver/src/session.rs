@@ -248,7 +248,9 @@ impl Session {
                 .iter()
                 .filter_map(|e| Some(PlanEntry { name: e.name, graph: &e.optimised.as_ref()?.0 }))
                 .collect();
-            let planned = plan(&session.name, &entries, session.target, &PlanOptions::default())?;
+            // Emitted entries know one buffer an argument.
+            let options = PlanOptions { argument_views: false, ..PlanOptions::default() };
+            let planned = plan(&session.name, &entries, session.target, &options)?;
             session.planned = Some(planned);
             Ok(())
         })

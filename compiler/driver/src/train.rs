@@ -4,7 +4,10 @@ use std::num::NonZeroUsize;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
-use trainc_data::{Dataset, Normalization, Normalizer, Split, TrainingBatches, evaluation_batches};
+use trainc_data::{
+    Dataset, Normalization, Normalizer, Series, Split, TrainingBatches, TrainingChart,
+    evaluation_batches,
+};
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
@@ -149,6 +152,11 @@ impl Trainer {
     pub fn finished(&self) -> bool {
         let config = &self.session.config;
         self.epochs() >= config.epochs || config.steps.is_some_and(|limit| self.steps >= limit)
+    }
+
+    /// Training steps of a whole epoch over that many samples.
+    pub(crate) fn steps_of_epoch(&self, samples: usize) -> u64 {
+        (samples / self.step_entry.batch.max(1)) as u64
     }
 
     /// The step size for an epoch (from 0).
@@ -332,6 +340,23 @@ fn check_data(session: &Session, data: &Dataset) -> anyhow::Result<()> {
         data.train.len()
     );
     Ok(())
+}
+
+/// The curves of runs, each with its name.
+pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
+    let series = |value: fn(&EpochRecord) -> f64| {
+        runs.iter()
+            .map(|(name, records)| Series {
+                name: (*name).to_string(),
+                points: records.iter().map(|r| (r.epoch as f64, value(r))).collect(),
+            })
+            .collect()
+    };
+    TrainingChart {
+        title: title.to_string(),
+        loss: series(|r| r.train_loss),
+        accuracy: series(|r| 100.0 * r.test_accuracy),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,477 @@
+//! The command line, declared.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use trainc_driver::config::{
+    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+};
+use trainc_driver::emit::EmitKind;
+use trainc_driver::model::ModelSource;
+
+use crate::message::{Color, MessageFormat};
+
+const EXAMPLES: &str = "\
+Examples:
+  trainc train                                      train the built-in net on the built-in digits, in INT8
+  trainc zoo lenet5 -o lenet5.onnx                  write a reference model
+  trainc train lenet5.onnx --data mnist/ --baseline fp32 --curve curve.svg
+  trainc compile lenet5.onnx --batch 64 -o build/   an object file, C header and Rust bindings
+  trainc inspect lenet5.onnx --rewrites             which rewrite rules fired, and what each saved
+
+Exit codes: 0 success, 1 an error in what was given, 2 wrong usage, 101 a bug of trainc.
+The messages of --message-format json are described in docs/cli.md.";
+
+/// Compiles the training step of a neural network under a low-precision training algorithm.
+#[derive(Parser, Debug)]
+#[command(name = "trainc", version, after_help = EXAMPLES, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// For whom stdout is: people, or scripts (one JSON object a line)
+    #[arg(long, global = true, value_enum, default_value = "human", value_name = "FORMAT")]
+    pub(crate) message_format: MessageFormat,
+    /// When diagnostics are coloured; `auto` honours NO_COLOR
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) color: Color,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Train a model on this machine, with the integers that a device will compute
+    Train(TrainArguments),
+    /// Compile a model's training step and inference for a target
+    Compile(CompileArguments),
+    /// Show what a model is and what each stage makes of it
+    Inspect(InspectArguments),
+    /// Evaluate a model on arrays: npz in, npz out
+    Run(RunArguments),
+    /// List the training algorithms, or print one's file
+    Algorithms(AlgorithmsArguments),
+    /// List the targets
+    Targets,
+    /// Write a reference model as ONNX, or list them
+    Zoo(ZooArguments),
+    /// Print a completion script for a shell
+    Completions(CompletionsArguments),
+}
+
+/// What every command that compiles takes. Flags win over the configuration file.
+#[derive(Args, Debug, Default)]
+pub(crate) struct ConfigArguments {
+    /// Read defaults from a configuration file (the keys are these flags' names)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file
+    #[arg(short, long, value_name = "NAME|FILE")]
+    pub(crate) algorithm: Option<String>,
+    /// Target (see `trainc targets`)
+    #[arg(short, long, value_name = "NAME")]
+    target: Option<String>,
+    /// Batch size
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    batch: Option<usize>,
+    /// Size of an open dimension other than the batch; may be repeated
+    #[arg(long = "dimension", value_name = "NAME=SIZE", value_parser = dimension)]
+    dimensions: Vec<(String, usize)>,
+    /// Seed of weights, shuffling and stochastic rounding
+    #[arg(short, long, value_name = "N")]
+    seed: Option<u64>,
+    /// How the optimiser searches
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    opt: Option<Strategy>,
+    /// Allow rewrites that move a float by a stated number of units in the last place
+    #[arg(long, conflicts_with = "exact")]
+    no_exact: bool,
+    /// Only rewrites that keep every bit (the default)
+    #[arg(long)]
+    exact: bool,
+    /// How batch norm normalizes while training
+    #[arg(long, value_enum, value_name = "HOW")]
+    batch_norm: Option<BatchNorm>,
+    /// Where the first weights come from
+    #[arg(long, value_enum, value_name = "FROM")]
+    init: Option<Init>,
+}
+
+/// How the optimiser searches.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Strategy {
+    /// Equality saturation
+    Saturate,
+    /// Each rule once, in order
+    Ordered,
+    /// Not at all
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BatchNorm {
+    /// As the model file says
+    AsExported,
+    /// With the statistics of the batch
+    Training,
+    /// With the running statistics
+    Frozen,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Init {
+    /// The model file
+    Model,
+    /// Drawn by the seed as the algorithm says
+    Random,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Normalization {
+    /// The stored values
+    None,
+    /// Pixels divided by 255
+    Unit,
+    /// Unit, then mean 0 and deviation 1 for each channel
+    Standardize,
+}
+
+impl ConfigArguments {
+    /// The configuration: the defaults, under the file's, under these flags.
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        set(&mut config.algorithm, &self.algorithm);
+        set(&mut config.target, &self.target);
+        set(&mut config.seed, &self.seed);
+        config.batch = self.batch.or(config.batch);
+        config.dimensions.extend(self.dimensions.iter().cloned());
+        config.exact = (config.exact || self.exact) && !self.no_exact;
+        if let Some(opt) = self.opt {
+            config.opt = match opt {
+                Strategy::Saturate => OptimiserStrategy::Saturate,
+                Strategy::Ordered => OptimiserStrategy::Ordered,
+                Strategy::Off => OptimiserStrategy::Off,
+            };
+        }
+        if let Some(batch_norm) = self.batch_norm {
+            config.batch_norm = match batch_norm {
+                BatchNorm::AsExported => BatchNormHandling::AsExported,
+                BatchNorm::Training => BatchNormHandling::Training,
+                BatchNorm::Frozen => BatchNormHandling::Frozen,
+            };
+        }
+        if let Some(init) = self.init {
+            config.init = match init {
+                Init::Model => WeightSource::Model,
+                Init::Random => WeightSource::Random,
+            };
+        }
+        Ok(config)
+    }
+}
+
+fn set<T: Clone>(field: &mut T, flag: &Option<T>) {
+    if let Some(value) = flag {
+        *field = value.clone();
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc train
+      The built-in net on the built-in digits under NITI, in INT8 from the image to the updated weight.
+  trainc train lenet5.onnx --data mnist/ --epochs 10 --batch 64 --baseline fp32 --curve curve.svg
+      Loss and test accuracy an epoch beside FP32 with the same model, seed and data; the curve as SVG.
+  trainc train net.onnx --data images.tar.xz --algorithm my.toml --checkpoint run.ckpt --resume
+      Another algorithm; goes on where a killed run left off, bit for bit.
+
+Data: a folder of IDX files (MNIST), of CIFAR-10's binary files, or of images (train/CLASS/*.png, test/CLASS/*.png,
+also JPEG), a tar of such a folder (also .gz, .xz), or an .npz with x_train, y_train, x_test, y_test.")]
+pub(crate) struct TrainArguments {
+    /// ONNX model; the built-in net if absent
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) model: Option<PathBuf>,
+    /// Data set; the built-in digits if absent
+    #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) data: Option<PathBuf>,
+    /// Passes over the training images
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    epochs: Option<usize>,
+    /// A fixed step size in place of the algorithm's schedule (under NITI: bits, 0 to 7)
+    #[arg(long, value_name = "RATE")]
+    learning_rate: Option<f64>,
+    /// Stop after this many training steps
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Take the samples in the file's order
+    #[arg(long)]
+    no_shuffle: bool,
+    /// How pixels become model inputs
+    #[arg(long, value_enum, value_name = "HOW")]
+    normalization: Option<Normalization>,
+    /// Train the same model, seed and data under this algorithm too, and show both
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) baseline: Option<String>,
+    /// A fixed step size of the baseline
+    #[arg(long, value_name = "RATE", requires = "baseline")]
+    pub(crate) baseline_learning_rate: Option<f64>,
+    /// Write a checkpoint after each epoch (the baseline's beside it, with its name appended)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Go on from the checkpoint, if it is there
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) resume: bool,
+    /// Draw the training curve
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub(crate) curve: Option<PathBuf>,
+    /// Write the trained weights under the model's names
+    #[arg(long, value_name = "FILE.safetensors", value_hint = ValueHint::FilePath)]
+    pub(crate) weights_out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+/// Epochs of the quick start.
+const BUILT_IN_EPOCHS: usize = 30;
+
+impl TrainArguments {
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = self.config.config()?;
+        if self.model.is_none() && self.config.config.is_none() {
+            config.epochs = BUILT_IN_EPOCHS;
+        }
+        set(&mut config.epochs, &self.epochs);
+        config.learning_rate = self.learning_rate.or(config.learning_rate);
+        config.steps = self.steps.or(config.steps);
+        config.shuffle &= !self.no_shuffle;
+        if let Some(normalization) = self.normalization {
+            config.normalization = match normalization {
+                Normalization::None => InputNormalization::None,
+                Normalization::Unit => InputNormalization::Unit,
+                Normalization::Standardize => InputNormalization::Standardize,
+            };
+        }
+        Ok(config)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc compile lenet5.onnx --batch 32 -o build/
+  trainc compile lenet5.onnx -o build/ --emit=program,asm=lenet5.s
+
+The folder holds the target's files, weights.safetensors and manifest.json. It appears whole or not at all, and the
+same input gives the same bytes on every machine.")]
+pub(crate) struct CompileArguments {
+    /// ONNX model
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) model: PathBuf,
+    /// Folder to write; replaced if it is an artifact already
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) emit: EmitArguments,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+/// Texts of stages, in rustc's manner.
+#[derive(Args, Debug)]
+pub(crate) struct EmitArguments {
+    /// Texts of stages: graph, training, qir, optimised, program, clif, asm; `=-` is stdout
+    #[arg(long, value_name = "KIND[=PATH],...", value_delimiter = ',', value_parser = emit)]
+    pub(crate) emit: Vec<Emit>,
+}
+
+/// One text asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Emit {
+    pub(crate) kind: EmitKind,
+    /// Where to, `-` for stdout; the command's default if absent.
+    pub(crate) path: Option<PathBuf>,
+}
+
+impl Emit {
+    pub(crate) fn to_stdout(&self) -> bool {
+        self.path.as_deref() == Some(Path::new("-"))
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc inspect lenet5.onnx                    stages with times, memory plan, kernels by cost
+  trainc inspect lenet5.onnx --check            does it import, and if not, all that is in the way
+  trainc inspect lenet5.onnx --rewrites         rules that fired, where, what each saved; saturation against in-order
+  trainc inspect lenet5.onnx --emit=qir         the quantized module, as text that reads back")]
+pub(crate) struct InspectArguments {
+    /// ONNX model
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) model: PathBuf,
+    /// Only say whether the model imports, and list everything that is not supported
+    #[arg(long, conflicts_with_all = ["rewrites", "emit"])]
+    pub(crate) check: bool,
+    /// Say which rules fired, where, and what each saved
+    #[arg(long)]
+    pub(crate) rewrites: bool,
+    #[command(flatten)]
+    pub(crate) emit: EmitArguments,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  trainc run lenet5.onnx --input in.npz --output out.npz
+
+Arrays are named as the model's inputs and outputs. The batch is the data's unless --batch is given. Batch norm is as
+the file says (see --batch-norm); dropout never drops.")]
+pub(crate) struct RunArguments {
+    /// ONNX model
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) model: PathBuf,
+    /// Arrays for the inputs
+    #[arg(short, long, value_name = "FILE.npz", value_hint = ValueHint::FilePath)]
+    pub(crate) input: PathBuf,
+    /// Where the outputs go
+    #[arg(short, long, value_name = "FILE.npz", value_hint = ValueHint::FilePath)]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+impl RunArguments {
+    /// FP32 unless a flag or the file says otherwise.
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = self.config.config()?;
+        if self.config.algorithm.is_none() && self.config.config.is_none() {
+            config.algorithm = "fp32".to_string();
+        }
+        Ok(config)
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AlgorithmsArguments {
+    /// Print this algorithm's file, to start one's own from
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc zoo                                                     list the models
+  trainc zoo resnet18 -o resnet18.onnx --input 3x32x32 --classes 10")]
+pub(crate) struct ZooArguments {
+    /// Model; without it the models are listed
+    #[arg(requires = "output")]
+    pub(crate) name: Option<String>,
+    /// File to write
+    #[arg(short, long, value_name = "FILE.onnx", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Channels x height x width of an image
+    #[arg(long, value_name = "CxHxW", value_parser = image_shape)]
+    pub(crate) input: Option<[usize; 3]>,
+    /// Number of classes
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) classes: Option<usize>,
+    /// Seed of the weights
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Batch norm in inference form
+    #[arg(long)]
+    pub(crate) inference: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number from 1".to_string()),
+        Ok(n) => Ok(n),
+    }
+}
+
+fn dimension(text: &str) -> Result<(String, usize), String> {
+    let (name, size) = text.split_once('=').ok_or("expected NAME=SIZE")?;
+    Ok((name.to_string(), positive(size)?))
+}
+
+fn image_shape(text: &str) -> Result<[usize; 3], String> {
+    let sizes: Option<Vec<usize>> = text.split('x').map(|s| s.parse().ok()).collect();
+    sizes
+        .and_then(|s| <[usize; 3]>::try_from(s).ok())
+        .filter(|s| !s.contains(&0))
+        .ok_or_else(|| "expected channels x height x width, such as 3x32x32".to_string())
+}
+
+fn emit(text: &str) -> Result<Emit, String> {
+    let (name, path) = match text.split_once('=') {
+        Some((name, path)) => (name, Some(PathBuf::from(path))),
+        None => (text, None),
+    };
+    let kind = EmitKind::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = EmitKind::ALL.iter().map(|k| k.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })?;
+    Ok(Emit { kind, path })
+}
+
+/// A model file that is there.
+pub(crate) fn model_file(path: &Path) -> ModelSource {
+    ModelSource::File(path.to_path_buf())
+}
+
+/// The built-in net.
+pub(crate) fn built_in_model(seed: u64) -> anyhow::Result<ModelSource> {
+    use trainc_driver::zoo;
+    let spec = zoo::ZooSpec { seed, ..zoo::ZooSpec::new("digits")? };
+    let bytes = zoo::build(&spec).context("the built-in net")?;
+    Ok(ModelSource::Bytes { name: "digits".to_string(), bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn values() {
+        assert_eq!(image_shape("3x32x16"), Ok([3, 32, 16]));
+        for bad in ["3x32", "3x32x0", "3,32,32", ""] {
+            assert!(image_shape(bad).is_err(), "{bad}");
+        }
+        assert_eq!(dimension("height=5"), Ok(("height".to_string(), 5)));
+        assert!(dimension("height").is_err() && positive("0").is_err());
+        let found = emit("asm=x.s").unwrap();
+        assert_eq!((found.kind, found.path), (EmitKind::Asm, Some(PathBuf::from("x.s"))));
+        assert!(emit("qir").unwrap().path.is_none() && emit("qor").is_err());
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = std::env::temp_dir().join(format!("trainc-flags-{}.toml", std::process::id()));
+        std::fs::write(&file, "seed = 4\nbatch = 8\nopt = \"off\"\n").unwrap();
+        let file_name = file.to_string_lossy().into_owned();
+        let line = ["trainc", "train", "--config", &file_name, "--batch", "16", "--no-exact"];
+        let Command::Train(arguments) = Arguments::parse_from(line).command else { panic!() };
+        let config = arguments.config().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((config.seed, config.batch, config.exact), (4, Some(16), false));
+        assert_eq!(config.opt, OptimiserStrategy::Off);
+    }
+}

@@ -1,0 +1,53 @@
+//! `trainc compile`.
+
+use serde_json::json;
+use trainc_driver::emit::{self, EmitKind};
+use trainc_driver::session::{Depth, Entries, Session};
+
+use crate::arguments::{CompileArguments, Emit, model_file};
+use crate::message::Output;
+
+pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Result<()> {
+    let start = std::time::Instant::now();
+    let config = arguments.config.config()?;
+    let source = model_file(&arguments.model);
+    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+    session.warnings.iter().for_each(|w| output.warning(w));
+    let (beside, within): (Vec<&Emit>, Vec<&Emit>) =
+        arguments.emit.emit.iter().partition(|e| e.path.is_some());
+    let within: Vec<EmitKind> = within.iter().map(|e| e.kind).collect();
+    let files = emit::artifact(&session, &within)?;
+    emit::write_folder(&arguments.output, &files)?;
+    for one in beside {
+        write(&session, one, output)?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let memory = session.program()?.memory;
+    let directory = arguments.output.display().to_string();
+    output.line(&format!(
+        "{directory}: {} kernels, arena {} bytes ({:.3} x the lower bound), state {} bytes, {seconds:.2} s",
+        session.program()?.kernels.len(),
+        memory.arena_bytes,
+        memory.arena_bytes as f64 / memory.arena_lower_bound_bytes.max(1) as f64,
+        memory.state_bytes,
+    ))?;
+    output.object(&json!({
+        "reason": "artifact",
+        "directory": directory,
+        "arena_bytes": memory.arena_bytes,
+        "arena_lower_bound_bytes": memory.arena_lower_bound_bytes,
+        "seconds": seconds,
+    }))
+}
+
+/// Writes a text to its path, or to stdout.
+pub(crate) fn write(session: &Session, one: &Emit, output: &Output) -> anyhow::Result<()> {
+    let text = emit::text(session, one.kind)?;
+    match &one.path {
+        Some(path) if !one.to_stdout() => emit::write_text(path, &text),
+        _ if output.is_json() => {
+            output.object(&json!({ "reason": "emit", "kind": one.kind.name(), "text": text }))
+        }
+        _ => output.print(&text),
+    }
+}

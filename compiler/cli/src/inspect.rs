@@ -1,0 +1,61 @@
+//! `trainc inspect`.
+
+use serde_json::{Value, json};
+use trainc_driver::inspect;
+use trainc_driver::session::{Depth, Entries, Session};
+
+use crate::arguments::{InspectArguments, model_file};
+use crate::compile;
+use crate::message::Output;
+
+pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Result<()> {
+    let file = arguments.model.display().to_string();
+    if arguments.check {
+        return check(arguments, &file, output);
+    }
+    let config = arguments.config.config()?;
+    let emit = &arguments.emit.emit;
+    let depth = if arguments.rewrites { Some(Depth::Optimised) } else { None };
+    let depth = emit.iter().map(|e| e.kind.depth()).chain(depth).max().unwrap_or(Depth::Planned);
+    let source = model_file(&arguments.model);
+    let session = Session::new(&source, &config, Entries::TrainAndInfer, depth)?;
+    session.warnings.iter().for_each(|w| output.warning(w));
+    for one in emit {
+        compile::write(&session, one, output)?;
+    }
+    if arguments.rewrites {
+        let report = inspect::rewrites(&session)?;
+        output.object(&with_reason("rewrites", serde_json::to_value(&report)?))?;
+        return if output.is_json() { Ok(()) } else { output.print(&report.text()) };
+    }
+    if emit.is_empty() {
+        let report = inspect::summary(&session)?;
+        output.object(&with_reason("summary", serde_json::to_value(&report)?))?;
+        return if output.is_json() { Ok(()) } else { output.print(&report.text()) };
+    }
+    Ok(())
+}
+
+fn check(arguments: &InspectArguments, file: &str, output: &Output) -> anyhow::Result<()> {
+    let report = inspect::check(&arguments.model);
+    output.object(&with_reason("check", serde_json::to_value(&report)?))?;
+    if !output.is_json() {
+        output.print(&report.text(file))?;
+    }
+    if report.imports {
+        return Ok(());
+    }
+    let node = report.unsupported.first().map(|u| u.node.clone());
+    let what = report
+        .error
+        .unwrap_or_else(|| format!("{} thing(s) are not supported", report.unsupported.len()));
+    Err(trainc_driver::error::InFile { file: file.to_string(), message: what, node }.into())
+}
+
+fn with_reason(reason: &str, value: Value) -> Value {
+    let mut object = json!({ "reason": reason });
+    if let (Value::Object(object), Value::Object(fields)) = (&mut object, value) {
+        object.extend(fields);
+    }
+    object
+}

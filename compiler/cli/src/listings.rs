@@ -1,0 +1,73 @@
+//! `trainc algorithms`, `targets`, `zoo` and `completions`.
+
+use clap::CommandFactory;
+use serde_json::json;
+use trainc_driver::zoo::{self, ZooSpec};
+use trainc_driver::{algorithms, data, targets};
+
+use crate::arguments::{AlgorithmsArguments, Arguments, CompletionsArguments, ZooArguments};
+use crate::message::Output;
+
+pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> anyhow::Result<()> {
+    if let Some(name) = &arguments.name {
+        let algorithm = algorithms::load(name)?;
+        output.object(&json!({
+            "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
+            "paper": algorithm.paper, "notes": algorithm.notes, "text": algorithm.text,
+        }))?;
+        return if output.is_json() { Ok(()) } else { output.print(&algorithm.text) };
+    }
+    for algorithm in algorithms::built_in()? {
+        output.line(&format!("{:<12} {}", algorithm.name, algorithm.title))?;
+        output.object(&json!({
+            "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
+            "paper": algorithm.paper, "notes": algorithm.notes,
+        }))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn targets(output: &Output) -> anyhow::Result<()> {
+    for target in targets::TARGETS {
+        let description = target.description();
+        output.line(&format!("{:<12} {}", description.name, description.summary))?;
+        output.object(&json!({
+            "reason": "target", "name": description.name, "summary": description.summary,
+        }))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn zoo(arguments: &ZooArguments, output: &Output) -> anyhow::Result<()> {
+    let (Some(name), Some(path)) = (&arguments.name, &arguments.output) else {
+        for model in zoo::names() {
+            let [c, h, w] = model.input;
+            let input = format!("{c}x{h}x{w}");
+            output.line(&format!(
+                "{:<12} {input:<10} {:>10} weights  {}",
+                model.name, model.parameters, model.description
+            ))?;
+            output.object(&json!({
+                "reason": "model", "name": model.name, "input": model.input,
+                "parameters": model.parameters, "description": model.description,
+            }))?;
+        }
+        return Ok(());
+    };
+    let mut spec = ZooSpec::new(name)?;
+    spec.input = arguments.input.unwrap_or(spec.input);
+    spec.classes = arguments.classes.unwrap_or(spec.classes);
+    spec.seed = arguments.seed;
+    spec.training = !arguments.inference;
+    let bytes = zoo::build(&spec)?;
+    data::write_atomically(path, &bytes)?;
+    let file = path.display().to_string();
+    output.line(&format!("{file}: {} bytes", bytes.len()))?;
+    output.object(&json!({ "reason": "model", "name": name, "file": file, "bytes": bytes.len() }))
+}
+
+pub(crate) fn completions(arguments: &CompletionsArguments, output: &Output) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "trainc", &mut script);
+    output.print(&String::from_utf8_lossy(&script))
+}

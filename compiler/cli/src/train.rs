@@ -1,0 +1,217 @@
+//! `trainc train`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use trainc_driver::checkpoint;
+use trainc_driver::config::Config;
+use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::train::{EpochRecord, Progress, Trainer, chart};
+use trainc_driver::weights;
+
+use crate::arguments::{TrainArguments, built_in_model, model_file};
+use crate::message::Output;
+use crate::progress::ProgressBar;
+
+/// One of the runs side by side.
+struct Run {
+    trainer: Trainer,
+    checkpoint: Option<PathBuf>,
+}
+
+impl Run {
+    fn name(&self) -> &str {
+        &self.trainer.session.algorithm.name
+    }
+}
+
+pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let config = arguments.config()?;
+    let data = match &arguments.data {
+        Some(path) => Dataset::open(path)?,
+        None => Dataset::digits(),
+    };
+    let source = match &arguments.model {
+        Some(path) => model_file(path),
+        None => built_in_model(config.seed)?,
+    };
+    // Where results shall go must be known to be writable before hours are spent.
+    let outputs = [&arguments.checkpoint, &arguments.curve, &arguments.weights_out];
+    for path in outputs.into_iter().flatten() {
+        check_folder(path)?;
+    }
+    let mut runs = vec![prepare(&source, &config, &data, arguments.checkpoint.clone(), output)?];
+    if let Some(baseline) = &arguments.baseline {
+        let config = Config {
+            algorithm: baseline.clone(),
+            learning_rate: arguments.baseline_learning_rate,
+            ..config.clone()
+        };
+        let beside = arguments.checkpoint.as_ref().map(|path| {
+            let mut name = path.clone().into_os_string();
+            name.push(".baseline");
+            PathBuf::from(name)
+        });
+        runs.push(prepare(&source, &config, &data, beside, output)?);
+    }
+    let fingerprint = match arguments.checkpoint {
+        Some(_) => checkpoint::data_hash(&data),
+        None => String::new(),
+    };
+    if arguments.resume {
+        for run in &mut runs {
+            resume(run, &fingerprint, data.train.len(), output)?;
+        }
+    }
+    train(&mut runs, &data, &fingerprint, output)?;
+    finish(arguments, &runs, &data, start, output)
+}
+
+fn check_folder(path: &Path) -> anyhow::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    anyhow::ensure!(folder.is_dir(), "{}: its folder does not exist", path.display());
+    Ok(())
+}
+
+fn prepare(
+    source: &ModelSource,
+    config: &Config,
+    data: &Dataset,
+    checkpoint: Option<PathBuf>,
+    output: &Output,
+) -> anyhow::Result<Run> {
+    let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned)?;
+    session.warnings.iter().for_each(|w| output.warning(w));
+    let program = session.program()?;
+    output.note(&format!(
+        "{} under {}: {} kernels, arena {} bytes, compiled in {:.2} s",
+        session.name,
+        session.algorithm.name,
+        program.kernels.len(),
+        program.memory.arena_bytes,
+        session.seconds(),
+    ));
+    Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
+}
+
+fn resume(run: &mut Run, fingerprint: &str, samples: usize, output: &Output) -> anyhow::Result<()> {
+    let Some(path) = &run.checkpoint else { return Ok(()) };
+    if !path.exists() {
+        output.note(&format!("{}: not there yet, starting from the first epoch", path.display()));
+        return Ok(());
+    }
+    if let Some(remark) = checkpoint::resume(path, &mut run.trainer, fingerprint, samples)? {
+        output.warning(&remark);
+    }
+    let epochs = run.trainer.epochs();
+    output.note(&format!("{}: {epochs} epoch(s) done", path.display()));
+    Ok(())
+}
+
+fn train(
+    runs: &mut [Run],
+    data: &Dataset,
+    fingerprint: &str,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let names: Vec<String> = runs.iter().map(|r| r.name().to_string()).collect();
+    output.line(&header(&names))?;
+    loop {
+        let start = Instant::now();
+        let mut records: Vec<Option<EpochRecord>> = Vec::new();
+        for run in runs.iter_mut() {
+            let mut bar = ProgressBar::new();
+            let epoch = run.trainer.epochs() + 1;
+            let name = run.name().to_string();
+            let record = run.trainer.epoch(data, &mut |progress| match progress {
+                Progress::Train(done, total) => {
+                    bar.show(&format!("{name} epoch {epoch}: training"), done, total);
+                }
+                Progress::Evaluate(done, total) => {
+                    bar.show(&format!("{name} epoch {epoch}: testing"), done, total);
+                }
+            })?;
+            bar.clear();
+            if let (Some(_), Some(path)) = (record, &run.checkpoint) {
+                checkpoint::save(path, &run.trainer, fingerprint)?;
+            }
+            records.push(record);
+        }
+        if records.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        output.line(&row(&records, start.elapsed().as_secs_f64()))?;
+        if let Some(record) = records[0] {
+            let mut object = json!({
+                "reason": "epoch", "epoch": record.epoch, "train_loss": record.train_loss,
+                "test_accuracy": record.test_accuracy,
+            });
+            if let Some(Some(baseline)) = records.get(1) {
+                object["baseline_train_loss"] = json!(baseline.train_loss);
+                object["baseline_test_accuracy"] = json!(baseline.test_accuracy);
+            }
+            output.object(&object)?;
+        }
+    }
+}
+
+fn header(names: &[String]) -> String {
+    let columns: Vec<String> = names
+        .iter()
+        .map(|name| format!("{:>14}  {:>14}", format!("{name} loss"), format!("{name} accuracy")))
+        .collect();
+    format!("epoch  {}  {:>8}", columns.join("  "), "seconds")
+}
+
+fn row(records: &[Option<EpochRecord>], seconds: f64) -> String {
+    let epoch = records.iter().flatten().map(|r| r.epoch).next().unwrap_or(0);
+    let columns: Vec<String> = records
+        .iter()
+        .map(|record| match record {
+            Some(r) => format!("{:>14.4}  {:>12.2} %", r.train_loss, 100.0 * r.test_accuracy),
+            None => format!("{:>14}  {:>14}", "-", "-"),
+        })
+        .collect();
+    format!("{epoch:>5}  {}  {seconds:>8.2}", columns.join("  "))
+}
+
+fn finish(
+    arguments: &TrainArguments,
+    runs: &[Run],
+    data: &Dataset,
+    start: Instant,
+    output: &Output,
+) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.curve {
+        let title = format!("{} on {}", runs[0].trainer.session.name, data.name);
+        let series: Vec<(&str, &[EpochRecord])> =
+            runs.iter().map(|run| (run.name(), run.trainer.history())).collect();
+        write_atomically(path, chart(&title, &series).to_svg().as_bytes())?;
+        output.line(&format!("curve: {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.weights_out {
+        write_safetensors(path, &weights::export(&runs[0].trainer.state()?))?;
+        output.line(&format!("weights: {}", path.display()))?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let accuracy = |run: &Run| run.trainer.history().last().map(|r| r.test_accuracy);
+    let words: Vec<String> = runs
+        .iter()
+        .filter_map(|run| Some(format!("{} {:.2} %", run.name(), 100.0 * accuracy(run)?)))
+        .collect();
+    output.line(&format!("test accuracy: {}; {seconds:.1} s", words.join(", ")))?;
+    let mut object: Value = json!({
+        "reason": "finished", "test_accuracy": runs.first().and_then(accuracy), "seconds": seconds,
+    });
+    if let Some(baseline) = runs.get(1) {
+        object["baseline_test_accuracy"] = json!(accuracy(baseline));
+    }
+    output.object(&object)
+}
