@@ -363,19 +363,17 @@ fn add_parameters<'m>(
     order: &'m [String],
     mut initializers: BTreeMap<&'m str, Arc<Known>>,
 ) -> Result<(), ImportError> {
-    let Roles { parameters, slots, identities, .. } = builder.roles.clone();
+    let Roles { parameters, copies: separated, identities, .. } = builder.roles.clone();
     let mut copies: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for copy in identities.values() {
         copies.entry(copy.initializer).or_default().push(copy.name.clone());
     }
     let fail = |name: &str, e: String| ImportError::invalid(format!("initializer `{name}`"), e);
-    let originals: BTreeMap<&str, Arc<Known>> = slots
-        .values()
-        .chain(identities.values())
-        .map(|copy| (copy.initializer, initializers[copy.initializer].clone()))
-        .collect();
-    for copy in slots.values().chain(identities.values()) {
-        builder.count_copy(initializers[copy.initializer].len()).map_err(ImportError::limit)?;
+    let mut originals: BTreeMap<&str, Arc<Known>> = BTreeMap::new();
+    for copy in separated.iter().map(|(copy, _)| copy).chain(identities.values()) {
+        let known = initializers[copy.initializer].clone();
+        builder.count_copy(known.len()).map_err(ImportError::limit)?;
+        originals.insert(copy.initializer, known);
     }
     for name in order.iter().map(String::as_str) {
         let Some(known) = initializers.remove(name) else { continue };
@@ -389,13 +387,13 @@ fn add_parameters<'m>(
         };
         builder.values.insert(name, bound);
     }
-    for (&slot, copy) in &slots {
+    for (copy, slots) in separated {
         let known = &originals[copy.initializer];
         let value = builder
             .parameter(&copy.name, (**known).clone(), copy.trainable)
             .map_err(|e| fail(copy.initializer, e))?;
         copies.entry(copy.initializer).or_default().push(copy.name.clone());
-        builder.slots.insert(slot, value);
+        builder.slots.extend(slots.into_iter().map(|slot| (slot, value)));
     }
     for (&output, copy) in &identities {
         let known = &originals[copy.initializer];

@@ -3,7 +3,7 @@
 //! [`import_path`] gives a [`Graph`] with its parameters and what is worth a warning; [`check_path`] says whether a
 //! model would import and lists everything that is in the way; [`supported_ops`] is the table of operators.
 //!
-//! Read the sources in this order: [`proto`] (the wire format), `known` (tensors), `roles` (what is a parameter),
+//! Read the sources in this order: [`proto`] (the wire format), `known` (tensors), `roles` and `untie` (what is a parameter),
 //! `import` (the pass), `call` (one node), `ops` (one file a family of operators).
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod proto;
 mod roles;
 mod shapes;
 mod traps;
+mod untie;
 pub mod write;
 
 use std::collections::BTreeMap;

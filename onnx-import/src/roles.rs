@@ -6,13 +6,14 @@
 //!
 //! Exporters merge initializers that are equal, which ties parameters that have nothing to do with each other.
 //! Merged ones are told from shared ones by their traces: an `Identity` node for each copy (PyTorch's TorchScript
-//! exporter), or one initializer in roles that no module shares, such as a scale and a running variance (its
-//! dynamo exporter). They become separate parameters.
+//! exporter), or one initializer in nodes that do not share the rest (its dynamo exporter; see `untie`). They become
+//! separate parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::known::{Known, is_float};
 use crate::proto::{GraphProto, NodeProto};
+use crate::untie::untie;
 
 /// How a value is used further on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -66,27 +67,14 @@ pub(crate) struct Roles<'m> {
     pub(crate) parameters: BTreeMap<&'m str, bool>,
     /// Outputs of `Identity` nodes that are parameters of their own.
     pub(crate) identities: BTreeMap<&'m str, Copy<'m>>,
-    /// Operands (node, position) that are parameters of their own.
-    pub(crate) slots: BTreeMap<(usize, usize), Copy<'m>>,
+    /// Parameters of their own with the operands (node, position) that use them.
+    pub(crate) copies: Vec<(Copy<'m>, Vec<(usize, usize)>)>,
     /// Graph inputs that are class labels.
     pub(crate) labels: BTreeSet<&'m str>,
     /// Use of each value.
     pub(crate) demands: BTreeMap<&'m str, Demand>,
-    /// Vectors that several nodes share as the same kind of parameter.
-    pub(crate) shared: BTreeMap<&'m str, usize>,
-}
-
-/// The name of an operand that holds a parameter; also the kind of use that a module could share.
-fn slot_name(op: &str, operand: usize) -> Option<&'static str> {
-    Some(match (op, operand) {
-        ("Conv" | "Gemm", 1) | ("MatMul", 0 | 1) => "weight",
-        ("Conv" | "Gemm", 2) => "bias",
-        ("BatchNormalization" | "LayerNormalization", 1) => "scale",
-        ("BatchNormalization" | "LayerNormalization", 2) => "shift",
-        ("BatchNormalization", 3) => "running_mean",
-        ("BatchNormalization", 4) => "running_var",
-        _ => return None,
-    })
+    /// Parameters made from vectors that several nodes share, and by how many.
+    pub(crate) shared: BTreeMap<String, usize>,
 }
 
 /// What is wanted of an operand if `result` is wanted of the results; `runs` tells whether they depend on an input.
@@ -193,7 +181,9 @@ pub(crate) fn analyse<'m>(
             roles.identities.insert(output, copy);
         }
     }
-    untie(&mut roles, nodes, initializers, node_name);
+    untie(&mut roles, nodes, initializers, &run_time, node_name);
+    // In the order of their first use.
+    roles.copies.sort_by(|(_, a), (_, b)| a.cmp(b));
     let producers: BTreeMap<&str, &NodeProto> = graph
         .node
         .iter()
@@ -202,42 +192,4 @@ pub(crate) fn analyse<'m>(
     roles.labels = labels(graph, &producers);
     roles.demands = demands;
     roles
-}
-
-/// Separates vectors that serve as different kinds of parameters.
-fn untie<'m>(
-    roles: &mut Roles<'m>,
-    nodes: &[(usize, &'m NodeProto)],
-    initializers: &BTreeMap<&'m str, std::sync::Arc<Known>>,
-    node_name: impl Fn(usize) -> String,
-) {
-    let mut uses: BTreeMap<&str, Vec<(usize, usize, &'static str)>> = BTreeMap::new();
-    for (index, node) in nodes {
-        for (i, input) in node.input.iter().enumerate() {
-            if let Some((&name, known)) = initializers.get_key_value(input.as_str())
-                && known.dims.len() == 1
-                && roles.parameters.contains_key(name)
-                && let Some(slot) = slot_name(&node.op_type, i)
-            {
-                uses.entry(name).or_default().push((*index, i, slot));
-            }
-        }
-    }
-    for (initializer, slots) in uses.into_iter().filter(|(_, slots)| slots.len() > 1) {
-        let kinds: BTreeSet<&str> = slots.iter().map(|s| s.2).collect();
-        if kinds.len() == 1 {
-            roles.shared.insert(initializer, slots.len());
-            continue;
-        }
-        let is_statistic = |slot: &str| slot.starts_with("running");
-        // The first trained use keeps the name.
-        let keeper = slots.iter().position(|s| !is_statistic(s.2)).unwrap_or(0);
-        for (i, &(node, operand, slot)) in slots.iter().enumerate() {
-            if i != keeper {
-                let name = format!("{}.{slot}", node_name(node));
-                let trainable = !is_statistic(slot);
-                roles.slots.insert((node, operand), Copy { name, initializer, trainable });
-            }
-        }
-    }
 }

@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
-use trainc_ir::InputRole;
+use trainc_ir::{InputRole, OpKind};
 use trainc_onnx_import::proto::{AttributeProto, TensorProto, data_type};
-use trainc_onnx_import::{ImportErrorKind, ImportOptions, WarningKind};
+use trainc_onnx_import::{ImportErrorKind, ImportOptions, Imported, WarningKind};
 
 fn batch(size: usize) -> ImportOptions {
     ImportOptions { batch: Some(size), ..ImportOptions::default() }
@@ -146,6 +146,193 @@ fn one_vector_as_scale_and_variance_is_several_parameters() {
         parameter_names(&imported.graph, false),
         ["node_h.running_mean", "node_h.running_var", "node_y.running_mean", "node_y.running_var"]
     );
+}
+
+/// Names of the operands of each node that is or holds a module of `op`, from the second on.
+fn operands(imported: &Imported, op: OpKind) -> Vec<Vec<&str>> {
+    let graph = &imported.graph;
+    let nodes = graph.nodes().iter().filter(|n| n.op.kind() == op);
+    nodes.map(|n| n.inputs[1..].iter().map(|&v| graph.value(v).name.as_str()).collect()).collect()
+}
+
+fn warned(imported: &Imported, kind: WarningKind) -> Vec<&str> {
+    let found = imported.warnings.iter().filter(|w| w.kind == kind);
+    found.map(|w| w.message.as_str()).collect()
+}
+
+/// The bias that ends up in each result of `op`: a parameter added as it is or reshaped.
+fn biases(imported: &Imported, op: OpKind) -> Vec<&str> {
+    let graph = &imported.graph;
+    let mut found = Vec::new();
+    for product in graph.nodes().iter().filter(|n| n.op.kind() == op) {
+        let sum = graph.nodes().iter().find(|n| n.inputs.contains(&product.outputs[0])).unwrap();
+        assert_eq!(sum.op.kind(), OpKind::Add);
+        let mut bias = *sum.inputs.iter().find(|v| **v != product.outputs[0]).unwrap();
+        while let Some(node) = graph.producer(bias) {
+            bias = node.inputs[0];
+        }
+        found.push(graph.value(bias).name.as_str());
+    }
+    found
+}
+
+#[test]
+fn batch_norms_with_equal_scales_but_statistics_of_their_own_are_two_modules() {
+    let m = model(15)
+        .input("x", &[1, 2, 1, 1])
+        .floats("ones", &[2], &[1.0, 1.0])
+        .floats("zeros", &[2], &[0.0, 0.0])
+        .floats("m1", &[2], &[0.5, 1.0])
+        .floats("v1", &[2], &[2.0, 3.0])
+        .floats("m2", &[2], &[0.25, 2.0])
+        .floats("v2", &[2], &[4.0, 5.0])
+        .node("BatchNormalization", &["x", "ones", "zeros", "m1", "v1"], &["h"])
+        .node("BatchNormalization", &["h", "ones", "zeros", "m2", "v2"], &["y"])
+        .output("y");
+    let imported = m.import();
+    let trained = ["ones", "zeros", "node_y.scale", "node_y.shift"];
+    assert_eq!(parameter_names(&imported.graph, true), trained);
+    assert_eq!(parameter_names(&imported.graph, false), ["m1", "v1", "m2", "v2"]);
+    assert_eq!(
+        operands(&imported, OpKind::BatchNorm),
+        [["ones", "zeros", "m1", "v1"], ["node_y.scale", "node_y.shift", "m2", "v2"]]
+    );
+    let untied = warned(&imported, WarningKind::Untied);
+    assert!(untied.len() == 2 && untied[0].contains("`node_y.scale`"), "{untied:?}");
+    assert!(warned(&imported, WarningKind::Shared).is_empty());
+    // One statistic in common is not all of them.
+    let mut m = m;
+    m.graph.node[1].input[4] = "v1".into();
+    let imported = m.import();
+    assert_eq!(
+        operands(&imported, OpKind::BatchNorm),
+        [
+            ["ones", "zeros", "m1", "v1"],
+            ["node_y.scale", "node_y.shift", "m2", "node_y.running_var"]
+        ]
+    );
+    // All in common: one module, applied twice.
+    m.graph.node[1].input[3] = "m1".into();
+    let imported = m.import();
+    assert_eq!(operands(&imported, OpKind::BatchNorm), [["ones", "zeros", "m1", "v1"]; 2]);
+    assert!(warned(&imported, WarningKind::Untied).is_empty());
+    assert_eq!(warned(&imported, WarningKind::Shared).len(), 4);
+}
+
+#[test]
+fn batch_norms_that_start_at_zero_are_not_one_module() {
+    // The variances alone are of one kind; the others say that nothing here is shared on purpose.
+    let m = model(15)
+        .input("x", &[1, 1, 1, 1])
+        .floats("zeros", &[1], &[0.0])
+        .floats("ones", &[1], &[1.0])
+        .node("BatchNormalization", &["x", "zeros", "zeros", "zeros", "ones"], &["h"])
+        .node("BatchNormalization", &["h", "zeros", "zeros", "zeros", "ones"], &["y"])
+        .output("y");
+    let imported = m.import();
+    assert_eq!(
+        operands(&imported, OpKind::BatchNorm),
+        [
+            ["zeros", "node_h.shift", "node_h.running_mean", "ones"],
+            ["node_y.scale", "node_y.shift", "node_y.running_mean", "node_y.running_var"]
+        ]
+    );
+}
+
+#[test]
+fn convolutions_with_weights_of_their_own_share_no_bias() {
+    let m = model(13)
+        .input("x", &[1, 2, 1, 1])
+        .floats("w1", &[2, 2, 1, 1], &[1.0, 2.0, 3.0, 4.0])
+        .floats("w2", &[2, 2, 1, 1], &[1.0, 0.0, 0.0, 1.0])
+        .floats("b", &[2], &[0.5, 0.25])
+        .node("Conv", &["x", "w1", "b"], &["h"])
+        .node("Conv", &["h", "w2", "b"], &["i"])
+        .node("Conv", &["i", "w2", "b"], &["y"])
+        .output("y");
+    let imported = m.import();
+    assert_eq!(parameter_names(&imported.graph, true), ["w1", "w2", "b", "node_i.bias"]);
+    // The last two are one module, applied twice.
+    assert_eq!(biases(&imported, OpKind::Conv2d), ["b", "node_i.bias", "node_i.bias"]);
+    let copy = &imported.graph.parameters()[3];
+    assert!(copy.trainable && copy.initial.as_f32() == [0.5, 0.25]);
+    assert_eq!(warned(&imported, WarningKind::Untied).len(), 1);
+    let shared = warned(&imported, WarningKind::Shared);
+    assert!(shared.len() == 1 && shared[0].contains("`node_i.bias` serves 2"), "{shared:?}");
+}
+
+/// Two dense layers `x w + b` in a row, the second with the weight `second`; `gemm` as one node each, else as
+/// transposed weight, product and sum each.
+fn dense_twice(gemm: bool, second: &str) -> Model {
+    let mut m = model(13)
+        .input("x", &[1, 2])
+        .floats("w", &[2, 2], &[1.0, 2.0, 3.0, 4.0])
+        .floats("v", &[2, 2], &[1.0, 0.0, 0.0, 1.0])
+        .floats("b", &[2], &[0.0, 0.0]);
+    for (x, weight, y) in [("x", "w", "h"), ("h", second, "y")] {
+        m = match gemm {
+            true => m.node_with("Gemm", &[x, weight, "b"], &[y], vec![int("transB", 1)]),
+            false => {
+                let [t, p] = ["t", "p"].map(|s| format!("{y}.{s}"));
+                m.node_with("Transpose", &[weight], &[&t], vec![ints("perm", &[1, 0])])
+                    .node("MatMul", &[x, &t], &[&p])
+                    .node("Add", &["b", &p], &[y])
+            }
+        };
+    }
+    m.output("y")
+}
+
+#[test]
+fn a_dense_layer_applied_twice_is_one_and_two_layers_are_two() {
+    for gemm in [true, false] {
+        let imported = dense_twice(gemm, "w").import();
+        assert_eq!(parameter_names(&imported.graph, true), ["w", "b"], "gemm {gemm}");
+        assert_eq!(biases(&imported, OpKind::MatMul), ["b", "b"]);
+        assert!(warned(&imported, WarningKind::Untied).is_empty());
+        assert_eq!(warned(&imported, WarningKind::Shared).len(), 1);
+        let imported = dense_twice(gemm, "v").import();
+        let trained = ["w", "v", "b", "node_y.bias"];
+        assert_eq!(parameter_names(&imported.graph, true), trained, "gemm {gemm}");
+        assert_eq!(biases(&imported, OpKind::MatMul), ["b", "node_y.bias"]);
+        assert_eq!(warned(&imported, WarningKind::Untied).len(), 1);
+    }
+}
+
+#[test]
+fn a_dense_layer_applied_twice_is_one_though_its_bias_was_merged_with_a_statistic() {
+    for gemm in [true, false] {
+        let mut m =
+            dense_twice(gemm, "w").floats("s", &[2], &[1.0, 1.0]).floats("z", &[2], &[2.0, 1.0]);
+        m.graph.output.clear();
+        let m = m.node("BatchNormalization", &["y", "s", "z", "b", "s"], &["n"]).output("n");
+        let imported = m.import();
+        assert_eq!(biases(&imported, OpKind::MatMul), ["b", "b"], "gemm {gemm}");
+        assert_eq!(
+            operands(&imported, OpKind::BatchNorm),
+            [["s", "z", "node_n.running_mean", "node_n.running_var"]]
+        );
+    }
+}
+
+#[test]
+fn weights_computed_alike_are_one_weight() {
+    let m = |first: &str, second: &str| {
+        model(13)
+            .input("x", &[1, 1, 1, 1])
+            .floats("v", &[1, 1, 1, 1], &[2.0])
+            .floats("g1", &[1, 1, 1, 1], &[3.0])
+            .floats("g2", &[1, 1, 1, 1], &[4.0])
+            .floats("b", &[1], &[0.0])
+            .node("Mul", &[first, "v"], &["w1"])
+            .node("Conv", &["x", "w1", "b"], &["h"])
+            .node("Mul", &[second, "v"], &["w2"])
+            .node("Conv", &["h", "w2", "b"], &["y"])
+            .output("y")
+            .import()
+    };
+    assert_eq!(biases(&m("g1", "g1"), OpKind::Conv2d), ["b", "b"]);
+    assert_eq!(biases(&m("g1", "g2"), OpKind::Conv2d), ["b", "node_y.bias"]);
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use trainc_driver::model;
 use trainc_ir::interpreter::Interpreter;
-use trainc_ir::{InputRole, RunContext, Tensor};
+use trainc_ir::{Graph, InputRole, OpKind, RunContext, Tensor};
 use trainc_onnx_import::{ImportOptions, Imported, WarningKind, import_path};
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::translate::translate;
 
 /// Largest difference from PyTorch's outputs, relative to the largest of them (at least 1).
 const TOLERANCE: f32 = 1e-4;
@@ -205,4 +208,45 @@ fn the_loss_inside_a_model_is_found() {
     assert_eq!(loss.output, "loss");
     assert_eq!(loss.scores_output.as_deref(), Some("logits"));
     assert_eq!(imported.graph.input_of_role(InputRole::Labels), Some(loss.labels));
+}
+
+/// What PyTorch gives its losses, so the file computes the loss in two operations.
+#[test]
+fn a_model_with_its_loss_inside_is_trained_in_integers() {
+    let case = cases().into_iter().find(|c| c["name"] == "loss_inside_ts17_train").expect("a case");
+    let imported = import(&case);
+    let kinds =
+        |graph: &Graph| -> Vec<OpKind> { graph.nodes().iter().map(|n| n.op.kind()).collect() };
+    assert!(kinds(&imported.graph).contains(&OpKind::NllLoss));
+    let niti = Algorithm::built_in("niti").expect("NITI");
+    let training = model::training(&imported, &niti, None).expect("a training graph");
+    assert!(!kinds(&training).contains(&OpKind::NllLoss));
+    let (lowered, _) = translate(&training, &niti).expect("integers");
+    assert_eq!(lowered.updates().len(), strings(&case["parameters"]).len());
+    assert!(kinds(&lowered).contains(&OpKind::IntegerCrossEntropyGradient));
+
+    let arrays = archive(&folder().join(text(&case, "archive")));
+    let inputs: Vec<Tensor> = lowered
+        .inputs()
+        .iter()
+        .map(|input| match input.role {
+            InputRole::Data => {
+                arrays[&format!("input/{}", lowered.value(input.value).name)].clone()
+            }
+            InputRole::Labels => arrays["labels"].clone(),
+            InputRole::LearningRate => Tensor::i32([], vec![5]),
+        })
+        .collect();
+    let mut interpreter = Interpreter::new(&lowered);
+    let losses: Vec<f32> = (0..30)
+        .map(|step| {
+            let outputs = interpreter.step(&inputs, &RunContext { seed: 1, step }).expect("a step");
+            outputs[0].as_f32()[0]
+        })
+        .collect();
+    // PyTorch's loss before the first step, as far as 8 bits have it; then the samples are learnt.
+    let expected = arrays["step0/loss"].as_f32()[0];
+    assert!((losses[0] - expected).abs() < 0.1 * expected, "{losses:?}, PyTorch {expected}");
+    let end = losses[25..].iter().sum::<f32>() / 5.0;
+    assert!(end < 0.5 * losses[0], "{losses:?}");
 }
