@@ -53,7 +53,7 @@ pub enum Attribute<'a> {
     /// A string.
     String(&'a str),
     /// A tensor.
-    Tensor(TensorProto),
+    Tensor(&'a TensorProto),
 }
 
 impl Attribute<'_> {
@@ -64,7 +64,7 @@ impl Attribute<'_> {
             Attribute::Float(value) => AttributeProto::float(name, *value),
             Attribute::Floats(values) => AttributeProto::floats(name, values),
             Attribute::String(value) => AttributeProto::string(name, value),
-            Attribute::Tensor(value) => AttributeProto::tensor(name, value.clone()),
+            Attribute::Tensor(value) => AttributeProto::tensor(name, (*value).clone()),
         }
     }
 }

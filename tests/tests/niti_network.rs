@@ -381,13 +381,7 @@ impl Comparison<'_> {
 fn run(case: &Case, graph: &Graph, complete: bool) -> (usize, Vec<String>) {
     let mut comparison = Comparison { case, compared: 0, differences: Vec::new() };
     let mut interpreter = Interpreter::new(graph);
-    comparison.parameters(
-        "initial",
-        graph,
-        &interpreter.parameters().to_vec(),
-        "parameter.initial",
-        None,
-    );
+    comparison.parameters("initial", graph, interpreter.parameters(), "parameter.initial", None);
     for step in 0..case.steps() {
         let labels = case.integers("labels", Some(step));
         let labels = Tensor::i32(labels.0, labels.1.iter().map(|&l| l as i32).collect());

@@ -248,9 +248,7 @@ impl Session {
                 .iter()
                 .filter_map(|e| Some(PlanEntry { name: e.name, graph: &e.optimised.as_ref()?.0 }))
                 .collect();
-            // Emitted entries know one buffer an argument.
-            let options = PlanOptions { argument_views: false, ..PlanOptions::default() };
-            let planned = plan(&session.name, &entries, session.target, &options)?;
+            let planned = plan(&session.name, &entries, session.target, &PlanOptions::default())?;
             session.planned = Some(planned);
             Ok(())
         })

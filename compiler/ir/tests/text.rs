@@ -483,7 +483,7 @@ fn no_number_panics() {
                 let rest = text[start..].trim_start_matches(|c: char| c.is_ascii_digit());
                 format!("{}{number}{rest}", &text[..start])
             };
-            let mut check = |text: &str| {
+            let check = |text: &str| {
                 let parsed = std::panic::catch_unwind(|| parse_graph(text, &no_blobs).is_ok());
                 assert!(parsed.is_ok(), "{text}");
             };

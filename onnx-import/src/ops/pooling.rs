@@ -1,6 +1,7 @@
 //! Pooling.
 
-use trainc_ir::ops::{AvgPool2d, MaxPool2d, ReduceMax, ReduceMean};
+use trainc_ir::ValueId;
+use trainc_ir::ops::{AvgPool2d, MaxPool2d, ReduceMax, ReduceMean, Reshape};
 
 use crate::call::{Bound, Call};
 use crate::error::{NodeResult, invalid, unsupported};
@@ -58,7 +59,36 @@ fn spatial_axes(dims: &[usize]) -> NodeResult<Vec<usize>> {
 pub(crate) fn global_average_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     let x = call.f32(0)?;
     let axes = spatial_axes(&call.shape(x))?;
-    one(call.add(ReduceMean { axes, keep_dims: true }, &[x], "")?)
+    one(spatial_mean(call, x, axes, true)?)
+}
+
+/// Mean over axes: the pool of the whole plane where these are the two spatial axes of an image (the same sums in the
+/// same order, and a form that every training algorithm knows), a reduction otherwise.
+pub(super) fn spatial_mean(
+    call: &mut Call<'_, '_>,
+    x: ValueId,
+    axes: Vec<usize>,
+    keep_dims: bool,
+) -> NodeResult<ValueId> {
+    let dims = call.shape(x);
+    let [batch, channels, height, width] = dims[..] else {
+        return call.add(ReduceMean { axes, keep_dims }, &[x], "");
+    };
+    if axes != [2, 3] || height == 0 || width == 0 {
+        return call.add(ReduceMean { axes, keep_dims }, &[x], "");
+    }
+    let whole = AvgPool2d {
+        kernel: [height, width],
+        strides: [1, 1],
+        pads: [0; 4],
+        ceil: false,
+        count_include_pad: false,
+    };
+    let mean = call.add(whole, &[x], "")?;
+    if keep_dims {
+        return Ok(mean);
+    }
+    call.add(Reshape { shape: [batch, channels].into() }, &[mean], "flat")
 }
 
 pub(crate) fn global_max_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {

@@ -1,11 +1,12 @@
 //! Reductions over axes.
 
 use trainc_ir::Op;
-use trainc_ir::ops::{ReduceMax, ReduceMean, ReduceSum};
+use trainc_ir::ops::{ReduceMax, ReduceSum};
 
 use crate::call::{Bound, Call, sorted_axes};
 use crate::error::{NodeResult, unsupported};
 use crate::ops::movement::one;
+use crate::ops::pooling::spatial_mean;
 use crate::shapes;
 
 pub(crate) fn reduce(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
@@ -28,9 +29,15 @@ pub(crate) fn reduce(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     {
         return one(folded);
     }
+    if name == "ReduceMean" {
+        let x = call.f32(0)?;
+        return one(match dims.is_empty() {
+            true => x,
+            false => spatial_mean(call, x, axes, keep_dims)?,
+        });
+    }
     let op: Op = match name {
         "ReduceSum" => ReduceSum { axes, keep_dims }.into(),
-        "ReduceMean" => ReduceMean { axes, keep_dims }.into(),
         "ReduceMax" => ReduceMax { axes, keep_dims }.into(),
         _ => return Err(unsupported("operand `data`", "floats", "known integers")),
     };

@@ -1,7 +1,8 @@
-//! Nanoseconds an element of operations by their loops and as programs run them.
+//! Nanoseconds an element of operations by their loops.
 //!
 //! `cargo run --release -p trainc-host --example loop_speed`
 
+use std::slice;
 use std::time::Instant;
 use trainc_host::LoopFunction;
 use trainc_ir::attributes::F32;
@@ -62,30 +63,29 @@ fn main() {
     let i32 = TensorType::shared(a, Element::I32);
     let f = TensorType::f32(a);
     let rounding = Rounding::PseudoStochastic;
-    time(Relu {}, &[f.clone()]);
-    time(Relu {}, &[i8.clone()]);
-    time(Relu {}, &[i32.clone()]);
+    time(Relu {}, slice::from_ref(&f));
+    time(Relu {}, slice::from_ref(&i8));
     time(ReluGradient {}, &[f.clone(), f.clone()]);
     time(ReluGradient {}, &[i8.clone(), i8.clone()]);
     time(Add {}, &[f.clone(), f.clone()]);
     time(Add {}, &[f.clone(), TensorType::f32([64, 1, 1])]);
     time(Mul {}, &[f.clone(), TensorType::f32([])]);
-    time(Exp {}, &[f.clone()]);
-    time(Tanh {}, &[f.clone()]);
+    time(Exp {}, slice::from_ref(&f));
+    time(Tanh {}, slice::from_ref(&f));
     time(SgdUpdate {}, &[f.clone(), f.clone(), TensorType::f32([])]);
     time(SaturatingSubtract {}, &[i8.clone(), i8.clone()]);
-    time(Requantize { bits: 7, rounding, low: -127 }, &[i32.clone()]);
+    time(Requantize { bits: 7, rounding, low: -127 }, slice::from_ref(&i32));
     time(QuantizeGradient { rounding }, &[i32.clone(), TensorType::new([], Element::I32)]);
     time(
         ShiftRight { amount: 3, rounding: Rounding::HalfAway, element: Element::I8 },
-        &[i32.clone()],
+        slice::from_ref(&i32),
     );
     time(AlignedAdd {}, &[i8.clone(), i8.clone()]);
-    time(QuantizeExponent {}, &[f.clone()]);
-    time(QuantizeWeight {}, &[f.clone()]);
-    time(Dequantize {}, &[i8.clone()]);
-    time(Dropout { ratio: F32::new(0.5), stream: 1 }, &[i8.clone()]);
-    time(Dropout { ratio: F32::new(0.5), stream: 1 }, &[f.clone()]);
+    time(QuantizeExponent {}, slice::from_ref(&f));
+    time(QuantizeWeight {}, slice::from_ref(&f));
+    time(Dequantize {}, slice::from_ref(&i8));
+    time(Dropout { ratio: F32::new(0.5), stream: 1 }, slice::from_ref(&i8));
+    time(Dropout { ratio: F32::new(0.5), stream: 1 }, slice::from_ref(&f));
     for ty in [&i8, &f] {
         let o = ty.with_shape([64, 64, 8, 8]);
         let pool = MaxPool2d {
@@ -95,7 +95,7 @@ fn main() {
             dilations: [1, 1],
             ceil: false,
         };
-        time(pool, &[ty.clone()]);
+        time(pool, slice::from_ref(ty));
         time(
             MaxPool2dGradient {
                 kernel: [2, 2],
@@ -114,13 +114,13 @@ fn main() {
                 ceil: false,
                 count_include_pad: true,
             },
-            &[ty.clone()],
+            slice::from_ref(ty),
         );
-        time(Transpose { permutation: vec![1, 0, 2, 3] }, &[ty.clone()]);
-        time(Transpose { permutation: vec![0, 2, 3, 1] }, &[ty.clone()]);
-        time(Reshape { shape: [64, 64 * 256].into() }, &[ty.clone()]);
+        time(Transpose { permutation: vec![1, 0, 2, 3] }, slice::from_ref(ty));
+        time(Transpose { permutation: vec![0, 2, 3, 1] }, slice::from_ref(ty));
+        time(Reshape { shape: [64, 64 * 256].into() }, slice::from_ref(ty));
     }
-    time(BatchStatistics {}, &[f.clone()]);
+    time(BatchStatistics {}, slice::from_ref(&f));
     let c = TensorType::f32([64]);
     time(
         BatchNorm { epsilon: F32::new(1e-5), batch: true },
@@ -130,7 +130,7 @@ fn main() {
         BatchNormGradient { epsilon: F32::new(1e-5), batch: true },
         &[f.clone(), c.clone(), c.clone(), c.clone(), f.clone()],
     );
-    time(ReduceSum { axes: vec![0, 2, 3], keep_dims: false }, &[f.clone()]);
+    time(ReduceSum { axes: vec![0, 2, 3], keep_dims: false }, slice::from_ref(&f));
     time(Softmax { axis: 1 }, &[TensorType::f32([4096, 10])]);
     time(
         IntegerCrossEntropyGradient { stream: 1 },

@@ -76,9 +76,13 @@ fn buffer(program: &Program, id: BufferId) -> Result<&Buffer, HostError> {
 
 fn check_use(program: &Program, entry: &Entry, id: BufferId, write: bool) -> Result<(), HostError> {
     let buffer = buffer(program, id)?;
+    // Several buffers may show an argument's bytes under types that differ in shape.
+    let fits = |a: &trainc_ir::program::Argument| {
+        program.buffers.get(a.buffer.0).is_some_and(|b| buffer.bytes() <= b.bytes())
+    };
     let reachable = match buffer.region {
-        Region::Input(i) => entry.inputs.get(i).is_some_and(|a| a.buffer == id) && !write,
-        Region::Output(i) => entry.outputs.get(i).is_some_and(|a| a.buffer == id),
+        Region::Input(i) => entry.inputs.get(i).is_some_and(&fits) && !write,
+        Region::Output(i) => entry.outputs.get(i).is_some_and(fits),
         Region::Constant(_) => !write,
         Region::Arena | Region::State { .. } => true,
     };

@@ -84,7 +84,8 @@ fn scalar_operations_at_the_extremes() {
     let n = floats.len();
     let x = TensorType::f32([n]);
     let tx = Tensor::f32([n], floats.to_vec());
-    let unary: [(Unary, fn(f32) -> f32); 6] = [
+    type Meaning = fn(f32) -> f32;
+    let unary: [(Unary, Meaning); 6] = [
         (Unary::RoundTiesEven, f32::round_ties_even),
         (Unary::Floor, f32::floor),
         (Unary::Ceil, f32::ceil),
@@ -189,6 +190,35 @@ fn guarded_loads_stay_guarded() {
     });
     let tx = Tensor::f32([n], (0..n).map(|i| i as f32).collect());
     check_kernel("guards", &b.finish(), &[&tx], std::slice::from_ref(&x), &CONTEXT);
+}
+
+/// Rounds that read what others wrote keep their order: a running sum, and stores that meet.
+#[test]
+fn rounds_that_depend_on_each_other_stay_in_order() {
+    let n = 70;
+    let x = TensorType::new([n], Element::I32);
+    let mut b = LoopBuilder::new(&[&x], &[&x, &x], false);
+    let (bx, by, bz) = (b.input(0), b.output(0), b.output(1));
+    let zero = Expr::i64(0);
+    b.store(by, zero.clone(), Expr::i32(5));
+    b.store(bz, zero, Expr::i32(7));
+    b.for_("i", n - 1, |b, i| {
+        let sum = b.load(by, i.clone()) + b.load(bx, i.clone());
+        b.store(by, i + Expr::i64(1), sum);
+    });
+    b.for_("i", n - 1, |b, i| {
+        let value = b.load(bx, i.clone());
+        b.store(bz, i.clone() + Expr::i64(1), value.clone());
+        b.store(bz, i, value + Expr::i32(1));
+    });
+    let tx = Tensor::i32([n], (0..n as i32).map(|i| i * i).collect());
+    let found = run_compiled(&b.finish(), &[&tx], &[x.clone(), x], &CONTEXT);
+    let sums: Vec<i32> = (0..n as i32).map(|i| 5 + (0..i).map(|j| j * j).sum::<i32>()).collect();
+    assert_eq!(found[0].as_i32(), sums);
+    // Each place is last written by its own round, the last by the round before.
+    let mut met: Vec<i32> = (0..n as i32).map(|i| i * i + 1).collect();
+    met[n - 1] = (n as i32 - 2) * (n as i32 - 2);
+    assert_eq!(found[1].as_i32(), met);
 }
 
 /// Random programs over all operations, types and statements.

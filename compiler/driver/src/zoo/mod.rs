@@ -139,7 +139,7 @@ macro_rules! table {
 
 table! {
     "digits": "two 3x3 convolutions and two fully connected layers, the net of the quick start",
-        [1, 8, 8], 4, 22_448, small::digits;
+        [1, 8, 8], 4, 22_416, small::digits;
     "mlp": "three fully connected layers: 128, 64 and the classes",
         [1, 28, 28], 1, 109_184, small::mlp;
     "lenet5": "LeNet-5 with ReLU and max pooling, without biases",
@@ -159,7 +159,7 @@ table! {
     "resnet34": "ResNet-34 with batch norm; up to 64 pixels with the small stem (3x3, no pooling)",
         [3, 32, 32], 1, 21_282_122, resnet::resnet34;
     "residual": "the smallest residual net with batch norm: two blocks, identity and projection",
-        [1, 8, 8], 1, 5_330, resnet::residual;
+        [1, 8, 8], 1, 5_122, resnet::residual;
     "depthwise": "two depthwise-separable layers, without biases and batch norm",
         [1, 8, 8], 1, 3_776, small::depthwise;
     "mobilenetv2": "MobileNetV2 with batch norm and ReLU6; up to 64 pixels it halves three times, not five",

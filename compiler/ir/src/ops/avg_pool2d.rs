@@ -16,7 +16,7 @@ use crate::types::{Element, Shape, TensorType};
 operator! {
     /// Mean over windows of [B,C,H,W]. FP32; or i8 with a shared exponent `e` (no padding, whole windows)
     /// giving i32: if the window holds `2^n` elements the sum with exponent `e - n`, else the sum times
-    /// `round(2^15 / count)` shifted right by 15, half away from zero, with exponent `e`.
+    /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`.
     ///
     /// FP32 order: sequential sum from +0 in row-major order, then one division by the count.
     pub struct AvgPool2d = "avg_pool2d" {

@@ -8,6 +8,8 @@
 //!          | (result{n} pattern)                    result n of an operation with several
 //! ```
 
+use std::sync::Arc;
+
 use egg::{ENodeOrVar, Id, Language, Pattern, PatternAst, Searcher, Var};
 use trainc_ir::OpKind;
 use trainc_ir::text::cursor::{Cursor, SyntaxError};
@@ -173,5 +175,6 @@ pub fn rewrite(
             return Err(format!("`{var}` is not bound by `match`"));
         }
     }
+    let (left, right) = (Arc::new(left), Arc::new(right));
     Ok(Rewrite { name: name.to_string(), body: Body::Pattern { left, right, guards, float_only } })
 }

@@ -138,9 +138,9 @@ pub enum Body {
     /// One pattern for another.
     Pattern {
         /// What is matched.
-        left: Pattern<Node>,
+        left: Arc<Pattern<Node>>,
         /// What is equal to it.
-        right: Pattern<Node>,
+        right: Arc<Pattern<Node>>,
         /// All must hold.
         guards: Vec<Guard>,
         /// Whether the matched class must be FP32 (rules of translation: operations are polymorphic).

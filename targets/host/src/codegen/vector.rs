@@ -7,9 +7,7 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{BlockArg, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
 use trainc_ir::Element;
-use trainc_ir::loops::{
-    Binary, Buffer, Comparison, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary,
-};
+use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Scalar, Stmt, Unary};
 
 use super::address::Linear;
 use super::bounds::loads;
@@ -169,7 +167,7 @@ impl<'a> Plan<'a> {
                     narrow |= element_shift(kernel.buffers[buffer.0 as usize].element) < 2;
                     let scalar = matches!(value.ty, Scalar::I32 | Scalar::F32 | Scalar::Bool);
                     if !scalar
-                        || plan.stride(kernel, index) != Some(1)
+                        || plan.stride(index) != Some(1)
                         || !plan.fits(emitter, value, &set, &mut narrow)
                     {
                         return None;
@@ -211,12 +209,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Elements that an index advances a round, if that is constant.
-    fn stride(&self, kernel: &LoopKernel, index: &Expr) -> Option<i64> {
+    fn stride(&self, index: &Expr) -> Option<i64> {
         let mut stride = 0;
         for (factor, term) in Linear::of(index).terms {
             match &*term.node {
                 Node::Local(local) if *local == self.variable => stride += factor,
-                _ if self.uniform(kernel, term) => {}
+                _ if self.uniform(term) => {}
                 _ => return None,
             }
         }
@@ -224,7 +222,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether an expression is the same in each round.
-    fn uniform(&self, kernel: &LoopKernel, e: &Expr) -> bool {
+    fn uniform(&self, e: &Expr) -> bool {
         match &*e.node {
             Node::Integer(_) | Node::Float(_) => true,
             Node::Local(local) => {
@@ -232,16 +230,10 @@ impl<'a> Plan<'a> {
                     && !self.private.contains(local)
                     && self.reductions.iter().all(|r| r.local != *local)
             }
-            Node::Load(buffer, index) => {
-                !self.stored.contains(buffer) && self.uniform(kernel, index)
-            }
-            Node::Unary(_, x) => self.uniform(kernel, x),
-            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-                self.uniform(kernel, a) && self.uniform(kernel, b)
-            }
-            Node::Select(c, a, b) => {
-                self.uniform(kernel, c) && self.uniform(kernel, a) && self.uniform(kernel, b)
-            }
+            Node::Load(buffer, index) => !self.stored.contains(buffer) && self.uniform(index),
+            Node::Unary(_, x) => self.uniform(x),
+            Node::Binary(_, a, b) | Node::Compare(_, a, b) => self.uniform(a) && self.uniform(b),
+            Node::Select(c, a, b) => self.uniform(c) && self.uniform(a) && self.uniform(b),
         }
     }
 
@@ -253,7 +245,7 @@ impl<'a> Plan<'a> {
         narrow: &mut bool,
     ) -> Shape {
         let kernel = emitter.kernel;
-        if self.uniform(kernel, e) {
+        if self.uniform(e) {
             return Shape::Uniform;
         }
         let mut vector = |e: &Expr| self.shape(emitter, e, set, narrow) != Shape::Other;
@@ -262,7 +254,7 @@ impl<'a> Plan<'a> {
             Node::Local(local) => set.contains(local) && e.ty != Scalar::I64,
             Node::Load(buffer, index) => {
                 *narrow |= element_shift(kernel.buffers[buffer.0 as usize].element) < 2;
-                self.stride(kernel, index) == Some(1)
+                self.stride(index) == Some(1)
             }
             Node::Unary(op, x) => {
                 !matches!(
@@ -276,7 +268,7 @@ impl<'a> Plan<'a> {
                 Binary::Remainder => false,
                 // One amount for all lanes.
                 Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned => {
-                    vector(a) && self.uniform(kernel, b)
+                    vector(a) && self.uniform(b)
                 }
                 _ => vector(a) && vector(b),
             },
@@ -580,7 +572,7 @@ impl Lanes<'_, '_, '_, '_> {
 
     fn parts(&mut self, e: &Expr) -> Parts {
         let plan = self.plan;
-        if plan.uniform(self.emitter.kernel, e) {
+        if plan.uniform(e) {
             let mut value = self.emitter.value(e);
             if e.ty == Scalar::Bool {
                 value = self.emitter.builder.ins().bmask(types::I32, value);

@@ -56,11 +56,11 @@ pub(super) fn bindings(program: &Program, interface: &Interface) -> String {
     line(&format!("        pub fn {prefix}_init(state: *mut u8);"));
     for function in &interface.functions {
         line(&format!("        /// Runs `{}`.", function.entry));
-        line(&format!(
-            "        pub fn {}({});",
-            function.symbol,
-            declared(function, raw_type).join(", ")
-        ));
+        line(&format!("        pub fn {}(", function.symbol));
+        for parameter in declared(function, raw_type) {
+            line(&format!("            {parameter},"));
+        }
+        line("        );");
     }
     line("    }");
     line("}");
@@ -114,7 +114,11 @@ pub(super) fn bindings(program: &Program, interface: &Interface) -> String {
         arguments.extend(declared(function, safe_type).into_iter().skip(2));
         let method =
             function.symbol.strip_prefix(&format!("{prefix}_")).unwrap_or(&function.symbol);
-        line(&format!("    pub fn {method}({}) {{", arguments.join(", ")));
+        line(&format!("    pub fn {method}("));
+        for argument in arguments {
+            line(&format!("        {argument},"));
+        }
+        line("    ) {");
         let mut passed =
             vec!["self.arena.as_mut_ptr()".to_string(), "self.state.as_mut_ptr()".to_string()];
         if function.random {

@@ -77,7 +77,12 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
             line(&format!(" * {}: {}.", parameter.name, meaning(parameter).replace("*/", "*_")));
         }
         line(" */");
-        line(&format!("void {}({});", function.symbol, parameters(function).join(", ")));
+        line(&format!("void {}(", function.symbol));
+        let parameters = parameters(function);
+        for (i, parameter) in parameters.iter().enumerate() {
+            let end = if i + 1 == parameters.len() { ");" } else { "," };
+            line(&format!("    {parameter}{end}"));
+        }
     }
     line("");
     line("#ifdef __cplusplus");

@@ -49,8 +49,8 @@ impl ProgramBuilder {
             Region::Input(_) | Region::Output(_) => None,
         };
         let offset = size.map_or(0, |size| {
-            let offset = *size;
-            *size += buffer_bytes(&ty).next_multiple_of(64);
+            let offset = size.next_multiple_of(64);
+            *size = offset + buffer_bytes(&ty);
             offset
         });
         self.program.buffers.push(Buffer { name: name.into(), ty, region, offset });
@@ -118,8 +118,11 @@ impl ProgramBuilder {
         );
         let number = self.program.kernels.len();
         let name = format!("{}_{number}", op.kind().name());
-        let scratch = (scratch_bytes > 0).then_some(self.program.memory.arena_bytes);
-        self.program.memory.arena_bytes += scratch_bytes.next_multiple_of(64);
+        let free = self.program.memory.arena_bytes.next_multiple_of(64);
+        let scratch = (scratch_bytes > 0).then_some(free);
+        if scratch_bytes > 0 {
+            self.program.memory.arena_bytes = free + scratch_bytes;
+        }
         self.program.kernels.push(Kernel {
             name: name.clone(),
             op,

@@ -171,7 +171,7 @@ impl Window {
 pub(crate) enum Mean {
     /// `2^n` elements: the exponent drops by `n`.
     Exponent(u32),
-    /// Times this factor, then shifted right by 15, half away from zero.
+    /// Times this factor, then shifted right by 15, half away from zero, then clamped to +-127.
     Factor(i32),
 }
 
@@ -190,7 +190,9 @@ impl Mean {
         match self {
             Mean::Exponent(_) => sum,
             Mean::Factor(factor) => {
-                shift_right(sum * i64::from(factor), RECIPROCAL_BITS, Rounding::HalfAway)
+                let mean =
+                    shift_right(sum * i64::from(factor), RECIPROCAL_BITS, Rounding::HalfAway);
+                mean.clamp(-127, 127)
             }
         }
     }
@@ -212,7 +214,7 @@ impl Mean {
         let half = Expr::i32(1 << (RECIPROCAL_BITS - 1));
         let rounded = (magnitude + half).shift_right(Expr::i32(RECIPROCAL_BITS as i32));
         let rounded = b.let_("rounded", rounded);
-        negative.select(Expr::i32(0) - rounded.clone(), rounded)
+        saturated(negative.select(Expr::i32(0) - rounded.clone(), rounded))
     }
 
     /// [`Mean::exponent`] of an I32.
