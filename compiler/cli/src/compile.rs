@@ -45,8 +45,9 @@ pub(crate) fn write(session: &Session, one: &Emit, output: &Output) -> anyhow::R
     let text = emit::text(session, one.kind)?;
     match &one.path {
         Some(path) if !one.to_stdout() => emit::write_text(path, &text),
-        _ if output.is_json() => output
-            .object(&json!({ "reason": "emit", "kind": one.kind.name(), "text": text })),
+        _ if output.is_json() => {
+            output.object(&json!({ "reason": "emit", "kind": one.kind.name(), "text": text }))
+        }
         _ => output.print(&text),
     }
 }

@@ -46,9 +46,9 @@ fn check(arguments: &InspectArguments, file: &str, output: &Output) -> anyhow::R
         return Ok(());
     }
     let node = report.unsupported.first().map(|u| u.node.clone());
-    let what = report.error.unwrap_or_else(|| {
-        format!("{} thing(s) are not supported", report.unsupported.len())
-    });
+    let what = report
+        .error
+        .unwrap_or_else(|| format!("{} thing(s) are not supported", report.unsupported.len()));
     Err(trainc_driver::error::InFile { file: file.to_string(), message: what, node }.into())
 }
 

@@ -101,12 +101,7 @@ fn prepare(
     Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
 }
 
-fn resume(
-    run: &mut Run,
-    fingerprint: &str,
-    samples: usize,
-    output: &Output,
-) -> anyhow::Result<()> {
+fn resume(run: &mut Run, fingerprint: &str, samples: usize, output: &Output) -> anyhow::Result<()> {
     let Some(path) = &run.checkpoint else { return Ok(()) };
     if !path.exists() {
         output.note(&format!("{}: not there yet, starting from the first epoch", path.display()));

@@ -150,12 +150,14 @@ pub fn resume(
     trainer.steps = header.steps;
     trainer.history = header.history;
     let config = &trainer.session.config;
-    let scheduled =
-        config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
+    let scheduled = config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
     let whole = trainer.steps_of_epoch(data_length) * trainer.epochs() as u64;
     let remark = if scheduled && header.epochs != config.epochs {
         let before = header.epochs;
-        format!("was to run {before} epochs, now {}: other step sizes than one long run", config.epochs)
+        format!(
+            "was to run {before} epochs, now {}: other step sizes than one long run",
+            config.epochs
+        )
     } else if header.steps != whole {
         "its last epoch was cut short; the next one begins with a new order".to_string()
     } else {
@@ -173,8 +175,7 @@ fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
     let body = &body[..body.len() - 4];
     let (length, rest) = body.split_first_chunk::<8>().ok_or_else(|| anyhow::anyhow!(damaged))?;
     let length = usize::try_from(u64::from_le_bytes(*length))?;
-    let (json, tensors) =
-        rest.split_at_checked(length).ok_or_else(|| anyhow::anyhow!(damaged))?;
+    let (json, tensors) = rest.split_at_checked(length).ok_or_else(|| anyhow::anyhow!(damaged))?;
     Ok((serde_json::from_slice(json)?, tensors))
 }
 

@@ -276,15 +276,7 @@ fn manifest<'a>(
             hash: algorithms::hash(&session.algorithm),
         },
         model: Named { name: &session.name, hash: session.model_hash.clone() },
-        flags: Flags {
-            batch,
-            seed,
-            exact,
-            opt,
-            batch_norm,
-            init,
-            dimensions: dimensions.clone(),
-        },
+        flags: Flags { batch, seed, exact, opt, batch_norm, init, dimensions: dimensions.clone() },
         memory: Memory {
             arena_bytes: memory.arena_bytes,
             arena_lower_bound_bytes: memory.arena_lower_bound_bytes,

@@ -64,8 +64,7 @@ impl CheckReport {
     /// For people.
     pub fn text(&self, file: &str) -> String {
         let mut out = String::new();
-        let list: Vec<String> =
-            self.operators.iter().map(|(op, n)| format!("{op} x{n}")).collect();
+        let list: Vec<String> = self.operators.iter().map(|(op, n)| format!("{op} x{n}")).collect();
         line(&mut out, format_args!("{file}: {}", list.join(", ")));
         for item in &self.unsupported {
             line(&mut out, format_args!("  not supported: {}", item.message));

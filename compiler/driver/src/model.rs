@@ -126,11 +126,7 @@ pub fn inference(
 }
 
 /// What the algorithm leaves out is left out, weights are as they shall be.
-fn prepare(
-    imported: &Imported,
-    algorithm: &Algorithm,
-    seed: Option<u64>,
-) -> anyhow::Result<Graph> {
+fn prepare(imported: &Imported, algorithm: &Algorithm, seed: Option<u64>) -> anyhow::Result<Graph> {
     let mut graph = imported.graph.clone();
     if let Some(loss) = &imported.loss
         && loss.scores_output.is_none()
@@ -159,9 +155,8 @@ fn prepare(
 /// negative log-likelihood of log-softmax is better built anew, as one softmax cross-entropy.
 fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> Option<ValueId> {
     let value = graph.outputs().iter().find(|o| o.name == loss.output)?.value;
-    let whole = graph
-        .producer(value)
-        .is_some_and(|node| node.op.kind() == OpKind::SoftmaxCrossEntropy);
+    let whole =
+        graph.producer(value).is_some_and(|node| node.op.kind() == OpKind::SoftmaxCrossEntropy);
     (algorithm.is_identity() || whole).then_some(value)
 }
 

@@ -40,10 +40,9 @@ pub fn evaluate(
     };
     let find = |name: &str| arrays.iter().find(|(n, _)| n == name).map(|(_, a)| a);
     let sizes = names.iter().filter_map(|name| find(name)?.shape.first().copied());
-    let samples = sizes
-        .max()
-        .filter(|&n| n > 0)
-        .ok_or_else(|| fail(format!("no array for an input of the model ({})", names.join(", "))))?;
+    let samples = sizes.max().filter(|&n| n > 0).ok_or_else(|| {
+        fail(format!("no array for an input of the model ({})", names.join(", ")))
+    })?;
     let batch = config.batch.unwrap_or(samples);
     let config = Config { batch: Some(batch), ..config.clone() };
     let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
