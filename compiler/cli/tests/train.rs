@@ -90,7 +90,8 @@ fn train(folder: &Folder, more: &[&str]) -> Vec<serde_json::Value> {
 #[test]
 fn an_interrupted_run_goes_on_bit_for_bit() {
     let folder = Folder::new("resume");
-    (folder.model(), folder.data());
+    folder.model();
+    folder.data();
     for algorithm in ["niti", "fp32"] {
         let name = |what: &str| format!("{algorithm}-{what}");
         let (whole, parts) = (name("whole.ckpt"), name("parts.ckpt"));
@@ -111,7 +112,8 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
 #[test]
 fn checkpoints_of_other_runs_and_damaged_ones_are_refused() {
     let folder = Folder::new("refuse");
-    (folder.model(), folder.data());
+    folder.model();
+    folder.data();
     train(&folder, &["--checkpoint", "run.ckpt", "--steps", "5"]);
     let resume = |more: &[&str]| {
         let mut arguments = vec!["train", "digits.onnx", "--checkpoint", "run.ckpt", "--resume"];
@@ -137,7 +139,8 @@ fn checkpoints_of_other_runs_and_damaged_ones_are_refused() {
 #[cfg(unix)]
 fn a_killed_run_loses_at_most_its_epoch() {
     let folder = Folder::new("kill");
-    (folder.model(), folder.data());
+    folder.model();
+    folder.data();
     let arguments = [
         "train",
         "digits.onnx",
@@ -175,7 +178,8 @@ fn a_killed_run_loses_at_most_its_epoch() {
 #[test]
 fn options_of_comparisons() {
     let folder = Folder::new("options");
-    (folder.model(), folder.data());
+    folder.model();
+    folder.data();
     let weights = |name: &str, more: &[&str]| {
         train(&folder, &[&["--weights-out", name], more].concat());
         bytes(&folder.path(name))
@@ -196,7 +200,8 @@ fn options_of_comparisons() {
 #[test]
 fn data_that_do_not_fit() {
     let folder = Folder::new("misfit");
-    (folder.model(), folder.data());
+    folder.model();
+    folder.data();
     folder.succeed(&["zoo", "mlp", "-o", "mlp.onnx"]);
     let message = folder.fail(&["train", "mlp.onnx", "--data", "data.npz"]);
     assert!(message.contains("1 x 8 x 8") && message.contains("28"), "{message}");

@@ -28,11 +28,7 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// If an array is missing, of another shape or type, or the model does not compile.
-pub fn evaluate(
-    source: &ModelSource,
-    input: &Path,
-    config: &Config,
-) -> anyhow::Result<Evaluation> {
+pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::Result<Evaluation> {
     let arrays = read_npz(input)?;
     let fail = |message: String| InFile::new(input, message);
     // The model's own inputs say which arrays count; their first dimension is the batch.
