@@ -13,17 +13,22 @@ use crate::model::ModelSource;
 use crate::session::{Depth, Entries, INFER, Session};
 use crate::weights::real_values;
 
+/// What [`evaluate`] gave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evaluation {
+    /// The model's outputs in its order, by name.
+    pub outputs: Vec<(String, NpyArray)>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
 /// Evaluates `source` on the arrays of the npz file `input`, one for each input of the model under its name, and gives
 /// the outputs under theirs. The batch is the data's; with [`Config::batch`] the data are taken in batches of that
 /// size, the last one padded with copies of its last sample.
 ///
 /// # Errors
 /// If an array is missing, of another shape or type, or the model does not compile.
-pub fn evaluate(
-    source: &ModelSource,
-    input: &Path,
-    config: &Config,
-) -> anyhow::Result<(Vec<(String, NpyArray)>, Vec<String>)> {
+pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::Result<Evaluation> {
     let arrays = read_npz(input)?;
     let fail = |message: String| InFile::new(input, message);
     // The model's own inputs say which arrays count; their first dimension is the batch.
@@ -83,8 +88,8 @@ pub fn evaluate(
             results[i].add(tensor, batch, count, batch < samples)?;
         }
     }
-    let arrays = results.into_iter().map(|r| (r.name, NpyArray::f32(&r.shape, r.data))).collect();
-    Ok((arrays, session.warnings))
+    let outputs = results.into_iter().map(|r| (r.name, NpyArray::f32(&r.shape, r.data))).collect();
+    Ok(Evaluation { outputs, warnings: session.warnings })
 }
 
 /// Writes what [`evaluate`] gave.

@@ -129,13 +129,14 @@ impl Session {
 
     fn run(&mut self, source: &ModelSource, entries: Entries, depth: Depth) -> anyhow::Result<()> {
         self.import(source, entries)?;
-        let stages: [(Depth, fn(&mut Session) -> anyhow::Result<()>); 3] = [
-            (Depth::Translated, Session::translate),
-            (Depth::Optimised, Session::optimise),
-            (Depth::Planned, Session::plan),
-        ];
-        for (_, stage) in stages.iter().filter(|(stage, _)| *stage <= depth) {
-            stage(self)?;
+        if depth >= Depth::Translated {
+            self.translate()?;
+        }
+        if depth >= Depth::Optimised {
+            self.optimise()?;
+        }
+        if depth >= Depth::Planned {
+            self.plan()?;
         }
         Ok(())
     }
@@ -248,9 +249,7 @@ impl Session {
                 .iter()
                 .filter_map(|e| Some(PlanEntry { name: e.name, graph: &e.optimised.as_ref()?.0 }))
                 .collect();
-            // Emitted entries know one buffer an argument.
-            let options = PlanOptions { argument_views: false, ..PlanOptions::default() };
-            let planned = plan(&session.name, &entries, session.target, &options)?;
+            let planned = plan(&session.name, &entries, session.target, &PlanOptions::default())?;
             session.planned = Some(planned);
             Ok(())
         })

@@ -115,12 +115,18 @@ impl Trainer {
     /// Compiles a session's program for this machine and checks that the data fit the model.
     ///
     /// # Errors
-    /// If the session has no `train_step`, or shapes, classes or the number of samples do not fit.
+    /// If the session has no `train_step`, shapes, classes or the number of samples do not fit, or a step size is none
+    /// of the algorithm's.
     pub fn new(session: Session, data: &Dataset) -> anyhow::Result<Trainer> {
         let host = HostProgram::compile(session.program()?)?;
         let step_entry = Call::new(&host, TRAIN_STEP)?;
         let infer_entry = Call::new(&host, INFER)?;
         check_data(&session, data)?;
+        let algorithm = &session.algorithm;
+        let scheduled = algorithm.schedule.iter().map(|point| point.value);
+        for rate in session.config.learning_rate.into_iter().chain(scheduled) {
+            rate_bits(rate, algorithm.learning_rate)?;
+        }
         let normalization = match session.config.normalization {
             InputNormalization::None => Normalization::None,
             InputNormalization::Unit => Normalization::UnitInterval,

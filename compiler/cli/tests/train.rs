@@ -1,0 +1,218 @@
+//! `trainc train`: messages, checkpoints, resumption, kills.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use common::{Folder, bytes, objects, only};
+use trainc_data::{TensorData, read_safetensors};
+
+#[test]
+fn json_lines_of_an_epoch() {
+    let folder = Folder::new("json");
+    let (model, data) = (folder.model(), folder.data());
+    let lines = folder.json(&[
+        "train",
+        model,
+        "--data",
+        data,
+        "--epochs",
+        "1",
+        "--batch",
+        "8",
+        "--baseline",
+        "fp32",
+        "--curve",
+        "curve.svg",
+        "--weights-out",
+        "w.safetensors",
+    ]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let epoch = only(&lines, "epoch");
+    assert_eq!(epoch["epoch"], 1);
+    assert!(epoch["train_loss"].as_f64().unwrap() > 0.0);
+    let accuracy = epoch["test_accuracy"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&accuracy));
+    assert!(epoch["baseline_train_loss"].is_f64());
+    let finished = only(&lines, "finished");
+    assert_eq!(finished["test_accuracy"], accuracy);
+    assert!(finished["seconds"].as_f64().unwrap() > 0.0);
+    assert!(String::from_utf8(bytes(&folder.path("curve.svg"))).unwrap().starts_with("<svg"));
+
+    // The stored integers and their real values agree.
+    let tensors = read_safetensors(&folder.path("w.safetensors")).unwrap();
+    let named = |name: &str| &tensors.iter().find(|t| t.name == name).unwrap().data;
+    let name = tensors[0].name.clone();
+    let stored = (named(&name), named(&format!("{name}.int8")), named(&format!("{name}.exponent")));
+    let (TensorData::F32(real), TensorData::I8(elements), TensorData::I32(exponent)) = stored
+    else {
+        panic!("{name}");
+    };
+    for (real, &element) in real.iter().zip(elements) {
+        assert_eq!(f64::from(*real), f64::from(element) * 2f64.powi(exponent[0]));
+    }
+}
+
+#[test]
+fn a_separable_problem_is_learned() {
+    let folder = Folder::new("learn");
+    let (model, data) = (folder.model(), folder.data());
+    let lines = folder.json(&["train", model, "--data", data, "--epochs", "20", "--batch", "8"]);
+    assert_eq!(lines.len(), 21);
+    assert_eq!(only(&lines, "finished")["test_accuracy"], 1.0);
+}
+
+#[test]
+fn the_table_for_people() {
+    let folder = Folder::new("table");
+    let data = folder.data();
+    let model = folder.model();
+    let text = folder.succeed(&["train", model, "--data", data, "--epochs", "2", "--batch", "8"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(lines[0].contains("niti loss") && lines[0].contains("seconds"), "{text}");
+    assert!(lines[1].trim_start().starts_with('1') && lines[1].contains('%'), "{text}");
+    assert!(lines[3].starts_with("test accuracy: niti"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+/// 40 samples in batches of 8: five steps an epoch.
+const RUN: [&str; 8] = ["--epochs", "6", "--batch", "8", "--seed", "3", "--data", "data.npz"];
+
+fn train(folder: &Folder, more: &[&str]) -> Vec<serde_json::Value> {
+    let mut arguments = vec!["train", "digits.onnx"];
+    arguments.extend(RUN);
+    arguments.extend(more);
+    folder.json(&arguments)
+}
+
+#[test]
+fn an_interrupted_run_goes_on_bit_for_bit() {
+    let folder = Folder::new("resume");
+    folder.model();
+    folder.data();
+    for algorithm in ["niti", "fp32"] {
+        let name = |what: &str| format!("{algorithm}-{what}");
+        let (whole, parts) = (name("whole.ckpt"), name("parts.ckpt"));
+        let common = ["--algorithm", algorithm, "--weights-out"];
+        let run = |more: &[&str]| train(&folder, &[&common, more].concat());
+        let straight = run(&[&name("whole.st"), "--checkpoint", &whole]);
+        let first = run(&[&name("parts.st"), "--checkpoint", &parts, "--steps", "15"]);
+        let second = run(&[&name("parts.st"), "--checkpoint", &parts, "--resume"]);
+        assert_eq!((first.len(), second.len()), (4, 4));
+        let epochs = |lines: &[serde_json::Value]| lines[..lines.len() - 1].to_vec();
+        assert_eq!(epochs(&straight), [epochs(&first), epochs(&second)].concat());
+        let same = |a: &str, b: &str| bytes(&folder.path(a)) == bytes(&folder.path(b));
+        assert!(same(&whole, &parts), "{algorithm}: checkpoints differ");
+        assert!(same(&name("whole.st"), &name("parts.st")), "{algorithm}: weights differ");
+    }
+}
+
+#[test]
+fn checkpoints_of_other_runs_and_damaged_ones_are_refused() {
+    let folder = Folder::new("refuse");
+    folder.model();
+    folder.data();
+    train(&folder, &["--checkpoint", "run.ckpt", "--steps", "5"]);
+    let resume = |more: &[&str]| {
+        let mut arguments = vec!["train", "digits.onnx", "--checkpoint", "run.ckpt", "--resume"];
+        arguments.extend(RUN);
+        arguments.extend(more);
+        folder.fail(&arguments)
+    };
+    let message = resume(&["--algorithm", "fp32"]);
+    assert!(message.contains("run.ckpt") && message.contains("niti in the file"), "{message}");
+    assert!(resume(&["--no-shuffle"]).contains("shuffle: true in the file"));
+    let mut content = bytes(&folder.path("run.ckpt"));
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    std::fs::write(folder.path("run.ckpt"), &content).unwrap();
+    assert!(resume(&[]).contains("damaged"));
+    std::fs::write(folder.path("run.ckpt"), b"hello").unwrap();
+    assert!(resume(&[]).contains("not a checkpoint"));
+}
+
+/// Whenever the process dies, the checkpoint is one of a finished epoch, and the run goes on from there as if nothing
+/// had happened.
+#[test]
+#[cfg(unix)]
+fn a_killed_run_loses_at_most_its_epoch() {
+    let folder = Folder::new("kill");
+    folder.model();
+    folder.data();
+    let arguments = [
+        "train",
+        "digits.onnx",
+        "--data",
+        "data.npz",
+        "--batch",
+        "1",
+        "--epochs",
+        "60",
+        "--message-format",
+        "json",
+        "--checkpoint",
+    ];
+    folder.succeed(&[&arguments[..], &["whole.ckpt"]].concat());
+    let mut resumed = 0;
+    for round in 0..3 {
+        let name = format!("killed-{round}.ckpt");
+        let run = [&arguments[..], &[&name]].concat();
+        let mut child =
+            folder.command(&run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for _ in 0..1 + round {
+            objects(&lines.next().unwrap().unwrap());
+        }
+        // SIGKILL.
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        resumed += usize::from(!status.success());
+        folder.succeed(&[&run[..], &["--resume"]].concat());
+        assert!(bytes(&folder.path(&name)) == bytes(&folder.path("whole.ckpt")), "round {round}");
+    }
+    assert!(resumed > 0, "no run was killed in time");
+}
+
+#[test]
+fn options_of_comparisons() {
+    let folder = Folder::new("options");
+    folder.model();
+    folder.data();
+    let weights = |name: &str, more: &[&str]| {
+        train(&folder, &[&["--weights-out", name], more].concat());
+        bytes(&folder.path(name))
+    };
+    let fp32 =
+        |name: &str, more: &[&str]| weights(name, &[&["--algorithm", "fp32"], more].concat());
+    // No step changes nothing; a step size of 0 neither.
+    let none = fp32("none.st", &["--steps", "5", "--learning-rate", "0"]);
+    assert_eq!(none, fp32("zero.st", &["--learning-rate", "0", "--no-shuffle"]));
+    assert_ne!(none, fp32("some.st", &["--steps", "5", "--learning-rate", "0.1"]));
+    let ordered = fp32("ordered.st", &["--steps", "5", "--learning-rate", "0.1", "--no-shuffle"]);
+    assert_ne!(ordered, fp32("some.st", &["--steps", "5", "--learning-rate", "0.1"]));
+    let random = fp32("random.st", &["--learning-rate", "0", "--init", "random"]);
+    assert_ne!(none, random);
+    assert_eq!(random, fp32("again.st", &["--learning-rate", "0", "--init", "random"]));
+}
+
+#[test]
+fn data_that_do_not_fit() {
+    let folder = Folder::new("misfit");
+    folder.model();
+    folder.data();
+    folder.succeed(&["zoo", "mlp", "-o", "mlp.onnx"]);
+    let message = folder.fail(&["train", "mlp.onnx", "--data", "data.npz"]);
+    assert!(message.contains("1 x 8 x 8") && message.contains("28"), "{message}");
+    let message = folder.fail(&["train", "digits.onnx", "--data", "data.npz", "--batch", "64"]);
+    assert!(message.contains("40 training samples"), "{message}");
+    let message = folder.fail(&["train", "digits.onnx"]);
+    assert!(message.contains("10 classes"), "{message}");
+    let rate = ["train", "digits.onnx", "--data", "data.npz", "--learning-rate", "0.1"];
+    assert!(folder.fail(&rate).contains("whole number of bits"));
+    let message = folder.fail(&["train", "digits.onnx", "--data", "nowhere"]);
+    assert!(message.contains("nowhere"), "{message}");
+    let message = folder.fail(&["train", "--curve", "no/such/folder.svg"]);
+    assert!(message.contains("no/such/folder.svg"), "{message}");
+}
