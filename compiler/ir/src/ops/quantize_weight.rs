@@ -86,7 +86,7 @@ impl Operator for QuantizeWeight {
             case(&[3.0, 1.0, -2.0], &[127, 42, -85], -5),
             case(&[0.0, -0.0], &[0, 0], -14),
             case(&[f32::NAN, 0.0], &[0, 0], -14),
-            case(&[], &[], 0),
+            case(&[], &[], -14),
             case(
                 &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0, f32::MAX],
                 &[0, 127, -127, 0, 127],
