@@ -6,7 +6,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use trainc_driver::error::place;
+use trainc_driver::error::{message, place};
 
 /// For whom stdout is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -83,7 +83,7 @@ impl Output {
 
     /// An error: on stderr for people, on stdout for scripts.
     pub(crate) fn error(&self, error: &anyhow::Error) {
-        let message = format!("{error:#}");
+        let message = message(error);
         if self.is_json() {
             let place = place(error);
             let object = json!({

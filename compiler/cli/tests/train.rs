@@ -197,6 +197,28 @@ fn options_of_comparisons() {
     assert_eq!(random, fp32("again.st", &["--learning-rate", "0", "--init", "random"]));
 }
 
+/// What the optimiser does changes no bit of training.
+#[test]
+fn optimised_and_unoptimised_runs_are_equal() {
+    let folder = Folder::new("opt");
+    folder.data();
+    for net in ["digits", "residual", "depthwise"] {
+        folder.succeed(&["zoo", net, "-o", "net.onnx", "--classes", "2"]);
+        for algorithm in ["niti", "fp32"] {
+            let run = |opt: &str| {
+                let mut arguments = vec!["train", "net.onnx", "--algorithm", algorithm];
+                arguments.extend(RUN);
+                arguments.extend(["--opt", opt, "--weights-out", opt]);
+                let lines = folder.json(&arguments);
+                (lines[..lines.len() - 1].to_vec(), bytes(&folder.path(opt)))
+            };
+            let off = run("off");
+            assert!(off == run("saturate"), "{net} under {algorithm}: saturate");
+            assert!(off == run("ordered"), "{net} under {algorithm}: ordered");
+        }
+    }
+}
+
 #[test]
 fn data_that_do_not_fit() {
     let folder = Folder::new("misfit");

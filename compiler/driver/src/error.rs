@@ -63,6 +63,19 @@ pub fn place(error: &anyhow::Error) -> Place {
     place
 }
 
+/// An error with its causes in one line, each said once: some messages hold their cause's already.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
+}
+
 fn data_file(error: &DataError) -> Option<String> {
     Some(match error {
         DataError::Read { path, .. }
@@ -70,4 +83,26 @@ fn data_file(error: &DataError) -> Option<String> {
         | DataError::Unrecognized { path, .. } => path.display().to_string(),
         DataError::Invalid { place, .. } | DataError::TooLarge { place, .. } => place.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn causes_are_said_once() {
+        let error = Err::<(), _>(anyhow!("no such thing")).context("a.onnx: no such thing");
+        assert_eq!(message(&error.unwrap_err()), "a.onnx: no such thing");
+        let error = Err::<(), _>(anyhow!("no such thing")).context("a.onnx: cannot read");
+        assert_eq!(message(&error.unwrap_err()), "a.onnx: cannot read: no such thing");
+    }
+
+    #[test]
+    fn the_first_cause_that_knows_gives_the_place() {
+        let inner = InFile { file: "b".to_string(), message: String::new(), node: None };
+        let error = anyhow::Error::new(inner).context("outer");
+        assert_eq!(place(&error), Place { file: Some("b".to_string()), node: None });
+        assert_eq!(place(&anyhow!("nothing")), Place::default());
+    }
 }

@@ -311,6 +311,6 @@ fn in_model(error: anyhow::Error, path: &std::path::Path) -> anyhow::Error {
     if place.file.is_some() {
         return error;
     }
-    InFile { file: path.display().to_string(), message: format!("{error:#}"), node: place.node }
-        .into()
+    let message = crate::error::message(&error);
+    InFile { file: path.display().to_string(), message, node: place.node }.into()
 }
