@@ -299,13 +299,11 @@ fn fired(
     result
 }
 
-/// An operation's name; for a chain the names of its parts.
+/// An operation's name, with a ReLU that it took in; for a chain the names of its parts.
 fn short(op: &Op) -> String {
     match op {
-        Op::Chain(chain) => {
-            let names: Vec<&str> = chain.ops.iter().map(|op| op.kind().name()).collect();
-            names.join(" + ")
-        }
+        Op::Chain(chain) => chain.ops.iter().map(short).collect::<Vec<_>>().join(" + "),
+        Op::Requantize(requantize) if requantize.low == 0 => "requantize with relu".to_string(),
         _ => op.kind().name().to_string(),
     }
 }

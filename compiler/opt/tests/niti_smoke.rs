@@ -8,6 +8,7 @@ use trainc_ir::types::TensorType;
 use trainc_ir::verify::{Stage, verify};
 use trainc_ir::{Op, RunContext, Tensor};
 use trainc_opt::algorithm::Algorithm;
+use trainc_opt::egraph::saturate::Limits;
 use trainc_opt::optimise::{OptimiseOptions, Strategy, optimise};
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::translate;
@@ -78,11 +79,20 @@ fn optimised_modules_keep_every_bit() {
     let (module, translation) = translate(&training, &niti).unwrap();
     println!("{translation:?}\n{module}");
     let stage = Stage::Quantized { float_operations: niti.float_operations.clone() };
-    for strategy in [Strategy::Saturate, Strategy::Ordered, Strategy::Off] {
-        let options = OptimiseOptions { strategy, ..OptimiseOptions::default() };
+    let default = OptimiseOptions::default();
+    let mut searches: Vec<OptimiseOptions> = [Strategy::Saturate, Strategy::Ordered, Strategy::Off]
+        .map(|strategy| OptimiseOptions { strategy, ..default })
+        .to_vec();
+    // Limits that stop the search early: the result is as right, and the report says so.
+    for limits in [Limits { iterations: 1, nodes: 100_000 }, Limits { iterations: 30, nodes: 1 }] {
+        searches.push(OptimiseOptions { limits, ..default });
+    }
+    for options in searches {
+        let strategy = options.strategy;
         let (optimised, report) = optimise(&module, &stage, &Counting, &options).unwrap();
+        assert_eq!(report.limit.is_some(), options.limits != Limits::default());
         println!("{strategy:?}: {report:#?}");
-        if strategy == Strategy::Saturate {
+        if strategy == Strategy::Saturate && report.limit.is_none() {
             println!("{optimised}");
             assert!(report.saturated && report.cost_after < report.cost_before);
         }

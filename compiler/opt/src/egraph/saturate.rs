@@ -238,11 +238,12 @@ pub fn saturate(
                 break;
             }
         }
-        report.saturated = !changed;
-        if !changed {
+        let full = egraph.total_number_of_nodes() > limits.nodes;
+        report.saturated = !changed && !full;
+        if report.saturated {
             break;
         }
-        if egraph.total_number_of_nodes() > limits.nodes {
+        if full {
             let most = (0..rules.len()).max_by_key(|&i| (growth[i], std::cmp::Reverse(i)));
             let name = most.map_or("none", |i| rules[i].name.as_str());
             report.limit = Some(format!(

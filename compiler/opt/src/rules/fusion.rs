@@ -4,8 +4,8 @@
 
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    Add, Chain, Conv2d, Conv2dGradientWeight, MatMul, ProductRole, QuantizeGradient, Relu,
-    Requantize,
+    Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, MatMul, ProductRole, QuantizeGradient,
+    Relu, Requantize,
 };
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Op, OpKind};
@@ -40,7 +40,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "fuse-into-product",
-        summary: "g(f(x, ..), ..) = chain{f; g}(x, .., ..), f a product, pool or reduction, g a rescale, bias or activation",
+        summary: "g(f(x, ..), ..) = chain{f; g}(x, .., ..), f a product, pool, reduction or aligned sum, g a rescale, bias or activation",
         exactness: Exactness::Bit,
         search: fuse_into_product,
         instance: fusion_instance,
@@ -63,6 +63,7 @@ fn is_head(kind: OpKind) -> bool {
             | OpKind::MatMul
             | OpKind::AvgPool2d
             | OpKind::ReduceSum
+            | OpKind::AlignedAdd
     )
 }
 
@@ -73,6 +74,7 @@ fn is_tail(kind: OpKind) -> bool {
             | OpKind::QuantizeGradient
             | OpKind::ShiftRight
             | OpKind::Add
+            | OpKind::AlignedAdd
             | OpKind::Relu
             | OpKind::LeakyRelu
             | OpKind::Clip
@@ -151,7 +153,14 @@ fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
     let (height, width) = (r.range(3, 6), r.range(3, 6));
     let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
     let i8 = |shape: [usize; 4]| TensorType::shared(shape, Element::I8);
-    match r.range(0, 3) {
+    match r.range(0, 4) {
+        4 => {
+            let x = i.input(i8([batch, input, height, width]));
+            let bias = i.input(i8([1, input, 1, 1]));
+            let y = i.op(AlignedAdd {}, &[x, bias]);
+            let y = i.op(Relu {}, &[y]);
+            i.finish(y)
+        }
         0 => {
             let x = i.input(i8([batch, input, height, width]));
             let w = i.input(i8([output, input, 3, 2]));
@@ -203,8 +212,13 @@ fn chain_instance(r: &mut Random) -> trainc_ir::Graph {
         let w = i.input(TensorType::shared([output, input, 3, 3], Element::I8));
         let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
         let ops = vec![random_conv(r).into(), Requantize { bits: 7, rounding, low: -127 }.into()];
-        let y = i.op(Chain { ops }, &[x, w]);
-        let y = i.op(Relu {}, &[y]);
+        let mut y = i.op(Chain { ops }, &[x, w]);
+        if r.range(0, 1) == 0 {
+            let bias = i.input(TensorType::shared([1, output, 1, 1], Element::I8));
+            y = i.op(AlignedAdd {}, &[y, bias]);
+        } else {
+            y = i.op(Relu {}, &[y]);
+        }
         return i.finish(y);
     }
     let x = i.input(TensorType::f32([batch, input, size, size]));
