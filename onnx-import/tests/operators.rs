@@ -28,6 +28,13 @@ fn softmax_before_opset_13_runs_over_the_flattened_rest() {
     assert_eq!(at(11, 1), (vec![1, 2, 2], vec![0.25; 4]));
     assert_eq!(at(11, 2), (vec![1, 2, 2], vec![0.5; 4]));
     assert_eq!(at(13, 1), (vec![1, 2, 2], vec![0.5; 4]));
+    // The default axis is 1 before, and the last from opset 13.
+    let default = |opset: i64| {
+        let m = model(opset).input("x", &[1, 2, 2]).node("Softmax", &["x"], &["y"]).output("y");
+        run_one(&m, &[1, 2, 2], &[0.0; 4]).1
+    };
+    assert_eq!(default(11), [0.25; 4]);
+    assert_eq!(default(13), [0.5; 4]);
 }
 
 #[test]
@@ -309,4 +316,21 @@ fn values_and_nodes_keep_the_names_of_the_model() {
     assert_eq!(graph.value(logits).name, "logits");
     assert_eq!(graph.producer(logits).map(|n| n.name.as_str()), Some("node_logits"));
     assert!(graph.nodes().iter().any(|n| n.name == "node_c/product"));
+}
+
+#[test]
+fn empty_lists_fold() {
+    // The reverse of nothing, and then one size: exporters compute shapes so.
+    let m = model(13)
+        .input("x", &[2, 3])
+        .ints("none", &[0], &[])
+        .ints("last", &[1], &[-1])
+        .ints("before", &[1], &[i64::MIN])
+        .ints("axes", &[1], &[0])
+        .ints("six", &[1], &[6])
+        .node("Slice", &["none", "last", "before", "axes", "last"], &["reversed"])
+        .node_with("Concat", &["reversed", "six"], &["shape"], vec![int("axis", 0)])
+        .node("Reshape", &["x", "shape"], &["y"])
+        .output("y");
+    assert_eq!(run_one(&m, &[2, 3], &[1.0; 6]).0, [6]);
 }
