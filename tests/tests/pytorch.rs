@@ -12,7 +12,7 @@ use trainc_ir::ops::{Add, Reshape};
 use trainc_ir::types::Element;
 use trainc_ir::{Graph, InputRole, Op, RunContext, Tensor, ValueId};
 use trainc_onnx_import::{ImportOptions, Imported, import_path};
-use trainc_opt::training::{LOSS, training_graph};
+use trainc_opt::training::{LOSS, LossSource, training_graph};
 
 /// Largest difference of an output, relative to the largest output (at least 1).
 const OUTPUT_TOLERANCE: f32 = 1e-4;
@@ -89,7 +89,8 @@ impl Case {
         for (_, weight, bias) in LEFT_OUT.iter().filter(|(case, ..)| *case == self.text("name")) {
             graph = with_bias(&graph, weight, bias);
         }
-        training_graph(&graph, loss).unwrap_or_else(|e| panic!("{}: {e}", self.text("name")))
+        training_graph(&graph, loss.map(LossSource::Model))
+            .unwrap_or_else(|e| panic!("{}: {e}", self.text("name")))
     }
 
     /// Inputs of a training graph for a step; steps past the last take the first batch.

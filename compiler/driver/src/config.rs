@@ -159,16 +159,6 @@ impl Config {
             ..ImportOptions::default()
         }
     }
-
-    /// How the same model is imported for inference: running statistics, no dropout.
-    pub fn inference_import(&self) -> ImportOptions {
-        ImportOptions {
-            training: false,
-            batch_norm: BatchNormMode::Frozen,
-            dropout: DropoutMode::Off,
-            ..self.training_import()
-        }
-    }
 }
 
 #[cfg(test)]

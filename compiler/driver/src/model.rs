@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::ops::Reduction;
 use trainc_ir::text::Printer;
-use trainc_ir::{OpKind, RunContext, Tensor};
+use trainc_ir::{Op, OpKind, RunContext, Tensor};
 use trainc_onnx_import::{
     ExternalLocation, ImportOptions, Imported, Loss, Warning, import_bytes, import_path,
 };
 use trainc_opt::algorithm::{Algorithm, Initialization};
-use trainc_opt::training::training_graph;
+use trainc_opt::inference::inference_graph;
+use trainc_opt::training::{LOSS, LossSource, training_graph};
 use trainc_opt::translate::remove_operations;
 
 use crate::hash::Fingerprint;
@@ -88,16 +90,29 @@ pub fn training(
     seed: Option<u64>,
 ) -> anyhow::Result<Graph> {
     let graph = prepare(imported, algorithm, seed)?;
-    let own = imported.loss.as_ref().and_then(|loss| own_loss(&graph, loss, algorithm));
-    let training = training_graph(&graph, own)?;
+    let source = match &imported.loss {
+        Some(loss) => Some(own_loss(&graph, loss, algorithm)?),
+        None => None,
+    };
+    let training = training_graph(&graph, source)?;
     // A loss of the model's own keeps its name; the others are dropped: a step reports its loss alone.
-    let loss = own
-        .or_else(|| {
-            let added = training.outputs().iter().rev().find(|o| o.name == "loss");
-            added.map(|o| o.value)
-        })
-        .context("the training graph has no loss")?;
+    let loss = match source {
+        Some(LossSource::Model(loss)) => loss,
+        _ => {
+            let added = training.outputs().iter().rev().find(|o| o.name == LOSS);
+            added.map(|o| o.value).context("the training graph has no loss")?
+        }
+    };
     Ok(select(&training, &[("loss".to_string(), loss)], true)?)
+}
+
+/// Which statistics batch normalisation infers with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InferenceForm {
+    /// What the model's file says.
+    AsExported,
+    /// The running statistics that training keeps.
+    Running,
 }
 
 /// The FP32 graph for inference: the model's outputs that need no labels.
@@ -110,8 +125,13 @@ pub fn inference(
     imported: &Imported,
     algorithm: &Algorithm,
     seed: Option<u64>,
+    form: InferenceForm,
 ) -> anyhow::Result<Graph> {
     let graph = prepare(imported, algorithm, seed)?;
+    let graph = match form {
+        InferenceForm::AsExported => graph,
+        InferenceForm::Running => inference_graph(&graph)?,
+    };
     let outputs: Vec<(String, ValueId)> = graph
         .outputs()
         .iter()
@@ -151,13 +171,41 @@ fn prepare(imported: &Imported, algorithm: &Algorithm, seed: Option<u64>) -> any
     })
 }
 
-/// The model's own loss in the prepared graph, if training can use it as it is. Under an algorithm that is not FP32 a
-/// negative log-likelihood of log-softmax is better built anew, as one softmax cross-entropy.
-fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> Option<ValueId> {
-    let value = graph.outputs().iter().find(|o| o.name == loss.output)?.value;
-    let whole =
-        graph.producer(value).is_some_and(|node| node.op.kind() == OpKind::SoftmaxCrossEntropy);
-    (algorithm.is_identity() || whole).then_some(value)
+/// The loss of a model that brings one, in the prepared graph. FP32 trains it as it is; other algorithms know the mean
+/// softmax cross-entropy, which is built anew from the scores where the model spells it as log-softmax and mean
+/// negative log-likelihood.
+///
+/// # Errors
+/// If the algorithm is not FP32 and the model's loss is another one.
+fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> anyhow::Result<LossSource> {
+    let output = |name: &str| graph.outputs().iter().find(|o| o.name == name).map(|o| o.value);
+    let value = output(&loss.output)
+        .with_context(|| format!("the loss `{}` is no output of the model", loss.output))?;
+    let producer = graph.producer(value);
+    let whole = producer.is_some_and(|node| node.op.kind() == OpKind::SoftmaxCrossEntropy);
+    if algorithm.is_identity() || whole {
+        return Ok(LossSource::Model(value));
+    }
+    let scores = output(loss.scores_output.as_deref().unwrap_or(SCORES))
+        .with_context(|| format!("the scores of the loss `{}` are no output", loss.output))?;
+    let logits = before_softmax(graph, scores);
+    let plain = producer.is_some_and(|node| match &node.op {
+        Op::NllLoss(nll) => {
+            let classes = graph.ty(scores).shape.get(1).copied().unwrap_or(0) as i64;
+            nll.reduction == Reduction::Mean
+                && !(0..classes).contains(&nll.ignore_index)
+                && node.inputs.len() == 2
+        }
+        _ => false,
+    });
+    anyhow::ensure!(
+        plain && graph.ty(logits).shape.rank() == 2,
+        "algorithm `{}` trains the mean softmax cross-entropy over all classes; the loss `{}` of the model is another \
+         one (weighted, masked, not a mean, or of more than [batch, classes])",
+        algorithm.name,
+        loss.output
+    );
+    Ok(LossSource::Scores(logits))
 }
 
 /// Random values of a trainable parameter: weights (rank 2 and up) uniform in the bounds that the algorithm names,

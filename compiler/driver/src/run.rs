@@ -33,12 +33,11 @@ pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::
     let fail = |message: String| InFile::new(input, message);
     // The model's own inputs say which arrays count; their first dimension is the batch.
     let names: Vec<String> = {
-        let probe = Config { batch: None, ..config.clone() };
-        let options = probe.inference_import();
         let imported = source.import(&trainc_onnx_import::ImportOptions {
             batch: Some(1),
-            batch_norm: trainc_onnx_import::BatchNormMode::AsExported,
-            ..options
+            dropout: trainc_onnx_import::DropoutMode::Off,
+            training: false,
+            ..config.training_import()
         })?;
         let graph = imported.graph;
         graph.inputs().iter().map(|i| graph.value(i.value).name.clone()).collect()

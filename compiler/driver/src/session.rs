@@ -16,7 +16,7 @@ use trainc_opt::translate::{Translation, translate};
 
 use crate::config::{Config, OptimiserStrategy, WeightSource};
 use crate::error::InFile;
-use crate::model::{self, ModelSource};
+use crate::model::{self, InferenceForm, ModelSource};
 use crate::{algorithms, targets};
 
 /// Name of the entry that trains.
@@ -167,17 +167,17 @@ impl Session {
         self.warnings.extend(model::warnings(&self.imported));
         self.model_hash = model::graph_hash(&self.imported.graph);
         if entries == Entries::InferAsExported {
-            let float = model::inference(&self.imported, &self.algorithm, seed)?;
+            let form = InferenceForm::AsExported;
+            let float = model::inference(&self.imported, &self.algorithm, seed, form)?;
             verify(&float, &Stage::Float)?;
             self.push(INFER, float);
             return Ok(());
         }
-        let options = self.config.inference_import();
-        let frozen = self.timed("import (inference)", |_| source.import(&options))?;
         let (train, infer) = self.timed("training graph", |session| {
             let train = model::training(&session.imported, &session.algorithm, seed)?;
             verify(&train, &Stage::Float)?;
-            let infer = model::inference(&frozen, &session.algorithm, seed)?;
+            let form = InferenceForm::Running;
+            let infer = model::inference(&session.imported, &session.algorithm, seed, form)?;
             verify(&infer, &Stage::Float)?;
             Ok((train, infer))
         })?;

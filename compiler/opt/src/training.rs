@@ -31,22 +31,34 @@ pub enum TrainingError {
     Loss(#[from] TypeError),
 }
 
+/// Where the loss of a training graph comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossSource {
+    /// A scalar of the model.
+    Model(ValueId),
+    /// The mean softmax cross-entropy of these class scores [batch, classes] with the model's labels, or an input
+    /// [`LABELS`] if it has none.
+    Scores(ValueId),
+}
+
 /// The training graph of a model: its outputs, the output [`LOSS`], and one update for each trainable parameter that
 /// the loss depends on.
 ///
-/// Where the model has no loss of its own (`model_loss` is `None`), the mean softmax cross-entropy of its first
-/// output [batch, classes] with an input [`LABELS`] is the loss; a final softmax or log-softmax is then taken as part
-/// of the loss. Plain SGD with a run-time [`LEARNING_RATE`] updates the parameters; updates that the model brings
+/// Where no loss is named the scores are the model's first output [batch, classes]; a final softmax or log-softmax is
+/// then taken as part of the loss. Plain SGD with a run-time [`LEARNING_RATE`] updates the parameters; updates that the model brings
 /// (running statistics) stay.
 ///
 /// # Errors
 /// See [`TrainingError`].
-pub fn training_graph(model: &Graph, model_loss: Option<ValueId>) -> Result<Graph, TrainingError> {
+pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, TrainingError> {
     let mut graph = model.clone();
-    let loss = match model_loss {
-        Some(loss) => loss,
-        None => {
-            let logits = logits(&graph)?;
+    let source = match loss {
+        Some(source) => source,
+        None => LossSource::Scores(logits(&graph)?),
+    };
+    let loss = match source {
+        LossSource::Model(loss) => loss,
+        LossSource::Scores(logits) => {
             let batch = graph.ty(logits).shape[0];
             let ty = TensorType::new([batch], Element::I32);
             let labels = match graph.input_of_role(InputRole::Labels) {
