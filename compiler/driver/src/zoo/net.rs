@@ -5,7 +5,7 @@
 
 use trainc_onnx_import::write::{Attribute, ModelWriter};
 
-use super::initial::glorot_uniform;
+use super::initial::he_uniform;
 use super::{ZooError, ZooSpec};
 
 /// Name of the model's input, [batch, channels, height, width].
@@ -116,15 +116,10 @@ impl<'s> Net<'s> {
     }
 
     /// A weight [outputs, inputs, window...].
-    fn weight(
-        &mut self,
-        layer: &str,
-        shape: &[usize],
-        fans: [usize; 2],
-    ) -> Result<String, ZooError> {
+    fn weight(&mut self, layer: &str, shape: &[usize], fan_in: usize) -> Result<String, ZooError> {
         let count = self.count(shape)?;
         let name = format!("{layer}.weight");
-        let data = glorot_uniform(self.spec.seed, &name, count, fans[0], fans[1]);
+        let data = he_uniform(self.spec.seed, &name, count, fan_in);
         self.writer.initializer_f32(&name, shape, &data);
         Ok(name)
     }
@@ -172,9 +167,8 @@ impl<'s> Net<'s> {
         let inputs = x.shape[0] / groups;
         let [kernel_height, kernel_width] = window.kernel;
         let area = kernel_height * kernel_width;
-        let fans = [inputs * area, channels / groups * area];
         let shape = [channels, inputs, kernel_height, kernel_width];
-        let weight = self.weight(layer, &shape, fans)?;
+        let weight = self.weight(layer, &shape, inputs * area)?;
         let (kernel, strides, pads) = attributes(window);
         let attributes = [
             ("kernel_shape", Attribute::Ints(&kernel)),
@@ -312,7 +306,7 @@ impl<'s> Net<'s> {
         let [inputs] = x.shape[..] else {
             return Err(ZooError::Layer { layer: layer.to_string(), shape: x.shape.clone() });
         };
-        let weight = self.weight(layer, &[features, inputs], [inputs, features])?;
+        let weight = self.weight(layer, &[features, inputs], inputs)?;
         let bias = bias.then(|| self.vector(format!("{layer}.bias"), features, 0.0)).transpose()?;
         let operands: Vec<&str> =
             [Some(&*x.name), Some(&*weight), bias.as_deref()].into_iter().flatten().collect();
