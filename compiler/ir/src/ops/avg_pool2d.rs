@@ -14,7 +14,7 @@ use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Mean over windows of [B,C,H,W]. FP32; or i8 with a shared exponent `e` (no padding, whole windows)
+    /// Mean over windows of [B,C,H,W]. FP32; or i8 with a shared exponent `e` (every window of the same count)
     /// giving i32: if the window holds `2^n` elements the sum with exponent `e - n`, else the sum times
     /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`.
     ///
@@ -34,7 +34,7 @@ operator! {
 }
 
 impl AvgPool2d {
-    /// The checked pool of an operand [B,C,H,W]; integers take no padding and whole windows only.
+    /// The checked pool of an operand [B,C,H,W]; integer windows are all of one count.
     pub(crate) fn pool(&self, name: &str, x: &Shape, integer: bool) -> Result<Pool, TypeError> {
         let geometry = Geometry {
             kernel: self.kernel,
@@ -44,11 +44,22 @@ impl AvgPool2d {
             ceil: self.ceil,
         };
         let pool = Pool::new(name, &geometry, x)?;
-        let Windows { vertical, horizontal } = pool.windows;
-        ensure(!integer || (self.pads == [0; 4] && vertical.all_inside() && horizontal.all_inside()), || {
-            format!("{name}: integer windows take no padding and lie inside the operand")
+        // One count for all windows: a reciprocal known at compile time, and one exponent for the whole result.
+        let area = self.kernel[0] * self.kernel[1];
+        ensure(!integer || self.fewest(&pool) == area, || {
+            format!(
+                "{name}: integer windows all hold {area} elements (padding counts with count_include_pad)"
+            )
         })?;
         Ok(pool)
+    }
+
+    /// The smallest count of a window: that of a corner, where borders cut most.
+    fn fewest(&self, pool: &Pool) -> usize {
+        let last = |size: usize| [0, size.saturating_sub(1)];
+        let [_, _, height, width] = pool.y();
+        let corners = last(height).into_iter().flat_map(|oh| last(width).map(|ow| [oh, ow]));
+        corners.map(|at| self.count(&pool.windows, at)).min().unwrap_or(0)
     }
 
     /// What a window's sum is divided by.
@@ -215,6 +226,12 @@ impl Operator for AvgPool2d {
                 vec![Tensor::i8_shared([1, 1, 2, 4], vec![-128, -128, 127, 1, -128, -128, 0, 3], -5)],
                 vec![Tensor::i32_shared([1, 1, 1, 2], vec![-512, 131], -7)],
             ),
+            // Padding counts: two elements everywhere, the sum one bit lower.
+            Case::new(
+                AvgPool2d { pads: [0, 1, 0, 1], count_include_pad: true, ..plain([1, 2]) },
+                vec![Tensor::i8_shared([1, 1, 1, 2], vec![6, 2], 3)],
+                vec![Tensor::i32_shared([1, 1, 1, 3], vec![6, 8, 2], 2)],
+            ),
             // Three elements: round(2^15 / 3) = 10923. 10923 * 381 = 4161663 = 127 * 2^15 + 127;
             // 10923 * -4 = -43692 = -1.33 * 2^15; 5 gives 54615 = 1.67 * 2^15.
             Case::new(
@@ -245,6 +262,10 @@ impl Operator for AvgPool2d {
                     ..plain([2, 3])
                 },
                 vec![sample::f32([2, 3, 6, 9], 2)],
+            ),
+            Case::shape_only(
+                AvgPool2d { pads: [1; 4], count_include_pad: true, ..plain([3, 3]) },
+                vec![sample::i8_shared([2, 2, 5, 4], 5, i32::MIN)],
             ),
             Case::shape_only(plain([7, 5]), vec![sample::i8_shared([2, 2, 7, 5], 3, i32::MIN)]),
             Case::shape_only(plain([4, 2]), vec![sample::i8_shared([2, 1, 5, 5], 4, i32::MIN)]),

@@ -17,7 +17,7 @@ use crate::types::{Element, Shape, TensorType};
 operator! {
     /// Each element sums its share of the errors of the windows that hold it. Operand: `dy`. FP32:
     /// sequential sum from +0 over windows in row-major order of `dy / count`; or i8 with a shared exponent
-    /// `e` (no padding): the sum, wide, of the errors; for a window of `2^n` elements clamped to +-127 with
+    /// `e` (every window of the same count): the sum, wide, of the errors; for a window of `2^n` elements clamped to +-127 with
     /// exponent `e - n`, else times `round(2^15 / count)` shifted right by 15, half away from zero,
     /// clamped, with exponent `e`.
     pub struct AvgPool2dGradient = "avg_pool2d_gradient" {
@@ -195,6 +195,16 @@ impl Operator for AvgPool2dGradient {
                 vec![Tensor::i8_shared([1, 1, 1, 3], vec![-128, -128, 127], 2)],
                 vec![Tensor::i8_shared([1, 1, 1, 4], vec![-127, -127, -1, 127], 1)],
             ),
+            // Padding counts: each element is in two windows.
+            Case::new(
+                AvgPool2dGradient {
+                    pads: [0, 1, 0, 1],
+                    count_include_pad: true,
+                    ..plain([1, 2], [1, 2])
+                },
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![2, 6, 4], 0)],
+                vec![Tensor::i8_shared([1, 1, 1, 2], vec![8, 10], -1)],
+            ),
             // Three elements, factor 10923: 127 -> 42.3, 254 -> 84.7, 126 -> 42.0, -1 -> -0.3, -128 -> -42.7.
             Case::new(
                 plain([1, 3], [1, 5]),
@@ -219,6 +229,14 @@ impl Operator for AvgPool2dGradient {
                     ..plain([2, 3], [6, 9])
                 },
                 vec![sample::f32([2, 3, 4, 4], 2)],
+            ),
+            Case::shape_only(
+                AvgPool2dGradient {
+                    pads: [1; 4],
+                    count_include_pad: true,
+                    ..plain([3, 3], [5, 4])
+                },
+                vec![sample::i8_shared([2, 2, 5, 4], 5, i32::MIN)],
             ),
             Case::shape_only(
                 plain([3, 4], [6, 7]),
