@@ -1,6 +1,6 @@
 //! Reverse-mode differentiation: appends the backward pass to a graph, by each operation's gradient rule.
 
-use trainc_ir::graph::{Definition, Graph, ValueId};
+use trainc_ir::graph::{Graph, ValueId};
 use trainc_ir::ops::{Add, Differentiated, GradientError};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Data, Tensor};
@@ -122,9 +122,4 @@ fn total(
         });
     }
     Ok(sum)
-}
-
-/// Whether `value` is a parameter, directly.
-pub fn is_parameter(graph: &Graph, value: ValueId) -> bool {
-    matches!(graph.value(value).definition, Definition::Parameter(_))
 }

@@ -133,28 +133,40 @@ pub fn optimise(
     let extraction = extract(egraph, |egraph, id, node| {
         operation_cost(egraph, id, node, |op, i, o| target.cost(op, i, o))
     });
+    let mut limit = run.limit;
     let built = match rebuild(graph, &loaded.egraph, &loaded.classes, &extraction) {
-        Ok(built) => built,
+        Ok(built) => {
+            verify(&built, stage)?;
+            let cost = graph_cost(&built, target)?;
+            // Greedy extraction can lose against the graph as it came; that is then the result.
+            (cost <= cost_before).then_some((built, cost))
+        }
         // Extraction refuses cycles class by class; should one slip through, the graph stays as it is.
-        Err(BuildError::Cycle | BuildError::Infeasible(_)) => graph.clone(),
+        Err(BuildError::Cycle | BuildError::Infeasible(_)) => {
+            limit.get_or_insert_with(|| {
+                "the extracted terms were cyclic; nothing was rewritten".into()
+            });
+            None
+        }
         Err(BuildError::Type(e)) => return Err(OptimiseError::Rule(e.to_string())),
     };
-    verify(&built, stage)?;
-    let cost_after = graph_cost(&built, target)?;
-    let (result, cost_after) =
-        if cost_after <= cost_before { (built, cost_after) } else { (graph.clone(), cost_before) };
+    let fired = match built {
+        Some(_) => fired(graph, egraph, &extraction, &run.applications, &rules, target),
+        None => Vec::new(),
+    };
+    let (result, cost_after) = built.unwrap_or_else(|| (graph.clone(), cost_before));
     let mut applications: BTreeMap<usize, usize> = BTreeMap::new();
     run.applications.iter().for_each(|a| *applications.entry(a.rule).or_default() += 1);
     let report = Optimisation {
         cost_before,
         cost_after,
-        fired: fired(graph, egraph, &extraction, &run.applications, &rules, target),
+        fired,
         applications: applications.into_iter().map(|(i, n)| (rules[i].name, n)).collect(),
         iterations: run.iterations,
         nodes: run.nodes,
         classes: run.classes,
         saturated: run.saturated,
-        limit: run.limit,
+        limit,
     };
     Ok((result, report))
 }

@@ -13,7 +13,7 @@ use trainc_ir::random::RunContext;
 use trainc_ir::target::Cost;
 use trainc_ir::types::{Scale, Shape, TensorType};
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
-use trainc_ir::{Element, OpKind, Tensor};
+use trainc_ir::{OpKind, Tensor};
 
 use crate::algorithm::Algorithm;
 use crate::egraph::Id;
@@ -419,16 +419,4 @@ fn untranslated(
         }));
     }
     found
-}
-
-/// The element type that an algorithm stores trainable parameters in.
-pub fn stored_element(algorithm: &Algorithm) -> Element {
-    match &algorithm.quantizer {
-        Some(op) => op
-            .infer(&[&TensorType::f32([1])])
-            .ok()
-            .and_then(|types| types.first().map(|ty| ty.element))
-            .unwrap_or(Element::F32),
-        None => Element::F32,
-    }
 }
