@@ -340,6 +340,9 @@ pub(crate) struct RunArguments {
     /// Where the outputs go
     #[arg(short, long, value_name = "FILE.npz", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,
+    /// Weights in place of the model's own, as `train --weights-out` writes them
+    #[arg(short, long, value_name = "FILE.safetensors", value_hint = ValueHint::FilePath)]
+    pub(crate) weights: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
 }

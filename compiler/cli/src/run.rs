@@ -8,7 +8,8 @@ use crate::message::Output;
 
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> anyhow::Result<()> {
     let source = model_file(&arguments.model);
-    let evaluation = evaluate(&source, &arguments.input, &arguments.config()?)?;
+    let weights = arguments.weights.as_deref();
+    let evaluation = evaluate(&source, &arguments.input, weights, &arguments.config()?)?;
     let arrays = evaluation.outputs;
     evaluation.warnings.iter().for_each(|w| output.warning(w));
     write(&arguments.output, &arrays)?;

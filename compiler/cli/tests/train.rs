@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use common::{Folder, bytes, objects, only};
-use trainc_data::{TensorData, read_safetensors};
+use trainc_data::{NpyArray, TensorData, read_safetensors};
 
 #[test]
 fn json_lines_of_an_epoch() {
@@ -61,6 +61,34 @@ fn a_separable_problem_is_learned() {
     let lines = folder.json(&["train", model, "--data", data, "--epochs", "20", "--batch", "8"]);
     assert_eq!(lines.len(), 21);
     assert_eq!(only(&lines, "finished")["test_accuracy"], 1.0);
+}
+
+/// Weights that `train` writes, evaluated by `run`, give the accuracy that `train` reported.
+#[test]
+fn trained_weights_are_evaluated() {
+    let folder = Folder::new("weights");
+    let (model, data) = (folder.model(), folder.data());
+    let test = trainc_data::Dataset::open(&folder.path(data)).unwrap().test;
+    let trainc_data::Images::U8(pixels) = &test.images else { panic!("bytes") };
+    let values: Vec<f32> = pixels.iter().map(|&p| f32::from(p) / 255.0).collect();
+    let images = NpyArray::f32(&[16, 1, 8, 8], values);
+    trainc_data::write_npz(&folder.path("in.npz"), &[("input", images)]).unwrap();
+    for algorithm in ["niti", "fp32"] {
+        let common = ["--algorithm", algorithm, "--batch", "8"];
+        let train = ["train", model, "--data", data, "--epochs", "2", "--weights-out", "w.st"];
+        let lines = folder.json(&[&train[..], &common].concat());
+        let run = ["run", model, "--input", "in.npz", "--output", "out.npz", "--weights", "w.st"];
+        folder.succeed(&[&run[..], &common].concat());
+        let logits = trainc_data::read_npz(&folder.path("out.npz")).unwrap()[0].1.data.to_f32();
+        let right = logits.chunks(2).zip(&test.labels);
+        let right = right.filter(|(row, label)| u32::from(row[1] > row[0]) == **label).count();
+        let accuracy = only(&lines, "finished")["test_accuracy"].as_f64().unwrap();
+        assert_eq!(right as f64 / 16.0, accuracy, "{algorithm}");
+        let untrained = ["run", model, "--input", "in.npz", "--output", "plain.npz"];
+        folder.succeed(&[&untrained[..], &common].concat());
+        let plain = trainc_data::read_npz(&folder.path("plain.npz")).unwrap();
+        assert_ne!(plain[0].1.data.to_f32(), logits, "{algorithm}");
+    }
 }
 
 #[test]
