@@ -1,7 +1,7 @@
 //! The project's reference models: well-known nets, written as ONNX with fresh weights.
 //!
 //! A model has one input `input` [batch, channels, height, width] and one output `logits` [batch, classes], batch
-//! being open. Weights are drawn as [`initial`] says; biases and shifts are 0, scales 1, running means 0 and
+//! being open. Weights are drawn as `initial` says; biases and shifts are 0, scales 1, running means 0 and
 //! variances 1. A convolution has no bias; a fully connected layer has one only where the table says so.
 //! The same [`ZooSpec`] gives the same bytes on every machine.
 

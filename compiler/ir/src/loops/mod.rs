@@ -3,7 +3,7 @@
 //! Each operation lowers to a [`LoopKernel`], a nest of counted loops over flat buffers with scalar integer and
 //! float expressions. A target prints or compiles these, so it serves any operation; tuned kernels replace them
 //! where they pay. An operation's meaning stays its `evaluate`; the lowering is checked against it bit for bit
-//! by [`evaluate`](crate::loops::evaluate), which runs loop kernels on any machine.
+//! by [`evaluate`], which runs loop kernels on any machine.
 //!
 //! Arithmetic is exact and total: integers wrap, shifts take their amount modulo nothing (the builder's user
 //! keeps it below the width), floats are IEEE binary32 without contraction, division by zero does not occur.

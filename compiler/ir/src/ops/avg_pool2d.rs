@@ -14,7 +14,7 @@ use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Mean over windows of [B,C,H,W]. FP32; or i8 with a shared exponent `e` (every window of the same count)
+    /// Mean over windows of `[B,C,H,W]`. FP32; or i8 with a shared exponent `e` (every window of the same count)
     /// giving i32: if the window holds `2^n` elements the sum with exponent `e - n`, else the sum times
     /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`.
     ///
@@ -34,7 +34,7 @@ operator! {
 }
 
 impl AvgPool2d {
-    /// The checked pool of an operand [B,C,H,W]; integer windows are all of one count.
+    /// The checked pool of an operand `[B,C,H,W]`; integer windows are all of one count.
     pub(crate) fn pool(&self, name: &str, x: &Shape, integer: bool) -> Result<Pool, TypeError> {
         let geometry = Geometry {
             kernel: self.kernel,

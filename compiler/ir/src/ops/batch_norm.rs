@@ -13,8 +13,8 @@ use crate::tensor::{Tensor};
 use crate::types::{TensorType};
 
 operator! {
-    /// `scale * (x - mean) / sqrt(variance + epsilon) + bias` for each channel of [B,C,...] (FP32).
-    /// Operands: `x`, `scale` [C], `bias` [C], `mean` [C], `variance` [C].
+    /// `scale * (x - mean) / sqrt(variance + epsilon) + bias` for each channel of `[B,C,...]` (FP32).
+    /// Operands: `x`, `scale` `[C]`, `bias` `[C]`, `mean` `[C]`, `variance` `[C]`.
     ///
     /// If `batch` is set the statistics are those of `x` itself (from `batch_statistics`), and the gradient
     /// goes through them.

@@ -14,7 +14,7 @@ use crate::types::{TensorType};
 
 operator! {
     /// Gradients of a batch normalisation. Operands: `x`, `scale`, `mean`, `variance`, `dy`; results: `dx`,
-    /// `dscale` [C], `dbias` [C] (FP32).
+    /// `dscale` `[C]`, `dbias` `[C]` (FP32).
     ///
     /// Order, with N elements a channel and sums from +0 by batch, then space:
     /// `inverse = 1 / sqrt(variance + epsilon)`, `normal = (x - mean) * inverse`, `dbias = sum(dy)`,

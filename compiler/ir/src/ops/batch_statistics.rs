@@ -12,8 +12,8 @@ use crate::tensor::{Tensor};
 use crate::types::{Shape, TensorType};
 
 operator! {
-    /// Mean and (biased) variance over batch and space of each channel of [B,C,...] (FP32). Results: `mean`
-    /// [C], `variance` [C].
+    /// Mean and (biased) variance over batch and space of each channel of `[B,C,...]` (FP32). Results: `mean`
+    /// `[C]`, `variance` `[C]`.
     ///
     /// Order: sums from +0 by batch, then space; `mean = sum(x) / N`,
     /// `variance = sum((x - mean) * (x - mean)) / N`.

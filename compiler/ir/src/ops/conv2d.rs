@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 use crate::types::{Shape, TensorType};
 
 operator! {
-    /// 2-D convolution (cross-correlation). Operands: `x` [B,Cin,H,W], `w` [Cout,Cin/groups,KH,KW]: FP32,
+    /// 2-D convolution (cross-correlation). Operands: `x` `[B,Cin,H,W]`, `w` `[Cout,Cin/groups,KH,KW]`: FP32,
     /// or i8 x i8 -> i32 with summed exponents.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (channel within the group, kh, kw)

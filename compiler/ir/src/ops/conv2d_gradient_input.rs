@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use crate::types::{Shape, TensorType};
 
 operator! {
-    /// Error of a convolution's operand. Operands: `dy` [B,Cout,OH,OW], `w`: FP32, or i8 x i8 -> i32 with
-    /// summed exponents. Result [B,Cin,H,W].
+    /// Error of a convolution's operand. Operands: `dy` `[B,Cout,OH,OW]`, `w`: FP32, or i8 x i8 -> i32 with
+    /// summed exponents. Result `[B,Cin,H,W]`.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (output channel within the group, kh, kw)
     /// ascending; taps that hit no output are skipped.

@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use crate::types::{Shape, TensorType};
 
 operator! {
-    /// Gradient of a convolution's weight. Operands: `x` [B,Cin,H,W], `dy` [B,Cout,OH,OW]: FP32, or i8 x i8
-    /// -> i32 with summed exponents. Result [Cout,Cin/groups,KH,KW].
+    /// Gradient of a convolution's weight. Operands: `x` `[B,Cin,H,W]`, `dy` `[B,Cout,OH,OW]`: FP32, or i8 x i8
+    /// -> i32 with summed exponents. Result `[Cout,Cin/groups,KH,KW]`.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (batch, oh, ow) ascending; taps outside the
     /// operand are skipped.

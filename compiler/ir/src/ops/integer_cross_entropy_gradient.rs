@@ -13,7 +13,7 @@ use crate::types::{Element, Scale, TensorType};
 
 operator! {
     /// NITI's integer gradient of the softmax cross-entropy. Operands: logits i8 with a shared exponent
-    /// [B,C], labels i32 [B]; result i8 with exponent 0 (nominal). Labels outside 0..C give a zero row.
+    /// `[B,C]`, labels i32 `[B]`; result i8 with exponent 0 (nominal). Labels outside 0..C give a zero row.
     ///
     /// With logits s, exponent E and label t of a row, TRUNC a right shift toward zero: if `E > -7`,
     /// `s_i = TRUNC(s_i * 47274, 15)` (times log2 e), then `s_i << min(E, 24)` or `TRUNC(s_i, -E)`, then

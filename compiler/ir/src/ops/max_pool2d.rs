@@ -15,7 +15,7 @@ use crate::tensor::{Data, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Maximum over windows of [B,C,H,W]; padding never wins. FP32, or i8 with a shared exponent, which is
+    /// Maximum over windows of `[B,C,H,W]`; padding never wins. FP32, or i8 with a shared exponent, which is
     /// kept.
     pub struct MaxPool2d = "max_pool2d" {
         /// Window.

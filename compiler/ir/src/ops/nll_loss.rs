@@ -28,8 +28,8 @@ keyword_enum! {
 operator! {
     /// Negative log likelihood.
     ///
-    /// Operands: log-probabilities [N,C,d...], labels i32 [N,d...], optionally
-    /// class weights [C]. Labels outside 0..C count as ignored.
+    /// Operands: log-probabilities `[N,C,d...]`, labels i32 `[N,d...]`, optionally
+    /// class weights `[C]`. Labels outside 0..C count as ignored.
     ///
     /// Order: a label that counts has the loss `-(weight * score)` (weight 1 without class weights), others 0;
     /// sums of losses and of weights from +0 in row-major order of the labels. If the weights sum to 0 the mean is

@@ -13,7 +13,7 @@ use crate::types::{Element, TensorType};
 
 operator! {
     /// ONNX QuantizeLinear: `saturate(round_ties_even(x / scale) + zero_point)`. Operands: `x` FP32,
-    /// `scale` FP32 (scalar or [C]), `zero_point` (the result's element type; scalar or [C]). Result: an
+    /// `scale` FP32 (scalar or `[C]`), `zero_point` (the result's element type; scalar or `[C]`). Result: an
     /// unscaled integer tensor, i8 or u8. NaN gives the smallest element. No gradient: the result is an integer, so a
     /// straight-through estimator belongs to the pair with `dequantize_linear`, which a pass must see as one.
     ///

@@ -13,7 +13,7 @@ use crate::tensor::{Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Mean over the batch of the softmax cross-entropy. Operands: logits FP32 [B,C], labels i32 [B];
+    /// Mean over the batch of the softmax cross-entropy. Operands: logits FP32 `[B,C]`, labels i32 `[B]`;
     /// result: a scalar. Labels outside 0..C contribute nothing (but count in B).
     ///
     /// Order: `largest` from -inf, `sum` of `e^(x - largest)` from +0, both along the row; each row adds
@@ -113,7 +113,7 @@ impl Operator for SoftmaxCrossEntropy {
     }
 }
 
-/// The type rule of logits [B,C] and labels [B].
+/// The type rule of logits `[B,C]` and labels `[B]`.
 pub(crate) fn infer_operands(name: &str, inputs: &[&TensorType]) -> Result<(), TypeError> {
     let [logits, labels] = rule::operands::<2>(name, inputs)?;
     rule::all_f32(name, &[logits])?;

@@ -13,7 +13,7 @@ use crate::tensor::{Tensor};
 use crate::types::{TensorType};
 
 operator! {
-    /// `(softmax(logits) - onehot(labels)) / B` (FP32). Operands: logits [B,C], labels i32 [B]. Rows whose
+    /// `(softmax(logits) - onehot(labels)) / B` (FP32). Operands: logits `[B,C]`, labels i32 `[B]`. Rows whose
     /// label is outside 0..C are 0.
     ///
     /// Order: as in `softmax_cross_entropy`, then `(e^(x - largest) / sum - onehot) / B`.
