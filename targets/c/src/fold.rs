@@ -1,11 +1,19 @@
-//! Conditions whose outcome is known: C compilers warn of them, and readers stumble.
+//! Conditions whose outcome is known, and copies: C compilers warn of the ones, and readers stumble over both.
 
 use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar, Stmt, Unary};
 
 use crate::interval::Intervals;
+use crate::locals::Locals;
 
-/// A block without comparisons that have one outcome.
-pub(crate) fn fold_block(block: &[Stmt], known: &Intervals<'_>) -> Vec<Stmt> {
+/// What is known of a kernel's locals.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) intervals: Intervals<'a>,
+    pub(crate) locals: &'a Locals,
+}
+
+/// A block without copies, and without comparisons that have one outcome.
+pub(crate) fn fold_block(block: &[Stmt], known: &Known<'_>) -> Vec<Stmt> {
     let mut out = Vec::with_capacity(block.len());
     for statement in block {
         match statement {
@@ -44,9 +52,12 @@ fn truth(value: bool) -> Expr {
     Expr { ty: Scalar::Bool, node: Box::new(Node::Integer(value.into())) }
 }
 
-fn fold(e: &Expr, known: &Intervals<'_>) -> Expr {
+fn fold(e: &Expr, known: &Known<'_>) -> Expr {
     let node = match &*e.node {
-        Node::Integer(_) | Node::Float(_) | Node::Local(_) => return e.clone(),
+        Node::Integer(_) | Node::Float(_) => return e.clone(),
+        Node::Local(local) => {
+            return known.locals.stands_for(*local).map_or(e.clone(), |other| fold(other, known));
+        }
         Node::Load(buffer, index) => Node::Load(*buffer, fold(index, known)),
         Node::Unary(op, x) => {
             let x = fold(x, known);
@@ -87,11 +98,11 @@ fn fold(e: &Expr, known: &Intervals<'_>) -> Expr {
     Expr { ty: e.ty, node: Box::new(node) }
 }
 
-fn outcome(comparison: Comparison, a: &Expr, b: &Expr, known: &Intervals<'_>) -> Option<bool> {
+fn outcome(comparison: Comparison, a: &Expr, b: &Expr, known: &Known<'_>) -> Option<bool> {
     if a.ty == Scalar::F32 {
         return None;
     }
-    let ((a0, a1), (b0, b1)) = (known.get(a), known.get(b));
+    let ((a0, a1), (b0, b1)) = (known.intervals.get(a), known.intervals.get(b));
     let apart = a1 < b0 || b1 < a0;
     let same = a0 == a1 && b0 == b1 && a0 == b0;
     let either = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };

@@ -72,7 +72,8 @@ impl Lines {
             for word in paragraph.split_whitespace() {
                 if !row.is_empty() && margin + 3 + row.len() + 1 + word.len() > COLUMNS - 3 {
                     rows.push(std::mem::take(&mut row));
-                    row.push_str("   ");
+                    // Code hangs, prose does not.
+                    row.push_str(if paragraph.ends_with('.') { "" } else { "   " });
                 }
                 if !row.trim().is_empty() {
                     row.push(' ');

@@ -114,9 +114,9 @@ enum Kind {
     Unused,
     /// Counts a loop.
     LoopVariable,
-    /// Declared where it is first assigned: the number of that statement, the loops open there, and the first
-    /// value if everything else is adding to it.
-    AtFirstAssignment { statement: usize, depth: usize, sum_start: Option<Expr> },
+    /// Declared where it is first assigned: the number of that statement, the loops open there, the first
+    /// value if everything else is adding to it, and whether that is all.
+    AtFirstAssignment { statement: usize, depth: usize, sum_start: Option<Expr>, fixed: bool },
     /// Declared at the top of the function.
     Hoisted,
 }
@@ -163,6 +163,29 @@ impl Locals {
             Kind::AtFirstAssignment { statement, .. } if statement == number)
     }
 
+    /// Whether a local is set by its declaration alone, or counts a loop: it stays while it is in sight.
+    fn is_fixed(&self, local: Local) -> bool {
+        matches!(
+            self.kinds[local.0 as usize],
+            Kind::LoopVariable | Kind::AtFirstAssignment { fixed: true, .. }
+        )
+    }
+
+    /// What can stand for a local: a constant or another local that it is a mere copy of.
+    pub(crate) fn stands_for(&self, local: Local) -> Option<&Expr> {
+        let Kind::AtFirstAssignment { sum_start: Some(value), fixed: true, .. } =
+            &self.kinds[local.0 as usize]
+        else {
+            return None;
+        };
+        let simple = match *value.node {
+            Node::Integer(_) | Node::Float(_) => true,
+            Node::Local(other) => self.is_fixed(other),
+            _ => false,
+        };
+        simple.then_some(value)
+    }
+
     /// The first value of local `i` if it is a sum.
     pub(crate) fn sum_start(&self, i: usize) -> Option<&Expr> {
         match &self.kinds[i] {
@@ -205,6 +228,8 @@ struct Uses {
     /// Path of the body of the loop that it counts.
     counts: Option<Vec<usize>>,
     misused: bool,
+    /// How many statements assign it.
+    assignments: usize,
 }
 
 impl Uses {
@@ -227,7 +252,12 @@ impl Uses {
         Some(match self.first {
             First::Assignment { path, statement, depth, value } if path == common => {
                 let sum_start = (self.only_adds && !reads(&value, local)).then_some(value);
-                Kind::AtFirstAssignment { statement, depth, sum_start }
+                Kind::AtFirstAssignment {
+                    statement,
+                    depth,
+                    sum_start,
+                    fixed: self.assignments == 1,
+                }
             }
             _ => Kind::Hoisted,
         })
@@ -272,6 +302,7 @@ impl Survey {
                     let uses = &mut self.uses[local.0 as usize];
                     uses.at(&path);
                     uses.misused |= uses.counts.is_some();
+                    uses.assignments += 1;
                     if matches!(uses.first, First::None) {
                         let value = value.clone();
                         uses.first = First::Assignment { path, statement: number, depth, value };

@@ -9,7 +9,7 @@ use trainc_ir::loops::{
 use trainc_ir::target::loop_scratch;
 
 use crate::expression::{Expressions, Text};
-use crate::fold::fold_block;
+use crate::fold::{Known, fold_block};
 use crate::interval::{Intervals, addend, all, exact, is_narrow, within};
 use crate::layout::Lines;
 use crate::locals::{Locals, each_local, without_dead_code};
@@ -37,7 +37,8 @@ pub fn element_type(element: Element) -> &'static str {
 pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
     let mut kernel = without_dead_code(kernel);
     let locals = Locals::of_kernel(&kernel)?;
-    kernel.body = fold_block(&kernel.body, &Intervals::of_kernel(&kernel, &locals));
+    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
+    kernel.body = fold_block(&kernel.body, &known);
     let mut kernel = without_dead_code(&kernel);
     let mut taken: BTreeSet<String> = BTreeSet::from(["scratch".to_string()]);
     for buffer in &mut kernel.buffers {
