@@ -10,11 +10,19 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("compiler/data", "trainc-data", &[]),
     ("compiler/opt", "trainc-opt", &["trainc-ir"]),
     ("onnx-import", "trainc-onnx-import", &["trainc-ir"]),
+    ("targets/c", "trainc-c", &["trainc-ir"]),
     ("targets/host", "trainc-host", &["trainc-ir"]),
     (
         "compiler/driver",
         "trainc-driver",
-        &["trainc-ir", "trainc-opt", "trainc-data", "trainc-onnx-import", "trainc-host"],
+        &[
+            "trainc-ir",
+            "trainc-opt",
+            "trainc-data",
+            "trainc-onnx-import",
+            "trainc-c",
+            "trainc-host",
+        ],
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),
 ];

@@ -1,9 +1,12 @@
-//! Snapshots of what the compiler makes of small models, for reviewers: `golden/<model>/*.snap`.
+//! Snapshots of what the compiler makes of small models, for reviewers: `golden/<model>/*.snap`; and of what a target
+//! emits for a chosen few kernels: `golden/<model>/<target>/*.snap`.
 //!
 //! `INSTA_UPDATE=always cargo test -p trainc-tests --test golden` rewrites them.
 
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::Graph;
+use trainc_ir::program::Program;
+use trainc_ir::target::Target;
 use trainc_ir::text::Printer;
 use trainc_ir::verify::Stage;
 use trainc_onnx_import::{ImportOptions, import_bytes};
@@ -14,8 +17,8 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::{remove_operations, translate};
 
-/// Training and inference modules of a zoo model at batch 4, optimised for the host.
-fn modules(model: &str) -> [Graph; 3] {
+/// Training and inference modules of a zoo model at batch 4, optimised for a target.
+fn modules(model: &str, target: &dyn Target) -> [Graph; 3] {
     let spec = ZooSpec::new(model).expect("a model of the zoo");
     let bytes = build(&spec).expect("the zoo builds");
     let options = ImportOptions { batch: Some(4), ..ImportOptions::default() };
@@ -27,25 +30,30 @@ fn modules(model: &str) -> [Graph; 3] {
     let stage = Stage::Quantized { float_operations: niti.float_operations.clone() };
     let [step, infer] = [&training, &inference].map(|graph| {
         let (module, _) = translate(graph, &niti).expect("translates");
-        optimise(&module, &stage, &trainc_host::HOST, &OptimiseOptions::default())
-            .expect("optimises")
-            .0
+        optimise(&module, &stage, target, &OptimiseOptions::default()).expect("optimises").0
     });
     [training, step, infer]
 }
 
-fn snapshots(model: &str) {
-    let [training, step, infer] = modules(model);
-    let entries = [
-        PlanEntry { name: "train_step", graph: &step },
-        PlanEntry { name: "infer", graph: &infer },
-    ];
-    let (program, _) =
-        plan(model, &entries, &trainc_host::HOST, &PlanOptions::default()).expect("plans");
+fn planned(model: &str, [_, step, infer]: &[Graph; 3], target: &dyn Target) -> Program {
+    let entries =
+        [PlanEntry { name: "train_step", graph: step }, PlanEntry { name: "infer", graph: infer }];
+    plan(model, &entries, target, &PlanOptions::default()).expect("plans").0
+}
+
+fn settings(folder: &str) -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(format!("../../golden/{model}"));
+    settings.set_snapshot_path(format!("../../golden/{folder}"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
+    settings
+}
+
+fn snapshots(model: &str) {
+    let modules = modules(model, &trainc_host::HOST);
+    let program = planned(model, &modules, &trainc_host::HOST);
+    let [training, step, _] = modules;
+    let settings = settings(model);
     let printer = Printer::default();
     settings.bind(|| {
         insta::assert_snapshot!("training", printer.graph(&training));
@@ -68,5 +76,43 @@ fn residual() {
 #[test]
 fn stages_are_deterministic() {
     let text = |[a, b, c]: [Graph; 3]| format!("{a}{b}{c}");
-    assert_eq!(text(modules("depthwise")), text(modules("depthwise")));
+    let modules = || modules("depthwise", &trainc_host::HOST);
+    assert_eq!(text(modules()), text(modules()));
+}
+
+/// The part of a C source from the comment of a function to its end.
+fn function<'a>(source: &'a str, name: &str) -> &'a str {
+    let head = source
+        .find(&format!("static void {name}("))
+        .or_else(|| source.find(&format!("\nvoid {name}(")))
+        .unwrap_or_else(|| panic!("there is no function {name}"));
+    let start = source[..head].rfind("\n/* ").map_or(0, |at| at + 1);
+    let end = source[head..].find("\n}\n").map_or(source.len(), |at| head + at + 3);
+    &source[start..end]
+}
+
+/// Emitted C: a convolution, its two gradients, a pool, an update, the schedule of a whole step.
+#[test]
+fn c_kernels() {
+    let program = planned("digits", &modules("digits", &trainc_c::C), &trainc_c::C);
+    let files = trainc_c::C.emit(&program).expect("emits");
+    let text = |name: &str| {
+        let file = files.iter().find(|f| f.name == name).expect("the file is emitted");
+        String::from_utf8(file.contents.clone()).expect("text")
+    };
+    let source = text("digits.c");
+    settings("digits/c").bind(|| {
+        for name in [
+            "conv2d_requantize_i8_4x32x4x4",
+            "conv2d_gradient_input_requantize_i8_4x16x4x4",
+            "conv2d_gradient_weight_quantize_gradient_i8_32x16x3x3",
+            "max_pool2d_i8_4x32x2x2",
+            "saturating_subtract_i8_32x16x3x3",
+            "digits_train_step",
+        ] {
+            insta::assert_snapshot!(name, function(&source, name));
+        }
+        insta::assert_snapshot!("header", text("digits.h"));
+        insta::assert_snapshot!("readme", text("README.md"));
+    });
 }

@@ -3,7 +3,7 @@
 use trainc_ir::target::Target;
 
 /// Every target, in the order of listings.
-pub static TARGETS: &[&dyn Target] = &[&trainc_host::HOST];
+pub static TARGETS: &[&dyn Target] = &[&trainc_host::HOST, &trainc_c::C];
 
 /// The target of that name.
 ///

@@ -1,0 +1,247 @@
+/* What emitted kernels need: exact scalar arithmetic, and checkpoints.
+ *
+ * C99, freestanding, no global state. Assumed and checked here: two's complement with arithmetic
+ * right shifts, little-endian, IEEE binary32 evaluated as such. Compile without contraction of
+ * floating-point products and sums (GCC and Clang: -ffp-contract=off) and in the default rounding
+ * mode.
+ */
+#ifndef TRAINC_RT_H
+#define TRAINC_RT_H
+
+#include <float.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __FAST_MATH__
+#error "-ffast-math changes the results of training"
+#endif
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
+#error "float expressions must be evaluated in float (on 32-bit x86: -msse2 -mfpmath=sse)"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the data of a model is little-endian"
+#endif
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+typedef char trainc_assert_shift[(-3 >> 1) == -2 ? 1 : -1];
+typedef char trainc_assert_wrap[(int32_t)UINT32_C(0xfffffffe) == -2 ? 1 : -1];
+typedef char trainc_assert_float[FLT_RADIX == 2 && FLT_MANT_DIG == 24 ? 1 : -1];
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Integers that wrap around. */
+
+static inline int32_t trainc_add32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static inline int32_t trainc_subtract32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a - (uint32_t)b);
+}
+
+static inline int32_t trainc_multiply32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+
+static inline int32_t trainc_negate32(int32_t a)
+{
+    return (int32_t)(0 - (uint32_t)a);
+}
+
+/* Toward zero; b is not 0. */
+static inline int32_t trainc_divide32(int32_t a, int32_t b)
+{
+    return b == -1 ? trainc_negate32(a) : a / b;
+}
+
+/* Sign of a; b is not 0. */
+static inline int32_t trainc_remainder32(int32_t a, int32_t b)
+{
+    return b == -1 ? 0 : a % b;
+}
+
+static inline int32_t trainc_shift_left32(int32_t a, int64_t amount)
+{
+    return (int32_t)((uint32_t)a << amount);
+}
+
+static inline int32_t trainc_shift_right_unsigned32(int32_t a, int64_t amount)
+{
+    return (int32_t)((uint32_t)a >> amount);
+}
+
+static inline int64_t trainc_add64(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static inline int64_t trainc_subtract64(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static inline int64_t trainc_multiply64(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+static inline int64_t trainc_negate64(int64_t a)
+{
+    return (int64_t)(0 - (uint64_t)a);
+}
+
+static inline int64_t trainc_divide64(int64_t a, int64_t b)
+{
+    return b == -1 ? trainc_negate64(a) : a / b;
+}
+
+static inline int64_t trainc_remainder64(int64_t a, int64_t b)
+{
+    return b == -1 ? 0 : a % b;
+}
+
+static inline int64_t trainc_shift_left64(int64_t a, int64_t amount)
+{
+    return (int64_t)((uint64_t)a << amount);
+}
+
+static inline int64_t trainc_shift_right_unsigned64(int64_t a, int64_t amount)
+{
+    return (int64_t)((uint64_t)a >> amount);
+}
+
+static inline int32_t trainc_minimum32(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int32_t trainc_maximum32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t trainc_minimum64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t trainc_maximum64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Zeros above the highest bit that is set; 32 for 0. */
+static inline int32_t trainc_leading_zeros(int32_t a)
+{
+    uint32_t bits = (uint32_t)a;
+    int32_t zeros = 0;
+    if (bits == 0) {
+        return 32;
+    }
+    for (int32_t width = 16; width > 0; width /= 2) {
+        if (bits >> (32 - width) == 0) {
+            zeros += width;
+            bits <<= width;
+        }
+    }
+    return zeros;
+}
+
+/* IEEE binary32. */
+
+static inline int32_t trainc_bits(float x)
+{
+    union {
+        float value;
+        int32_t bits;
+    } both;
+    both.value = x;
+    return both.bits;
+}
+
+static inline float trainc_float(int32_t bits)
+{
+    union {
+        float value;
+        int32_t bits;
+    } both;
+    both.bits = bits;
+    return both.value;
+}
+
+/* The second operand where neither is less. */
+static inline float trainc_minimum(float a, float b)
+{
+    return a < b ? a : b;
+}
+
+static inline float trainc_maximum(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+static inline float trainc_absolute(float x)
+{
+    return trainc_float(trainc_bits(x) & INT32_MAX);
+}
+
+/* Toward zero, saturating; 0 for NaN. */
+static inline int32_t trainc_to_integer(float x)
+{
+    if (x >= 2147483648.0f) {
+        return INT32_MAX;
+    }
+    if (x <= -2147483648.0f) {
+        return INT32_MIN;
+    }
+    return x != x ? 0 : (int32_t)x;
+}
+
+/* To integral values: ties to even, down, up; and the square root. */
+float trainc_round(float x);
+float trainc_floor(float x);
+float trainc_ceil(float x);
+float trainc_sqrt(float x);
+
+/* A checkpoint is a header of 32 bytes and the state as it lies in memory:
+ * "TRNC", version (u32), hash of the model (u64), step (u64), bytes of state (u32), CRC-32 of all
+ * else (u32).
+ */
+#define TRAINC_CHECKPOINT_HEADER 32
+#define TRAINC_CHECKPOINT_VERSION 1
+
+enum trainc_status {
+    TRAINC_OK = 0,
+    /* Fewer or more bytes than a checkpoint of this model has. */
+    TRAINC_WRONG_SIZE = 1,
+    /* Not a checkpoint, or of another version. */
+    TRAINC_WRONG_FORMAT = 2,
+    /* A checkpoint of another model, or of the same compiled otherwise. */
+    TRAINC_WRONG_MODEL = 3,
+    /* The bytes are not those that were saved. */
+    TRAINC_DAMAGED = 4
+};
+
+/* Writes TRAINC_CHECKPOINT_HEADER + bytes bytes. */
+void trainc_save(void *checkpoint, const void *state, uint32_t bytes, uint64_t model,
+    uint64_t step);
+
+/* Sets state and *step, or leaves both as they are and says why. */
+enum trainc_status trainc_load(void *state, uint64_t *step, const void *checkpoint, size_t size,
+    uint32_t bytes, uint64_t model);
+
+/* dst = src, not overlapping. */
+void trainc_copy(void *dst, const void *src, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

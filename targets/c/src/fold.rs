@@ -1,0 +1,122 @@
+//! Conditions whose outcome is known, and copies: C compilers warn of the ones, and readers stumble over both.
+
+use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar, Stmt, Unary};
+
+use crate::interval::Intervals;
+use crate::locals::Locals;
+
+/// What is known of a kernel's locals.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) intervals: Intervals<'a>,
+    pub(crate) locals: &'a Locals,
+}
+
+/// A block without copies, and without comparisons that have one outcome.
+pub(crate) fn fold_block(block: &[Stmt], known: &Known<'_>) -> Vec<Stmt> {
+    let mut out = Vec::with_capacity(block.len());
+    for statement in block {
+        match statement {
+            Stmt::Assign(local, value) => out.push(Stmt::Assign(*local, fold(value, known))),
+            Stmt::Store(buffer, index, value) => {
+                out.push(Stmt::Store(*buffer, fold(index, known), fold(value, known)));
+            }
+            Stmt::For { variable, start, end, body } => out.push(Stmt::For {
+                variable: *variable,
+                start: fold(start, known),
+                end: fold(end, known),
+                body: fold_block(body, known),
+            }),
+            Stmt::If { condition, then, otherwise } => {
+                let condition = fold(condition, known);
+                let (then, otherwise) = (fold_block(then, known), fold_block(otherwise, known));
+                match constant(&condition) {
+                    Some(true) => out.extend(then),
+                    Some(false) => out.extend(otherwise),
+                    None => out.push(Stmt::If { condition, then, otherwise }),
+                }
+            }
+        }
+    }
+    out
+}
+
+fn constant(e: &Expr) -> Option<bool> {
+    match (e.ty, &*e.node) {
+        (Scalar::Bool, Node::Integer(value)) => Some(*value != 0),
+        _ => None,
+    }
+}
+
+fn truth(value: bool) -> Expr {
+    Expr { ty: Scalar::Bool, node: Box::new(Node::Integer(value.into())) }
+}
+
+fn fold(e: &Expr, known: &Known<'_>) -> Expr {
+    let node = match &*e.node {
+        Node::Integer(_) | Node::Float(_) => return e.clone(),
+        Node::Local(local) => {
+            return known.locals.stands_for(*local).map_or(e.clone(), |other| fold(other, known));
+        }
+        Node::Load(buffer, index) => Node::Load(*buffer, fold(index, known)),
+        Node::Unary(op, x) => {
+            let x = fold(x, known);
+            match (op, constant(&x)) {
+                (Unary::Not, Some(value)) => return truth(!value),
+                (Unary::BoolToInteger, Some(value)) => return Expr::i32(value.into()),
+                _ => Node::Unary(*op, x),
+            }
+        }
+        Node::Binary(op, a, b) => {
+            let (a, b) = (fold(a, known), fold(b, known));
+            match (op, constant(&a), constant(&b)) {
+                (Binary::And, Some(true), _) | (Binary::Or, Some(false), _) => return b,
+                (Binary::And, _, Some(true)) | (Binary::Or, _, Some(false)) => return a,
+                (Binary::And, Some(false), _) | (Binary::And, _, Some(false)) => {
+                    return truth(false);
+                }
+                (Binary::Or, Some(true), _) | (Binary::Or, _, Some(true)) => return truth(true),
+                _ => Node::Binary(*op, a, b),
+            }
+        }
+        Node::Compare(comparison, a, b) => {
+            let (a, b) = (fold(a, known), fold(b, known));
+            if let Some(value) = outcome(*comparison, &a, &b, known) {
+                return truth(value);
+            }
+            Node::Compare(*comparison, a, b)
+        }
+        Node::Select(condition, a, b) => {
+            let condition = fold(condition, known);
+            match constant(&condition) {
+                Some(true) => return fold(a, known),
+                Some(false) => return fold(b, known),
+                None => Node::Select(condition, fold(a, known), fold(b, known)),
+            }
+        }
+    };
+    Expr { ty: e.ty, node: Box::new(node) }
+}
+
+fn outcome(comparison: Comparison, a: &Expr, b: &Expr, known: &Known<'_>) -> Option<bool> {
+    if a.ty == Scalar::F32 {
+        return None;
+    }
+    let ((a0, a1), (b0, b1)) = (known.intervals.get(a), known.intervals.get(b));
+    let apart = a1 < b0 || b1 < a0;
+    let same = a0 == a1 && b0 == b1 && a0 == b0;
+    let either = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };
+    match comparison {
+        Comparison::Equal => either(same, apart),
+        Comparison::NotEqual => either(apart, same),
+        Comparison::Less => either(a1 < b0, a0 >= b1),
+        Comparison::LessEqual => either(a1 <= b0, a0 > b1),
+        Comparison::LessUnsigned => {
+            if a0 >= 0 && b0 >= 0 {
+                return either(a1 < b0, a0 >= b1);
+            }
+            // Nothing is below 0, and nothing above the largest, -1.
+            either(false, (b0, b1) == (0, 0) || (a0, a1) == (-1, -1))
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The functions of an artifact as C sees them.
+
+use std::collections::BTreeSet;
+
+use trainc_ir::graph::InputRole;
+use trainc_ir::loops::Role;
+use trainc_ir::program::{Argument, Entry, Program, Step, identifier};
+use trainc_ir::{Element, Scale, TensorType};
+
+use crate::loops::{element_type, unique};
+
+/// How an argument is passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Passing {
+    /// A scalar, as itself.
+    Value,
+    /// The address of its elements (and exponent) to read.
+    Read,
+    /// The address of its elements (and exponent) to write.
+    Write,
+}
+
+/// An argument of a function.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    /// Unique in the function.
+    pub(crate) name: String,
+    /// The model's name.
+    pub(crate) original: String,
+    pub(crate) role: InputRole,
+    pub(crate) ty: TensorType,
+    pub(crate) passing: Passing,
+}
+
+impl Parameter {
+    /// Whether elements are followed by an exponent, so that it is passed as a struct.
+    pub(crate) fn is_struct(&self) -> bool {
+        self.ty.scale == Scale::Exponent
+    }
+}
+
+/// An exported function.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// The entry's name.
+    pub(crate) entry: String,
+    pub(crate) symbol: String,
+    /// Whether it draws random numbers, so that it takes a seed and a step.
+    pub(crate) random: bool,
+    /// Operands, then results, in the entry's order.
+    pub(crate) parameters: Vec<Parameter>,
+}
+
+impl Function {
+    /// Name of the struct of a parameter that is passed as one.
+    pub(crate) fn struct_name(&self, parameter: &Parameter) -> String {
+        format!("{}_{}", self.symbol, parameter.name)
+    }
+
+    /// `void symbol(...)`, without an end.
+    pub(crate) fn prototype(&self) -> String {
+        let mut all = vec!["void *arena".to_string(), "void *state".to_string()];
+        if self.random {
+            all.push("uint64_t seed".into());
+            all.push("uint32_t step".into());
+        }
+        all.extend(self.parameters.iter().map(|p| {
+            let (element, name) = (element_type(p.ty.element), &p.name);
+            let constant = if p.passing == Passing::Write { "" } else { "const " };
+            match p.passing {
+                Passing::Value => format!("{element} {name}"),
+                _ if p.is_struct() => format!("{constant}{} *{name}", self.struct_name(p)),
+                // C++ knows no `static` here, so the size is for the reader.
+                _ => format!("{constant}{element} {name}[{}]", p.ty.count().max(1)),
+            }
+        }));
+        format!("void {}({})", self.symbol, all.join(", "))
+    }
+}
+
+/// Everything that an artifact exports.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    /// The program's name as a lower-case identifier: prefix of every symbol, stem of every file.
+    pub(crate) prefix: String,
+    /// One function an entry.
+    pub(crate) functions: Vec<Function>,
+}
+
+impl Interface {
+    pub(crate) fn of(program: &Program) -> Result<Interface, String> {
+        let prefix = identifier(&program.name.to_ascii_lowercase());
+        let mut symbols: BTreeSet<String> =
+            ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
+        let mut functions = Vec::new();
+        for entry in &program.entries {
+            let function = function(program, entry, &prefix)?;
+            if !symbols.insert(function.symbol.clone()) {
+                return Err(format!("two functions are called `{}`", function.symbol));
+            }
+            functions.push(function);
+        }
+        Ok(Interface { prefix, functions })
+    }
+
+    /// The prefix of macros.
+    pub(crate) fn macros(&self) -> String {
+        self.prefix.to_uppercase()
+    }
+}
+
+fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, String> {
+    // Names of the fixed parameters and of locals.
+    let mut names: BTreeSet<String> = ["arena", "state", "seed", "step", "a", "s", "c", "run"]
+        .map(String::from)
+        .into_iter()
+        .collect();
+    let mut parameter = |argument: &Argument, passing: Passing| {
+        let ty = program.buffer(argument.buffer).ty.clone();
+        if !matches!(ty.scale, Scale::None | Scale::Fixed { .. } | Scale::Exponent) {
+            return Err(format!("`{}` as an argument: {ty}", argument.name));
+        }
+        let name = unique(&argument.name, &names);
+        names.insert(name.clone());
+        let scalar = argument.role == InputRole::LearningRate
+            && ty.count() == 1
+            && ty.element.bits() == 32
+            && ty.scale_bytes() == 0;
+        let passing = if scalar && passing == Passing::Read { Passing::Value } else { passing };
+        Ok(Parameter { name, original: argument.name.clone(), role: argument.role, ty, passing })
+    };
+    let mut parameters = Vec::new();
+    for argument in &entry.inputs {
+        parameters.push(parameter(argument, Passing::Read)?);
+    }
+    for argument in &entry.outputs {
+        parameters.push(parameter(argument, Passing::Write)?);
+    }
+    Ok(Function {
+        entry: entry.name.clone(),
+        symbol: format!("{prefix}_{}", identifier(&entry.name)),
+        random: draws(program, &entry.steps),
+        parameters,
+    })
+}
+
+fn draws(program: &Program, steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Launch(launch) => {
+            let kernel = program.kernel(launch.kernel);
+            let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+            lowered.buffers.iter().any(|b| b.role == Role::RunContext)
+        }
+        Step::Branch { then, otherwise, .. } => draws(program, then) || draws(program, otherwise),
+    })
+}
+
+/// What an argument means, for documentation.
+pub(crate) fn meaning(parameter: &Parameter) -> String {
+    let what = match (parameter.passing, parameter.role) {
+        (Passing::Write, _) => "result",
+        (_, InputRole::Data) => "data",
+        (_, InputRole::Labels) => "class labels, 0-based",
+        (_, InputRole::LearningRate) if parameter.ty.element == Element::F32 => "learning rate",
+        (_, InputRole::LearningRate) => "size of the update in bits",
+    };
+    format!("{what}, `{}`: {}", parameter.original, parameter.ty)
+}
+
+/// Rows of a table of the state's layout: by offset.
+pub(crate) fn state_table(program: &Program) -> Vec<String> {
+    program
+        .state()
+        .into_iter()
+        .map(|buffer| {
+            let exponent = match buffer.ty.scale {
+                Scale::Exponent => {
+                    format!(", exponent (int32_t) at {}", buffer.offset + buffer.scale_offset())
+                }
+                _ => String::new(),
+            };
+            format!("{:>10}  {}: {}{exponent}", buffer.offset, buffer.name, buffer.ty)
+        })
+        .collect()
+}

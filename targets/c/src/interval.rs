@@ -1,0 +1,283 @@
+//! What is known about the integers of a loop kernel: an interval for each local and expression.
+//!
+//! The analysis does not follow the order of statements, but for sums: a local that is set once and then only added
+//! to is bounded by the rounds of the loops between. It decides which arithmetic cannot overflow, and so may be
+//! printed as plain C, and which indices fit 32 bits.
+
+use trainc_ir::Element;
+use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary};
+
+use crate::locals::Locals;
+
+/// Smallest and largest value.
+pub(crate) type Interval = (i128, i128);
+
+/// Rounds of the analysis before what still grows is taken to have any value.
+const PATIENCE: usize = 6;
+
+/// All values of a type.
+pub(crate) fn all(ty: Scalar) -> Interval {
+    match ty {
+        Scalar::I32 => (i32::MIN.into(), i32::MAX.into()),
+        Scalar::I64 => (i64::MIN.into(), i64::MAX.into()),
+        Scalar::Bool => (0, 1),
+        // Floats have no interval; this one is never looked at.
+        Scalar::F32 => (0, 0),
+    }
+}
+
+/// Whether every value of `inner` is one of `outer`.
+pub(crate) fn within(inner: Interval, outer: Interval) -> bool {
+    outer.0 <= inner.0 && inner.1 <= outer.1
+}
+
+/// Whether every value fits 32 bits.
+pub(crate) fn is_narrow(interval: Interval) -> bool {
+    within(interval, all(Scalar::I32))
+}
+
+fn join(a: Option<Interval>, b: Option<Interval>) -> Option<Interval> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, None) => a,
+        (None, b) => b,
+    }
+}
+
+/// Intervals of a kernel's locals.
+#[derive(Debug)]
+pub(crate) struct Intervals<'k> {
+    kernel: &'k LoopKernel,
+    /// `None` until something is assigned.
+    locals: Vec<Option<Interval>>,
+}
+
+/// `x` of `local = local + x`, where `x` does not read the local.
+pub(crate) fn addend(local: Local, value: &Expr) -> Option<&Expr> {
+    let Node::Binary(Binary::Add, a, b) = &*value.node else { return None };
+    match (&*a.node, &*b.node) {
+        (Node::Local(l), _) if *l == local && !reads(b, local) => Some(b),
+        (_, Node::Local(l)) if *l == local && !reads(a, local) => Some(a),
+        _ => None,
+    }
+}
+
+/// Whether an expression reads a local.
+pub(crate) fn reads(e: &Expr, local: Local) -> bool {
+    match &*e.node {
+        Node::Integer(_) | Node::Float(_) => false,
+        Node::Local(l) => *l == local,
+        Node::Load(_, x) | Node::Unary(_, x) => reads(x, local),
+        Node::Binary(_, a, b) | Node::Compare(_, a, b) => reads(a, local) || reads(b, local),
+        Node::Select(c, a, b) => reads(c, local) || reads(a, local) || reads(b, local),
+    }
+}
+
+impl<'k> Intervals<'k> {
+    /// Analyses a kernel whose locals have been.
+    pub(crate) fn of_kernel(kernel: &'k LoopKernel, locals: &Locals) -> Intervals<'k> {
+        let count = kernel.locals.len();
+        let initial = |i: usize| match kernel.locals[i].1 {
+            Scalar::F32 => Some((0, 0)),
+            // A local that is declared before its first assignment starts as 0.
+            _ if locals.is_hoisted(Local(i as u32)) => Some((0, 0)),
+            _ => None,
+        };
+        let mut this = Intervals { kernel, locals: (0..count).map(initial).collect() };
+        for round in 0.. {
+            let mut pass = Pass {
+                intervals: &this,
+                locals,
+                rounds: Vec::new(),
+                next: this.locals.clone(),
+                growth: vec![(0, 0); count],
+            };
+            pass.block(&kernel.body);
+            let Pass { mut next, growth, .. } = pass;
+            for (i, (interval, growth)) in next.iter_mut().zip(growth).enumerate() {
+                if growth != (0, 0)
+                    && let Some((low, high)) = locals.sum_start(i).and_then(|e| this.of(e))
+                {
+                    let grown = (low.saturating_add(growth.0), high.saturating_add(growth.1));
+                    *interval = join(*interval, Some(grown));
+                }
+                let bounds = all(kernel.locals[i].1);
+                let grows = *interval != this.locals[i] && round >= PATIENCE;
+                if interval.is_some_and(|v| grows || !within(v, bounds)) {
+                    *interval = Some(bounds);
+                }
+            }
+            if next == this.locals {
+                break;
+            }
+            this.locals = next;
+        }
+        this
+    }
+
+    /// The interval of a local (everything if nothing is ever assigned).
+    pub(crate) fn local(&self, local: Local) -> Interval {
+        let i = local.0 as usize;
+        self.locals[i].unwrap_or(all(self.kernel.locals[i].1))
+    }
+
+    /// The interval of an expression.
+    pub(crate) fn get(&self, e: &Expr) -> Interval {
+        self.of(e).unwrap_or(all(e.ty))
+    }
+
+    fn of(&self, e: &Expr) -> Option<Interval> {
+        let all_values = all(e.ty);
+        let fitting = |v: Interval| if within(v, all_values) { v } else { all_values };
+        Some(match &*e.node {
+            Node::Integer(value) => (i128::from(*value), i128::from(*value)),
+            Node::Float(_) => (0, 0),
+            Node::Local(local) => return self.locals[local.0 as usize],
+            Node::Load(buffer, _) => element(self.kernel.buffers[buffer.0 as usize].element),
+            Node::Unary(op, x) => match op {
+                Unary::Negate => {
+                    let (low, high) = self.of(x)?;
+                    fitting((-high, -low))
+                }
+                Unary::Extend | Unary::BoolToInteger => self.of(x)?,
+                Unary::ExtendUnsigned => match self.of(x)? {
+                    (low, high) if low >= 0 => (low, high),
+                    _ => (0, u32::MAX.into()),
+                },
+                Unary::Truncate => fitting(self.of(x)?),
+                Unary::LeadingZeros => (0, 32),
+                _ => all_values,
+            },
+            Node::Binary(op, a, b) => {
+                let (a, b) = (self.of(a)?, self.of(b)?);
+                exact(*op, e.ty, a, b).map_or(all_values, fitting)
+            }
+            Node::Compare(..) => (0, 1),
+            Node::Select(_, a, b) => return join(self.of(a), self.of(b)),
+        })
+    }
+}
+
+/// The interval of the exact result, which may exceed the type; `None` if nothing is known.
+pub(crate) fn exact(
+    op: Binary,
+    ty: Scalar,
+    (a0, a1): Interval,
+    (b0, b1): Interval,
+) -> Option<Interval> {
+    let width = if ty == Scalar::I32 { 32 } else { 64 };
+    let amounts = || (b0.max(0) as u32, b1.clamp(0, width - 1) as u32);
+    let largest = |x: i128, y: i128| x.abs().max(y.abs());
+    let hull = |values: [i128; 4]| {
+        let [first, rest @ ..] = values;
+        rest.iter().fold((first, first), |(low, high), &v| (low.min(v), high.max(v)))
+    };
+    Some(match op {
+        Binary::Add => (a0 + b0, a1 + b1),
+        Binary::Subtract => (a0 - b1, a1 - b0),
+        Binary::Multiply => hull([a0 * b0, a0 * b1, a1 * b0, a1 * b1]),
+        // Toward zero is monotone.
+        Binary::Divide if b0 == b1 && b0 > 0 => (a0 / b0, a1 / b0),
+        Binary::Divide if a0 >= 0 && b0 > 0 => (0, a1),
+        Binary::Divide => (-largest(a0, a1), largest(a0, a1)),
+        Binary::Remainder => {
+            let most = (largest(b0, b1) - 1).max(0);
+            (if a0 >= 0 { 0 } else { -most }, if a1 <= 0 { 0 } else { most.min(largest(a0, a1)) })
+        }
+        Binary::Minimum => (a0.min(b0), a1.min(b1)),
+        Binary::Maximum => (a0.max(b0), a1.max(b1)),
+        Binary::And if a0 >= 0 && b0 >= 0 => (0, a1.min(b1)),
+        Binary::And if a0 >= 0 => (0, a1),
+        Binary::And if b0 >= 0 => (0, b1),
+        Binary::Or | Binary::Xor if a0 >= 0 && b0 >= 0 => {
+            (0, (1 << (128 - a1.max(b1).leading_zeros())) - 1)
+        }
+        Binary::And | Binary::Or | Binary::Xor => return None,
+        Binary::ShiftLeft if b0 < 0 || b1 >= width => return None,
+        Binary::ShiftLeft => {
+            let (b0, b1) = amounts();
+            hull([a0 << b0, a0 << b1, a1 << b0, a1 << b1])
+        }
+        Binary::ShiftRight => {
+            let (b0, b1) = amounts();
+            hull([a0 >> b0, a0 >> b1, a1 >> b0, a1 >> b1])
+        }
+        Binary::ShiftRightUnsigned if a0 >= 0 => {
+            let (b0, b1) = amounts();
+            (a0 >> b1, a1 >> b0)
+        }
+        Binary::ShiftRightUnsigned if b0 > 0 => (0, (1 << (width - b0).max(0)) - 1),
+        Binary::ShiftRightUnsigned => return None,
+    })
+}
+
+/// Values of a load.
+fn element(element: Element) -> Interval {
+    match element {
+        Element::F32 => (0, 0),
+        Element::I2 | Element::I4 | Element::I8 => (i8::MIN.into(), i8::MAX.into()),
+        Element::I16 => (i16::MIN.into(), i16::MAX.into()),
+        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => {
+            (0, u8::MAX.into())
+        }
+        Element::U16 => (0, u16::MAX.into()),
+        Element::I32 | Element::U32 => all(Scalar::I32),
+    }
+}
+
+/// One round of the analysis.
+struct Pass<'a, 'k> {
+    intervals: &'a Intervals<'k>,
+    locals: &'a Locals,
+    /// Most rounds of each open loop.
+    rounds: Vec<i128>,
+    next: Vec<Option<Interval>>,
+    /// What sums gain in all rounds.
+    growth: Vec<Interval>,
+}
+
+impl Pass<'_, '_> {
+    fn block(&mut self, block: &[Stmt]) {
+        for statement in block {
+            match statement {
+                Stmt::Assign(local, value) => self.assign(*local, value),
+                Stmt::Store(..) => {}
+                Stmt::For { variable, start, end, body } => {
+                    let bounds = (self.intervals.of(start), self.intervals.of(end));
+                    let (Some((first, _)), Some((_, end))) = bounds else { continue };
+                    if end <= first {
+                        continue;
+                    }
+                    self.join(*variable, Some((first, end - 1)));
+                    self.rounds.push(end - first);
+                    self.block(body);
+                    self.rounds.pop();
+                }
+                Stmt::If { then, otherwise, .. } => {
+                    self.block(then);
+                    self.block(otherwise);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, local: Local, interval: Option<Interval>) {
+        let place = &mut self.next[local.0 as usize];
+        *place = join(*place, interval);
+    }
+
+    fn assign(&mut self, local: Local, value: &Expr) {
+        let i = local.0 as usize;
+        let Some(depth) = self.locals.sum_depth(i) else {
+            return self.join(local, self.intervals.of(value));
+        };
+        let Some(addend) = addend(local, value) else {
+            return self.join(local, self.intervals.of(value));
+        };
+        let Some((low, high)) = self.intervals.of(addend) else { return };
+        let rounds = self.rounds[depth..].iter().fold(1i128, |n, r| n.saturating_mul(*r));
+        let gain = (low.min(0).saturating_mul(rounds), high.max(0).saturating_mul(rounds));
+        let growth = &mut self.growth[i];
+        *growth = (growth.0.saturating_add(gain.0), growth.1.saturating_add(gain.1));
+    }
+}

@@ -1,0 +1,28 @@
+//! The C target: a program as portable C99 that needs no library, for any compiler and machine; and the printer of
+//! loop kernels that targets with C kernels of their own share.
+//!
+//! Emitted code is freestanding: the caller owns all memory, nothing is global but constant data, and the small
+//! runtime ([`RUNTIME_HEADER`], [`RUNTIME_SOURCE`]) comes with it. Results have the bits of the reference
+//! interpreter.
+
+mod cost;
+mod data;
+mod documents;
+mod expression;
+mod fold;
+mod header;
+mod interface;
+mod interval;
+mod layout;
+mod locals;
+mod loops;
+mod program;
+mod target;
+
+pub use loops::{element_type, function};
+pub use target::{C, CTarget};
+
+/// The runtime's header, `trainc_rt.h`.
+pub const RUNTIME_HEADER: &str = include_str!("../../../runtime-stub/trainc_rt.h");
+/// The runtime's source, `trainc_rt.c`.
+pub const RUNTIME_SOURCE: &str = include_str!("../../../runtime-stub/trainc_rt.c");

@@ -1,0 +1,306 @@
+//! A loop kernel as a C99 function.
+
+use std::collections::BTreeSet;
+
+use trainc_ir::Element;
+use trainc_ir::loops::{
+    Binary, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt,
+};
+use trainc_ir::target::loop_scratch;
+
+use crate::expression::{Expressions, Text};
+use crate::fold::{Known, fold_block};
+use crate::interval::{Intervals, addend, all, exact, is_narrow, within};
+use crate::layout::Lines;
+use crate::locals::{Locals, each_local, without_dead_code};
+
+/// The C type of an element; elements narrower than a byte take one each.
+pub fn element_type(element: Element) -> &'static str {
+    match element {
+        Element::F32 => "float",
+        Element::I2 | Element::I4 | Element::I8 => "int8_t",
+        Element::I16 => "int16_t",
+        Element::I32 => "int32_t",
+        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => "uint8_t",
+        Element::U16 => "uint16_t",
+        Element::U32 => "uint32_t",
+    }
+}
+
+/// A loop kernel as the text of a `static void` function. Its parameters are the kernel's buffers in order, each a
+/// pointer to its element type, but for the working memory: one `uint8_t *scratch` at the end, which holds the scratch
+/// buffers at the offsets of [`loop_scratch`]. Needs `trainc_rt.h`. Operands and results may overlap as far as the
+/// operation itself allows it.
+///
+/// # Errors
+/// If the kernel is not well formed: a loop variable is used outside of its loop.
+pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
+    let mut kernel = without_dead_code(kernel);
+    let locals = Locals::of_kernel(&kernel)?;
+    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
+    kernel.body = fold_block(&kernel.body, &known);
+    let mut kernel = without_dead_code(&kernel);
+    let mut taken: BTreeSet<String> = BTreeSet::from(["scratch".to_string()]);
+    for buffer in &mut kernel.buffers {
+        buffer.name = unique(&buffer.name, &taken);
+        taken.insert(buffer.name.clone());
+    }
+    let locals = Locals::of_kernel(&kernel)?;
+    let intervals = Intervals::of_kernel(&kernel, &locals);
+    let names = vec![String::new(); kernel.locals.len()];
+    let mut printer = Printer {
+        locals: &locals,
+        expressions: Expressions { kernel: &kernel, intervals, names },
+        lines: Lines::default(),
+        taken,
+        statements: 0,
+    };
+    printer.head(name);
+    printer.block(&kernel.body);
+    printer.lines.close("}");
+    Ok(printer.lines.finish())
+}
+
+/// `name`, or `name_2` and so on if that is taken.
+pub(crate) fn unique(name: &str, taken: &BTreeSet<String>) -> String {
+    let name = trainc_ir::program::identifier(name);
+    if !taken.contains(&name) {
+        return name;
+    }
+    let numbered = (2..).map(|n| format!("{name}_{n}"));
+    numbered.into_iter().find(|n| !taken.contains(n)).unwrap_or(name)
+}
+
+/// Which buffers a block reads or writes.
+fn used(block: &[Stmt], reads: &mut BTreeSet<u32>, writes: &mut BTreeSet<u32>) {
+    fn expression(e: &Expr, reads: &mut BTreeSet<u32>) {
+        match &*e.node {
+            Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
+            Node::Load(buffer, index) => {
+                reads.insert(buffer.0);
+                expression(index, reads);
+            }
+            Node::Unary(_, x) => expression(x, reads),
+            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
+                expression(a, reads);
+                expression(b, reads);
+            }
+            Node::Select(c, a, b) => {
+                expression(c, reads);
+                expression(a, reads);
+                expression(b, reads);
+            }
+        }
+    }
+    for statement in block {
+        match statement {
+            Stmt::Assign(_, value) => expression(value, reads),
+            Stmt::Store(buffer, index, value) => {
+                writes.insert(buffer.0);
+                expression(index, reads);
+                expression(value, reads);
+            }
+            Stmt::For { start, end, body, .. } => {
+                expression(start, reads);
+                expression(end, reads);
+                used(body, reads, writes);
+            }
+            Stmt::If { condition, then, otherwise } => {
+                expression(condition, reads);
+                used(then, reads, writes);
+                used(otherwise, reads, writes);
+            }
+        }
+    }
+}
+
+/// Whether a block assigns a local or stores at all.
+fn changes(block: &[Stmt], local: Option<Local>) -> bool {
+    block.iter().any(|s| match s {
+        Stmt::Assign(l, _) => local == Some(*l),
+        Stmt::Store(..) => local.is_none(),
+        Stmt::For { variable, body, .. } => local == Some(*variable) || changes(body, local),
+        Stmt::If { then, otherwise, .. } => changes(then, local) || changes(otherwise, local),
+    })
+}
+
+fn loads(e: &Expr) -> bool {
+    match &*e.node {
+        Node::Integer(_) | Node::Float(_) | Node::Local(_) => false,
+        Node::Load(..) => true,
+        Node::Unary(_, x) => loads(x),
+        Node::Binary(_, a, b) | Node::Compare(_, a, b) => loads(a) || loads(b),
+        Node::Select(c, a, b) => loads(c) || loads(a) || loads(b),
+    }
+}
+
+struct Printer<'k> {
+    locals: &'k Locals,
+    expressions: Expressions<'k>,
+    lines: Lines,
+    /// Names in sight.
+    taken: BTreeSet<String>,
+    /// Number of the next statement.
+    statements: usize,
+}
+
+impl Printer<'_> {
+    fn head(&mut self, name: &str) {
+        let kernel = self.expressions.kernel;
+        let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
+        used(&kernel.body, &mut reads, &mut writes);
+        let is_used = |i: usize| reads.contains(&(i as u32)) || writes.contains(&(i as u32));
+        let pointer = |i: usize, b: &BufferParameter| {
+            let constant = if writes.contains(&(i as u32)) { "" } else { "const " };
+            format!("{constant}{} *", element_type(b.element))
+        };
+        let buffers = || kernel.buffers.iter().enumerate();
+        let mut parameters: Vec<String> = buffers()
+            .filter(|(_, b)| b.role != Role::Scratch)
+            .map(|(i, b)| format!("{}{}", pointer(i, b), b.name))
+            .collect();
+        let has_scratch = buffers().any(|(_, b)| b.role == Role::Scratch);
+        if has_scratch {
+            parameters.push("uint8_t *scratch".into());
+        }
+        self.lines.line(&format!("static void {name}({})", parameters.join(", ")));
+        self.lines.open("{");
+        let (offsets, _) = loop_scratch(kernel);
+        let mut scratch_used = false;
+        let scratch = buffers().filter(|(_, b)| b.role == Role::Scratch);
+        for ((i, b), offset) in scratch.zip(offsets) {
+            if is_used(i) {
+                scratch_used = true;
+                let (ty, name) = (element_type(b.element), &b.name);
+                let place =
+                    if offset == 0 { "scratch".into() } else { format!("(scratch + {offset})") };
+                self.lines.line(&format!("{ty} *const {name} = ({ty} *)(void *){place};"));
+            }
+        }
+        for (i, b) in buffers() {
+            if b.role != Role::Scratch && !is_used(i) {
+                self.lines.line(&format!("(void){};", b.name));
+            }
+        }
+        if has_scratch && !scratch_used {
+            self.lines.line("(void)scratch;");
+        }
+        for i in 0..kernel.locals.len() {
+            let local = Local(i as u32);
+            if self.locals.is_hoisted(local) {
+                let name = self.declare(local);
+                let ty = self.expressions.local_type(local);
+                let zero = if ty == "float" { "0.0f" } else { "0" };
+                self.lines.line(&format!("{ty} {name} = {zero};"));
+            }
+        }
+    }
+
+    fn declare(&mut self, local: Local) -> String {
+        let name = unique(&self.expressions.kernel.locals[local.0 as usize].0, &self.taken);
+        self.taken.insert(name.clone());
+        self.expressions.names[local.0 as usize].clone_from(&name);
+        name
+    }
+
+    fn block(&mut self, block: &[Stmt]) {
+        let taken = self.taken.clone();
+        block.iter().for_each(|s| self.statement(s));
+        self.taken = taken;
+    }
+
+    fn statement(&mut self, statement: &Stmt) {
+        let number = self.statements;
+        self.statements += 1;
+        match statement {
+            Stmt::Assign(local, value) => self.assign(*local, value, number),
+            Stmt::Store(buffer, index, value) => {
+                let parameter = &self.expressions.kernel.buffers[buffer.0 as usize];
+                let index = self.expressions.print(index).text;
+                let (ty, text) = (element_type(parameter.element), self.expressions.print(value));
+                let keeps = match parameter.element {
+                    Element::F32 => true,
+                    Element::I32 => !text.wide,
+                    _ => false,
+                };
+                let text = if keeps { text } else { text.cast(ty) };
+                let line = format!("{}[{index}] = {};", parameter.name, text.text);
+                self.lines.line(&line);
+            }
+            Stmt::For { variable, start, end, body } => self.for_(*variable, start, end, body),
+            Stmt::If { condition, then, otherwise } => {
+                let condition = self.expressions.print(condition);
+                if then.is_empty() {
+                    self.lines.open(&format!("if (!({})) {{", condition.text));
+                } else {
+                    self.lines.open(&format!("if ({}) {{", condition.text));
+                    self.block(then);
+                    if !otherwise.is_empty() {
+                        self.lines.close("} else {");
+                        self.lines.open_quietly();
+                    }
+                }
+                self.block(otherwise);
+                self.lines.close("}");
+            }
+        }
+    }
+
+    fn assign(&mut self, local: Local, value: &Expr, number: usize) {
+        let ty = self.expressions.local_type(local);
+        let fitted = |text: Text| if ty == "int64_t" { text } else { text.narrowed() };
+        let text = fitted(self.expressions.print(value));
+        if self.locals.declares(local, number) {
+            let name = self.declare(local);
+            return self.lines.line(&format!("{ty} {name} = {};", text.text));
+        }
+        let name = &self.expressions.names[local.0 as usize];
+        let line = match self.increment(local, value) {
+            Some(more) => format!("{name} += {more};"),
+            None => format!("{name} = {};", text.text),
+        };
+        self.lines.line(&line);
+    }
+
+    /// What a plain `local += ...` adds, if that is what the assignment does.
+    fn increment(&self, local: Local, value: &Expr) -> Option<String> {
+        let more = addend(local, value)?;
+        let Node::Binary(Binary::Add, left, _) = &*value.node else { return None };
+        let text = self.expressions.print(more);
+        if value.ty == Scalar::F32 {
+            // The order of operands decides which of two NaNs stays.
+            return matches!(*left.node, Node::Local(_)).then_some(text.text);
+        }
+        let intervals = &self.expressions.intervals;
+        let (a, b) = (intervals.local(local), intervals.get(more));
+        let sum = exact(Binary::Add, value.ty, a, b)?;
+        let limit = if self.expressions.is_narrow(local) { Scalar::I32 } else { value.ty };
+        let fits = within(sum, all(limit));
+        (fits && (!text.wide || limit == Scalar::I64)).then_some(text.text)
+    }
+
+    fn for_(&mut self, variable: Local, start: &Expr, end: &Expr, body: &[Stmt]) {
+        let taken = self.taken.clone();
+        let (of_start, of_end) =
+            (self.expressions.intervals.get(start), self.expressions.intervals.get(end));
+        // The variable reaches the end.
+        let narrow = is_narrow(of_start) && is_narrow(of_end);
+        let ty = if narrow { "int32_t" } else { "int64_t" };
+        let fitted = |text: Text| if narrow { text.narrowed() } else { text };
+        let first = fitted(self.expressions.print(start)).text;
+        let mut last = fitted(self.expressions.print(end)).text;
+        let mut moves = loads(end) && changes(body, None);
+        each_local(end, &mut |l| moves |= changes(body, Some(l)));
+        if moves {
+            let name = unique("end", &self.taken);
+            self.taken.insert(name.clone());
+            self.lines.line(&format!("const {ty} {name} = {last};"));
+            last = name;
+        }
+        let name = self.declare(variable);
+        self.lines.open(&format!("for ({ty} {name} = {first}; {name} < {last}; {name}++) {{"));
+        self.block(body);
+        self.lines.close("}");
+        self.taken = taken;
+    }
+}

@@ -1,0 +1,53 @@
+//! Portable C as the compiler sees it.
+
+use trainc_ir::program::Program;
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
+};
+use trainc_ir::{Op, TensorType};
+
+use crate::{cost, program};
+
+/// Name of the target.
+pub(crate) const NAME: &str = "c";
+/// Alignment of arena, state and their buffers.
+pub(crate) const ALIGNMENT: usize = 16;
+
+/// See [`C`].
+#[derive(Clone, Debug)]
+pub struct CTarget {
+    description: TargetDescription,
+}
+
+/// The C target.
+pub static C: CTarget = CTarget {
+    description: TargetDescription {
+        name: NAME,
+        summary: "portable C99 for any machine: readable sources, freestanding, no allocation",
+        alignment: ALIGNMENT,
+        vector_bytes: 4,
+        devices: &["cpu"],
+    },
+};
+
+impl Target for CTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
+        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
+            return Cost::INFEASIBLE;
+        }
+        Cost::new(cost::cycles(op, inputs, outputs))
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        loop_scratch_bytes(op, inputs, outputs)
+    }
+
+    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+        program::emit(program).map_err(|message| EmitError { target: NAME, message })
+    }
+}
