@@ -43,6 +43,11 @@ impl Text {
         if self.precedence >= precedence { self.text } else { format!("({})", self.text) }
     }
 
+    /// As the right side of a comparison.
+    pub(crate) fn compared(self) -> String {
+        self.at_least(SHIFT)
+    }
+
     /// Converted to a C type.
     pub(crate) fn cast(self, ty: &str) -> Text {
         let wide = matches!(ty, "int64_t" | "uint64_t");

@@ -288,15 +288,17 @@ impl Printer<'_> {
         let ty = if narrow { "int32_t" } else { "int64_t" };
         let fitted = |text: Text| if narrow { text.narrowed() } else { text };
         let first = fitted(self.expressions.print(start)).text;
-        let mut last = fitted(self.expressions.print(end)).text;
+        let last = fitted(self.expressions.print(end));
         let mut moves = loads(end) && changes(body, None);
         each_local(end, &mut |l| moves |= changes(body, Some(l)));
-        if moves {
+        let last = if moves {
             let name = unique("end", &self.taken);
             self.taken.insert(name.clone());
-            self.lines.line(&format!("const {ty} {name} = {last};"));
-            last = name;
-        }
+            self.lines.line(&format!("const {ty} {name} = {};", last.text));
+            name
+        } else {
+            last.compared()
+        };
         let name = self.declare(variable);
         self.lines.open(&format!("for ({ty} {name} = {first}; {name} < {last}; {name}++) {{"));
         self.block(body);

@@ -1,6 +1,8 @@
 //! The C target: every operation, whole training programs, the runtime and checkpoints, compiled by `cc` under its
 //! strictest warnings and run under its sanitizers, against the reference interpreter, bit for bit.
 
+mod random;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::sync::Arc;
 
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::InputRole;
-use trainc_ir::loops::Role;
+use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::ops::{Dropout, Relu, SaturatingSubtract};
 use trainc_ir::program::{
     Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Program,
@@ -168,15 +170,27 @@ static void compare(const char *what, const void *found, const unsigned char *ex
 }
 "#;
 
-/// A function that runs one case, and its kernel; `n` makes names unique.
+/// A function that runs one case of an operation, and its kernel; `n` makes names unique.
 fn case_source(n: usize, kind: OpKind, case: &trainc_ir::ops::Case, run: &RunContext) -> String {
     let operands: Vec<&Tensor> = case.inputs.iter().collect();
     let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
     let results = case.op.infer(&types).expect("a case types");
     let meaning = case.op.evaluate(&operands, run);
     let kernel = case.op.lower(&types, &results.iter().collect::<Vec<_>>());
+    kernel_source(n, kind.name(), &kernel, &operands, &meaning, run)
+}
+
+/// A kernel, and a function that runs it and compares its results.
+fn kernel_source(
+    n: usize,
+    what: &str,
+    kernel: &LoopKernel,
+    operands: &[&Tensor],
+    meaning: &[Tensor],
+    run: &RunContext,
+) -> String {
     let name = format!("kernel_{n}");
-    let mut out = trainc_c::function(&name, &kernel).expect("the kernel prints");
+    let mut out = trainc_c::function(&name, kernel).expect("the kernel prints");
     let _ = writeln!(out, "static void case_{n}(void)\n{{");
     let (mut arguments, mut checks, mut frees) = (Vec::new(), String::new(), String::new());
     let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
@@ -184,12 +198,11 @@ fn case_source(n: usize, kind: OpKind, case: &trainc_ir::ops::Case, run: &RunCon
         let ty = trainc_c::element_type(b.element);
         let size = b.count * (b.element.bits() as usize).div_ceil(8);
         let mut check = |bytes: &[u8]| {
-            assert_eq!(bytes.len(), size, "{kind:?} {}", b.name);
+            assert_eq!(bytes.len(), size, "{what} {}", b.name);
             let _ = writeln!(checks, "    static const unsigned char e{i}[] = {};", array(bytes));
             let _ = writeln!(
                 checks,
-                "    compare(\"{} case {n}: {}\", b{i}, e{i}, {size});",
-                kind.name(),
+                "    compare(\"{what} case {n}: {}\", b{i}, e{i}, {size});",
                 b.name
             );
         };
@@ -219,7 +232,7 @@ fn case_source(n: usize, kind: OpKind, case: &trainc_ir::ops::Case, run: &RunCon
         arguments.push(format!("b{i}"));
     }
     if kernel.buffers.iter().any(|b| b.role == Role::Scratch) {
-        let bytes = loop_scratch(&kernel).1;
+        let bytes = loop_scratch(kernel).1;
         let _ = writeln!(out, "    uint8_t *scratch = filled({bytes}, NULL);");
         frees.push_str("    free(scratch);\n");
         arguments.push("scratch".into());
@@ -491,6 +504,16 @@ fn digits_trains() {
 #[test]
 fn residual_trains() {
     trains("residual", "niti", 2, 5);
+}
+
+#[test]
+fn lenet_trains() {
+    trains("lenet5", "niti", 2, 2);
+}
+
+#[test]
+fn depthwise_trains() {
+    trains("depthwise", "niti", 3, 3);
 }
 
 /// Floats all the way.
