@@ -92,6 +92,14 @@ fn trained_weights_are_evaluated() {
 }
 
 #[test]
+fn training_for_another_machine_is_refused() {
+    let folder = Folder::new("elsewhere");
+    let (model, data) = (folder.model(), folder.data());
+    let message = folder.fail(&["train", model, "--data", data, "--target", "c"]);
+    assert!(message.contains("`c`") && message.contains("`host`"), "{message}");
+}
+
+#[test]
 fn the_table_for_people() {
     let folder = Folder::new("table");
     let data = folder.data();

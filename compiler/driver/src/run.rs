@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use trainc_data::{NpyArray, read_npz, write_npz};
-use trainc_host::HostProgram;
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
 
 use crate::config::Config;
@@ -55,7 +54,7 @@ pub fn evaluate(
     let batch = config.batch.unwrap_or(samples);
     let config = Config { batch: Some(batch), ..config.clone() };
     let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
-    let mut host = HostProgram::compile(session.program()?)?;
+    let mut host = session.on_this_machine()?;
     if let Some(path) = weights {
         let buffers = host.state()?;
         let names = session.state_names();

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Context;
+use trainc_host::HostProgram;
 use trainc_ir::graph::Graph;
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
@@ -283,6 +284,21 @@ impl Session {
             }
         }
         names
+    }
+
+    /// The program compiled for this machine.
+    ///
+    /// # Errors
+    /// If it was planned for another target.
+    pub fn on_this_machine(&self) -> anyhow::Result<HostProgram> {
+        let target = self.target.description().name;
+        let host = trainc_host::HOST.description().name;
+        anyhow::ensure!(
+            target == host,
+            "programs for target `{target}` do not run here; every target computes the same bits, so leave the target \
+             out (`{host}` is what trains and runs on this machine)"
+        );
+        Ok(HostProgram::compile(self.program()?)?)
     }
 
     /// Seconds of all stages.

@@ -118,7 +118,7 @@ impl Trainer {
     /// If the session has no `train_step`, shapes, classes or the number of samples do not fit, or a step size is none
     /// of the algorithm's.
     pub fn new(session: Session, data: &Dataset) -> anyhow::Result<Trainer> {
-        let host = HostProgram::compile(session.program()?)?;
+        let host = session.on_this_machine()?;
         let step_entry = Call::new(&host, TRAIN_STEP)?;
         let infer_entry = Call::new(&host, INFER)?;
         check_data(&session, data)?;
