@@ -101,7 +101,7 @@ struct WeightPart {
 struct OptimizerPart {
     /// Element type of the step size input.
     learning_rate: String,
-    /// Steps of the schedule: first epoch (from 0) and the step size from there on.
+    /// Points of the schedule, by fraction of the training.
     schedule: Vec<SchedulePoint>,
     #[serde(default)]
     rules: Vec<RuleText>,
@@ -129,7 +129,7 @@ pub enum Initialization {
     KaimingUniform,
 }
 
-/// From `epoch` on (counted from 0, out of the schedule's own total if it is given as a fraction) the step size is `value`.
+/// From this fraction of the training on, the step size is `value`.
 #[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulePoint {
