@@ -3,7 +3,14 @@
 use trainc_ir::target::Target;
 
 /// Every target, in the order of listings.
-pub static TARGETS: &[&dyn Target] = &[&trainc_host::HOST, &trainc_c::C];
+pub static TARGETS: &[&dyn Target] = &[
+    &trainc_host::HOST,
+    &trainc_c::C,
+    &trainc_neon::NEON,
+    &trainc_neon::DOTPROD,
+    &trainc_neon::I8MM,
+    &trainc_neon::ARMV7,
+];
 
 /// The target of that name.
 ///
