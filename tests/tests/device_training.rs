@@ -54,7 +54,7 @@ fn session(config: &Config) -> Session {
 fn feed(session: &Session, data: &Dataset) -> Vec<u8> {
     let config = &session.config;
     let batch = NonZeroUsize::new(config.batch_size()).expect("a batch");
-    let normalizer = Normalizer::fit(Normalization::Standardize, &data.train);
+    let normalizer = Normalizer::fit(Normalization::UnitInterval, &data.train);
     let mut images = vec![0f32; batch.get() * data.train.image_len()];
     let mut labels = vec![0i32; batch.get()];
     let mut bytes = Vec::new();
