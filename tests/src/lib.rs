@@ -1,1 +1,4 @@
 //! Placeholder.
+
+pub mod random;
+pub mod random_kernels;

@@ -26,6 +26,13 @@ pub use loops::{element_type, function};
 pub use program::emit;
 pub use target::{C, CTarget};
 
+/// What is known of loop kernels before code is selected for them.
+pub mod analysis {
+    pub use crate::interval::{Interval, Intervals, addend, all, exact, is_narrow, reads, within};
+    pub use crate::locals::{Locals, each_local, without_dead_code};
+    pub use crate::loops::simplified;
+}
+
 /// The runtime's header, `trainc_rt.h`.
 pub const RUNTIME_HEADER: &str = include_str!("../../../runtime-stub/trainc_rt.h");
 /// The runtime's source, `trainc_rt.c`.

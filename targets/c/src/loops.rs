@@ -35,11 +35,7 @@ pub fn element_type(element: Element) -> &'static str {
 /// # Errors
 /// If the kernel is not well formed: a loop variable is used outside of its loop.
 pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
-    let mut kernel = without_dead_code(kernel);
-    let locals = Locals::of_kernel(&kernel)?;
-    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
-    kernel.body = fold_block(&kernel.body, &known);
-    let mut kernel = without_dead_code(&kernel);
+    let mut kernel = simplified(kernel)?;
     let mut taken: BTreeSet<String> = BTreeSet::from(["scratch".to_string()]);
     for buffer in &mut kernel.buffers {
         buffer.name = unique(&buffer.name, &taken);
@@ -59,6 +55,18 @@ pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
     printer.block(&kernel.body);
     printer.lines.close("}");
     Ok(printer.lines.finish())
+}
+
+/// A kernel without dead code, copies, and comparisons that have one outcome.
+///
+/// # Errors
+/// If a loop variable is used outside of its loop or assigned.
+pub fn simplified(kernel: &LoopKernel) -> Result<LoopKernel, String> {
+    let mut kernel = without_dead_code(kernel);
+    let locals = Locals::of_kernel(&kernel)?;
+    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
+    kernel.body = fold_block(&kernel.body, &known);
+    Ok(without_dead_code(&kernel))
 }
 
 /// `name`, or `name_2` and so on if that is taken.

@@ -29,6 +29,7 @@ use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::{remove_operations, translate};
+use trainc_tests::random::Random;
 
 /// What emitted code must compile with.
 const STRICT: &[&str] = &[
@@ -101,18 +102,6 @@ fn execute(folder: &Path, program: &str, input: &[u8]) -> Vec<u8> {
 fn runtime(folder: &Path) {
     write(folder, "trainc_rt.h", trainc_c::RUNTIME_HEADER);
     write(folder, "trainc_rt.c", trainc_c::RUNTIME_SOURCE);
-}
-
-/// A small generator of test data (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 }
 
 /// Elements as loop kernels hold them: one a byte where they are narrower.
