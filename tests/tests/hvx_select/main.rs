@@ -6,20 +6,33 @@ mod harness;
 use std::path::Path;
 
 use harness::{Image, START, assemble, folder, tool};
+use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_hvx::select::{Routine, plain, select};
 use trainc_ir::loops::LoopKernel;
 use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
 use trainc_tests::random_kernels::random_kernel;
 
+/// The text of a function.
+fn text(function: &Function) -> String {
+    if std::env::var_os("PLAIN").is_some() {
+        return plain::assembly(function);
+    }
+    let assembled = compile(function, Version::V66, &Options::default());
+    let assembled = assembled.unwrap_or_else(|e| panic!("{}: {e}", function.name));
+    if assembled.spills > 0 {
+        println!("{}: {} spills", function.name, assembled.spills);
+    }
+    assembled.assembly()
+}
+
 /// The text of a kernel.
 fn assembly(name: &str, kernel: &LoopKernel) -> String {
     let selected = select(name, "a case", kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
-    plain::assembly(&selected.function)
+    text(&selected.function)
 }
 
 fn routines() -> String {
-    let text = |r: Routine| plain::assembly(&r.function().expect("a routine"));
-    Routine::ALL.into_iter().map(text).collect()
+    Routine::ALL.into_iter().map(|r| text(&r.function().expect("a routine"))).collect()
 }
 
 /// Links sources into one program and runs it on the image.
