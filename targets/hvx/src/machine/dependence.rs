@@ -172,7 +172,8 @@ fn forwardable(producer: &Instruction, consumer: &Instruction, register: Registe
 
 /// Stores that have a `.new` form.
 pub(crate) fn allows_new(store: &Instruction) -> bool {
-    matches!(store.opcode.row().unit, Unit::Store | Unit::VectorStore) && !conditional(store.opcode)
+    matches!(store.opcode.row().unit, Unit::Store | Unit::VectorStore)
+        && !store.opcode.row().form.starts_with("if (")
 }
 
 fn overlap(a: Register, b: Register) -> bool {

@@ -345,8 +345,8 @@ fn reads_part(use_: Register, register: Register) -> bool {
     use_.units().any(|u| register.units().any(|r| r == u))
 }
 
-/// Whether the scalar predicate of this instruction is a condition (`if (p)`), which may be `.new`.
+/// Whether the instruction is scalar with a condition (`if (p)`), which may be `.new`.
 #[must_use]
 pub fn conditional(opcode: Opcode) -> bool {
-    opcode.row().form.starts_with("if (")
+    opcode.row().form.starts_with("if (") && !opcode.row().unit.is_vector()
 }
