@@ -2,6 +2,7 @@
 //! the reference, bit for bit.
 
 mod harness;
+mod routines;
 
 use std::path::Path;
 
