@@ -21,7 +21,7 @@ mod program;
 mod target;
 
 pub use cost::cycles;
-pub use dialect::{Dialect, SupportFile};
+pub use dialect::{Dialect, Facts, SupportFile};
 pub use loops::{element_type, function};
 pub use program::emit;
 pub use target::{C, CTarget};

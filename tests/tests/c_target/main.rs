@@ -29,6 +29,7 @@ use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::{remove_operations, translate};
+use trainc_tests::programs::{SEED, Session};
 use trainc_tests::random::Random;
 
 /// What emitted code must compile with.
@@ -43,7 +44,6 @@ const STRICT: &[&str] = &[
 ];
 const SANITIZED: &[&str] =
     &["-O1", "-g0", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"];
-const SEED: u64 = 0x0123_4567_89ab_cdef;
 
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_target").join(name);
@@ -331,40 +331,7 @@ int main(void)
 
 /// Training and inference of a zoo model for this target.
 fn program(model: &str, algorithm: &str, batch: usize) -> Program {
-    let spec = ZooSpec::new(model).expect("a model of the zoo");
-    let bytes = build(&spec).expect("the zoo builds");
-    let options = ImportOptions { batch: Some(batch), ..ImportOptions::default() };
-    let imported = import_bytes(&bytes, &|_| Err("no external data".into()), &options);
-    let algorithm = Algorithm::built_in(algorithm).expect("a built-in algorithm");
-    let forward = remove_operations(&imported.expect("imports").graph, &algorithm.remove);
-    let training = training_graph(&forward, None).expect("trains");
-    let inference = inference_graph(&forward).expect("infers");
-    let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
-    let [step, infer] = [&training, &inference].map(|graph| {
-        let (module, _) = translate(graph, &algorithm).expect("translates");
-        optimise(&module, &stage, &trainc_c::C, &OptimiseOptions::default()).expect("optimises").0
-    });
-    let entries = [
-        PlanEntry { name: "train_step", graph: &step },
-        PlanEntry { name: "infer", graph: &infer },
-    ];
-    plan(model, &entries, &trainc_c::C, &PlanOptions::default()).expect("plans").0
-}
-
-fn operand(ty: &TensorType, role: InputRole, classes: usize, random: &mut Random) -> Tensor {
-    let mut draw = |n: usize| (random.next() >> 33) as usize % n;
-    match (role, ty.element) {
-        (InputRole::Labels, _) => {
-            let labels = (0..ty.count()).map(|_| draw(classes) as i32).collect();
-            Tensor::i32(ty.shape.clone(), labels)
-        }
-        (InputRole::LearningRate, Element::I32) => Tensor::i32(ty.shape.clone(), vec![3]),
-        (InputRole::LearningRate, _) => Tensor::f32(ty.shape.clone(), vec![0.05]),
-        (InputRole::Data, _) => {
-            let pixels = (0..ty.count()).map(|_| draw(4096) as f32 / 2048.0 - 1.0).collect();
-            Tensor::f32(ty.shape.clone(), pixels)
-        }
-    }
+    trainc_tests::programs::program(model, algorithm, batch, &trainc_c::C)
 }
 
 /// Size of a batch, number of steps, sanitized or not.
@@ -400,37 +367,8 @@ fn trains(model: &str, algorithm: &str, batch: usize, steps: u32) {
         prefix.to_uppercase()
     )
     .replace("#include <stdio.h>", "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>");
-    let mut bodies = String::new();
-    for entry in &program.entries {
-        let mut arguments = vec!["arena".to_string(), "state".to_string()];
-        let header = files[0].contents.clone();
-        let header = String::from_utf8(header).expect("text");
-        let prototype = format!("void {prefix}_{}(", entry.name);
-        let prototype = header.split(&prototype).nth(1).expect("the entry is declared");
-        let prototype = prototype.split(';').next().unwrap_or_default();
-        if prototype.contains("uint64_t seed") {
-            arguments.extend([format!("UINT64_C({SEED})"), "step".into()]);
-        }
-        let mut results = String::new();
-        for (i, argument) in entry.inputs.iter().enumerate() {
-            let ty = &program.buffer(argument.buffer).ty;
-            let (c, name) = (trainc_c::element_type(ty.element), format!("{}_i{i}", entry.name));
-            let _ = writeln!(bodies, "        static {c} {name}[{}];", ty.count());
-            let _ = writeln!(bodies, "        in({name}, sizeof {name});");
-            let rate = argument.role == InputRole::LearningRate;
-            arguments.push(if rate { format!("{name}[0]") } else { name });
-        }
-        for (i, argument) in entry.outputs.iter().enumerate() {
-            let ty = &program.buffer(argument.buffer).ty;
-            let (c, name) = (trainc_c::element_type(ty.element), format!("{}_o{i}", entry.name));
-            let _ = writeln!(bodies, "        static {c} {name}[{}];", ty.count());
-            let _ = writeln!(results, "        out({name}, sizeof {name});");
-            arguments.push(name);
-        }
-        let _ = writeln!(bodies, "        memset(arena, 0xa5, sizeof arena);");
-        let _ = writeln!(bodies, "        {prefix}_{}({});", entry.name, arguments.join(", "));
-        bodies.push_str(&results);
-    }
+    let session = Session::new(&program, &files, steps);
+    let bodies = &session.calls;
     let _ = write!(main, "{bodies}        out(state, sizeof state);\n    }}\n    return 0;\n}}\n");
     write(&folder, "main.c", main);
     let mut flags = vec!["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"];
@@ -440,48 +378,9 @@ fn trains(model: &str, algorithm: &str, batch: usize, steps: u32) {
     flags.extend(sources);
     cc(&folder, &[&flags[..], &["-o", "optimised"]].concat());
 
-    let mut reference = ProgramInterpreter::new(&program);
-    let mut random = Random(SEED);
-    let (mut input, mut expected, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-    let mut changed = false;
-    for step in 0..steps {
-        let run = RunContext { seed: SEED, step };
-        for entry in &program.entries {
-            let operands: Vec<Tensor> = entry
-                .inputs
-                .iter()
-                .map(|a| operand(&program.buffer(a.buffer).ty, a.role, 10, &mut random))
-                .collect();
-            operands.iter().for_each(|t| input.extend(tensor_bytes(t)));
-            let results = reference.run(&entry.name, &operands, &run).expect("the entry runs");
-            for (argument, tensor) in entry.outputs.iter().zip(&results) {
-                expected.extend(tensor_bytes(tensor));
-                ends.push((expected.len(), format!("step {step}: {}", argument.name)));
-            }
-        }
-        // The state as it lies in memory, from its tensors.
-        let mut state = vec![0u8; program.memory.state_bytes];
-        for (buffer, (_, tensor)) in program.state().into_iter().zip(reference.state()) {
-            let bytes = tensor_bytes(&tensor);
-            assert_eq!(bytes.len(), buffer.bytes());
-            state[buffer.offset..buffer.offset + bytes.len()].copy_from_slice(&bytes);
-            ends.push((
-                expected.len() + buffer.offset + bytes.len(),
-                format!("step {step}: {}", buffer.name),
-            ));
-        }
-        ends.push((expected.len() + state.len(), format!("step {step}: the state's padding")));
-        changed |= step > 0 && !expected.ends_with(&state);
-        expected.extend(state);
-    }
-    assert!(changed, "training changes the state");
     for executable in ["sanitized", "optimised"] {
-        let found = execute(&folder, executable, &input);
-        assert_eq!(found.len(), expected.len(), "{executable}");
-        if let Some(at) = found.iter().zip(&expected).position(|(a, b)| a != b) {
-            let place = ends.iter().find(|(end, _)| at < *end).map(|(_, name)| name.as_str());
-            panic!("{model}, {executable}: byte {at} differs, in {}", place.unwrap_or("?"));
-        }
+        let found = execute(&folder, executable, &session.input);
+        session.check(&format!("{model}, {executable}"), &found);
     }
 }
 

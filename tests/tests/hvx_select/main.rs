@@ -3,6 +3,7 @@
 
 mod harness;
 mod routines;
+mod training;
 
 use std::path::Path;
 
