@@ -86,3 +86,30 @@ fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps:
 fn digits_trains() {
     trains(&trainc_hvx::HVX, "digits", "niti", 4, 3);
 }
+
+#[test]
+fn digits_trains_in_floats() {
+    trains(&trainc_hvx::HVX, "digits", "fp32", 3, 2);
+}
+
+#[test]
+fn lenet_trains() {
+    trains(&trainc_hvx::HVX, "lenet5", "niti", 2, 10);
+}
+
+#[test]
+fn lenet_trains_on_other_versions() {
+    for target in [&trainc_hvx::V62, &trainc_hvx::V68, &trainc_hvx::V73] {
+        trains(target, "lenet5", "niti", 2, 2);
+    }
+}
+
+#[test]
+fn residual_trains() {
+    trains(&trainc_hvx::HVX, "residual", "niti", 2, 3);
+}
+
+#[test]
+fn depthwise_trains() {
+    trains(&trainc_hvx::HVX, "depthwise", "niti", 3, 3);
+}
