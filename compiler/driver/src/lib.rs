@@ -2,7 +2,7 @@
 //!
 //! [`config`] is one configuration; [`session`] takes a model through the stages and keeps each one's value; [`emit`]
 //! writes them; [`train`] runs training on this machine, with [`checkpoint`]s; [`run`] evaluates; [`inspect`] reports;
-//! [`zoo`] writes reference models. Nothing here prints.
+//! [`verify`] compares an artifact with the reference; [`zoo`] writes reference models. Nothing here prints.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
@@ -18,6 +18,7 @@ mod select;
 pub mod session;
 pub mod targets;
 pub mod train;
+pub mod verify;
 pub mod weights;
 pub mod zoo;
 

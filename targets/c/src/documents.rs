@@ -7,7 +7,7 @@ use crate::interface::Interface;
 use crate::layout::Lines;
 
 /// Flags that keep the bits: no contraction of products and sums.
-const FLAGS: &str = "-std=c99 -ffreestanding -ffp-contract=off";
+pub(crate) const FLAGS: &str = "-std=c99 -ffreestanding -ffp-contract=off";
 
 pub(crate) fn readme(
     program: &Program,

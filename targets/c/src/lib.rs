@@ -11,6 +11,7 @@ mod dialect;
 mod documents;
 mod expression;
 mod fold;
+mod harness;
 mod header;
 mod interface;
 mod interval;
@@ -22,6 +23,7 @@ mod target;
 
 pub use cost::cycles;
 pub use dialect::{Dialect, SupportFile};
+pub use harness::harness;
 pub use loops::{element_type, function};
 pub use program::emit;
 pub use target::{C, CTarget};

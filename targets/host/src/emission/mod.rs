@@ -5,11 +5,12 @@ mod header;
 mod interface;
 mod object;
 
+use trainc_ir::harness::{Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
 
 use crate::{HostError, check};
-use interface::Interface;
+use interface::{Interface, Passing};
 
 /// The files of a program: `NAME.o`, `NAME.h`, `NAME.rs`.
 pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
@@ -28,6 +29,31 @@ pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
             contents: bindings::bindings(program, &interface).into_bytes(),
         },
     ])
+}
+
+/// How the object of a program is linked and run.
+pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
+    let interface = Interface::of(program)?;
+    let prefix = &interface.prefix;
+    let functions = interface
+        .functions
+        .iter()
+        .map(|f| HarnessFunction {
+            entry: f.entry.clone(),
+            symbol: f.symbol.clone(),
+            random: f.random,
+            by_value: f.parameters.iter().map(|p| p.passing == Passing::Value).collect(),
+        })
+        .collect();
+    Ok(Harness {
+        header: format!("{prefix}.h"),
+        sources: vec![format!("{prefix}.o")],
+        compilers: vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")],
+        runners: Vec::new(),
+        init: format!("{prefix}_init"),
+        functions,
+        hooks: false,
+    })
 }
 
 /// The functions of a program's object, for people to read.
