@@ -382,12 +382,18 @@ pub(crate) struct VerifyArguments {
     /// Leave out the single steps on extreme data
     #[arg(long)]
     pub(crate) no_extremes: bool,
+    /// Compare the results of each launch, too, not only the entries' and the state
+    #[arg(long)]
+    pub(crate) launches: bool,
     /// Compiler in place of the target's; it gets the target's flags
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
     pub(crate) cc: Option<String>,
     /// Emulator in place of the target's, with its arguments
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
     pub(crate) runner: Option<String>,
+    /// Keep the program around the artifact, its requests and executables in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
     /// Write a JUnit report
     #[arg(long, value_name = "FILE.xml", value_hint = ValueHint::FilePath)]
     pub(crate) junit: Option<PathBuf>,
