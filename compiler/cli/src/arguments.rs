@@ -20,7 +20,7 @@ Examples:
   trainc compile lenet5.onnx --batch 64 -o build/   an object file, C header and Rust bindings
   trainc inspect lenet5.onnx --rewrites             which rewrite rules fired, and what each saved
 
-Exit codes: 0 success, 1 an error in what was given, 2 wrong usage, 101 a bug of trainc.
+Exit codes: 0 success, 1 an error in what was given (or an artifact that is wrong), 2 wrong usage, 101 a bug of trainc.
 The messages of --message-format json are described in docs/cli.md.";
 
 /// Compiles the training step of a neural network under a low-precision training algorithm.
