@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Context;
+#[cfg(feature = "host")]
 use trainc_host::HostProgram;
 use trainc_ir::graph::Graph;
 use trainc_ir::program::Program;
@@ -290,6 +291,7 @@ impl Session {
     ///
     /// # Errors
     /// If it was planned for another target.
+    #[cfg(feature = "host")]
     pub fn on_this_machine(&self) -> anyhow::Result<HostProgram> {
         let target = self.target.description().name;
         let host = trainc_host::HOST.description().name;
