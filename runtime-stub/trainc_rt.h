@@ -25,6 +25,17 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
+/* Hooks: -DTRAINC_HOOKS='"hooks.h"' names a header that may define the macros below.
+ *
+ * TRAINC_LAUNCHED(arena, state, launch, node): follows each kernel of an entry, in which launch
+ * counts from 0; node is the model's name for it. For profiles and traces. */
+#ifdef TRAINC_HOOKS
+#include TRAINC_HOOKS
+#endif
+#ifndef TRAINC_LAUNCHED
+#define TRAINC_LAUNCHED(arena, state, launch, node) ((void)0)
+#endif
+
 typedef char trainc_assert_shift[(-3 >> 1) == -2 ? 1 : -1];
 typedef char trainc_assert_wrap[(int32_t)UINT32_C(0xfffffffe) == -2 ? 1 : -1];
 typedef char trainc_assert_float[FLT_RADIX == 2 && FLT_MANT_DIG == 24 ? 1 : -1];

@@ -12,6 +12,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("onnx-import", "trainc-onnx-import", &["trainc-ir"]),
     ("targets/c", "trainc-c", &["trainc-ir"]),
     ("targets/host", "trainc-host", &["trainc-ir"]),
+    ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-c"]),
     (
         "compiler/driver",
         "trainc-driver",
@@ -22,6 +23,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "trainc-onnx-import",
             "trainc-c",
             "trainc-host",
+            "trainc-neon",
         ],
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),

@@ -7,6 +7,10 @@ pub static TARGETS: &[&dyn Target] = &[
     #[cfg(feature = "host")]
     &trainc_host::HOST,
     &trainc_c::C,
+    &trainc_neon::NEON,
+    &trainc_neon::DOTPROD,
+    &trainc_neon::I8MM,
+    &trainc_neon::ARMV7,
 ];
 
 /// The target of that name.

@@ -17,7 +17,7 @@ const ROOT: u64 = 120;
 const UNKNOWN_ROUNDS: u64 = 8;
 
 /// Cycles of an operation on these types by its generic loops.
-pub(crate) fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
+pub fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
     block(&op.lower(inputs, outputs).body).saturating_add(CALL)
 }
 

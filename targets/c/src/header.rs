@@ -2,12 +2,13 @@
 
 use trainc_ir::program::Program;
 
+use crate::dialect::Dialect;
 use crate::interface::{Function, Interface, meaning, state_table};
 use crate::layout::Lines;
 use crate::loops::element_type;
-use crate::target::ALIGNMENT;
 
-pub(crate) fn header(program: &Program, interface: &Interface) -> String {
+pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dialect) -> String {
+    let alignment = dialect.description().alignment;
     let (prefix, macros) = (&interface.prefix, interface.macros());
     let memory = &program.memory;
     let mut out = Lines::default();
@@ -48,7 +49,7 @@ pub(crate) fn header(program: &Program, interface: &Interface) -> String {
         format!("#define {macros}_ARENA_BYTES {}", memory.arena_bytes),
         format!("#define {macros}_STATE_BYTES {}", memory.state_bytes),
         format!("#define {macros}_CHECKPOINT_BYTES (TRAINC_CHECKPOINT_HEADER + {macros}_STATE_BYTES)"),
-        format!("#define {macros}_ALIGNMENT {ALIGNMENT}"),
+        format!("#define {macros}_ALIGNMENT {alignment}"),
         String::new(),
         "/* Sets the state to its value before the first step. */".into(),
         format!("void {prefix}_init(void *state);"),

@@ -7,6 +7,7 @@
 
 mod cost;
 mod data;
+mod dialect;
 mod documents;
 mod expression;
 mod fold;
@@ -19,7 +20,10 @@ mod loops;
 mod program;
 mod target;
 
+pub use cost::cycles;
+pub use dialect::{Dialect, SupportFile};
 pub use loops::{element_type, function};
+pub use program::emit;
 pub use target::{C, CTarget};
 
 /// The runtime's header, `trainc_rt.h`.

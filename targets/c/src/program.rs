@@ -7,33 +7,38 @@ use trainc_ir::program::{
     BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, scale_offset,
 };
 use trainc_ir::program_verify::verify_program;
-use trainc_ir::target::{ArtifactFile, loop_scratch_bytes};
+use trainc_ir::target::ArtifactFile;
 use trainc_ir::{Scale, TensorType};
 
+use crate::dialect::Dialect;
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
 use crate::loops::{element_type, unique};
 use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, cost, data, documents, header, loops};
 
-/// The files of a program; an error says what the program holds that C cannot express.
-pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, String> {
-    check(program)?;
+/// The files of a program in a dialect of C.
+///
+/// # Errors
+/// What the program holds that the dialect cannot express.
+pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile>, String> {
+    check(program, dialect)?;
     let interface = Interface::of(program)?;
     let prefix = &interface.prefix;
     let arrays = data::arrays(program, &interface);
     let mut files = vec![
-        (format!("{prefix}.h"), header::header(program, &interface)),
-        (format!("{prefix}.c"), source(program, &interface, &arrays)?),
+        (format!("{prefix}.h"), header::header(program, &interface, dialect)),
+        (format!("{prefix}.c"), source(program, &interface, &arrays, dialect)?),
     ];
     if !arrays.is_empty() {
         files.push((format!("{prefix}_data.c"), data::source(&interface, &arrays)));
     }
     files.push(("trainc_rt.h".into(), RUNTIME_HEADER.into()));
     files.push(("trainc_rt.c".into(), RUNTIME_SOURCE.into()));
+    files.extend(dialect.support().into_iter().map(|file| (file.name, file.contents)));
     let sources: Vec<String> =
         files.iter().map(|(name, _)| name.clone()).filter(|n| n.ends_with(".c")).collect();
-    files.push(("README.md".into(), documents::readme(program, &interface, &sources)));
-    files.push(("CMakeLists.txt".into(), documents::cmake(&interface, &sources)));
+    files.push(("README.md".into(), documents::readme(program, &interface, &sources, dialect)));
+    files.push(("CMakeLists.txt".into(), documents::cmake(&interface, &sources, dialect)));
     if files.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len() < files.len() {
         return Err(format!("`{prefix}` is the name of another file; rename the model"));
     }
@@ -41,7 +46,7 @@ pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, String> {
     Ok(files.into_iter().map(file).collect())
 }
 
-fn check(program: &Program) -> Result<(), String> {
+fn check(program: &Program, dialect: &dyn Dialect) -> Result<(), String> {
     verify_program(program).map_err(|errors| errors.join("; "))?;
     for buffer in &program.buffers {
         if buffer.ty.element.bits() < 8 {
@@ -52,7 +57,8 @@ fn check(program: &Program) -> Result<(), String> {
         }
     }
     for kernel in &program.kernels {
-        let bytes = loop_scratch_bytes(&kernel.op, &kernel.input_types(), &kernel.output_types());
+        let bytes =
+            dialect.scratch_bytes(&kernel.op, &kernel.input_types(), &kernel.output_types());
         if bytes > kernel.scratch_bytes {
             let (name, has) = (&kernel.name, kernel.scratch_bytes);
             return Err(format!("`{name}` needs {bytes} bytes of working memory, it has {has}"));
@@ -95,6 +101,7 @@ fn source(
     program: &Program,
     interface: &Interface,
     arrays: &[(String, &str, Vec<u8>)],
+    dialect: &dyn Dialect,
 ) -> Result<String, String> {
     let prefix = &interface.prefix;
     let mut out = Lines::default();
@@ -102,6 +109,9 @@ fn source(
     out.line(&format!("#include \"{prefix}.h\""));
     out.line("");
     out.line("#include \"trainc_rt.h\"");
+    for file in dialect.support().iter().filter(|file| file.name.ends_with(".h")) {
+        out.line(&format!("#include \"{}\"", file.name));
+    }
     out.line("");
     for (name, _, bytes) in arrays {
         out.line(&format!("extern {};", data::declaration(name, bytes)));
@@ -127,7 +137,10 @@ fn source(
         taken.insert(name.clone());
         out.line("");
         out.comment(&kernel_comment(kernel, nodes));
-        let text = loops::function(&name, &lower(kernel));
+        let text = match dialect.kernel(&name, kernel) {
+            Ok(None) => loops::function(&name, &lower(kernel)),
+            own => own.map(Option::unwrap_or_default),
+        };
         out.raw(&text.map_err(|e| format!("kernel `{}`: {e}", kernel.name))?);
         names.insert(id, name);
     }
@@ -158,7 +171,8 @@ fn source(
     out.close("}");
     for (entry, function) in program.entries.iter().zip(&interface.functions) {
         out.line("");
-        EntryPrinter::new(program, entry, function, &names, &taken, prefix).print(&mut out);
+        EntryPrinter::new(program, entry, function, &names, &taken, (prefix, dialect))
+            .print(&mut out);
     }
     Ok(out.finish())
 }
@@ -183,6 +197,9 @@ struct EntryPrinter<'p> {
     function: &'p Function,
     kernels: &'p BTreeMap<KernelId, String>,
     constants: String,
+    dialect: &'p dyn Dialect,
+    /// Launches printed so far.
+    launches: usize,
     /// Names that a local must not take.
     taken: BTreeSet<String>,
     /// Elements and exponent of each buffer in use.
@@ -196,7 +213,7 @@ impl<'p> EntryPrinter<'p> {
         function: &'p Function,
         kernels: &'p BTreeMap<KernelId, String>,
         taken: &BTreeSet<String>,
-        prefix: &str,
+        (prefix, dialect): (&str, &'p dyn Dialect),
     ) -> Self {
         let mut taken = taken.clone();
         taken.extend(["arena", "state", "a", "s", "c", "run", "seed", "step"].map(String::from));
@@ -208,6 +225,8 @@ impl<'p> EntryPrinter<'p> {
             function,
             kernels,
             constants,
+            dialect,
+            launches: 0,
             taken,
             places: BTreeMap::new(),
         }
@@ -271,7 +290,9 @@ impl<'p> EntryPrinter<'p> {
     }
 
     fn takes_scratch(&self, id: KernelId) -> bool {
-        lower(self.program.kernel(id)).buffers.iter().any(|b| b.role == Role::Scratch)
+        let kernel = self.program.kernel(id);
+        let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
+        self.dialect.scratch_bytes(&kernel.op, &inputs, &outputs) > 0
     }
 
     /// Position of the parameter that a buffer shows.
@@ -345,7 +366,7 @@ impl<'p> EntryPrinter<'p> {
         Some(format!("{address}{}", parameter.name))
     }
 
-    fn steps(&self, steps: &[Step], out: &mut Lines) {
+    fn steps(&mut self, steps: &[Step], out: &mut Lines) {
         for step in steps {
             match step {
                 Step::Launch(launch) => self.launch(launch, out),
@@ -364,10 +385,9 @@ impl<'p> EntryPrinter<'p> {
         }
     }
 
-    fn launch(&self, launch: &Launch, out: &mut Lines) {
+    fn launch(&mut self, launch: &Launch, out: &mut Lines) {
         let kernel = lower(self.program.kernel(launch.kernel));
         let mut arguments: Vec<String> = Vec::new();
-        let mut scratch = false;
         for buffer in &kernel.buffers {
             arguments.push(match buffer.role {
                 Role::Input(i) => self.places[&launch.inputs[i]].0.clone(),
@@ -375,18 +395,20 @@ impl<'p> EntryPrinter<'p> {
                 Role::Output(i) => self.places[&launch.outputs[i]].0.clone(),
                 Role::OutputScale(i) => self.places[&launch.outputs[i]].1.clone(),
                 Role::RunContext => "run".into(),
-                Role::Scratch => {
-                    scratch = true;
-                    continue;
-                }
+                Role::Scratch => continue,
             });
         }
-        if scratch {
+        if self.takes_scratch(launch.kernel) {
             arguments.push(match launch.scratch {
                 None | Some(0) => "a".into(),
                 Some(offset) => format!("a + {offset}"),
             });
         }
         out.line(&format!("{}({});", self.kernels[&launch.kernel], arguments.join(", ")));
+        let node: String =
+            launch.name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
+        let node = node.replace('\\', "/").replace(['"', '?'], "'");
+        out.line(&format!("TRAINC_LAUNCHED(arena, state, {}, \"{node}\");", self.launches));
+        self.launches += 1;
     }
 }

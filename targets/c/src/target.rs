@@ -6,12 +6,11 @@ use trainc_ir::target::{
 };
 use trainc_ir::{Op, TensorType};
 
+use crate::dialect::Dialect;
 use crate::{cost, program};
 
 /// Name of the target.
 pub(crate) const NAME: &str = "c";
-/// Alignment of arena, state and their buffers.
-pub(crate) const ALIGNMENT: usize = 16;
 
 /// See [`C`].
 #[derive(Clone, Debug)]
@@ -24,11 +23,18 @@ pub static C: CTarget = CTarget {
     description: TargetDescription {
         name: NAME,
         summary: "portable C99 for any machine: readable sources, freestanding, no allocation",
-        alignment: ALIGNMENT,
+        // Of arena, state and their buffers.
+        alignment: 16,
         vector_bytes: 4,
         devices: &["cpu"],
     },
 };
+
+impl Dialect for CTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+}
 
 impl Target for CTarget {
     fn description(&self) -> &TargetDescription {
@@ -48,6 +54,6 @@ impl Target for CTarget {
     }
 
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
-        program::emit(program).map_err(|message| EmitError { target: NAME, message })
+        program::emit(program, self).map_err(|message| EmitError { target: NAME, message })
     }
 }

@@ -1,0 +1,79 @@
+//! The NEON targets as the compiler sees them.
+
+use trainc_c::Dialect;
+use trainc_ir::program::Program;
+use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_ir::{Op, TensorType};
+
+use crate::level::Level;
+
+/// A NEON target.
+#[derive(Clone, Debug)]
+pub struct NeonTarget {
+    description: TargetDescription,
+    level: Level,
+}
+
+const fn target(level: Level, name: &'static str, summary: &'static str) -> NeonTarget {
+    let description =
+        TargetDescription { name, summary, alignment: 16, vector_bytes: 16, devices: &["cpu"] };
+    NeonTarget { description, level }
+}
+
+/// Any AArch64 processor.
+pub static NEON: NeonTarget =
+    target(Level::Baseline, "neon", "C with NEON intrinsics for any AArch64 processor");
+/// AArch64 with `sdot`.
+pub static DOTPROD: NeonTarget =
+    target(Level::Dotprod, "neon+dotprod", "the same with sdot: Armv8.2-A with FEAT_DotProd");
+/// AArch64 with `smmla`.
+pub static I8MM: NeonTarget =
+    target(Level::I8mm, "neon+i8mm", "the same with smmla: Armv8.2-A with FEAT_I8MM");
+/// Armv7-A.
+pub static ARMV7: NeonTarget =
+    target(Level::Armv7, "armv7-neon", "C with NEON intrinsics for Armv7-A");
+
+impl NeonTarget {
+    /// What it may use.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+}
+
+impl Dialect for NeonTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        match self.level {
+            Level::Armv7 => &["-O3", "-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
+            Level::Baseline => &["-O3"],
+            Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
+            Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
+        }
+    }
+}
+
+impl Target for NeonTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
+        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
+            return Cost::INFEASIBLE;
+        }
+        Cost::new(trainc_c::cycles(op, inputs, outputs))
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        Dialect::scratch_bytes(self, op, inputs, outputs)
+    }
+
+    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+        let target = self.description.name;
+        trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
+    }
+}
