@@ -12,12 +12,13 @@ mod documents;
 mod expression;
 mod fold;
 mod header;
-mod interface;
+pub mod interface;
 mod interval;
 mod layout;
 mod locals;
 mod loops;
 mod program;
+pub mod rust;
 mod target;
 
 pub use cost::cycles;
