@@ -23,6 +23,7 @@ mod target;
 
 pub use cost::cycles;
 pub use dialect::{Dialect, SupportFile};
+pub use documents::FLAGS;
 pub use loops::{element_type, function};
 pub use program::emit;
 pub use target::{C, CTarget};
