@@ -151,19 +151,19 @@ void *memcpy(void *dst, const void *src, size_t bytes);
 void *memmove(void *dst, const void *src, size_t bytes);
 void *memset(void *dst, int value, size_t bytes);
 
-void *memcpy(void *dst, const void *src, size_t bytes)
+MEMORY_FUNCTION void *memcpy(void *dst, const void *src, size_t bytes)
 {
     trainc_copy(dst, src, bytes);
     return dst;
 }
 
-void *memmove(void *dst, const void *src, size_t bytes)
+MEMORY_FUNCTION void *memmove(void *dst, const void *src, size_t bytes)
 {
     trainc_move(dst, src, bytes);
     return dst;
 }
 
-void *memset(void *dst, int value, size_t bytes)
+MEMORY_FUNCTION void *memset(void *dst, int value, size_t bytes)
 {
     trainc_set(dst, (unsigned char)value, bytes);
     return dst;
