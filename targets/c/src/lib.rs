@@ -17,6 +17,7 @@ mod interval;
 mod layout;
 mod locals;
 mod loops;
+mod parallel;
 mod program;
 pub mod rust;
 mod target;
