@@ -87,6 +87,14 @@ pub trait Target: Sync {
     /// # Errors
     /// If the program holds something that the target cannot express.
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError>;
+
+    /// An example program for what [`Target::emit`] gives; `None` if the target has none.
+    ///
+    /// # Errors
+    /// If the program is not one that the example can show.
+    fn example(&self, _program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        Ok(None)
+    }
 }
 
 /// Alignment of each scratch buffer of a loop kernel.

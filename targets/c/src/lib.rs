@@ -9,6 +9,8 @@ mod cost;
 mod data;
 mod dialect;
 mod documents;
+mod evaluate;
+mod example;
 mod expression;
 mod fold;
 mod header;
@@ -23,6 +25,7 @@ mod target;
 
 pub use cost::cycles;
 pub use dialect::{Dialect, SupportFile};
+pub use example::example;
 pub use loops::{element_type, function};
 pub use program::emit;
 pub use target::{C, CTarget};

@@ -7,6 +7,7 @@ use trainc_ir::target::{
 use trainc_ir::{Op, TensorType};
 
 use crate::dialect::Dialect;
+use crate::example::example;
 use crate::{cost, program};
 
 /// Name of the target.
@@ -55,5 +56,10 @@ impl Target for CTarget {
 
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
         program::emit(program, self).map_err(|message| EmitError { target: NAME, message })
+    }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let refused = |message| EmitError { target: NAME, message };
+        example(program).map(Some).map_err(refused)
     }
 }

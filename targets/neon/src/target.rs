@@ -76,4 +76,9 @@ impl Target for NeonTarget {
         let target = self.description.name;
         trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
     }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let target = self.description.name;
+        trainc_c::example(program).map(Some).map_err(|message| EmitError { target, message })
+    }
 }
