@@ -7,8 +7,8 @@ use crate::evaluate::Evaluation;
 use crate::interface::Interface;
 use crate::layout::Lines;
 
-/// Flags that keep the bits: no contraction of products and sums.
-const FLAGS: &str = "-std=c99 -ffreestanding -ffp-contract=off";
+/// Flags that keep the bits, for every dialect: no contraction of products and sums.
+pub const FLAGS: &str = "-std=c99 -ffreestanding -ffp-contract=off";
 
 pub(crate) fn readme(
     program: &Program,

@@ -15,7 +15,7 @@ use crate::evaluate::Evaluation;
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
 use crate::loops::{element_type, unique};
-use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, cost, data, documents, header, loops};
+use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, cost, data, documents, header, loops, rust};
 
 /// The files of a program in a dialect of C.
 ///
@@ -35,6 +35,9 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
     }
     files.push(("trainc_rt.h".into(), RUNTIME_HEADER.into()));
     files.push(("trainc_rt.c".into(), RUNTIME_SOURCE.into()));
+    let alignment = dialect.description().alignment;
+    let services = rust::Services { alignment, checkpoints: true };
+    files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
     files.extend(dialect.support().into_iter().map(|file| (file.name, file.contents)));
     let sources: Vec<String> =
         files.iter().map(|(name, _)| name.clone()).filter(|n| n.ends_with(".c")).collect();
