@@ -11,7 +11,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("compiler/opt", "trainc-opt", &["trainc-ir"]),
     ("onnx-import", "trainc-onnx-import", &["trainc-ir"]),
     ("targets/c", "trainc-c", &["trainc-ir"]),
-    ("targets/host", "trainc-host", &["trainc-ir"]),
+    ("targets/host", "trainc-host", &["trainc-ir", "trainc-c"]),
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-c"]),
     (
         "compiler/driver",

@@ -264,6 +264,7 @@ impl TrainArguments {
 Examples:
   trainc compile lenet5.onnx --batch 32 -o build/
   trainc compile lenet5.onnx -o build/ --emit=program,asm=lenet5.s
+  trainc compile lenet5.onnx --target c --example -o build/
 
 The folder holds the target's files, weights.safetensors and manifest.json. It appears whole or not at all, and the
 same input gives the same bytes on every machine.")]
@@ -274,6 +275,9 @@ pub(crate) struct CompileArguments {
     /// Folder to write; replaced if it is an artifact already
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: PathBuf,
+    /// Add main.c, an example that trains, evaluates, saves and loads (targets that emit C)
+    #[arg(long)]
+    pub(crate) example: bool,
     #[command(flatten)]
     pub(crate) emit: EmitArguments,
     #[command(flatten)]

@@ -135,8 +135,32 @@ pub fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// If the target cannot express the program.
 pub fn artifact(session: &Session, texts: &[EmitKind]) -> anyhow::Result<Vec<ArtifactFile>> {
+    files(session, texts, false)
+}
+
+/// The files of [`artifact`], and the target's example program.
+///
+/// # Errors
+/// If the target cannot express the program, or has no example for it.
+pub fn artifact_with_example(
+    session: &Session,
+    texts: &[EmitKind],
+) -> anyhow::Result<Vec<ArtifactFile>> {
+    files(session, texts, true)
+}
+
+fn files(
+    session: &Session,
+    texts: &[EmitKind],
+    example: bool,
+) -> anyhow::Result<Vec<ArtifactFile>> {
     let program = session.program()?;
     let mut files = session.target.emit(program)?;
+    if example {
+        let target = session.target.description().name;
+        let file = session.target.example(program)?;
+        files.push(file.with_context(|| format!("target {target}: there is no example for it"))?);
+    }
     let state: Vec<(String, Tensor)> = session
         .state_names()
         .into_iter()

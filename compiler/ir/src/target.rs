@@ -96,6 +96,14 @@ pub trait Target: Sync {
     fn harness(&self, _program: &Program) -> Result<Option<Harness>, EmitError> {
         Ok(None)
     }
+
+    /// An example program for what [`Target::emit`] gives; `None` if the target has none.
+    ///
+    /// # Errors
+    /// If the program is not one that the example can show.
+    fn example(&self, _program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        Ok(None)
+    }
 }
 
 /// Alignment of each scratch buffer of a loop kernel.

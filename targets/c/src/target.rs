@@ -8,6 +8,7 @@ use trainc_ir::target::{
 use trainc_ir::{Op, TensorType};
 
 use crate::dialect::Dialect;
+use crate::example::example;
 use crate::{cost, harness, program};
 
 /// Name of the target.
@@ -62,5 +63,10 @@ impl Target for CTarget {
         let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
         let harness = harness::harness(program, self, compilers, Vec::new());
         harness.map(Some).map_err(|message| EmitError { target: NAME, message })
+    }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let refused = |message| EmitError { target: NAME, message };
+        example(program).map(Some).map_err(refused)
     }
 }

@@ -100,6 +100,11 @@ impl Target for NeonTarget {
         let harness = trainc_c::harness(program, self, compilers, runners);
         harness.map(Some).map_err(|message| EmitError { target, message })
     }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let target = self.description.name;
+        trainc_c::example(program).map(Some).map_err(|message| EmitError { target, message })
+    }
 }
 
 const AARCH64_GCC: &str = "aarch64-linux-gnu-gcc";
