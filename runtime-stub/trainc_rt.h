@@ -34,6 +34,9 @@
 #define TRAINC_ALIGNED(bytes) _Alignas(bytes)
 #endif
 
+/* Runs rounds begin..end of a loop whose rounds may run in any order. */
+typedef void (*trainc_body)(void *context, int32_t begin, int32_t end);
+
 /* Hooks: -DTRAINC_HOOKS='"hooks.h"' names a header that may define the macros below. It is C that
  * any emitted source includes; it may declare functions, it should not define any but static
  * inline ones.
@@ -87,9 +90,6 @@ typedef char trainc_assert_float[FLT_RADIX == 2 && FLT_MANT_DIG == 24 ? 1 : -1];
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Rounds begin..end of a loop whose rounds may run in any order. */
-typedef void (*trainc_body)(void *context, int32_t begin, int32_t end);
 
 #ifdef TRAINC_PROFILE
 /* Yours to define: a kernel took that many cycles. entry is <MODEL>_<ENTRY>_ENTRY, launch is below

@@ -68,17 +68,22 @@ impl Function {
             all.push("uint64_t seed".into());
             all.push("uint32_t step".into());
         }
-        all.extend(self.parameters.iter().map(|p| {
-            let (element, name) = (element_type(p.ty.element), &p.name);
-            let constant = if p.passing == Passing::Write { "" } else { "const " };
-            match p.passing {
-                Passing::Value => format!("{element} {name}"),
-                _ if p.is_struct() => format!("{constant}{} *{name}", self.struct_name(p)),
-                // C++ knows no `static` here, so the size is for the reader.
-                _ => format!("{constant}{element} {name}[{}]", p.ty.count().max(1)),
-            }
-        }));
+        all.extend(self.parameters.iter().map(|p| self.declaration(p)));
         format!("void {}({})", self.symbol, all.join(", "))
+    }
+
+    /// A parameter as the prototype declares it.
+    pub(crate) fn declaration(&self, parameter: &Parameter) -> String {
+        let (element, name) = (element_type(parameter.ty.element), &parameter.name);
+        let constant = if parameter.passing == Passing::Write { "" } else { "const " };
+        match parameter.passing {
+            Passing::Value => format!("{element} {name}"),
+            _ if parameter.is_struct() => {
+                format!("{constant}{} *{name}", self.struct_name(parameter))
+            }
+            // C++ knows no `static` here, so the size is for the reader.
+            _ => format!("{constant}{element} {name}[{}]", parameter.ty.count().max(1)),
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Binary, Comparison, Expr, Local, Scalar, Unary};
 use trainc_ir::{Element, RunContext, Tensor, TensorType};
 
-use super::{CASES, Random, SANITIZED, cc, execute, folder, kernel_source, runtime, write};
+use crate::operations::{CASES, kernel_source};
+use crate::support::{Random, SANITIZED, cc, execute, folder, runtime, write};
 
 /// Random kernels over all scalar operations, types and statements.
 struct Generator {
