@@ -26,8 +26,8 @@ mod target;
 
 pub use cost::cycles;
 pub use dialect::{Dialect, SupportFile};
-pub use example::example;
 pub use documents::FLAGS;
+pub use example::example;
 pub use loops::{element_type, function};
 pub use program::emit;
 pub use target::{C, CTarget};
