@@ -1,5 +1,7 @@
 //! The runtime by itself: memory functions, artifacts without any library, C++.
 
+use std::process::Command;
+
 use trainc_ir::target::Target;
 
 use crate::support::{
@@ -113,7 +115,8 @@ fn no_library() {
             ("arm-linux-gnueabihf-gcc", "-O2"),
         ] {
             let provide = "-DTRAINC_PROVIDE_MEMORY_FUNCTIONS";
-            let mut flags = [STRICT, &[level, provide, "-fno-pie", "-nostdlib", "-r", "-o", "all.o"]].concat();
+            let mut flags =
+                [STRICT, &[level, provide, "-fno-pie", "-nostdlib", "-r", "-o", "all.o"]].concat();
             flags.extend(sources.iter().map(String::as_str));
             compile(compiler, &folder, &flags);
             for symbol in undefined(&folder, "all.o") {
@@ -145,5 +148,26 @@ fn headers_in_cpp() {
         let flags = [&flags[..], &["main.cpp"], &objects, &["-o", "cpp"]].concat();
         compile(compiler, &folder, &flags);
         execute(&folder, "cpp", &[]);
+    }
+}
+
+/// All of the runtime is small; a linker that drops unused functions makes it smaller.
+#[test]
+fn size() {
+    let folder = folder("size");
+    runtime(&folder);
+    for (compiler, size) in [
+        ("cc", "size"),
+        ("clang", "size"),
+        ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-size"),
+        ("arm-linux-gnueabihf-gcc", "arm-linux-gnueabihf-size"),
+    ] {
+        compile(compiler, &folder, &[STRICT, &["-Os", "-c", "trainc_rt.c"]].concat());
+        let output = Command::new(size).arg("trainc_rt.o").current_dir(&folder).output();
+        let output = String::from_utf8(output.expect("`size` runs").stdout).expect("text");
+        let numbers = output.lines().nth(1).expect("a row").split_whitespace();
+        let numbers: Vec<u64> = numbers.take(3).map(|n| n.parse().expect("a number")).collect();
+        assert!(0 < numbers[0] && numbers[0] < 4096, "{compiler}: {} bytes", numbers[0]);
+        assert_eq!(numbers[1..], [0, 0], "{compiler}: global state");
     }
 }
