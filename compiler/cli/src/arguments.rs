@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     /// Evaluate a model on arrays: npz in, npz out
     Run(RunArguments),
+    /// Build an artifact, run it (under an emulator), and compare every bit with the reference
+    Verify(VerifyArguments),
     /// List the training algorithms, or print one's file
     Algorithms(AlgorithmsArguments),
     /// List the targets
@@ -360,6 +362,39 @@ impl RunArguments {
         }
         Ok(config)
     }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc verify build/                                     three training steps and extreme data
+  trainc verify build/ --steps 20 --seed 7 --junit verify.xml
+  trainc verify build/ --runner 'qemu-aarch64 -cpu neoverse-n1'
+
+The target names compiler and emulator; docs/verify.md lists them with their Debian packages. The exit code is 1 if
+anything differs.")]
+pub(crate) struct VerifyArguments {
+    /// Artifact, as `trainc compile` wrote it (its sources may have been edited)
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Training steps, one after another
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3)]
+    pub(crate) steps: u32,
+    /// Seed of data and stochastic rounding
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Leave out the single steps on extreme data
+    #[arg(long)]
+    pub(crate) no_extremes: bool,
+    /// Compiler in place of the target's; it gets the target's flags
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
+    pub(crate) cc: Option<String>,
+    /// Emulator in place of the target's, with its arguments
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
+    pub(crate) runner: Option<String>,
+    /// Write a JUnit report
+    #[arg(long, value_name = "FILE.xml", value_hint = ValueHint::FilePath)]
+    pub(crate) junit: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! [`config`] is one configuration; [`session`] takes a model through the stages and keeps each one's value; [`zoo`]
 //! writes reference models. With the feature `host` (default) `emit` writes stages and artifacts, `train` runs training
-//! on this machine, with `checkpoint`s, `run` evaluates and `inspect` reports. Nothing here prints.
+//! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports and [`verify`] compares an artifact with the reference.
+//! Nothing here prints.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
@@ -23,6 +24,8 @@ pub mod session;
 pub mod targets;
 #[cfg(feature = "host")]
 pub mod train;
+#[cfg(feature = "host")]
+pub mod verify;
 #[cfg(feature = "host")]
 pub mod weights;
 pub mod zoo;

@@ -88,9 +88,12 @@ int main(void)
     let sources = ["main.c", "trainc_rt.c"];
     let provide = "-DTRAINC_PROVIDE_MEMORY_FUNCTIONS";
     for (compiler, optimisation) in [("cc", "-O3"), ("cc", "-Os"), ("clang", "-O2")] {
+        // The runtime as compilers like to see it: its loops must not become calls of its functions.
+        let flags = ["-std=c11", "-Wall", "-Werror", optimisation, provide, "-c", "trainc_rt.c"];
+        compile(compiler, &folder, &flags);
         // -fno-builtin: calls by name are calls.
-        let flags = ["-std=c11", "-Wall", "-Werror", "-fno-builtin", optimisation, provide];
-        compile(compiler, &folder, &[&flags[..], &sources, &["-o", "memory"]].concat());
+        let flags = ["-std=c11", "-Wall", "-Werror", "-fno-builtin", "main.c", "trainc_rt.o"];
+        compile(compiler, &folder, &[&flags[..], &["-o", "memory"]].concat());
         execute(&folder, "memory", &[]);
     }
     // The sanitizer has its own memcpy, so this one sees the runtime's functions alone.

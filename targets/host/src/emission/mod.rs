@@ -3,8 +3,9 @@
 mod header;
 mod object;
 
-use trainc_c::interface::Interface;
+use trainc_c::interface::{Interface, Passing};
 use trainc_c::rust::{self, Services};
+use trainc_ir::harness::{Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
 
@@ -34,6 +35,31 @@ pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
 
 fn interface(program: &Program) -> Result<Interface, HostError> {
     Interface::of(program).map_err(HostError::Unsupported)
+}
+
+/// How the object of a program is linked and run.
+pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
+    let interface = interface(program)?;
+    let prefix = &interface.prefix;
+    let functions = interface
+        .functions
+        .iter()
+        .map(|f| HarnessFunction {
+            entry: f.entry.clone(),
+            symbol: f.symbol.clone(),
+            random: f.random,
+            by_value: f.parameters.iter().map(|p| p.passing == Passing::Value).collect(),
+        })
+        .collect();
+    Ok(Harness {
+        header: format!("{prefix}.h"),
+        sources: vec![format!("{prefix}.o")],
+        compilers: vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")],
+        runners: Vec::new(),
+        init: format!("{prefix}_init"),
+        functions,
+        hooks: false,
+    })
 }
 
 /// The functions of a program's object, for people to read.
