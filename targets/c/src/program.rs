@@ -144,6 +144,9 @@ fn source(
     let mut taken: BTreeSet<String> =
         ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
     taken.extend(interface.functions.iter().map(|f| f.symbol.clone()));
+    // An argument would hide a kernel of its name.
+    let arguments = interface.functions.iter().flat_map(|f| &f.parameters);
+    taken.extend(arguments.map(|p| p.name.clone()));
     let evaluation = Evaluation::of(interface);
     taken.extend(evaluation.iter().map(|e| e.symbol.clone()));
     taken.extend(arrays.iter().map(|(name, ..)| name.clone()));
