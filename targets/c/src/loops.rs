@@ -155,7 +155,7 @@ struct Printer<'k> {
     /// Functions of the loops that are divided, and how many there are.
     parts: Lines,
     divided: usize,
-    /// Whether the present statement is in a loop of several rounds, or in such a function.
+    /// Whether the present statement is in a loop.
     repeats: bool,
     lines: Lines,
     /// Names in sight.
@@ -251,9 +251,7 @@ impl Printer<'_> {
                 if let Some(free) = (!self.repeats).then(alone).flatten() {
                     return self.divide(*variable, body, &free);
                 }
-                let once = start.as_constant() == Some(0) && end.as_constant() == Some(1);
-                let repeats = self.repeats;
-                self.repeats |= !once;
+                let repeats = std::mem::replace(&mut self.repeats, true);
                 self.for_(*variable, start, end, body);
                 self.repeats = repeats;
             }

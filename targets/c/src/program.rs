@@ -36,7 +36,7 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
     files.push(("trainc_rt.h".into(), RUNTIME_HEADER.into()));
     files.push(("trainc_rt.c".into(), RUNTIME_SOURCE.into()));
     let alignment = dialect.description().alignment;
-    let services = rust::Services { alignment, checkpoints: true };
+    let services = rust::Services { alignment, checkpoints: true, evaluation: true };
     files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
     files.extend(dialect.support().into_iter().map(|file| (file.name, file.contents)));
     let sources: Vec<String> =
@@ -144,6 +144,9 @@ fn source(
     let mut taken: BTreeSet<String> =
         ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
     taken.extend(interface.functions.iter().map(|f| f.symbol.clone()));
+    // An argument would hide a kernel of its name.
+    let arguments = interface.functions.iter().flat_map(|f| &f.parameters);
+    taken.extend(arguments.map(|p| p.name.clone()));
     let evaluation = Evaluation::of(interface);
     taken.extend(evaluation.iter().map(|e| e.symbol.clone()));
     taken.extend(arrays.iter().map(|(name, ..)| name.clone()));

@@ -3,7 +3,11 @@
 
 mod branching;
 mod checkpoints;
+mod evaluation;
+mod example;
 mod operations;
+mod parallel;
 mod random;
+mod runtime;
 mod support;
 mod training;

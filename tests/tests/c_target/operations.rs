@@ -6,6 +6,7 @@ use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
 use trainc_ir::{Data, OpKind, RunContext, Tensor, TensorType};
 
+use crate::parallel::REVERSED;
 use crate::support::{Random, SANITIZED, STRICT, cc, execute, folder, runtime, write};
 
 /// Elements as loop kernels hold them: one a byte where they are narrower.
@@ -134,7 +135,7 @@ pub(crate) fn kernel_source(
     out
 }
 
-/// Every case of every operation, in two programs.
+/// Every case of every operation, in two programs; rounds that may run in any order run backwards.
 #[test]
 fn every_operation() {
     let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
@@ -145,6 +146,7 @@ fn every_operation() {
     assert!(cases.len() > OpKind::ALL.len());
     let folder = folder("operations");
     runtime(&folder);
+    write(&folder, "reversed.h", REVERSED);
     let programs = ["first", "second"];
     for (part, name) in programs.iter().enumerate() {
         let mut source = CASES.to_string();
@@ -164,6 +166,7 @@ fn every_operation() {
                 // The cases themselves use a hosted library.
                 let strict = STRICT.iter().copied().filter(|f| *f != "-ffreestanding");
                 let mut flags: Vec<&str> = strict.chain(SANITIZED.iter().copied()).collect();
+                flags.push("-DTRAINC_HOOKS=\"reversed.h\"");
                 flags.extend([&source, "trainc_rt.c", "-o", name]);
                 cc(folder, &flags);
                 execute(folder, name, &[]);

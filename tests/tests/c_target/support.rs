@@ -24,6 +24,7 @@ pub(crate) const STRICT: &[&str] = &[
     "-Wall",
     "-Wextra",
     "-Wconversion",
+    "-Wshadow",
     "-Werror",
     "-ffreestanding",
     "-ffp-contract=off",
@@ -51,18 +52,37 @@ pub(crate) fn write_all(folder: &Path, files: &[ArtifactFile]) {
 
 /// Runs the C compiler in a folder.
 pub(crate) fn cc(folder: &Path, arguments: &[&str]) {
-    let output = Command::new("cc")
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap_or_else(|e| panic!("these tests need a C compiler, `cc` (Debian: gcc): {e}"));
+    compile("cc", folder, arguments);
+}
+
+/// Runs a compiler in a folder.
+pub(crate) fn compile(compiler: &str, folder: &Path, arguments: &[&str]) {
+    let output =
+        Command::new(compiler).args(arguments).current_dir(folder).output().unwrap_or_else(|e| {
+            panic!("these tests need `{compiler}` (Debian: gcc, clang, gcc-aarch64-linux-gnu, gcc-arm-linux-gnueabihf): {e}")
+        });
     assert!(
         output.status.success(),
-        "cc {} in {}:\n{}",
+        "{compiler} {} in {}:\n{}",
         arguments.join(" "),
         folder.display(),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Symbols of an object that it does not define.
+pub(crate) fn undefined(folder: &Path, object: &str) -> Vec<String> {
+    let output = Command::new("nm").args(["-u", object]).current_dir(folder).output();
+    let output = output.expect("`nm` comes with the compiler");
+    assert!(output.status.success(), "nm -u {object}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().filter(|word| *word != "U").map(str::to_string).collect()
+}
+
+/// The text of an emitted file.
+pub(crate) fn text(files: &[ArtifactFile], name: &str) -> String {
+    let file = files.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no {name}"));
+    String::from_utf8(file.contents.clone()).expect("text")
 }
 
 /// Runs a program of a folder on some bytes.

@@ -1,7 +1,6 @@
 //! Whole training programs against the interpreter, bit for bit: outputs and state of each step.
 
 use std::fmt::Write as _;
-use std::process::Command;
 
 use trainc_ir::graph::InputRole;
 use trainc_ir::program_interpreter::ProgramInterpreter;
@@ -9,8 +8,10 @@ use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{RunContext, Tensor};
 
+use crate::parallel::{REVERSED, THREADS_FLAGS, THREADS_HEADER, THREADS_SOURCE};
 use crate::support::{
-    Random, SANITIZED, SEED, STRICT, cc, execute, folder, operand, program, write, write_all,
+    Random, SANITIZED, SEED, STRICT, cc, compile, execute, folder, operand, program, text,
+    undefined, write, write_all,
 };
 
 /// Size of a batch, number of steps, sanitized or not.
@@ -23,17 +24,15 @@ fn trains(model: &str, algorithm: &str, batch: usize, steps: u32) {
     let prefix = &program.name;
     let (source, data) = (format!("{prefix}.c"), format!("{prefix}_data.c"));
     let sources = [source.as_str(), &data, "trainc_rt.c"];
-    let readme = files.iter().find(|f| f.name == "README.md").expect("a README");
-    let readme = String::from_utf8(readme.contents.clone()).expect("text");
+    let readme = text(&files, "README.md");
     let command = readme.lines().find_map(|l| l.strip_prefix("    cc ")).expect("a command");
     cc(&folder, &command.split(' ').collect::<Vec<_>>());
+    compile("clang", &folder, &[STRICT, &["-O1", "-c"], &sources].concat());
     cc(&folder, &[STRICT, &["-O2", "-c"], &sources].concat());
     let objects = sources.map(|s| s.replace(".c", ".o"));
     cc(&folder, &["-r", "-nostdlib", "-o", "all.o", &objects[0], &objects[1], &objects[2]]);
-    let undefined = Command::new("nm").args(["-u", "all.o"]).current_dir(&folder).output();
-    let undefined = undefined.expect("`nm` comes with the compiler");
-    for symbol in String::from_utf8_lossy(&undefined.stdout).split_whitespace() {
-        assert!(["U", "memcpy", "memset", "memmove"].contains(&symbol), "{symbol} is undefined");
+    for symbol in undefined(&folder, "all.o") {
+        assert!(["memcpy", "memset", "memmove"].contains(&&*symbol), "{symbol} is undefined");
     }
     // The program reads the operands of each entry and writes its results, then the state.
     let mut main = format!(
@@ -79,12 +78,21 @@ fn trains(model: &str, algorithm: &str, batch: usize, steps: u32) {
     }
     let _ = write!(main, "{bodies}        out(state, sizeof state);\n    }}\n    return 0;\n}}\n");
     write(&folder, "main.c", main);
-    let mut flags = vec!["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"];
-    flags.extend(SANITIZED);
-    cc(&folder, &[&flags[..], &["main.c"], &sources, &["-o", "sanitized"]].concat());
-    let mut flags = vec!["-std=c11", "-O3", "-ffp-contract=off", "main.c"];
-    flags.extend(sources);
-    cc(&folder, &[&flags[..], &["-o", "optimised"]].concat());
+    write(&folder, "reversed.h", REVERSED);
+    write(&folder, "threads.h", THREADS_HEADER);
+    write(&folder, "threads.c", THREADS_SOURCE);
+    let warnings = ["-Wall", "-Wextra", "-Werror"];
+    let builds: [(&str, &[&str]); 4] = [
+        ("sanitized", &[SANITIZED, &warnings].concat()),
+        ("optimised", &["-O3"]),
+        ("reversed", &["-O1", "-DTRAINC_HOOKS=\"reversed.h\""]),
+        ("threads", THREADS_FLAGS),
+    ];
+    for (name, flags) in builds {
+        let own: &[&str] = if name == "threads" { &["main.c", "threads.c"] } else { &["main.c"] };
+        let end = ["-o", name];
+        cc(&folder, &[&["-std=c11", "-ffp-contract=off"], flags, own, &sources, &end].concat());
+    }
 
     let mut reference = ProgramInterpreter::new(&program);
     let mut random = Random(SEED);
@@ -121,7 +129,7 @@ fn trains(model: &str, algorithm: &str, batch: usize, steps: u32) {
         expected.extend(state);
     }
     assert!(changed, "training changes the state");
-    for executable in ["sanitized", "optimised"] {
+    for (executable, _) in builds {
         let found = execute(&folder, executable, &input);
         assert_eq!(found.len(), expected.len(), "{executable}");
         if let Some(at) = found.iter().zip(&expected).position(|(a, b)| a != b) {
