@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use trainc_ir::{RunContext, Tensor};
 use trainc_tests::random_kernels::random_kernel;
 
-use super::{CASES, SANITIZED, cc, execute, folder, kernel_source, runtime, write};
+use crate::operations::{CASES, kernel_source};
+use crate::parallel::REVERSED;
+use crate::support::{SANITIZED, cc, execute, folder, runtime, write};
 
 #[test]
 fn random_kernels() {
@@ -25,7 +27,12 @@ fn random_kernels() {
     // Warnings of comparisons without sense would be right here.
     let mut flags = vec!["-std=c99", "-Wconversion", "-Werror", "-ffp-contract=off"];
     flags.extend(SANITIZED);
-    flags.extend(["main.c", "trainc_rt.c", "-o", "random"]);
-    cc(&folder, &flags);
+    let forwards = [&flags[..], &["main.c", "trainc_rt.c", "-o", "random"]].concat();
+    cc(&folder, &forwards);
     execute(&folder, "random", &[]);
+    write(&folder, "reversed.h", REVERSED);
+    let hook = "-DTRAINC_HOOKS=\"reversed.h\"";
+    let backwards = [&flags[..], &[hook, "main.c", "trainc_rt.c", "-o", "reversed"]].concat();
+    cc(&folder, &backwards);
+    execute(&folder, "reversed", &[]);
 }
