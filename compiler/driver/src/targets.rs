@@ -12,6 +12,10 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_neon::DOTPROD,
     &trainc_neon::I8MM,
     &trainc_neon::ARMV7,
+    &trainc_hvx::HVX,
+    &trainc_hvx::V62,
+    &trainc_hvx::V68,
+    &trainc_hvx::V73,
 ];
 
 /// Those that emit C, with the flags of its compiler.

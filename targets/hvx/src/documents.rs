@@ -6,9 +6,9 @@ use crate::emission::RUNTIME;
 use crate::machine::Version;
 
 /// Flags of the compiler that keep the bits, and that leave no call of a library behind.
-const FLAGS: &str = "-O2 -std=c99 -ffreestanding -fno-builtin -ffp-contract=off -G0";
+pub(crate) const FLAGS: &str = "-O2 -std=c99 -ffreestanding -fno-builtin -ffp-contract=off -G0";
 
-fn machine(version: Version) -> String {
+pub(crate) fn machine(version: Version) -> String {
     format!("--target=hexagon-unknown-none-elf -m{version} -mhvx=v66 -mhvx-length=128b")
         .replace("-mhvx=v66", &format!("-mhvx={version}"))
 }

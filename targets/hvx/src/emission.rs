@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use trainc_c::{Dialect, Facts, element_type};
+use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::{Kernel, Program, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
@@ -21,7 +22,7 @@ pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<Artifact
     let emission = Emission { target, made: Mutex::default() };
     let mut files = trainc_c::emit(program, &emission)?;
     let made = emission.made.into_inner().map_err(|e| e.to_string())?;
-    let prefix = identifier(&program.name);
+    let prefix = identifier(&program.name.to_ascii_lowercase());
     let version = target.version();
     let mut kernels = documents::head(&format!("{prefix}: kernels"), version);
     kernels.push_str(&made.text);
@@ -40,6 +41,35 @@ pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<Artifact
     add("CMakeLists.txt".into(), documents::cmake(&prefix, has_data, version));
     Ok(files)
 }
+
+/// How the artifact of a program is built and run under the emulator.
+pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, String> {
+    let emission = Emission { target, made: Mutex::default() };
+    let machine = documents::machine(target.version());
+    let arguments: Vec<&str> =
+        machine.split(' ').chain(["-nostdlib", "-fuse-ld=lld", "-Wno-incompatible-library-redeclaration"]).collect();
+    let packages = "clang-19 lld-19";
+    let compilers = ["clang-19", "clang"].map(|c| Tool::new(c, &arguments, packages));
+    // An emulator that knows the version by its number, and one that knows v67 alone.
+    let runners = vec![Tool::new("qemu-hexagon", &["-cpu", "v67"], "qemu-user")];
+    let mut harness = trainc_c::harness(program, &emission, compilers.into(), runners)?;
+    for tool in &mut harness.compilers {
+        tool.arguments = arguments.iter().map(|a| (*a).to_string()).collect();
+        tool.arguments.extend(documents::FLAGS.split(' ').map(String::from));
+    }
+    let prefix = identifier(&program.name.to_ascii_lowercase());
+    harness.sources.extend([format!("{prefix}_kernels.S"), RUNTIME.to_string()]);
+    harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
+    Ok(harness)
+}
+
+/// A C library of a few functions for the emulator.
+const EMULATION: [(&str, &str); 4] = [
+    ("stdio.h", include_str!("emulation/stdio.h")),
+    ("stdlib.h", include_str!("emulation/stdlib.h")),
+    ("string.h", include_str!("emulation/string.h")),
+    ("emulation.c", include_str!("emulation/emulation.c")),
+];
 
 /// A function in packets.
 fn assembly(function: &Function, version: Version) -> Result<String, String> {

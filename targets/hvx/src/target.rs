@@ -1,5 +1,6 @@
 //! The Hexagon targets as the compiler sees them.
 
+use trainc_ir::harness::Harness;
 use trainc_ir::program::Program;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
@@ -60,6 +61,12 @@ impl Target for HvxTarget {
 
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
         loop_scratch_bytes(op, inputs, outputs)
+    }
+
+    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+        let target = self.description.name;
+        let harness = emission::harness(program, self);
+        harness.map(Some).map_err(|message| EmitError { target, message })
     }
 
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
