@@ -4,6 +4,7 @@
 mod harness;
 mod routines;
 mod training;
+mod vectors;
 
 use std::path::Path;
 

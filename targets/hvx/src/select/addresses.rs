@@ -144,7 +144,7 @@ impl Selector<'_> {
         self.promise(b, object);
     }
 
-    fn promise(&self, b: &mut Builder, object: Object) {
+    pub(super) fn promise(&self, b: &mut Builder, object: Object) {
         if self.disjoint.contains(&object) {
             b.promise_disjoint_rounds();
         }
@@ -178,7 +178,7 @@ impl Selector<'_> {
     }
 
     /// `base` plus the terms, without the constant.
-    fn place(&mut self, b: &mut Builder, base: Register, bytes: &Linear) -> Register {
+    pub(super) fn place(&mut self, b: &mut Builder, base: Register, bytes: &Linear) -> Register {
         bytes.terms.iter().fold(base, |place, (atom, factor)| {
             let atom = self.value(b, atom);
             match factor {
@@ -268,7 +268,7 @@ impl Selector<'_> {
     }
 
     /// Whether an address changes by a fixed number each round.
-    fn steps(&self, bytes: &Linear, variable: Local, changes: &Changes) -> bool {
+    pub(super) fn steps(&self, bytes: &Linear, variable: Local, changes: &Changes) -> bool {
         bytes.terms.iter().all(|(atom, _)| {
             let mut loads = false;
             each_load(atom, &mut |_| loads = true);

@@ -15,6 +15,7 @@ mod integers;
 mod linear;
 mod routines;
 mod statements;
+mod vector;
 mod wide;
 
 use std::collections::BTreeSet;

@@ -60,7 +60,7 @@ impl Selector<'_> {
         }
     }
 
-    fn forget(&mut self, changes: &Changes) {
+    pub(super) fn forget(&mut self, changes: &Changes) {
         let mut cache = std::mem::take(&mut self.cache);
         cache.forget(changes, &|buffer| self.object(buffer));
         self.cache = cache;
@@ -83,7 +83,16 @@ impl Selector<'_> {
             && let Ok(rounds) = u32::try_from(rounds)
             && i32::try_from(rounds).is_ok()
         {
-            return self.rounds(b, variable, start, Count::Constant(rounds), body);
+            let done = self.vectorise(b, variable, start, i64::from(rounds), body);
+            let rest = rounds - u32::try_from(done).unwrap_or(0);
+            if rest == 0 {
+                return;
+            }
+            let start = match (done, start.as_constant()) {
+                (1.., Some(first)) => Expr::i64(first + done),
+                _ => start.clone(),
+            };
+            return self.rounds(b, variable, &start, Count::Constant(rest), body);
         }
         let difference = end.clone() - start.clone();
         if first.1 < last.0 {
