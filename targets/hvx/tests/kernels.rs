@@ -207,10 +207,7 @@ fn kernel(name: &str, random: &mut Random, version: Version) -> Function {
         let row = o.row();
         row.since <= version
             && row.effect() == Effect::None
-            && !matches!(
-                row.unit,
-                Unit::Loop | Unit::Jump | Unit::JumpRegister | Unit::Control | Unit::Extract
-            )
+            && !matches!(row.unit, Unit::Loop | Unit::Jump | Unit::JumpRegister | Unit::Control)
             && (row.unit.is_vector() || !matches!(row.unit, Unit::Float))
     });
     let opcodes = opcodes.collect();
