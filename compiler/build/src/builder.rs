@@ -190,11 +190,15 @@ impl Builder {
         let variable = |name: &str| std::env::var(name).ok();
         let mut cargo =
             Cargo { variable: &variable, line: &mut |line| println!("{line}"), live: true };
-        self.run(&mut cargo).inspect_err(|error| cargo.say("error", &error.to_string()))
+        self.run(&mut cargo)
     }
 
     /// [`Builder::compile`] against any cargo.
     pub(crate) fn run(&self, cargo: &mut Cargo<'_>) -> Result<Output, Error> {
+        self.compiled(cargo).inspect_err(|error| cargo.say("error", &error.to_string()))
+    }
+
+    fn compiled(&self, cargo: &mut Cargo<'_>) -> Result<Output, Error> {
         let (config, source) = self.inputs(cargo)?;
         let name = self.name.clone().unwrap_or_else(|| source.name());
         let out_dir = match &self.out_dir {

@@ -103,6 +103,11 @@ fn an_unsupported_node_is_named() {
     assert!(text.contains("odd.onnx") && text.contains("`strange` (Frobnicate)"), "{text}");
     assert_eq!(error.file(), path.to_str());
     assert_eq!(error.node(), Some("strange"));
+    // Cargo shows every line of it.
+    let (lines, _) = run(&sources_only(&out).model(&path), &[]);
+    let shown: Vec<&str> = lines.iter().filter_map(|l| l.strip_prefix("cargo::error=")).collect();
+    assert_eq!(shown, text.lines().collect::<Vec<_>>());
+    assert!(shown.len() > 1, "{text}");
     fs::remove_dir_all(out).expect("removed");
 }
 

@@ -36,7 +36,7 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
     files.push(("trainc_rt.h".into(), RUNTIME_HEADER.into()));
     files.push(("trainc_rt.c".into(), RUNTIME_SOURCE.into()));
     let alignment = dialect.description().alignment;
-    let services = rust::Services { alignment, checkpoints: true };
+    let services = rust::Services { alignment, checkpoints: true, evaluation: true };
     files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
     files.extend(dialect.support().into_iter().map(|file| (file.name, file.contents)));
     let sources: Vec<String> =

@@ -8,7 +8,7 @@ pub mod digits {
     include!(concat!(env!("OUT_DIR"), "/digits.rs"));
 }
 
-use digits::{Arena, BATCH, State, Status};
+use digits::{Arena, BATCH, CLASSES, State, Status};
 
 /// Pixels of a batch: 8 x 8 each, from 0 to 1.
 pub type Images = [f32; BATCH * 64];
@@ -44,10 +44,10 @@ impl Learner {
 
     /// The digits that the images show.
     pub fn read(&mut self, images: &Images) -> Labels {
-        let mut scores = [0.0; digits::INFER_LOGITS_SHAPE[0] * digits::INFER_LOGITS_SHAPE[1]];
+        let mut scores = [0.0; BATCH * CLASSES];
         digits::infer(&mut self.arena, &self.state, images, &mut scores);
         let mut labels = [0; BATCH];
-        for (label, row) in labels.iter_mut().zip(scores.chunks(digits::INFER_LOGITS_SHAPE[1])) {
+        for (label, row) in labels.iter_mut().zip(scores.chunks(CLASSES)) {
             for (class, score) in (0..).zip(row) {
                 if *score > row[*label as usize] {
                     *label = class;
@@ -55,6 +55,13 @@ impl Learner {
             }
         }
         labels
+    }
+
+    /// How many of the first `examples` images the learner reads rightly.
+    pub fn right(&mut self, images: &Images, labels: &Labels, examples: u32) -> u32 {
+        let mut scores = [0.0; BATCH * CLASSES];
+        let (arena, state) = (&mut self.arena, &self.state);
+        digits::evaluate(arena, state, images, labels, examples, &mut scores)
     }
 
     /// The weights.

@@ -19,7 +19,7 @@ pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
     let object = object::emit(program, &interface, false)?.bytes;
     let name = &interface.prefix;
     // The object holds its entries and `_init`, not the runtime of emitted C.
-    let services = Services { alignment: ALIGNMENT, checkpoints: false };
+    let services = Services { alignment: ALIGNMENT, checkpoints: false, evaluation: false };
     Ok(vec![
         ArtifactFile { name: format!("{name}.o"), contents: object },
         ArtifactFile {

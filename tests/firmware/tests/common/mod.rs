@@ -37,10 +37,13 @@ pub(crate) fn accuracy(learner: &mut Learner, split: &Split) -> f64 {
     let mut right = 0;
     for batch in evaluation_batches(split.len(), batch()) {
         fill(split, &normalizer, &batch.indices, &mut images, &mut labels);
+        let counted = learner.right(&images, &labels, batch.count as u32);
         let read = learner.read(&images);
-        right += (0..batch.count).filter(|&i| read[i] == labels[i]).count();
+        let agree = (0..batch.count).filter(|&i| read[i] == labels[i]).count();
+        assert_eq!(counted as usize, agree, "what the model counts is what it reads");
+        right += counted;
     }
-    right as f64 / split.len() as f64
+    f64::from(right) / split.len() as f64
 }
 
 fn batch() -> NonZeroUsize {
