@@ -141,15 +141,15 @@ impl<'a> Graph<'a> {
             let instruction = self.run[index].clone();
             let mut forward = forwards[member];
             if forward == Forward::Current {
+                let loaded = instruction.operands.first().and_then(|o| o.register());
                 let only_here = self.after[index].iter().map(|e| &self.edges[*e]).all(|edge| {
+                    // An edge may also be for the moved-on address.
+                    let reads = |r: Register| loaded.is_some_and(|loaded| shares(r, loaded));
                     edge.reason != Reason::Value
                         || edge.rounds == 0 && members.contains(&(edge.to, time))
-                        || !self.run[edge.to].reads().any(|r| {
-                            instruction.operands.first().and_then(|o| o.register()) == Some(r)
-                        })
+                        || !self.run[edge.to].reads().any(reads)
                 });
-                let kept = instruction.operands.first().and_then(|o| o.register());
-                if only_here && !kept.is_none_or(lives_on) {
+                if only_here && !loaded.is_none_or(lives_on) {
                     forward = Forward::Temporary;
                 }
             }
