@@ -16,8 +16,8 @@ use trainc_hvx::machine::{
 /// Inputs and results of the pool, then three objects.
 const RESULTS: i32 = 4096;
 const OBJECTS: i32 = 8192;
-const OBJECT: i32 = 6144;
-const SIZE: usize = 8192 + 3 * 6144;
+const OBJECT: i32 = 12544;
+const SIZE: usize = 8192 + 3 * 12544;
 const STACK: u32 = 65536;
 
 struct Generator<'a> {
