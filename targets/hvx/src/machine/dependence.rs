@@ -158,7 +158,10 @@ fn forwardable(producer: &Instruction, consumer: &Instruction, register: Registe
         (Class::R | Class::V, [(index, _)])
             if consumer.effect() == Effect::Store && *index + 1 == consumer.operands.len() =>
         {
-            can_feed_new_store(producer, register) && allows_new(consumer)
+            // A scalar load could feed a store too, but would stall it.
+            can_feed_new_store(producer, register)
+                && allows_new(consumer)
+                && producer.effect() == Effect::None
         }
         (Class::V, _) => {
             producer.opcode.row().unit == Unit::VectorLoad
@@ -201,8 +204,7 @@ pub fn latency(producer: &Instruction, consumer: &Instruction, register: Registe
         | Unit::VectorPermute
         | Unit::VectorPermuteShift
         | Unit::VectorAlu
-        | Unit::VectorAluPair
-        | Unit::VectorSaturate => 1 + i64::from(reads_early(consumer, register)),
+        | Unit::VectorAluPair => 1 + i64::from(reads_early(consumer, register)),
         _ => 1,
     }
 }

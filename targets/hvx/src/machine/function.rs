@@ -207,6 +207,9 @@ impl From<Register> for Count {
 pub struct Loop {
     /// How often.
     pub count: Count,
+    /// Promise: at least this often. A pipelined loop that may run fewer rounds than it has in flight comes with a
+    /// plain copy of itself and a test.
+    pub at_least: u32,
     /// What is repeated.
     pub body: Vec<Node>,
     /// Printed above the loop.
