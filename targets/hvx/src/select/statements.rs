@@ -142,7 +142,7 @@ impl Selector<'_> {
         let outside = std::mem::take(&mut self.disjoint);
         self.disjoint.extend(self.disjoint_rounds(variable, body));
         let name = &self.kernel.locals[variable.0 as usize].0;
-        b.repeat(count, name, |b| {
+        let mut round = |b: &mut Builder| {
             self.block(b, body);
             self.step_pointers(b, pointers);
             match register.class() {
@@ -152,7 +152,11 @@ impl Selector<'_> {
                 }
                 _ => b.emit_to(register, Opcode::AddImmediate, (register, 1)),
             }
-        });
+        };
+        match count {
+            Count::Constant(1) => round(b),
+            _ => b.repeat(count, name, round),
+        }
         self.disjoint = outside;
         self.pointers.truncate(pointers);
         self.hoisted = hoisted;

@@ -122,7 +122,10 @@ impl Selector<'_> {
         self.disjoint.extend(self.disjoint_rounds(variable, body));
         let name = &self.kernel.locals[variable.0 as usize].0;
         let purpose = format!("{name}: {} at once", plan.lanes);
-        b.repeat(Count::Constant(times), &purpose, |b| self.vector_round(b, &mut plan));
+        match times {
+            1 => self.vector_round(b, &mut plan),
+            _ => b.repeat(Count::Constant(times), &purpose, |b| self.vector_round(b, &mut plan)),
+        }
         self.disjoint = outside;
         for r in plan.reductions.clone() {
             self.fold(b, &r);
