@@ -31,7 +31,7 @@ pub(crate) fn readme(facts: &Facts<'_>, version: Version) -> String {
          Build it with LLVM alone:\n\n    \
          clang {machine} {FLAGS} -c {sources} {prefix}_kernels.S {RUNTIME}\n\n\
          The objects link with `ld.lld` into a program that runs under `qemu-hexagon`, or into a shared object of the \
-         Hexagon SDK. `-ffp-contract=off` matters: products and sums of floats must round one by one.\n\n\
+         Hexagon SDK (DEVICE.md). `-ffp-contract=off` matters: products and sums of floats must round one by one.\n\n\
          | memory | bytes |\n| --- | ---: |\n\
          | `{macros}_ARENA_BYTES`, working memory | {arena} |\n\
          | `{macros}_STATE_BYTES`, weights and statistics | {state} |\n\

@@ -9,7 +9,7 @@ use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::{Kernel, Program, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
 
-use crate::documents;
+use crate::{documents, fastrpc};
 use crate::machine::{Function, Options, Version, compile};
 use crate::select::{Routine, select};
 use crate::target::HvxTarget;
@@ -38,6 +38,9 @@ pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<Artifact
     };
     add(format!("{prefix}_kernels.S"), kernels);
     add(RUNTIME.into(), runtime);
+    for (name, text) in fastrpc::files(program, &harness(program, target)?, &prefix, version) {
+        add(name, text);
+    }
     add("CMakeLists.txt".into(), documents::cmake(&prefix, has_data, version));
     Ok(files)
 }

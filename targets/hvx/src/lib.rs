@@ -7,6 +7,7 @@ mod cost;
 mod devices;
 mod documents;
 mod emission;
+mod fastrpc;
 pub mod machine;
 pub mod select;
 mod target;

@@ -46,8 +46,18 @@ fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps:
     for file in &files {
         std::fs::write(folder.join(&file.name), &file.contents).expect("the file is written");
     }
-    let session = Session::new(&program, &files, steps);
+    // What qaic makes of the interface, as far as the implementation names it.
     let prefix = &program.name;
+    let header = "#include <stdint.h>\ntypedef int AEEResult;\ntypedef int32_t int32;\ntypedef uint32_t uint32;\n\
+                  typedef uint64_t uint64;\ntypedef uint64_t remote_handle64;\n";
+    std::fs::write(folder.join(format!("{prefix}_dsp.h")), header).expect("the file is written");
+    let sdk = "#ifndef SDK\n#define SDK\n#include <stddef.h>\nvoid *malloc(size_t);\nvoid free(void *);\n#endif\n";
+    std::fs::write(folder.join("stdlib.h"), sdk).expect("the file is written");
+    let implementation = format!("{prefix}_dsp_imp.c");
+    let target_flags = ["--target=hexagon-unknown-none-elf", "-ffreestanding", "-fsyntax-only"];
+    let strict = ["-Wall", "-Wextra", "-Werror", "-I.", &implementation];
+    tool(&folder, "clang-19", &[&target_flags[..], &strict].concat());
+    let session = Session::new(&program, &files, steps);
     let macros = prefix.to_uppercase();
     let main = format!(
         "#include \"{prefix}.h\"\n{MAIN}\
