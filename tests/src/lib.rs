@@ -1,5 +1,5 @@
 //! Placeholder.
 
+pub mod programs;
 pub mod random;
 pub mod random_kernels;
-pub mod programs;

@@ -93,7 +93,8 @@ impl Session {
             let mut results = String::new();
             for (i, argument) in entry.inputs.iter().enumerate() {
                 let ty = &program.buffer(argument.buffer).ty;
-                let (c, name) = (trainc_c::element_type(ty.element), format!("{}_i{i}", entry.name));
+                let (c, name) =
+                    (trainc_c::element_type(ty.element), format!("{}_i{i}", entry.name));
                 let _ = writeln!(bodies, "        static {c} {name}[{}];", ty.count());
                 let _ = writeln!(bodies, "        in({name}, sizeof {name});");
                 let rate = argument.role == InputRole::LearningRate;
@@ -101,7 +102,8 @@ impl Session {
             }
             for (i, argument) in entry.outputs.iter().enumerate() {
                 let ty = &program.buffer(argument.buffer).ty;
-                let (c, name) = (trainc_c::element_type(ty.element), format!("{}_o{i}", entry.name));
+                let (c, name) =
+                    (trainc_c::element_type(ty.element), format!("{}_o{i}", entry.name));
                 let _ = writeln!(bodies, "        static {c} {name}[{}];", ty.count());
                 let _ = writeln!(results, "        out({name}, sizeof {name});");
                 arguments.push(name);

@@ -9,10 +9,10 @@ use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::{Kernel, Program, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
 
-use crate::{documents, fastrpc};
 use crate::machine::{Function, Options, Version, compile};
 use crate::select::{Routine, select};
 use crate::target::HvxTarget;
+use crate::{documents, fastrpc};
 
 /// Name of the file with the routines that kernels call.
 pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
@@ -49,8 +49,10 @@ pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<Artifact
 pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, String> {
     let emission = Emission { target, made: Mutex::default() };
     let machine = documents::machine(target.version());
-    let arguments: Vec<&str> =
-        machine.split(' ').chain(["-nostdlib", "-fuse-ld=lld", "-Wno-incompatible-library-redeclaration"]).collect();
+    let arguments: Vec<&str> = machine
+        .split(' ')
+        .chain(["-nostdlib", "-fuse-ld=lld", "-Wno-incompatible-library-redeclaration"])
+        .collect();
     let packages = "clang-19 lld-19";
     let compilers = ["clang-19", "clang"].map(|c| Tool::new(c, &arguments, packages));
     // An emulator that knows the version by its number, and one that knows v67 alone.

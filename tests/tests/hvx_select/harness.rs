@@ -36,8 +36,7 @@ pub(crate) fn tool(folder: &Path, name: &str, arguments: &[&str]) {
 pub(crate) fn assemble(folder: &Path, source: &str, object: &str, version: u32) {
     let cpu = format!("-mcpu=hexagonv{version}");
     let attributes = format!("-mattr=+hvxv{version},+hvx-length128b");
-    let arguments =
-        ["-triple=hexagon", &cpu, &attributes, "-filetype=obj", source, "-o", object];
+    let arguments = ["-triple=hexagon", &cpu, &attributes, "-filetype=obj", source, "-o", object];
     tool(folder, "llvm-mc-19", &arguments);
 }
 
@@ -119,7 +118,13 @@ pub(crate) struct Image {
 const FILL: u8 = 0xa5;
 
 impl Image {
-    fn place(&mut self, name: &str, before: Option<&[u8]>, after: Option<&[u8]>, size: usize) -> usize {
+    fn place(
+        &mut self,
+        name: &str,
+        before: Option<&[u8]>,
+        after: Option<&[u8]>,
+        size: usize,
+    ) -> usize {
         // What lies between buffers must stay.
         let gap = self.before.len().next_multiple_of(128) + 128;
         self.before.resize(gap, FILL);
@@ -180,9 +185,7 @@ impl Image {
                     let words: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
                     self.place(&name, Some(&words), None, size)
                 }
-                Role::Output(k) => {
-                    self.place(&name, None, Some(&bytes(meaning[k].data())), size)
-                }
+                Role::Output(k) => self.place(&name, None, Some(&bytes(meaning[k].data())), size),
                 Role::OutputScale(k) => {
                     self.place(&name, None, Some(&meaning[k].exponent().to_le_bytes()), size)
                 }
@@ -241,10 +244,8 @@ impl Image {
                 let (start, name) =
                     self.names.get(place).map_or((0, "the start"), |(s, n)| (*s, n.as_str()));
                 let (found, expected) = (found[at], self.after[at]);
-                failures.push(format!(
-                    "{name}: byte {} is {found}, expected {expected}",
-                    at - start
-                ));
+                failures
+                    .push(format!("{name}: byte {} is {found}, expected {expected}", at - start));
             }
         }
         let count = failures.len();

@@ -10,16 +10,13 @@ use std::path::Path;
 
 use harness::{Image, START, assemble, folder, tool};
 use trainc_hvx::machine::{Function, Options, Version, compile};
-use trainc_hvx::select::{Routine, plain, select};
+use trainc_hvx::select::{Routine, select};
 use trainc_ir::loops::LoopKernel;
 use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
 use trainc_tests::random_kernels::random_kernel;
 
 /// The text of a function.
 fn text(function: &Function) -> String {
-    if std::env::var_os("PLAIN").is_some() {
-        return plain::assembly(function);
-    }
     let assembled = compile(function, Version::V66, &Options::default());
     let assembled = assembled.unwrap_or_else(|e| panic!("{}: {e}", function.name));
     if assembled.spills > 0 {

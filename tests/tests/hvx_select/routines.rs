@@ -10,7 +10,9 @@ use super::{assembly, check};
 
 fn edges(random: &mut Random) -> Vec<u32> {
     let mut bits = Vec::new();
-    for exponent in [0, 1, 2, 64, 125, 126, 127, 128, 129, 149, 150, 151, 157, 158, 190, 253, 254, 255] {
+    for exponent in
+        [0, 1, 2, 64, 125, 126, 127, 128, 129, 149, 150, 151, 157, 158, 190, 253, 254, 255]
+    {
         for fraction in [0, 1, 0x3f_ffff, 0x40_0000, 0x7f_ffff, (random.next() >> 41) as u32] {
             bits.extend([0, 1u32 << 31].map(|sign| sign | exponent << 23 | fraction));
         }
@@ -59,8 +61,7 @@ fn run(name: &str, kernels: Vec<(&str, Element, Box<dyn Fn(Expr, Expr) -> Expr>)
             b.store(z, i, value);
         });
         let kernel = builder.finish();
-        let meaning =
-            trainc_ir::loops::evaluate::run(&kernel, &operands, &[output], &context);
+        let meaning = trainc_ir::loops::evaluate::run(&kernel, &operands, &[output], &context);
         let symbol = format!("kernel_{what}");
         text.push_str(&assembly(&symbol, &kernel));
         image.kernel(&symbol, what, &kernel, &operands, &meaning, &context);
@@ -75,9 +76,8 @@ fn float(e: Expr) -> Expr {
 
 #[test]
 fn floats() {
-    let one = |op: Unary| -> Box<dyn Fn(Expr, Expr) -> Expr> {
-        Box::new(move |a, _| float(a).unary(op))
-    };
+    let one =
+        |op: Unary| -> Box<dyn Fn(Expr, Expr) -> Expr> { Box::new(move |a, _| float(a).unary(op)) };
     run(
         "floats",
         vec![
@@ -95,7 +95,11 @@ fn floats() {
             ("absolute", Element::F32, one(Unary::FloatAbs)),
             ("to_integer", Element::I32, one(Unary::ToInteger)),
             ("to_float", Element::F32, Box::new(|a, _| a.unary(Unary::ToFloat))),
-            ("less", Element::I32, Box::new(|a, b| float(a).less(float(b)).unary(Unary::BoolToInteger))),
+            (
+                "less",
+                Element::I32,
+                Box::new(|a, b| float(a).less(float(b)).unary(Unary::BoolToInteger)),
+            ),
             (
                 "less_equal",
                 Element::I32,
@@ -113,7 +117,8 @@ fn floats() {
 #[test]
 fn quotients() {
     let nonzero = |b: Expr| b.clone().equal(Expr::i32(0)).select(Expr::i32(7), b);
-    let wide = |a: Expr, b: Expr| a.extend().shift_left(Expr::i64(32)).or(b.unary(Unary::ExtendUnsigned));
+    let wide =
+        |a: Expr, b: Expr| a.extend().shift_left(Expr::i64(32)).or(b.unary(Unary::ExtendUnsigned));
     let divisor = move |a: Expr, b: Expr| {
         let amount = a.clone().and(Expr::i32(63)).extend();
         wide(b, a).shift_right(amount).or(Expr::i64(1))
@@ -123,7 +128,11 @@ fn quotients() {
         vec![
             ("quotient", Element::I32, Box::new(move |a, b| a.divide(nonzero(b)))),
             ("remainder", Element::I32, Box::new(move |a, b| a.remainder(nonzero(b)))),
-            ("small", Element::I32, Box::new(move |a, b| a.divide(b.shift_right(Expr::i32(20)).or(Expr::i32(1))))),
+            (
+                "small",
+                Element::I32,
+                Box::new(move |a, b| a.divide(b.shift_right(Expr::i32(20)).or(Expr::i32(1)))),
+            ),
             ("seven", Element::I32, Box::new(|a, _| a.divide(Expr::i32(7)))),
             ("minus_100", Element::I32, Box::new(|a, _| a.remainder(Expr::i32(-100)))),
             ("eight", Element::I32, Box::new(|a, _| a.divide(Expr::i32(8)))),

@@ -46,7 +46,8 @@ impl Generator {
             2 => compared.xor(self.truth(depth.saturating_sub(1))),
             3 => compared.unary(Unary::Not),
             4 => {
-                let (a, b) = (self.expr(depth).less(Expr::i32(9)), self.expr(depth).equal(Expr::i32(1)));
+                let (a, b) =
+                    (self.expr(depth).less(Expr::i32(9)), self.expr(depth).equal(Expr::i32(1)));
                 compared.select(a, b)
             }
             _ => compared,
@@ -93,9 +94,8 @@ fn random_vectors() {
         random.next();
         let mut g = Generator { random, leaves: Vec::new() };
         let count = 100 + g.below(500);
-        let inputs: Vec<TensorType> = (0..3)
-            .map(|_| TensorType::new([count + 3], ELEMENTS[g.below(6)]))
-            .collect();
+        let inputs: Vec<TensorType> =
+            (0..3).map(|_| TensorType::new([count + 3], ELEMENTS[g.below(6)])).collect();
         let stored = ELEMENTS[g.below(6)];
         let outputs = [TensorType::new([count], stored), TensorType::new([4], Element::I32)];
         let types: Vec<&TensorType> = inputs.iter().collect();

@@ -153,9 +153,11 @@ impl Selector<'_> {
     fn address(&mut self, b: &mut Builder, buffer: u32, index: &Expr) -> Address {
         let bytes = self.bytes(buffer, index);
         let base = self.buffers[buffer as usize].base;
-        let known = self.pointers.iter_mut().rev().find(|p| {
-            p.buffer == buffer && p.bytes.is_parallel(&bytes)
-        });
+        let known = self
+            .pointers
+            .iter_mut()
+            .rev()
+            .find(|p| p.buffer == buffer && p.bytes.is_parallel(&bytes));
         if let Some(p) = known {
             p.uses += 1;
             if p.moves_itself && p.uses > 1 {
@@ -163,9 +165,7 @@ impl Selector<'_> {
             }
             return match p.moves_itself {
                 true => Address::Next(p.register, p.step),
-                false => {
-                    Address::Offset(p.register, bytes.constant.wrapping_sub(p.bytes.constant))
-                }
+                false => Address::Offset(p.register, bytes.constant.wrapping_sub(p.bytes.constant)),
             };
         }
         if let ([(atom, factor @ (1 | 2 | 4 | 8))], 0) = (&bytes.terms[..], bytes.constant) {
@@ -241,9 +241,11 @@ impl Selector<'_> {
             }
             let at = bytes.with(variable, &first);
             let base = self.buffers[buffer as usize].base;
-            let outer = self.pointers.iter().rev().find(|p| {
-                p.buffer == buffer && p.bytes.is_parallel(&at) && !p.moves_itself
-            });
+            let outer = self
+                .pointers
+                .iter()
+                .rev()
+                .find(|p| p.buffer == buffer && p.bytes.is_parallel(&at) && !p.moves_itself);
             let (base, offset) = match outer {
                 Some(p) => (p.register, at.constant.wrapping_sub(p.bytes.constant)),
                 None => (self.place(b, base, &at), at.constant),

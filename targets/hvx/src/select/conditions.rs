@@ -12,6 +12,7 @@ type Condition = (Register, bool);
 impl Selector<'_> {
     pub(super) fn condition(&mut self, b: &mut Builder, e: &Expr) -> Condition {
         match &*e.node {
+            Node::Local(local) if self.predicates.contains_key(local) => self.predicates[local],
             Node::Unary(Unary::Not, x) => {
                 let (predicate, inverted) = self.condition(b, x);
                 (predicate, !inverted)

@@ -18,7 +18,9 @@ pub(super) fn constant(e: &Expr) -> Option<i32> {
 impl Selector<'_> {
     /// The low 32 bits of an integer, a float, or a Bool as 0 or 1.
     pub(super) fn value(&mut self, b: &mut Builder, e: &Expr) -> Register {
-        if let Node::Local(local) = &*e.node {
+        if let Node::Local(local) = &*e.node
+            && !self.predicates.contains_key(local)
+        {
             return self.register(*local).low();
         }
         if let Some(register) = self.cache.get(e, false) {
@@ -32,7 +34,9 @@ impl Selector<'_> {
     /// As [`Self::value`], into a register that the expression's operands may be read from until the end.
     pub(super) fn value_into(&mut self, b: &mut Builder, target: Register, e: &Expr) {
         let known = match &*e.node {
-            Node::Local(local) => Some(self.register(*local).low()),
+            Node::Local(local) if !self.predicates.contains_key(local) => {
+                Some(self.register(*local).low())
+            }
             _ => self.cache.get(e, false),
         };
         match known {
@@ -46,7 +50,7 @@ impl Selector<'_> {
             return emit(b, target, Opcode::Constant, (number,));
         }
         match &*e.node {
-            Node::Integer(_) | Node::Float(_) | Node::Local(_) => self.value(b, e),
+            Node::Local(local) if !self.predicates.contains_key(local) => self.value(b, e),
             Node::Load(buffer, index) => self.load(b, *buffer, index, target),
             _ if e.ty == Scalar::Bool => {
                 let (predicate, inverted) = self.condition(b, e);
@@ -58,7 +62,10 @@ impl Selector<'_> {
                 self.float_binary(b, *op, x, y, target)
             }
             Node::Binary(op, x, y) => self.binary(b, *op, e, x, y, target),
-            Node::Compare(..) => self.value(b, e),
+            // Above: constants, and comparisons, which are Bools.
+            Node::Integer(_) | Node::Float(_) | Node::Local(_) | Node::Compare(..) => {
+                self.value(b, e)
+            }
             Node::Select(condition, x, y) => {
                 let (predicate, inverted) = self.condition(b, condition);
                 let (x, y) = if inverted { (y, x) } else { (x, y) };

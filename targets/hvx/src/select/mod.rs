@@ -18,16 +18,13 @@ mod statements;
 mod vector;
 mod wide;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_c::analysis::{Intervals, Locals, is_narrow, simplified};
 use trainc_ir::loops::{Expr, Local, LoopKernel, Role, Scalar};
 use trainc_ir::target::loop_scratch;
 
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
-
-#[doc(hidden)]
-pub mod plain;
 
 pub use routines::Routine;
 
@@ -76,6 +73,7 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
         disjoint: BTreeSet::new(),
         hoisted: 0,
         failure: None,
+        predicates: BTreeMap::new(),
         routines: BTreeSet::new(),
     };
     selector.place_buffers(&mut b, &offsets, parameters, scratch_bytes);
@@ -112,6 +110,8 @@ struct Selector<'k> {
     disjoint: BTreeSet<Object>,
     /// Values that were computed ahead of the open loops.
     hoisted: usize,
+    /// Bools that are set once: predicates, and whether the opposite is meant.
+    predicates: BTreeMap<Local, (Register, bool)>,
     /// A mistake of the selection.
     failure: Option<String>,
     routines: BTreeSet<Routine>,
@@ -161,8 +161,8 @@ impl Selector<'_> {
     fn place_locals(&mut self, b: &mut Builder) {
         for i in 0..self.kernel.locals.len() {
             let local = Local(i as u32);
-            let wide = self.kernel.locals[i].1 == Scalar::I64
-                && !is_narrow(self.intervals.local(local));
+            let wide =
+                self.kernel.locals[i].1 == Scalar::I64 && !is_narrow(self.intervals.local(local));
             let register = b.fresh(if wide { Class::RR } else { Class::R });
             if self.locals.is_hoisted(local) {
                 match wide {

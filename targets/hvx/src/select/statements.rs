@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
 
+use super::Selector;
 use super::addresses::height;
 use super::cache::{Changes, each_load};
 use super::integers::constant;
-use super::Selector;
 use crate::machine::{Builder, Class, Count, Opcode};
 
 /// Values that are computed ahead of loops, all open loops together.
@@ -19,7 +19,12 @@ impl Selector<'_> {
             match statement {
                 Stmt::Assign(local, value) => {
                     let register = self.register(*local);
+                    let fixed = value.ty == Scalar::Bool && self.locals.value(*local).is_some();
                     match register.class() {
+                        _ if fixed => {
+                            let condition = self.condition(b, value);
+                            self.predicates.insert(*local, condition);
+                        }
                         Class::RR => self.pair_into(b, register, value),
                         _ => self.value_into(b, register, value),
                     }
@@ -104,15 +109,15 @@ impl Selector<'_> {
         let (predicate, inverted) = self.condition(b, &some);
         let known = self.cache.clone();
         let this = std::cell::RefCell::new(&mut *self);
-        let mut run = |b: &mut Builder| {
+        let run = |b: &mut Builder| {
             let mut this = this.borrow_mut();
             let count = b.fresh(Class::R);
             this.value_into(b, count, &difference);
             this.rounds(b, variable, start, Count::Register(count), body);
         };
         match inverted {
-            false => b.when(predicate, &mut run),
-            true => b.branch(predicate, |_| {}, &mut run),
+            false => b.when(predicate, run),
+            true => b.branch(predicate, |_| {}, run),
         }
         self.cache = known;
         let changes = self.changes(body, Some(variable));

@@ -402,8 +402,7 @@ impl Selector<'_> {
             for statement in plan.body {
                 match statement {
                     Stmt::Assign(local, value) => {
-                        let reduction =
-                            plan.reductions.iter().find(|r| r.local == *local).cloned();
+                        let reduction = plan.reductions.iter().find(|r| r.local == *local).cloned();
                         let Some(Reduction { op, lanes, .. }) = reduction else {
                             let value = match value.ty {
                                 Scalar::Bool => {
