@@ -114,6 +114,54 @@ fn floats() {
     );
 }
 
+/// Each comparison with edges on both sides, as the bits of a word.
+fn comparisons(a: &Expr, wide: bool) -> Expr {
+    use trainc_ir::loops::Comparison as C;
+    let kinds = [C::Equal, C::NotEqual, C::Less, C::LessEqual, C::LessUnsigned];
+    let mut bits = Expr::i32(0);
+    for (n, edge) in [0, 1, -1, 1 << 23, i32::MAX, i32::MIN].into_iter().enumerate() {
+        for (k, kind) in kinds.into_iter().enumerate() {
+            let (a, edge) = match wide {
+                true => (a.clone().extend() * Expr::i64(3), Expr::i64(i64::from(edge) * 3)),
+                false => (a.clone(), Expr::i32(edge)),
+            };
+            let (a, b) = if (n + k) % 2 == 0 { (a, edge) } else { (edge, a) };
+            let bit = a.compare(kind, b).unary(Unary::BoolToInteger);
+            bits = bits.or(bit.shift_left(Expr::i32((5 * n + k) as i32)));
+        }
+    }
+    bits
+}
+
+#[test]
+fn compared_with_edges() {
+    run(
+        "comparisons",
+        vec![
+            ("vectors", Element::I32, Box::new(|a, _| comparisons(&a, false))),
+            // What passes through a float stays on the scalar core.
+            (
+                "words",
+                Element::I32,
+                Box::new(|a, _| comparisons(&float(a).unary(Unary::ToBits), false)),
+            ),
+            ("pairs", Element::I32, Box::new(|a, _| comparisons(&a, true))),
+            // Swapped operands of each.
+            (
+                "swapped",
+                Element::I32,
+                Box::new(|a, _| {
+                    let a = float(a).unary(Unary::ToBits);
+                    let low = a.clone().less_equal(Expr::i32(1)).unary(Unary::BoolToInteger);
+                    let high = Expr::i32(1).less_equal(a.clone()).unary(Unary::BoolToInteger);
+                    let less = Expr::i32(-1).less(a.clone()).unary(Unary::BoolToInteger);
+                    low + high * Expr::i32(2) + a.less(Expr::i32(1)).select(less, Expr::i32(4))
+                }),
+            ),
+        ],
+    );
+}
+
 #[test]
 fn quotients() {
     let nonzero = |b: Expr| b.clone().equal(Expr::i32(0)).select(Expr::i32(7), b);
