@@ -1,11 +1,14 @@
 //! The NEON targets as the compiler sees them.
 
-use trainc_c::Dialect;
-use trainc_ir::program::Program;
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_c::{Dialect, SupportFile};
+use trainc_ir::program::{Kernel, Program};
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
+};
 use trainc_ir::{Op, TensorType};
 
 use crate::level::Level;
+use crate::products;
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -52,6 +55,23 @@ impl Dialect for NeonTarget {
             Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
             Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
         }
+    }
+
+    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        products::kernel(self.level, name, kernel)
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        products::scratch_bytes(op, inputs, outputs)
+            .unwrap_or_else(|| loop_scratch_bytes(op, inputs, outputs))
+    }
+
+    fn support(&self) -> Vec<SupportFile> {
+        let file = |(name, contents): (&str, &str)| SupportFile {
+            name: name.into(),
+            contents: contents.into(),
+        };
+        self.level.headers().map(file).into()
     }
 }
 
