@@ -184,7 +184,11 @@ fn source(build: &Build, layers: &[Layer]) -> Result<String, Box<dyn Error>> {
             }
             arguments.push(format!("b{i}"));
         }
-        writeln!(main, "        void *scratch = aligned_alloc(64, {});", scratch.next_multiple_of(64))?;
+        writeln!(
+            main,
+            "        void *scratch = aligned_alloc(64, {});",
+            scratch.next_multiple_of(64)
+        )?;
         arguments.push("scratch".into());
         writeln!(main, "        unsigned long long h = 14695981039346656037ull;")?;
         writeln!(main, "        syscall(32343, {n});")?;
@@ -259,7 +263,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .flat_map(|&shape| (0..3).map(move |pass| layer(shape, pass, batch)))
         .collect();
-    let folder: PathBuf = std::env::temp_dir().join(format!("neon_instructions_{}", std::process::id()));
+    let folder: PathBuf =
+        std::env::temp_dir().join(format!("neon_instructions_{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     std::fs::write(
         folder.join("count_instructions.c"),
@@ -268,7 +273,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut plugin = Command::new("cc");
     plugin.current_dir(&folder).args(["-O2", "-shared", "-fPIC", "count_instructions.c"]);
     run(plugin.args(["-o", "count_instructions.so"]), "gcc")?;
-    println!("Instructions per multiplication, batch {batch}; in brackets: per multiplication outside the padding.");
+    println!(
+        "Instructions per multiplication, batch {batch}; in brackets: per multiplication outside the padding."
+    );
     let mut results: Vec<(&str, Vec<String>)> = Vec::new();
     for build in BUILDS.iter().filter(|b| only.as_deref().is_none_or(|only| b.name == only)) {
         let (counts, hashes) = measure(build, &layers, &folder)?;
@@ -295,7 +302,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             for (n, hash) in hashes.iter().enumerate() {
                 if *hash != results[0].1[n] {
                     let pass = PASSES[n % 3];
-                    return Err(format!("{name}, layer {}, {pass}: other results", n / 3 + 1).into());
+                    return Err(
+                        format!("{name}, layer {}, {pass}: other results", n / 3 + 1).into()
+                    );
                 }
             }
         }

@@ -8,4 +8,4 @@ mod products;
 mod target;
 
 pub use level::Level;
-pub use target::{ARMV7, DOTPROD, I8MM, NEON, NeonTarget};
+pub use target::{ARMV7, DISPATCH, DOTPROD, I8MM, NEON, NeonTarget};

@@ -32,6 +32,12 @@ pub static DOTPROD: NeonTarget =
 /// AArch64 with `smmla`.
 pub static I8MM: NeonTarget =
     target(Level::I8mm, "neon+i8mm", "the same with smmla: Armv8.2-A with FEAT_I8MM");
+/// AArch64, by what the processor has.
+pub static DISPATCH: NeonTarget = target(
+    Level::Dispatch,
+    "neon+dispatch",
+    "the same with dotprod and i8mm picked at run time (GCC, or Clang from 16 on; Linux)",
+);
 /// Armv7-A.
 pub static ARMV7: NeonTarget =
     target(Level::Armv7, "armv7-neon", "C with NEON intrinsics for Armv7-A");
@@ -51,7 +57,7 @@ impl Dialect for NeonTarget {
     fn flags(&self) -> &'static [&'static str] {
         match self.level {
             Level::Armv7 => &["-O3", "-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
-            Level::Baseline => &["-O3"],
+            Level::Baseline | Level::Dispatch => &["-O3"],
             Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
             Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
         }
@@ -71,7 +77,7 @@ impl Dialect for NeonTarget {
             name: name.into(),
             contents: contents.into(),
         };
-        self.level.headers().map(file).into()
+        self.level.headers().into_iter().map(file).collect()
     }
 }
 

@@ -35,6 +35,10 @@ struct trainc_run {
     int32_t blocks;
 };
 
+/* A tile kernel: sums[row][lane] of 8 by 8 over the blocks of all runs of two panels. Returns the
+ * bits of the sums' magnitudes. */
+typedef uint32x4_t trainc_tile(const int8_t *rows, const int8_t *lanes,
+    const struct trainc_run *run, int32_t runs, int32_t *sums);
 /* Stores the 16 k of one unit of a block. */
 typedef void trainc_put(int8_t *block, int32_t unit, int8x16_t k);
 /* Packs 8 sources of 16 k a block. */

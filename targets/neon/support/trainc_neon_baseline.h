@@ -1,7 +1,7 @@
-/* The tile kernel of any processor with NEON: all panels whole.
+/* The tile kernels of any processor with NEON: all panels whole.
  *
- * A sum has 4 lanes of partial sums. Each product of 8-bit integers fits 16 bits, and so does not
- * always the sum of two (-128 * -128 twice), so that each is widened before it is added. */
+ * A sum has 4 lanes of partial sums. Two products of 8-bit integers are added in 16 bits before
+ * they are widened, unless the rows hold -128: -128 * -128 twice is 1 too much. */
 #ifndef TRAINC_NEON_BASELINE_H
 #define TRAINC_NEON_BASELINE_H
 
@@ -24,6 +24,16 @@ TRAINC_PART int16x8_t trainc_multiply_high(int8x16_t a, int8x16_t b)
 #endif
 }
 
+TRAINC_PART int16x8_t trainc_multiply_both(int8x16_t a, int8x16_t b)
+{
+    const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
+#ifdef __aarch64__
+    return vmlal_high_s8(low, a, b);
+#else
+    return vmlal_s8(low, vget_high_s8(a), vget_high_s8(b));
+#endif
+}
+
 /* The sums of the lanes of 4 vectors. */
 TRAINC_PART int32x4_t trainc_sums4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d)
 {
@@ -39,12 +49,12 @@ TRAINC_PART int32x4_t trainc_sums4(int32x4_t a, int32x4_t b, int32x4_t c, int32x
 }
 
 /* Keeps products of different rows apart: all of them at once are more than there are registers. */
-#define TRAINC_AFTER(value, sum) __asm__("" : "+w"(value) : "w"(sum))
+#define TRAINC_AFTER(k, r) __asm__("" : "+w"(k) : "w"(r##0), "w"(r##1), "w"(r##2), "w"(r##3))
 
 /* sums[row][lane] of 8 by 8 over the blocks of all runs; returns the bits of their magnitudes.
  * The sums have names, since compilers keep arrays of them in memory. */
-TRAINC_SHARED uint32x4_t trainc_tile_baseline(const int8_t *rows, const int8_t *lanes,
-    const struct trainc_run *run, int32_t runs, int32_t *sums)
+TRAINC_PART uint32x4_t trainc_tile_widening(const int8_t *rows, const int8_t *lanes,
+    const struct trainc_run *run, int32_t runs, int32_t *sums, int lowest)
 {
     const int32x4_t zero = vdupq_n_s32(0);
     uint32x4_t bits = vdupq_n_u32(0);
@@ -64,34 +74,33 @@ TRAINC_SHARED uint32x4_t trainc_tile_baseline(const int8_t *rows, const int8_t *
                 const int8x16_t y0 = vld1q_s8(y), y1 = vld1q_s8(y + 16);
                 const int8x16_t y2 = vld1q_s8(y + 32), y3 = vld1q_s8(y + 48);
                 int8x16_t k;
-#define TRAINC_LOW(sum, l) \
-    sum = vpadalq_s16(sum, vmull_s8(vget_low_s8(k), vget_low_s8(l)))
-#define TRAINC_HIGH(sum, l) sum = vpadalq_s16(sum, trainc_multiply_high(k, l))
-#define TRAINC_ROW(r)        \
-    TRAINC_LOW(r##0, y0);    \
-    TRAINC_LOW(r##1, y1);    \
-    TRAINC_LOW(r##2, y2);    \
-    TRAINC_LOW(r##3, y3);    \
-    TRAINC_HIGH(r##0, y0);   \
-    TRAINC_HIGH(r##1, y1);   \
-    TRAINC_HIGH(r##2, y2);   \
-    TRAINC_HIGH(r##3, y3)
+#define TRAINC_PRODUCT(sum, l)                                                          \
+    if (lowest) {                                                                       \
+        sum = vpadalq_s16(sum, vmull_s8(vget_low_s8(k), vget_low_s8(l)));               \
+        sum = vpadalq_s16(sum, trainc_multiply_high(k, l));                             \
+    } else {                                                                            \
+        sum = vpadalq_s16(sum, trainc_multiply_both(k, l));                             \
+    }
+#define TRAINC_ROW(r)         \
+    TRAINC_PRODUCT(r##0, y0)  \
+    TRAINC_PRODUCT(r##1, y1)  \
+    TRAINC_PRODUCT(r##2, y2)  \
+    TRAINC_PRODUCT(r##3, y3)
                 k = vld1q_s8(x);
-                TRAINC_ROW(a);
+                TRAINC_ROW(a)
                 k = vld1q_s8(x + 16);
-                TRAINC_AFTER(k, a3);
-                TRAINC_ROW(b);
+                TRAINC_AFTER(k, a);
+                TRAINC_ROW(b)
 #if TRAINC_PASS == 4
                 k = vld1q_s8(x + 32);
-                TRAINC_AFTER(k, b3);
-                TRAINC_ROW(c);
+                TRAINC_AFTER(k, b);
+                TRAINC_ROW(c)
                 k = vld1q_s8(x + 48);
-                TRAINC_AFTER(k, c3);
-                TRAINC_ROW(d);
+                TRAINC_AFTER(k, c);
+                TRAINC_ROW(d)
 #endif
 #undef TRAINC_ROW
-#undef TRAINC_LOW
-#undef TRAINC_HIGH
+#undef TRAINC_PRODUCT
                 x += 128;
                 y += 128;
             } while (x != stop);
@@ -113,6 +122,37 @@ TRAINC_SHARED uint32x4_t trainc_tile_baseline(const int8_t *rows, const int8_t *
 #undef TRAINC_ROW
     }
     return bits;
+}
+
+TRAINC_SHARED uint32x4_t trainc_tile_any(const int8_t *rows, const int8_t *lanes,
+    const struct trainc_run *run, int32_t runs, int32_t *sums)
+{
+    return trainc_tile_widening(rows, lanes, run, runs, sums, 1);
+}
+
+/* Of rows without -128. */
+TRAINC_SHARED uint32x4_t trainc_tile_symmetric(const int8_t *rows, const int8_t *lanes,
+    const struct trainc_run *run, int32_t runs, int32_t *sums)
+{
+    return trainc_tile_widening(rows, lanes, run, runs, sums, 0);
+}
+
+/* The tile kernel for panels of rows of so many bytes. */
+TRAINC_SHARED trainc_tile *trainc_tile_for_baseline(const int8_t *rows, int32_t bytes)
+{
+    int8x16_t least = vdupq_n_s8(0);
+    for (int32_t i = 0; i < bytes; i += 64) {
+        const int8x16_t a = vminq_s8(vld1q_s8(rows + i), vld1q_s8(rows + i + 16));
+        const int8x16_t b = vminq_s8(vld1q_s8(rows + i + 32), vld1q_s8(rows + i + 48));
+        least = vminq_s8(least, vminq_s8(a, b));
+    }
+    int8_t all[16];
+    int lowest = 0;
+    vst1q_s8(all, least);
+    for (int i = 0; i < 16; i++) {
+        lowest |= all[i] == -128;
+    }
+    return lowest ? trainc_tile_any : trainc_tile_symmetric;
 }
 
 TRAINC_PACKING(baseline, whole, whole)

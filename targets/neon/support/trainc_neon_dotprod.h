@@ -77,6 +77,14 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_dotprod(const int8_t *rows,
     return bits;
 }
 
+/* The tile kernel for panels of rows: always this one. */
+TRAINC_PART trainc_tile *trainc_tile_for_dotprod(const int8_t *rows, int32_t bytes)
+{
+    (void)rows;
+    (void)bytes;
+    return trainc_tile_dotprod;
+}
+
 TRAINC_PACKING(dotprod, whole, quarters)
 
 #endif

@@ -71,6 +71,14 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const 
     return vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
 }
 
+/* The tile kernel for panels of rows: always this one. */
+TRAINC_PART trainc_tile *trainc_tile_for_i8mm(const int8_t *rows, int32_t bytes)
+{
+    (void)rows;
+    (void)bytes;
+    return trainc_tile_i8mm;
+}
+
 TRAINC_PACKING(i8mm, halves, halves)
 
 #endif

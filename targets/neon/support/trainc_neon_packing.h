@@ -261,9 +261,20 @@ TRAINC_PART int32_t trainc_window_panel(const struct trainc_windows *w,
     return count;
 }
 
+/* dst[l][k] = src[k][l] of 16 by 8 bytes; rows of dst are dst_stride apart. */
+TRAINC_PART void trainc_transpose16x8(const int8_t *src, int8_t *dst, int32_t dst_stride)
+{
+    const int8x16x4_t a = vld4q_s8(src), b = vld4q_s8(src + 64);
+    for (int32_t l = 0; l < 4; l++) {
+        const int8x16x2_t k = vuzpq_s8(a.val[l], b.val[l]);
+        vst1q_s8(dst + l * dst_stride, k.val[0]);
+        vst1q_s8(dst + (l + 4) * dst_stride, k.val[1]);
+    }
+}
+
 /* Packs 8 windows of x[images][..channels..][height][width], whose images are image_bytes apart, as
  * a panel in the order of the weights: channel, tap row, tap column, padded to patch_bytes (a
- * multiple of 16). patches takes 8 patch_bytes. For few channels, which would not fill blocks. */
+ * multiple of 16). patches takes 16 patch_bytes. For few channels, which would not fill blocks. */
 TRAINC_PART void trainc_patch_panel(const struct trainc_windows *w, const struct trainc_places *p,
     int32_t place, const int8_t *x, int32_t channels, int32_t image_bytes, int8_t *patches,
     int32_t patch_bytes, int8_t *panel, struct trainc_run *run, int32_t *offsets,
@@ -273,24 +284,65 @@ TRAINC_PART void trainc_patch_panel(const struct trainc_windows *w, const struct
     const int8_t *sources[8];
     trainc_find_lanes(w, p, place, &lanes, offsets);
     for (int32_t l = 0; l < 8; l++) {
-        int8_t *to = patches + l * patch_bytes;
-        const int8_t *image = x + lanes.image[l] * image_bytes;
-        const int8_t *const end = to + patch_bytes;
-        sources[l] = to;
+        sources[l] = patches + l * patch_bytes;
+    }
+    const int32_t left = lanes.column[0], reach = 8 + (w->taps_wide - 1) * w->tap_right;
+    if (w->right == 1 && reach <= 64 && lanes.count == 8 && lanes.row[7] == lanes.row[0]
+        && lanes.column[7] - left == 7 && lanes.image[7] == lanes.image[0]) {
+        /* Windows side by side: the 8 bytes of a tap lie together in a row of the plane. */
+        int8_t *const taps = patches + 8 * patch_bytes;
+        int8_t *to = taps;
+        const int8_t *const image = x + lanes.image[0] * image_bytes;
+        const int inner = left >= 0 && left + reach <= w->width;
+        const int32_t first = left < 0 ? -left : 0;
+        const int32_t end = left + reach <= w->width ? reach : w->width - left;
+        int8_t border[64] = {0};
         for (int32_t c = 0; c < channels; c++) {
             for (int32_t i = 0; i < w->taps_high; i++) {
-                const int32_t row = lanes.row[l] + i * w->tap_down;
-                const int inside = (uint32_t)row < (uint32_t)w->height;
-                const int8_t *from = image + (inside ? (c * w->height + row) * w->width : 0);
-                int32_t column = lanes.column[l];
+                const int32_t row = lanes.row[0] + i * w->tap_down;
+                if ((uint32_t)row >= (uint32_t)w->height) {
+                    trainc_zero(to, 8 * w->taps_wide);
+                    to += 8 * w->taps_wide;
+                    continue;
+                }
+                const int8_t *from = image + (c * w->height + row) * w->width + left;
+                if (!inner) {
+                    for (int32_t at = first; at < end; at++) {
+                        border[at] = from[at];
+                    }
+                    from = border;
+                }
                 for (int32_t j = 0; j < w->taps_wide; j++) {
-                    *to++ = inside && (uint32_t)column < (uint32_t)w->width ? from[column] : 0;
-                    column += w->tap_right;
+                    vst1_s8(to, vld1_s8(from));
+                    from += w->tap_right;
+                    to += 8;
                 }
             }
         }
-        while (to != end) {
-            *to++ = 0;
+        trainc_zero(to, (int32_t)(taps + 8 * patch_bytes - to));
+        for (int32_t k = 0; k < patch_bytes; k += 16) {
+            trainc_transpose16x8(taps + 8 * k, patches + k, patch_bytes);
+        }
+    } else {
+        for (int32_t l = 0; l < 8; l++) {
+            int8_t *to = patches + l * patch_bytes;
+            const int8_t *const end = to + patch_bytes;
+            const int8_t *image = x + lanes.image[l] * image_bytes;
+            for (int32_t c = 0; c < channels; c++) {
+                for (int32_t i = 0; i < w->taps_high; i++) {
+                    const int32_t row = lanes.row[l] + i * w->tap_down;
+                    const int inside = (uint32_t)row < (uint32_t)w->height;
+                    const int8_t *from = image + (inside ? (c * w->height + row) * w->width : 0);
+                    int32_t column = lanes.column[l];
+                    for (int32_t j = 0; j < w->taps_wide; j++) {
+                        *to++ = inside && (uint32_t)column < (uint32_t)w->width ? from[column] : 0;
+                        column += w->tap_right;
+                    }
+                }
+            }
+            while (to != end) {
+                *to++ = 0;
+            }
         }
     }
     pack(sources, patch_bytes / 16, panel);

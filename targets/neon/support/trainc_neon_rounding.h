@@ -82,10 +82,12 @@ TRAINC_PART void trainc_store_lanes(const int32_t *sums, int32_t rows, int32_t r
     const int32_t *offsets, int32_t lanes, int8_t *y, const struct trainc_rounding *rounding,
     trainc_rounded *round)
 {
+    /* A copy, which stores of bytes cannot change, stays in registers. */
+    const struct trainc_rounding own = *rounding;
     const int dense = lanes == 8 && offsets[7] - offsets[0] == 7;
     for (int32_t r = 0; r < rows; r += 2) {
         const int32_t *const next = r + 1 < rows ? sums + 8 : sums;
-        const int8x16_t q = trainc_rounded16(sums, next, rounding, round);
+        const int8x16_t q = trainc_rounded16(sums, next, &own, round);
         sums += 16;
         if (dense) {
             vst1_s8(y + offsets[0], vget_low_s8(q));
@@ -169,6 +171,7 @@ TRAINC_PART void trainc_store_taps(const int32_t *sums, int32_t rows, int32_t ch
     int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
     const struct trainc_rounding *rounding, trainc_rounded *round)
 {
+    const struct trainc_rounding own = *rounding;
     for (int32_t c = 0; c < channels; c += 16) {
         const int32_t count = channels - c < 16 ? channels - c : 16;
         const int32_t *const first = sums + 8 * c * taps;
@@ -177,7 +180,7 @@ TRAINC_PART void trainc_store_taps(const int32_t *sums, int32_t rows, int32_t ch
             int8_t *const to = y + r * row_bytes + c * taps;
             for (int32_t t = 0; t < taps; t++) {
                 vst1q_s8(temporary + 16 * t, trainc_rounded16(first + 64 * t + 8 * r,
-                    second + 64 * t + 8 * r, rounding, round));
+                    second + 64 * t + 8 * r, &own, round));
             }
             if (taps == 9 && count == 16) {
                 trainc_nine_together(temporary, to);

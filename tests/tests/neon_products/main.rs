@@ -236,6 +236,12 @@ fn i8mm() {
 }
 
 #[test]
+fn dispatch() {
+    let processors = ["cortex-a53", "cortex-a76", "max"];
+    level(&trainc_neon::DISPATCH, GCC_AARCH64, "qemu-aarch64", &processors);
+}
+
+#[test]
 fn armv7() {
     let compiler = (ARM, "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross");
     level(&trainc_neon::ARMV7, compiler, "qemu-arm", &["cortex-a9"]);

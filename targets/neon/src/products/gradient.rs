@@ -102,7 +102,11 @@ impl<'a> GradientProduct<'a> {
     pub(crate) fn emit(&self, level: Level, finish: Finish, out: &mut Text) {
         let c = self.convolution;
         let layout = &self.layout;
-        let suffix = level.suffix();
+        let [images_last_rows, images_last_lanes] =
+            ["images_last_rows", "images_last_lanes"].map(|name| level.function(name));
+        let [tap_panel_rows, tap_panel_lanes] =
+            ["tap_panel_rows", "tap_panel_lanes"].map(|name| level.function(name));
+        let tile_for = level.function("tile_for");
         let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
         let (row_panels, lane_panels) = (c.outputs.div_ceil(8), c.channels.div_ceil(8));
         let taps = c.tap_count();
@@ -185,23 +189,25 @@ impl<'a> GradientProduct<'a> {
         let count = left(c.outputs, "row");
         out.long(if self.by_images {
             format!(
-                "trainc_images_last_rows_{suffix}({from}, {}, {dy_bytes}, {count}, {}, {to});",
+                "{images_last_rows}({from}, {}, {dy_bytes}, {count}, {}, {to});",
                 c.images,
                 c.places()
             )
         } else {
             format!(
-                "trainc_tap_panel_rows_{suffix}(&places, 0, 0, {from}, {}, {dy_bytes}, {count}, {to}, temporary);",
+                "{tap_panel_rows}(&places, 0, 0, {from}, {}, {dy_bytes}, {count}, {to}, temporary);",
                 c.images
             )
         });
         out.close();
+        let bytes = row_panels * layout.rows_bytes;
+        out.line(format!("trainc_tile *const multiply = {tile_for}(rows, {bytes});"));
         out.for_("lane", lane_panels);
         let from = format!("{x} + {}", times("lane", 8 * c.plane()));
         let count = left(c.channels, "lane");
         if self.by_images {
             out.long(format!(
-                "trainc_images_last_lanes_{suffix}({from}, {}, {x_bytes}, {count}, {}, lanes);",
+                "{images_last_lanes}({from}, {}, {x_bytes}, {count}, {}, lanes);",
                 c.images,
                 c.plane()
             ));
@@ -210,7 +216,7 @@ impl<'a> GradientProduct<'a> {
         } else {
             out.for_("tap", taps);
             out.long(format!(
-                "trainc_tap_panel_lanes_{suffix}(&windows, tap / {}, tap % {}, {from}, {}, {x_bytes}, {count}, lanes, temporary);",
+                "{tap_panel_lanes}(&windows, tap / {}, tap % {}, {from}, {}, {x_bytes}, {count}, lanes, temporary);",
                 c.taps[1], c.taps[1], c.images
             ));
             out.for_("row", row_panels);
@@ -225,7 +231,7 @@ impl<'a> GradientProduct<'a> {
             "&run, 1".into()
         };
         out.long(format!(
-            "bits = vorrq_u32(bits, trainc_tile_{suffix}(rows + {}, lanes, {runs}, tile));",
+            "bits = vorrq_u32(bits, multiply(rows + {}, lanes, {runs}, tile));",
             times("row", layout.rows_bytes)
         ));
         out.close();

@@ -100,6 +100,9 @@ impl Product {
             "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {bits}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
         ));
         out.open("{");
+        if level == Level::Dispatch {
+            out.line("const struct trainc_level *const level = trainc_level();");
+        }
         match self.convolution.pass {
             Pass::Gradient => {
                 GradientProduct::new(&self.convolution).emit(level, self.finish, &mut out);

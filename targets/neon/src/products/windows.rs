@@ -163,7 +163,7 @@ impl<'a> WindowProduct<'a> {
         layout.offsets = scratch.take(panels * 8 * 4);
         layout.weights = scratch.take(row_panels * layout.rows_bytes);
         layout.pixels = scratch.take(if self.patches {
-            8 * layout.pixel_bytes
+            16 * layout.pixel_bytes
         } else {
             (c.images * self.plane + 1) * layout.pixel_bytes
         });
@@ -178,7 +178,9 @@ impl<'a> WindowProduct<'a> {
     pub(crate) fn emit(&self, level: Level, finish: Finish, out: &mut Text) {
         let c = self.convolution;
         let (layout, row_panels) = (&self.layout, self.row_panels());
-        let suffix = level.suffix();
+        let patch_panel = level.function("patch_panel");
+        let window_panel = level.function("window_panel");
+        let tile_for = level.function("tile_for");
         let error = c.pass == Pass::Error;
         let what = if error { "input" } else { "output" };
         for (n, phase) in self.phases.iter().enumerate() {
@@ -221,7 +223,9 @@ impl<'a> WindowProduct<'a> {
             out.for_("group", c.groups);
         }
         let weights = self.outer * self.inner * c.tap_count();
-        self.emit_weights(suffix, &of_group("x1", weights), out);
+        self.emit_weights(level, &of_group("x1", weights), out);
+        let bytes = row_panels * layout.rows_bytes;
+        out.line(format!("trainc_tile *const multiply = {tile_for}(weights, {bytes});"));
         let image_bytes = c.groups * self.inner * self.plane;
         let source = of_group("x0", self.inner * self.plane);
         if !self.patches {
@@ -260,7 +264,7 @@ impl<'a> WindowProduct<'a> {
             out.for_("p", "some");
             if self.patches {
                 out.long(format!(
-                    "trainc_patch_panel_{suffix}(&windows{n}, &places{n}, 8 * (first + p), {source}, {}, {image_bytes}, patches, {}, panels + {}, runs + p, offsets + 8 * ({}first + p));",
+                    "{patch_panel}(&windows{n}, &places{n}, 8 * (first + p), {source}, {}, {image_bytes}, patches, {}, panels + {}, runs + p, offsets + 8 * ({}first + p));",
                     self.inner,
                     layout.pixel_bytes,
                     times("p", layout.lanes_bytes),
@@ -269,7 +273,7 @@ impl<'a> WindowProduct<'a> {
                 out.line("counts[p] = 1;");
             } else {
                 out.long(format!(
-                    "counts[p] = trainc_window_panel_{suffix}(&windows{n}, &places{n}, 8 * (first + p), pixels, {}, panels + {}, runs + {}, offsets + 8 * ({}first + p));",
+                    "counts[p] = {window_panel}(&windows{n}, &places{n}, 8 * (first + p), pixels, {}, panels + {}, runs + {}, offsets + 8 * ({}first + p));",
                     layout.pixel_bytes,
                     times("p", layout.lanes_bytes),
                     times("p", lane_taps),
@@ -285,7 +289,7 @@ impl<'a> WindowProduct<'a> {
                 plus(before)
             ));
             out.long(format!(
-                "bits = vorrq_u32(bits, trainc_tile_{suffix}(weights + {}, panels + {}, runs + {}, counts[p], tile));",
+                "bits = vorrq_u32(bits, multiply(weights + {}, panels + {}, runs + {}, counts[p], tile));",
                 times("rows", layout.rows_bytes),
                 times("p", layout.lanes_bytes),
                 times("p", lane_taps),
@@ -363,9 +367,12 @@ impl<'a> WindowProduct<'a> {
         ));
     }
 
-    fn emit_weights(&self, suffix: &str, source: &str, out: &mut Text) {
+    fn emit_weights(&self, level: Level, source: &str, out: &mut Text) {
         let c = self.convolution;
         let layout = &self.layout;
+        let rows_of_errors = level.function("rows_of_errors");
+        let rows = level.function("rows");
+        let row_of_taps = level.function("row_of_taps");
         let (row_panels, taps) = (self.row_panels(), c.tap_count());
         if !self.outer.is_multiple_of(8) && !self.patches {
             let last = (row_panels - 1) * layout.rows_bytes;
@@ -374,7 +381,7 @@ impl<'a> WindowProduct<'a> {
         }
         if c.pass == Pass::Error {
             out.long(format!(
-                "trainc_rows_of_errors_{suffix}({source}, {}, {}, {taps}, {}, weights, {}, temporary);",
+                "{rows_of_errors}({source}, {}, {}, {taps}, {}, weights, {}, temporary);",
                 self.inner,
                 self.outer,
                 self.outer * taps,
@@ -383,13 +390,13 @@ impl<'a> WindowProduct<'a> {
         } else if self.patches {
             let length = taps * self.inner;
             out.long(format!(
-                "trainc_rows_{suffix}({source}, {}, {length}, {length}, weights, temporary);",
+                "{rows}({source}, {}, {length}, {length}, weights, temporary);",
                 self.outer
             ));
         } else {
             out.for_("row", self.outer);
             out.long(format!(
-                "trainc_row_of_taps_{suffix}({source} + {}, {}, {taps}, weights + row / 8 * {}, row % 8, temporary);",
+                "{row_of_taps}({source} + {}, {}, {taps}, weights + row / 8 * {}, row % 8, temporary);",
                 times("row", self.inner * taps),
                 self.inner,
                 layout.rows_bytes
