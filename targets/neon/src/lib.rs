@@ -4,7 +4,8 @@
 //! laid out and multiplied ([`Level`]). Everything else is shared.
 
 mod level;
+mod products;
 mod target;
 
 pub use level::Level;
-pub use target::{ARMV7, DOTPROD, I8MM, NEON, NeonTarget};
+pub use target::{ARMV7, DISPATCH, DOTPROD, I8MM, NEON, NeonTarget};
