@@ -15,6 +15,7 @@ mod header;
 mod interface;
 mod interval;
 mod layout;
+mod leading;
 mod locals;
 mod loops;
 mod program;
@@ -22,7 +23,9 @@ mod target;
 
 pub use cost::cycles;
 pub use dialect::{Dialect, SupportFile};
-pub use loops::{element_type, function};
+pub use interval::{Interval, all, element_interval, exact};
+pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
+pub use loops::{element_type, function, function_with};
 pub use program::emit;
 pub use target::{C, CTarget};
 

@@ -12,7 +12,8 @@ use crate::expression::{Expressions, Text};
 use crate::fold::{Known, fold_block};
 use crate::interval::{Intervals, addend, all, exact, is_narrow, within};
 use crate::layout::Lines;
-use crate::locals::{Locals, each_local, without_dead_code};
+use crate::leading::{CountedLoop, LeadingRounds, Rest, Scope};
+use crate::locals::{Locals, count, each_local, without_dead_code};
 
 /// The C type of an element; elements narrower than a byte take one each.
 pub fn element_type(element: Element) -> &'static str {
@@ -35,6 +36,26 @@ pub fn element_type(element: Element) -> &'static str {
 /// # Errors
 /// If the kernel is not well formed: a loop variable is used outside of its loop.
 pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
+    print(name, kernel, None)
+}
+
+/// [`function`], with loops whose leading rounds a dialect prints in its own way.
+///
+/// # Errors
+/// As [`function`].
+pub fn function_with(
+    name: &str,
+    kernel: &LoopKernel,
+    leading: &dyn LeadingRounds,
+) -> Result<String, String> {
+    print(name, kernel, Some(leading))
+}
+
+fn print(
+    name: &str,
+    kernel: &LoopKernel,
+    leading: Option<&dyn LeadingRounds>,
+) -> Result<String, String> {
     let mut kernel = without_dead_code(kernel);
     let locals = Locals::of_kernel(&kernel)?;
     let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
@@ -54,6 +75,7 @@ pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
         lines: Lines::default(),
         taken,
         statements: 0,
+        leading,
     };
     printer.head(name);
     printer.block(&kernel.body);
@@ -134,14 +156,15 @@ fn loads(e: &Expr) -> bool {
     }
 }
 
-struct Printer<'k> {
+pub(crate) struct Printer<'k> {
     locals: &'k Locals,
-    expressions: Expressions<'k>,
-    lines: Lines,
+    pub(crate) expressions: Expressions<'k>,
+    pub(crate) lines: Lines,
     /// Names in sight.
-    taken: BTreeSet<String>,
+    pub(crate) taken: BTreeSet<String>,
     /// Number of the next statement.
     statements: usize,
+    leading: Option<&'k dyn LeadingRounds>,
 }
 
 impl Printer<'_> {
@@ -279,7 +302,18 @@ impl Printer<'_> {
         (fits && (!text.wide || limit == Scalar::I64)).then_some(text.text)
     }
 
+    /// The leading rounds in the dialect's way, if it has one for this loop, and the rounds left after them.
+    fn leading(&mut self, counted: &CountedLoop<'_>) -> Option<Rest> {
+        let leading = self.leading?;
+        Scope { printer: self }.attempt(|scope| leading.print(counted, scope))
+    }
+
     fn for_(&mut self, variable: Local, start: &Expr, end: &Expr, body: &[Stmt]) {
+        let rest = self.leading(&CountedLoop { variable, start, end, body });
+        if let Some(Rest::None) = rest {
+            self.statements += count(body);
+            return;
+        }
         let taken = self.taken.clone();
         let (of_start, of_end) =
             (self.expressions.intervals.get(start), self.expressions.intervals.get(end));
@@ -287,7 +321,10 @@ impl Printer<'_> {
         let narrow = is_narrow(of_start) && is_narrow(of_end);
         let ty = if narrow { "int32_t" } else { "int64_t" };
         let fitted = |text: Text| if narrow { text.narrowed() } else { text };
-        let first = fitted(self.expressions.print(start)).text;
+        let first = match rest {
+            Some(Rest::From(first)) => first,
+            _ => fitted(self.expressions.print(start)).text,
+        };
         let last = fitted(self.expressions.print(end));
         let mut moves = loads(end) && changes(body, None);
         each_local(end, &mut |l| moves |= changes(body, Some(l)));

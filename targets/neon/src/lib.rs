@@ -4,6 +4,7 @@
 //! laid out and multiplied ([`Level`]). Everything else is shared.
 
 mod level;
+pub mod loops;
 mod target;
 
 pub use level::Level;

@@ -1,11 +1,12 @@
 //! The NEON targets as the compiler sees them.
 
-use trainc_c::Dialect;
-use trainc_ir::program::Program;
+use trainc_c::{Dialect, SupportFile};
+use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType};
 
 use crate::level::Level;
+use crate::loops;
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -52,6 +53,17 @@ impl Dialect for NeonTarget {
             Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
             Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
         }
+    }
+
+    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+        loops::function(self.level, name, &lowered, loops::in_place(&kernel.op, kernel.inputs.len()))
+            .map(Some)
+    }
+
+    fn support(&self) -> Vec<SupportFile> {
+        let contents = "#include <arm_neon.h>\n".to_string();
+        vec![SupportFile { name: "trainc_neon.h".into(), contents }]
     }
 }
 

@@ -1,0 +1,254 @@
+//! Loop kernels as C with NEON intrinsics: several rounds of a loop at a time, the rest as the C target prints it.
+//!
+//! A loop qualifies if its rounds are independent, or combine values in ways that allow any order: integer sums,
+//! extrema and bit operations. Float sums stay in their order. Results have the bits of the scalar loop.
+
+mod arithmetic;
+mod collapse;
+mod lanes;
+mod linear;
+mod memory;
+mod reduce;
+mod round;
+mod walk;
+
+use trainc_c::{CountedLoop, LeadingRounds, Rest, Scope};
+use trainc_ir::{Element, Op};
+use trainc_ir::loops::{Expr, LoopKernel, Role, Stmt};
+
+use crate::level::Level;
+use memory::element_kind;
+use reduce::reductions;
+use round::{Line, Round, Setting, bits_of};
+use walk::{changed, count_uses, each_expr, each_statement, expressions, mentions};
+
+/// A loop kernel as the text of a `static void` function, as [`trainc_c::function`] prints it, with vectors. Needs
+/// `arm_neon.h`. `in_place` says whether a result may take the place of an operand (exactly, with elements of the same
+/// width).
+///
+/// # Errors
+/// If the kernel is not well formed.
+pub fn function(
+    level: Level,
+    name: &str,
+    kernel: &LoopKernel,
+    in_place: bool,
+) -> Result<String, String> {
+    trainc_c::function_with(name, &collapse::collapsed(kernel), &Vectors { level, in_place })
+}
+
+/// Whether an operation's result may take the place of one of its operands.
+pub fn in_place(op: &Op, operands: usize) -> bool {
+    (0..operands).any(|operand| op.may_overwrite(operand))
+}
+
+struct Vectors {
+    level: Level,
+    in_place: bool,
+}
+
+/// A loop, part of which runs as vectors.
+struct Trip<'a> {
+    counted: CountedLoop<'a>,
+    /// First value and rounds, where known.
+    known: Option<(i64, i64)>,
+    uses: Vec<usize>,
+}
+
+impl LeadingRounds for Vectors {
+    fn print(&self, counted: &CountedLoop<'_>, scope: &mut Scope<'_, '_>) -> Option<Rest> {
+        let mut uses = vec![0; scope.kernel().locals.len()];
+        count_uses(&scope.kernel().body, &mut uses);
+        if self.has_better_inside(counted.body, &uses, scope) {
+            return None;
+        }
+        self.print_loop(counted, &uses, scope)
+    }
+}
+
+impl Vectors {
+    /// Whether a loop inside runs as vectors.
+    fn has_better_inside(&self, body: &[Stmt], uses: &[usize], scope: &mut Scope<'_, '_>) -> bool {
+        let mut better = false;
+        each_statement(body, &mut |statement| {
+            if let Stmt::For { variable, start, end, body } = statement {
+                let counted = CountedLoop { variable: *variable, start, end, body };
+                let mut prints = false;
+                // A trial: nothing of it stays.
+                let _: Option<()> = scope.attempt(|scope| {
+                    prints = self.print_loop(&counted, uses, scope).is_some();
+                    None
+                });
+                better |= prints;
+            }
+        });
+        better
+    }
+
+    fn print_loop(
+        &self,
+        counted: &CountedLoop<'_>,
+        uses: &[usize],
+        scope: &mut Scope<'_, '_>,
+    ) -> Option<Rest> {
+        let (locals, buffers) = changed(counted.body);
+        let known = match (counted.start.as_constant(), counted.end.as_constant()) {
+            (Some(start), Some(end)) => Some((start, end - start)),
+            _ => None,
+        };
+        // The bounds stay while the loop runs.
+        for e in [counted.start, counted.end] {
+            let mut stays = !mentions(e, &|l| locals.contains(&l));
+            each_expr(e, &mut |e| {
+                if let trainc_ir::loops::Node::Load(buffer, _) = &*e.node {
+                    stays &= !buffers.contains(buffer);
+                }
+            });
+            if !stays {
+                return None;
+            }
+        }
+        let mut narrowest = 64;
+        each_statement(counted.body, &mut |statement| {
+            let mut element = |e: Element| narrowest = element_kind(e).1.min(narrowest);
+            if let Stmt::Store(buffer, ..) = statement {
+                element(scope.kernel().buffers[buffer.0 as usize].element);
+            }
+            for e in expressions(statement) {
+                each_expr(e, &mut |e| {
+                    if let trainc_ir::loops::Node::Load(buffer, index) = &*e.node
+                        && mentions(index, &|_| true)
+                    {
+                        element(scope.kernel().buffers[buffer.0 as usize].element);
+                    }
+                });
+            }
+        });
+        let trip = Trip { counted: *counted, known, uses: uses.to_vec() };
+        let counts: &[usize] = if narrowest < 32 { &[16, 8] } else { &[8, 4] };
+        let (count, rest) = counts.iter().find_map(|&count| {
+            let rest = scope.attempt(|scope| self.print_rounds(&trip, count, scope))?;
+            Some((count, rest))
+        })?;
+        // What is left may still fill half as many lanes.
+        if let (Some((start, rounds)), Rest::From(first), 16) = (known, &rest, count) {
+            let first: i64 = first.parse().ok()?;
+            if start + rounds - first >= 8 {
+                let from = Expr::i64(first);
+                let trip = Trip {
+                    counted: CountedLoop { start: &from, ..*counted },
+                    known: Some((first, start + rounds - first)),
+                    uses: uses.to_vec(),
+                };
+                if let Some(rest) = scope.attempt(|scope| self.print_rounds(&trip, 8, scope)) {
+                    return Some(rest);
+                }
+            }
+        }
+        Some(rest)
+    }
+
+    /// Prints rounds, `count` at a time.
+    fn print_rounds(
+        &self,
+        trip: &Trip<'_>,
+        count: usize,
+        scope: &mut Scope<'_, '_>,
+    ) -> Option<Rest> {
+        let lanes = count as i64;
+        if trip.known.is_some_and(|(_, rounds)| rounds < lanes) {
+            return None;
+        }
+        let CountedLoop { variable, start, end, body } = trip.counted;
+        let found = reductions(body, &trip.uses)?;
+        let name = scope.kernel().locals[variable.0 as usize].0.clone();
+        let name = scope.fresh(&name);
+        scope.set_local_name(variable, &name);
+        let setting = |expected| Setting {
+            level: self.level,
+            count,
+            variable,
+            body,
+            reductions: found.clone(),
+            expected,
+            certain: trip.known.is_some(),
+        };
+        // Loads of every other element go in pairs, which the first pass over the body finds.
+        let mut strided = Vec::new();
+        let _: Option<()> = scope.attempt(|scope| {
+            let mut round = Round::new(scope, setting(Vec::new()));
+            round.block(body)?;
+            strided = round.strided;
+            None
+        });
+        let mut round = Round::new(scope, setting(strided));
+        round.block(body)?;
+        if !round.rounds_are_apart() {
+            return None;
+        }
+        // Results that take no operand's place may be computed twice.
+        let twice = (!self.in_place
+            || round.stored.iter().all(|b| round.scope.kernel().buffers[b.0 as usize].role == Role::Scratch))
+            && found.iter().all(reduce::Reduction::is_idempotent)
+            && round.accesses.iter().all(|a| a.stored || !round.stored.contains(&a.buffer));
+        let after = round.finish_reductions()?;
+        let beyond = i64::from(round.reads_beyond);
+        let (before, lines) = (std::mem::take(&mut round.before), std::mem::take(&mut round.lines));
+        let narrow = bits_of(scope.interval(start)) <= 32 && bits_of(scope.interval(end)) <= 32;
+        let ty = if narrow { "int32_t" } else { "int64_t" };
+        before.iter().for_each(|line| scope.line(line));
+        let rest = match trip.known {
+            Some((first, rounds)) => {
+                let possible = rounds - beyond;
+                if possible < lanes {
+                    return None;
+                }
+                let whole = possible / lanes * lanes;
+                if twice && whole < possible {
+                    let last = first + possible - lanes;
+                    let next = scope.fresh("next");
+                    let end = first + possible;
+                    scope.comment("The last rounds overlap those before them.");
+                    scope.open(&format!(
+                        "for ({ty} {next} = {first}; {next} < {end}; {next} += {count}) {{"
+                    ));
+                    scope.line(&format!("const {ty} {name} = {next} < {last} ? {next} : {last};"));
+                    (first + possible, first + rounds)
+                } else {
+                    let end = first + whole;
+                    scope.open(&format!(
+                        "for ({ty} {name} = {first}; {name} < {end}; {name} += {count}) {{"
+                    ));
+                    (end, first + rounds)
+                }
+            }
+            None => {
+                let (first, last) = (scope.scalar(start), scope.operand(end));
+                scope.line(&format!("{ty} {name} = {first};"));
+                let least = lanes - 1 + beyond;
+                scope.open(&format!("for (; {name} < {last} - {least}; {name} += {count}) {{"));
+                (0, 1)
+            }
+        };
+        for line in &lines {
+            match line {
+                Line::Code(code) => scope.line(code),
+                Line::Open(code) => scope.open(code),
+                Line::Close => scope.close(),
+            }
+        }
+        scope.close();
+        for line in &after {
+            match line.as_str() {
+                "}" => scope.close(),
+                line if line.ends_with('{') => scope.open(line),
+                line => scope.line(line),
+            }
+        }
+        Some(match (trip.known, rest) {
+            (Some(_), (done, all)) if done == all => Rest::None,
+            (Some(_), (done, _)) => Rest::From(done.to_string()),
+            (None, _) => Rest::From(name),
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! Elementwise operations at all sizes around the vectors', on extreme values.
