@@ -133,7 +133,9 @@ impl<'k> Intervals<'k> {
             Node::Integer(value) => (i128::from(*value), i128::from(*value)),
             Node::Float(_) => (0, 0),
             Node::Local(local) => return self.locals[local.0 as usize],
-            Node::Load(buffer, _) => element_interval(self.kernel.buffers[buffer.0 as usize].element),
+            Node::Load(buffer, _) => {
+                element_interval(self.kernel.buffers[buffer.0 as usize].element)
+            }
             Node::Unary(op, x) => match op {
                 Unary::Negate => {
                     let (low, high) = self.of(x)?;
@@ -159,12 +161,7 @@ impl<'k> Intervals<'k> {
 }
 
 /// The interval of the exact result, which may exceed the type; `None` if nothing is known.
-pub fn exact(
-    op: Binary,
-    ty: Scalar,
-    (a0, a1): Interval,
-    (b0, b1): Interval,
-) -> Option<Interval> {
+pub fn exact(op: Binary, ty: Scalar, (a0, a1): Interval, (b0, b1): Interval) -> Option<Interval> {
     let width = if ty == Scalar::I32 { 32 } else { 64 };
     let amounts = || (b0.max(0) as u32, b1.clamp(0, width - 1) as u32);
     let largest = |x: i128, y: i128| x.abs().max(y.abs());

@@ -2,11 +2,13 @@
 
 use trainc_c::{Dialect, SupportFile};
 use trainc_ir::program::{Kernel, Program};
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
+};
 use trainc_ir::{Op, TensorType};
 
 use crate::level::Level;
-use crate::loops;
+use crate::{depthwise, loops};
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -56,9 +58,22 @@ impl Dialect for NeonTarget {
     }
 
     fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        if let Some(text) = depthwise::kernel(self.level, name, kernel)? {
+            return Ok(Some(text));
+        }
         let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
-        loops::function(self.level, name, &lowered, loops::in_place(&kernel.op, kernel.inputs.len()))
-            .map(Some)
+        loops::function(
+            self.level,
+            name,
+            &lowered,
+            loops::in_place(&kernel.op, kernel.inputs.len()),
+        )
+        .map(Some)
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        depthwise::scratch_bytes(op, inputs, outputs)
+            .unwrap_or_else(|| loop_scratch_bytes(op, inputs, outputs))
     }
 
     fn support(&self) -> Vec<SupportFile> {

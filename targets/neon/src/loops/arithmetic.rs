@@ -6,8 +6,11 @@
 use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar, Unary};
 
 use super::lanes::{Kind, Lanes, quad, suffix, vector_type};
-use super::round::{Round, bits_of, is_ring};
+use super::round::{Line, Round, bits_of, is_ring};
 use crate::level::Level;
+
+/// Most characters of an expression that becomes part of another one.
+const LONGEST: usize = 48;
 
 impl Round<'_, '_, '_> {
     /// Lanes of 32 bits and more only where few rounds run at a time: values take four registers at most.
@@ -26,19 +29,51 @@ impl Round<'_, '_, '_> {
         if self.is_uniform(e) {
             return Some(self.splat(e, bits));
         }
+        if let Some(truth) = truth_of(e) {
+            let mask = self.mask_of(truth, bits)?;
+            let ones = mask.with(shifted(&mask, "vshr", &format!(", {}", bits - 1)));
+            return Some(ones.reinterpret(Kind::Signed));
+        }
         let natural = self.natural(e);
         if bits > natural {
             let narrow = self.value(e, natural)?;
             return self.converted(narrow, bits);
         }
-        self.computed(e, bits)
+        let lanes = self.computed(e, bits)?;
+        Some(self.shortened(e, lanes))
+    }
+
+    /// Lanes with names if their expressions are long.
+    fn shortened(&mut self, e: &Expr, lanes: Lanes) -> Lanes {
+        let name = match &*e.node {
+            Node::Unary(Unary::Negate, _) => "negated",
+            Node::Unary(Unary::RoundTiesEven | Unary::Floor | Unary::Ceil, _) => "rounded",
+            Node::Unary(..) => "converted",
+            Node::Binary(Binary::Add, ..) => "sum",
+            Node::Binary(Binary::Subtract, ..) => "difference",
+            Node::Binary(Binary::Multiply, ..) => "product",
+            Node::Binary(Binary::Divide, ..) => "ratio",
+            Node::Binary(Binary::Minimum | Binary::Maximum, ..) => "limited",
+            Node::Binary(Binary::ShiftLeft, ..) => "raised",
+            Node::Binary(Binary::ShiftRight | Binary::ShiftRightUnsigned, ..) => "shifted",
+            Node::Binary(..) => "bits",
+            Node::Select(..) => "chosen",
+            Node::Compare(..) => "holds",
+            _ => "wide",
+        };
+        self.short(name, lanes)
+    }
+
+    fn short(&mut self, name: &str, lanes: Lanes) -> Lanes {
+        let short = lanes.parts.iter().all(|part| part.len() <= LONGEST);
+        if short { lanes } else { self.bind(name, &lanes) }
     }
 
     /// The low bits of lanes, or the values in wider ones.
     fn converted(&mut self, mut lanes: Lanes, bits: u32) -> Option<Lanes> {
         self.allows(bits)?;
         while lanes.bits > bits {
-            lanes = lanes.narrowed("vmovn");
+            lanes = self.short("wide", lanes).narrowed("vmovn");
         }
         while lanes.bits < bits {
             if !quad(lanes.bits, lanes.count).is_empty() {
@@ -75,11 +110,12 @@ impl Round<'_, '_, '_> {
             return format!("{intrinsic}({scalar})");
         }
         let mut fixed = !super::walk::mentions(e, &|l| self.inner.contains(&l));
-        super::walk::each_expr(e, &mut |e| fixed &= self.certain || !matches!(*e.node, Node::Load(..)));
-        if !fixed {
-            return format!("{intrinsic}({scalar})");
-        }
-        if let Some((.., name)) = self.splats.iter().find(|(x, i, _)| x == e && *i == intrinsic) {
+        super::walk::each_expr(e, &mut |e| {
+            fixed &= self.certain || !matches!(*e.node, Node::Load(..))
+        });
+        if fixed
+            && let Some((.., name)) = self.splats.iter().find(|(x, i, _)| x == e && *i == intrinsic)
+        {
             return name.clone();
         }
         let base = match &*e.node {
@@ -94,8 +130,13 @@ impl Round<'_, '_, '_> {
         };
         let name = self.scope.fresh(&base);
         let ty = vector_type(kind, bits, if quad { 128 } else { 64 } / bits as usize);
-        self.before.push(format!("const {ty} {name} = {intrinsic}({scalar});"));
-        self.splats.push((e.clone(), intrinsic, name.clone()));
+        let line = format!("const {ty} {name} = {intrinsic}({scalar});");
+        if fixed {
+            self.before.push(line);
+            self.splats.push((e.clone(), intrinsic, name.clone()));
+        } else {
+            self.lines.push(Line::Code(line));
+        }
         name
     }
 
@@ -114,7 +155,8 @@ impl Round<'_, '_, '_> {
             return Some(vec![name; self.count * bits as usize / 64]);
         }
         let lanes = self.value(e, bits)?;
-        let lanes = if quad(bits, self.count).is_empty() { lanes } else { self.bind("narrow", &lanes) };
+        let lanes =
+            if quad(bits, self.count).is_empty() { lanes } else { self.bind("narrow", &lanes) };
         Some(lanes.halves())
     }
 
@@ -206,11 +248,6 @@ impl Round<'_, '_, '_> {
                 let x = self.float(x)?.reinterpret(Kind::Signed);
                 self.converted(x, bits)
             }
-            Unary::BoolToInteger => {
-                let mask = self.mask_of(x, bits)?;
-                let shift = format!(", {}", bits - 1);
-                Some(mask.with(shifted(&mask, "vshr", &shift)).reinterpret(Kind::Signed))
-            }
             _ => None,
         }
     }
@@ -268,11 +305,13 @@ impl Round<'_, '_, '_> {
                 Some(a.zip(name, &b))
             }
             Binary::Minimum | Binary::Maximum => {
+                if let Some(x) = self.without_limit(op, a, b) {
+                    return self.value(x, bits);
+                }
                 let both = self.natural(a).max(self.natural(b));
                 let fits = [a, b].map(|x| self.natural(x) <= bits);
                 if bits >= self.natural(e) && bits < both && (fits[0] || fits[1]) {
-                    let (a, b) = (self.saturated(a, bits)?, self.saturated(b, bits)?);
-                    return self.extremum(op, a, b);
+                    return self.saturated_extremum(op, a, b, bits);
                 }
                 let (a, b) = (self.value(a, both)?, self.value(b, both)?);
                 let limited = self.extremum(op, a, b)?;
@@ -327,13 +366,15 @@ impl Round<'_, '_, '_> {
     #[expect(clippy::option_option, reason = "not this form, and not expressible, differ")]
     fn widening(&mut self, name: &str, a: &Expr, b: &Expr, bits: u32) -> Option<Option<Lanes>> {
         let half = bits / 2;
-        let fits = |s: &Self, e: &Expr| s.natural(e) <= half && !s.is_uniform(e);
+        let fits =
+            |s: &Self, e: &Expr| s.natural(e) <= half && !s.is_uniform(e) && truth_of(e).is_none();
         if half < self.least_bits().max(8) || !fits(self, b) || self.count * (half as usize) < 64 {
             return None;
         }
         let long = fits(self, a);
         let mut print = || {
-            let left = if long { self.half_registers(a, half)? } else { self.value(a, bits)?.parts };
+            let left =
+                if long { self.half_registers(a, half)? } else { self.value(a, bits)?.parts };
             let right = self.half_registers(b, half)?;
             let name = format!("v{name}{}_s{half}", if long { "l" } else { "w" });
             let parts = left.iter().zip(&right).map(|(a, b)| format!("{name}({a}, {b})")).collect();
@@ -375,6 +416,11 @@ impl Round<'_, '_, '_> {
         if self.is_wide_product(e, bits) {
             return self.wide_product(e, bits, Some(sum));
         }
+        if let Some(truth) = truth_of(e).filter(|t| !self.is_uniform(t)) {
+            // All ones are -1.
+            let mask = self.mask_of(truth, bits)?.reinterpret(Kind::Signed);
+            return Some(sum.zip("vsub", &mask));
+        }
         let value = self.value(e, bits)?;
         Some(sum.zip("vadd", &value))
     }
@@ -392,6 +438,36 @@ impl Round<'_, '_, '_> {
         Some(chosen(&mask.parts, &a, &b))
     }
 
+    /// The operand that an extremum always is.
+    fn without_limit<'e>(&self, op: Binary, a: &'e Expr, b: &'e Expr) -> Option<&'e Expr> {
+        let (of_a, of_b) = (self.interval(a), self.interval(b));
+        let a_is_less = of_a.1 <= of_b.0;
+        let b_is_less = of_b.1 <= of_a.0;
+        match op {
+            Binary::Minimum if a_is_less => Some(a),
+            Binary::Minimum if b_is_less => Some(b),
+            Binary::Maximum if a_is_less => Some(b),
+            Binary::Maximum if b_is_less => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The extremum of two values, one of which `bits` hold, as the nearest value that they hold.
+    fn saturated_extremum(&mut self, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Option<Lanes> {
+        // The ends of the range are limits anyway.
+        let end = match op {
+            Binary::Minimum => (1i64 << (bits - 1)) - 1,
+            _ => -1i64 << (bits - 1),
+        };
+        for (limit, x) in [(a, b), (b, a)] {
+            if limit.as_constant() == Some(end) {
+                return self.saturated(x, bits);
+            }
+        }
+        let (a, b) = (self.saturated(a, bits)?, self.saturated(b, bits)?);
+        self.extremum(op, a, b)
+    }
+
     /// The nearest value that `bits` hold.
     fn saturated(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
         let natural = self.natural(e);
@@ -403,8 +479,7 @@ impl Round<'_, '_, '_> {
             match op {
                 // A limit that fits is a limit of the saturated values.
                 Binary::Minimum | Binary::Maximum if fits[0] || fits[1] => {
-                    let (a, b) = (self.saturated(a, bits)?, self.saturated(b, bits)?);
-                    return self.extremum(*op, a, b);
+                    return self.saturated_extremum(*op, a, b, bits);
                 }
                 Binary::Add | Binary::Subtract if fits[0] && fits[1] => {
                     let (a, b) = (self.value(a, bits)?, self.value(b, bits)?);
@@ -416,7 +491,7 @@ impl Round<'_, '_, '_> {
         }
         let mut lanes = self.value(e, natural)?;
         while lanes.bits > bits {
-            lanes = lanes.narrowed("vqmovn");
+            lanes = self.short("wide", lanes).narrowed("vqmovn");
         }
         Some(lanes)
     }
@@ -452,6 +527,11 @@ impl Round<'_, '_, '_> {
 
     /// A truth value in lanes of any width, of `bits` if there is a choice.
     pub(super) fn mask(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
+        let lanes = self.computed_mask(e, bits)?;
+        Some(self.shortened(e, lanes))
+    }
+
+    fn computed_mask(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
         let bits = bits.max(self.least_bits());
         self.allows(bits)?;
         if self.is_uniform(e) {
@@ -534,7 +614,8 @@ impl Round<'_, '_, '_> {
             (false, _) => self.natural(a).max(self.natural(b)),
         };
         let kind = if unsigned { Kind::Unsigned } else { Kind::Signed };
-        let (x, y) = (self.value(a, bits)?.reinterpret(kind), self.value(b, bits)?.reinterpret(kind));
+        let (x, y) =
+            (self.value(a, bits)?.reinterpret(kind), self.value(b, bits)?.reinterpret(kind));
         if bits == 64 && self.level == Level::Armv7 {
             // No comparisons of 64 bits: the sign of a difference that fits.
             let fits = of_a.0 - of_b.1 >= i64::MIN.into() && of_a.1 - of_b.0 <= i64::MAX.into();
@@ -556,6 +637,11 @@ impl Round<'_, '_, '_> {
 
     /// A float. Vectors of Armv7 flush subnormal numbers, so that there only copies are exact.
     pub(super) fn float(&mut self, e: &Expr) -> Option<Lanes> {
+        let lanes = self.computed_float(e)?;
+        Some(self.shortened(e, lanes))
+    }
+
+    fn computed_float(&mut self, e: &Expr) -> Option<Lanes> {
         self.allows(32)?;
         if self.is_uniform(e) {
             let name = self.splatted(e, Kind::Float, 32, true);
@@ -616,6 +702,15 @@ impl Round<'_, '_, '_> {
                 Some(a.zip(name, &b))
             }
         }
+    }
+}
+
+/// The truth value that an integer of 0 or 1 is.
+fn truth_of(e: &Expr) -> Option<&Expr> {
+    match &*e.node {
+        Node::Unary(Unary::BoolToInteger, truth) => Some(truth),
+        Node::Unary(Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate, x) => truth_of(x),
+        _ => None,
     }
 }
 

@@ -120,9 +120,8 @@ impl Lanes {
             return self.parts.clone();
         }
         let suffix = suffix(self.kind, self.bits);
-        let halves = |p: &String| {
-            [format!("vget_low_{suffix}({p})"), format!("vget_high_{suffix}({p})")]
-        };
+        let halves =
+            |p: &String| [format!("vget_low_{suffix}({p})"), format!("vget_high_{suffix}({p})")];
         self.parts.iter().flat_map(halves).collect()
     }
 

@@ -101,8 +101,7 @@ mod tests {
 
     #[test]
     fn a_nested_index_is_one_term_a_loop() {
-        let index = ((local(0) * Expr::i64(3) + local(1)) * Expr::i64(5) + local(2))
-            - Expr::i64(7)
+        let index = ((local(0) * Expr::i64(3) + local(1)) * Expr::i64(5) + local(2)) - Expr::i64(7)
             + local(2);
         let linear = Linear::of(&index);
         assert_eq!(linear.constant, -7);

@@ -86,12 +86,14 @@ impl Round<'_, '_, '_> {
             return None;
         }
         self.access(buffer, &index, false);
-        let (parts, each) = (part_count(bits, self.count), self.count / part_count(bits, self.count));
+        let (parts, each) =
+            (part_count(bits, self.count), self.count / part_count(bits, self.count));
         let (quad, suffix) = (quad(bits, self.count), suffix(kind, bits));
         let at = |n: usize| index.constant.wrapping_add((n * each) as i64 * stride);
         let lanes = match stride {
             1 => {
-                let load = |n| format!("vld1{quad}_{suffix}({})", self.place(buffer, &index, at(n)));
+                let load =
+                    |n| format!("vld1{quad}_{suffix}({})", self.place(buffer, &index, at(n)));
                 let lanes = Lanes::new(kind, bits, self.count, (0..parts).map(load).collect());
                 self.bind(&name, &lanes)
             }
@@ -203,14 +205,18 @@ impl Round<'_, '_, '_> {
             return Some(());
         };
         let other = self.pending.remove(at);
-        let (low, high) =
-            if other.index.constant < store.index.constant { (other, store) } else { (store, other) };
+        let (low, high) = if other.index.constant < store.index.constant {
+            (other, store)
+        } else {
+            (store, other)
+        };
         let name = low.lanes.intrinsic("vst2");
         let ty = low.lanes.ty().replace("_t", "x2_t");
         let each = self.count / low.lanes.parts.len();
         for (n, (even, odd)) in low.lanes.parts.iter().zip(&high.lanes.parts).enumerate() {
             let pair = self.scope.fresh("pair");
-            let place = self.place(low.buffer, &low.index, low.index.constant + (2 * n * each) as i64);
+            let place =
+                self.place(low.buffer, &low.index, low.index.constant + (2 * n * each) as i64);
             self.lines.push(Line::Code(format!("const {ty} {pair} = {{{{{even}, {odd}}}}};")));
             self.lines.push(Line::Code(format!("{name}({place}, {pair});")));
         }

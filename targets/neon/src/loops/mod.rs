@@ -13,8 +13,8 @@ mod round;
 mod walk;
 
 use trainc_c::{CountedLoop, LeadingRounds, Rest, Scope};
-use trainc_ir::{Element, Op};
 use trainc_ir::loops::{Expr, LoopKernel, Role, Stmt};
+use trainc_ir::{Element, Op};
 
 use crate::level::Level;
 use memory::element_kind;
@@ -156,10 +156,12 @@ impl Vectors {
         scope: &mut Scope<'_, '_>,
     ) -> Option<Rest> {
         let lanes = count as i64;
-        if trip.known.is_some_and(|(_, rounds)| rounds < lanes) {
+        let CountedLoop { variable, start, end, body } = trip.counted;
+        // Few rounds fill no vector.
+        let most = scope.interval(end).1 - scope.interval(start).0;
+        if trip.known.map_or(most, |(_, rounds)| rounds.into()) < lanes.into() {
             return None;
         }
-        let CountedLoop { variable, start, end, body } = trip.counted;
         let found = reductions(body, &trip.uses)?;
         let name = scope.kernel().locals[variable.0 as usize].0.clone();
         let name = scope.fresh(&name);
@@ -188,7 +190,10 @@ impl Vectors {
         }
         // Results that take no operand's place may be computed twice.
         let twice = (!self.in_place
-            || round.stored.iter().all(|b| round.scope.kernel().buffers[b.0 as usize].role == Role::Scratch))
+            || round
+                .stored
+                .iter()
+                .all(|b| round.scope.kernel().buffers[b.0 as usize].role == Role::Scratch))
             && found.iter().all(reduce::Reduction::is_idempotent)
             && round.accesses.iter().all(|a| a.stored || !round.stored.contains(&a.buffer));
         let after = round.finish_reductions()?;

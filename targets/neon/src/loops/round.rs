@@ -47,6 +47,8 @@ pub(super) struct Round<'a, 'p, 'k> {
     /// Locals that the body assigns, and the variables of its loops.
     assigned: BTreeSet<Local>,
     pub(super) stored: BTreeSet<Buffer>,
+    /// Locals that one statement assigns, outside of inner loops and branches.
+    once: BTreeSet<Local>,
     pub(super) reductions: Vec<Reduction>,
     /// Current values of the body's locals.
     values: BTreeMap<Local, Expr>,
@@ -88,6 +90,12 @@ pub(super) struct Setting<'b> {
 impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
     pub(super) fn new(scope: &'a mut Scope<'p, 'k>, setting: Setting<'_>) -> Self {
         let (assigned, stored) = changed(setting.body);
+        let once = |l: &Local| assigned.iter().filter(|other| *other == l).count() == 1;
+        let plain = setting.body.iter().filter_map(|s| match s {
+            Stmt::Assign(local, _) => Some(*local),
+            _ => None,
+        });
+        let once = plain.filter(once).collect();
         Round {
             scope,
             level: setting.level,
@@ -95,6 +103,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             variable: setting.variable,
             assigned: assigned.into_iter().collect(),
             stored: stored.into_iter().collect(),
+            once,
             reductions: setting.reductions,
             values: BTreeMap::new(),
             named: Vec::new(),
@@ -191,6 +200,20 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
         !mentions(e, &|l| l.0 >= first) && (self.is_uniform(e) || is_index())
     }
 
+    /// Whether a value is the same in all rounds, takes some work, and has a name of its own.
+    fn is_constant_work(&self, local: Local, value: &Expr) -> bool {
+        let (mut nodes, mut loads) = (0, false);
+        each_expr(value, &mut |e| {
+            nodes += 1;
+            loads |= matches!(*e.node, Node::Load(..));
+        });
+        nodes > 4
+            && self.is_uniform(value)
+            && (self.certain || !loads)
+            && self.once.contains(&local)
+            && !mentions(value, &|l| self.inner.contains(&l))
+    }
+
     fn assign(&mut self, local: Local, value: &Expr) -> Option<()> {
         if let Some(at) = self.reductions.iter().position(|r| r.local == local) {
             return self.accumulate(at);
@@ -208,7 +231,18 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             }
             return Some(());
         }
-        let value = if self.is_symbolic(&value) {
+        let value = if self.is_constant_work(local, &value) {
+            // Computed once, before the loop.
+            let name = self.scope.kernel().locals[local.0 as usize].0.clone();
+            let (name, ty) = (self.scope.fresh(&name), self.scope.local_type(local));
+            let scalar = match (ty, value.ty) {
+                ("int32_t", Scalar::I64) => format!("(int32_t){}", self.scope.operand(&value)),
+                _ => self.scope.scalar(&value),
+            };
+            self.before.push(format!("const {ty} {name} = {scalar};"));
+            self.scope.set_local_name(local, &name);
+            Expr { ty: value.ty, node: Box::new(Node::Local(local)) }
+        } else if self.is_symbolic(&value) {
             value
         } else {
             let lanes = match value.ty {
@@ -341,8 +375,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
                     return None;
                 }
                 if self.values.contains_key(local) && !own.contains(local) {
-                    let old =
-                        Expr { ty: value.ty, node: Box::new(Node::Local(*local)) };
+                    let old = Expr { ty: value.ty, node: Box::new(Node::Local(*local)) };
                     let (c, value) = (condition.clone(), value.clone());
                     let chosen = if holds { c.select(value, old) } else { c.select(old, value) };
                     self.assign(*local, &chosen)?;
@@ -461,7 +494,8 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             Role::Output(_) | Role::OutputScale(_) => !input,
             Role::RunContext | Role::Scratch => false,
         };
-        a != b && (is(role(a), true) && is(role(b), false) || is(role(a), false) && is(role(b), true))
+        a != b
+            && (is(role(a), true) && is(role(b), false) || is(role(a), false) && is(role(b), true))
     }
 }
 
@@ -475,11 +509,6 @@ pub(super) fn bits_of((low, high): Interval) -> u32 {
 pub(super) fn is_ring(op: Binary) -> bool {
     matches!(
         op,
-        Binary::Add
-            | Binary::Subtract
-            | Binary::Multiply
-            | Binary::And
-            | Binary::Or
-            | Binary::Xor
+        Binary::Add | Binary::Subtract | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor
     )
 }
