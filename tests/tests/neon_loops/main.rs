@@ -212,10 +212,15 @@ struct KernelCase<'a> {
 
 impl KernelCase<'_> {
     fn source(&self, level: Level) -> String {
+        let name = format!("kernel_{}", self.n);
+        let printed = trainc_neon::loops::function(level, &name, self.kernel, self.may_overwrite);
+        printed.expect("the kernel prints") + &self.caller(&name, loop_scratch(self.kernel).1)
+    }
+
+    /// A function that runs the kernel of that name, which takes some bytes of working memory.
+    fn caller(&self, name: &str, scratch: usize) -> String {
         let KernelCase { n, what, kernel, operands, meaning, run, .. } = *self;
-        let name = format!("kernel_{n}");
-        let printed = trainc_neon::loops::function(level, &name, kernel, self.may_overwrite);
-        let mut out = printed.expect("the kernel prints");
+        let mut out = String::new();
         let _ = writeln!(out, "static void case_{n}(void)\n{{");
         let (mut arguments, mut checks, mut frees) = (Vec::new(), String::new(), String::new());
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
@@ -275,10 +280,9 @@ impl KernelCase<'_> {
             let _ = writeln!(frees, "    dropped(b{i}, {size});");
             arguments.push(format!("b{i}"));
         }
-        if kernel.buffers.iter().any(|b| b.role == Role::Scratch) {
-            let bytes = loop_scratch(kernel).1;
-            let _ = writeln!(out, "    uint8_t *scratch = filled({bytes}, NULL);");
-            let _ = writeln!(frees, "    dropped(scratch, {bytes});");
+        if scratch > 0 {
+            let _ = writeln!(out, "    uint8_t *scratch = filled({scratch}, NULL);");
+            let _ = writeln!(frees, "    dropped(scratch, {scratch});");
             arguments.push("scratch".into());
         }
         let _ = writeln!(out, "    {name}({});\n{checks}{frees}}}\n", arguments.join(", "));

@@ -521,6 +521,10 @@ impl Round<'_, '_, '_> {
     /// A truth value in lanes of a width.
     fn mask_of(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
         let mask = self.mask(e, bits)?;
+        self.mask_in(mask, bits)
+    }
+
+    fn mask_in(&mut self, mask: Lanes, bits: u32) -> Option<Lanes> {
         let lanes = self.converted(mask.reinterpret(Kind::Signed), bits)?;
         Some(lanes.reinterpret(Kind::Unsigned))
     }
@@ -585,9 +589,9 @@ impl Round<'_, '_, '_> {
         if !self.may_load(&[], [a, b]) {
             return None;
         }
-        let width = self.mask(a, bits)?.bits;
-        let width = self.mask(b, width)?.bits.max(width);
-        Some((self.mask_of(a, width)?, self.mask_of(b, width)?))
+        let (a, b) = (self.mask(a, bits)?, self.mask(b, bits)?);
+        let bits = a.bits.max(b.bits);
+        Some((self.mask_in(a, bits)?, self.mask_in(b, bits)?))
     }
 
     fn compare_floats(&mut self, comparison: Comparison, a: &Expr, b: &Expr) -> Option<Lanes> {

@@ -29,6 +29,11 @@ pub(crate) fn part_count(bits: u32, count: usize) -> usize {
     (bits as usize * count).div_ceil(128)
 }
 
+/// The name of part `n` of several.
+pub(crate) fn part_name(name: &str, n: usize) -> String {
+    format!("{name}_{}", char::from(b'a' + n as u8))
+}
+
 /// The type of a vector of some lanes, such as `int8x16_t`.
 pub(crate) fn vector_type(kind: Kind, bits: u32, count: usize) -> String {
     let name = match kind {

@@ -3,7 +3,7 @@
 use trainc_ir::Element;
 use trainc_ir::loops::{Buffer, Expr, Scalar};
 
-use super::lanes::{Kind, Lanes, part_count, quad, suffix, vector_type};
+use super::lanes::{Kind, Lanes, part_count, part_name, quad, suffix, vector_type};
 use super::linear::Linear;
 use super::round::{Line, Round};
 
@@ -140,7 +140,7 @@ impl Round<'_, '_, '_> {
         let pairs: Vec<String> = (0..parts)
             .map(|n| {
                 let variable = self.scope.fresh(&if parts > 1 {
-                    format!("{name}_{n}")
+                    part_name(name, n)
                 } else {
                     name.to_string()
                 });

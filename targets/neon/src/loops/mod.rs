@@ -12,6 +12,8 @@ mod reduce;
 mod round;
 mod walk;
 
+use std::collections::BTreeMap;
+
 use trainc_c::{CountedLoop, LeadingRounds, Rest, Scope};
 use trainc_ir::loops::{Expr, LoopKernel, Role, Stmt};
 use trainc_ir::{Element, Op};
@@ -198,7 +200,9 @@ impl Vectors {
             && round.accesses.iter().all(|a| a.stored || !round.stored.contains(&a.buffer));
         let after = round.finish_reductions()?;
         let beyond = i64::from(round.reads_beyond);
-        let (before, lines) = (std::mem::take(&mut round.before), std::mem::take(&mut round.lines));
+        let (mut before, mut lines) =
+            (std::mem::take(&mut round.before), std::mem::take(&mut round.lines));
+        without_unused(&mut before, &mut lines, &after);
         let narrow = bits_of(scope.interval(start)) <= 32 && bits_of(scope.interval(end)) <= 32;
         let ty = if narrow { "int32_t" } else { "int64_t" };
         before.iter().for_each(|line| scope.line(line));
@@ -255,5 +259,33 @@ impl Vectors {
             (Some(_), (done, _)) => Rest::From(done.to_string()),
             (None, _) => Rest::From(name),
         })
+    }
+}
+
+/// Removes variables that nothing reads: values that turned out to be part of others.
+fn without_unused(before: &mut Vec<String>, lines: &mut Vec<Line>, after: &[String]) {
+    fn words(code: &str) -> impl Iterator<Item = &str> {
+        code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty())
+    }
+    /// The name that a line declares.
+    fn declared(code: &str) -> Option<&str> {
+        words(code.strip_prefix("const ")?.split(" = ").next()?).nth(1)
+    }
+    loop {
+        let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+        let codes = lines.iter().filter_map(|line| match line {
+            Line::Code(code) | Line::Open(code) => Some(code),
+            Line::Close => None,
+        });
+        for code in before.iter().chain(codes).chain(after) {
+            words(code).for_each(|word| *uses.entry(word.to_string()).or_default() += 1);
+        }
+        let read = |code: &str| declared(code).is_none_or(|name| uses[name] > 1);
+        let count = before.len() + lines.len();
+        before.retain(|code| read(code));
+        lines.retain(|line| !matches!(line, Line::Code(code) if !read(code)));
+        if before.len() + lines.len() == count {
+            return;
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
 
-use super::lanes::{Kind, Lanes, quad, suffix};
+use super::lanes::{Kind, Lanes, part_name, quad, suffix};
 use super::round::{Line, Round, bits_of};
 use super::walk::{count_uses, each_statement, mentions};
 use crate::level::Level;
@@ -151,7 +151,7 @@ impl Round<'_, '_, '_> {
         let ty = super::lanes::vector_type(kind, bits, count);
         let names: Vec<String> = (0..parts)
             .map(|n| {
-                let name = if parts > 1 { format!("{scalar}_{n}") } else { format!("{scalar}_v") };
+                let name = if parts > 1 { part_name(&scalar, n) } else { format!("{scalar}_v") };
                 let name = self.scope.fresh(&name);
                 self.before.push(format!("{ty} {name} = vdup{quad}_n_{suffix}({first});"));
                 name

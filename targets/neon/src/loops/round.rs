@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainc_c::{Interval, Scope, all, element_interval, exact};
 use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Role, Scalar, Stmt, Unary};
 
-use super::lanes::{Kind, Lanes};
+use super::lanes::{Kind, Lanes, part_name};
 use super::linear::{Linear, is_linear};
 use super::memory::{Access, PendingStore, StridedLoad};
 use super::reduce::Reduction;
@@ -283,7 +283,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
         let ty = lanes.ty();
         let several = lanes.parts.len() > 1;
         let parts = lanes.parts.iter().enumerate().map(|(n, part)| {
-            let name = if several { format!("{name}_{n}") } else { name.to_string() };
+            let name = if several { part_name(name, n) } else { name.to_string() };
             let name = self.scope.fresh(&name);
             self.lines.push(Line::Code(format!("const {ty} {name} = {part};")));
             name
@@ -347,7 +347,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
         let name = self.scope.kernel().locals[local.0 as usize].0.clone();
         let (ty, several) = (lanes.ty(), lanes.parts.len() > 1);
         let parts = lanes.parts.iter().enumerate().map(|(n, part)| {
-            let name = if several { format!("{name}_{n}") } else { name.clone() };
+            let name = if several { part_name(&name, n) } else { name.clone() };
             let name = self.scope.fresh(&name);
             self.lines.push(Line::Code(format!("{ty} {name} = {part};")));
             name
