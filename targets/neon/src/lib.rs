@@ -6,6 +6,7 @@
 pub mod depthwise;
 mod level;
 pub mod loops;
+mod lowering;
 mod target;
 
 pub use level::Level;

@@ -2,9 +2,7 @@
 
 use trainc_c::{Dialect, SupportFile};
 use trainc_ir::program::{Kernel, Program};
-use trainc_ir::target::{
-    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
-};
+use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType};
 
 use crate::level::Level;
@@ -61,19 +59,12 @@ impl Dialect for NeonTarget {
         if let Some(text) = depthwise::kernel(self.level, name, kernel)? {
             return Ok(Some(text));
         }
-        let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
-        loops::function(
-            self.level,
-            name,
-            &lowered,
-            loops::in_place(&kernel.op, kernel.inputs.len()),
-        )
-        .map(Some)
+        loops::kernel(self.level, name, kernel).map(Some)
     }
 
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
         depthwise::scratch_bytes(op, inputs, outputs)
-            .unwrap_or_else(|| loop_scratch_bytes(op, inputs, outputs))
+            .unwrap_or_else(|| loops::scratch_bytes(op, inputs, outputs))
     }
 
     fn support(&self) -> Vec<SupportFile> {

@@ -4,6 +4,7 @@
 #[path = "../c_target/random.rs"]
 mod random;
 mod sizes;
+mod vectors;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,12 @@ fn run(folder: &Path, program: &str, arguments: &[&str]) {
 impl Machine {
     /// Compiles `main.c` and runs it.
     fn check(&self, folder: &Path) {
-        let mut flags: Vec<&str> = STRICT.iter().chain(self.flags).copied().collect();
+        self.check_with(folder, STRICT);
+    }
+
+    /// The same with other flags.
+    fn check_with(&self, folder: &Path, flags: &[&str]) {
+        let mut flags: Vec<&str> = flags.iter().chain(self.flags).copied().collect();
         flags.extend(["main.c", "trainc_rt.c", "-o", "main"]);
         run(folder, self.compiler, &flags);
         run(folder, self.emulator, &["./main"]);
@@ -302,7 +308,7 @@ fn operation_cases(
     let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
     let results = op.infer(&types).expect("a case types");
     let meaning = op.evaluate(operands, run);
-    let kernel = op.lower(&types, &results.iter().collect::<Vec<_>>());
+    let kernel = trainc_neon::loops::lower(op, &types, &results.iter().collect::<Vec<_>>());
     let overwritten = (0..operands.len())
         .filter(|&k| op.may_overwrite(k) && *types[k] == results[0] && results[0].count() > 0);
     let mut text = String::new();

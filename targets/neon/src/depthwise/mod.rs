@@ -58,7 +58,11 @@ impl Depthwise {
                     return None;
                 }
                 let in_place = loops::in_place(&op, types.len());
-                Some(Finish { kernel: op.lower(&types, outputs), in_place, sums: sums.clone() })
+                Some(Finish {
+                    kernel: loops::lower(&op, &types, outputs),
+                    in_place,
+                    sums: sums.clone(),
+                })
             }
         };
         let random =

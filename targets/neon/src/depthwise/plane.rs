@@ -4,6 +4,9 @@ use trainc_ir::Element;
 use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Buffer, Expr};
 
+/// What is done with neighbours: the index of each in a dense plane, and here.
+type Neighbours<'a> = dyn FnMut(&mut LoopBuilder, &[(Expr, Expr)]) + 'a;
+
 /// Positions of an axis that a stride splits: position `p` is element `p / stride` of part `p % stride`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
@@ -19,7 +22,9 @@ pub(super) struct Axis {
 pub(super) struct Position {
     /// Its number.
     pub(super) number: Expr,
+    /// The part of its position.
     pub(super) part: usize,
+    /// Its place there.
     pub(super) place: Expr,
 }
 
@@ -107,12 +112,7 @@ impl Plane {
     }
 
     /// Loops over the elements of a dense plane of `[height, width]`: for each of neighbours, its index there and here.
-    fn each(
-        &self,
-        b: &mut LoopBuilder,
-        [height, width]: [usize; 2],
-        body: &mut dyn FnMut(&mut LoopBuilder, &[(Expr, Expr)]),
-    ) {
+    fn each(&self, b: &mut LoopBuilder, [height, width]: [usize; 2], body: &mut Neighbours<'_>) {
         let (height_reached, width_reached) =
             (self.rows.reached(height), self.columns.reached(width));
         self.rows.each(b, "row", height_reached, &mut |b, rows| {

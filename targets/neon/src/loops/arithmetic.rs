@@ -25,6 +25,12 @@ impl Round<'_, '_, '_> {
 
     /// The low `bits` of an integer.
     pub(super) fn value(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
+        let lanes = self.whole_value(e, bits)?;
+        Some(self.shortened(e, lanes))
+    }
+
+    /// [`Round::value`], however long it is.
+    pub(super) fn whole_value(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
         self.allows(bits)?;
         if self.is_uniform(e) {
             return Some(self.splat(e, bits));
@@ -39,8 +45,7 @@ impl Round<'_, '_, '_> {
             let narrow = self.value(e, natural)?;
             return self.converted(narrow, bits);
         }
-        let lanes = self.computed(e, bits)?;
-        Some(self.shortened(e, lanes))
+        self.computed(e, bits)
     }
 
     /// Lanes with names if their expressions are long.
@@ -531,11 +536,12 @@ impl Round<'_, '_, '_> {
 
     /// A truth value in lanes of any width, of `bits` if there is a choice.
     pub(super) fn mask(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
-        let lanes = self.computed_mask(e, bits)?;
+        let lanes = self.whole_mask(e, bits)?;
         Some(self.shortened(e, lanes))
     }
 
-    fn computed_mask(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
+    /// [`Round::mask`], however long it is.
+    pub(super) fn whole_mask(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
         let bits = bits.max(self.least_bits());
         self.allows(bits)?;
         if self.is_uniform(e) {
@@ -641,11 +647,12 @@ impl Round<'_, '_, '_> {
 
     /// A float. Vectors of Armv7 flush subnormal numbers, so that there only copies are exact.
     pub(super) fn float(&mut self, e: &Expr) -> Option<Lanes> {
-        let lanes = self.computed_float(e)?;
+        let lanes = self.whole_float(e)?;
         Some(self.shortened(e, lanes))
     }
 
-    fn computed_float(&mut self, e: &Expr) -> Option<Lanes> {
+    /// [`Round::float`], however long it is.
+    pub(super) fn whole_float(&mut self, e: &Expr) -> Option<Lanes> {
         self.allows(32)?;
         if self.is_uniform(e) {
             let name = self.splatted(e, Kind::Float, 32, true);

@@ -237,7 +237,9 @@ impl Round<'_, '_, '_> {
                 let distance = other.index.constant - store.index.constant;
                 let same = other.index.parallel(&store.index);
                 if other.buffer == store.buffer {
-                    let meets = !same || distance != 0 && distance % stride == 0;
+                    let reaches =
+                        self.rounds.is_none_or(|rounds| (distance / stride).abs() < rounds);
+                    let meets = !same || distance != 0 && distance % stride == 0 && reaches;
                     // A store that waits for its pair comes too late for a load.
                     if meets || stride == 2 && !other.stored {
                         return false;

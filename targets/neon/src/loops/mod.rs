@@ -16,9 +16,12 @@ use std::collections::BTreeMap;
 
 use trainc_c::{CountedLoop, LeadingRounds, Rest, Scope};
 use trainc_ir::loops::{Expr, LoopKernel, Role, Stmt};
-use trainc_ir::{Element, Op};
+use trainc_ir::program::Kernel;
+use trainc_ir::target::loop_scratch;
+use trainc_ir::{Element, Op, TensorType};
 
 use crate::level::Level;
+use crate::lowering;
 use memory::element_kind;
 use reduce::reductions;
 use round::{Line, Round, Setting, bits_of};
@@ -37,6 +40,25 @@ pub fn function(
     in_place: bool,
 ) -> Result<String, String> {
     trainc_c::function_with(name, &collapse::collapsed(kernel), &Vectors { level, in_place })
+}
+
+/// The function of any kernel: its operation's loops, those that fill vectors where there is a choice.
+///
+/// # Errors
+/// If the printer refuses.
+pub fn kernel(level: Level, name: &str, kernel: &Kernel) -> Result<String, String> {
+    let lowered = lowering::lower(&kernel.op, &kernel.input_types(), &kernel.output_types());
+    function(level, name, &lowered, in_place(&kernel.op, kernel.inputs.len()))
+}
+
+/// The loops that [`kernel`] prints for an operation.
+pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+    lowering::lower(op, inputs, outputs)
+}
+
+/// Working memory of [`kernel`]'s function in bytes.
+pub fn scratch_bytes(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+    loop_scratch(&lowering::lower(op, inputs, outputs)).1
 }
 
 /// Whether an operation's result may take the place of one of its operands.
@@ -175,7 +197,7 @@ impl Vectors {
             body,
             reductions: found.clone(),
             expected,
-            certain: trip.known.is_some(),
+            rounds: trip.known.map(|(_, rounds)| rounds),
         };
         // Loads of every other element go in pairs, which the first pass over the body finds.
         let mut strided = Vec::new();

@@ -72,6 +72,8 @@ pub(super) struct Round<'a, 'p, 'k> {
     pub(super) reads_beyond: bool,
     pub(super) accesses: Vec<Access>,
     pub(super) pending: Vec<PendingStore>,
+    /// Rounds of the loop, where known; then there is at least one.
+    pub(super) rounds: Option<i64>,
     /// Whether the loop has a round for sure.
     pub(super) certain: bool,
 }
@@ -84,7 +86,7 @@ pub(super) struct Setting<'b> {
     pub(super) body: &'b [Stmt],
     pub(super) reductions: Vec<Reduction>,
     pub(super) expected: Vec<StridedLoad>,
-    pub(super) certain: bool,
+    pub(super) rounds: Option<i64>,
 }
 
 impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
@@ -118,7 +120,8 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             reads_beyond: false,
             accesses: Vec::new(),
             pending: Vec::new(),
-            certain: setting.certain,
+            rounds: setting.rounds,
+            certain: setting.rounds.is_some(),
         }
     }
 
@@ -246,11 +249,11 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             value
         } else {
             let lanes = match value.ty {
-                Scalar::F32 => self.float(&value)?,
-                Scalar::Bool => self.mask(&value, 8)?,
+                Scalar::F32 => self.whole_float(&value)?,
+                Scalar::Bool => self.whole_mask(&value, 8)?,
                 Scalar::I32 | Scalar::I64 => {
                     let bits = self.natural(&value);
-                    self.value(&value, bits)?
+                    self.whole_value(&value, bits)?
                 }
             };
             let name = self.scope.kernel().locals[local.0 as usize].0.clone();
