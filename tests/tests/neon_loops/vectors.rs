@@ -268,7 +268,8 @@ fn random_vectors() {
         let mut random = Random(n * 991 + 17);
         random.next();
         let count = 8 + (random.next() >> 33) as usize % 40;
-        let length = 2 * count + 8;
+        // Loads of every other element reach the end.
+        let length = 2 * count;
         let inputs = LOADED.map(|e| TensorType::new([length], e));
         let mut outputs: Vec<TensorType> =
             STORED.iter().map(|&e| TensorType::new([length], e)).collect();
