@@ -6,6 +6,9 @@ use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{MaxPool2dGradient, QuantizeGradient};
 use trainc_ir::{Element, Op, TensorType};
 
+/// Bytes that fill the smallest vector.
+const LANES: usize = 8;
+
 /// The loops of an operation, for vectors where there is a choice.
 pub(crate) fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     let own = match op {
@@ -28,7 +31,12 @@ fn max_pool2d_gradient(
     let [rows, columns] = [dy.shape[2], dy.shape[3]];
     let whole = rows * op.kernel[0] <= height && columns * op.kernel[1] <= width;
     let apart = op.kernel == op.strides && op.dilations == [1, 1] && op.pads == [0; 4];
-    let fits = x.element == Element::I8 && whole && apart && op.kernel[1] == 2 && op.kernel[0] <= 4;
+    let fits = x.element == Element::I8
+        && whole
+        && apart
+        && op.kernel[1] == 2
+        && op.kernel[0] <= 4
+        && columns >= LANES;
     if !fits {
         return None;
     }

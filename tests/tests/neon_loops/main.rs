@@ -26,8 +26,11 @@ const STRICT: &[&str] = &[
     "-ffp-contract=off",
     "-static",
 ];
-/// What the random kernels add for a compiler that has it.
-const SANITIZED: &[&str] = &[];
+/// A hook that runs the rounds of divided loops one by one, the last first.
+const REVERSED: &str = "\
+#define TRAINC_PARALLEL_FOR(context, count, body) \\
+    for (int32_t backwards = (count); backwards-- > 0;) { body(context, backwards, backwards + 1); }
+";
 
 /// A cross compiler and its emulator.
 struct Machine {
@@ -35,6 +38,8 @@ struct Machine {
     name: &'static str,
     compiler: &'static str,
     flags: &'static [&'static str],
+    /// Divided loops run backwards on one machine, forwards on the other.
+    hooks: &'static [&'static str],
     emulator: &'static str,
 }
 
@@ -44,6 +49,7 @@ const MACHINES: [Machine; 2] = [
         name: "aarch64",
         compiler: "aarch64-linux-gnu-gcc",
         flags: &[],
+        hooks: &[],
         emulator: "qemu-aarch64",
     },
     Machine {
@@ -51,6 +57,7 @@ const MACHINES: [Machine; 2] = [
         name: "armv7",
         compiler: "arm-linux-gnueabihf-gcc",
         flags: &["-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
+        hooks: &["-DTRAINC_HOOKS=\"reversed.h\""],
         emulator: "qemu-arm",
     },
 ];
@@ -94,7 +101,9 @@ impl Machine {
 
     /// The same with other flags.
     fn check_with(&self, folder: &Path, flags: &[&str]) {
-        let mut flags: Vec<&str> = flags.iter().chain(self.flags).copied().collect();
+        write(folder, "reversed.h", REVERSED);
+        let flags = flags.iter().chain(self.flags).chain(self.hooks);
+        let mut flags: Vec<&str> = flags.copied().collect();
         flags.extend(["main.c", "trainc_rt.c", "-o", "main"]);
         run(folder, self.compiler, &flags);
         run(folder, self.emulator, &["./main"]);
@@ -386,13 +395,33 @@ fn kernel_source(
     format!("#ifdef __aarch64__\n{first}#else\n{second}#endif\n")
 }
 
-/// Compiles and runs the random kernels on every machine.
-fn cc(folder: &Path, flags: &[&str]) {
-    for machine in &MACHINES {
-        let flags: Vec<&str> = flags.iter().chain(machine.flags).copied().collect();
-        run(folder, machine.compiler, &[&flags[..], &["-O2", "-static"]].concat());
-        run(folder, machine.emulator, &["./random"]);
-    }
+/// What the random kernels of the C target's tests find there: here they are compiled and run on every machine.
+mod operations {
+    pub(crate) use crate::{CASES, kernel_source};
 }
 
-fn execute(_folder: &Path, _program: &str, _input: &[u8]) {}
+mod parallel {
+    pub(crate) use crate::REVERSED;
+}
+
+mod support {
+    use std::path::Path;
+
+    use crate::{MACHINES, run};
+    pub(crate) use crate::{Random, folder, runtime, write};
+
+    pub(crate) const SANITIZED: &[&str] = &[];
+
+    /// Compiles and runs.
+    pub(crate) fn cc(folder: &Path, flags: &[&str]) {
+        let program = format!("./{}", flags.last().expect("flags end with the program's name"));
+        for machine in &MACHINES {
+            let flags: Vec<&str> = flags.iter().chain(machine.flags).copied().collect();
+            run(folder, machine.compiler, &[&flags[..], &["-O1", "-static"]].concat());
+            run(folder, machine.emulator, &[&program]);
+        }
+    }
+
+    /// It has run.
+    pub(crate) fn execute(_folder: &Path, _program: &str, _input: &[u8]) {}
+}

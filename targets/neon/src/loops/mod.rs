@@ -76,7 +76,8 @@ struct Trip<'a> {
     counted: CountedLoop<'a>,
     /// First value and rounds, where known.
     known: Option<(i64, i64)>,
-    uses: Vec<usize>,
+    /// Mentions of each local in the kernel.
+    uses: &'a [usize],
 }
 
 impl LeadingRounds for Vectors {
@@ -148,28 +149,34 @@ impl Vectors {
                 });
             }
         });
-        let trip = Trip { counted: *counted, known, uses: uses.to_vec() };
-        let counts: &[usize] = if narrowest < 32 { &[16, 8] } else { &[8, 4] };
-        let (count, rest) = counts.iter().find_map(|&count| {
-            let rest = scope.attempt(|scope| self.print_rounds(&trip, count, scope))?;
-            Some((count, rest))
-        })?;
-        // What is left may still fill half as many lanes.
-        if let (Some((start, rounds)), Rest::From(first), 16) = (known, &rest, count) {
-            let first: i64 = first.parse().ok()?;
-            if start + rounds - first >= 8 {
-                let from = Expr::i64(first);
-                let trip = Trip {
-                    counted: CountedLoop { start: &from, ..*counted },
-                    known: Some((first, start + rounds - first)),
-                    uses: uses.to_vec(),
-                };
-                if let Some(rest) = scope.attempt(|scope| self.print_rounds(&trip, 8, scope)) {
-                    return Some(rest);
-                }
-            }
-        }
-        Some(rest)
+        let counts: &[usize] = match narrowest {
+            8 => &[32, 16, 8],
+            16 => &[16, 8],
+            _ => &[8, 4],
+        };
+        let trip = Trip { counted: *counted, known, uses };
+        self.print_with(&trip, counts, scope)
+    }
+
+    /// Prints rounds with the first count that works, and what is left with those after it.
+    fn print_with(
+        &self,
+        trip: &Trip<'_>,
+        counts: &[usize],
+        scope: &mut Scope<'_, '_>,
+    ) -> Option<Rest> {
+        let (&count, fewer) = counts.split_first()?;
+        let Some(rest) = scope.attempt(|scope| self.print_rounds(trip, count, scope)) else {
+            return self.print_with(trip, fewer, scope);
+        };
+        let (Rest::From(first), Some((start, rounds))) = (&rest, trip.known) else {
+            return Some(rest);
+        };
+        let first: i64 = first.parse().ok()?;
+        let counted = CountedLoop { start: &Expr::i64(first), ..trip.counted };
+        let known = Some((first, start + rounds - first));
+        let left = Trip { counted, known, uses: trip.uses };
+        Some(self.print_with(&left, fewer, scope).unwrap_or(rest))
     }
 
     /// Prints rounds, `count` at a time.
@@ -186,7 +193,7 @@ impl Vectors {
         if trip.known.map_or(most, |(_, rounds)| rounds.into()) < lanes.into() {
             return None;
         }
-        let found = reductions(body, &trip.uses)?;
+        let found = reductions(body, trip.uses)?;
         let name = scope.kernel().locals[variable.0 as usize].0.clone();
         let name = scope.fresh(&name);
         scope.set_local_name(variable, &name);
