@@ -229,7 +229,10 @@ impl KernelCase<'_> {
     fn source(&self, level: Level) -> String {
         let name = format!("kernel_{}", self.n);
         let printed = trainc_neon::loops::function(level, &name, self.kernel, self.may_overwrite);
-        printed.expect("the kernel prints") + &self.caller(&name, loop_scratch(self.kernel).1)
+        let printed = printed.expect("the kernel prints");
+        let widest = printed.lines().map(str::len).max().unwrap_or(0);
+        assert!(self.what == "random" || widest <= 100, "{widest} columns:\n{printed}");
+        printed + &self.caller(&name, loop_scratch(self.kernel).1)
     }
 
     /// A function that runs the kernel of that name, which takes some bytes of working memory.

@@ -244,12 +244,12 @@ impl Generator {
             };
             self.b.set(local, value);
         }
-        for k in 0..STORED.len() {
+        for (k, &element) in STORED.iter().enumerate() {
             if self.below(4) > 0 {
                 continue;
             }
             let (y, i) = (self.b.output(k), self.i.clone());
-            if STORED[k] == Element::F32 {
+            if element == Element::F32 {
                 let value = self.expr(Scalar::F32, if self.floats { 3 } else { 0 });
                 self.b.store(y, i, value);
             } else {

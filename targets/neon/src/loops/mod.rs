@@ -10,6 +10,7 @@ mod linear;
 mod memory;
 mod reduce;
 mod round;
+mod truth;
 mod walk;
 
 use std::collections::BTreeMap;
