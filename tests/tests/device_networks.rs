@@ -39,7 +39,8 @@ fn artifact(model: &str, target: &str) -> PathBuf {
 fn verified(model: &str, targets: &[&str]) {
     for target in targets {
         let folder = artifact(model, target);
-        let options = VerifyOptions { steps: STEPS, seed: 3, ..VerifyOptions::default() };
+        let options =
+            VerifyOptions { steps: STEPS, seed: 3, launches: true, ..VerifyOptions::default() };
         let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
         assert!(report.bit_exact, "{model} on {target}: {:#?}", report.finding);
         assert_eq!(report.steps, STEPS);

@@ -10,13 +10,13 @@ use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unar
 use crate::locals::Locals;
 
 /// Smallest and largest value.
-pub(crate) type Interval = (i128, i128);
+pub type Interval = (i128, i128);
 
 /// Rounds of the analysis before what still grows is taken to have any value.
 const PATIENCE: usize = 6;
 
 /// All values of a type.
-pub(crate) fn all(ty: Scalar) -> Interval {
+pub fn all(ty: Scalar) -> Interval {
     match ty {
         Scalar::I32 => (i32::MIN.into(), i32::MAX.into()),
         Scalar::I64 => (i64::MIN.into(), i64::MAX.into()),
@@ -133,7 +133,9 @@ impl<'k> Intervals<'k> {
             Node::Integer(value) => (i128::from(*value), i128::from(*value)),
             Node::Float(_) => (0, 0),
             Node::Local(local) => return self.locals[local.0 as usize],
-            Node::Load(buffer, _) => element(self.kernel.buffers[buffer.0 as usize].element),
+            Node::Load(buffer, _) => {
+                element_interval(self.kernel.buffers[buffer.0 as usize].element)
+            }
             Node::Unary(op, x) => match op {
                 Unary::Negate => {
                     let (low, high) = self.of(x)?;
@@ -159,12 +161,7 @@ impl<'k> Intervals<'k> {
 }
 
 /// The interval of the exact result, which may exceed the type; `None` if nothing is known.
-pub(crate) fn exact(
-    op: Binary,
-    ty: Scalar,
-    (a0, a1): Interval,
-    (b0, b1): Interval,
-) -> Option<Interval> {
+pub fn exact(op: Binary, ty: Scalar, (a0, a1): Interval, (b0, b1): Interval) -> Option<Interval> {
     let width = if ty == Scalar::I32 { 32 } else { 64 };
     let amounts = || (b0.max(0) as u32, b1.clamp(0, width - 1) as u32);
     let largest = |x: i128, y: i128| x.abs().max(y.abs());
@@ -212,7 +209,7 @@ pub(crate) fn exact(
 }
 
 /// Values of a load.
-fn element(element: Element) -> Interval {
+pub fn element_interval(element: Element) -> Interval {
     match element {
         Element::F32 => (0, 0),
         Element::I2 | Element::I4 | Element::I8 => (i8::MIN.into(), i8::MAX.into()),

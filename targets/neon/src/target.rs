@@ -3,13 +3,11 @@
 use trainc_c::{Dialect, SupportFile};
 use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::program::{Kernel, Program};
-use trainc_ir::target::{
-    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
-};
+use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType};
 
 use crate::level::Level;
-use crate::products;
+use crate::{depthwise, loops, products};
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -65,12 +63,19 @@ impl Dialect for NeonTarget {
     }
 
     fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        products::kernel(self.level, name, kernel)
+        if let Some(text) = products::kernel(self.level, name, kernel)? {
+            return Ok(Some(text));
+        }
+        if let Some(text) = depthwise::kernel(self.level, name, kernel)? {
+            return Ok(Some(text));
+        }
+        loops::kernel(self.level, name, kernel).map(Some)
     }
 
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
         products::scratch_bytes(op, inputs, outputs)
-            .unwrap_or_else(|| loop_scratch_bytes(op, inputs, outputs))
+            .or_else(|| depthwise::scratch_bytes(op, inputs, outputs))
+            .unwrap_or_else(|| loops::scratch_bytes(op, inputs, outputs))
     }
 
     fn support(&self) -> Vec<SupportFile> {
