@@ -48,6 +48,18 @@ fn verified(model: &str, targets: &[&str]) {
     }
 }
 
+/// One artifact for every AArch64 processor: what each has is found when it runs.
+#[test]
+fn dispatch_at_run_time() {
+    let folder = artifact("lenet5", "neon+dispatch");
+    for processor in ["cortex-a53", "cortex-a76", "max"] {
+        let runner = Some(format!("qemu-aarch64 -cpu {processor}"));
+        let options = VerifyOptions { launches: true, runner, ..VerifyOptions::default() };
+        let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
+        assert!(report.bit_exact, "{processor}: {:#?}", report.finding);
+    }
+}
+
 #[test]
 fn lenet5() {
     verified("lenet5", &["neon", "neon+dotprod", "neon+i8mm", "armv7-neon"]);
