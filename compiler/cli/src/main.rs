@@ -11,6 +11,7 @@ mod message;
 mod progress;
 mod run;
 mod train;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,11 @@ fn main() -> ExitCode {
         Command::Compile(options) => compile::run(options, &output),
         Command::Inspect(options) => inspect::run(options, &output),
         Command::Run(options) => run::run(options, &output),
+        Command::Verify(options) => match verify::run(options, &output) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::from(1),
+            Err(error) => Err(error),
+        },
         Command::Algorithms(options) => listings::algorithms(options, &output),
         Command::Targets => listings::targets(&output),
         Command::Zoo(options) => listings::zoo(options, &output),

@@ -6,11 +6,15 @@
 
 use std::collections::BTreeSet;
 
+use crate::harness::launch_count;
 use crate::program::{Argument, Buffer, BufferId, Launch, Program, Region, Step};
 use crate::program_verify::Space;
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::tensor_bytes::{tensor_bytes, tensor_from_bytes};
+
+/// Sees the results of launches.
+type Observer<'a> = &'a mut dyn FnMut(usize, &[Tensor]);
 
 /// What fills memory without a value.
 const GARBAGE: u8 = 0xa5;
@@ -77,6 +81,20 @@ impl<'p> ProgramInterpreter<'p> {
         self.program.state().into_iter().filter_map(read).collect()
     }
 
+    /// The state's memory: each buffer at its offset as [`tensor_bytes`] lays it out. Bytes between mean nothing.
+    pub fn state_memory(&self) -> &[u8] {
+        &self.state
+    }
+
+    /// Sets the state's memory; whether its length is the program's.
+    pub fn set_state_memory(&mut self, memory: &[u8]) -> bool {
+        let fits = memory.len() == self.state.len();
+        if fits {
+            self.state.copy_from_slice(memory);
+        }
+        fits
+    }
+
     /// Runs an entry once: returns its results in call order and updates the state.
     ///
     /// # Errors
@@ -86,6 +104,21 @@ impl<'p> ProgramInterpreter<'p> {
         entry: &str,
         inputs: &[Tensor],
         run: &RunContext,
+    ) -> Result<Vec<Tensor>, ProgramRunError> {
+        self.run_observed(entry, inputs, run, &mut |_, _| {})
+    }
+
+    /// As [`ProgramInterpreter::run`]; `observe` sees the results of each launch that runs with its number in the order
+    /// of [`crate::harness::launches`].
+    ///
+    /// # Errors
+    /// See [`ProgramRunError`].
+    pub fn run_observed(
+        &mut self,
+        entry: &str,
+        inputs: &[Tensor],
+        run: &RunContext,
+        observe: &mut dyn FnMut(usize, &[Tensor]),
     ) -> Result<Vec<Tensor>, ProgramRunError> {
         let entry =
             self.program.entry(entry).ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
@@ -111,7 +144,7 @@ impl<'p> ProgramInterpreter<'p> {
                 .map(|a| vec![GARBAGE; self.program.buffer(a.buffer).bytes()])
                 .collect(),
         };
-        self.steps(&entry.steps, &mut caller, run)?;
+        self.steps(&entry.steps, 0, &mut caller, (run, observe))?;
         let decode = |argument: &Argument| self.read(argument.buffer, &caller).map_err(&wrong);
         entry.outputs.iter().map(decode).collect()
     }
@@ -119,14 +152,20 @@ impl<'p> ProgramInterpreter<'p> {
     fn steps(
         &mut self,
         steps: &[Step],
+        first: usize,
         caller: &mut Caller,
-        run: &RunContext,
+        (run, observe): (&RunContext, Observer<'_>),
     ) -> Result<(), ProgramRunError> {
+        let mut next = first;
         for step in steps {
             match step {
-                Step::Launch(launch) => self.launch(launch, caller, run).map_err(|message| {
-                    ProgramRunError::Program { launch: launch.name.clone(), message }
-                })?,
+                Step::Launch(launch) => {
+                    let results = self.launch(launch, caller, run).map_err(|message| {
+                        ProgramRunError::Program { launch: launch.name.clone(), message }
+                    })?;
+                    observe(next, &results);
+                    next += 1;
+                }
                 Step::Branch { condition, then, otherwise } => {
                     let wrong = |message: String| ProgramRunError::Program {
                         launch: "branch".into(),
@@ -135,8 +174,13 @@ impl<'p> ProgramInterpreter<'p> {
                     let bytes = self.bytes(*condition, caller).map_err(wrong)?;
                     let first = bytes.first_chunk::<4>();
                     let first = first.ok_or_else(|| wrong("the condition is not an i32".into()))?;
-                    let taken = if i32::from_le_bytes(*first) != 0 { then } else { otherwise };
-                    self.steps(taken, caller, run)?;
+                    let after_then = next + launch_count(then);
+                    let (taken, start) = match i32::from_le_bytes(*first) {
+                        0 => (otherwise, after_then),
+                        _ => (then, next),
+                    };
+                    self.steps(taken, start, caller, (run, observe))?;
+                    next = after_then + launch_count(otherwise);
                 }
             }
         }
@@ -148,7 +192,7 @@ impl<'p> ProgramInterpreter<'p> {
         launch: &Launch,
         caller: &mut Caller,
         run: &RunContext,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Tensor>, String> {
         let kernel = self.program.kernel(launch.kernel);
         if let (Some(scratch), bytes @ 1..) = (launch.scratch, kernel.scratch_bytes) {
             let place = self.arena.get_mut(scratch..scratch + bytes);
@@ -183,7 +227,7 @@ impl<'p> ProgramInterpreter<'p> {
             }
             self.bytes_mut(id, caller)?.copy_from_slice(&tensor_bytes(tensor));
         }
-        Ok(())
+        Ok(results)
     }
 
     fn read(&self, id: BufferId, caller: &Caller) -> Result<Tensor, String> {
