@@ -20,7 +20,7 @@ Examples:
   trainc compile lenet5.onnx --batch 64 -o build/   an object file, C header and Rust bindings
   trainc inspect lenet5.onnx --rewrites             which rewrite rules fired, and what each saved
 
-Exit codes: 0 success, 1 an error in what was given, 2 wrong usage, 101 a bug of trainc.
+Exit codes: 0 success, 1 an error in what was given (or an artifact that is wrong), 2 wrong usage, 101 a bug of trainc.
 The messages of --message-format json are described in docs/cli.md.";
 
 /// Compiles the training step of a neural network under a low-precision training algorithm.
@@ -386,12 +386,18 @@ pub(crate) struct VerifyArguments {
     /// Leave out the single steps on extreme data
     #[arg(long)]
     pub(crate) no_extremes: bool,
+    /// Compare the results of each launch, too, not only the entries' and the state
+    #[arg(long)]
+    pub(crate) launches: bool,
     /// Compiler in place of the target's; it gets the target's flags
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
     pub(crate) cc: Option<String>,
     /// Emulator in place of the target's, with its arguments
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
     pub(crate) runner: Option<String>,
+    /// Keep the program around the artifact, its requests and executables in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
     /// Write a JUnit report
     #[arg(long, value_name = "FILE.xml", value_hint = ValueHint::FilePath)]
     pub(crate) junit: Option<PathBuf>,

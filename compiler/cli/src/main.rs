@@ -1,6 +1,6 @@
 //! `trainc`: the command line of the compiler.
 //!
-//! Exit codes: 0 success, 1 an error in what was given, 2 wrong usage, 101 a bug of trainc.
+//! Exit codes: 0 success, 1 an error in what was given (or an artifact that is wrong), 2 wrong usage, 101 a bug of trainc.
 #![forbid(unsafe_code)]
 
 mod arguments;

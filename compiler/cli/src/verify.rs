@@ -15,8 +15,10 @@ pub(crate) fn run(arguments: &VerifyArguments, output: &Output) -> anyhow::Resul
         steps: arguments.steps,
         seed: arguments.seed,
         extremes: !arguments.no_extremes,
+        launches: arguments.launches,
         compiler: arguments.cc.clone(),
         runner: arguments.runner.clone(),
+        keep: arguments.keep.clone(),
     };
     let mut bar = ProgressBar::new();
     let mut said: anyhow::Result<()> = Ok(());

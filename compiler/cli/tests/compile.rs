@@ -43,7 +43,9 @@ fn an_artifact_is_whole_and_the_same_every_time() {
             "digits.program.txt",
             "digits.qir.txt",
             "digits.rs",
+            "infer.module.txt",
             "manifest.json",
+            "train_step.module.txt",
             "weights.safetensors"
         ]
     );

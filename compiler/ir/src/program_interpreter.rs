@@ -275,3 +275,90 @@ struct Caller {
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::InputRole;
+    use crate::harness::launches;
+    use crate::ops::Relu;
+    use crate::program::{DeviceId, Entry, Kernel, KernelId, MemoryPlan};
+    use crate::types::{Element, TensorType};
+
+    fn launch(name: &str, inputs: usize, output: usize) -> Step {
+        Step::Launch(Launch {
+            kernel: KernelId(0),
+            device: DeviceId(0),
+            inputs: vec![BufferId(inputs)],
+            outputs: vec![BufferId(output)],
+            scratch: None,
+            name: name.into(),
+        })
+    }
+
+    /// Launches of the side that is not taken count, too, so that a number names one launch.
+    #[test]
+    fn launches_are_numbered_as_they_are_listed() {
+        let ty = TensorType::new([2], Element::F32);
+        let flag = TensorType::new([0usize; 0], Element::I32);
+        let buffer = |name: &str, ty: &TensorType, region: Region| Buffer {
+            name: name.into(),
+            ty: ty.clone(),
+            region,
+            offset: 0,
+        };
+        let argument = |name: &str, buffer: usize| Argument {
+            name: name.into(),
+            buffer: BufferId(buffer),
+            role: InputRole::Data,
+        };
+        let program = Program {
+            name: "branch".into(),
+            devices: vec!["cpu".into()],
+            buffers: vec![
+                buffer("x", &ty, Region::Input(0)),
+                buffer("flag", &flag, Region::Input(1)),
+                buffer("y", &ty, Region::Output(0)),
+                buffer("t", &ty, Region::Arena),
+            ],
+            kernels: vec![Kernel {
+                name: "relu".into(),
+                op: Relu {}.into(),
+                inputs: vec![ty.clone()],
+                outputs: vec![ty.clone()],
+                scratch_bytes: 0,
+            }],
+            entries: vec![Entry {
+                name: "run".into(),
+                inputs: vec![argument("x", 0), argument("flag", 1)],
+                outputs: vec![argument("y", 2)],
+                steps: vec![
+                    launch("first", 0, 3),
+                    Step::Branch {
+                        condition: BufferId(1),
+                        then: vec![launch("then", 3, 2), launch("then again", 3, 2)],
+                        otherwise: vec![launch("otherwise", 3, 2)],
+                    },
+                    launch("last", 0, 2),
+                ],
+            }],
+            memory: MemoryPlan { arena_bytes: 8, ..MemoryPlan::default() },
+        };
+        let names: Vec<&str> =
+            launches(&program.entries[0]).iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["first", "then", "then again", "otherwise", "last"]);
+        let x = Tensor::f32([2], vec![-1.0, 2.0]);
+        for (condition, expected) in [(0, vec![0, 3, 4]), (7, vec![0, 1, 2, 4])] {
+            let mut seen = Vec::new();
+            let operands = [x.clone(), Tensor::i32([0usize; 0], vec![condition])];
+            let results = ProgramInterpreter::new(&program)
+                .run_observed("run", &operands, &RunContext::default(), &mut |number, results| {
+                    assert_eq!(results[0].as_f32(), [0.0, 2.0]);
+                    seen.push(number);
+                })
+                .expect("it runs");
+            assert_eq!(results[0].as_f32(), [0.0, 2.0]);
+            assert_eq!(seen, expected);
+        }
+    }
+}

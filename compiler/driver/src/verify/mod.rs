@@ -2,34 +2,31 @@
 //! under an emulator, against the reference interpreter, bit for bit.
 //!
 //! Read in this order: `artifact` (the program back from its folder), `inputs` (what it is run on), `source` (the C
-//! program around it), `tools` and `process` (building and running), `compare`, `bisect` (from a wrong result to the
-//! first wrong launch), [`Report`] and [`junit`].
+//! program around it), `tools` and `process` (building and running), `compare`, `run` (harness and interpreter side by
+//! side, launch by launch if asked for), here (from a wrong result to the first wrong launch), [`Report`], [`junit`].
 
 pub(crate) mod artifact;
-mod bisect;
 mod compare;
 mod inputs;
 mod junit;
 mod process;
 mod report;
+mod run;
 mod source;
 mod tools;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use trainc_ir::harness::Harness;
-use trainc_ir::program::{Entry, Program};
+use trainc_ir::program::Entry;
 use trainc_ir::program_interpreter::ProgramInterpreter;
-use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::{RunContext, Tensor};
 
 use artifact::Artifact;
-use compare::difference;
 use inputs::{Case, Kind, cases, operands};
-use process::{Ended, Process, Requests};
-use source::CALLED;
-use tools::{Toolchain, Workspace};
+use process::Requests;
+use run::{Call, INIT, Run};
+use tools::{Build, Toolchain, Workspace};
 
 pub use compare::Difference;
 pub use junit::junit;
@@ -44,15 +41,27 @@ pub struct VerifyOptions {
     pub seed: u64,
     /// Whether single steps on extreme data follow.
     pub extremes: bool,
+    /// Whether the results of each launch are compared, too. The sources are then built with a hook after each launch.
+    pub launches: bool,
     /// A compiler in place of the target's: a command with arguments, which gets the target's flags.
     pub compiler: Option<String>,
     /// An emulator in place of the target's: a command with arguments.
     pub runner: Option<String>,
+    /// A folder for the program around the artifact, its requests and executables, which then stay.
+    pub keep: Option<PathBuf>,
 }
 
 impl Default for VerifyOptions {
     fn default() -> VerifyOptions {
-        VerifyOptions { steps: 3, seed: 0, extremes: true, compiler: None, runner: None }
+        VerifyOptions {
+            steps: 3,
+            seed: 0,
+            extremes: true,
+            launches: false,
+            compiler: None,
+            runner: None,
+            keep: None,
+        }
     }
 }
 
@@ -65,17 +74,6 @@ pub enum Progress {
     Call(usize, usize, String, String),
     /// The failing call runs again, launch by launch.
     Bisect,
-}
-
-/// Entry of a report for the initial state.
-const INIT: &str = "init";
-
-/// One call of the run.
-struct Call<'p> {
-    case: &'p Case,
-    number: usize,
-    entry: &'p Entry,
-    operands: Vec<Tensor>,
 }
 
 /// Verifies the artifact in a folder. A wrong result is no error but a [`Finding`].
@@ -94,81 +92,62 @@ pub fn verify(
         .target
         .harness(program)?
         .with_context(|| format!("artifacts of target `{}` cannot be run here", target.name))?;
+    ensure!(
+        harness.hooks || !options.launches,
+        "artifacts of target `{}` have no hook after each launch; only whole calls can be compared",
+        target.name
+    );
     let (compiler, runner) = (options.compiler.as_deref(), options.runner.as_deref());
     let toolchain = Toolchain::find(target.name, &harness, compiler, runner)?;
-    let workspace = Workspace::new()?;
+    let workspace = Workspace::new(options.keep.as_deref())?;
     progress(Progress::Build(toolchain.compiler()));
     let main = source::source(program, &harness, target.alignment);
-    let executable = toolchain.build(folder, &workspace, &harness, &main, false)?;
+    let build = Build { folder, toolchain: &toolchain, workspace: &workspace, harness: &harness };
+    let executable = build.executable(&main, options.launches)?;
 
     let cases = cases(options.steps, options.extremes);
-    let (classes, rates) = (artifact.classes(), &artifact.learning_rates[..]);
-    let called = |entry: &Entry| harness.functions.iter().any(|f| f.entry == entry.name);
-    let mut calls: Vec<Call<'_>> = Vec::new();
-    let mut requests = Requests::default();
-    requests.init();
-    for case in &cases {
-        if case.kind != Kind::Random {
-            requests.init();
-        }
-        for (number, entry) in program.entries.iter().enumerate().filter(|(_, e)| called(e)) {
-            let operands = operands(program, entry, case, options.seed, (classes, rates));
-            requests.call((number, false), (options.seed, case.step), &operands);
-            calls.push(Call { case, number, entry, operands });
-        }
-    }
+    let (calls, requests) = calls(&artifact, &harness, &cases, options);
+    let state_names = artifact.state_names();
     let mut run = Run {
-        artifact: &artifact,
-        state_names: artifact.state_names(),
-        process: Process::start(&toolchain, &executable, &workspace, &requests)?,
+        program,
+        state_names: &state_names,
+        process: build.start(&executable, &requests)?,
         reference: ProgramInterpreter::new(program),
+        seed: options.seed,
         elements: 0,
     };
     drop(requests);
     let initial = run.reference.state_memory().to_vec();
-    let mut reports = Vec::new();
-    let mut finding = run.initial("step 0");
-    let report = |case: &str, entry: &str, outcome| CallReport {
-        case: case.to_string(),
-        entry: entry.to_string(),
-        outcome,
+    let outcome = |finding: &Option<Finding>| match finding {
+        Some(_) => Outcome::Failed,
+        None => Outcome::Equal,
     };
-    let outcome = if finding.is_some() { Outcome::Failed } else { Outcome::Equal };
-    reports.push(report("step 0", INIT, outcome));
+    let start = cases.first().map_or("", |c| c.name.as_str());
+    let mut finding = run.initial(start);
+    let mut reports = vec![CallReport::new(start, INIT, outcome(&finding))];
     let mut previous: Option<&Case> = None;
     for (i, call) in calls.iter().enumerate() {
-        let (case, entry) = (call.case, call.entry);
+        let (case, entry) = (call.case, &call.entry.name);
         if finding.is_some() {
-            reports.push(report(&case.name, &entry.name, Outcome::Skipped));
+            reports.push(CallReport::new(&case.name, entry, Outcome::Skipped));
             continue;
         }
-        progress(Progress::Call(i, calls.len(), case.name.clone(), entry.name.clone()));
-        let fresh = case.kind != Kind::Random && previous != Some(case);
-        previous = Some(case);
-        if fresh {
+        progress(Progress::Call(i, calls.len(), case.name.clone(), entry.clone()));
+        if case.kind != Kind::Random && previous != Some(case) {
             run.reference.set_state_memory(&initial);
             finding = run.initial(&case.name);
         }
+        previous = Some(case);
         let before = run.reference.state_memory().to_vec();
         if finding.is_none() {
-            finding = run.call(call, options.seed)?;
-            if let Some(finding) = &mut finding {
+            finding = run.call(call, options.launches)?;
+            if let Some(finding) = finding.as_mut().filter(|_| !options.launches) {
                 progress(Progress::Bisect);
-                let watched = bisect::Watched {
-                    artifact: &artifact,
-                    harness: &harness,
-                    toolchain: &toolchain,
-                    workspace: &workspace,
-                    main: &main,
-                    state_names: &run.state_names,
-                };
-                watched.bisect(folder, (call, options.seed), &before, finding)?;
+                bisect(&build, &main, &run, call, &before, finding)?;
             }
         }
-        let outcome = if finding.is_some() { Outcome::Failed } else { Outcome::Equal };
-        reports.push(report(&case.name, &entry.name, outcome));
+        reports.push(CallReport::new(&case.name, entry, outcome(&finding)));
     }
-    let notes = notes(&artifact, &harness);
     Ok(Report {
         name: program.name.clone(),
         target: target.name.to_string(),
@@ -180,8 +159,74 @@ pub fn verify(
         calls: reports,
         elements: run.elements,
         finding,
-        notes,
+        notes: notes(&artifact, &harness),
     })
+}
+
+/// All calls of a verification, and the requests for them: the initial state, then each case's, before extreme ones
+/// the initial state again.
+fn calls<'p>(
+    artifact: &'p Artifact,
+    harness: &Harness,
+    cases: &'p [Case],
+    options: &VerifyOptions,
+) -> (Vec<Call<'p>>, Requests) {
+    let program = &artifact.program;
+    let context = (artifact.classes(), &artifact.learning_rates[..]);
+    let exported = |entry: &Entry| harness.functions.iter().any(|f| f.entry == entry.name);
+    let (mut calls, mut requests) = (Vec::new(), Requests::default());
+    requests.init();
+    for case in cases {
+        if case.kind != Kind::Random {
+            requests.init();
+        }
+        for (number, entry) in program.entries.iter().enumerate().filter(|(_, e)| exported(e)) {
+            let operands = operands(program, entry, case, options.seed, context);
+            let watched = options.launches;
+            requests.call((number, watched), (options.seed, case.step), &operands);
+            calls.push(Call { case, number, entry, operands });
+        }
+    }
+    (calls, requests)
+}
+
+/// Runs a failed call again from the state before it, built with a hook after each launch, and adds the first wrong
+/// launch to the finding, or why there is none.
+fn bisect(
+    build: &Build<'_>,
+    main: &str,
+    run: &Run<'_>,
+    call: &Call<'_>,
+    before: &[u8],
+    finding: &mut Finding,
+) -> anyhow::Result<()> {
+    if !build.harness.hooks {
+        finding.remark = Some(
+            "artifacts of this target have no hook after each launch, so the first wrong one is not known; compile the \
+             model for target `c` to see whether it is right there"
+                .to_string(),
+        );
+        return Ok(());
+    }
+    let executable = build.executable(main, true)?;
+    let mut requests = Requests::default();
+    requests.load(before);
+    requests.call((call.number, true), (run.seed, call.case.step), &call.operands);
+    let mut again = Run {
+        process: build.start(&executable, &requests)?,
+        reference: ProgramInterpreter::new(run.program),
+        ..*run
+    };
+    again.reference.set_state_memory(before);
+    finding.launch = again.call(call, true)?.and_then(|finding| finding.launch);
+    if finding.launch.is_none() {
+        finding.remark = Some(
+            "the call alone, run again with a hook after each launch, has no wrong launch: what is wrong happens \
+             between launches, depends on memory that no launch may rely on, or is the compiler's"
+                .to_string(),
+        );
+    }
+    Ok(())
 }
 
 fn notes(artifact: &Artifact, harness: &Harness) -> Vec<String> {
@@ -196,124 +241,4 @@ fn notes(artifact: &Artifact, harness: &Harness) -> Vec<String> {
         }
     }
     notes
-}
-
-/// Names of the places of a set of damage.
-fn overruns(damage: u32, entry: Option<&Entry>) -> Vec<String> {
-    let mut names = vec!["the arena".to_string(), "the state".to_string()];
-    if let Some(entry) = entry {
-        names.extend(entry.inputs.iter().map(|a| format!("operand `{}`", a.name)));
-        names.extend(entry.outputs.iter().map(|a| format!("result `{}`", a.name)));
-    }
-    let name = |bit: usize| match names.get(bit) {
-        Some(name) if bit < 31 => name.clone(),
-        _ => "an argument".to_string(),
-    };
-    (0..32).filter(|bit| damage >> bit & 1 != 0).map(name).collect()
-}
-
-/// A run with its reference.
-struct Run<'p> {
-    artifact: &'p Artifact,
-    state_names: Vec<String>,
-    process: Process,
-    reference: ProgramInterpreter<'p>,
-    elements: u64,
-}
-
-impl<'p> Run<'p> {
-    fn program(&self) -> &'p Program {
-        &self.artifact.program
-    }
-
-    /// Compares the initial state.
-    fn initial(&mut self, case: &str) -> Option<Finding> {
-        let mut finding = Finding {
-            case: case.to_string(),
-            step: 0,
-            entry: INIT.to_string(),
-            differences: Vec::new(),
-            overruns: Vec::new(),
-            crash: None,
-            launch: None,
-            remark: None,
-        };
-        match self.answer(&[]) {
-            Ok((damage, _, state)) => {
-                finding.overruns = overruns(damage, None);
-                finding.differences = self.state_differences(&state);
-            }
-            Err(Ended(how)) => finding.crash = Some(how),
-        }
-        finding.is_something().then_some(finding)
-    }
-
-    /// Runs a call in the interpreter and compares the answer.
-    fn call(&mut self, call: &Call<'_>, seed: u64) -> anyhow::Result<Option<Finding>> {
-        let Call { case, entry, operands, .. } = call;
-        let run = RunContext { seed, step: case.step };
-        let expected = self.reference.run(&entry.name, operands, &run)?;
-        let sizes: Vec<usize> =
-            entry.outputs.iter().map(|a| self.program().buffer(a.buffer).bytes()).collect();
-        let mut finding = Finding {
-            case: case.name.clone(),
-            step: case.step,
-            entry: entry.name.clone(),
-            differences: Vec::new(),
-            overruns: Vec::new(),
-            crash: None,
-            launch: None,
-            remark: None,
-        };
-        match self.answer(&sizes) {
-            Ok((damage, results, state)) => {
-                finding.overruns = overruns(damage, Some(entry));
-                for ((argument, tensor), found) in entry.outputs.iter().zip(&expected).zip(&results)
-                {
-                    self.elements += tensor.ty().count() as u64;
-                    let bytes = tensor_bytes(tensor);
-                    finding.differences.extend(difference(
-                        &argument.name,
-                        tensor.ty(),
-                        &bytes,
-                        found,
-                    ));
-                }
-                finding.differences.extend(self.state_differences(&state));
-            }
-            Err(Ended(how)) => finding.crash = Some(how),
-        }
-        Ok(finding.is_something().then_some(finding))
-    }
-
-    /// Reads the answer to a call: damage, results, state.
-    fn answer(&mut self, sizes: &[usize]) -> Result<(u32, Vec<Vec<u8>>, Vec<u8>), Ended> {
-        let record = self.process.read(1)?;
-        if record != [CALLED] {
-            return Err(Ended("it wrote something else on its standard output".to_string()));
-        }
-        let damage = self.process.read_u32()?;
-        let results = sizes.iter().map(|&n| self.process.read(n)).collect::<Result<Vec<_>, _>>()?;
-        let state = self.process.read(self.program().memory.state_bytes)?;
-        Ok((damage, results, state))
-    }
-
-    fn state_differences(&mut self, found: &[u8]) -> Vec<Difference> {
-        let expected = self.reference.state_memory();
-        let mut differences = Vec::new();
-        for (buffer, name) in self.program().state().into_iter().zip(&self.state_names) {
-            let range = buffer.offset..buffer.offset + buffer.bytes();
-            self.elements += buffer.ty.count() as u64;
-            let pair = expected.get(range.clone()).zip(found.get(range));
-            let Some((expected, found)) = pair else { continue };
-            differences.extend(difference(name, &buffer.ty, expected, found));
-        }
-        differences
-    }
-}
-
-impl Finding {
-    fn is_something(&self) -> bool {
-        !self.differences.is_empty() || !self.overruns.is_empty() || self.crash.is_some()
-    }
 }

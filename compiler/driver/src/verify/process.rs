@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use anyhow::Context;
@@ -11,7 +11,6 @@ use trainc_ir::Tensor;
 use trainc_ir::tensor_bytes::tensor_bytes;
 
 use super::source::{CALL, INIT, LOAD};
-use super::tools::{Toolchain, Workspace};
 
 /// Requests for the harness.
 #[derive(Default)]
@@ -57,7 +56,7 @@ pub(super) struct Process {
     chunks: Receiver<Vec<u8>>,
     chunk: Vec<u8>,
     used: usize,
-    errors: std::path::PathBuf,
+    errors: PathBuf,
 }
 
 /// The harness gave up before it had answered all requests: how it ended and what it said.
@@ -65,21 +64,23 @@ pub(super) struct Process {
 pub(super) struct Ended(pub(super) String);
 
 impl Process {
+    /// Starts a command whose requests and errors are files of a folder.
+    ///
+    /// # Errors
+    /// If the files cannot be written, or the command does not start.
     pub(super) fn start(
-        toolchain: &Toolchain,
-        executable: &Path,
-        workspace: &Workspace,
+        mut command: Command,
+        folder: &Path,
         requests: &Requests,
     ) -> anyhow::Result<Process> {
-        let place = "the temporary folder";
-        let input = workspace.0.join("requests");
-        File::create(&input).and_then(|mut f| f.write_all(&requests.0)).context(place)?;
-        let errors = workspace.0.join("stderr");
-        let mut command = toolchain.command(executable);
+        let place = || format!("{}: cannot be written", folder.display());
+        let input = folder.join("requests");
+        File::create(&input).and_then(|mut f| f.write_all(&requests.0)).with_context(place)?;
+        let errors = folder.join("stderr");
         let mut child = command
-            .stdin(File::open(&input).context(place)?)
+            .stdin(File::open(&input).with_context(place)?)
             .stdout(Stdio::piped())
-            .stderr(File::create(&errors).context(place)?)
+            .stderr(File::create(&errors).with_context(place)?)
             .spawn()
             .with_context(|| format!("{command:?} cannot be started"))?;
         let mut stdout = child.stdout.take().context("a pipe")?;

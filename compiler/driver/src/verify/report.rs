@@ -42,6 +42,12 @@ pub struct CallReport {
     pub outcome: Outcome,
 }
 
+impl CallReport {
+    pub(super) fn new(case: &str, entry: &str, outcome: Outcome) -> CallReport {
+        CallReport { case: case.to_string(), entry: entry.to_string(), outcome }
+    }
+}
+
 /// What came of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

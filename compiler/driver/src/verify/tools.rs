@@ -3,32 +3,52 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, bail, ensure};
 use trainc_ir::harness::{Harness, Tool};
 
+use super::process::{Process, Requests};
 use super::source::{HOOKS, HOOKS_HEADER};
 
-/// A folder that is gone when this is dropped.
-pub(super) struct Workspace(pub(super) PathBuf);
+/// The folder of a verification; gone when this is dropped, unless the user wants it.
+pub(super) struct Workspace {
+    path: PathBuf,
+    keep: bool,
+}
 
 impl Workspace {
-    pub(super) fn new() -> anyhow::Result<Workspace> {
-        use std::sync::atomic::{AtomicUsize, Ordering};
+    /// The folder to keep, or a temporary one.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Workspace> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("trainc-verify-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
+        let path = match keep {
+            Some(path) => path.to_path_buf(),
+            None => {
+                let number = COUNT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("trainc-verify-{}-{number}", std::process::id());
+                std::env::temp_dir().join(name)
+            }
+        };
         std::fs::create_dir_all(&path)
             .with_context(|| format!("{}: cannot be created", path.display()))?;
-        Ok(Workspace(path))
+        // Executables are started from it.
+        let path = path.canonicalize().with_context(|| path.display().to_string())?;
+        Ok(Workspace { path, keep: keep.is_some() })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
     }
 }
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
     }
 }
 
@@ -70,49 +90,8 @@ impl Toolchain {
         (!self.runner.is_empty()).then(|| self.runner.join(" "))
     }
 
-    /// Builds an executable of the artifact's sources and the harness's.
-    ///
-    /// # Errors
-    /// With the compiler's words.
-    pub(super) fn build(
-        &self,
-        folder: &Path,
-        workspace: &Workspace,
-        harness: &Harness,
-        main: &str,
-        hooks: bool,
-    ) -> anyhow::Result<PathBuf> {
-        let name = if hooks { "watched" } else { "plain" };
-        let executable = workspace.0.join(name);
-        let source = workspace.0.join("main.c");
-        std::fs::write(&source, main).context("the temporary folder")?;
-        std::fs::write(workspace.0.join(HOOKS), HOOKS_HEADER).context("the temporary folder")?;
-        let folder = std::path::absolute(folder).context("the artifact's folder")?;
-        let mut command = Command::new(&self.compiler[0]);
-        command.args(&self.compiler[1..]).arg("-I").arg(&folder);
-        if hooks {
-            command.arg("-I").arg(&workspace.0).arg(format!("-DTRAINC_HOOKS=\"{HOOKS}\""));
-        }
-        command.arg("-Werror=implicit-function-declaration").arg(&source);
-        for source in &harness.sources {
-            let path = folder.join(source);
-            ensure!(path.is_file(), "{}: the artifact has no such file", path.display());
-            command.arg(path);
-        }
-        command.arg("-o").arg(&executable);
-        let output = command
-            .output()
-            .with_context(|| format!("`{}` cannot be started", self.compiler[0]))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said: Vec<&str> = said.lines().take(20).collect();
-            bail!("{}: `{}` refuses it:\n{}", folder.display(), self.compiler(), said.join("\n"));
-        }
-        Ok(executable)
-    }
-
     /// The command that runs an executable.
-    pub(super) fn command(&self, executable: &Path) -> Command {
+    fn command(&self, executable: &Path) -> Command {
         match self.runner.split_first() {
             None => Command::new(executable),
             Some((runner, arguments)) => {
@@ -121,6 +100,62 @@ impl Toolchain {
                 command
             }
         }
+    }
+}
+
+/// What an executable is built of.
+#[derive(Clone, Copy)]
+pub(super) struct Build<'a> {
+    /// The artifact's.
+    pub(super) folder: &'a Path,
+    pub(super) toolchain: &'a Toolchain,
+    pub(super) workspace: &'a Workspace,
+    pub(super) harness: &'a Harness,
+}
+
+impl Build<'_> {
+    /// Builds an executable of the artifact's sources and the program around them.
+    ///
+    /// # Errors
+    /// With the compiler's words.
+    pub(super) fn executable(&self, main: &str, hooks: bool) -> anyhow::Result<PathBuf> {
+        let place = self.workspace.path();
+        let executable = place.join(if hooks { "watched" } else { "plain" });
+        let source = place.join("main.c");
+        let written = std::fs::write(&source, main)
+            .and_then(|()| std::fs::write(place.join(HOOKS), HOOKS_HEADER));
+        written.with_context(|| format!("{}: cannot be written", place.display()))?;
+        let folder = std::path::absolute(self.folder).context("the artifact's folder")?;
+        let compiler = &self.toolchain.compiler;
+        let mut command = Command::new(&compiler[0]);
+        command.args(&compiler[1..]).arg("-I").arg(&folder);
+        if hooks {
+            command.arg("-I").arg(place).arg(format!("-DTRAINC_HOOKS=\"{HOOKS}\""));
+        }
+        command.arg("-Werror=implicit-function-declaration").arg(&source);
+        for source in &self.harness.sources {
+            let path = folder.join(source);
+            ensure!(path.is_file(), "{}: the artifact has no such file", path.display());
+            command.arg(path);
+        }
+        command.arg("-o").arg(&executable);
+        let output =
+            command.output().with_context(|| format!("`{}` cannot be started", compiler[0]))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said: Vec<&str> = said.lines().take(20).collect();
+            let (place, compiler) = (self.folder.display(), self.toolchain.compiler());
+            bail!("{place}: `{compiler}` refuses it:\n{}", said.join("\n"));
+        }
+        Ok(executable)
+    }
+
+    /// Starts an executable on some requests.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(super) fn start(&self, executable: &Path, requests: &Requests) -> anyhow::Result<Process> {
+        Process::start(self.toolchain.command(executable), self.workspace.path(), requests)
     }
 }
 
