@@ -114,7 +114,7 @@ impl<'a> WindowProduct<'a> {
         let blocks = self.inner.div_ceil(16);
         let mut best = (u64::MAX, 1);
         for group in [1, 2, 4, 8, 16] {
-            if images % group != 0 || (group > 1 && self.result_plane > 4096) {
+            if !images.is_multiple_of(group) || (group > 1 && self.result_plane > 4096) {
                 continue;
             }
             let mut total = 0u64;
@@ -132,7 +132,8 @@ impl<'a> WindowProduct<'a> {
                     let taps = i1.saturating_sub(i0) * j1.saturating_sub(j0);
                     cost += self.row_panels() * (100 + 70 * taps * blocks);
                     cost += taps * (100 + 60 * blocks);
-                    let dense = group == 1 && (rows.len() == 8) && self.result_plane % 8 == 0;
+                    let dense =
+                        group == 1 && (rows.len() == 8) && self.result_plane.is_multiple_of(8);
                     cost += self.outer * if dense { 20 } else { 45 };
                 }
                 total += (cost * (images / group)) as u64;
@@ -318,7 +319,7 @@ impl<'a> WindowProduct<'a> {
             }
             out.for_("p", count);
             let lanes = c.images * phase.windows.size[0] * phase.windows.size[1];
-            if lanes % 8 == 0 {
+            if lanes.is_multiple_of(8) {
                 out.line("const int32_t lanes = 8;");
             } else {
                 out.line(format!("const int32_t lanes = trainc_minimum32({lanes} - 8 * p, 8);"));
