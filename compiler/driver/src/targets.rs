@@ -11,6 +11,7 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_neon::NEON,
     &trainc_neon::DOTPROD,
     &trainc_neon::I8MM,
+    &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
     &trainc_hvx::HVX,
     &trainc_hvx::V62,
@@ -24,6 +25,7 @@ static DIALECTS: &[&dyn Dialect] = &[
     &trainc_neon::NEON,
     &trainc_neon::DOTPROD,
     &trainc_neon::I8MM,
+    &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
 ];
 

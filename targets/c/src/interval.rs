@@ -133,7 +133,9 @@ impl<'k> Intervals<'k> {
             Node::Integer(value) => (i128::from(*value), i128::from(*value)),
             Node::Float(_) => (0, 0),
             Node::Local(local) => return self.locals[local.0 as usize],
-            Node::Load(buffer, _) => element(self.kernel.buffers[buffer.0 as usize].element),
+            Node::Load(buffer, _) => {
+                element_interval(self.kernel.buffers[buffer.0 as usize].element)
+            }
             Node::Unary(op, x) => match op {
                 Unary::Negate => {
                     let (low, high) = self.of(x)?;
@@ -207,7 +209,7 @@ pub fn exact(op: Binary, ty: Scalar, (a0, a1): Interval, (b0, b1): Interval) -> 
 }
 
 /// Values of a load.
-fn element(element: Element) -> Interval {
+pub fn element_interval(element: Element) -> Interval {
     match element {
         Element::F32 => (0, 0),
         Element::I2 | Element::I4 | Element::I8 => (i8::MIN.into(), i8::MAX.into()),

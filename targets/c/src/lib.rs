@@ -18,6 +18,7 @@ mod header;
 pub mod interface;
 mod interval;
 mod layout;
+mod leading;
 mod locals;
 mod loops;
 mod parallel;
@@ -30,7 +31,9 @@ pub use dialect::{Dialect, Facts, SupportFile};
 pub use documents::FLAGS;
 pub use example::example;
 pub use harness::harness;
-pub use loops::{element_type, function};
+pub use interval::{Interval, all, element_interval, exact};
+pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
+pub use loops::{element_type, function, function_with};
 pub use program::emit;
 pub use target::{C, CTarget};
 

@@ -20,7 +20,8 @@ pub fn without_dead_code(kernel: &LoopKernel) -> LoopKernel {
     }
 }
 
-fn count(block: &[Stmt]) -> usize {
+/// Statements of a block and of the blocks in it.
+pub(crate) fn count(block: &[Stmt]) -> usize {
     block
         .iter()
         .map(|s| match s {
