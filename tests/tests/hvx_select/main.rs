@@ -2,6 +2,7 @@
 //! the reference, bit for bit.
 
 mod harness;
+mod packets;
 mod routines;
 mod training;
 mod vectors;
