@@ -27,13 +27,13 @@ fn elements_of_a_packet() {
             "relu gradient",
             ReluGradient {}.into(),
             vec![bytes(&mut random, 0), bytes(&mut random, 1)],
-            8.0,
+            32.0,
         ),
         (
             "saturating subtract",
             SaturatingSubtract {}.into(),
             vec![bytes(&mut random, 0), bytes(&mut random, 0)],
-            8.0,
+            16.0,
         ),
         (
             "aligned add",

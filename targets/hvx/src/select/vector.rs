@@ -1,5 +1,5 @@
-//! Innermost loops over neighbouring elements on HVX: lanes of 32 bits, as many rounds at once as a vector holds of the
-//! narrowest element; a scalar loop does the rest.
+//! Innermost loops over neighbouring elements on HVX: lanes of 32 bits, or of 16 or 8 where all values fit, as many
+//! rounds at once as a vector holds of the narrowest element; a scalar loop does the rest.
 //!
 //! Narrower elements are widened in order and stored truncated, so lanes hold what the scalar core would. Sums, extremes
 //! and bits that all rounds add to one local are kept by lane, and folded after the loop: all of these operations give
@@ -50,7 +50,9 @@ struct Plan<'e> {
     variable: Local,
     changes: Changes,
     body: &'e [Stmt],
-    /// Vectors of words that the lanes of a round take.
+    /// Bytes of a lane.
+    width: i32,
+    /// Vectors that the lanes of a round take.
     parts: usize,
     /// Rounds at once.
     lanes: i64,
@@ -65,6 +67,21 @@ struct Plan<'e> {
     /// Values of the current part.
     values: Vec<(Expr, Lanes)>,
     locals: BTreeMap<Local, Lanes>,
+}
+
+impl Plan<'_> {
+    /// The form of an instruction for the lanes' width.
+    fn of(&self, words: Opcode, halves: Opcode, bytes: Opcode) -> Opcode {
+        match self.width {
+            1 => bytes,
+            2 => halves,
+            _ => words,
+        }
+    }
+
+    fn equal(&self) -> Opcode {
+        self.of(Opcode::VcompareEqW, Opcode::VcompareEqH, Opcode::VcompareEqB)
+    }
 }
 
 /// The reduction that an assignment is: its operation and what it adds.
@@ -99,6 +116,7 @@ impl Selector<'_> {
             variable,
             changes,
             body,
+            width: 1,
             parts: 1,
             lanes: 32,
             streams: Vec::new(),
@@ -110,7 +128,7 @@ impl Selector<'_> {
             locals: BTreeMap::new(),
         };
         let Some(narrowest) = self.survey(&mut plan) else { return 0 };
-        plan.parts = (4 / narrowest) as usize;
+        plan.parts = (plan.width / narrowest) as usize;
         plan.lanes = i64::from(VECTOR / narrowest);
         let count = rounds / plan.lanes;
         let Ok(times) = u32::try_from(count) else { return 0 };
@@ -161,6 +179,7 @@ impl Selector<'_> {
                             return None;
                         }
                         self.supported(plan, added, &seen, &stored, &mut narrowest)?;
+                        plan.width = 4;
                         seen.push((*local, false));
                     }
                 }
@@ -181,7 +200,7 @@ impl Selector<'_> {
     /// Whether an access is to neighbouring elements.
     fn stream(
         &self,
-        plan: &Plan<'_>,
+        plan: &mut Plan<'_>,
         buffer: u32,
         index: &Expr,
         narrowest: &mut Option<i32>,
@@ -192,6 +211,7 @@ impl Selector<'_> {
         let neighbours = bytes.factor(plan.variable) == size
             && element != Element::F32
             && self.steps(&bytes, plan.variable, &plan.changes);
+        plan.width = plan.width.max(size);
         neighbours.then(|| *narrowest = Some(narrowest.map_or(size, |n| n.min(size))))
     }
 
@@ -201,7 +221,7 @@ impl Selector<'_> {
 
     fn supported(
         &self,
-        plan: &Plan<'_>,
+        plan: &mut Plan<'_>,
         e: &Expr,
         seen: &[(Local, bool)],
         stored: &[crate::machine::Object],
@@ -210,8 +230,23 @@ impl Selector<'_> {
         if e.ty == Scalar::F32 || !self.is_narrow(e) {
             return None;
         }
+        let (low, high) = self.intervals.get(e);
+        plan.width = plan.width.max(match () {
+            () if low >= i8::MIN.into() && high <= i8::MAX.into() => 1,
+            () if low >= i16::MIN.into() && high <= i16::MAX.into() => 2,
+            () => 4,
+        });
         if self.stays(plan, e) {
             return Some(());
+        }
+        // These have forms for words alone.
+        if let Node::Binary(
+            Binary::Multiply | Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned,
+            ..,
+        )
+        | Node::Unary(Unary::LeadingZeros, _) = &*e.node
+        {
+            plan.width = 4;
         }
         let mut all = |operands: &[&Expr]| {
             operands.iter().try_for_each(|x| self.supported(plan, x, seen, stored, narrowest))
@@ -329,7 +364,8 @@ impl Selector<'_> {
             if scalar {
                 plan.scalars.push((e.clone(), value));
             } else {
-                let lanes = b.emit(Opcode::VsplatW, (value,));
+                let opcode = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
+                let lanes = b.emit(opcode, (value,));
                 plan.splats.push((e.clone(), lanes));
             }
             if e.ty == Scalar::Bool {
@@ -438,7 +474,7 @@ impl Selector<'_> {
         });
         for ((buffer, index), words) in statements.zip(stores) {
             let Some(stream) = self.find_stream(plan, buffer.0, index) else { continue };
-            let vectors = narrowed(b, self.size(buffer.0), &words);
+            let vectors = narrowed(b, plan.width, self.size(buffer.0), &words);
             let (pointer, object) = (plan.streams[stream].pointer, self.object(buffer.0));
             for (offset, vector) in (0..).zip(vectors) {
                 b.store(Opcode::StoreVUnaligned, (pointer, offset, vector), object);
@@ -472,7 +508,7 @@ impl Selector<'_> {
         for offset in 0..vectors {
             let vector = b.load(Opcode::LoadVUnaligned, (pointer, offset), object);
             self.promise(b, object);
-            words.extend(widened(b, element, vector));
+            words.extend(widened(b, element, plan.width, vector));
         }
         let word = words[part];
         plan.loaded.insert(stream, words);
@@ -520,7 +556,7 @@ impl Selector<'_> {
                 match op {
                     Unary::Negate => {
                         let zero = self.known(plan, &Expr::i32(0), false);
-                        b.emit(Opcode::VsubW, (zero, x))
+                        b.emit(plan.of(Opcode::VsubW, Opcode::VsubH, Opcode::VsubB), (zero, x))
                     }
                     Unary::LeadingZeros => b.emit(Opcode::VcountZerosW, (x,)),
                     _ => x,
@@ -552,10 +588,21 @@ impl Selector<'_> {
                         b.update(Opcode::VmpyieWUhAccumulate, (product, x, y));
                         product
                     }
-                    Binary::Subtract => b.emit(Opcode::VsubW, (x, y)),
+                    Binary::Subtract => {
+                        b.emit(plan.of(Opcode::VsubW, Opcode::VsubH, Opcode::VsubB), (x, y))
+                    }
+                    Binary::Add => {
+                        b.emit(plan.of(Opcode::VaddW, Opcode::VaddH, Opcode::VaddB), (x, y))
+                    }
+                    Binary::Minimum => {
+                        b.emit(plan.of(Opcode::VminW, Opcode::VminH, Opcode::VminB), (x, y))
+                    }
+                    Binary::Maximum => {
+                        b.emit(plan.of(Opcode::VmaxW, Opcode::VmaxH, Opcode::VmaxB), (x, y))
+                    }
                     Binary::And => b.emit(Opcode::Vand, (x, y)),
                     Binary::Xor => b.emit(Opcode::Vxor, (x, y)),
-                    _ => b.emit(folding(*op), (x, y)),
+                    _ => b.emit(Opcode::Vor, (x, y)),
                 }
             }
             Node::Select(c, x, y) => {
@@ -606,12 +653,16 @@ impl Selector<'_> {
             }
             Node::Compare(comparison, x, y) => {
                 let (x, y) = (self.words(b, plan, x, part), self.words(b, plan, y, part));
+                let equal = plan.equal();
+                let more = plan.of(Opcode::VcompareGtW, Opcode::VcompareGtH, Opcode::VcompareGtB);
+                let more_unsigned =
+                    plan.of(Opcode::VcompareGtUw, Opcode::VcompareGtUh, Opcode::VcompareGtUb);
                 match comparison {
-                    Comparison::Equal => (b.emit(Opcode::VcompareEqW, (x, y)), false),
-                    Comparison::NotEqual => (b.emit(Opcode::VcompareEqW, (x, y)), true),
-                    Comparison::Less => (b.emit(Opcode::VcompareGtW, (y, x)), false),
-                    Comparison::LessEqual => (b.emit(Opcode::VcompareGtW, (x, y)), true),
-                    Comparison::LessUnsigned => (b.emit(Opcode::VcompareGtUw, (y, x)), false),
+                    Comparison::Equal => (b.emit(equal, (x, y)), false),
+                    Comparison::NotEqual => (b.emit(equal, (x, y)), true),
+                    Comparison::Less => (b.emit(more, (y, x)), false),
+                    Comparison::LessEqual => (b.emit(more, (x, y)), true),
+                    Comparison::LessUnsigned => (b.emit(more_unsigned, (y, x)), false),
                 }
             }
             Node::Binary(op, x, y) => {
@@ -658,7 +709,7 @@ impl Selector<'_> {
 
     fn not_zero(&mut self, b: &mut Builder, plan: &Plan<'_>, words: Register) -> (Register, bool) {
         let zero = self.known(plan, &Expr::i32(0), false);
-        (b.emit(Opcode::VcompareEqW, (words, zero)), true)
+        (b.emit(plan.equal(), (words, zero)), true)
     }
 
     /// Folds the lanes of a reduction into its local.
@@ -692,41 +743,34 @@ fn folding(op: Binary) -> Opcode {
     }
 }
 
-/// The elements of a vector as words, in order.
-fn widened(b: &mut Builder, element: Element, vector: Register) -> Vec<Register> {
+/// The elements of a vector as lanes of that many bytes, in order.
+fn widened(b: &mut Builder, element: Element, width: i32, vector: Register) -> Vec<Register> {
     let (to_halves, to_words) = match element {
-        Element::I2 | Element::I4 | Element::I8 => (Some(Opcode::VunpackB), Opcode::VunpackH),
-        Element::I16 => (None, Opcode::VunpackH),
-        Element::U16 => (None, Opcode::VunpackUh),
-        Element::I32 | Element::U32 | Element::F32 => return vec![vector],
-        _ => (Some(Opcode::VunpackUb), Opcode::VunpackUh),
+        Element::I2 | Element::I4 | Element::I8 => (Opcode::VunpackB, Opcode::VunpackH),
+        Element::I16 => (Opcode::VunpackB, Opcode::VunpackH),
+        _ => (Opcode::VunpackUb, Opcode::VunpackUh),
     };
-    let halves = match to_halves {
-        Some(opcode) => {
-            let pair = b.emit(opcode, (vector,));
-            vec![pair.low(), pair.high()]
+    let mut lanes = vec![vector];
+    for (from, opcode) in [(1, to_halves), (2, to_words)] {
+        if element_bytes(element) <= from && from < width {
+            let mut wide = Vec::new();
+            for vector in lanes {
+                let pair = b.emit(opcode, (vector,));
+                wide.extend([pair.low(), pair.high()]);
+            }
+            lanes = wide;
         }
-        None => vec![vector],
-    };
-    let mut words = Vec::new();
-    for half in halves {
-        let pair = b.emit(to_words, (half,));
-        words.extend([pair.low(), pair.high()]);
     }
-    words
+    lanes
 }
 
-/// Words as vectors of elements of that many bytes, truncated, in order.
-fn narrowed(b: &mut Builder, size: i32, words: &[Register]) -> Vec<Register> {
-    let mut pack = |opcode: Opcode, vectors: &[Register]| -> Vec<Register> {
-        vectors.chunks(2).map(|pair| b.emit(opcode, (pair[1], pair[0]))).collect()
-    };
-    match size {
-        4 => words.to_vec(),
-        2 => pack(Opcode::VpackeH, words),
-        _ => {
-            let halves = pack(Opcode::VpackeH, words);
-            pack(Opcode::VpackeB, &halves)
+/// Lanes of `width` bytes as vectors of elements of `size` bytes, truncated, in order.
+fn narrowed(b: &mut Builder, width: i32, size: i32, lanes: &[Register]) -> Vec<Register> {
+    let mut vectors = lanes.to_vec();
+    for (to, opcode) in [(2, Opcode::VpackeH), (1, Opcode::VpackeB)] {
+        if size <= to && to < width {
+            vectors = vectors.chunks(2).map(|pair| b.emit(opcode, (pair[1], pair[0]))).collect();
         }
     }
+    vectors
 }
