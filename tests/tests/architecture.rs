@@ -14,6 +14,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("targets/c", "trainc-c", &["trainc-ir"]),
     ("targets/host", "trainc-host", &["trainc-ir", "trainc-c"]),
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-c"]),
+    ("targets/hvx", "trainc-hvx", &["trainc-ir", "trainc-c"]),
     (
         "compiler/driver",
         "trainc-driver",

@@ -1,0 +1,3 @@
+//! The Hexagon target: assembly for v62 to v73 with HVX in 128-byte mode.
+
+pub mod machine;
