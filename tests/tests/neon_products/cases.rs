@@ -36,7 +36,7 @@ impl Random {
             Values::Extremes => [-128, 127, -127][self.next() as usize % 3],
             Values::All(value) => value,
             Values::Few => {
-                if self.next() % 8 == 0 {
+                if self.next().is_multiple_of(8) {
                     self.next() as i8
                 } else {
                     0

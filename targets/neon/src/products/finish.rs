@@ -75,7 +75,8 @@ impl Finish {
                 return;
             }
             Finish::Requantize { bits, low, .. } => {
-                out.line(format!("const int32_t shift = trainc_maximum32({width} - {bits}, 0);"));
+                out.line(format!("const int32_t width = {width};"));
+                out.line(format!("const int32_t shift = trainc_maximum32(width - {bits}, 0);"));
                 ("shift".to_string(), low)
             }
             Finish::Gradient { .. } => {
