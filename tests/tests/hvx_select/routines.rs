@@ -42,7 +42,10 @@ fn pairs(random: &mut Random) -> (Vec<i32>, Vec<i32>) {
     (a, b)
 }
 
-fn run(name: &str, kernels: Vec<(&str, Element, Box<dyn Fn(Expr, Expr) -> Expr>)>) {
+/// What a kernel computes of two words.
+type Body = Box<dyn Fn(Expr, Expr) -> Expr>;
+
+fn run(name: &str, kernels: Vec<(&str, Element, Body)>) {
     let mut random = Random(77);
     random.next();
     let (a, b) = pairs(&mut random);
@@ -76,8 +79,7 @@ fn float(e: Expr) -> Expr {
 
 #[test]
 fn floats() {
-    let one =
-        |op: Unary| -> Box<dyn Fn(Expr, Expr) -> Expr> { Box::new(move |a, _| float(a).unary(op)) };
+    let one = |op: Unary| -> Body { Box::new(move |a, _| float(a).unary(op)) };
     run(
         "floats",
         vec![
