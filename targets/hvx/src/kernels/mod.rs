@@ -1,0 +1,18 @@
+//! Kernels written on the machine layer, each specialised to its shape.
+
+pub mod convolution;
+pub mod kernel;
+pub mod pack;
+pub mod planes;
+pub mod product;
+pub mod requantize;
+mod support;
+pub mod weights;
+pub mod window;
+
+pub use convolution::convolution;
+pub use kernel::{Argument, DataObject, Kernel, Phase};
+pub use product::WindowProduct;
+pub use requantize::requantize;
+pub use weights::WeightStrides;
+pub use window::{Axis, Span};
