@@ -1,18 +1,30 @@
 //! From structured code to packets on the register file.
 
+use std::collections::BTreeSet;
+
+use super::allocate::{Limits, Outcome, allocate};
 use super::error::MachineError;
-use super::function::Function;
-use super::packets::Packet;
-use super::registers::Version;
+use super::flow::{Flow, FlowBlock, lower};
+use super::frame::finish;
+use super::function::{Count, Function, Instruction, Operand};
+use super::instructions::Opcode;
+use super::liveness::{Units, live_out};
+use super::packets::{LoopEnd, Packet};
+use super::pipeline::pipeline;
+use super::registers::{Class, Register, Version};
+use super::rename::rename;
+use super::schedule::{Order, schedule};
+use super::spill::{Frame, spill};
+use super::table::Unit;
 
 /// Choices of the compilation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Software pipeline innermost loops.
     pub pipeline: bool,
-    /// Registers of each file that allocation may use: R, V (for tests of spilling).
+    /// Scalars that allocation may use, from r0 on (fewer than 28 force spills, for tests).
     pub scalars: u32,
-    /// See `scalars`.
+    /// Vectors that allocation may use, from v0 on.
     pub vectors: u32,
 }
 
@@ -22,7 +34,7 @@ impl Default for Options {
     }
 }
 
-/// What became of a loop.
+/// What became of an innermost loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopReport {
     /// Its purpose.
@@ -38,13 +50,15 @@ pub struct LoopReport {
 pub struct Assembled {
     /// Symbol.
     pub name: String,
+    /// Comment above it.
+    pub purpose: String,
     /// Version it was made for.
     pub version: Version,
     /// Blocks in order.
     pub blocks: Vec<Block>,
     /// Values that were spilled; a kernel that spills is a bug to look at.
     pub spills: usize,
-    /// Loops in the order of the code.
+    /// Innermost hardware loops of one block, in the order of the code.
     pub loops: Vec<LoopReport>,
 }
 
@@ -57,15 +71,12 @@ pub struct Block {
     pub purpose: Option<String>,
     /// Packets.
     pub packets: Vec<Packet>,
+    /// Index of the block that the hardware loop which ends here goes back to.
+    pub back: Option<usize>,
 }
 
-impl Assembled {
-    /// The function's assembly text: `.globl`, alignment, type, packets, size.
-    #[must_use]
-    pub fn assembly(&self) -> String {
-        self.name.clone()
-    }
-}
+/// Most rounds of spilling.
+const ATTEMPTS: usize = 40;
 
 /// Compiles a function.
 ///
@@ -76,9 +87,227 @@ pub fn compile(
     version: Version,
     options: &Options,
 ) -> Result<Assembled, MachineError> {
-    let _ = options;
-    Err(MachineError::Structure {
+    let mut flow = lower(function, version)?;
+    rename(&mut flow);
+    let limits = Limits { scalars: options.scalars.min(28), vectors: options.vectors.min(32) };
+    let mut kept = BTreeSet::new();
+    // With the best schedule first; each further one keeps live ranges shorter.
+    let ways = [(true, Order::Critical), (false, Order::Critical), (false, Order::Source)];
+    for (pipelined, order) in ways {
+        if pipelined && !options.pipeline {
+            continue;
+        }
+        let (scheduled, loops) = packets(&flow, version, pipelined, order);
+        if let Outcome::Placed(places) = allocate(&scheduled, limits, &kept) {
+            return Ok(finish(function, version, scheduled, &places, &Frame::default(), loops));
+        }
+    }
+    let mut frame = Frame::default();
+    let known = flow.classes.len();
+    for _ in 0..ATTEMPTS {
+        let (scheduled, loops) = packets(&flow, version, false, Order::Source);
+        match allocate(&scheduled, limits, &kept) {
+            Outcome::Placed(places) => {
+                return Ok(finish(function, version, scheduled, &places, &frame, loops));
+            }
+            Outcome::Spill(values) => {
+                if let Some(stuck) = values.iter().find(|v| kept.contains(v)) {
+                    return Err(MachineError::Allocation {
+                        function: function.name.to_string(),
+                        register: format!("{:?} {stuck}", flow.classes[*stuck as usize]),
+                    });
+                }
+                flow.needs_frame = true;
+                spill(&mut flow, &values, &mut frame, &mut kept);
+            }
+        }
+    }
+    Err(MachineError::Allocation {
         function: function.name.to_string(),
-        reason: format!("no schedule for {version} yet"),
+        register: format!("any of {known}"),
     })
+}
+
+/// Schedules every block; pipelines innermost loops if asked to.
+fn packets(
+    flow: &Flow,
+    version: Version,
+    pipelined: bool,
+    order: Order,
+) -> (Flow, Vec<LoopReport>) {
+    let mut flow = flow.clone();
+    let mut kernels = Vec::new();
+    if pipelined {
+        let mut index = 0;
+        while index < flow.blocks.len() {
+            if flow.blocks[index].inner.is_some() && flow.blocks[index].packets.is_none() {
+                index = pipeline_block(&mut flow, index, version, &mut kernels);
+            }
+            index += 1;
+        }
+    }
+    let live = live_out(&flow);
+    let mut loops = Vec::new();
+    for (block, live) in flow.blocks.iter_mut().zip(&live) {
+        if block.packets.is_none() {
+            block.packets = Some(schedule(&block.run, version, order, &lives(live)).0);
+        }
+        if let Some((LoopEnd::Inner, _)) = block.end
+            && let Some(packets) = &block.packets
+        {
+            let label = block.label.clone().unwrap_or_else(|| "".into());
+            let stages = kernels.iter().find(|(l, _)| *l == label).map_or(1, |(_, s)| *s);
+            loops.push(LoopReport {
+                purpose: block.purpose.as_deref().unwrap_or_default().to_string(),
+                packets: packets.len(),
+                stages,
+            });
+        }
+    }
+    (flow, loops)
+}
+
+fn lives(live: &Units) -> impl Fn(Register) -> bool + use<'_> {
+    |register| register.units().any(|u| live.contains(&u))
+}
+
+/// Pipelines the loop at a block if that pays; gives the index of its last block.
+fn pipeline_block(
+    flow: &mut Flow,
+    index: usize,
+    version: Version,
+    kernels: &mut Vec<(std::rc::Rc<str>, usize)>,
+) -> usize {
+    let Some(count) = flow.blocks[index].inner else { return index };
+    let Some(label) = flow.blocks[index].label.clone() else { return index };
+    let live = live_out(flow);
+    let lives_on = lives(&live[index]);
+    let body = &flow.blocks[index].run;
+    let (plain, cycles) = schedule(body, version, Order::Critical, &lives_on);
+    let most = match count {
+        Count::Constant(n) => (n as usize).min(6),
+        Count::Register(_) => 6,
+    };
+    let Some(made) = pipeline(body, version, (plain.len(), cycles), most, &lives_on) else {
+        return index;
+    };
+    // The prologue and epilogue cost about a round in each stage.
+    let overhead = (made.stages - 1) * made.kernel.len();
+    if let Count::Constant(n) = count
+        && (n as usize) * plain.len()
+            <= (n as usize - (made.stages - 1)) * made.kernel.len() + overhead
+        && made.kernel.len() >= plain.len()
+    {
+        return index;
+    }
+    kernels.push((label.clone(), made.stages));
+    let fewer = -i32::try_from(made.stages - 1).unwrap_or(i32::MAX);
+    // The block before holds the set-up.
+    let before = &mut flow.blocks[index - 1].run;
+    let setup = before.iter().rposition(|i| i.opcode.row().unit == Unit::Loop);
+    let Some(setup) = setup else { return index };
+    match count {
+        Count::Constant(n) => {
+            let rounds = n.cast_signed() + fewer;
+            let mut instruction = before.remove(setup);
+            if instruction.opcode == Opcode::Loop0 && rounds <= 1023 {
+                instruction.opcode = Opcode::Loop0Immediate;
+                instruction.operands[1] = rounds.into();
+                before.extend(made.prologue);
+            } else if instruction.opcode == Opcode::Loop0 {
+                before.extend(made.prologue);
+                let register = flow.fresh(Class::R);
+                let constant = vec![register.into(), rounds.into()];
+                instruction.operands[1] = register.into();
+                let before = &mut flow.blocks[index - 1].run;
+                before.push(Instruction::new(Opcode::Constant, constant));
+            } else {
+                instruction.operands[1] = rounds.into();
+                before.extend(made.prologue);
+            }
+            flow.blocks[index - 1].run.push(instruction);
+            flow.blocks[index].packets = Some(made.kernel);
+            let after = &mut flow.blocks[index + 1].run;
+            after.splice(0..0, made.epilogue);
+            index
+        }
+        Count::Register(register) if made.stages == 1 => {
+            let _ = register;
+            flow.blocks[index].packets = Some(made.kernel);
+            index
+        }
+        Count::Register(register) => {
+            // if (count > stages - 1) { prologue; kernel; epilogue } else { plain loop }
+            let loop0 = before.remove(setup);
+            let few = flow.fresh(Class::P);
+            let rounds = flow.fresh(Class::R);
+            let (other, join) = (flow.label(), flow.label());
+            let jump = |opcode, mut operands: Vec<Operand>, to: &std::rc::Rc<str>| {
+                operands.push(Operand::Symbol(to.clone(), 0));
+                Instruction::new(opcode, operands)
+            };
+            let before = &mut flow.blocks[index - 1].run;
+            let enough = vec![few.into(), register.into(), (-fewer).into()];
+            before.push(Instruction::new(Opcode::CompareGtImmediate, enough));
+            before.push(jump(Opcode::JumpIfNot, vec![few.into()], &other));
+            let template = FlowBlock {
+                label: None,
+                purpose: None,
+                run: Vec::new(),
+                packets: None,
+                end: None,
+                inner: None,
+                depth: flow.blocks[index - 1].depth,
+                call_arguments: 0,
+                returns: false,
+            };
+            let mut prologue = template.clone();
+            prologue.run = made.prologue;
+            let reduced = vec![rounds.into(), register.into(), fewer.into()];
+            prologue.run.push(Instruction::new(Opcode::AddImmediate, reduced));
+            let mut first_setup = loop0.clone();
+            first_setup.operands[1] = rounds.into();
+            prologue.run.push(first_setup);
+            let mut kernel = flow.blocks[index].clone();
+            kernel.packets = Some(made.kernel);
+            kernel.inner = None;
+            let mut epilogue = template.clone();
+            epilogue.run = made.epilogue;
+            epilogue.run.push(jump(Opcode::Jump, Vec::new(), &join));
+            let mut plain_setup = template;
+            plain_setup.label = Some(other);
+            let plain_label = flow.label();
+            let mut second_setup = loop0;
+            second_setup.operands[0] = Operand::Symbol(plain_label.clone(), 0);
+            plain_setup.run.push(second_setup);
+            let mut plain = flow.blocks[index].clone();
+            plain.label = Some(plain_label);
+            plain.purpose = Some("the same for few rounds".into());
+            plain.inner = None;
+            let joined = &mut flow.blocks[index + 1];
+            debug_assert!(joined.label.is_none());
+            joined.label = Some(join);
+            insert_blocks(flow, index, vec![prologue, kernel, epilogue, plain_setup, plain]);
+            index + 4
+        }
+    }
+}
+
+/// Replaces a single-block loop by blocks of which the second and the last are loops of their own.
+fn insert_blocks(flow: &mut Flow, index: usize, blocks: Vec<FlowBlock>) {
+    let more = blocks.len() - 1;
+    for block in &mut flow.blocks {
+        if let Some((_, start)) = &mut block.end
+            && *start > index
+        {
+            *start += more;
+        }
+    }
+    let loops = [index + 1, index + more];
+    flow.blocks.splice(index..=index, blocks);
+    for at in loops {
+        if let Some((_, start)) = &mut flow.blocks[at].end {
+            *start = at;
+        }
+    }
 }

@@ -34,14 +34,27 @@
 //! # Ok::<(), trainc_hvx::machine::MachineError>(())
 //! ```
 
+mod allocate;
 pub mod builder;
 pub mod compile;
+pub mod dependence;
 pub mod error;
+pub mod evaluate;
+mod evaluate_scalar;
+mod evaluate_vector;
+mod flow;
+mod frame;
 pub mod function;
 pub mod instructions;
+mod lanes;
+mod liveness;
 pub mod packets;
+pub mod pipeline;
 pub mod print;
 pub mod registers;
+mod rename;
+pub mod schedule;
+mod spill;
 pub mod table;
 
 pub use builder::{Builder, Operands};

@@ -106,11 +106,11 @@ pub enum Unit {
     VectorSaturate,
     /// Aligned vector load: slots 0 and 1, any lane.
     VectorLoad,
-    /// Unaligned vector load: slot 0, permuter.
+    /// Unaligned vector load: both memory slots, permuter.
     VectorLoadUnaligned,
     /// Aligned vector store: slot 0, any lane.
     VectorStore,
-    /// Unaligned vector store: slot 0, permuter.
+    /// Unaligned vector store: both memory slots, permuter.
     VectorStoreUnaligned,
     /// Read of a vector's word into a scalar: alone in its packet.
     Extract,

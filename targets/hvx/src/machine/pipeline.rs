@@ -1,0 +1,197 @@
+//! Software pipelining: iterative modulo scheduling of a loop's straight body.
+//!
+//! Registers are not renamed: the dependence from a value's last reader to the next round's writer bounds its life to
+//! one interval, which the read-before-write rule of packets makes enough in practice. The first rounds' beginnings
+//! (prologue) and the last rounds' ends (epilogue) come back as straight code for the surrounding blocks, where the
+//! list scheduler mixes them with what is there.
+
+use super::function::Instruction;
+use super::packets::Packet;
+use super::registers::{Register, Version};
+use super::schedule::Graph;
+
+/// A pipelined loop.
+#[derive(Clone, Debug)]
+pub struct Pipelined {
+    /// Runs before: beginnings of the first `stages - 1` rounds.
+    pub prologue: Vec<Instruction>,
+    /// The steady state; runs `count - (stages - 1)` times.
+    pub kernel: Vec<Packet>,
+    /// Runs after: ends of the last `stages - 1` rounds.
+    pub epilogue: Vec<Instruction>,
+    /// Rounds in flight.
+    pub stages: usize,
+}
+
+/// Largest body that is tried.
+const LARGEST: usize = 200;
+
+/// Pipelines a body if that gives a better steady state than the plain loop's packets and cycles a round, with at most
+/// `most_stages` rounds in flight.
+#[must_use]
+pub fn pipeline(
+    body: &[Instruction],
+    version: Version,
+    (packets, cycles): (usize, usize),
+    most_stages: usize,
+    lives_on: &dyn Fn(Register) -> bool,
+) -> Option<Pipelined> {
+    if body.len() > LARGEST || body.is_empty() {
+        return None;
+    }
+    let graph = Graph::new(body, true);
+    let least = body.len().div_ceil(4).max(1);
+    for interval in least..packets.max(cycles) {
+        let Some(times) = modulo(&graph, version, interval as i64) else { continue };
+        let stages = times.iter().max().map_or(1, |last| (last / interval as i64) as usize + 1);
+        if stages > most_stages {
+            continue;
+        }
+        let rows = rows(&times, interval as i64);
+        let kernel: Option<Vec<Packet>> = rows
+            .iter()
+            .filter(|row| !row.is_empty())
+            .map(|row| {
+                let forwards = graph.forwards(row, version)?;
+                Some(graph.packet(row, &forwards, lives_on))
+            })
+            .collect();
+        let kernel = kernel?;
+        if kernel.len() > packets || kernel.len() == packets && interval >= cycles {
+            continue;
+        }
+        let stage = |index: usize| (times[index] / interval as i64) as usize;
+        let mut prologue = Vec::new();
+        for round in 0..stages - 1 {
+            let begun = stages - 1 - round;
+            prologue.extend(
+                body.iter().enumerate().filter(|(i, _)| stage(*i) < begun).map(|(_, x)| x.clone()),
+            );
+        }
+        let mut epilogue = Vec::new();
+        for left in (0..stages - 1).rev() {
+            epilogue.extend(
+                body.iter().enumerate().filter(|(i, _)| stage(*i) > left).map(|(_, x)| x.clone()),
+            );
+        }
+        for instruction in prologue.iter_mut().chain(&mut epilogue) {
+            instruction.comment = None;
+        }
+        return Some(Pipelined { prologue, kernel, epilogue, stages });
+    }
+    None
+}
+
+/// Members of each packet of the steady state.
+fn rows(times: &[i64], interval: i64) -> Vec<Vec<(usize, i64)>> {
+    let mut rows = vec![Vec::new(); interval as usize];
+    for (index, time) in times.iter().enumerate() {
+        rows[(time % interval) as usize].push((index, *time));
+    }
+    rows
+}
+
+/// A time for each instruction such that packets a multiple of the interval apart can be one packet.
+fn modulo(graph: &Graph<'_>, version: Version, interval: i64) -> Option<Vec<i64>> {
+    let count = graph.run.len();
+    let heights = modulo_heights(graph, interval)?;
+    let mut times: Vec<Option<i64>> = vec![None; count];
+    let mut never_before = vec![0i64; count];
+    let mut budget = 12 * count + 50;
+    loop {
+        // The highest first, then source order.
+        let next = (0..count)
+            .filter(|i| times[*i].is_none())
+            .max_by_key(|i| (heights[*i], std::cmp::Reverse(*i)));
+        let Some(next) = next else { break };
+        if budget == 0 {
+            return None;
+        }
+        budget -= 1;
+        let mut earliest = 0;
+        for edge in graph.before[next].iter().map(|e| &graph.edges[*e]) {
+            if edge.from != next
+                && let Some(from) = times[edge.from]
+            {
+                earliest = earliest.max(from + edge.latency - edge.rounds * interval);
+            }
+        }
+        let fit = (earliest..earliest + interval)
+            .find(|time| fits(graph, version, &times, next, *time, interval, &[]));
+        let time = fit.unwrap_or_else(|| earliest.max(never_before[next]));
+        never_before[next] = time + 1;
+        // Make room: members of the packet in its way, then neighbours whose distance is broken.
+        if fit.is_none() {
+            let mut evicted = Vec::new();
+            while !fits(graph, version, &times, next, time, interval, &evicted) {
+                let victim = (0..count)
+                    .filter(|i| !evicted.contains(i))
+                    .filter(|i| times[*i].is_some_and(|t| (t - time).rem_euclid(interval) == 0))
+                    .min_by_key(|i| (heights[*i], *i))?;
+                evicted.push(victim);
+            }
+            for victim in evicted {
+                times[victim] = None;
+            }
+        }
+        times[next] = Some(time);
+        for edge in graph.after[next].iter().map(|e| &graph.edges[*e]) {
+            if let Some(to) = times[edge.to]
+                && edge.to != next
+                && to < time + edge.latency - edge.rounds * interval
+            {
+                times[edge.to] = None;
+            }
+        }
+        for edge in graph.before[next].iter().map(|e| &graph.edges[*e]) {
+            if let Some(from) = times[edge.from]
+                && edge.from != next
+                && time < from + edge.latency - edge.rounds * interval
+            {
+                times[edge.from] = None;
+            }
+        }
+    }
+    let times: Vec<i64> = times.into_iter().collect::<Option<_>>()?;
+    let first = times.iter().min().copied().unwrap_or(0);
+    let shift = first.div_euclid(interval) * interval;
+    Some(times.into_iter().map(|t| t - shift).collect())
+}
+
+/// Whether an instruction can join the packet of a time, without the evicted ones.
+fn fits(
+    graph: &Graph<'_>,
+    version: Version,
+    times: &[Option<i64>],
+    next: usize,
+    time: i64,
+    interval: i64,
+    evicted: &[usize],
+) -> bool {
+    let mut members: Vec<(usize, i64)> = (0..times.len())
+        .filter(|i| *i != next && !evicted.contains(i))
+        .filter_map(|i| times[i].map(|t| (i, t)))
+        .filter(|(_, t)| (t - time).rem_euclid(interval) == 0)
+        .collect();
+    members.push((next, time));
+    graph.forwards(&members, version).is_some()
+}
+
+/// Longest way from each instruction to any other, rounds counted back; None if a cycle is longer than the interval.
+fn modulo_heights(graph: &Graph<'_>, interval: i64) -> Option<Vec<i64>> {
+    let mut heights = vec![0i64; graph.run.len()];
+    for _ in 0..=graph.run.len() {
+        let mut changed = false;
+        for edge in graph.edges.iter().rev() {
+            let through = heights[edge.to] + edge.latency - edge.rounds * interval;
+            if through > heights[edge.from] {
+                heights[edge.from] = through;
+                changed = true;
+            }
+        }
+        if !changed {
+            return Some(heights);
+        }
+    }
+    None
+}
