@@ -158,7 +158,10 @@ fn forwardable(producer: &Instruction, consumer: &Instruction, register: Registe
         (Class::R | Class::V, [(index, _)])
             if consumer.effect() == Effect::Store && *index + 1 == consumer.operands.len() =>
         {
-            can_feed_new_store(producer, register) && allows_new(consumer)
+            // A scalar load could feed a store too, but would stall it.
+            can_feed_new_store(producer, register)
+                && allows_new(consumer)
+                && producer.effect() == Effect::None
         }
         (Class::V, _) => {
             producer.opcode.row().unit == Unit::VectorLoad
@@ -172,7 +175,8 @@ fn forwardable(producer: &Instruction, consumer: &Instruction, register: Registe
 
 /// Stores that have a `.new` form.
 pub(crate) fn allows_new(store: &Instruction) -> bool {
-    matches!(store.opcode.row().unit, Unit::Store | Unit::VectorStore) && !conditional(store.opcode)
+    matches!(store.opcode.row().unit, Unit::Store | Unit::VectorStore)
+        && !store.opcode.row().form.starts_with("if (")
 }
 
 fn overlap(a: Register, b: Register) -> bool {
@@ -200,8 +204,7 @@ pub fn latency(producer: &Instruction, consumer: &Instruction, register: Registe
         | Unit::VectorPermute
         | Unit::VectorPermuteShift
         | Unit::VectorAlu
-        | Unit::VectorAluPair
-        | Unit::VectorSaturate => 1 + i64::from(reads_early(consumer, register)),
+        | Unit::VectorAluPair => 1 + i64::from(reads_early(consumer, register)),
         _ => 1,
     }
 }

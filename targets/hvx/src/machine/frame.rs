@@ -6,7 +6,7 @@ use super::compile::{Assembled, Block, LoopReport};
 use super::flow::Flow;
 use super::function::{Access, Function, Instruction, Object, Operand};
 use super::instructions::Opcode;
-use super::packets::{Forward, Packet, Placed, check};
+use super::packets::{Forward, Packet, Placed, check, goes_alone};
 use super::registers::{
     Class, FIRST_CALLEE_SAVED, FRAME_POINTER, LAST_CALLEE_SAVED, LINK, Part, Register,
     STACK_POINTER, Version,
@@ -40,7 +40,10 @@ pub(crate) fn finish(
             }
         }
         if let Some((end, _)) = block.end {
-            if packets.is_empty() {
+            // The assembler pads a loop's last packet, which what goes alone does not bear.
+            let lonely =
+                |p: &Packet| p.instructions.iter().any(|p| goes_alone(p.instruction.opcode));
+            if packets.last().is_none_or(lonely) {
                 packets.push(alone(Opcode::Nop, Vec::new()));
             }
             if let Some(last) = packets.last_mut() {

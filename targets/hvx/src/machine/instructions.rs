@@ -343,8 +343,8 @@ opcodes! {
     VdmpyUbBAccumulate VectorMultiply V62 [x V, u V, u R] "{0}.h += vdmpy({1}.ub,{2}.b)";
     VdmpyHB           VectorMultiply V62 [d V, u V, u R] "{0}.w = vdmpy({1}.h,{2}.b)";
     VdmpyHBAccumulate VectorMultiply V62 [x V, u V, u R] "{0}.w += vdmpy({1}.h,{2}.b)";
-    VdmpyHHSaturate   VectorMultiplyPair V62 [d V, u V, u R] "{0}.w = vdmpy({1}.h,{2}.h):sat";
-    VdmpyHHv          VectorMultiplyPair V62 [d V, u V, u V] "{0}.w = vdmpy({1}.h,{2}.h):sat";
+    VdmpyHHSaturate   VectorMultiplyWide V62 [d V, u V, u R] "{0}.w = vdmpy({1}.h,{2}.h):sat";
+    VdmpyHHv          VectorMultiplyWide V62 [d V, u V, u V] "{0}.w = vdmpy({1}.h,{2}.h):sat";
     VdmpyHHvAccumulate VectorMultiplyPair V62 [x V, u V, u V] "{0}.w += vdmpy({1}.h,{2}.h):sat";
 
     // Products. Widening ones put even lanes in the low vector, odd ones in the high vector.
@@ -406,15 +406,15 @@ opcodes! {
     VasrWH            VectorShift V62 [d V, u V, u V, u R8] "{0}.h = vasr({1}.w,{2}.w,{3})";
     VasrWUhSaturate   VectorShift V62 [d V, u V, u V, u R8] "{0}.uh = vasr({1}.w,{2}.w,{3}):sat";
     VasrWUhRoundSaturate VectorShift V62 [d V, u V, u V, u R8] "{0}.uh = vasr({1}.w,{2}.w,{3}):rnd:sat";
-    VasrHBSaturate    VectorShift V65 [d V, u V, u V, u R8] "{0}.b = vasr({1}.h,{2}.h,{3}):sat";
+    VasrHBSaturate    VectorShift V62 [d V, u V, u V, u R8] "{0}.b = vasr({1}.h,{2}.h,{3}):sat";
     VasrHBRoundSaturate VectorShift V62 [d V, u V, u V, u R8] "{0}.b = vasr({1}.h,{2}.h,{3}):rnd:sat";
     VasrHUbSaturate   VectorShift V62 [d V, u V, u V, u R8] "{0}.ub = vasr({1}.h,{2}.h,{3}):sat";
     VasrHUbRoundSaturate VectorShift V62 [d V, u V, u V, u R8] "{0}.ub = vasr({1}.h,{2}.h,{3}):rnd:sat";
     VroundWH          VectorShift V62 [d V, u V, u V] "{0}.h = vround({1}.w,{2}.w):sat";
     VroundHB          VectorShift V62 [d V, u V, u V] "{0}.b = vround({1}.h,{2}.h):sat";
     VroundHUb         VectorShift V62 [d V, u V, u V] "{0}.ub = vround({1}.h,{2}.h):sat";
-    VsatWH            VectorSaturate V62 [d V, u V, u V] "{0}.h = vsat({1}.w,{2}.w)";
-    VsatHUb           VectorSaturate V62 [d V, u V, u V] "{0}.ub = vsat({1}.h,{2}.h)";
+    VsatWH            VectorAlu V62 [d V, u V, u V] "{0}.h = vsat({1}.w,{2}.w)";
+    VsatHUb           VectorAlu V62 [d V, u V, u V] "{0}.ub = vsat({1}.h,{2}.h)";
 
     // Packing: the low half comes from the second operand, the high half from the first.
     VpackeB           VectorPermute V62 [d V, u V, u V] "{0}.b = vpacke({1}.h,{2}.h)";

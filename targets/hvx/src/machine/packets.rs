@@ -139,8 +139,7 @@ fn slots(demand: Demand) -> &'static [u8] {
         | Unit::VectorAluPair
         | Unit::VectorShift
         | Unit::VectorPermute
-        | Unit::VectorPermuteShift
-        | Unit::VectorSaturate => ANY,
+        | Unit::VectorPermuteShift => ANY,
         Unit::Xtype
         | Unit::Multiply
         | Unit::Float
@@ -171,8 +170,6 @@ fn lanes(demand: Demand, version: Version) -> &'static [u8] {
         Unit::VectorMultiplyWide if version < Version::V69 => &[12],
         Unit::VectorMultiplyWide => &[4, 8],
         Unit::VectorShift => &[2],
-        Unit::VectorSaturate if version < Version::V65 => &[2],
-        Unit::VectorSaturate => ANY,
         Unit::VectorPermute | Unit::VectorLoadUnaligned | Unit::VectorStoreUnaligned => &[1],
         Unit::VectorPermuteShift => &[3],
         _ => &[],
@@ -196,7 +193,7 @@ pub fn resources_fit(demands: &[Demand], version: Version) -> bool {
     let stores = count(|d| {
         matches!(d.unit, Unit::Store | Unit::VectorStore | Unit::VectorStoreUnaligned | Unit::Frame)
     });
-    if stores > 1 && demands.iter().any(|d| d.new_store) {
+    if stores > 1 && demands.iter().any(|d| d.new_store && d.unit == Unit::Store) {
         return false;
     }
     assign(demands, version, 0, 0)
@@ -231,17 +228,14 @@ fn assign(demands: &[Demand], version: Version, used_slots: u8, used_lanes: u8) 
 #[must_use]
 pub fn can_feed_new_store(producer: &Instruction, register: Register) -> bool {
     let row = producer.opcode.row();
-    // Exactly the result, of single width; loads of the packet and floating point cannot feed a store.
+    // Exactly the result, of single width.
     let whole = producer
         .registers()
         .any(|(index, role, r)| role != Role::Use && r == register && index == 0);
     whole
         && match register.class() {
-            Class::V => row.unit.is_vector() && producer.effect() == Effect::None,
-            Class::R => {
-                matches!(row.unit, Unit::Alu32 | Unit::Xtype | Unit::Multiply)
-                    && row.fields.first().is_some_and(|f| f.role == Role::Define)
-            }
+            Class::V => row.unit.is_vector(),
+            Class::R => row.unit != Unit::Store && !conditional(producer.opcode),
             _ => false,
         }
 }
@@ -264,7 +258,7 @@ pub fn check(packet: &Packet, version: Version) -> Result<(), Illegal> {
         return Err(Illegal::Words);
     }
     if let Some(alone) = placed.iter().find(|p| goes_alone(p.instruction.opcode))
-        && placed.len() > 1
+        && (placed.len() > 1 || packet.end != LoopEnd::None)
     {
         return Err(Illegal::Alone(alone.instruction.opcode));
     }
@@ -294,7 +288,9 @@ pub fn goes_alone(opcode: Opcode) -> bool {
 fn written_once(placed: &[Placed]) -> Result<(), Illegal> {
     let mut written: Vec<(u32, Register)> = Vec::new();
     for p in placed {
-        for register in p.instruction.writes() {
+        // A temporary load leaves its register as it is.
+        let kept = usize::from(p.forward == Forward::Temporary);
+        for register in p.instruction.writes().skip(kept) {
             for unit in register.units() {
                 if written.iter().any(|(w, _)| *w == unit) {
                     return Err(Illegal::WrittenTwice(register.to_string()));
@@ -345,8 +341,8 @@ fn reads_part(use_: Register, register: Register) -> bool {
     use_.units().any(|u| register.units().any(|r| r == u))
 }
 
-/// Whether the scalar predicate of this instruction is a condition (`if (p)`), which may be `.new`.
+/// Whether the instruction is scalar with a condition (`if (p)`), which may be `.new`.
 #[must_use]
 pub fn conditional(opcode: Opcode) -> bool {
-    opcode.row().form.starts_with("if (")
+    opcode.row().form.starts_with("if (") && !opcode.row().unit.is_vector()
 }

@@ -11,7 +11,7 @@ use super::table::{Effect, Unit};
 pub enum Order {
     /// The one with the longest way to the end.
     Critical,
-    /// The first of the source: keeps live ranges as they were written.
+    /// None before those that stand before it: keeps live ranges as short as they were written.
     Source,
 }
 
@@ -260,6 +260,9 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<V
                     let wait = if waits { edge.latency } else { edge.minimum };
                     time[edge.from].is_some_and(|t| t + wait <= cycle)
                 });
+                if !ready && order == Order::Source {
+                    break;
+                }
                 if !ready {
                     continue;
                 }
@@ -271,6 +274,9 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<V
                     break;
                 }
                 row.pop();
+                if order == Order::Source {
+                    break;
+                }
             }
         }
         if !row.is_empty() {

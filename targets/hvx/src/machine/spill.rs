@@ -35,7 +35,12 @@ enum Slot {
 }
 
 /// Rewrites every use of these virtual registers; the short-lived registers that result are added to `kept`.
-pub(super) fn spill(flow: &mut Flow, values: &BTreeSet<u32>, frame: &mut Frame, kept: &mut BTreeSet<u32>) {
+pub(super) fn spill(
+    flow: &mut Flow,
+    values: &BTreeSet<u32>,
+    frame: &mut Frame,
+    kept: &mut BTreeSet<u32>,
+) {
     frame.scalar_bytes = frame.scalar_bytes.max(SAVED_BYTES);
     for number in values {
         let class = flow.classes[*number as usize];

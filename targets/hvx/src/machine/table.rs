@@ -102,8 +102,6 @@ pub enum Unit {
     VectorPermute,
     /// Permutation that takes the shifter too: any slot.
     VectorPermuteShift,
-    /// Saturating narrowing within a lane: shifter in v62, any lane since v65.
-    VectorSaturate,
     /// Aligned vector load: slots 0 and 1, any lane.
     VectorLoad,
     /// Unaligned vector load: both memory slots, permuter.
