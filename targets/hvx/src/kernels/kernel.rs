@@ -5,7 +5,7 @@ use crate::machine::{Builder, Function, MachineError, Opcode, Register};
 /// Read-only words that a kernel addresses by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataObject {
-    /// Symbol; aligned to 8 bytes.
+    /// Symbol; aligned to 128 bytes.
     pub symbol: String,
     /// Contents.
     pub words: Vec<i32>,

@@ -1,12 +1,14 @@
 //! Kernels written on the machine layer, each specialised to its shape.
 
 pub mod convolution;
+mod interleave;
 pub mod kernel;
 pub mod pack;
 pub mod planes;
 pub mod product;
 pub mod requantize;
 mod support;
+pub mod weight_gradient;
 pub mod weights;
 pub mod window;
 
@@ -14,5 +16,6 @@ pub use convolution::convolution;
 pub use kernel::{Argument, DataObject, Kernel, Phase};
 pub use product::WindowProduct;
 pub use requantize::requantize;
+pub use weight_gradient::WeightGradient;
 pub use weights::WeightStrides;
 pub use window::{Axis, Span};
