@@ -74,14 +74,101 @@ float trainc_sqrt(float x)
     return trainc_float((int32_t)(((uint32_t)power << 23) + rounded));
 }
 
-void trainc_copy(void *dst, const void *src, size_t bytes)
+/* Compilers recognise the loops below and would make calls of memcpy, memmove and memset of them:
+ * here they would call themselves. */
+#if defined(__clang__)
+#define MEMORY_FUNCTION __attribute__((no_builtin("memcpy", "memmove", "memset")))
+#elif defined(__GNUC__)
+#define MEMORY_FUNCTION __attribute__((optimize("no-tree-loop-distribute-patterns")))
+#else
+#define MEMORY_FUNCTION
+#endif
+
+/* Words may stand for any elements; where a compiler has no way to say so, only bytes do. */
+#ifdef __GNUC__
+typedef uint32_t __attribute__((may_alias)) word;
+#else
+typedef unsigned char word;
+#endif
+
+/* Whether both are the addresses of words. */
+static int are_words(const void *a, const void *b)
 {
-    unsigned char *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    for (size_t i = 0; i < bytes; i++) {
-        to[i] = from[i];
+    return (((uintptr_t)a | (uintptr_t)b) & (sizeof(word) - 1)) == 0;
+}
+
+MEMORY_FUNCTION void trainc_copy(void *dst, const void *src, size_t bytes)
+{
+    size_t i = 0;
+    if (are_words(dst, src)) {
+        for (; bytes - i >= sizeof(word); i += sizeof(word)) {
+            *(word *)(void *)((unsigned char *)dst + i) =
+                *(const word *)(const void *)((const unsigned char *)src + i);
+        }
+    }
+    for (; i < bytes; i++) {
+        ((unsigned char *)dst)[i] = ((const unsigned char *)src)[i];
     }
 }
+
+MEMORY_FUNCTION void trainc_move(void *dst, const void *src, size_t bytes)
+{
+    if ((uintptr_t)dst - (uintptr_t)src >= bytes) {
+        /* What is read has not been written: copying goes upwards. */
+        trainc_copy(dst, src, bytes);
+        return;
+    }
+    size_t i = bytes;
+    for (; i > 0 && !(are_words((unsigned char *)dst + i, (const unsigned char *)src + i)
+        && i >= sizeof(word)); i--) {
+        ((unsigned char *)dst)[i - 1] = ((const unsigned char *)src)[i - 1];
+    }
+    for (; i >= sizeof(word); i -= sizeof(word)) {
+        *(word *)(void *)((unsigned char *)dst + i - sizeof(word)) =
+            *(const word *)(const void *)((const unsigned char *)src + i - sizeof(word));
+    }
+    for (; i > 0; i--) {
+        ((unsigned char *)dst)[i - 1] = ((const unsigned char *)src)[i - 1];
+    }
+}
+
+MEMORY_FUNCTION void trainc_set(void *dst, unsigned char value, size_t bytes)
+{
+    size_t i = 0;
+    if (are_words(dst, dst)) {
+        const word words = (word)(value * UINT32_C(0x01010101));
+        for (; bytes - i >= sizeof(word); i += sizeof(word)) {
+            *(word *)(void *)((unsigned char *)dst + i) = words;
+        }
+    }
+    for (; i < bytes; i++) {
+        ((unsigned char *)dst)[i] = value;
+    }
+}
+
+#ifdef TRAINC_PROVIDE_MEMORY_FUNCTIONS
+void *memcpy(void *dst, const void *src, size_t bytes);
+void *memmove(void *dst, const void *src, size_t bytes);
+void *memset(void *dst, int value, size_t bytes);
+
+MEMORY_FUNCTION void *memcpy(void *dst, const void *src, size_t bytes)
+{
+    trainc_copy(dst, src, bytes);
+    return dst;
+}
+
+MEMORY_FUNCTION void *memmove(void *dst, const void *src, size_t bytes)
+{
+    trainc_move(dst, src, bytes);
+    return dst;
+}
+
+MEMORY_FUNCTION void *memset(void *dst, int value, size_t bytes)
+{
+    trainc_set(dst, (unsigned char)value, bytes);
+    return dst;
+}
+#endif
 
 /* CRC-32 (IEEE 802.3, reflected), continued from crc. */
 static uint32_t checksum(uint32_t crc, const unsigned char *data, size_t bytes)

@@ -25,15 +25,62 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-/* Hooks: -DTRAINC_HOOKS='"hooks.h"' names a header that may define the macros below.
+/* Memory of that alignment, a power of two: TRAINC_ALIGNED(16) static unsigned char a[64]; */
+#if defined(__GNUC__) || defined(__clang__)
+#define TRAINC_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#elif defined(__cplusplus)
+#define TRAINC_ALIGNED(bytes) alignas(bytes)
+#else
+#define TRAINC_ALIGNED(bytes) _Alignas(bytes)
+#endif
+
+/* Runs rounds begin..end of a loop whose rounds may run in any order. */
+typedef void (*trainc_body)(void *context, int32_t begin, int32_t end);
+
+/* Hooks: -DTRAINC_HOOKS='"hooks.h"' names a header that may define the macros below. It is C that
+ * any emitted source includes; it may declare functions, it should not define any but static
+ * inline ones.
+ *
+ * TRAINC_ENTERED(arena, state, entry): starts the body of each entry, whose number is
+ * <MODEL>_<ENTRY>_ENTRY; it may declare variables that the next macro uses.
  *
  * TRAINC_LAUNCHED(arena, state, launch, node): follows each kernel of an entry, in which launch
- * counts from 0; node is the model's name for it. For profiles and traces. */
+ * counts from 0; node is the model's name for it. For profiles and traces.
+ *
+ * TRAINC_PARALLEL_FOR(context, count, body): calls body(context, begin, end) so that the ranges
+ * make up 0..count, each number in one of them, and returns when all calls have. They may run at
+ * the same time and in any order: the results are the same bits. body is a trainc_body, context a
+ * void *, count an int32_t above 0.
+ *
+ * TRAINC_CYCLES(): with -DTRAINC_PROFILE, the present count of a clock as a uint64_t; see
+ * trainc_profile. */
 #ifdef TRAINC_HOOKS
 #include TRAINC_HOOKS
 #endif
+#ifdef TRAINC_PROFILE
+#ifndef TRAINC_CYCLES
+#error "a profile needs TRAINC_CYCLES() from the header that TRAINC_HOOKS names"
+#endif
+#if defined(TRAINC_ENTERED) || defined(TRAINC_LAUNCHED)
+#error "a profile defines TRAINC_ENTERED and TRAINC_LAUNCHED itself"
+#endif
+#define TRAINC_ENTERED(arena, state, entry) \
+    const uint32_t trainc_entry = (entry); \
+    uint64_t trainc_started = TRAINC_CYCLES()
+#define TRAINC_LAUNCHED(arena, state, launch, node) \
+    do { \
+        trainc_profile(arena, trainc_entry, launch, TRAINC_CYCLES() - trainc_started); \
+        trainc_started = TRAINC_CYCLES(); \
+    } while (0)
+#endif
+#ifndef TRAINC_ENTERED
+#define TRAINC_ENTERED(arena, state, entry) ((void)0)
+#endif
 #ifndef TRAINC_LAUNCHED
 #define TRAINC_LAUNCHED(arena, state, launch, node) ((void)0)
+#endif
+#ifndef TRAINC_PARALLEL_FOR
+#define TRAINC_PARALLEL_FOR(context, count, body) body((context), 0, (count))
 #endif
 
 typedef char trainc_assert_shift[(-3 >> 1) == -2 ? 1 : -1];
@@ -42,6 +89,13 @@ typedef char trainc_assert_float[FLT_RADIX == 2 && FLT_MANT_DIG == 24 ? 1 : -1];
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+#ifdef TRAINC_PROFILE
+/* Yours to define: a kernel took that many cycles. entry is <MODEL>_<ENTRY>_ENTRY, launch is below
+ * <MODEL>_<ENTRY>_LAUNCHES. Add them up in an array of your own; the arena tells apart calls that
+ * run at the same time. */
+void trainc_profile(void *arena, uint32_t entry, uint32_t launch, uint64_t cycles);
 #endif
 
 /* Integers that wrap around. */
@@ -248,8 +302,13 @@ void trainc_save(void *checkpoint, const void *state, uint32_t bytes, uint64_t m
 enum trainc_status trainc_load(void *state, uint64_t *step, const void *checkpoint, size_t size,
     uint32_t bytes, uint64_t model);
 
-/* dst = src, not overlapping. */
+/* Memory: dst = src, not overlapping; dst = src, overlapping or not; all bytes of dst = value.
+ *
+ * With -DTRAINC_PROVIDE_MEMORY_FUNCTIONS the runtime also defines memcpy, memmove and memset, which
+ * compilers call of their own accord: for a machine without any library. */
 void trainc_copy(void *dst, const void *src, size_t bytes);
+void trainc_move(void *dst, const void *src, size_t bytes);
+void trainc_set(void *dst, unsigned char value, size_t bytes);
 
 #ifdef __cplusplus
 }

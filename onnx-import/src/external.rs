@@ -1,12 +1,13 @@
 //! Weights in files beside the model. A location may not leave the model's folder.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 use crate::known::ExternalLocation;
+use crate::proto::{GraphProto, ModelProto, NodeProto, TensorProto, data_location};
 
 /// The folder of a model.
 #[derive(Debug)]
@@ -74,5 +75,37 @@ impl Folder {
         let mut bytes = vec![0; length];
         file.read_exact(&mut bytes).map_err(fail)?;
         Ok(bytes)
+    }
+}
+
+/// The files beside a model that hold weights: each location that a tensor names, once, in order of names. Empty for
+/// what is no model.
+pub(crate) fn locations(model: &ModelProto) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    if let Some(graph) = &model.graph {
+        in_graph(graph, &mut found);
+    }
+    model.functions.iter().for_each(|f| f.node.iter().for_each(|n| in_node(n, &mut found)));
+    found
+}
+
+fn in_graph(graph: &GraphProto, found: &mut BTreeSet<String>) {
+    graph.initializer.iter().for_each(|t| in_tensor(t, found));
+    graph.node.iter().for_each(|n| in_node(n, found));
+}
+
+fn in_node(node: &NodeProto, found: &mut BTreeSet<String>) {
+    for attribute in &node.attribute {
+        attribute.t.iter().for_each(|t| in_tensor(t, found));
+        attribute.tensors.iter().for_each(|t| in_tensor(t, found));
+        attribute.g.iter().for_each(|g| in_graph(g, found));
+        attribute.graphs.iter().for_each(|g| in_graph(g, found));
+    }
+}
+
+fn in_tensor(tensor: &TensorProto, found: &mut BTreeSet<String>) {
+    if tensor.data_location == Some(data_location::EXTERNAL) {
+        let location = tensor.external_data.iter().find(|e| e.key == "location");
+        found.extend(location.map(|e| e.value.clone()));
     }
 }

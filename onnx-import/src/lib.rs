@@ -24,7 +24,7 @@ pub mod write;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trainc_ir::{Graph, Tensor, ValueId};
 
@@ -135,6 +135,16 @@ pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, Imp
         .and_then(|bytes| decode(&bytes))
         .and_then(|model| import_model(model, &|at| folder.read(at), options))
         .map_err(|e| e.in_file(path))
+}
+
+/// The files beside a model file that it takes weights from, for build systems; they need not be there.
+///
+/// # Errors
+/// If the file cannot be read or is no model.
+pub fn external_files(path: &Path) -> Result<Vec<PathBuf>, ImportError> {
+    let model = read_file(path).and_then(|b| decode(&b)).map_err(|e| e.in_file(path))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    Ok(external::locations(&model).iter().map(|location| folder.join(location)).collect())
 }
 
 /// Reads a model from bytes; `external` gives the bytes of weights in other files.

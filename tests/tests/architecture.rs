@@ -1,8 +1,9 @@
 //! The map is the territory: dependencies between the crates point the way ARCHITECTURE.md says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Each crate's folder, name and the workspace crates it may depend on.
 const CRATES: &[(&str, &str, &[&str])] = &[
@@ -11,7 +12,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("compiler/opt", "trainc-opt", &["trainc-ir"]),
     ("onnx-import", "trainc-onnx-import", &["trainc-ir"]),
     ("targets/c", "trainc-c", &["trainc-ir"]),
-    ("targets/host", "trainc-host", &["trainc-ir"]),
+    ("targets/host", "trainc-host", &["trainc-ir", "trainc-c"]),
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-c"]),
     ("targets/hvx", "trainc-hvx", &["trainc-ir", "trainc-c"]),
     (
@@ -28,6 +29,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),
+    ("compiler/build", "trainc-build", &["trainc-ir", "trainc-onnx-import", "trainc-driver"]),
 ];
 
 /// External crates that one crate alone may name.
@@ -37,6 +39,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("prost", "trainc-onnx-import"),
     ("cranelift-codegen", "trainc-host"),
     ("clap", "trainc"),
+    ("cc", "trainc-build"),
 ];
 
 /// Names under `[dependencies]` of a manifest.
@@ -92,6 +95,36 @@ fn the_map_names_every_crate() {
         assert!(map.contains(&format!("`{folder}`")) && map.contains(name), "{name} on the map");
         assert!(workspace.contains(&format!("\"{folder}\"")), "{folder} in the workspace");
     }
+}
+
+/// Packages that a package is built of (without its own tests'), with these flags.
+fn tree(arguments: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none"])
+        .args(arguments)
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo tree: {errors}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(|l| l.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// It sits in other people's builds: no machine code generator, no data formats, few crates.
+#[test]
+fn the_build_crate_is_light() {
+    const MOST: usize = 65;
+    let heavy = |packages: &BTreeSet<String>| -> Vec<String> {
+        let names = ["cranelift-codegen ", "image ", "zip ", "tar ", "safetensors ", "clap "];
+        let is = |package: &&String| names.iter().any(|name| package.starts_with(name));
+        packages.iter().filter(is).cloned().collect()
+    };
+    let packages = tree(&["-p", "trainc-build"]);
+    assert!(heavy(&packages).is_empty(), "{:?}", heavy(&packages));
+    assert!(packages.len() <= MOST, "{} crates: {packages:#?}", packages.len());
+    assert!(!heavy(&tree(&["-p", "trainc-build", "--features", "host"])).is_empty());
 }
 
 /// egg is named in one folder only.

@@ -114,5 +114,6 @@ fn c_kernels() {
         }
         insta::assert_snapshot!("header", text("digits.h"));
         insta::assert_snapshot!("readme", text("README.md"));
+        insta::assert_snapshot!("module", text("digits.rs"));
     });
 }

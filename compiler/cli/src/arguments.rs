@@ -20,7 +20,7 @@ Examples:
   trainc compile lenet5.onnx --batch 64 -o build/   an object file, C header and Rust bindings
   trainc inspect lenet5.onnx --rewrites             which rewrite rules fired, and what each saved
 
-Exit codes: 0 success, 1 an error in what was given, 2 wrong usage, 101 a bug of trainc.
+Exit codes: 0 success, 1 an error in what was given (or an artifact that is wrong), 2 wrong usage, 101 a bug of trainc.
 The messages of --message-format json are described in docs/cli.md.";
 
 /// Compiles the training step of a neural network under a low-precision training algorithm.
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     /// Evaluate a model on arrays: npz in, npz out
     Run(RunArguments),
+    /// Build an artifact, run it (under an emulator), and compare every bit with the reference
+    Verify(VerifyArguments),
     /// List the training algorithms, or print one's file
     Algorithms(AlgorithmsArguments),
     /// List the targets
@@ -262,6 +264,7 @@ impl TrainArguments {
 Examples:
   trainc compile lenet5.onnx --batch 32 -o build/
   trainc compile lenet5.onnx -o build/ --emit=program,asm=lenet5.s
+  trainc compile lenet5.onnx --target c --example -o build/
 
 The folder holds the target's files, weights.safetensors and manifest.json. It appears whole or not at all, and the
 same input gives the same bytes on every machine.")]
@@ -272,6 +275,9 @@ pub(crate) struct CompileArguments {
     /// Folder to write; replaced if it is an artifact already
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: PathBuf,
+    /// Add main.c, an example that trains, evaluates, saves and loads (targets that emit C)
+    #[arg(long)]
+    pub(crate) example: bool,
     #[command(flatten)]
     pub(crate) emit: EmitArguments,
     #[command(flatten)]
@@ -356,6 +362,45 @@ impl RunArguments {
         }
         Ok(config)
     }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc verify build/                                     three training steps and extreme data
+  trainc verify build/ --steps 20 --seed 7 --junit verify.xml
+  trainc verify build/ --runner 'qemu-aarch64 -cpu neoverse-n1'
+
+The target names compiler and emulator; docs/verify.md lists them with their Debian packages. The exit code is 1 if
+anything differs.")]
+pub(crate) struct VerifyArguments {
+    /// Artifact, as `trainc compile` wrote it (its sources may have been edited)
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Training steps, one after another
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3)]
+    pub(crate) steps: u32,
+    /// Seed of data and stochastic rounding
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Leave out the single steps on extreme data
+    #[arg(long)]
+    pub(crate) no_extremes: bool,
+    /// Compare the results of each launch, too, not only the entries' and the state
+    #[arg(long)]
+    pub(crate) launches: bool,
+    /// Compiler in place of the target's; it gets the target's flags
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
+    pub(crate) cc: Option<String>,
+    /// Emulator in place of the target's, with its arguments
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
+    pub(crate) runner: Option<String>,
+    /// Keep the program around the artifact, its requests and executables in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
+    /// Write a JUnit report
+    #[arg(long, value_name = "FILE.xml", value_hint = ValueHint::FilePath)]
+    pub(crate) junit: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,6 @@
 //! `trainc`: the command line of the compiler.
 //!
-//! Exit codes: 0 success, 1 an error in what was given, 2 wrong usage, 101 a bug of trainc.
+//! Exit codes: 0 success, 1 an error in what was given (or an artifact that is wrong), 2 wrong usage, 101 a bug of trainc.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -11,6 +11,7 @@ mod message;
 mod progress;
 mod run;
 mod train;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,11 @@ fn main() -> ExitCode {
         Command::Compile(options) => compile::run(options, &output),
         Command::Inspect(options) => inspect::run(options, &output),
         Command::Run(options) => run::run(options, &output),
+        Command::Verify(options) => match verify::run(options, &output) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::from(1),
+            Err(error) => Err(error),
+        },
         Command::Algorithms(options) => listings::algorithms(options, &output),
         Command::Targets => listings::targets(&output),
         Command::Zoo(options) => listings::zoo(options, &output),

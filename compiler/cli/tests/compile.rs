@@ -43,7 +43,9 @@ fn an_artifact_is_whole_and_the_same_every_time() {
             "digits.program.txt",
             "digits.qir.txt",
             "digits.rs",
+            "infer.module.txt",
             "manifest.json",
+            "train_step.module.txt",
             "weights.safetensors"
         ]
     );
@@ -227,4 +229,25 @@ fn a_closed_pipe_is_success() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("bug"), "{output:?}");
+}
+
+/// The example is a file of the artifact like the others; where there is none, nothing is written.
+#[test]
+fn an_example_on_request() {
+    let folder = Folder::new("example");
+    let model = folder.model();
+    folder.json(&["compile", model, "--batch", "4", "-t", "c", "-o", "plain"]);
+    folder.json(&["compile", model, "--batch", "4", "-t", "c", "-o", "with", "--example"]);
+    assert!(!folder.path("plain/main.c").exists());
+    let example = fs::read_to_string(folder.path("with/main.c")).unwrap();
+    assert!(example.contains("digits_train_step(") && example.contains("digits_evaluate("));
+    assert!(!example.contains('@'), "a part was not filled in");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&bytes(&folder.path("with/manifest.json"))).unwrap();
+    let files = manifest["files"].as_array().unwrap();
+    assert!(files.iter().any(|f| f["name"] == "main.c" && f["bytes"] == example.len()));
+    let output = folder.run(&["compile", model, "-t", "host", "-o", "host", "--example"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no example"));
+    assert!(!folder.path("host").exists());
 }

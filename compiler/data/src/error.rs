@@ -49,7 +49,7 @@ pub enum DataError {
     },
 }
 
-/// What [`crate::Dataset::open`] reads, as shown when it recognises nothing.
+/// What `Dataset::open` reads, as shown when it recognises nothing.
 pub const SUPPORTED: &str = "supported data sets:
   a folder with MNIST-style IDX files: train-images-idx3-ubyte, train-labels-idx1-ubyte,
     t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (or test- for t10k-; plain or .gz)

@@ -2,7 +2,8 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `dataset` | [`Dataset`], [`Split`]; [`Dataset::open`] recognises what a path holds |
+//! | `dataset` | [`Dataset`], [`Split`] |
+//! | `open` | `Dataset::open` recognises what a path holds |
 //! | `idx`, `cifar`, `image_folder`, `image_archive`, `npz_dataset` | one module a kind of data set |
 //! | `image_files`, `decode` | from JPEG and PNG files to a data set, in parallel |
 //! | `digits` | [`Dataset::digits`], a small real data set inside the crate |
@@ -14,30 +15,48 @@
 //! | `atomic` | files that appear whole or not at all |
 //! | `bounded` | the bound on memory for untrusted files |
 //!
+//! Without the feature `formats` (default) only `digits`, `normalize`, `shuffle`, `curve` and `atomic` are there.
+//!
 //! Files come from anywhere, so nothing here panics on their content, allocates on a header's word, or decodes more than
 //! [`DECODED_BYTES_LIMIT`]. Every error is a [`DataError`] that names the file and the reason. Everything written is a
 //! function of its input: no clock, no hash order.
+#![cfg_attr(
+    not(feature = "formats"),
+    allow(dead_code, reason = "what the formats share has fewer users without them")
+)]
 
 mod atomic;
 mod bounded;
+#[cfg(feature = "formats")]
 mod cifar;
 mod curve;
 mod dataset;
+#[cfg(feature = "formats")]
 mod decode;
 mod digits;
 mod error;
 mod idx;
+#[cfg(feature = "formats")]
 mod image_archive;
+#[cfg(feature = "formats")]
 mod image_files;
+#[cfg(feature = "formats")]
 mod image_folder;
 mod normalize;
+#[cfg(feature = "formats")]
 mod npy;
+#[cfg(feature = "formats")]
 mod npy_header;
+#[cfg(feature = "formats")]
 mod npz;
+#[cfg(feature = "formats")]
 mod npz_dataset;
+#[cfg(feature = "formats")]
+mod open;
+#[cfg(feature = "formats")]
 mod safetensors_io;
 mod shuffle;
-#[cfg(test)]
+#[cfg(all(test, feature = "formats"))]
 mod test_support;
 
 pub use atomic::write_atomically;
@@ -46,8 +65,11 @@ pub use curve::{Series, TrainingChart};
 pub use dataset::{Dataset, Images, Split};
 pub use error::{DataError, SUPPORTED};
 pub use normalize::{Normalization, Normalizer};
+#[cfg(feature = "formats")]
 pub use npy::{NpyArray, NpyData};
+#[cfg(feature = "formats")]
 pub use npz::{NpzReader, npz_bytes, read_npz, read_npz_bytes, write_npz};
+#[cfg(feature = "formats")]
 pub use safetensors_io::{
     NamedTensor, TensorData, read_safetensors, read_safetensors_bytes, safetensors_bytes,
     write_safetensors,

@@ -8,14 +8,17 @@ use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 use crate::error::InFile;
 use crate::hash::Fingerprint;
 
-/// The algorithm of that built-in name, or in the TOML file at that path. A name without `.toml`, `/` or `\` is a
-/// built-in one.
+/// Whether an algorithm's name is the path of a TOML file: it ends in `.toml`, or has `/` or `\`.
+pub fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains(['/', '\\'])
+}
+
+/// The algorithm of that built-in name, or in the TOML file at that path ([`is_path`]).
 ///
 /// # Errors
 /// If there is none of that name, or the file cannot be read or is not an algorithm.
 pub fn load(name: &str) -> anyhow::Result<Algorithm> {
-    let is_path = name.ends_with(".toml") || name.contains(['/', '\\']);
-    if !is_path {
+    if !is_path(name) {
         return Ok(Algorithm::built_in(name)?);
     }
     let path = Path::new(name);

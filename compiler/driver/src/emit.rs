@@ -16,6 +16,7 @@ use trainc_ir::text::Printer;
 use crate::config::Config;
 use crate::hash::Fingerprint;
 use crate::session::{Depth, Session};
+use crate::verify::artifact;
 use crate::{algorithms, weights};
 
 /// Name of the manifest in an artifact's folder.
@@ -128,14 +129,38 @@ pub fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(trainc_data::write_atomically(path, text.as_bytes())?)
 }
 
-/// The files of a session's artifact: the target's, the initial weights, the manifest, and the texts asked for, named
-/// `NAME.graph.txt` and so on.
+/// The files of a session's artifact: the target's, the initial weights, the modules that [`crate::verify`] plans again,
+/// the manifest, and the texts asked for, named `NAME.graph.txt` and so on.
 ///
 /// # Errors
 /// If the target cannot express the program.
 pub fn artifact(session: &Session, texts: &[EmitKind]) -> anyhow::Result<Vec<ArtifactFile>> {
+    files(session, texts, false)
+}
+
+/// The files of [`artifact`], and the target's example program.
+///
+/// # Errors
+/// If the target cannot express the program, or has no example for it.
+pub fn artifact_with_example(
+    session: &Session,
+    texts: &[EmitKind],
+) -> anyhow::Result<Vec<ArtifactFile>> {
+    files(session, texts, true)
+}
+
+fn files(
+    session: &Session,
+    texts: &[EmitKind],
+    example: bool,
+) -> anyhow::Result<Vec<ArtifactFile>> {
     let program = session.program()?;
     let mut files = session.target.emit(program)?;
+    if example {
+        let target = session.target.description().name;
+        let file = session.target.example(program)?;
+        files.push(file.with_context(|| format!("target {target}: there is no example for it"))?);
+    }
     let state: Vec<(String, Tensor)> = session
         .state_names()
         .into_iter()
@@ -145,8 +170,10 @@ pub fn artifact(session: &Session, texts: &[EmitKind]) -> anyhow::Result<Vec<Art
             _ => None,
         })
         .collect();
-    let contents = safetensors_bytes(&weights::export(&state))?;
+    let exported = weights::export(&state);
+    let contents = safetensors_bytes(&exported)?;
     files.push(ArtifactFile { name: WEIGHTS.to_string(), contents });
+    files.extend(artifact::files(session, &exported)?);
     for &kind in texts {
         let name = format!("{}.{}.txt", session.name, kind.name());
         files.push(ArtifactFile { name, contents: text(session, kind)?.into_bytes() });
@@ -168,6 +195,10 @@ struct Manifest<'a> {
     algorithm: Named<'a>,
     model: Named<'a>,
     flags: Flags,
+    /// Step sizes of the schedule.
+    learning_rates: Vec<f64>,
+    /// Fingerprint of the program.
+    program: String,
     memory: Memory,
     entries: Vec<EntryPoint<'a>>,
     operations: BTreeMap<&'static str, usize>,
@@ -204,6 +235,8 @@ struct Memory {
 #[derive(Serialize)]
 struct EntryPoint<'a> {
     name: &'a str,
+    /// File of its optimised module.
+    module: String,
     inputs: Vec<ArgumentReport<'a>>,
     outputs: Vec<ArgumentReport<'a>>,
     launches: usize,
@@ -277,6 +310,8 @@ fn manifest<'a>(
         },
         model: Named { name: &session.name, hash: session.model_hash.clone() },
         flags: Flags { batch, seed, exact, opt, batch_norm, init, dimensions: dimensions.clone() },
+        learning_rates: artifact::learning_rates(session),
+        program: artifact::fingerprint(program),
         memory: Memory {
             arena_bytes: memory.arena_bytes,
             arena_lower_bound_bytes: memory.arena_lower_bound_bytes,
@@ -288,6 +323,7 @@ fn manifest<'a>(
             .iter()
             .map(|entry| EntryPoint {
                 name: &entry.name,
+                module: artifact::module_file(&entry.name),
                 inputs: arguments(program, &entry.inputs, true),
                 outputs: arguments(program, &entry.outputs, false),
                 launches: count_launches(&entry.steps, &mut |_| {}),

@@ -1,5 +1,6 @@
 //! Where an error is: the file and node behind a chain of causes, for messages that machines read.
 
+#[cfg(feature = "host")]
 use trainc_data::DataError;
 use trainc_onnx_import::ImportError;
 use trainc_opt::training::TrainingError;
@@ -48,14 +49,12 @@ pub fn place(error: &anyhow::Error) -> Place {
             (e.file.as_ref().map(|f| f.display().to_string()), e.node().map(str::to_string))
         } else if let Some(e) = cause.downcast_ref::<InFile>() {
             (Some(e.file.clone()), e.node.clone())
-        } else if let Some(e) = cause.downcast_ref::<DataError>() {
-            (data_file(e), None)
         } else if let Some(TranslateError::Untranslated { nodes, .. }) = cause.downcast_ref() {
             (None, nodes.first().map(|n| n.node.clone()))
         } else if let Some(TrainingError::Autodiff(e)) = cause.downcast_ref() {
             (None, Some(e.node.clone()))
         } else {
-            (None, None)
+            (data_file(cause), None)
         };
         place.file = place.file.or(file);
         place.node = place.node.or(node);
@@ -76,13 +75,19 @@ pub fn message(error: &anyhow::Error) -> String {
     text
 }
 
-fn data_file(error: &DataError) -> Option<String> {
-    Some(match error {
+#[cfg(feature = "host")]
+fn data_file(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    Some(match error.downcast_ref::<DataError>()? {
         DataError::Read { path, .. }
         | DataError::Write { path, .. }
         | DataError::Unrecognized { path, .. } => path.display().to_string(),
         DataError::Invalid { place, .. } | DataError::TooLarge { place, .. } => place.clone(),
     })
+}
+
+#[cfg(not(feature = "host"))]
+fn data_file(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
 }
 
 #[cfg(test)]

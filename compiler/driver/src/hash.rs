@@ -23,6 +23,7 @@ impl Fingerprint {
 }
 
 /// CRC-32 as in gzip and PNG (reflected polynomial 0xEDB88320).
+#[cfg(any(feature = "host", test))]
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let mut table = [0u32; 256];
     for (i, entry) in table.iter_mut().enumerate() {

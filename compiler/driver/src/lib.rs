@@ -1,24 +1,34 @@
 //! The driver: what is behind the command line and the build-script crate.
 //!
-//! [`config`] is one configuration; [`session`] takes a model through the stages and keeps each one's value; [`emit`]
-//! writes them; [`train`] runs training on this machine, with [`checkpoint`]s; [`run`] evaluates; [`inspect`] reports;
-//! [`zoo`] writes reference models. Nothing here prints.
+//! [`config`] is one configuration; [`session`] takes a model through the stages and keeps each one's value; [`zoo`]
+//! writes reference models. With the feature `host` (default) `emit` writes stages and artifacts, `train` runs training
+//! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports and [`verify`] compares an artifact with the reference.
+//! Nothing here prints.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+#[cfg(feature = "host")]
 pub mod checkpoint;
 pub mod config;
+#[cfg(feature = "host")]
 pub mod emit;
 pub mod error;
 mod hash;
+#[cfg(feature = "host")]
 pub mod inspect;
 pub mod model;
+#[cfg(feature = "host")]
 pub mod run;
 mod select;
 pub mod session;
 pub mod targets;
+#[cfg(feature = "host")]
 pub mod train;
+#[cfg(feature = "host")]
+pub mod verify;
+#[cfg(feature = "host")]
 pub mod weights;
 pub mod zoo;
 
+#[cfg(feature = "host")]
 pub use trainc_data as data;

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Context;
+#[cfg(feature = "host")]
 use trainc_host::HostProgram;
 use trainc_ir::graph::Graph;
 use trainc_ir::program::Program;
@@ -104,6 +105,20 @@ impl Session {
         entries: Entries,
         depth: Depth,
     ) -> anyhow::Result<Session> {
+        Session::named(&source.name(), source, config, entries, depth)
+    }
+
+    /// [`Session::new`] under another name than the model's: that of the program, its files and symbols.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn named(
+        name: &str,
+        source: &ModelSource,
+        config: &Config,
+        entries: Entries,
+        depth: Depth,
+    ) -> anyhow::Result<Session> {
         config.check()?;
         let algorithm = algorithms::load(&config.algorithm)?;
         let target = targets::find(&config.target)?;
@@ -111,7 +126,7 @@ impl Session {
             config: config.clone(),
             algorithm,
             target,
-            name: source.name(),
+            name: name.to_string(),
             model_hash: String::new(),
             imported: empty(),
             warnings: Vec::new(),
@@ -290,6 +305,7 @@ impl Session {
     ///
     /// # Errors
     /// If it was planned for another target.
+    #[cfg(feature = "host")]
     pub fn on_this_machine(&self) -> anyhow::Result<HostProgram> {
         let target = self.target.description().name;
         let host = trainc_host::HOST.description().name;

@@ -1,10 +1,21 @@
 //! The registry of targets: one line each.
 
+use trainc_c::Dialect;
 use trainc_ir::target::Target;
 
-/// Every target, in the order of listings.
+/// Every target that this build has, in the order of listings.
 pub static TARGETS: &[&dyn Target] = &[
+    #[cfg(feature = "host")]
     &trainc_host::HOST,
+    &trainc_c::C,
+    &trainc_neon::NEON,
+    &trainc_neon::DOTPROD,
+    &trainc_neon::I8MM,
+    &trainc_neon::ARMV7,
+];
+
+/// Those that emit C, with the flags of its compiler.
+static DIALECTS: &[&dyn Dialect] = &[
     &trainc_c::C,
     &trainc_neon::NEON,
     &trainc_neon::DOTPROD,
@@ -19,8 +30,18 @@ pub static TARGETS: &[&dyn Target] = &[
 pub fn find(name: &str) -> anyhow::Result<&'static dyn Target> {
     TARGETS.iter().copied().find(|t| t.description().name == name).ok_or_else(|| {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.description().name).collect();
-        anyhow::anyhow!("there is no target `{name}`; there are {}", names.join(", "))
+        let hint = match name {
+            "host" => " (`host` needs the cargo feature `host`)",
+            _ => "",
+        };
+        anyhow::anyhow!("there is no target `{name}`; there are {}{hint}", names.join(", "))
     })
+}
+
+/// The C compiler's flags for a target's sources (GCC, Clang); `None` if it emits no C.
+pub fn compiler_flags(name: &str) -> Option<Vec<&'static str>> {
+    let dialect = DIALECTS.iter().find(|d| d.description().name == name)?;
+    Some(dialect.flags().iter().copied().chain(trainc_c::FLAGS.split(' ')).collect())
 }
 
 #[cfg(test)]
@@ -35,6 +56,6 @@ mod tests {
             assert_eq!(find(name).unwrap().description(), target.description());
         }
         let error = find("abacus").err().unwrap().to_string();
-        assert!(error.contains("abacus") && error.contains("host"), "{error}");
+        assert!(error.contains("abacus") && error.contains("c"), "{error}");
     }
 }

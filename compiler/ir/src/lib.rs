@@ -11,6 +11,7 @@
 
 pub mod attributes;
 pub mod graph;
+pub mod harness;
 pub mod interpreter;
 pub mod loops;
 pub mod numeric;

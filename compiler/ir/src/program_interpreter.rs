@@ -6,11 +6,15 @@
 
 use std::collections::BTreeSet;
 
+use crate::harness::launch_count;
 use crate::program::{Argument, Buffer, BufferId, Launch, Program, Region, Step};
 use crate::program_verify::Space;
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::tensor_bytes::{tensor_bytes, tensor_from_bytes};
+
+/// Sees the results of launches.
+type Observer<'a> = &'a mut dyn FnMut(usize, &[Tensor]);
 
 /// What fills memory without a value.
 const GARBAGE: u8 = 0xa5;
@@ -77,6 +81,20 @@ impl<'p> ProgramInterpreter<'p> {
         self.program.state().into_iter().filter_map(read).collect()
     }
 
+    /// The state's memory: each buffer at its offset as [`tensor_bytes`] lays it out. Bytes between mean nothing.
+    pub fn state_memory(&self) -> &[u8] {
+        &self.state
+    }
+
+    /// Sets the state's memory; whether its length is the program's.
+    pub fn set_state_memory(&mut self, memory: &[u8]) -> bool {
+        let fits = memory.len() == self.state.len();
+        if fits {
+            self.state.copy_from_slice(memory);
+        }
+        fits
+    }
+
     /// Runs an entry once: returns its results in call order and updates the state.
     ///
     /// # Errors
@@ -86,6 +104,21 @@ impl<'p> ProgramInterpreter<'p> {
         entry: &str,
         inputs: &[Tensor],
         run: &RunContext,
+    ) -> Result<Vec<Tensor>, ProgramRunError> {
+        self.run_observed(entry, inputs, run, &mut |_, _| {})
+    }
+
+    /// As [`ProgramInterpreter::run`]; `observe` sees the results of each launch that runs with its number in the order
+    /// of [`crate::harness::launches`].
+    ///
+    /// # Errors
+    /// See [`ProgramRunError`].
+    pub fn run_observed(
+        &mut self,
+        entry: &str,
+        inputs: &[Tensor],
+        run: &RunContext,
+        observe: &mut dyn FnMut(usize, &[Tensor]),
     ) -> Result<Vec<Tensor>, ProgramRunError> {
         let entry =
             self.program.entry(entry).ok_or_else(|| ProgramRunError::Entry(entry.to_string()))?;
@@ -111,7 +144,7 @@ impl<'p> ProgramInterpreter<'p> {
                 .map(|a| vec![GARBAGE; self.program.buffer(a.buffer).bytes()])
                 .collect(),
         };
-        self.steps(&entry.steps, &mut caller, run)?;
+        self.steps(&entry.steps, 0, &mut caller, (run, observe))?;
         let decode = |argument: &Argument| self.read(argument.buffer, &caller).map_err(&wrong);
         entry.outputs.iter().map(decode).collect()
     }
@@ -119,14 +152,20 @@ impl<'p> ProgramInterpreter<'p> {
     fn steps(
         &mut self,
         steps: &[Step],
+        first: usize,
         caller: &mut Caller,
-        run: &RunContext,
+        (run, observe): (&RunContext, Observer<'_>),
     ) -> Result<(), ProgramRunError> {
+        let mut next = first;
         for step in steps {
             match step {
-                Step::Launch(launch) => self.launch(launch, caller, run).map_err(|message| {
-                    ProgramRunError::Program { launch: launch.name.clone(), message }
-                })?,
+                Step::Launch(launch) => {
+                    let results = self.launch(launch, caller, run).map_err(|message| {
+                        ProgramRunError::Program { launch: launch.name.clone(), message }
+                    })?;
+                    observe(next, &results);
+                    next += 1;
+                }
                 Step::Branch { condition, then, otherwise } => {
                     let wrong = |message: String| ProgramRunError::Program {
                         launch: "branch".into(),
@@ -135,8 +174,13 @@ impl<'p> ProgramInterpreter<'p> {
                     let bytes = self.bytes(*condition, caller).map_err(wrong)?;
                     let first = bytes.first_chunk::<4>();
                     let first = first.ok_or_else(|| wrong("the condition is not an i32".into()))?;
-                    let taken = if i32::from_le_bytes(*first) != 0 { then } else { otherwise };
-                    self.steps(taken, caller, run)?;
+                    let after_then = next + launch_count(then);
+                    let (taken, start) = match i32::from_le_bytes(*first) {
+                        0 => (otherwise, after_then),
+                        _ => (then, next),
+                    };
+                    self.steps(taken, start, caller, (run, observe))?;
+                    next = after_then + launch_count(otherwise);
                 }
             }
         }
@@ -148,7 +192,7 @@ impl<'p> ProgramInterpreter<'p> {
         launch: &Launch,
         caller: &mut Caller,
         run: &RunContext,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Tensor>, String> {
         let kernel = self.program.kernel(launch.kernel);
         if let (Some(scratch), bytes @ 1..) = (launch.scratch, kernel.scratch_bytes) {
             let place = self.arena.get_mut(scratch..scratch + bytes);
@@ -183,7 +227,7 @@ impl<'p> ProgramInterpreter<'p> {
             }
             self.bytes_mut(id, caller)?.copy_from_slice(&tensor_bytes(tensor));
         }
-        Ok(())
+        Ok(results)
     }
 
     fn read(&self, id: BufferId, caller: &Caller) -> Result<Tensor, String> {
@@ -230,4 +274,91 @@ impl<'p> ProgramInterpreter<'p> {
 struct Caller {
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::InputRole;
+    use crate::harness::launches;
+    use crate::ops::Relu;
+    use crate::program::{DeviceId, Entry, Kernel, KernelId, MemoryPlan};
+    use crate::types::{Element, TensorType};
+
+    fn launch(name: &str, inputs: usize, output: usize) -> Step {
+        Step::Launch(Launch {
+            kernel: KernelId(0),
+            device: DeviceId(0),
+            inputs: vec![BufferId(inputs)],
+            outputs: vec![BufferId(output)],
+            scratch: None,
+            name: name.into(),
+        })
+    }
+
+    /// Launches of the side that is not taken count, too, so that a number names one launch.
+    #[test]
+    fn launches_are_numbered_as_they_are_listed() {
+        let ty = TensorType::new([2], Element::F32);
+        let flag = TensorType::new([0usize; 0], Element::I32);
+        let buffer = |name: &str, ty: &TensorType, region: Region| Buffer {
+            name: name.into(),
+            ty: ty.clone(),
+            region,
+            offset: 0,
+        };
+        let argument = |name: &str, buffer: usize| Argument {
+            name: name.into(),
+            buffer: BufferId(buffer),
+            role: InputRole::Data,
+        };
+        let program = Program {
+            name: "branch".into(),
+            devices: vec!["cpu".into()],
+            buffers: vec![
+                buffer("x", &ty, Region::Input(0)),
+                buffer("flag", &flag, Region::Input(1)),
+                buffer("y", &ty, Region::Output(0)),
+                buffer("t", &ty, Region::Arena),
+            ],
+            kernels: vec![Kernel {
+                name: "relu".into(),
+                op: Relu {}.into(),
+                inputs: vec![ty.clone()],
+                outputs: vec![ty.clone()],
+                scratch_bytes: 0,
+            }],
+            entries: vec![Entry {
+                name: "run".into(),
+                inputs: vec![argument("x", 0), argument("flag", 1)],
+                outputs: vec![argument("y", 2)],
+                steps: vec![
+                    launch("first", 0, 3),
+                    Step::Branch {
+                        condition: BufferId(1),
+                        then: vec![launch("then", 3, 2), launch("then again", 3, 2)],
+                        otherwise: vec![launch("otherwise", 3, 2)],
+                    },
+                    launch("last", 0, 2),
+                ],
+            }],
+            memory: MemoryPlan { arena_bytes: 8, ..MemoryPlan::default() },
+        };
+        let names: Vec<&str> =
+            launches(&program.entries[0]).iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["first", "then", "then again", "otherwise", "last"]);
+        let x = Tensor::f32([2], vec![-1.0, 2.0]);
+        for (condition, expected) in [(0, vec![0, 3, 4]), (7, vec![0, 1, 2, 4])] {
+            let mut seen = Vec::new();
+            let operands = [x.clone(), Tensor::i32([0usize; 0], vec![condition])];
+            let results = ProgramInterpreter::new(&program)
+                .run_observed("run", &operands, &RunContext::default(), &mut |number, results| {
+                    assert_eq!(results[0].as_f32(), [0.0, 2.0]);
+                    seen.push(number);
+                })
+                .expect("it runs");
+            assert_eq!(results[0].as_f32(), [0.0, 2.0]);
+            assert_eq!(seen, expected);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What a target is: costs for extraction, working memory for planning, and emission.
 
+use crate::harness::Harness;
 use crate::loops::{LoopKernel, Role};
 use crate::ops::Op;
 use crate::program::Program;
@@ -71,7 +72,7 @@ pub struct EmitError {
     pub message: String,
 }
 
-/// A target. Everything is required; the helpers below serve targets that have no tuned kernel.
+/// A target. The helpers below serve targets that have no tuned kernel.
 pub trait Target: Sync {
     /// Name and numbers.
     fn description(&self) -> &TargetDescription;
@@ -87,6 +88,22 @@ pub trait Target: Sync {
     /// # Errors
     /// If the program holds something that the target cannot express.
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError>;
+
+    /// How the artifact of a program is built and run for `trainc verify`; `None` if it cannot be.
+    ///
+    /// # Errors
+    /// As [`Target::emit`].
+    fn harness(&self, _program: &Program) -> Result<Option<Harness>, EmitError> {
+        Ok(None)
+    }
+
+    /// An example program for what [`Target::emit`] gives; `None` if the target has none.
+    ///
+    /// # Errors
+    /// If the program is not one that the example can show.
+    fn example(&self, _program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        Ok(None)
+    }
 }
 
 /// Alignment of each scratch buffer of a loop kernel.

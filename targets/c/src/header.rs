@@ -3,9 +3,11 @@
 use trainc_ir::program::Program;
 
 use crate::dialect::Dialect;
+use crate::evaluate::{Evaluation, sizes};
 use crate::interface::{Function, Interface, meaning, state_table};
 use crate::layout::Lines;
 use crate::loops::element_type;
+use crate::program::{each_launch, entry_macro, launch_text};
 
 pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dialect) -> String {
     let alignment = dialect.description().alignment;
@@ -31,6 +33,7 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         .chain(state_table(program))
         .collect::<Vec<_>>(),
     );
+    let evaluation = Evaluation::of(interface);
     for line in [
         format!("#ifndef {macros}_H"),
         format!("#define {macros}_H"),
@@ -50,6 +53,11 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         format!("#define {macros}_STATE_BYTES {}", memory.state_bytes),
         format!("#define {macros}_CHECKPOINT_BYTES (TRAINC_CHECKPOINT_HEADER + {macros}_STATE_BYTES)"),
         format!("#define {macros}_ALIGNMENT {alignment}"),
+    ] {
+        out.line(&line);
+    }
+    numbers(&mut out, program, interface, evaluation.as_ref());
+    for line in [
         String::new(),
         "/* Sets the state to its value before the first step. */".into(),
         format!("void {prefix}_init(void *state);"),
@@ -66,6 +74,11 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         "enum trainc_status {prefix}_load(void *state, uint64_t *step, const void *checkpoint, size_t bytes);"
     ));
     interface.functions.iter().for_each(|f| function(&mut out, f));
+    if let Some(evaluation) = &evaluation {
+        out.line("");
+        out.comment(&evaluation.comment());
+        out.line(&format!("{};", evaluation.prototype()));
+    }
     for line in ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif"] {
         out.line(line);
     }
@@ -90,4 +103,48 @@ fn function(out: &mut Lines, function: &Function) {
     comment.extend(function.parameters.iter().map(|p| format!("{}: {}.", p.name, meaning(p))));
     out.comment(&comment);
     out.line(&format!("{};", function.prototype()));
+}
+
+/// Sizes of arguments, and numbers of entries and launches.
+fn numbers(
+    out: &mut Lines,
+    program: &Program,
+    interface: &Interface,
+    evaluation: Option<&Evaluation<'_>>,
+) {
+    let macros = interface.macros();
+    out.line("");
+    if let Some(evaluation) = evaluation {
+        out.line("/* Examples of a batch, classes of an example. */");
+        out.line(&format!("#define {macros}_BATCH {}", evaluation.batch));
+        out.line(&format!("#define {macros}_CLASSES {}", evaluation.classes));
+        out.line("");
+    }
+    out.line("/* Elements of the arguments. */");
+    for (name, elements, what) in sizes(interface) {
+        out.line(&format!("#define {name} {elements} /* {} */", what.replace("*/", "*_")));
+    }
+    out.line("");
+    out.line("/* For hooks: the number of each entry, and of its launches. */");
+    let mut tables = Vec::new();
+    for (i, (entry, function)) in program.entries.iter().zip(&interface.functions).enumerate() {
+        let name = entry_macro(interface, function);
+        let mut launches = Vec::new();
+        each_launch(&entry.steps, &mut |launch| launches.push(launch_text(&launch.name)));
+        out.line(&format!("#define {name}_ENTRY {i}"));
+        out.line(&format!("#define {name}_LAUNCHES {}", launches.len()));
+        if !launches.is_empty() {
+            tables.push((function, name, launches));
+        }
+    }
+    out.line("");
+    out.line("/* On request, the model's names of the launches. */");
+    out.line("#ifdef TRAINC_LAUNCH_NAMES");
+    for (function, name, launches) in tables {
+        let table = format!("{}_launches[{name}_LAUNCHES]", function.symbol);
+        out.open(&format!("static const char *const {table} = {{"));
+        launches.iter().for_each(|text| out.line(&format!("\"{text}\",")));
+        out.close("};");
+    }
+    out.line("#endif");
 }

@@ -1,4 +1,4 @@
-//! The functions of an artifact as C sees them.
+//! The functions of an artifact as C and Rust see them.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::loops::{element_type, unique};
 
 /// How an argument is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Passing {
+pub enum Passing {
     /// A scalar, as itself.
     Value,
     /// The address of its elements (and exponent) to read.
@@ -22,73 +22,86 @@ pub(crate) enum Passing {
 
 /// An argument of a function.
 #[derive(Debug)]
-pub(crate) struct Parameter {
+pub struct Parameter {
     /// Unique in the function.
-    pub(crate) name: String,
+    pub name: String,
     /// The model's name.
-    pub(crate) original: String,
-    pub(crate) role: InputRole,
-    pub(crate) ty: TensorType,
-    pub(crate) passing: Passing,
+    pub original: String,
+    /// What it is to the model; results have none of their own.
+    pub role: InputRole,
+    /// Type and shape.
+    pub ty: TensorType,
+    /// How it is passed.
+    pub passing: Passing,
 }
 
 impl Parameter {
     /// Whether elements are followed by an exponent, so that it is passed as a struct.
-    pub(crate) fn is_struct(&self) -> bool {
+    pub fn is_struct(&self) -> bool {
         self.ty.scale == Scale::Exponent
     }
 }
 
 /// An exported function.
 #[derive(Debug)]
-pub(crate) struct Function {
+pub struct Function {
     /// The entry's name.
-    pub(crate) entry: String,
-    pub(crate) symbol: String,
+    pub entry: String,
+    /// Its symbol.
+    pub symbol: String,
     /// Whether it draws random numbers, so that it takes a seed and a step.
-    pub(crate) random: bool,
+    pub random: bool,
     /// Operands, then results, in the entry's order.
-    pub(crate) parameters: Vec<Parameter>,
+    pub parameters: Vec<Parameter>,
 }
 
 impl Function {
     /// Name of the struct of a parameter that is passed as one.
-    pub(crate) fn struct_name(&self, parameter: &Parameter) -> String {
+    pub fn struct_name(&self, parameter: &Parameter) -> String {
         format!("{}_{}", self.symbol, parameter.name)
     }
 
     /// `void symbol(...)`, without an end.
-    pub(crate) fn prototype(&self) -> String {
+    pub fn prototype(&self) -> String {
         let mut all = vec!["void *arena".to_string(), "void *state".to_string()];
         if self.random {
             all.push("uint64_t seed".into());
             all.push("uint32_t step".into());
         }
-        all.extend(self.parameters.iter().map(|p| {
-            let (element, name) = (element_type(p.ty.element), &p.name);
-            let constant = if p.passing == Passing::Write { "" } else { "const " };
-            match p.passing {
-                Passing::Value => format!("{element} {name}"),
-                _ if p.is_struct() => format!("{constant}{} *{name}", self.struct_name(p)),
-                // C++ knows no `static` here, so the size is for the reader.
-                _ => format!("{constant}{element} {name}[{}]", p.ty.count().max(1)),
-            }
-        }));
+        all.extend(self.parameters.iter().map(|p| self.declaration(p)));
         format!("void {}({})", self.symbol, all.join(", "))
+    }
+
+    /// A parameter as the prototype declares it.
+    pub(crate) fn declaration(&self, parameter: &Parameter) -> String {
+        let (element, name) = (element_type(parameter.ty.element), &parameter.name);
+        let constant = if parameter.passing == Passing::Write { "" } else { "const " };
+        match parameter.passing {
+            Passing::Value => format!("{element} {name}"),
+            _ if parameter.is_struct() => {
+                format!("{constant}{} *{name}", self.struct_name(parameter))
+            }
+            // C++ knows no `static` here, so the size is for the reader.
+            _ => format!("{constant}{element} {name}[{}]", parameter.ty.count().max(1)),
+        }
     }
 }
 
 /// Everything that an artifact exports.
 #[derive(Debug)]
-pub(crate) struct Interface {
+pub struct Interface {
     /// The program's name as a lower-case identifier: prefix of every symbol, stem of every file.
-    pub(crate) prefix: String,
+    pub prefix: String,
     /// One function an entry.
-    pub(crate) functions: Vec<Function>,
+    pub functions: Vec<Function>,
 }
 
 impl Interface {
-    pub(crate) fn of(program: &Program) -> Result<Interface, String> {
+    /// What a program exports.
+    ///
+    /// # Errors
+    /// If a type has no form as an argument, or two functions have one symbol.
+    pub fn of(program: &Program) -> Result<Interface, String> {
         let prefix = identifier(&program.name.to_ascii_lowercase());
         let mut symbols: BTreeSet<String> =
             ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
@@ -104,7 +117,7 @@ impl Interface {
     }
 
     /// The prefix of macros.
-    pub(crate) fn macros(&self) -> String {
+    pub fn macros(&self) -> String {
         self.prefix.to_uppercase()
     }
 }
@@ -156,7 +169,7 @@ fn draws(program: &Program, steps: &[Step]) -> bool {
 }
 
 /// What an argument means, for documentation.
-pub(crate) fn meaning(parameter: &Parameter) -> String {
+pub fn meaning(parameter: &Parameter) -> String {
     let what = match (parameter.passing, parameter.role) {
         (Passing::Write, _) => "result",
         (_, InputRole::Data) => "data",
@@ -168,7 +181,7 @@ pub(crate) fn meaning(parameter: &Parameter) -> String {
 }
 
 /// Rows of a table of the state's layout: by offset.
-pub(crate) fn state_table(program: &Program) -> Vec<String> {
+pub fn state_table(program: &Program) -> Vec<String> {
     program
         .state()
         .into_iter()

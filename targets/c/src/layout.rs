@@ -20,7 +20,8 @@ impl Lines {
             return self.text.push('\n');
         }
         let inner = indent + INDENT;
-        while indent + rest.len() > COLUMNS {
+        // A directive of the preprocessor ends with its line.
+        while !rest.starts_with('#') && indent + rest.len() > COLUMNS {
             let Some(at) = break_at(rest, COLUMNS - indent) else { break };
             self.put(indent, &rest[..at]);
             rest = rest[at..].trim_start();
@@ -153,6 +154,14 @@ mod tests {
              sum = left * (x + right) + left * (x + right) + left * (x + right) + left * (x + right) +\n        \
              left * (x + right) + left * (x + right);\n"
         );
+    }
+
+    #[test]
+    fn directives_stay_on_one_line() {
+        let mut lines = Lines::default();
+        let line = format!("#define LONG ({})", ["ONE_TERM_OF_A_SUM"; 12].join(" + "));
+        lines.line(&line);
+        assert_eq!(lines.finish(), format!("{line}\n"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::fold::{Known, fold_block};
 use crate::interval::{Intervals, addend, all, exact, is_narrow, within};
 use crate::layout::Lines;
 use crate::locals::{Locals, each_local, without_dead_code};
+use crate::parallel::{Independent, independent};
 
 /// The C type of an element; elements narrower than a byte take one each.
 pub fn element_type(element: Element) -> &'static str {
@@ -30,7 +31,8 @@ pub fn element_type(element: Element) -> &'static str {
 /// A loop kernel as the text of a `static void` function. Its parameters are the kernel's buffers in order, each a
 /// pointer to its element type, but for the working memory: one `uint8_t *scratch` at the end, which holds the scratch
 /// buffers at the offsets of [`loop_scratch`]. Needs `trainc_rt.h`. Operands and results may overlap as far as the
-/// operation itself allows it.
+/// operation itself allows it. A loop whose rounds are independent stands in a function of its own, which
+/// `TRAINC_PARALLEL_FOR` calls.
 ///
 /// # Errors
 /// If the kernel is not well formed: a loop variable is used outside of its loop.
@@ -49,8 +51,12 @@ pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
     let intervals = Intervals::of_kernel(&kernel, &locals);
     let names = vec![String::new(); kernel.locals.len()];
     let mut printer = Printer {
+        name,
         locals: &locals,
         expressions: Expressions { kernel: &kernel, intervals, names },
+        parts: Lines::default(),
+        divided: 0,
+        repeats: false,
         lines: Lines::default(),
         taken,
         statements: 0,
@@ -58,7 +64,9 @@ pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
     printer.head(name);
     printer.block(&kernel.body);
     printer.lines.close("}");
-    Ok(printer.lines.finish())
+    let mut text = printer.parts.finish();
+    text.push_str(&printer.lines.finish());
+    Ok(text)
 }
 
 /// `name`, or `name_2` and so on if that is taken.
@@ -114,6 +122,12 @@ fn used(block: &[Stmt], reads: &mut BTreeSet<u32>, writes: &mut BTreeSet<u32>) {
     }
 }
 
+/// The type of a pointer to a buffer's elements.
+fn pointer(buffer: &BufferParameter, written: bool) -> String {
+    let constant = if written { "" } else { "const " };
+    format!("{constant}{} *", element_type(buffer.element))
+}
+
 /// Whether a block assigns a local or stores at all.
 fn changes(block: &[Stmt], local: Option<Local>) -> bool {
     block.iter().any(|s| match s {
@@ -135,8 +149,14 @@ fn loads(e: &Expr) -> bool {
 }
 
 struct Printer<'k> {
+    name: &'k str,
     locals: &'k Locals,
     expressions: Expressions<'k>,
+    /// Functions of the loops that are divided, and how many there are.
+    parts: Lines,
+    divided: usize,
+    /// Whether the present statement is in a loop.
+    repeats: bool,
     lines: Lines,
     /// Names in sight.
     taken: BTreeSet<String>,
@@ -150,10 +170,7 @@ impl Printer<'_> {
         let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
         used(&kernel.body, &mut reads, &mut writes);
         let is_used = |i: usize| reads.contains(&(i as u32)) || writes.contains(&(i as u32));
-        let pointer = |i: usize, b: &BufferParameter| {
-            let constant = if writes.contains(&(i as u32)) { "" } else { "const " };
-            format!("{constant}{} *", element_type(b.element))
-        };
+        let pointer = |i: usize, b: &BufferParameter| pointer(b, writes.contains(&(i as u32)));
         let buffers = || kernel.buffers.iter().enumerate();
         let mut parameters: Vec<String> = buffers()
             .filter(|(_, b)| b.role != Role::Scratch)
@@ -227,7 +244,17 @@ impl Printer<'_> {
                 let line = format!("{}[{index}] = {};", parameter.name, text.text);
                 self.lines.line(&line);
             }
-            Stmt::For { variable, start, end, body } => self.for_(*variable, start, end, body),
+            Stmt::For { variable, start, end, body } => {
+                let (kernel, intervals) = (self.expressions.kernel, &self.expressions.intervals);
+                let (locals, body_number) = (self.locals, self.statements);
+                let alone = || independent(kernel, locals, intervals, statement, body_number);
+                if let Some(free) = (!self.repeats).then(alone).flatten() {
+                    return self.divide(*variable, body, &free);
+                }
+                let repeats = std::mem::replace(&mut self.repeats, true);
+                self.for_(*variable, start, end, body);
+                self.repeats = repeats;
+            }
             Stmt::If { condition, then, otherwise } => {
                 let condition = self.expressions.print(condition);
                 if then.is_empty() {
@@ -304,5 +331,63 @@ impl Printer<'_> {
         self.block(body);
         self.lines.close("}");
         self.taken = taken;
+    }
+
+    /// A loop as a function of a range of its rounds, and the call that divides them.
+    fn divide(&mut self, variable: Local, body: &[Stmt], free: &Independent) {
+        self.divided += 1;
+        let part = format!("{}_part{}", self.name, self.divided);
+        let kernel = self.expressions.kernel;
+        let (mut all, mut loop_reads) = (BTreeSet::new(), BTreeSet::new());
+        let (mut writes, mut loop_writes) = (BTreeSet::new(), BTreeSet::new());
+        used(&kernel.body, &mut all, &mut writes);
+        used(body, &mut loop_reads, &mut loop_writes);
+        let buffers = loop_reads.union(&loop_writes).map(|&i| {
+            let buffer = &kernel.buffers[i as usize];
+            (pointer(buffer, writes.contains(&i)), buffer.name.clone())
+        });
+        let locals = free.locals.iter().map(|&local| {
+            let ty = format!("{} ", self.expressions.local_type(local));
+            (ty, self.expressions.names[local.0 as usize].clone())
+        });
+        let fields: Vec<(String, String)> = buffers.chain(locals).collect();
+        let taken = self.taken.clone();
+        let [context, work, begin, end] = ["context", "work", "begin", "end"].map(|name| {
+            let name = unique(name, &self.taken);
+            self.taken.insert(name.clone());
+            name
+        });
+        let outside = std::mem::take(&mut self.lines);
+        self.lines.open(&format!("struct {part} {{"));
+        fields.iter().for_each(|(ty, name)| self.lines.line(&format!("{ty}{name};")));
+        self.lines.close("};");
+        self.lines.line("");
+        let head = format!("static void {part}(void *{context}, int32_t {begin}, int32_t {end})");
+        self.lines.open_function(&head);
+        self.lines.line(&format!(
+            "const struct {part} *const {work} = (const struct {part} *){context};"
+        ));
+        for (ty, name) in &fields {
+            let ty = if ty.ends_with('*') { format!("{ty}const ") } else { format!("const {ty}") };
+            self.lines.line(&format!("{ty}{name} = {work}->{name};"));
+        }
+        let name = self.declare(variable);
+        let head = format!("for (int32_t {name} = {begin}; {name} < {end}; {name}++) {{");
+        self.lines.open(&head);
+        self.repeats = true;
+        self.block(body);
+        self.repeats = false;
+        self.lines.close("}");
+        self.lines.close("}");
+        self.lines.line("");
+        let lines = std::mem::replace(&mut self.lines, outside);
+        self.parts.raw(&lines.finish());
+        self.taken = taken;
+        let values: Vec<&str> = fields.iter().map(|(_, name)| name.as_str()).collect();
+        let work = unique("work", &self.taken);
+        self.taken.insert(work.clone());
+        self.lines.line(&format!("struct {part} {work} = {{ {} }};", values.join(", ")));
+        let rounds = free.rounds;
+        self.lines.line(&format!("TRAINC_PARALLEL_FOR(&{work}, {rounds}, {part});"));
     }
 }

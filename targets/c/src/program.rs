@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::{
-    BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, scale_offset,
+    BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, identifier, scale_offset,
 };
 use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::ArtifactFile;
 use trainc_ir::{Scale, TensorType};
 
 use crate::dialect::Dialect;
+use crate::evaluate::Evaluation;
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
 use crate::loops::{element_type, unique};
-use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, cost, data, documents, header, loops};
+use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, cost, data, documents, header, loops, rust};
 
 /// The files of a program in a dialect of C.
 ///
@@ -34,6 +35,9 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
     }
     files.push(("trainc_rt.h".into(), RUNTIME_HEADER.into()));
     files.push(("trainc_rt.c".into(), RUNTIME_SOURCE.into()));
+    let alignment = dialect.description().alignment;
+    let services = rust::Services { alignment, checkpoints: true, evaluation: true };
+    files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
     files.extend(dialect.support().into_iter().map(|file| (file.name, file.contents)));
     let sources: Vec<String> =
         files.iter().map(|(name, _)| name.clone()).filter(|n| n.ends_with(".c")).collect();
@@ -81,7 +85,7 @@ fn model_hash(program: &Program) -> u64 {
 }
 
 /// Each launch of some steps.
-fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) {
+pub(crate) fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) {
     for step in steps {
         match step {
             Step::Launch(launch) => f(launch),
@@ -91,6 +95,17 @@ fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) {
             }
         }
     }
+}
+
+/// The name of a launch as the text of a C string.
+pub(crate) fn launch_text(name: &str) -> String {
+    let text: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
+    text.replace('\\', "/").replace(['"', '?'], "'")
+}
+
+/// What the macros of an entry start with.
+pub(crate) fn entry_macro(interface: &Interface, function: &Function) -> String {
+    format!("{}_{}", interface.macros(), identifier(&function.entry).to_uppercase())
 }
 
 fn lower(kernel: &Kernel) -> LoopKernel {
@@ -129,6 +144,11 @@ fn source(
     let mut taken: BTreeSet<String> =
         ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
     taken.extend(interface.functions.iter().map(|f| f.symbol.clone()));
+    // An argument would hide a kernel of its name.
+    let arguments = interface.functions.iter().flat_map(|f| &f.parameters);
+    taken.extend(arguments.map(|p| p.name.clone()));
+    let evaluation = Evaluation::of(interface);
+    taken.extend(evaluation.iter().map(|e| e.symbol.clone()));
     taken.extend(arrays.iter().map(|(name, ..)| name.clone()));
     let mut names: BTreeMap<KernelId, String> = BTreeMap::new();
     for (&id, nodes) in &nodes {
@@ -171,8 +191,13 @@ fn source(
     out.close("}");
     for (entry, function) in program.entries.iter().zip(&interface.functions) {
         out.line("");
+        let entered = format!("{}_ENTRY", entry_macro(interface, function));
         EntryPrinter::new(program, entry, function, &names, &taken, (prefix, dialect))
-            .print(&mut out);
+            .print(&entered, &mut out);
+    }
+    if let Some(evaluation) = &evaluation {
+        out.line("");
+        evaluation.define(&taken, &mut out);
     }
     Ok(out.finish())
 }
@@ -232,7 +257,7 @@ impl<'p> EntryPrinter<'p> {
         }
     }
 
-    fn print(mut self, out: &mut Lines) {
+    fn print(mut self, entered: &str, out: &mut Lines) {
         out.comment(&[format!("Entry `{}`: see the header.", self.entry.name)]);
         out.open_function(&self.function.prototype());
         let (mut used, mut scratch) = (BTreeMap::new(), false);
@@ -267,6 +292,7 @@ impl<'p> EntryPrinter<'p> {
             self.place(id, written, out);
         }
         out.line("");
+        out.line(&format!("TRAINC_ENTERED(arena, state, {entered});"));
         self.steps(&self.entry.steps, out);
         out.close("}");
     }
@@ -405,9 +431,7 @@ impl<'p> EntryPrinter<'p> {
             });
         }
         out.line(&format!("{}({});", self.kernels[&launch.kernel], arguments.join(", ")));
-        let node: String =
-            launch.name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
-        let node = node.replace('\\', "/").replace(['"', '?'], "'");
+        let node = launch_text(&launch.name);
         out.line(&format!("TRAINC_LAUNCHED(arena, state, {}, \"{node}\");", self.launches));
         self.launches += 1;
     }

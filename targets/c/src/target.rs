@@ -1,5 +1,6 @@
 //! Portable C as the compiler sees it.
 
+use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::program::Program;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
@@ -7,7 +8,8 @@ use trainc_ir::target::{
 use trainc_ir::{Op, TensorType};
 
 use crate::dialect::Dialect;
-use crate::{cost, program};
+use crate::example::example;
+use crate::{cost, harness, program};
 
 /// Name of the target.
 pub(crate) const NAME: &str = "c";
@@ -55,5 +57,16 @@ impl Target for CTarget {
 
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
         program::emit(program, self).map_err(|message| EmitError { target: NAME, message })
+    }
+
+    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+        let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
+        let harness = harness::harness(program, self, compilers, Vec::new());
+        harness.map(Some).map_err(|message| EmitError { target: NAME, message })
+    }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let refused = |message| EmitError { target: NAME, message };
+        example(program).map(Some).map_err(refused)
     }
 }

@@ -1,5 +1,6 @@
 //! The host as the compiler sees it.
 
+use trainc_ir::harness::Harness;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType};
@@ -48,6 +49,12 @@ impl Target for HostTarget {
 
     fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
         crate::emission::emit(program)
+            .map_err(|e| EmitError { target: NAME, message: e.to_string() })
+    }
+
+    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+        crate::emission::harness(program)
+            .map(Some)
             .map_err(|e| EmitError { target: NAME, message: e.to_string() })
     }
 }

@@ -142,19 +142,20 @@ fn a_rust_program_gives_the_same_bits() {
     let folder = folder("rust");
     written(&folder);
     let mut main = String::from(
-        "mod model { include!(\"small_model_1.rs\"); }\n\
-         use std::io::Write;\nuse model::{Model, Shared};\n\
-         #[repr(align(64))]\nstruct Aligned<const N: usize>([u8; N]);\n\
+        "#![deny(warnings)]\nmod model { include!(\"small_model_1.rs\"); }\n\
+         use std::io::Write;\nuse model::{Arena, Shared, State};\n\
          fn out(bytes: &[u8]) { std::io::stdout().write_all(bytes).unwrap(); }\n\
          fn shared<const N: usize>(t: &Shared<i8, N>) {\n\
              for x in t.elements { out(&[x as u8]); }\n\
              for _ in 0..(4 - N % 4) % 4 { out(&[0]); }\n\
              out(&t.exponent.to_le_bytes());\n}\n\
          fn main() {\n\
-             let mut arena = Aligned([0xa5u8; model::ARENA_BYTES]);\n\
-             let mut state = Aligned([0u8; model::STATE_BYTES]);\n\
-             assert!(Model::new(&mut arena.0[1..], &mut state.0).is_none());\n\
-             let mut model = Model::new(&mut arena.0, &mut state.0).unwrap();\n",
+             let mut bytes = [0xa5u8; model::ARENA_BYTES + 128];\n\
+             let start = bytes.as_ptr().align_offset(model::ALIGNMENT);\n\
+             assert!(Arena::from_bytes(&mut bytes[start + 1..]).is_none());\n\
+             assert!(Arena::from_bytes(&mut bytes[start..start + model::ARENA_BYTES - 1]).is_none());\n\
+             let arena = Arena::from_bytes(&mut bytes[start..]).unwrap();\n\
+             let mut state = State::zeroed();\n    model::init(&mut state);\n",
     );
     for step in 0..STEPS {
         let inputs = operands(step);
@@ -164,8 +165,8 @@ fn a_rust_program_gives_the_same_bits() {
              let mut inferred = logits;\n    let mut bias = [0.0; 3];\n\
              let images: [f32; {}] = {:?}.map(f32::from_bits);\n\
              let mask = Shared {{ elements: {:?}, exponent: {} }};\n\
-             model.train_step({SEED}, {step}, &images, &{:?}, &mask, &[{}], {}, 0.125, &mut logits, &mut bias);\n\
-             model.infer(&images, &mut inferred);\n\
+             model::train_step(arena, &mut state, {SEED}, {step}, &images, &{:?}, &mask, &[{}], {}, 0.125, &mut logits, &mut bias);\n\
+             model::infer(arena, &state, &images, &mut inferred);\n\
              shared(&logits);\n    bias.iter().for_each(|x| out(&x.to_le_bytes()));\n\
              shared(&inferred);\n",
             BATCH * 5,
@@ -179,7 +180,7 @@ fn a_rust_program_gives_the_same_bits() {
         );
     }
     for (offset, bytes) in state_layout() {
-        let _ = writeln!(main, "    out(&model.state()[{offset}..{}]);", offset + bytes);
+        let _ = writeln!(main, "    out(&state.as_bytes()[{offset}..{}]);", offset + bytes);
     }
     main.push_str("}\n");
     std::fs::write(folder.join("main.rs"), main).expect("the file is written");

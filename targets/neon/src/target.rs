@@ -1,6 +1,7 @@
 //! The NEON targets as the compiler sees them.
 
 use trainc_c::Dialect;
+use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType};
@@ -76,4 +77,36 @@ impl Target for NeonTarget {
         let target = self.description.name;
         trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
     }
+
+    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+        let (compiler, packages, emulator, processor) = match self.level {
+            Level::Armv7 => (
+                "arm-linux-gnueabihf-gcc",
+                "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross",
+                "qemu-arm",
+                "cortex-a9",
+            ),
+            Level::Baseline => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "cortex-a53"),
+            Level::Dotprod => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "cortex-a76"),
+            Level::I8mm => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "max"),
+        };
+        let compilers = vec![Tool::new(compiler, &["-static"], packages)];
+        let runner = |command: &str, packages| Tool::new(command, &["-cpu", processor], packages);
+        let runners = vec![
+            runner(emulator, "qemu-user"),
+            runner(&format!("{emulator}-static"), "qemu-user-static"),
+        ];
+        let target = self.description.name;
+        let harness = trainc_c::harness(program, self, compilers, runners);
+        harness.map(Some).map_err(|message| EmitError { target, message })
+    }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let target = self.description.name;
+        trainc_c::example(program).map(Some).map_err(|message| EmitError { target, message })
+    }
 }
+
+const AARCH64_GCC: &str = "aarch64-linux-gnu-gcc";
+const AARCH64_PACKAGES: &str = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross";
+const QEMU_AARCH64: &str = "qemu-aarch64";

@@ -6,7 +6,9 @@ use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Binary, Comparison, Expr, Local, Scalar, Unary};
 use trainc_ir::{Element, RunContext, Tensor, TensorType};
 
-use super::{CASES, Random, SANITIZED, cc, execute, folder, kernel_source, runtime, write};
+use crate::operations::{CASES, kernel_source};
+use crate::parallel::REVERSED;
+use crate::support::{Random, SANITIZED, cc, execute, folder, runtime, write};
 
 /// Random kernels over all scalar operations, types and statements.
 struct Generator {
@@ -280,7 +282,12 @@ fn random_kernels() {
     // Warnings of comparisons without sense would be right here.
     let mut flags = vec!["-std=c99", "-Wconversion", "-Werror", "-ffp-contract=off"];
     flags.extend(SANITIZED);
-    flags.extend(["main.c", "trainc_rt.c", "-o", "random"]);
-    cc(&folder, &flags);
+    let forwards = [&flags[..], &["main.c", "trainc_rt.c", "-o", "random"]].concat();
+    cc(&folder, &forwards);
     execute(&folder, "random", &[]);
+    write(&folder, "reversed.h", REVERSED);
+    let hook = "-DTRAINC_HOOKS=\"reversed.h\"";
+    let backwards = [&flags[..], &[hook, "main.c", "trainc_rt.c", "-o", "reversed"]].concat();
+    cc(&folder, &backwards);
+    execute(&folder, "reversed", &[]);
 }

@@ -1,15 +1,14 @@
 //! The C header of an object.
 
+use trainc_c::element_type;
+use trainc_c::interface::{Interface, meaning, state_table};
 use trainc_ir::program::Program;
 
-use super::interface::{
-    Function, Interface, Parameter, Passing, c_element, meaning, state_table, struct_name,
-};
 use crate::memory::ALIGNMENT;
 
 pub(super) fn header(program: &Program, interface: &Interface) -> String {
     let prefix = &interface.prefix;
-    let macros = prefix.to_uppercase();
+    let macros = interface.macros();
     let memory = &program.memory;
     let mut out = String::new();
     let mut line = |text: &str| {
@@ -62,11 +61,11 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
             line("typedef struct {");
             line(&format!(
                 "    {} elements[{}];",
-                c_element(parameter.ty.element),
+                element_type(parameter.ty.element),
                 parameter.ty.count()
             ));
             line("    int32_t exponent;");
-            line(&format!("}} {};", struct_name(function, parameter)));
+            line(&format!("}} {};", function.struct_name(parameter)));
         }
         line("");
         line(&format!("/* Runs `{}`.", function.entry));
@@ -77,12 +76,9 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
             line(&format!(" * {}: {}.", parameter.name, meaning(parameter).replace("*/", "*_")));
         }
         line(" */");
-        line(&format!("void {}(", function.symbol));
-        let parameters = parameters(function);
-        for (i, parameter) in parameters.iter().enumerate() {
-            let end = if i + 1 == parameters.len() { ");" } else { "," };
-            line(&format!("    {parameter}{end}"));
-        }
+        // One argument a line.
+        let prototype = function.prototype().replacen('(', "(\n    ", 1).replace(", ", ",\n    ");
+        line(&format!("{prototype};"));
     }
     line("");
     line("#ifdef __cplusplus");
@@ -91,28 +87,4 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
     line("");
     line("#endif");
     out
-}
-
-fn parameters(function: &Function) -> Vec<String> {
-    let mut all = vec!["void *arena".to_string(), "void *state".to_string()];
-    if function.random {
-        all.push("uint64_t seed".into());
-        all.push("uint32_t step".into());
-    }
-    all.extend(function.parameters.iter().map(|p| parameter(function, p)));
-    all
-}
-
-fn parameter(function: &Function, parameter: &Parameter) -> String {
-    let element = c_element(parameter.ty.element);
-    let (name, count) = (&parameter.name, parameter.ty.count());
-    let constant = if parameter.passing == Passing::Write { "" } else { "const " };
-    match parameter.passing {
-        Passing::Value => format!("{element} {name}"),
-        _ if parameter.is_struct() => {
-            format!("{constant}{} *{name}", struct_name(function, parameter))
-        }
-        // C++ knows no `static` here, so the size is for the reader.
-        _ => format!("{constant}{element} {name}[{}]", count.max(1)),
-    }
 }

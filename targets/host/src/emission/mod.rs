@@ -1,22 +1,25 @@
 //! Artifacts: a relocatable object that needs nothing but itself, its C header, its Rust bindings.
 
-mod bindings;
 mod header;
-mod interface;
 mod object;
 
+use trainc_c::interface::{Interface, Passing};
+use trainc_c::rust::{self, Services};
+use trainc_ir::harness::{Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
 
+use crate::memory::ALIGNMENT;
 use crate::{HostError, check};
-use interface::Interface;
 
 /// The files of a program: `NAME.o`, `NAME.h`, `NAME.rs`.
 pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
     check::check(program)?;
-    let interface = Interface::of(program)?;
+    let interface = interface(program)?;
     let object = object::emit(program, &interface, false)?.bytes;
     let name = &interface.prefix;
+    // The object holds its entries and `_init`, not the runtime of emitted C.
+    let services = Services { alignment: ALIGNMENT, checkpoints: false, evaluation: false };
     Ok(vec![
         ArtifactFile { name: format!("{name}.o"), contents: object },
         ArtifactFile {
@@ -25,9 +28,38 @@ pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
         },
         ArtifactFile {
             name: format!("{name}.rs"),
-            contents: bindings::bindings(program, &interface).into_bytes(),
+            contents: rust::module(program, &interface, &services).into_bytes(),
         },
     ])
+}
+
+fn interface(program: &Program) -> Result<Interface, HostError> {
+    Interface::of(program).map_err(HostError::Unsupported)
+}
+
+/// How the object of a program is linked and run.
+pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
+    let interface = interface(program)?;
+    let prefix = &interface.prefix;
+    let functions = interface
+        .functions
+        .iter()
+        .map(|f| HarnessFunction {
+            entry: f.entry.clone(),
+            symbol: f.symbol.clone(),
+            random: f.random,
+            by_value: f.parameters.iter().map(|p| p.passing == Passing::Value).collect(),
+        })
+        .collect();
+    Ok(Harness {
+        header: format!("{prefix}.h"),
+        sources: vec![format!("{prefix}.o")],
+        compilers: vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")],
+        runners: Vec::new(),
+        init: format!("{prefix}_init"),
+        functions,
+        hooks: false,
+    })
 }
 
 /// The functions of a program's object, for people to read.
@@ -45,7 +77,7 @@ pub enum Listing {
 /// As emission.
 pub fn listing(program: &Program, form: Listing) -> Result<String, HostError> {
     check::check(program)?;
-    let interface = Interface::of(program)?;
+    let interface = interface(program)?;
     let functions = object::emit(program, &interface, true)?.functions;
     let mut text = String::new();
     for (name, clif, assembly) in functions {

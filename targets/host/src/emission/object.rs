@@ -7,10 +7,10 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::FunctionBuilder;
 use cranelift_module::{DataDescription, DataId, Linkage, Module, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
+use trainc_c::interface::{Function, Interface, Parameter, Passing};
 use trainc_ir::Element;
-use trainc_ir::program::Program;
+use trainc_ir::program::{Program, identifier};
 
-use super::interface::{Function, Interface, Passing, identifier};
 use crate::HostError;
 use crate::codegen::{Machine, instruction_set};
 use crate::entry::{Bases, Compiler, Schedule, StageCode, define_kernels};
@@ -81,7 +81,7 @@ fn define_function(
     if function.random {
         signature.params.extend([AbiParam::new(types::I64), AbiParam::new(types::I32)]);
     }
-    let of = |parameter: &super::interface::Parameter| -> Type {
+    let of = |parameter: &Parameter| -> Type {
         match (parameter.passing, parameter.ty.element) {
             (Passing::Value, Element::F32) => types::F32,
             (Passing::Value, _) => types::I32,

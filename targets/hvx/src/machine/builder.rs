@@ -237,7 +237,20 @@ impl Builder {
     /// A counted loop. Innermost loops become `loop0`, the loops around them `loop1`, further ones compare and jump; an
     /// innermost loop of straight code is software pipelined where that pays.
     pub fn repeat(&mut self, count: impl Into<Count>, purpose: &str, body: impl FnOnce(&mut Self)) {
+        self.repeat_at_least(count, 1, purpose, body);
+    }
+
+    /// As [`Self::repeat`] with the promise that a count in a register is at least this: saves the test for few rounds
+    /// and the plain copy of a pipelined loop (eight is always enough).
+    pub fn repeat_at_least(
+        &mut self,
+        count: impl Into<Count>,
+        at_least: u32,
+        purpose: &str,
+        body: impl FnOnce(&mut Self),
+    ) {
         let count = count.into();
+        let at_least = at_least.max(1);
         match count {
             Count::Constant(0) => self.fail("a loop runs at least once".to_string()),
             Count::Register(r) if r.class() != Class::R => {
@@ -246,7 +259,7 @@ impl Builder {
             _ => {}
         }
         let body = self.inside(body);
-        self.nodes().push(Node::Loop(Loop { count, body, purpose: purpose.into() }));
+        self.nodes().push(Node::Loop(Loop { count, at_least, body, purpose: purpose.into() }));
     }
 
     /// As [`Self::repeat`] with a count that may be 0 or negative: then nothing runs.

@@ -178,7 +178,7 @@ fn pipeline_block(
     version: Version,
     kernels: &mut Vec<(std::rc::Rc<str>, usize)>,
 ) -> usize {
-    let Some(count) = flow.blocks[index].inner else { return index };
+    let Some((count, at_least)) = flow.blocks[index].inner else { return index };
     let Some(label) = flow.blocks[index].label.clone() else { return index };
     let live = live_out(flow);
     let lives_on = lives(&live[index]);
@@ -231,9 +231,19 @@ fn pipeline_block(
             after.splice(0..0, made.epilogue);
             index
         }
-        Count::Register(register) if made.stages == 1 => {
-            let _ = register;
+        Count::Register(register) if made.stages <= at_least as usize => {
+            let mut instruction = before.remove(setup);
+            before.extend(made.prologue);
+            if made.stages > 1 {
+                let rounds = flow.fresh(Class::R);
+                let reduced = vec![rounds.into(), register.into(), fewer.into()];
+                instruction.operands[1] = rounds.into();
+                let before = &mut flow.blocks[index - 1].run;
+                before.push(Instruction::new(Opcode::AddImmediate, reduced));
+            }
+            flow.blocks[index - 1].run.push(instruction);
             flow.blocks[index].packets = Some(made.kernel);
+            flow.blocks[index + 1].run.splice(0..0, made.epilogue);
             index
         }
         Count::Register(register) => {

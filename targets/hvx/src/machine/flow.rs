@@ -21,8 +21,8 @@ pub(super) struct FlowBlock {
     pub(super) packets: Option<Vec<Packet>>,
     /// Hardware loop that ends here, and the index of its first block.
     pub(super) end: Option<(LoopEnd, usize)>,
-    /// Set on a block that is the whole body of a `loop0`: its count.
-    pub(super) inner: Option<Count>,
+    /// Set on a block that is the whole body of a `loop0`: its count, and the promise of how often at least.
+    pub(super) inner: Option<(Count, u32)>,
     /// Loops around it.
     pub(super) depth: u32,
     /// Argument registers that the call at its end reads.
@@ -242,7 +242,7 @@ impl Lowering {
             let last = self.last();
             last.end = Some((end, start));
             if single {
-                last.inner = Some(node.count);
+                last.inner = Some((node.count, node.at_least));
             }
         }
         self.depth -= 1;

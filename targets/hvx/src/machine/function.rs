@@ -116,7 +116,10 @@ impl Instruction {
             };
             match operand {
                 Operand::Register(_) => false,
-                Operand::Symbol(..) => !self.is_branch(),
+                // A loop's start may lie out of the field's reach: the assembler then needs room for an extender.
+                Operand::Symbol(..) => {
+                    !self.is_branch() || self.opcode.row().unit == super::table::Unit::Loop
+                }
                 Operand::Immediate(n) => extendable && !in_field(*n, signed, bits, scale),
             }
         })
@@ -207,6 +210,9 @@ impl From<Register> for Count {
 pub struct Loop {
     /// How often.
     pub count: Count,
+    /// Promise: at least this often. A pipelined loop that may run fewer rounds than it has in flight comes with a
+    /// plain copy of itself and a test.
+    pub at_least: u32,
     /// What is repeated.
     pub body: Vec<Node>,
     /// Printed above the loop.

@@ -9,8 +9,9 @@
 //! - [`table`]: the facts that an instruction's row states; [`instructions`]: the rows, one [`Opcode`] each.
 //! - [`function`]: structured code; [`builder`]: how it is written.
 //! - [`packets`]: the rules of a legal packet; [`dependence`], [`schedule`], [`pipeline`]: making packets.
-//! - [`liveness`], [`allocate`], [`spill`]: physical registers and the frame.
-//! - [`print`]: assembly text. [`evaluate`]: the meaning of each instruction, for tests.
+//! - [`mod@compile`]: all stages. Registers come from a linear scan over packets (`allocate`, `liveness`), values that find
+//!   none live in the frame (`spill`, `frame`); structure becomes labels and hardware loops (`flow`, `rename`).
+//! - [`mod@print`]: assembly text. [`evaluate`]: the meaning of each instruction, for tests.
 //!
 //! ```
 //! use trainc_hvx::machine::{Builder, Count, Opcode, Options, Version, compile};

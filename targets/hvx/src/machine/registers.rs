@@ -123,7 +123,7 @@ pub enum Part {
     High,
 }
 
-/// A register operand: virtual, until [`super::allocate`] has run, or fixed to a place in the register file.
+/// A register operand: virtual until allocation, or fixed to a place in the register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Register {
     pub(crate) number: u32,

@@ -15,6 +15,9 @@ pub enum Order {
     Source,
 }
 
+/// Members of a packet: indices with their time.
+type Row = Vec<(usize, i64)>;
+
 /// A run with its dependences.
 #[derive(Debug)]
 pub struct Graph<'a> {
@@ -138,15 +141,15 @@ impl<'a> Graph<'a> {
             let instruction = self.run[index].clone();
             let mut forward = forwards[member];
             if forward == Forward::Current {
+                let loaded = instruction.operands.first().and_then(|o| o.register());
                 let only_here = self.after[index].iter().map(|e| &self.edges[*e]).all(|edge| {
+                    // An edge may also be for the moved-on address.
+                    let reads = |r: Register| loaded.is_some_and(|loaded| shares(r, loaded));
                     edge.reason != Reason::Value
                         || edge.rounds == 0 && members.contains(&(edge.to, time))
-                        || !self.run[edge.to].reads().any(|r| {
-                            instruction.operands.first().and_then(|o| o.register()) == Some(r)
-                        })
+                        || !self.run[edge.to].reads().any(reads)
                 });
-                let kept = instruction.operands.first().and_then(|o| o.register());
-                if only_here && !kept.is_none_or(lives_on) {
+                if only_here && !loaded.is_none_or(lives_on) {
                     forward = Forward::Temporary;
                 }
             }
@@ -207,7 +210,7 @@ pub fn schedule(
         return (Vec::new(), 0);
     }
     let graph = Graph::new(run, false);
-    let mut best: Option<((i64, usize), Vec<Vec<(usize, i64)>>)> = None;
+    let mut best: Option<((i64, usize), Vec<Row>)> = None;
     for waits in [true, false] {
         let rows = list(&graph, version, order, waits);
         let mut packet_of = vec![0; run.len()];
@@ -235,7 +238,7 @@ pub fn schedule(
 }
 
 /// List scheduling; `waits`: an instruction is placed only where it need not stall.
-fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<Vec<(usize, i64)>> {
+fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<Row> {
     let count = graph.run.len();
     let heights = graph.heights();
     let mut by_priority: Vec<usize> = (0..count).collect();
@@ -244,11 +247,11 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<V
         Order::Source => {}
     }
     let mut time: Vec<Option<i64>> = vec![None; count];
-    let mut rows: Vec<Vec<(usize, i64)>> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     let mut left = count;
     let mut cycle = 0i64;
     while left > 0 {
-        let mut row: Vec<(usize, i64)> = Vec::new();
+        let mut row: Row = Vec::new();
         let mut placed = true;
         while placed && row.len() < 4 {
             placed = false;

@@ -1,0 +1,308 @@
+//! The builder: what a build script asks for, and its compilation.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use trainc_driver::config::{BatchNormHandling, Config, OptimiserStrategy, WeightSource};
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::zoo::{self, ZooSpec};
+use trainc_driver::{algorithms, targets};
+use trainc_onnx_import::external_files;
+
+use crate::Error;
+use crate::cargo::{Cargo, TARGET_OVERRIDE};
+use crate::native::{self, Library};
+use crate::{files, schedule};
+
+/// What to compile and how. Paths are relative to the package, where cargo runs build scripts.
+///
+/// What is not set comes from the configuration file if there is one, else from trainc's defaults: algorithm `niti`,
+/// batch 32, the model's own weights, seed 0.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    model: Option<Model>,
+    name: Option<String>,
+    config: Option<PathBuf>,
+    algorithm: Option<String>,
+    target: Option<String>,
+    batch: Option<usize>,
+    dimensions: Vec<(String, usize)>,
+    seed: Option<u64>,
+    init: Option<WeightSource>,
+    learning_rate: Option<f64>,
+    exact: Option<bool>,
+    opt: Option<OptimiserStrategy>,
+    batch_norm: Option<BatchNormHandling>,
+    out_dir: Option<PathBuf>,
+    no_link: bool,
+    flags: Vec<String>,
+    opt_level: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+enum Model {
+    File(PathBuf),
+    Zoo(String),
+}
+
+/// What [`Builder::compile`] made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Output {
+    /// The Rust module, to be included.
+    pub module: PathBuf,
+    /// The artifact's folder: sources or object, header, notes.
+    pub folder: PathBuf,
+    /// Prefix of every symbol, name of the module and of the library.
+    pub name: String,
+    /// The target.
+    pub target: String,
+    /// Bytes of working memory.
+    pub arena_bytes: usize,
+    /// Bytes of weights and statistics.
+    pub state_bytes: usize,
+}
+
+impl Builder {
+    /// A builder that knows no model yet.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// The ONNX file. Weights in other files are read from its folder.
+    pub fn model(mut self, path: impl AsRef<Path>) -> Builder {
+        self.model = Some(Model::File(path.as_ref().to_path_buf()));
+        self
+    }
+
+    /// A reference model in place of a file, with its usual input and 10 classes: `digits`, `lenet5`, ...
+    pub fn zoo(mut self, name: &str) -> Builder {
+        self.model = Some(Model::Zoo(name.to_string()));
+        self
+    }
+
+    /// Name of the module and prefix of its symbols, by default the model file's. Two models of one program need two.
+    pub fn name(mut self, name: &str) -> Builder {
+        self.name = Some(name.to_string());
+        self
+    }
+
+    /// A `trainc.toml`, under what else is set here. Its target counts unless it is `host`, which is what such a file
+    /// means for `trainc train`.
+    pub fn config(mut self, path: impl AsRef<Path>) -> Builder {
+        self.config = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// The training algorithm: a built-in name, or the path of a `.toml` file.
+    pub fn algorithm(mut self, name: &str) -> Builder {
+        self.algorithm = Some(name.to_string());
+        self
+    }
+
+    /// The target: `c`, `neon`, `neon+dotprod`, `neon+i8mm`, `armv7-neon`; `host` with the feature of that name.
+    ///
+    /// By default the environment's `TRAINC_TARGET`, else what suits the machine that cargo builds for: a NEON target
+    /// where the architecture and its enabled features have one, else `c`. All give the same bits.
+    pub fn target(mut self, name: &str) -> Builder {
+        self.target = Some(name.to_string());
+        self
+    }
+
+    /// Examples of a batch.
+    pub fn batch(mut self, examples: usize) -> Builder {
+        self.batch = Some(examples);
+        self
+    }
+
+    /// The size of an open dimension other than the batch, by its symbol in the model.
+    pub fn dimension(mut self, symbol: &str, size: usize) -> Builder {
+        self.dimensions.push((symbol.to_string(), size));
+        self
+    }
+
+    /// Seed of random weights.
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Where the weights of the first step come from.
+    pub fn init(mut self, source: WeightSource) -> Builder {
+        self.init = Some(source);
+        self
+    }
+
+    /// A fixed step size that the module's `learning_rate` gives in place of the algorithm's schedule.
+    pub fn learning_rate(mut self, size: f64) -> Builder {
+        self.learning_rate = Some(size);
+        self
+    }
+
+    /// Whether only rewrites that keep every bit are allowed (default).
+    pub fn exact(mut self, exact: bool) -> Builder {
+        self.exact = Some(exact);
+        self
+    }
+
+    /// How the optimiser searches.
+    pub fn opt(mut self, strategy: OptimiserStrategy) -> Builder {
+        self.opt = Some(strategy);
+        self
+    }
+
+    /// How batch norm normalizes while training.
+    pub fn batch_norm(mut self, handling: BatchNormHandling) -> Builder {
+        self.batch_norm = Some(handling);
+        self
+    }
+
+    /// The folder for the module and the artifact, by default cargo's `OUT_DIR`.
+    pub fn out_dir(mut self, path: impl AsRef<Path>) -> Builder {
+        self.out_dir = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Whether to run the C compiler and link its output (default); without it the sources and the module are written.
+    pub fn link(mut self, link: bool) -> Builder {
+        self.no_link = !link;
+        self
+    }
+
+    /// A flag for the C compiler, such as `-mcpu=cortex-a72`.
+    pub fn flag(mut self, flag: &str) -> Builder {
+        self.flags.push(flag.to_string());
+        self
+    }
+
+    /// The level of the C compiler's optimisation, by default the target's own in every profile.
+    pub fn opt_level(mut self, level: u32) -> Builder {
+        self.opt_level = Some(level);
+        self
+    }
+
+    /// Compiles the model, builds and links the result, writes the module `NAME.rs`, and tells cargo what to watch.
+    ///
+    /// # Errors
+    /// Anything wrong with the model, the algorithm, the target or the C compiler. The message, with file and node, is
+    /// told to cargo as well; returning the error from `main` ends the build.
+    pub fn compile(&self) -> Result<Output, Error> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let mut cargo =
+            Cargo { variable: &variable, line: &mut |line| println!("{line}"), live: true };
+        self.run(&mut cargo)
+    }
+
+    /// [`Builder::compile`] against any cargo.
+    pub(crate) fn run(&self, cargo: &mut Cargo<'_>) -> Result<Output, Error> {
+        self.compiled(cargo).inspect_err(|error| cargo.say("error", &error.to_string()))
+    }
+
+    fn compiled(&self, cargo: &mut Cargo<'_>) -> Result<Output, Error> {
+        let (config, source) = self.inputs(cargo)?;
+        let name = self.name.clone().unwrap_or_else(|| source.name());
+        let out_dir = match &self.out_dir {
+            Some(folder) => folder.clone(),
+            None => cargo.out_dir()?,
+        };
+        let session =
+            Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+        session.warnings.iter().for_each(|warning| cargo.say("warning", warning));
+        let program = session.program()?;
+        let artifact = session.target.emit(program).map_err(|e| Error::new(e.to_string()))?;
+        let module = artifact
+            .iter()
+            .find(|file| file.name.ends_with(".rs"))
+            .with_context(|| format!("target `{}` has no Rust module", config.target))?;
+        let name = module.name.trim_end_matches(".rs").to_string();
+        let folder = out_dir.join(&name);
+        for file in artifact.iter().filter(|file| file.name != module.name) {
+            files::write(&folder.join(&file.name), &file.contents)?;
+        }
+        let mut text = String::from_utf8_lossy(&module.contents).into_owned();
+        text.push_str(&schedule::text(&session, &config)?);
+        let module = out_dir.join(&module.name);
+        files::write(&module, text.as_bytes())?;
+        if !self.no_link {
+            let ending = |ending: &str| -> Vec<PathBuf> {
+                let files = artifact.iter().filter(|file| file.name.ends_with(ending));
+                files.map(|file| folder.join(&file.name)).collect()
+            };
+            let flags = targets::compiler_flags(&config.target);
+            if flags.is_none() && cargo.need("TARGET")? != cargo.need("HOST")? {
+                return Err(Error::new(format!(
+                    "target `{}` is for the machine that builds; cargo builds for {}",
+                    config.target,
+                    cargo.need("TARGET")?
+                )));
+            }
+            let library = Library {
+                name: &name,
+                folder: &folder,
+                sources: &ending(".c"),
+                objects: &ending(".o"),
+                flags: &flags.unwrap_or_default(),
+                more_flags: &self.flags,
+                opt_level: self.opt_level,
+            };
+            native::build(&library, cargo)?;
+        }
+        Ok(Output {
+            module,
+            folder,
+            name,
+            target: config.target,
+            arena_bytes: program.memory.arena_bytes,
+            state_bytes: program.memory.state_bytes,
+        })
+    }
+
+    /// The configuration and the model; cargo is told of every file and variable that decides them.
+    fn inputs(&self, cargo: &mut Cargo<'_>) -> Result<(Config, ModelSource), Error> {
+        let source = match &self.model {
+            None => return Err(Error::new("no model: call `model` or `zoo`")),
+            Some(Model::File(path)) => {
+                cargo.watch_file(path);
+                // What is wrong with the file, its import says.
+                let beside = external_files(path).unwrap_or_default();
+                beside.iter().for_each(|file| cargo.watch_file(file));
+                ModelSource::File(path.clone())
+            }
+            Some(Model::Zoo(name)) => {
+                // Without any line, cargo would watch the whole package.
+                cargo.watch_file(Path::new("build.rs"));
+                let bytes =
+                    zoo::build(&ZooSpec::new(name).context("the zoo")?).context("the zoo")?;
+                ModelSource::Bytes { name: name.clone(), bytes }
+            }
+        };
+        let mut config = match &self.config {
+            Some(path) => {
+                cargo.watch_file(path);
+                Config::read(path)?
+            }
+            None => Config::default(),
+        };
+        config.algorithm = self.algorithm.clone().unwrap_or(config.algorithm);
+        if algorithms::is_path(&config.algorithm) {
+            cargo.watch_file(Path::new(&config.algorithm));
+        }
+        config.target = match &self.target {
+            Some(target) => target.clone(),
+            None => match cargo.watched(TARGET_OVERRIDE) {
+                Some(target) => target,
+                None if config.target != Config::default().target => config.target,
+                None => cargo.default_target().to_string(),
+            },
+        };
+        config.batch = self.batch.or(config.batch);
+        config.dimensions.extend(self.dimensions.iter().cloned());
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.init = self.init.unwrap_or(config.init);
+        config.learning_rate = self.learning_rate.or(config.learning_rate);
+        config.exact = self.exact.unwrap_or(config.exact);
+        config.opt = self.opt.unwrap_or(config.opt);
+        config.batch_norm = self.batch_norm.unwrap_or(config.batch_norm);
+        Ok((config, source))
+    }
+}

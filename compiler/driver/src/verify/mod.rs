@@ -1,0 +1,244 @@
+//! Verification of an artifact: what its sources compute, built by the target's compiler and run on this machine or
+//! under an emulator, against the reference interpreter, bit for bit.
+//!
+//! Read in this order: `artifact` (the program back from its folder), `inputs` (what it is run on), `source` (the C
+//! program around it), `tools` and `process` (building and running), `compare`, `run` (harness and interpreter side by
+//! side, launch by launch if asked for), here (from a wrong result to the first wrong launch), [`Report`], [`junit`].
+
+pub(crate) mod artifact;
+mod compare;
+mod inputs;
+mod junit;
+mod process;
+mod report;
+mod run;
+mod source;
+mod tools;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use trainc_ir::harness::Harness;
+use trainc_ir::program::Entry;
+use trainc_ir::program_interpreter::ProgramInterpreter;
+
+use artifact::Artifact;
+use inputs::{Case, Kind, cases, operands};
+use process::Requests;
+use run::{Call, INIT, Run};
+use tools::{Build, Toolchain, Workspace};
+
+pub use compare::Difference;
+pub use junit::junit;
+pub use report::{CallReport, Finding, LaunchFinding, Outcome, Report};
+
+/// What to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerifyOptions {
+    /// Training steps one after another, each followed by the other entries on the same data.
+    pub steps: u32,
+    /// Seed of data and random numbers.
+    pub seed: u64,
+    /// Whether single steps on extreme data follow.
+    pub extremes: bool,
+    /// Whether the results of each launch are compared, too. The sources are then built with a hook after each launch.
+    pub launches: bool,
+    /// A compiler in place of the target's: a command with arguments, which gets the target's flags.
+    pub compiler: Option<String>,
+    /// An emulator in place of the target's: a command with arguments.
+    pub runner: Option<String>,
+    /// A folder for the program around the artifact, its requests and executables, which then stay.
+    pub keep: Option<PathBuf>,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
+        VerifyOptions {
+            steps: 3,
+            seed: 0,
+            extremes: true,
+            launches: false,
+            compiler: None,
+            runner: None,
+            keep: None,
+        }
+    }
+}
+
+/// Where a verification is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The compiler runs: its command.
+    Build(String),
+    /// Calls: done, of how many, and the next one's case and entry.
+    Call(usize, usize, String, String),
+    /// The failing call runs again, launch by launch.
+    Bisect,
+}
+
+/// Verifies the artifact in a folder. A wrong result is no error but a [`Finding`].
+///
+/// # Errors
+/// If the folder is not an artifact of this version, or cannot be built or run here.
+pub fn verify(
+    folder: &Path,
+    options: &VerifyOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Report> {
+    let artifact = artifact::read(folder)?;
+    let program = &artifact.program;
+    let target = artifact.target.description();
+    let harness = artifact
+        .target
+        .harness(program)?
+        .with_context(|| format!("artifacts of target `{}` cannot be run here", target.name))?;
+    ensure!(
+        harness.hooks || !options.launches,
+        "artifacts of target `{}` have no hook after each launch; only whole calls can be compared",
+        target.name
+    );
+    let (compiler, runner) = (options.compiler.as_deref(), options.runner.as_deref());
+    let toolchain = Toolchain::find(target.name, &harness, compiler, runner)?;
+    let workspace = Workspace::new(options.keep.as_deref())?;
+    progress(Progress::Build(toolchain.compiler()));
+    let main = source::source(program, &harness, target.alignment);
+    let build = Build { folder, toolchain: &toolchain, workspace: &workspace, harness: &harness };
+    let executable = build.executable(&main, options.launches)?;
+
+    let cases = cases(options.steps, options.extremes);
+    let (calls, requests) = calls(&artifact, &harness, &cases, options);
+    let state_names = artifact.state_names();
+    let mut run = Run {
+        program,
+        state_names: &state_names,
+        process: build.start(&executable, &requests)?,
+        reference: ProgramInterpreter::new(program),
+        seed: options.seed,
+        elements: 0,
+    };
+    drop(requests);
+    let initial = run.reference.state_memory().to_vec();
+    let outcome = |finding: &Option<Finding>| match finding {
+        Some(_) => Outcome::Failed,
+        None => Outcome::Equal,
+    };
+    let start = cases.first().map_or("", |c| c.name.as_str());
+    let mut finding = run.initial(start);
+    let mut reports = vec![CallReport::new(start, INIT, outcome(&finding))];
+    let mut previous: Option<&Case> = None;
+    for (i, call) in calls.iter().enumerate() {
+        let (case, entry) = (call.case, &call.entry.name);
+        if finding.is_some() {
+            reports.push(CallReport::new(&case.name, entry, Outcome::Skipped));
+            continue;
+        }
+        progress(Progress::Call(i, calls.len(), case.name.clone(), entry.clone()));
+        if case.kind != Kind::Random && previous != Some(case) {
+            run.reference.set_state_memory(&initial);
+            finding = run.initial(&case.name);
+        }
+        previous = Some(case);
+        let before = run.reference.state_memory().to_vec();
+        if finding.is_none() {
+            finding = run.call(call, options.launches)?;
+            if let Some(finding) = finding.as_mut().filter(|_| !options.launches) {
+                progress(Progress::Bisect);
+                bisect(&build, &main, &run, call, &before, finding)?;
+            }
+        }
+        reports.push(CallReport::new(&case.name, entry, outcome(&finding)));
+    }
+    Ok(Report {
+        name: program.name.clone(),
+        target: target.name.to_string(),
+        bit_exact: finding.is_none(),
+        steps: options.steps,
+        seed: options.seed,
+        compiler: toolchain.compiler(),
+        runner: toolchain.runner(),
+        calls: reports,
+        elements: run.elements,
+        finding,
+        notes: notes(&artifact, &harness),
+    })
+}
+
+/// All calls of a verification, and the requests for them: the initial state, then each case's, before extreme ones
+/// the initial state again.
+fn calls<'p>(
+    artifact: &'p Artifact,
+    harness: &Harness,
+    cases: &'p [Case],
+    options: &VerifyOptions,
+) -> (Vec<Call<'p>>, Requests) {
+    let program = &artifact.program;
+    let context = (artifact.classes(), &artifact.learning_rates[..]);
+    let exported = |entry: &Entry| harness.functions.iter().any(|f| f.entry == entry.name);
+    let (mut calls, mut requests) = (Vec::new(), Requests::default());
+    requests.init();
+    for case in cases {
+        if case.kind != Kind::Random {
+            requests.init();
+        }
+        for (number, entry) in program.entries.iter().enumerate().filter(|(_, e)| exported(e)) {
+            let operands = operands(program, entry, case, options.seed, context);
+            let watched = options.launches;
+            requests.call((number, watched), (options.seed, case.step), &operands);
+            calls.push(Call { case, number, entry, operands });
+        }
+    }
+    (calls, requests)
+}
+
+/// Runs a failed call again from the state before it, built with a hook after each launch, and adds the first wrong
+/// launch to the finding, or why there is none.
+fn bisect(
+    build: &Build<'_>,
+    main: &str,
+    run: &Run<'_>,
+    call: &Call<'_>,
+    before: &[u8],
+    finding: &mut Finding,
+) -> anyhow::Result<()> {
+    if !build.harness.hooks {
+        finding.remark = Some(
+            "artifacts of this target have no hook after each launch, so the first wrong one is not known; compile the \
+             model for target `c` to see whether it is right there"
+                .to_string(),
+        );
+        return Ok(());
+    }
+    let executable = build.executable(main, true)?;
+    let mut requests = Requests::default();
+    requests.load(before);
+    requests.call((call.number, true), (run.seed, call.case.step), &call.operands);
+    let mut again = Run {
+        process: build.start(&executable, &requests)?,
+        reference: ProgramInterpreter::new(run.program),
+        ..*run
+    };
+    again.reference.set_state_memory(before);
+    finding.launch = again.call(call, true)?.and_then(|finding| finding.launch);
+    if finding.launch.is_none() {
+        finding.remark = Some(
+            "the call alone, run again with a hook after each launch, has no wrong launch: what is wrong happens \
+             between launches, depends on memory that no launch may rely on, or is the compiler's"
+                .to_string(),
+        );
+    }
+    Ok(())
+}
+
+fn notes(artifact: &Artifact, harness: &Harness) -> Vec<String> {
+    let mut notes: Vec<String> = artifact
+        .edited
+        .iter()
+        .map(|file| format!("`{file}` is not as trainc wrote it; it was verified as it is"))
+        .collect();
+    for entry in &artifact.program.entries {
+        if !harness.functions.iter().any(|f| f.entry == entry.name) {
+            notes.push(format!("entry `{}` is not exported, and was not run", entry.name));
+        }
+    }
+    notes
+}

@@ -1,0 +1,244 @@
+//! The C program around an artifact's functions: it reads requests from its standard input, calls, and writes results
+//! and state to its standard output.
+//!
+//! A request is a command (u32), a step (u32) and a seed (u64), little-endian as all else. Command [`INIT`] sets the
+//! state to its initial value and answers with a [`CALLED`] record without results; [`LOAD`] is followed by the state;
+//! `CALL + 2 n` calls entry `n`, whose operands follow, and `CALL + 2 n + 1` also writes the results of each launch.
+//!
+//! The answer to a call is a [`LAUNCHED`] record for each launch, if asked for: its number (u32), the damage, its
+//! results; then [`CALLED`]: the damage, the results, the state. The damage (u32) is a set of places that were written
+//! beyond an end: arena, state, operands and results from bit 0 on, bit 31 for all further ones.
+//!
+//! Memory that a call may not rely on is filled with a pattern, and no place is aligned better than promised.
+
+use std::fmt::Write;
+
+use trainc_ir::Element;
+use trainc_ir::harness::{Harness, HarnessFunction, launches};
+use trainc_ir::program::{BufferId, Entry, Program, Region};
+
+/// Command: the initial state.
+pub(super) const INIT: u32 = 1;
+/// Command: another state.
+pub(super) const LOAD: u32 = 2;
+/// Commands from here on: calls.
+pub(super) const CALL: u32 = 4;
+/// Record: results of a launch.
+pub(super) const LAUNCHED: u8 = b'L';
+/// Record: end of a call.
+pub(super) const CALLED: u8 = b'C';
+
+/// Name of the header of hooks.
+pub(super) const HOOKS: &str = "trainc_verify_hooks.h";
+/// The header of hooks.
+pub(super) const HOOKS_HEADER: &str = "\
+#ifndef TRAINC_VERIFY_HOOKS_H
+#define TRAINC_VERIFY_HOOKS_H
+#ifdef __cplusplus
+extern \"C\"
+#endif
+void trainc_verify_launched(unsigned int launch);
+#define TRAINC_LAUNCHED(arena, state, launch, node) trainc_verify_launched(launch)
+#endif
+";
+
+const PROLOGUE: &str = r#"
+enum { GUARD = 32, PATTERN = 0xa5 };
+
+/* Memory of exactly that alignment and no better, with guards on both sides. */
+#define MEMORY(name, bytes, alignment) \
+    static unsigned char name##_memory[2 * GUARD + 3 * (alignment) + (bytes)] \
+        __attribute__((aligned(2 * (alignment)))); \
+    static unsigned char *const name = name##_memory + (alignment) \
+        + (GUARD + 2 * (alignment) - 1) / (2 * (alignment)) * (2 * (alignment))
+
+static void in(void *p, size_t n)
+{
+    if (fread(p, 1, n, stdin) != n) {
+        fprintf(stderr, "the requests end early\n");
+        exit(3);
+    }
+}
+
+static void out(const void *p, size_t n)
+{
+    if (fwrite(p, 1, n, stdout) != n) {
+        exit(4);
+    }
+}
+
+static void guard(unsigned char *p, size_t n)
+{
+    memset(p - GUARD, PATTERN, GUARD);
+    memset(p + n, PATTERN, GUARD);
+}
+
+static uint32_t damaged(const unsigned char *p, size_t n, unsigned place)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < GUARD; i++) {
+        bad |= (uint32_t)(p[n + i] != PATTERN) | (uint32_t)(*(p - 1 - i) != PATTERN);
+    }
+    return bad << (place < 31 ? place : 31);
+}
+"#;
+
+/// The source of the program. `seed` and `step` of an entry without random numbers are not passed on.
+pub(super) fn source(program: &Program, harness: &Harness, alignment: usize) -> String {
+    let mut out = format!(
+        "/* Runs `{}` for trainc verify. */\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+         #include <string.h>\n\n#include \"{}\"\n{PROLOGUE}\n",
+        program.name.replace("*/", ""),
+        harness.header,
+    );
+    let mut line = |text: &str| {
+        out.push_str(text);
+        out.push('\n');
+    };
+    let memory = &program.memory;
+    line(&format!("MEMORY(arena, {}, {alignment});", memory.arena_bytes));
+    line(&format!("MEMORY(state, {}, {alignment});", memory.state_bytes));
+    let called: Vec<(usize, &Entry, &HarnessFunction)> = program
+        .entries
+        .iter()
+        .enumerate()
+        .filter_map(|(n, entry)| {
+            Some((n, entry, harness.functions.iter().find(|f| f.entry == entry.name)?))
+        })
+        .collect();
+    for &(n, entry, _) in &called {
+        for (i, argument) in entry.inputs.iter().chain(&entry.outputs).enumerate() {
+            let bytes = program.buffer(argument.buffer).bytes();
+            // Arguments are arrays of their elements, of up to 4 bytes each.
+            line(&format!("MEMORY(e{n}_{i}, {bytes}, 4);"));
+        }
+    }
+    for &(n, entry, _) in &called {
+        line(&guards(program, n, entry));
+    }
+    line("static int entry = -1;\nstatic int watched;\n");
+    line("void trainc_verify_launched(unsigned int launch);\n");
+    line("void trainc_verify_launched(unsigned int launch)\n{");
+    line("    uint32_t number = launch, bad;\n    if (!watched) {\n        return;\n    }");
+    line(&format!("    putchar({LAUNCHED});\n    out(&number, 4);\n    switch (entry) {{"));
+    for &(n, entry, _) in &called {
+        line(&format!("    case {n}:\n        bad = guards_{n}();\n        out(&bad, 4);"));
+        line("        switch (launch) {");
+        for (k, launch) in launches(entry).into_iter().enumerate() {
+            let results = launch.outputs.iter().map(|&id| result(program, n, entry, id));
+            line(&format!("        case {k}:{} break;", results.collect::<String>()));
+        }
+        line("        default: break;\n        }\n        break;");
+    }
+    line("    default: break;\n    }\n    fflush(stdout);\n}\n");
+    for &(n, entry, function) in &called {
+        out.push_str(&call(program, n, entry, function));
+    }
+    let mut cases = String::new();
+    for &(n, ..) in &called {
+        let _ = writeln!(cases, "        case {n}: call_{n}(seed, step); break;");
+    }
+    let _ = write!(
+        out,
+        "int main(void)\n{{\n    uint32_t command, step;\n    uint64_t seed;\n    \
+         while (fread(&command, 4, 1, stdin) == 1) {{\n        \
+         in(&step, 4);\n        in(&seed, 8);\n        \
+         if (command == {INIT}) {{\n            \
+         memset(state, PATTERN, {state});\n            guard(state, {state});\n            \
+         {init}(state);\n            uint32_t bad = damaged(state, {state}, 1);\n            \
+         putchar({CALLED});\n            out(&bad, 4);\n            out(state, {state});\n            \
+         fflush(stdout);\n            continue;\n        }}\n        \
+         if (command == {LOAD}) {{\n            in(state, {state});\n            continue;\n        }}\n        \
+         entry = (int)((command - {CALL}) / 2);\n        watched = (int)(command % 2);\n        \
+         switch (entry) {{\n{cases}        default: exit(5);\n        }}\n    }}\n    return 0;\n}}\n",
+        state = memory.state_bytes,
+        init = harness.init,
+    );
+    out
+}
+
+/// Memory of a call with its bytes: arena, state, operands, results.
+fn places(program: &Program, n: usize, entry: &Entry) -> Vec<(String, usize)> {
+    let memory = &program.memory;
+    let mut all =
+        vec![("arena".to_string(), memory.arena_bytes), ("state".into(), memory.state_bytes)];
+    for (i, argument) in entry.inputs.iter().chain(&entry.outputs).enumerate() {
+        all.push((format!("e{n}_{i}"), program.buffer(argument.buffer).bytes()));
+    }
+    all
+}
+
+/// The function that says which places of an entry were written beyond their end.
+fn guards(program: &Program, n: usize, entry: &Entry) -> String {
+    let mut out = format!("\nstatic uint32_t guards_{n}(void)\n{{\n    uint32_t bad = 0;\n");
+    for (i, (name, bytes)) in places(program, n, entry).iter().enumerate() {
+        let _ = writeln!(out, "    bad |= damaged({name}, {bytes}, {i});");
+    }
+    out.push_str("    return bad;\n}\n");
+    out
+}
+
+/// The statement that writes a result of a launch.
+fn result(program: &Program, n: usize, entry: &Entry, id: BufferId) -> String {
+    let buffer = program.buffer(id);
+    let place = match buffer.region {
+        Region::Arena => "arena".to_string(),
+        Region::State { .. } => "state".to_string(),
+        Region::Output(i) => format!("e{n}_{}", entry.inputs.len() + i),
+        // A program that was checked writes nothing else.
+        Region::Constant(_) | Region::Input(_) => return String::new(),
+    };
+    format!(" out({place} + {}, {});", buffer.offset, buffer.bytes())
+}
+
+/// The function that calls an entry.
+fn call(program: &Program, n: usize, entry: &Entry, function: &HarnessFunction) -> String {
+    let mut out = format!("static void call_{n}(uint64_t seed, uint32_t step)\n{{\n");
+    let mut line = |text: &str| {
+        let _ = writeln!(out, "    {text}");
+    };
+    line("(void)seed;");
+    line("(void)step;");
+    let memory = &program.memory;
+    let mut arguments = vec!["arena".to_string(), "state".to_string()];
+    if function.random {
+        arguments.extend(["seed".to_string(), "step".to_string()]);
+    }
+    let places = places(program, n, entry);
+    line(&format!("memset(arena, PATTERN, {});", memory.arena_bytes));
+    for (i, argument) in entry.inputs.iter().chain(&entry.outputs).enumerate() {
+        let buffer = program.buffer(argument.buffer);
+        let (name, bytes) = (format!("e{n}_{i}"), buffer.bytes());
+        if i < entry.inputs.len() {
+            line(&format!("in({name}, {bytes});"));
+        } else {
+            line(&format!("memset({name}, PATTERN, {bytes});"));
+        }
+        if function.by_value.get(i).copied().unwrap_or(false) {
+            let ty = match buffer.ty.element {
+                Element::F32 => "float",
+                Element::U32 => "uint32_t",
+                _ => "int32_t",
+            };
+            line(&format!("{ty} v{i};"));
+            line(&format!("memcpy(&v{i}, {name}, 4);"));
+            arguments.push(format!("v{i}"));
+        } else {
+            arguments.push(format!("(void *){name}"));
+        }
+    }
+    for (name, bytes) in &places {
+        line(&format!("guard({name}, {bytes});"));
+    }
+    line(&format!("{}({});", function.symbol, arguments.join(", ")));
+    line(&format!("uint32_t bad = guards_{n}();"));
+    line(&format!("putchar({CALLED});"));
+    line("out(&bad, 4);");
+    for (name, bytes) in &places[2 + entry.inputs.len()..] {
+        line(&format!("out({name}, {bytes});"));
+    }
+    line(&format!("out(state, {});", memory.state_bytes));
+    line("fflush(stdout);");
+    out.push_str("}\n\n");
+    out
+}

@@ -1,0 +1,229 @@
+//! Compilers and emulators: finding them, building an artifact with its harness.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, bail, ensure};
+use trainc_ir::harness::{Harness, Tool};
+
+use super::process::{Process, Requests};
+use super::source::{HOOKS, HOOKS_HEADER};
+
+/// The folder of a verification; gone when this is dropped, unless the user wants it.
+pub(super) struct Workspace {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Workspace {
+    /// The folder to keep, or a temporary one.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Workspace> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let path = match keep {
+            Some(path) => path.to_path_buf(),
+            None => {
+                let number = COUNT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("trainc-verify-{}-{number}", std::process::id());
+                std::env::temp_dir().join(name)
+            }
+        };
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("{}: cannot be created", path.display()))?;
+        // Executables are started from it.
+        let path = path.canonicalize().with_context(|| path.display().to_string())?;
+        Ok(Workspace { path, keep: keep.is_some() })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// The commands that build and run.
+#[derive(Clone, Debug)]
+pub(super) struct Toolchain {
+    compiler: Vec<String>,
+    runner: Vec<String>,
+}
+
+impl Toolchain {
+    /// The tools of a target, or those that the user names in their place (a command with arguments): a compiler gets
+    /// the target's flags in any case.
+    ///
+    /// # Errors
+    /// If one is not installed; the message names the packages.
+    pub(super) fn find(
+        target: &str,
+        harness: &Harness,
+        compiler: Option<&str>,
+        runner: Option<&str>,
+    ) -> anyhow::Result<Toolchain> {
+        let compiler = tool(target, "is built with", &harness.compilers, compiler, "--cc")?;
+        let runner = match (&harness.runners[..], runner) {
+            ([], None) => Vec::new(),
+            ([], Some(named)) => named.split_whitespace().map(String::from).collect(),
+            (tools, named) => tool(target, "is run with", tools, named, "--runner")?,
+        };
+        Ok(Toolchain { compiler, runner })
+    }
+
+    /// The compiler's command.
+    pub(super) fn compiler(&self) -> String {
+        self.compiler.join(" ")
+    }
+
+    /// The emulator's command, if there is one.
+    pub(super) fn runner(&self) -> Option<String> {
+        (!self.runner.is_empty()).then(|| self.runner.join(" "))
+    }
+
+    /// The command that runs an executable.
+    fn command(&self, executable: &Path) -> Command {
+        match self.runner.split_first() {
+            None => Command::new(executable),
+            Some((runner, arguments)) => {
+                let mut command = Command::new(runner);
+                command.args(arguments).arg(executable);
+                command
+            }
+        }
+    }
+}
+
+/// What an executable is built of.
+#[derive(Clone, Copy)]
+pub(super) struct Build<'a> {
+    /// The artifact's.
+    pub(super) folder: &'a Path,
+    pub(super) toolchain: &'a Toolchain,
+    pub(super) workspace: &'a Workspace,
+    pub(super) harness: &'a Harness,
+}
+
+impl Build<'_> {
+    /// Builds an executable of the artifact's sources and the program around them.
+    ///
+    /// # Errors
+    /// With the compiler's words.
+    pub(super) fn executable(&self, main: &str, hooks: bool) -> anyhow::Result<PathBuf> {
+        let place = self.workspace.path();
+        let executable = place.join(if hooks { "watched" } else { "plain" });
+        let source = place.join("main.c");
+        let written = std::fs::write(&source, main)
+            .and_then(|()| std::fs::write(place.join(HOOKS), HOOKS_HEADER));
+        written.with_context(|| format!("{}: cannot be written", place.display()))?;
+        let folder = std::path::absolute(self.folder).context("the artifact's folder")?;
+        let compiler = &self.toolchain.compiler;
+        let mut command = Command::new(&compiler[0]);
+        command.args(&compiler[1..]).arg("-I").arg(&folder);
+        if hooks {
+            command.arg("-I").arg(place).arg(format!("-DTRAINC_HOOKS=\"{HOOKS}\""));
+        }
+        command.arg("-Werror=implicit-function-declaration").arg(&source);
+        for source in &self.harness.sources {
+            let path = folder.join(source);
+            ensure!(path.is_file(), "{}: the artifact has no such file", path.display());
+            command.arg(path);
+        }
+        command.arg("-o").arg(&executable);
+        let output =
+            command.output().with_context(|| format!("`{}` cannot be started", compiler[0]))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said: Vec<&str> = said.lines().take(20).collect();
+            let (place, compiler) = (self.folder.display(), self.toolchain.compiler());
+            bail!("{place}: `{compiler}` refuses it:\n{}", said.join("\n"));
+        }
+        Ok(executable)
+    }
+
+    /// Starts an executable on some requests.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(super) fn start(&self, executable: &Path, requests: &Requests) -> anyhow::Result<Process> {
+        Process::start(self.toolchain.command(executable), self.workspace.path(), requests)
+    }
+}
+
+fn tool(
+    target: &str,
+    purpose: &str,
+    tools: &[Tool],
+    named: Option<&str>,
+    flag: &str,
+) -> anyhow::Result<Vec<String>> {
+    let Some(first) = tools.first() else {
+        bail!("target `{target}` names no tool; name one with {flag}");
+    };
+    if let Some(named) = named {
+        let words: Vec<String> = named.split_whitespace().map(String::from).collect();
+        let command = words.first().with_context(|| format!("{flag}: an empty command"))?;
+        ensure!(installed(command), "{flag}: there is no command `{command}`");
+        // A named compiler still needs the flags that keep the bits; a named emulator knows its processor.
+        let more = if flag == "--cc" { first.arguments.clone() } else { Vec::new() };
+        return Ok(words.into_iter().chain(more).collect());
+    }
+    if let Some(tool) = tools.iter().find(|t| installed(&t.command)) {
+        return Ok(std::iter::once(tool.command.clone()).chain(tool.arguments.clone()).collect());
+    }
+    bail!(
+        "target `{target}` {purpose} `{}`, which is not installed: on Debian, `apt-get install {}`; another command is \
+         named by {flag}",
+        first.command,
+        first.packages
+    )
+}
+
+/// Whether a command is a file, or is in a folder of `PATH`.
+fn installed(command: &str) -> bool {
+    if command.contains('/') {
+        return Path::new(command).is_file();
+    }
+    let path = std::env::var_os("PATH");
+    let folders = path.as_deref().unwrap_or(OsStr::new("/usr/bin:/bin"));
+    std::env::split_paths(folders).any(|folder| folder.join(command).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_is_named_with_its_package() {
+        let tools = [
+            Tool::new("no-such-compiler", &["-x"], "gcc-nowhere libc6-dev-nowhere"),
+            Tool::new("no-such-compiler-either", &[], "other"),
+        ];
+        let error = tool("abacus", "is built with", &tools, None, "--cc").unwrap_err().to_string();
+        for word in ["abacus", "no-such-compiler", "apt-get install gcc-nowhere libc6-dev-nowhere"]
+        {
+            assert!(error.contains(word), "{error}");
+        }
+        let named = tool("abacus", "is built with", &tools, Some("sh -e"), "--cc").unwrap();
+        assert_eq!(named, ["sh", "-e", "-x"]);
+        let named = tool("abacus", "is run with", &tools, Some("sh"), "--runner").unwrap();
+        assert_eq!(named, ["sh"]);
+        assert!(tool("abacus", "is run with", &tools, Some("nowhere"), "--runner").is_err());
+    }
+
+    #[test]
+    fn the_first_that_is_installed() {
+        let tools = [Tool::new("no-such-tool", &[], "none"), Tool::new("sh", &["-u"], "dash")];
+        let found = tool("abacus", "is run with", &tools, None, "--runner").unwrap();
+        assert_eq!(found, ["sh", "-u"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! How an artifact is built and run on another machine than the user's, so that its results can be compared with the
+//! reference: what a target must say of its toolchain and of the functions that it exports.
+//!
+//! An artifact's functions follow one convention on every target: `void init(void *state)`, and for each entry
+//! `void entry(void *arena, void *state[, uint64_t seed, uint32_t step], operands..., results...)`. Operands and results
+//! are addresses of bytes as [`crate::tensor_bytes`] lays them out, except those passed by value.
+
+#[cfg(doc)]
+use crate::program::Program;
+use crate::program::{Entry, Launch, Step};
+
+/// A command with its first arguments, and the Debian packages that provide it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tool {
+    /// Name of the executable, or its path.
+    pub command: String,
+    /// What always follows it.
+    pub arguments: Vec<String>,
+    /// Packages, separated by spaces.
+    pub packages: &'static str,
+}
+
+impl Tool {
+    /// A command with its arguments and packages.
+    pub fn new(command: &str, arguments: &[&str], packages: &'static str) -> Tool {
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        Tool { command: command.to_string(), arguments, packages }
+    }
+}
+
+/// An exported function of an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HarnessFunction {
+    /// The entry's name.
+    pub entry: String,
+    /// The function's.
+    pub symbol: String,
+    /// Whether it takes `seed` and `step`.
+    pub random: bool,
+    /// For each operand, then each result: whether it is passed by value (a scalar of 4 bytes) and not by address.
+    pub by_value: Vec<bool>,
+}
+
+/// See the module documentation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Harness {
+    /// The artifact's file that declares the functions, in C.
+    pub header: String,
+    /// The artifact's files that the compiler gets: sources, or objects.
+    pub sources: Vec<String>,
+    /// Compilers of C that also link; the first that is installed is used.
+    pub compilers: Vec<Tool>,
+    /// Emulators, which get the executable as their last argument; the first that is installed is used. Empty if
+    /// executables run on this machine as they are.
+    pub runners: Vec<Tool>,
+    /// Name of the function that sets the state to its value before the first step.
+    pub init: String,
+    /// A function for each entry that is exported.
+    pub functions: Vec<HarnessFunction>,
+    /// Whether the sources call `TRAINC_LAUNCHED` of a header that `-DTRAINC_HOOKS` names after each launch of an
+    /// entry, counted as [`Program`] lists them: both sides of a branch, one after the other.
+    pub hooks: bool,
+}
+
+/// Number of launches in a schedule, both sides of branches included.
+pub fn launch_count(steps: &[Step]) -> usize {
+    let count = |step: &Step| match step {
+        Step::Launch(_) => 1,
+        Step::Branch { then, otherwise, .. } => launch_count(then) + launch_count(otherwise),
+    };
+    steps.iter().map(count).sum()
+}
+
+/// The launches of an entry in the order that hooks count them: as the schedule lists them, of a branch first those
+/// of the side that is taken when the condition is not zero.
+pub fn launches(entry: &Entry) -> Vec<&Launch> {
+    fn walk<'p>(steps: &'p [Step], found: &mut Vec<&'p Launch>) {
+        for step in steps {
+            match step {
+                Step::Launch(launch) => found.push(launch),
+                Step::Branch { then, otherwise, .. } => {
+                    walk(then, found);
+                    walk(otherwise, found);
+                }
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&entry.steps, &mut found);
+    found
+}

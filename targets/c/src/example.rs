@@ -1,0 +1,160 @@
+//! `main.c`: an example of an artifact's whole interface.
+
+use trainc_ir::graph::InputRole;
+use trainc_ir::program::Program;
+use trainc_ir::target::ArtifactFile;
+use trainc_ir::{Element, Scale};
+
+use crate::evaluate::{Evaluation, elements_macro};
+use crate::interface::{Function, Interface, Parameter, Passing};
+use crate::loops::element_type;
+use crate::program::entry_macro;
+
+/// Name of the example's source.
+pub(crate) const NAME: &str = "main.c";
+const TEMPLATE: &str = include_str!("example.c.txt");
+
+/// A hosted C program that trains, evaluates, saves and loads, with documented data.
+///
+/// # Errors
+/// If the program is not one that classifies one float input.
+pub fn example(program: &Program) -> Result<ArtifactFile, String> {
+    let interface = Interface::of(program)?;
+    let evaluation = Evaluation::of(&interface)
+        .ok_or("an example needs inference with one result [batch, classes], and labels")?;
+    let (training, infer) = (evaluation.training, evaluation.infer);
+    let (input, of_inference) = (input(training)?, input(infer)?);
+    if input.ty != of_inference.ty || input.ty.shape.first() != Some(&evaluation.batch) {
+        return Err("an example needs training and inference on the same kind of batch".into());
+    }
+    let input_elements = elements_macro(&interface, training, input);
+    let mut names = Names::default();
+    let [step, test] = [(training, "state"), (infer, "weights")].map(|(function, state)| {
+        let mut call = vec!["arena".to_string(), state.to_string()];
+        if function.random {
+            call.extend(["SEED".to_string(), if state == "state" { "step" } else { "0" }.into()]);
+        }
+        (function, call)
+    });
+    let step_call = names.call(&interface, step.0, step.1, false)?;
+    let test_call = names.call(&interface, test.0, test.1, true)?;
+    let is_loss = |p: &&Parameter| {
+        p.passing == Passing::Write
+            && p.ty.count() == 1
+            && p.ty.element == Element::F32
+            && p.ty.scale == Scale::None
+    };
+    let loss = training.parameters.iter().find(is_loss);
+    let (start, add, print) = match loss {
+        Some(loss) => (
+            "        double loss_sum = 0;\n".to_string(),
+            format!(
+                "            loss_sum += (double){}[0];\n",
+                names.result(&interface, training, loss)
+            ),
+            "printf(\"epoch %ld: mean loss %.4f\\n\", epoch, loss_sum / (double)(step - first))",
+        ),
+        None => Default::default(),
+    };
+    let print = if loss.is_some() { print } else { "printf(\"epoch %ld\\n\", epoch)" };
+    let rate = match training.parameters.iter().find(|p| p.role == InputRole::LearningRate) {
+        None => "",
+        Some(p) if p.ty.element == Element::F32 => "#define LEARNING_RATE 0.05f\n",
+        Some(_) => {
+            "/* Bits of the largest change of a weight in a step. */\n#define LEARNING_RATE 4\n"
+        }
+    };
+    let text = TEMPLATE
+        .replace("@prefix@", &interface.prefix)
+        .replace("@PREFIX@", &interface.macros())
+        .replace("@INPUT_ELEMENTS@", &input_elements)
+        .replace("@RATE@", rate)
+        .replace("@RESULTS@", &names.declarations)
+        .replace("@TRAIN@", &entry_macro(&interface, training))
+        .replace("@train@", &training.symbol)
+        .replace("@EVALUATE@", &format!("{}({test_call})", evaluation.symbol))
+        .replace("@LOSS_START@", &start)
+        .replace("@LOSS_ADD@", &add)
+        .replace("@LOSS_PRINT@", print)
+        .replace("@STEP@", &format!("{}({step_call})", training.symbol));
+    Ok(ArtifactFile { name: NAME.into(), contents: text.into_bytes() })
+}
+
+/// The one input of an entry.
+fn input(function: &Function) -> Result<&Parameter, String> {
+    let is_data = |p: &&Parameter| p.passing != Passing::Write && p.role == InputRole::Data;
+    let mut data = function.parameters.iter().filter(is_data);
+    match (data.next(), data.next()) {
+        (Some(input), None) if input.ty.element == Element::F32 && !input.is_struct() => Ok(input),
+        _ => Err(format!("an example needs one float input for `{}`", function.entry)),
+    }
+}
+
+/// The static variables of results.
+#[derive(Debug, Default)]
+struct Names {
+    declarations: String,
+    declared: Vec<(String, String)>,
+}
+
+impl Names {
+    /// The arguments of a call, of which the first are given.
+    fn call(
+        &mut self,
+        interface: &Interface,
+        function: &Function,
+        mut arguments: Vec<String>,
+        evaluates: bool,
+    ) -> Result<String, String> {
+        let mut results = Vec::new();
+        for parameter in &function.parameters {
+            match (parameter.passing, parameter.role) {
+                (Passing::Write, _) => results.push(self.declare(interface, function, parameter)),
+                (_, InputRole::Data) => arguments.push("input".into()),
+                (_, InputRole::Labels) => arguments.push("labels".into()),
+                (Passing::Value, InputRole::LearningRate) => arguments.push("LEARNING_RATE".into()),
+                (_, InputRole::LearningRate) => {
+                    return Err("an example needs a learning rate that is a scalar".into());
+                }
+            }
+        }
+        if evaluates {
+            arguments.extend(["labels".into(), "count".into()]);
+        }
+        arguments.extend(results);
+        Ok(arguments.join(", "))
+    }
+
+    /// The variable of a result: one for results of one name and type.
+    fn result(&self, interface: &Interface, function: &Function, parameter: &Parameter) -> String {
+        if parameter.is_struct() {
+            return format!("{}_{}", function.entry, parameter.name);
+        }
+        let size = elements_macro(interface, function, parameter);
+        let head = format!("{}_", interface.macros());
+        let name = size.trim_start_matches(&head).trim_end_matches("_ELEMENTS");
+        format!("result_{}", name.to_lowercase())
+    }
+
+    fn declare(
+        &mut self,
+        interface: &Interface,
+        function: &Function,
+        parameter: &Parameter,
+    ) -> String {
+        let name = self.result(interface, function, parameter);
+        let element = element_type(parameter.ty.element);
+        let declaration = if parameter.is_struct() {
+            format!("static {} {name};\n", function.struct_name(parameter))
+        } else {
+            let size = elements_macro(interface, function, parameter);
+            format!("static {element} {name}[{size}];\n")
+        };
+        let new = (name.clone(), declaration.clone());
+        if !self.declared.contains(&new) {
+            self.declarations.push_str(&declaration);
+            self.declared.push(new);
+        }
+        if parameter.is_struct() { format!("&{name}") } else { name }
+    }
+}

@@ -1,0 +1,315 @@
+//! Which loops of a kernel have rounds that may run in any order, and at the same time.
+//!
+//! The test is sufficient, not necessary. A round must keep to itself: every local that it sets is declared in it, and
+//! in each buffer that the loop writes, what round `v` reads or writes lies in a window `c * v + low..=c * v + high` that
+//! is narrower than `c`, so that windows of different rounds do not meet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trainc_ir::loops::{Binary, Buffer, Expr, Local, LoopKernel, Node, Role, Stmt, Unary};
+
+use crate::interval::{Interval, Intervals, all, exact, within};
+use crate::locals::{Locals, each_local};
+
+/// What a loop with independent rounds takes from outside.
+#[derive(Clone, Debug)]
+pub(crate) struct Independent {
+    /// The rounds are `0..rounds`.
+    pub(crate) rounds: i32,
+    /// Locals from outside that are read.
+    pub(crate) locals: BTreeSet<Local>,
+}
+
+/// A loop's rounds if they are independent and each has a loop of its own, so that dividing them pays. `number` is that
+/// of the body's first statement.
+pub(crate) fn independent(
+    kernel: &LoopKernel,
+    locals: &Locals,
+    intervals: &Intervals<'_>,
+    statement: &Stmt,
+    number: usize,
+) -> Option<Independent> {
+    let Stmt::For { variable, start, end, body } = statement else { return None };
+    let rounds = i32::try_from(end.as_constant()?).ok()?;
+    let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
+    if start.as_constant() != Some(0) || rounds < 2 || !nested {
+        return None;
+    }
+    let mut survey = Survey::new(locals, number);
+    survey.block(body);
+    if !survey.assigned.keys().all(|local| survey.declared.contains(local)) {
+        return None;
+    }
+    let windows = Windows {
+        variable: *variable,
+        assigned: &survey.assigned,
+        counters: &survey.counters,
+        intervals,
+    };
+    for buffer in survey.accesses.iter().filter(|a| a.stores).map(|a| a.buffer) {
+        let mut window: Option<Window> = None;
+        for access in survey.accesses.iter().filter(|a| may_share(kernel, buffer, a.buffer)) {
+            let one = windows.of(access.index);
+            if window.is_some_and(|w| w.factor != one.factor) {
+                return None;
+            }
+            let (low, high) = window.map_or((one.low, one.high), |w| (w.low, w.high));
+            window = Some(Window { low: low.min(one.low), high: high.max(one.high), ..one });
+        }
+        let window = window?;
+        if window.high - window.low >= window.factor {
+            return None;
+        }
+    }
+    let mut outside = survey.read;
+    outside.retain(|l| !survey.assigned.contains_key(l));
+    survey.counters.iter().for_each(|counter| _ = outside.remove(&counter.variable));
+    outside.remove(variable);
+    Some(Independent { rounds, locals: outside })
+}
+
+/// Whether an access to `other` may meet what is written. The first result may take the place of an operand of its type,
+/// element on element; nothing else meets.
+fn may_share(kernel: &LoopKernel, written: Buffer, other: Buffer) -> bool {
+    let [a, b] = [written, other].map(|id| &kernel.buffers[id.0 as usize]);
+    let takes_place = matches!((&a.role, &b.role), (Role::Output(0), Role::Input(_)));
+    written == other || takes_place && a.element == b.element && a.count == b.count
+}
+
+struct Access<'b> {
+    buffer: Buffer,
+    index: &'b Expr,
+    stores: bool,
+}
+
+/// What a block does.
+struct Survey<'b> {
+    locals: &'b Locals,
+    /// Number of the next statement.
+    number: usize,
+    accesses: Vec<Access<'b>>,
+    /// Locals and their value, if it is set once.
+    assigned: BTreeMap<Local, Option<&'b Expr>>,
+    declared: BTreeSet<Local>,
+    /// In the order of the text.
+    counters: Vec<Counter<'b>>,
+    read: BTreeSet<Local>,
+}
+
+/// The variable of a loop.
+struct Counter<'b> {
+    variable: Local,
+    start: &'b Expr,
+    end: &'b Expr,
+}
+
+impl<'b> Survey<'b> {
+    fn new(locals: &'b Locals, number: usize) -> Survey<'b> {
+        Survey {
+            locals,
+            number,
+            accesses: Vec::new(),
+            assigned: BTreeMap::new(),
+            declared: BTreeSet::new(),
+            counters: Vec::new(),
+            read: BTreeSet::new(),
+        }
+    }
+
+    fn block(&mut self, block: &'b [Stmt]) {
+        for statement in block {
+            let number = self.number;
+            self.number += 1;
+            match statement {
+                Stmt::Assign(local, value) => {
+                    self.expression(value);
+                    let first = !self.assigned.contains_key(local);
+                    self.assigned.insert(*local, first.then_some(value));
+                    if self.locals.declares(*local, number) {
+                        self.declared.insert(*local);
+                    }
+                }
+                Stmt::Store(buffer, index, value) => {
+                    self.expression(index);
+                    self.expression(value);
+                    self.accesses.push(Access { buffer: *buffer, index, stores: true });
+                }
+                Stmt::For { variable, start, end, body } => {
+                    self.counters.push(Counter { variable: *variable, start, end });
+                    self.expression(start);
+                    self.expression(end);
+                    self.block(body);
+                }
+                Stmt::If { condition, then, otherwise } => {
+                    self.expression(condition);
+                    self.block(then);
+                    self.block(otherwise);
+                }
+            }
+        }
+    }
+
+    fn expression(&mut self, e: &'b Expr) {
+        each_local(e, &mut |local| _ = self.read.insert(local));
+        self.loads(e);
+    }
+
+    fn loads(&mut self, e: &'b Expr) {
+        match &*e.node {
+            Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
+            Node::Load(buffer, index) => {
+                self.accesses.push(Access { buffer: *buffer, index, stores: false });
+                self.loads(index);
+            }
+            Node::Unary(_, x) => self.loads(x),
+            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
+                self.loads(a);
+                self.loads(b);
+            }
+            Node::Select(c, a, b) => {
+                self.loads(c);
+                self.loads(a);
+                self.loads(b);
+            }
+        }
+    }
+}
+
+/// Values `factor * variable + low..=factor * variable + high`.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    factor: i128,
+    low: i128,
+    high: i128,
+}
+
+/// A sum of multiples of loop variables, and of something in an interval.
+#[derive(Clone, Debug)]
+struct Form {
+    factors: BTreeMap<Local, i128>,
+    rest: Interval,
+}
+
+impl Form {
+    fn within(rest: Interval) -> Form {
+        Form { factors: BTreeMap::new(), rest }
+    }
+
+    /// `self + by * other`, if the numbers stay in bounds.
+    fn plus(mut self, by: i128, other: &Form) -> Option<Form> {
+        for (&local, &factor) in &other.factors {
+            let own = self.factors.entry(local).or_insert(0);
+            *own = own.checked_add(factor.checked_mul(by)?)?;
+        }
+        self.factors.retain(|_, factor| *factor != 0);
+        let (a, b) = (other.rest.0.checked_mul(by)?, other.rest.1.checked_mul(by)?);
+        self.rest = (self.rest.0.checked_add(a.min(b))?, self.rest.1.checked_add(a.max(b))?);
+        Some(self)
+    }
+}
+
+/// Bounds of indices. That a loop's bounds depend on the variables around it is taken into account: a window at the edge
+/// of a padded image ends with the image.
+struct Windows<'a> {
+    variable: Local,
+    assigned: &'a BTreeMap<Local, Option<&'a Expr>>,
+    counters: &'a [Counter<'a>],
+    intervals: &'a Intervals<'a>,
+}
+
+impl Windows<'_> {
+    fn of(&self, e: &Expr) -> Window {
+        let mut form = self.form(e);
+        let factor = form.factors.remove(&self.variable).unwrap_or(0);
+        let negated = Form::within((0, 0)).plus(-1, &form);
+        match (self.highest(&form), negated.and_then(|f| self.highest(&f))) {
+            (Some(high), Some(negated)) => Window { factor, low: -negated, high },
+            // Never narrow enough.
+            _ => Window { factor: 0, low: 0, high: 0 },
+        }
+    }
+
+    fn form(&self, e: &Expr) -> Form {
+        self.split(e).unwrap_or_else(|| Form::within(self.intervals.get(e)))
+    }
+
+    /// An expression as exact arithmetic on loop variables.
+    fn split(&self, e: &Expr) -> Option<Form> {
+        match &*e.node {
+            Node::Local(local) if self.counts(*local) => {
+                Some(Form { factors: [(*local, 1)].into(), rest: (0, 0) })
+            }
+            Node::Local(local) => self.assigned.get(local).copied().flatten().map(|v| self.form(v)),
+            Node::Unary(Unary::Extend, x) => Some(self.form(x)),
+            Node::Binary(op, a, b) => {
+                let (of_a, of_b) = (self.intervals.get(a), self.intervals.get(b));
+                if !within(exact(*op, e.ty, of_a, of_b)?, all(e.ty)) {
+                    return None;
+                }
+                let zero = || Form::within((0, 0));
+                match op {
+                    Binary::Add => self.form(a).plus(1, &self.form(b)),
+                    Binary::Subtract => self.form(a).plus(-1, &self.form(b)),
+                    Binary::Multiply if of_b.0 == of_b.1 => zero().plus(of_b.0, &self.form(a)),
+                    Binary::Multiply if of_a.0 == of_a.1 => zero().plus(of_a.0, &self.form(b)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn counts(&self, local: Local) -> bool {
+        local == self.variable || self.counters.iter().any(|c| c.variable == local)
+    }
+
+    /// No value of a form exceeds this; found by putting bounds in the place of the innermost variable, the least of
+    /// what they give.
+    fn highest(&self, form: &Form) -> Option<i128> {
+        let has = |local: Local| form.factors.get(&local).copied();
+        let inner = self.counters.iter().rev().find_map(|c| Some((c, has(c.variable)?)));
+        let Some((counter, factor)) = inner else {
+            let Some(factor) = has(self.variable) else { return Some(form.rest.1) };
+            let (low, high) = self.intervals.local(self.variable);
+            return form.rest.1.checked_add((factor * low).max(factor.checked_mul(high)?));
+        };
+        let mut without = form.clone();
+        without.factors.remove(&counter.variable);
+        let (low, high) = self.intervals.local(counter.variable);
+        let mut bounds = vec![Form::within(if factor > 0 { (high, high) } else { (low, low) })];
+        if factor > 0 {
+            let below = |f: Form| f.plus(-1, &Form::within((1, 1)));
+            bounds.extend(self.limits(counter.end, Some(low)).into_iter().filter_map(below));
+        } else {
+            bounds.extend(self.limits(counter.start, None));
+        }
+        let values = bounds.iter().filter_map(|b| without.clone().plus(factor, b));
+        values.filter_map(|f| self.highest(&f)).min()
+    }
+
+    /// What a loop variable is below if it is below the end `e` of its loop and never below `low`; without `low`, what
+    /// it is not below if it is not below the start `e`.
+    fn limits(&self, e: &Expr, low: Option<i128>) -> Vec<Form> {
+        match (&*e.node, low) {
+            (Node::Binary(Binary::Minimum, a, b), Some(_))
+            | (Node::Binary(Binary::Maximum, a, b), None) => {
+                [self.limits(a, low), self.limits(b, low)].concat()
+            }
+            // Where the one that is not above `low` is the larger, the loop has no rounds.
+            (Node::Binary(Binary::Maximum, a, b), Some(least)) => {
+                if self.intervals.get(b).1 <= least {
+                    self.limits(a, low)
+                } else if self.intervals.get(a).1 <= least {
+                    self.limits(b, low)
+                } else {
+                    Vec::new()
+                }
+            }
+            (Node::Local(local), _) => match self.assigned.get(local).copied().flatten() {
+                Some(value) => self.limits(value, low),
+                None => vec![self.form(e)],
+            },
+            _ => vec![self.form(e)],
+        }
+    }
+}

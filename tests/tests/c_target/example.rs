@@ -1,0 +1,174 @@
+//! The example program: compiled as its README says and stricter, run here and on an emulated AArch64.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use trainc_ir::program::Program;
+use trainc_ir::target::Target;
+
+use crate::support::{Random, STRICT, compile, folder, program, text, write, write_all};
+
+/// An artifact with its example in a folder.
+fn emitted(name: &str, program: &Program) -> std::path::PathBuf {
+    let folder = folder(name);
+    write_all(&folder, &trainc_c::C.emit(program).expect("emitted"));
+    write_all(&folder, &[trainc_c::C.example(program).expect("an example").expect("C has one")]);
+    folder
+}
+
+fn build(compiler: &str, folder: &Path, prefix: &str, more: &[&str]) {
+    // The example is hosted.
+    let mut flags: Vec<&str> = STRICT.iter().copied().filter(|f| *f != "-ffreestanding").collect();
+    flags.extend(["-Wpedantic", "-O2", "main.c", "trainc_rt.c"]);
+    let (source, data) = (format!("{prefix}.c"), format!("{prefix}_data.c"));
+    flags.extend([source.as_str(), &data]);
+    flags.extend(more);
+    compile(compiler, folder, &flags);
+}
+
+fn start(folder: &Path, command: &[&str]) -> Output {
+    Command::new(command[0])
+        .args(&command[1..])
+        .current_dir(folder)
+        .output()
+        .unwrap_or_else(|e| panic!("`{}` (Debian: qemu-user): {e}", command[0]))
+}
+
+/// What it prints; it must succeed.
+fn succeeds(folder: &Path, command: &[&str]) -> String {
+    let output = start(folder, command);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+    text
+}
+
+/// What it prints to stderr; it must fail orderly.
+fn fails(folder: &Path, command: &[&str]) -> String {
+    let output = start(folder, command);
+    assert_eq!(output.status.code(), Some(1), "{command:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// It learns what it made up, and says what it did.
+fn check(printed: &str) {
+    let losses: Vec<f64> = printed
+        .lines()
+        .filter_map(|l| l.split("mean loss ").nth(1))
+        .map(|l| l.parse().expect("a number"))
+        .collect();
+    assert_eq!(losses.len(), 6, "{printed}");
+    assert!(losses[5] < losses[0] / 2.0, "{printed}");
+    let counts: Vec<Vec<f64>> = printed
+        .lines()
+        .filter(|l| l.ends_with("examples right"))
+        .map(|l| l.split(' ').filter_map(|w| w.parse().ok()).collect())
+        .collect();
+    assert_eq!(counts.len(), 2, "{printed}");
+    assert_eq!(counts[0], counts[1]);
+    assert!(counts[0][0] > 0.8 * counts[0][1], "{printed}");
+    assert!(printed.contains("saved and loaded") && printed.contains("refused"), "{printed}");
+}
+
+fn runs_everywhere(model: &str, algorithm: &str, batch: usize) {
+    let program = program(model, algorithm, batch);
+    let folder = emitted(&format!("example_{model}_{algorithm}"), &program);
+    build("cc", &folder, model, &["-o", "native"]);
+    let printed = succeeds(&folder, &[&folder.join("native").to_string_lossy()]);
+    check(&printed);
+    build("clang", &folder, model, &["-o", "clang"]);
+    assert_eq!(succeeds(&folder, &[&folder.join("clang").to_string_lossy()]), printed);
+    build("aarch64-linux-gnu-gcc", &folder, model, &["-static", "-o", "aarch64"]);
+    assert_eq!(succeeds(&folder, &["qemu-aarch64", "aarch64"]), printed);
+}
+
+#[test]
+fn digits() {
+    runs_everywhere("digits", "niti", 4);
+}
+
+#[test]
+fn lenet() {
+    runs_everywhere("lenet5", "niti", 10);
+}
+
+#[test]
+fn digits_in_floats() {
+    runs_everywhere("digits", "fp32", 3);
+}
+
+/// The command of the README, and one's own data.
+#[test]
+fn own_data() {
+    let program = program("digits", "niti", 4);
+    let folder = emitted("example_data", &program);
+    let readme = text(&trainc_c::C.emit(&program).expect("emitted"), "README.md");
+    let command = readme.lines().filter_map(|l| l.strip_prefix("    cc ")).nth(1);
+    let command: Vec<&str> = command.expect("a second command").split(' ').collect();
+    compile("cc", &folder, &command);
+    let example = folder.join("digits_example");
+    let example = example.to_string_lossy();
+    // Bars at the place of the class.
+    let mut random = Random(3);
+    let mut bytes = Vec::new();
+    for i in 0..67usize {
+        for pixel in 0..64usize {
+            let noise = (random.next() >> 40) as f32 / 16_777_216.0;
+            let bar = if pixel % 8 == i % 8 { 2.0 } else { 0.0 };
+            bytes.extend((bar + noise / 4.0).to_le_bytes());
+        }
+        bytes.extend((i as i32 % 8).to_le_bytes());
+    }
+    write(&folder, "examples.bin", &bytes);
+    let printed = succeeds(&folder, &[&example, "examples.bin", "12"]);
+    assert_eq!(printed.lines().filter(|l| l.contains("mean loss")).count(), 12);
+    let right = printed.lines().find_map(|l| l.strip_suffix(" of 67 examples right"));
+    assert!(right.expect("all are read").parse::<u32>().expect("a number") >= 60, "{printed}");
+    // 16 full batches an epoch.
+    assert!(printed.contains("after 192 steps"), "{printed}");
+
+    bytes.truncate(3 * (64 * 4 + 4));
+    write(&folder, "few.bin", &bytes);
+    assert!(fails(&folder, &[&example, "few.bin"]).contains("fewer examples than a batch"));
+    bytes[64 * 4] = 10;
+    write(&folder, "bad.bin", &bytes);
+    assert!(fails(&folder, &[&example, "bad.bin"]).contains("example 0 has the class 10"));
+    assert!(fails(&folder, &[&example, "none.bin"]).contains("none.bin"));
+}
+
+/// A clock that counts how often it is read: each launch takes one of its cycles, in each step.
+#[test]
+fn profile() {
+    let program = program("digits", "niti", 4);
+    let folder = emitted("example_profile", &program);
+    write(&folder, "hooks.h", "uint64_t ticks(void);\n#define TRAINC_CYCLES() ticks()\n");
+    write(
+        &folder,
+        "ticks.c",
+        "#include <stdint.h>\nuint64_t ticks(void);\n\
+         uint64_t ticks(void)\n{\n    static uint64_t now;\n    return now++;\n}\n",
+    );
+    let hooks = "-DTRAINC_HOOKS=\"hooks.h\"";
+    build("cc", &folder, "digits", &["-DTRAINC_PROFILE", hooks, "-I.", "ticks.c", "-o", "profile"]);
+    build(
+        "clang",
+        &folder,
+        "digits",
+        &["-DTRAINC_PROFILE", hooks, "-I.", "ticks.c", "-o", "clang"],
+    );
+    let printed = succeeds(&folder, &[&folder.join("profile").to_string_lossy()]);
+    check(&printed);
+    let steps = printed.split("after ").nth(1).and_then(|t| t.split(' ').next()).expect("steps");
+    let table = printed.split("by launch:\n").nth(1).expect("a profile");
+    let mut names = Vec::new();
+    fn launches(steps: &[trainc_ir::program::Step], names: &mut Vec<String>) {
+        for step in steps {
+            match step {
+                trainc_ir::program::Step::Launch(launch) => names.push(launch.name.clone()),
+                trainc_ir::program::Step::Branch { .. } => panic!("no branches here"),
+            }
+        }
+    }
+    launches(&program.entries[0].steps, &mut names);
+    let expected: Vec<String> = names.iter().map(|n| format!("{steps:>12}  {n}")).collect();
+    assert_eq!(table.lines().collect::<Vec<_>>(), expected);
+}

@@ -1,0 +1,63 @@
+//! Whole NITI training steps of networks on devices: twenty steps under an emulator, every weight, exponent, loss and
+//! output equal to the reference interpreter's, bit for bit, at sizes that no vector width divides.
+
+use std::path::{Path, PathBuf};
+
+use trainc_driver::config::Config;
+use trainc_driver::emit;
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::verify::{VerifyOptions, verify};
+use trainc_driver::zoo::{ZooSpec, build};
+
+const STEPS: u32 = 20;
+
+/// Images whose sizes, batches whose lengths and classes whose number are odd.
+fn odd(model: &str) -> (ZooSpec, usize) {
+    let (input, classes, batch) = match model {
+        "lenet5" => ([1, 29, 33], 7, 3),
+        "residual" => ([3, 13, 11], 5, 3),
+        _ => ([3, 15, 9], 11, 5),
+    };
+    (ZooSpec { input, classes, ..ZooSpec::new(model).expect("a model of the zoo") }, batch)
+}
+
+fn artifact(model: &str, target: &str) -> PathBuf {
+    let (spec, batch) = odd(model);
+    let bytes = build(&spec).expect("the zoo builds");
+    let source = ModelSource::Bytes { name: model.to_string(), bytes };
+    let config = Config { target: target.into(), batch: Some(batch), ..Config::default() };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+    let files = emit::artifact(&session.expect("compiles"), &[]).expect("emits");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device_networks");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = folder.join(format!("{model}-{target}"));
+    emit::write_folder(&folder, &files).expect("written");
+    folder
+}
+
+fn verified(model: &str, targets: &[&str]) {
+    for target in targets {
+        let folder = artifact(model, target);
+        let options = VerifyOptions { steps: STEPS, seed: 3, ..VerifyOptions::default() };
+        let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
+        assert!(report.bit_exact, "{model} on {target}: {:#?}", report.finding);
+        assert_eq!(report.steps, STEPS);
+        assert!(report.elements > 0);
+    }
+}
+
+#[test]
+fn lenet5() {
+    verified("lenet5", &["neon", "neon+dotprod", "neon+i8mm", "armv7-neon"]);
+}
+
+#[test]
+fn residual() {
+    verified("residual", &["neon", "neon+dotprod", "neon+i8mm"]);
+}
+
+#[test]
+fn depthwise() {
+    verified("depthwise", &["neon", "neon+dotprod", "neon+i8mm"]);
+}
