@@ -104,8 +104,8 @@ fn weight_gradients() {
         for (fill, bits) in contents.into_iter().take(few) {
             let folder = folder(&format!("{name}_weight_{fill:?}_{bits}"));
             let checked = case.check_weight_gradient(&folder, fill, bits);
-            println!("{name} {fill:?} {bits} {:?}", checked.difference);
-            //assert_eq!(checked.difference, None, "{name}, {fill:?}, {bits} bits: {case:?}");
+
+            assert_eq!(checked.difference, None, "{name}, {fill:?}, {bits} bits: {case:?}");
         }
     }
 }
