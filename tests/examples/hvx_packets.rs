@@ -18,10 +18,11 @@ fn main() {
         }
         let case = ConvolutionCase::same(4, channels, features, size);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/hvx_packets");
+        let folder = |pass: &str| folder.join(format!("{channels}_{features}_{size}_{pass}"));
         for (pass, checked) in [
-            ("forward", case.check(&folder, false, Fill::Random, -127)),
-            ("error", case.check(&folder, true, Fill::Random, -127)),
-            ("weight", case.check_weight_gradient(&folder, Fill::Random, 5)),
+            ("forward", case.check(&folder("forward"), false, Fill::Random, -127)),
+            ("error", case.check(&folder("error"), true, Fill::Random, -127)),
+            ("weight", case.check_weight_gradient(&folder("weight"), Fill::Random, 5)),
         ] {
             line(&name, pass, &checked, phases);
         }

@@ -18,7 +18,7 @@
 //! Taps in the padding are never multiplied: each result position walks a list of the taps that it has.
 
 use super::DataObject;
-use super::support::{constant_loop, loop_over, zero_vector};
+use super::support::{Piece, constant_loop, loop_over, multiply_among, words, zero_vector};
 use super::window::{Axis, Classes};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
@@ -367,8 +367,9 @@ struct Tile {
     steps: [Step; 2],
     /// Bitwise or of the magnitudes so far.
     magnitude: Register,
-    /// Bytes from a quad to the next.
-    plane: Register,
+    /// Bytes from a quad to the next, and the register of them where they are many.
+    plane: usize,
+    plane_register: Register,
     operand_object: crate::machine::Object,
     weight_object: crate::machine::Object,
     list_object: crate::machine::Object,
@@ -397,13 +398,14 @@ impl Tile {
         let block = product.block();
         let magnitude = b.fresh(Class::V);
         zero_vector(b, magnitude);
-        let plane = b.constant(word(product.plane_bytes()));
+        let plane = product.plane_bytes();
         Self {
             weights,
             accumulators: (0..block).map(|_| std::array::from_fn(|_| b.fresh(Class::V))).collect(),
             steps: [Step::new(b, block), Step::new(b, block)],
             magnitude,
             plane,
+            plane_register: b.constant(word(plane)),
             operand_object: b.object("operand"),
             weight_object: b.object("weights"),
             list_object: b.object("list"),
@@ -414,7 +416,7 @@ impl Tile {
 
     /// Start values of the four images in all lanes.
     fn start(&self, b: &mut Builder, values: [Register; 2]) {
-        let values = [values[0].low(), values[0].high(), values[1].low(), values[1].high()];
+        let values = words(values);
         for (image, &value) in values.iter().enumerate() {
             b.emit_to(self.accumulators[0][image], Opcode::VsplatW, (value,));
             for vector in &self.accumulators[1..] {
@@ -423,29 +425,33 @@ impl Tile {
         }
     }
 
-    fn load(&self, b: &mut Builder, step: usize, x: Register, w: Register) {
+    /// What loads a step's operands, and moves the pointers on, in pieces of about a packet's load.
+    fn loads(&self, step: usize, x: Register, w: Register) -> Vec<Piece<'_>> {
         let step = &self.steps[step];
-        b.load_to(step.images[0], Opcode::LoadD, (x, 0), self.operand_object);
-        b.load_to(step.images[1], Opcode::LoadD, (x, 8), self.operand_object);
-        b.emit_to(x, Opcode::Add, (x, self.plane));
+        let mut pieces: Vec<Piece<'_>> = vec![
+            Box::new(move |b| {
+                b.load_to(step.images[0], Opcode::LoadD, (x, 0), self.operand_object);
+            }),
+            Box::new(move |b| {
+                b.load_to(step.images[1], Opcode::LoadD, (x, 8), self.operand_object);
+                match i16::try_from(self.plane) {
+                    Ok(plane) => b.emit_to(x, Opcode::AddImmediate, (x, i32::from(plane))),
+                    Err(_) => b.emit_to(x, Opcode::Add, (x, self.plane_register)),
+                }
+            }),
+        ];
         for &vector in &step.weights {
-            b.load_to(vector, Opcode::LoadVNext, (w, 1), self.weight_object);
+            pieces.push(Box::new(move |b| {
+                b.load_to(vector, Opcode::LoadVNext, (w, 1), self.weight_object);
+            }));
         }
+        pieces
     }
 
-    fn multiply(&self, b: &mut Builder, step: usize) {
+    fn multiply(&self, b: &mut Builder, step: usize, pieces: &[Piece<'_>]) {
         let step = &self.steps[step];
-        let images = [
-            step.images[0].low(),
-            step.images[0].high(),
-            step.images[1].low(),
-            step.images[1].high(),
-        ];
-        for (accumulators, &weights) in self.accumulators.iter().zip(&step.weights) {
-            for (&accumulator, image) in accumulators.iter().zip(images) {
-                b.update(Opcode::VrmpyUbBAccumulate, (accumulator, weights, image));
-            }
-        }
+        let rows = words(step.images);
+        multiply_among(b, &self.accumulators, &step.weights, rows, pieces);
     }
 
     /// Adds all taps of a window; each tap has `rounds` times two quads. Loads run one step ahead of the products,
@@ -455,28 +461,28 @@ impl Tile {
         let tap = b.emit(Opcode::AddImmediate, (list, 8));
         let (x, w) = (b.fresh(Class::R), b.fresh(Class::R));
         let next = b.load(Opcode::LoadDNext, (tap, 8), self.list_object);
-        let advance = |b: &mut Builder| {
-            b.emit_to(x, Opcode::Add, (window, next.low()));
-            b.emit_to(w, Opcode::Add, (self.weights, next.high()));
-            b.load_to(next, Opcode::LoadDNext, (tap, 8), self.list_object);
-        };
-        advance(b);
-        self.load(b, 0, x, w);
+        let mut first: Vec<Piece<'_>> = vec![
+            Box::new(move |b| {
+                b.emit_to(x, Opcode::Add, (window, next.low()));
+                b.emit_to(w, Opcode::Add, (self.weights, next.high()));
+            }),
+            Box::new(move |b| {
+                b.load_to(next, Opcode::LoadDNext, (tap, 8), self.list_object);
+            }),
+        ];
+        first.extend(self.loads(0, x, w));
+        first.iter().for_each(|piece| piece(b));
+        let loads = [self.loads(0, x, w), self.loads(1, x, w)];
         b.repeat(count, "taps of the window", |b| {
             if rounds > 1 {
                 let count = u32::try_from(rounds - 1).unwrap_or(u32::MAX);
                 b.repeat(count, "8 channels of 4 images times a block of weights", |b| {
-                    self.load(b, 1, x, w);
-                    self.multiply(b, 0);
-                    self.load(b, 0, x, w);
-                    self.multiply(b, 1);
+                    self.multiply(b, 0, &loads[1]);
+                    self.multiply(b, 1, &loads[0]);
                 });
             }
-            self.load(b, 1, x, w);
-            self.multiply(b, 0);
-            advance(b);
-            self.load(b, 0, x, w);
-            self.multiply(b, 1);
+            self.multiply(b, 0, &loads[1]);
+            self.multiply(b, 1, &first);
         });
     }
 

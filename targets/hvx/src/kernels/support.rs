@@ -26,6 +26,40 @@ pub(crate) fn constant_loop(
     loop_over(b, count, purpose, body);
 }
 
+/// A piece of code to be placed between others.
+pub(crate) type Piece<'a> = Box<dyn Fn(&mut Builder) + 'a>;
+
+/// Accumulates products two by two, a packet's worth, with other pieces spread between them: the order of the text is
+/// then a good schedule already, whatever the registers allow.
+///
+/// Products are `[vector][row]` accumulators, one vector of unsigned bytes each, and the scalars of the rows.
+pub(crate) fn multiply_among(
+    b: &mut Builder,
+    accumulators: &[[Register; 4]],
+    vectors: &[Register],
+    rows: [Register; 4],
+    pieces: &[Piece<'_>],
+) {
+    let pairs = 2 * vectors.len();
+    let mut done = 0;
+    for pair in 0..pairs {
+        for row in [2 * (pair % 2), 2 * (pair % 2) + 1] {
+            let vector = pair / 2;
+            let operands = (accumulators[vector][row], vectors[vector], rows[row]);
+            b.update(Opcode::VrmpyUbBAccumulate, operands);
+        }
+        while done * pairs < (pair + 1) * pieces.len() && done < pieces.len() {
+            pieces[done](b);
+            done += 1;
+        }
+    }
+}
+
+/// The four words of two pairs.
+pub(crate) fn words(pairs: [Register; 2]) -> [Register; 4] {
+    [pairs[0].low(), pairs[0].high(), pairs[1].low(), pairs[1].high()]
+}
+
 /// Zero in all lanes.
 pub(crate) fn zero_vector(b: &mut Builder, result: Register) {
     let zero = b.zero();

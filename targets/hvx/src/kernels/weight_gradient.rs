@@ -22,7 +22,9 @@ use super::interleave::quantize_gradient;
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::pack::{Order, Packing};
 use super::product::{GROUP, LANES, VECTOR};
-use super::support::{loop_over, or_lanes, rotate_in, zero_vector};
+use super::support::{
+    Piece, loop_over, multiply_among, or_lanes, rotate_in, words, zero_vector,
+};
 use super::window::Axis;
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
@@ -473,6 +475,8 @@ struct Walk {
     operand: Register,
     list: Register,
     next: Register,
+    dy: Register,
+    x: Register,
 }
 
 impl Tile {
@@ -509,7 +513,7 @@ impl Tile {
     fn start(&self, b: &mut Builder, starts: Register) {
         let first = b.load(Opcode::LoadD, (starts, 0), self.start_object);
         let second = b.load(Opcode::LoadD, (starts, 8), self.start_object);
-        let values = [first.low(), first.high(), second.low(), second.high()];
+        let values = words([first, second]);
         for (feature, &value) in values.iter().enumerate() {
             b.emit_to(self.accumulators[0][feature], Opcode::VsplatW, (value,));
             for vector in &self.accumulators[1..] {
@@ -518,31 +522,35 @@ impl Tile {
         }
     }
 
-    fn load(&self, b: &mut Builder, step: usize, walk: &Walk) {
+    /// What loads a step's operands and the next entry, in pieces of about a packet's load.
+    fn loads<'a>(&'a self, step: usize, walk: &'a Walk) -> Vec<Piece<'a>> {
         let step = &self.steps[step];
-        let dy = b.emit(Opcode::Add, (walk.error, walk.next.low()));
-        let x = b.emit(Opcode::Add, (walk.operand, walk.next.high()));
-        b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
-        b.load_to(step.features[0], Opcode::LoadD, (dy, 0), self.error_object);
-        b.load_to(step.features[1], Opcode::LoadD, (dy, 8), self.error_object);
-        for (index, &vector) in step.vectors.iter().enumerate() {
-            b.load_to(vector, Opcode::LoadV, (x, word(index)), self.operand_object);
+        let mut pieces: Vec<Piece<'a>> = vec![
+            Box::new(|b| {
+                b.emit_to(walk.dy, Opcode::Add, (walk.error, walk.next.low()));
+                b.emit_to(walk.x, Opcode::Add, (walk.operand, walk.next.high()));
+            }),
+            Box::new(|b| {
+                b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
+            }),
+        ];
+        for (half, &features) in step.features.iter().enumerate() {
+            pieces.push(Box::new(move |b| {
+                b.load_to(features, Opcode::LoadD, (walk.dy, 8 * word(half)), self.error_object);
+            }));
         }
+        for (index, &vector) in step.vectors.iter().enumerate() {
+            pieces.push(Box::new(move |b| {
+                b.load_to(vector, Opcode::LoadV, (walk.x, word(index)), self.operand_object);
+            }));
+        }
+        pieces
     }
 
-    fn multiply(&self, b: &mut Builder, step: usize) {
+    fn multiply(&self, b: &mut Builder, step: usize, pieces: &[Piece<'_>]) {
         let step = &self.steps[step];
-        let features = [
-            step.features[0].low(),
-            step.features[0].high(),
-            step.features[1].low(),
-            step.features[1].high(),
-        ];
-        for (accumulators, &vector) in self.accumulators.iter().zip(&step.vectors) {
-            for (&accumulator, feature) in accumulators.iter().zip(features) {
-                b.update(Opcode::VrmpyUbBAccumulate, (accumulator, vector, feature));
-            }
-        }
+        let rows = words(step.features);
+        multiply_among(b, &self.accumulators, &step.vectors, rows, pieces);
     }
 
     /// Adds all positions of a tap: `rounds` times two pairs, and two more. Loads run one pair ahead.
@@ -559,28 +567,29 @@ impl Tile {
             operand: b.copy(column),
             list: b.copy(list),
             next: b.fresh(Class::RR),
+            dy: b.fresh(Class::R),
+            x: b.fresh(Class::R),
         };
+        let loads = [self.loads(0, &walk), self.loads(1, &walk)];
         b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
-        self.load(b, 0, &walk);
+        loads[0].iter().for_each(|piece| piece(b));
         let groups = gradient.groups();
         let strides = gradient.group_strides();
         loop_over(b, groups, "groups of images", |b| {
             b.repeat_if_any(rounds, "two positions of 4 features and a block of channels", |b| {
-                self.load(b, 1, &walk);
-                self.multiply(b, 0);
-                self.load(b, 0, &walk);
-                self.multiply(b, 1);
+                self.multiply(b, 0, &loads[1]);
+                self.multiply(b, 1, &loads[0]);
             });
-            self.load(b, 1, &walk);
-            self.multiply(b, 0);
+            self.multiply(b, 0, &loads[1]);
             if groups > 1 {
                 b.emit_to(walk.error, Opcode::AddImmediate, (walk.error, word(strides.0)));
                 b.emit_to(walk.operand, Opcode::AddImmediate, (walk.operand, word(strides.1)));
-                self.load(b, 0, &walk);
+                self.multiply(b, 1, &loads[0]);
                 b.emit_to(walk.list, Opcode::AddImmediate, (list, 8));
                 b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
+            } else {
+                self.multiply(b, 1, &[]);
             }
-            self.multiply(b, 1);
         });
     }
 
