@@ -278,7 +278,7 @@ impl ConvolutionCase {
             arguments: vec![Value::Memory(weights_at), Value::Memory(packed_at)],
         }];
         calls.extend(phase_calls(&kernel, &[operand_at, packed_at, result_at], scratch_at, 1));
-        let functions = std::iter::once(&pack).chain(kernel.phases.iter().map(|p| &p.function));
+        let functions = std::iter::once(&pack).chain(kernel.functions());
         let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(from, operand, -3);
@@ -344,7 +344,7 @@ impl ConvolutionCase {
         let scratch_at = memory.reserve(kernel.scratch_bytes);
         let parameters = [operand_at, error_at, bits_at, result_at];
         let calls = phase_calls(&kernel, &parameters, scratch_at, 0);
-        let functions = kernel.phases.iter().map(|p| &p.function);
+        let functions = kernel.functions();
         let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(x, operand, 3);

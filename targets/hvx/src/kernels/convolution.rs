@@ -55,6 +55,7 @@ pub fn convolution(
         parameters: 3,
         scratch_bytes: scratch.bytes,
         phases,
+        helpers: Vec::new(),
         data: vec![product.table(&table)],
     })
 }

@@ -18,30 +18,39 @@ const SHORT_BITS: i32 = 7;
 struct Rounding {
     /// What the exponent grows by: the shift, however long.
     exponent: Register,
-    /// The shift as far as it matters.
+    /// The shift as far as it matters, its half rounded down, and what that leaves.
     shift: Register,
-    zeros: Register,
-    /// -127 in all bytes.
-    lowest: Register,
-    short: Short,
-    long: Long,
+    half: Register,
+    rest: Register,
+    odd: Register,
+    /// Masks of the dropped bits and of the lower half of them.
+    remainder: Register,
+    low: Register,
+    zero: Register,
+    /// Whether the 16-bit form will do.
+    short: Register,
 }
 
-/// The 16-bit form.
+/// Constants of the 16-bit form.
 struct Short {
     half: Register,
     rest: Register,
     low_mask: Register,
     /// 1, or 2 if the shift is odd, in each byte.
     scale: Register,
+    zeros: Register,
     minus_one: Register,
+    /// -127 in all bytes.
+    lowest: Register,
 }
 
-/// The 32-bit form, for any shift.
+/// Constants of the 32-bit form, for any shift.
 struct Long {
     remainder_mask: Register,
     low_mask: Register,
     one: Register,
+    zeros: Register,
+    lowest: Register,
     shift: Register,
     /// 1 if the shift is 32 or more, for the rest of it.
     beyond: Register,
@@ -81,102 +90,92 @@ impl Rounding {
         let far = b.emit(Opcode::CompareGtImmediate, (shift, 63));
         let remainder = b.emit(Opcode::Mux, (far, zero, remainder));
         let low = mask(b, half);
-        let limit = b.constant(31);
-        let first = b.emit(Opcode::Min, (shift, limit));
-        let beyond = b.emit(Opcode::CompareGtImmediate, (shift, 31));
-        let beyond = b.emit(Opcode::MuxImmediate, (beyond, 1, 0));
-        let long_half = b.emit(Opcode::Min, (half, limit));
-        let one = b.constant(1);
-        let scale = b.emit(Opcode::Add, (one, odd));
-        let scale = b.emit(Opcode::SplatB, (scale,));
-        let lowest = b.constant(-127);
-        let minus_one = b.constant(-1);
-        Self {
-            exponent,
-            shift,
-            zeros: b.emit(Opcode::VsplatW, (zero,)),
-            lowest: b.emit(Opcode::VsplatB, (lowest,)),
-            short: Short {
-                half,
-                rest,
-                low_mask: b.emit(Opcode::VsplatH, (low,)),
-                scale,
-                minus_one: b.emit(Opcode::VsplatB, (minus_one,)),
-            },
-            long: Long {
-                remainder_mask: b.emit(Opcode::VsplatW, (remainder,)),
-                low_mask: b.emit(Opcode::VsplatW, (low,)),
-                one: b.emit(Opcode::VsplatW, (one,)),
-                shift: first,
-                beyond,
-                half: long_half,
-                odd,
-                zero,
-            },
-        }
-    }
-
-    /// Emits the body twice: for shifts that 16 bits can do, and for all others. The body's last argument says which.
-    fn each_form(
-        &self,
-        b: &mut Builder,
-        magnitudes: Register,
-        body: impl Fn(&mut Builder, bool),
-    ) {
-        // 1 <= shift <= 16, and the bits that are left, width - shift, at most 7.
-        let leading = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
-        let width = b.emit(Opcode::SubFromImmediate, (32, leading));
-        let left = b.emit(Opcode::Sub, (width, self.shift));
-        let some = b.emit(Opcode::CompareGtImmediate, (self.shift, 0));
-        let many = b.emit(Opcode::CompareGtImmediate, (self.shift, SHORT));
+        // 1 <= shift <= 16, and the bits that are left at most 7.
+        let left = b.emit(Opcode::Sub, (width, shift));
+        let some = b.emit(Opcode::CompareGtImmediate, (shift, 0));
+        let many = b.emit(Opcode::CompareGtImmediate, (shift, SHORT));
         let wide = b.emit(Opcode::CompareGtImmediate, (left, SHORT_BITS));
         let long = b.emit(Opcode::PredicateOr, (many, wide));
         let fits = b.emit(Opcode::PredicateNot, (long,));
         let short = b.emit(Opcode::PredicateAnd, (some, fits));
-        b.branch(short, |b| body(b, true), |b| body(b, false));
+        Self { exponent, shift, half, rest, odd, remainder, low, zero, short }
+    }
+}
+
+impl Short {
+    fn new(b: &mut Builder, rounding: &Rounding) -> Self {
+        let one = b.constant(1);
+        let scale = b.emit(Opcode::Add, (one, rounding.odd));
+        let (lowest, minus_one) = (b.constant(-127), b.constant(-1));
+        Self {
+            half: rounding.half,
+            rest: rounding.rest,
+            low_mask: b.emit(Opcode::VsplatH, (rounding.low,)),
+            scale: b.emit(Opcode::SplatB, (scale,)),
+            zeros: b.emit(Opcode::VsplatW, (rounding.zero,)),
+            minus_one: b.emit(Opcode::VsplatW, (minus_one,)),
+            lowest: b.emit(Opcode::VsplatB, (lowest,)),
+        }
     }
 
     /// Four vectors of sums to bytes: byte `4 l + i` is lane `l` of vector `i`.
-    fn bytes(&self, b: &mut Builder, x: [Register; 4], short: bool) -> Register {
-        if short { self.short_bytes(b, x) } else { self.long_bytes(b, x) }
-    }
-
-    fn short_bytes(&self, b: &mut Builder, x: [Register; 4]) -> Register {
-        let Short { half, rest, low_mask, scale, minus_one } = self.short;
-        let magnitudes = x.map(|x| b.emit(Opcode::VabsW, (x,)));
+    fn bytes(&self, b: &mut Builder, load: impl Fn(&mut Builder) -> Register) -> Register {
+        let x: [Register; 4] = std::array::from_fn(|_| load(b));
         // Vectors 0 and 2, then 1 and 3, so that the last step puts all four in order.
         let halves = [(2, 0), (3, 1)].map(|(odd, even)| {
-            let (odd, even) = (magnitudes[odd], magnitudes[even]);
-            let upper = b.emit(Opcode::VasrWH, (odd, even, half));
-            let lower = b.emit(Opcode::VshuffeH, (odd, even));
-            let lower = b.emit(Opcode::Vand, (lower, low_mask));
-            let lower = b.emit(Opcode::VmpyiHB, (lower, scale));
+            let m_odd = b.emit(Opcode::VabsW, (x[odd],));
+            let m_even = b.emit(Opcode::VabsW, (x[even],));
+            let sign = b.emit(Opcode::VshuffoH, (x[odd], x[even]));
+            let upper = b.emit(Opcode::VasrWH, (m_odd, m_even, self.half));
+            let lower = b.emit(Opcode::VshuffeH, (m_odd, m_even));
+            let lower = b.emit(Opcode::Vand, (lower, self.low_mask));
+            let lower = b.emit(Opcode::VmpyiHB, (lower, self.scale));
             let difference = b.emit(Opcode::VsubH, (lower, upper));
-            b.emit(Opcode::VasrH, (difference, rest))
+            (b.emit(Opcode::VasrH, (difference, self.rest)), sign)
         });
-        let negated = b.emit(Opcode::VshuffeB, (halves[1], halves[0]));
+        let negated = b.emit(Opcode::VshuffeB, (halves[1].0, halves[0].0));
         let negated = b.emit(Opcode::VmaxB, (negated, self.lowest));
-        let signs = [(2, 0), (3, 1)].map(|(odd, even)| b.emit(Opcode::VshuffoH, (x[odd], x[even])));
-        let signs = b.emit(Opcode::VshuffoB, (signs[1], signs[0]));
+        let signs = b.emit(Opcode::VshuffoB, (halves[1].1, halves[0].1));
         let signs = b.emit(Opcode::VminB, (signs, self.zeros));
-        let signs = b.emit(Opcode::VmaxB, (signs, minus_one));
+        let signs = b.emit(Opcode::VmaxB, (signs, self.minus_one));
         // The negated quotient n: -1 - (n ^ -1) = n for negative sums, 0 - (n ^ 0) = -n for others.
         let turned = b.emit(Opcode::Vxor, (negated, signs));
         b.emit(Opcode::VsubB, (signs, turned))
     }
+}
 
-    fn long_bytes(&self, b: &mut Builder, x: [Register; 4]) -> Register {
-        let long = &self.long;
-        let quotients = x.map(|x| {
+impl Long {
+    fn new(b: &mut Builder, rounding: &Rounding) -> Self {
+        let limit = b.constant(31);
+        let beyond = b.emit(Opcode::CompareGtImmediate, (rounding.shift, 31));
+        let (one, lowest) = (b.constant(1), b.constant(-127));
+        Self {
+            remainder_mask: b.emit(Opcode::VsplatW, (rounding.remainder,)),
+            low_mask: b.emit(Opcode::VsplatW, (rounding.low,)),
+            one: b.emit(Opcode::VsplatW, (one,)),
+            zeros: b.emit(Opcode::VsplatW, (rounding.zero,)),
+            lowest: b.emit(Opcode::VsplatB, (lowest,)),
+            shift: b.emit(Opcode::Min, (rounding.shift, limit)),
+            beyond: b.emit(Opcode::MuxImmediate, (beyond, 1, 0)),
+            half: b.emit(Opcode::Min, (rounding.half, limit)),
+            odd: rounding.odd,
+            zero: rounding.zero,
+        }
+    }
+
+    /// Four vectors of sums to bytes: byte `4 l + i` is lane `l` of vector `i`.
+    fn bytes(&self, b: &mut Builder, load: impl Fn(&mut Builder) -> Register) -> Register {
+        let quotients: [Register; 4] = std::array::from_fn(|_| {
+            let x = load(b);
             let m = b.emit(Opcode::VabsW, (x,));
-            let p = b.emit(Opcode::Vand, (m, long.remainder_mask));
-            let q = b.emit(Opcode::VlsrW, (p, long.half));
-            let r = b.emit(Opcode::Vand, (p, long.low_mask));
-            let r = b.emit(Opcode::VaslW, (r, long.odd));
+            let p = b.emit(Opcode::Vand, (m, self.remainder_mask));
+            let q = b.emit(Opcode::VlsrW, (p, self.half));
+            let r = b.emit(Opcode::Vand, (p, self.low_mask));
+            let r = b.emit(Opcode::VaslW, (r, self.odd));
             let up = b.emit(Opcode::VcompareGtUw, (q, r));
-            let quotient = b.emit(Opcode::VlsrW, (m, long.shift));
-            let quotient = b.emit(Opcode::VlsrW, (quotient, long.beyond));
-            b.emit_to(quotient, Opcode::VaddWIfQ, (up, long.one));
+            let quotient = b.emit(Opcode::VlsrW, (m, self.shift));
+            let quotient = b.emit(Opcode::VlsrW, (quotient, self.beyond));
+            b.emit_to(quotient, Opcode::VaddWIfQ, (up, self.one));
             // 2^31 without a shift stays what it is: its own opposite, which saturates to the negative limit.
             let negative = b.emit(Opcode::VcompareGtW, (self.zeros, x));
             let opposite = b.emit(Opcode::VsubW, (self.zeros, quotient));
@@ -184,27 +183,53 @@ impl Rounding {
         });
         let even = b.emit(Opcode::VsatWH, (quotients[2], quotients[0]));
         let odd = b.emit(Opcode::VsatWH, (quotients[3], quotients[1]));
-        let y = b.emit(Opcode::VasrHBRoundSaturate, (odd, even, long.zero));
+        let y = b.emit(Opcode::VasrHBRoundSaturate, (odd, even, self.zero));
         b.emit(Opcode::VmaxB, (y, self.lowest))
     }
 }
 
-/// `int quantize(sums, bytes, magnitudes, bits)`: flat; returns the shift.
-pub(crate) fn quantize_gradient(name: &str, vectors: usize) -> Result<Function, MachineError> {
-    let mut b = Builder::new(name, 4);
-    b.purpose("Shifts sums right with pseudo-stochastic rounding and packs them into bytes.");
-    let (sums, bytes) = (b.parameter(0), b.parameter(1));
-    let (magnitudes, bits) = (b.parameter(2), b.parameter(3));
-    let memory = (b.object("sums"), b.object("bytes"));
-    let rounding = Rounding::new(&mut b, magnitudes, bits);
-    rounding.each_form(&mut b, magnitudes, |b, short| {
-        loop_over(b, vectors / 4, "128 sums", |b| {
-            let x = std::array::from_fn(|_| b.load(Opcode::LoadVNext, (sums, 1), memory.0));
-            let y = rounding.bytes(b, x, short);
-            b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
-        });
-    });
-    b.finish(Some(rounding.exponent))
+/// `int quantize(sums, bytes, magnitudes, bits)`: a multiple of 4 of vectors, in order; `bits` is the address of the number
+/// of bits. Byte `4 l + i` of a result is lane `l` of the i-th of its four vectors. Returns the shift.
+///
+/// The second function has the same parameters: the first calls it for shifts that 16 bits cannot do.
+///
+/// # Errors
+/// Of the machine layer.
+pub fn quantize_gradient(name: &str, vectors: usize) -> Result<[Function; 2], MachineError> {
+    let long_name = format!("{name}_long");
+    let form = |name: &str, is_long: bool| {
+        let mut b = Builder::new(name, 4);
+        let (sums, bytes) = (b.parameter(0), b.parameter(1));
+        let (magnitudes, bits) = (b.parameter(2), b.parameter(3));
+        let memory = (b.object("sums"), b.object("bytes"));
+        let rounding = Rounding::new(&mut b, magnitudes, bits);
+        let load = |b: &mut Builder| b.load(Opcode::LoadVNext, (sums, 1), memory.0);
+        if is_long {
+            b.purpose("Shifts sums right with pseudo-stochastic rounding, by any shift.");
+            let long = Long::new(&mut b, &rounding);
+            loop_over(&mut b, vectors / 4, "128 sums", |b| {
+                let y = long.bytes(b, load);
+                b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
+            });
+        } else {
+            b.purpose("Shifts sums right with pseudo-stochastic rounding and packs them into bytes.");
+            b.branch(
+                rounding.short,
+                |b| {
+                    let short = Short::new(b, &rounding);
+                    loop_over(b, vectors / 4, "128 sums in 16 bits", |b| {
+                        let y = short.bytes(b, load);
+                        b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
+                    });
+                },
+                |b| {
+                    b.call(&long_name, &[sums, bytes, magnitudes, bits]);
+                },
+            );
+        }
+        b.finish(Some(rounding.exponent))
+    };
+    Ok([form(name, false)?, form(&long_name, true)?])
 }
 
 impl WeightGradient {

@@ -44,11 +44,18 @@ pub struct Kernel {
     pub scratch_bytes: usize,
     /// Phases.
     pub phases: Vec<Phase>,
+    /// Functions that phases call.
+    pub helpers: Vec<Function>,
     /// Tables.
     pub data: Vec<DataObject>,
 }
 
 impl Kernel {
+    /// All functions but [`Self::entry`].
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.phases.iter().map(|phase| &phase.function).chain(&self.helpers)
+    }
+
     /// `int kernel(parameters..., working memory)`: calls the phases and returns what the last phase with a result
     /// returned.
     ///

@@ -1,7 +1,7 @@
 //! Kernels written on the machine layer, each specialised to its shape.
 
 pub mod convolution;
-mod interleave;
+pub mod interleave;
 pub mod kernel;
 pub mod pack;
 pub mod planes;
@@ -13,6 +13,7 @@ pub mod weights;
 pub mod window;
 
 pub use convolution::convolution;
+pub use interleave::quantize_gradient;
 pub use kernel::{Argument, DataObject, Kernel, Phase};
 pub use product::WindowProduct;
 pub use requantize::requantize;

@@ -425,8 +425,10 @@ impl WeightGradient {
                 arguments: vec![operand, error, starts, sums],
             },
         ];
+        let [quantize, long] =
+            quantize_gradient(&phase_name("quantize"), self.sums_bytes() / VECTOR)?;
         phases.push(Phase {
-            function: quantize_gradient(&phase_name("quantize"), self.sums_bytes() / VECTOR)?,
+            function: quantize,
             arguments: vec![sums, bytes, Argument::Result(4), bits],
         });
         let function = match self.finish() {
@@ -444,6 +446,7 @@ impl WeightGradient {
             parameters: 4,
             scratch_bytes: scratch.bytes,
             phases,
+            helpers: vec![long],
             data,
         })
     }
