@@ -101,19 +101,29 @@ impl Packer {
         lanes: usize,
         channels: usize,
     ) {
-        let channel = b.constant(i32::try_from(self.strides.channel).unwrap_or(i32::MAX));
-        let channel = b.emit(Opcode::ModifierFromR, (channel,));
-        let lane = b.copy(quad);
+        let feature = b.constant(i32::try_from(self.strides.feature).unwrap_or(i32::MAX));
+        let feature = b.emit(Opcode::ModifierFromR, (feature,));
+        // One pointer a channel.
+        let pointers: Vec<Register> = (0..channels)
+            .map(|channel| {
+                let offset = i32::try_from(channel * self.strides.channel).unwrap_or(i32::MAX);
+                b.emit(Opcode::AddImmediate, (quad, offset))
+            })
+            .collect();
         loop_over(b, features, "lanes", |b| {
-            let from = b.copy(lane);
-            let word = b.load(Opcode::LoadUbStep, (from, channel), self.memory.0);
-            for i in 1..channels {
-                let x = b.load(Opcode::LoadUbStep, (from, channel), self.memory.0);
-                b.update(Opcode::InsertBits, (word, x, 8, 8 * i as i32));
+            let bytes: Vec<Register> = pointers
+                .iter()
+                .map(|&pointer| b.load(Opcode::LoadUbStep, (pointer, feature), self.memory.0))
+                .collect();
+            // Bytes to halves, halves to the word.
+            for pair in bytes.chunks_exact(2) {
+                b.update(Opcode::InsertBits, (pair[0], pair[1], 8, 8));
             }
-            let word = b.emit(Opcode::Xor, (word, self.flip));
+            if let Some(&upper) = bytes.get(2) {
+                b.update(Opcode::InsertBits, (bytes[0], upper, 16, 16));
+            }
+            let word = b.emit(Opcode::Xor, (bytes[0], self.flip));
             b.store(Opcode::StoreWNext, (self.target, 4, word), self.memory.1);
-            step(b, lane, self.strides.feature);
         });
         self.fill(b, lanes - features);
     }
