@@ -1,5 +1,7 @@
-//! Placeholder.
+//! What the tests share.
 
+pub mod hexagon;
+pub mod hexagon_convolution;
 pub mod programs;
 pub mod random;
 pub mod random_kernels;

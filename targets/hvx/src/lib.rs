@@ -8,6 +8,7 @@ mod devices;
 mod documents;
 mod emission;
 mod fastrpc;
+pub mod kernels;
 pub mod machine;
 pub mod select;
 mod target;

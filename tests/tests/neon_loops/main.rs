@@ -411,7 +411,7 @@ mod support {
     use std::path::Path;
 
     use crate::{MACHINES, run};
-    pub(crate) use crate::{Random, folder, runtime, write};
+    pub(crate) use crate::{folder, runtime, write};
 
     pub(crate) const SANITIZED: &[&str] = &[];
 

@@ -116,7 +116,10 @@ impl Instruction {
             };
             match operand {
                 Operand::Register(_) => false,
-                Operand::Symbol(..) => !self.is_branch(),
+                // A loop's start may lie out of the field's reach: the assembler then needs room for an extender.
+                Operand::Symbol(..) => {
+                    !self.is_branch() || self.opcode.row().unit == super::table::Unit::Loop
+                }
                 Operand::Immediate(n) => extendable && !in_field(*n, signed, bits, scale),
             }
         })

@@ -1,0 +1,107 @@
+//! A kernel of several phases, each a function of its own, over one piece of working memory.
+
+use crate::machine::{Builder, Function, MachineError, Opcode, Register};
+
+/// Read-only words that a kernel addresses by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataObject {
+    /// Symbol; aligned to 128 bytes.
+    pub symbol: String,
+    /// Contents.
+    pub words: Vec<i32>,
+}
+
+/// An argument of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A parameter of the kernel.
+    Parameter(usize),
+    /// This many bytes into the working memory.
+    Scratch(usize),
+    /// What an earlier phase returned.
+    Result(usize),
+}
+
+/// A function that a kernel calls.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// The function.
+    pub function: Function,
+    /// Its arguments, at most six.
+    pub arguments: Vec<Argument>,
+}
+
+/// A kernel: its phases in order. All buffers and the working memory are aligned to 128 bytes.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Symbol of the whole.
+    pub name: String,
+    /// One line.
+    pub purpose: String,
+    /// Parameters before the last, which is the working memory.
+    pub parameters: usize,
+    /// Bytes of working memory.
+    pub scratch_bytes: usize,
+    /// Phases.
+    pub phases: Vec<Phase>,
+    /// Functions that phases call.
+    pub helpers: Vec<Function>,
+    /// Tables.
+    pub data: Vec<DataObject>,
+}
+
+impl Kernel {
+    /// All functions but [`Self::entry`].
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.phases.iter().map(|phase| &phase.function).chain(&self.helpers)
+    }
+
+    /// `int kernel(parameters..., working memory)`: calls the phases and returns what the last phase with a result
+    /// returned.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn entry(&self) -> Result<Function, MachineError> {
+        let count = u32::try_from(self.parameters + 1).unwrap_or(u32::MAX);
+        let mut b = Builder::new(&self.name, count);
+        b.purpose(&self.purpose);
+        let mut results: Vec<Register> = Vec::new();
+        let mut last = None;
+        for phase in &self.phases {
+            let arguments: Vec<Register> = phase
+                .arguments
+                .iter()
+                .map(|argument| match *argument {
+                    Argument::Parameter(index) => b.parameter(index),
+                    Argument::Scratch(offset) => {
+                        let scratch = b.parameter(self.parameters);
+                        let offset = i32::try_from(offset).unwrap_or(i32::MAX);
+                        b.emit(Opcode::AddImmediate, (scratch, offset))
+                    }
+                    Argument::Result(phase) => results[phase],
+                })
+                .collect();
+            let result = b.call(&phase.function.name, &arguments);
+            if phase.function.result.is_some() {
+                last = Some(result);
+            }
+            results.push(result);
+        }
+        b.finish(last)
+    }
+}
+
+/// Hands out pieces of working memory.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Bytes so far.
+    pub(crate) bytes: usize,
+}
+
+impl Scratch {
+    pub(crate) fn take(&mut self, bytes: usize) -> Argument {
+        let offset = self.bytes;
+        self.bytes += bytes.next_multiple_of(128);
+        Argument::Scratch(offset)
+    }
+}

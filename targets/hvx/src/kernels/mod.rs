@@ -1,0 +1,22 @@
+//! Kernels written on the machine layer, each specialised to its shape.
+
+pub mod convolution;
+pub mod interleave;
+pub mod kernel;
+pub mod pack;
+pub mod planes;
+pub mod product;
+pub mod requantize;
+mod support;
+pub mod weight_gradient;
+pub mod weights;
+pub mod window;
+
+pub use convolution::convolution;
+pub use interleave::quantize_gradient;
+pub use kernel::{Argument, DataObject, Kernel, Phase};
+pub use product::WindowProduct;
+pub use requantize::requantize;
+pub use weight_gradient::WeightGradient;
+pub use weights::WeightStrides;
+pub use window::{Axis, Span};

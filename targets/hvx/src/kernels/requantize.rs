@@ -1,0 +1,90 @@
+//! The second pass of a product: i32 sums to i8 by a run-time shift, four vectors at a time.
+
+use super::support::loop_over;
+use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+
+/// Most bits that a narrowing shift can take.
+const NARROW: i32 = 15;
+
+/// Requantises `vectors` vectors (a multiple of 4) of i32, to nearest with ties away from zero, into i8: of four
+/// vectors, byte `4 l + i` of the result is lane `l` of vector `i`.
+///
+/// `int requantize(sums, bytes, magnitudes)`: the bitwise or of all magnitudes has b bits; the shift is
+/// `max(0, b - bits)`, which is returned. Results are clamped to `low..=127`.
+///
+/// # Errors
+/// Of the machine layer.
+pub fn requantize(name: &str, vectors: usize, bits: u8, low: i8) -> Result<Function, MachineError> {
+    let mut b = Builder::new(name, 3);
+    b.purpose("Shifts sums right to nearest, ties away from zero, and packs them into bytes.");
+    let (sums, bytes, magnitudes) = (b.parameter(0), b.parameter(1), b.parameter(2));
+    let zeros = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
+    let excess = b.emit(Opcode::SubFromImmediate, (32 - i32::from(bits), zeros));
+    let zero = b.zero();
+    let shift = b.emit(Opcode::Max, (excess, zero));
+    let low = b.constant(i32::from(low));
+    let low = b.emit(Opcode::VsplatB, (low,));
+    let memory = (b.object("sums"), b.object("bytes"));
+    // A negative number less one, plus half a unit, shifted down, is the nearest with ties away; without a shift there is
+    // nothing to round.
+    let some = b.emit(Opcode::CompareGtImmediate, (shift, 0));
+    let less = b.emit(Opcode::MuxImmediate, (some, -1, 0));
+    let less = b.emit(Opcode::VsplatW, (less,));
+    let narrow = b.constant(NARROW);
+    let pass = Pass { sums, bytes, low, zero, memory };
+    let long = b.emit(Opcode::CompareGt, (shift, narrow));
+    b.branch(
+        long,
+        |b| {
+            let first = b.emit(Opcode::Sub, (shift, narrow));
+            let sign = b.constant(31);
+            loop_over(b, vectors / 4, "128 sums by a long shift", |b| {
+                pass.round(b, narrow, |b, x| {
+                    let negative = b.emit(Opcode::VasrW, (x, sign));
+                    let x = b.emit(Opcode::VaddWSaturate, (x, negative));
+                    b.emit(Opcode::VasrW, (x, first))
+                });
+            });
+        },
+        |b| {
+            let zeros = b.emit(Opcode::VsplatW, (zero,));
+            loop_over(b, vectors / 4, "128 sums", |b| {
+                pass.round(b, shift, |b, x| {
+                    let negative = b.emit(Opcode::VcompareGtW, (zeros, x));
+                    b.emit_to(x, Opcode::VaddWIfQ, (negative, less));
+                    x
+                });
+            });
+        },
+    );
+    b.finish(Some(shift))
+}
+
+struct Pass {
+    sums: Register,
+    bytes: Register,
+    low: Register,
+    zero: Register,
+    memory: (Object, Object),
+}
+
+impl Pass {
+    fn round(
+        &self,
+        b: &mut Builder,
+        shift: Register,
+        adjust: impl Fn(&mut Builder, Register) -> Register,
+    ) {
+        let x: Vec<Register> = (0..4)
+            .map(|_| {
+                let x = b.load(Opcode::LoadVNext, (self.sums, 1), self.memory.0);
+                adjust(b, x)
+            })
+            .collect();
+        let even = b.emit(Opcode::VasrWHRoundSaturate, (x[2], x[0], shift));
+        let odd = b.emit(Opcode::VasrWHRoundSaturate, (x[3], x[1], shift));
+        let y = b.emit(Opcode::VasrHBRoundSaturate, (odd, even, self.zero));
+        let y = b.emit(Opcode::VmaxB, (y, self.low));
+        b.store(Opcode::StoreVNext, (self.bytes, 1, y), self.memory.1);
+    }
+}

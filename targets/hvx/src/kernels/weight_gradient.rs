@@ -1,0 +1,598 @@
+//! The weight gradient of a convolution: for each tap, the product of the error and the shifted operand over all
+//! positions of all images.
+//!
+//! Lanes are 32 channels of the operand with 128 added, scalars four images of one position of one error channel; a tile
+//! is four error channels times a block of vectors. Memory of a launch, in pieces of 128 bytes:
+//!
+//! | what | layout |
+//! |---|---|
+//! | packed error | `[group][quad of features][position][feature of the quad][image]` i8, a vector of zeros behind each plane |
+//! | packed operand | `[group][position][vector][32 channels][image]` u8, 128 added |
+//! | start values | `[quad of features][tap]` i32, the four features over and over |
+//! | sums | `[quad of features][block][tap][feature of the quad][vector of the block][32 lanes]` i32 |
+//!
+//! Taps in the padding are never multiplied: each tap walks a list of its pairs of positions.
+//!
+//! The result is `[feature][channel][tap]`, so that taps of a channel end up side by side. With T taps, T odd, the bytes
+//! of 128 channels go to places `T c + t`: one byte vector a tap holds channel c at place `T c mod 128`, turned by t it
+//! has every byte where it belongs within its 128 bytes, and a few selections pick, for each place, the right tap
+//! ([`interleave`](super::interleave)). The order of channels in lanes is chosen for that when the operand is packed.
+
+use super::interleave::quantize_gradient;
+use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
+use super::pack::{Order, Packing};
+use super::product::{GROUP, LANES, VECTOR};
+use super::support::{Piece, loop_over, multiply_among, or_lanes, rotate_in, words, zero_vector};
+use super::window::Axis;
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
+
+/// Features of a tile.
+pub(crate) const ROWS: usize = 4;
+/// Most taps whose start values are summed together.
+const START_TAPS: usize = 9;
+
+/// `dw[f, c, t] = sum over images n and positions p of dy[n, f, p] x[n, c, reads(p, t)]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WeightGradient {
+    /// Images.
+    pub images: usize,
+    /// Channels of the operand.
+    pub channels: usize,
+    /// Channels of the error.
+    pub features: usize,
+    /// Rows of the convolution's windows.
+    pub vertical: Axis,
+    /// Columns.
+    pub horizontal: Axis,
+}
+
+/// How the result gets its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// By selections; the block is 128 channels of a feature, or 64 of two.
+    Interleave,
+    /// Byte by byte.
+    Bytes,
+}
+
+pub(crate) fn word(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+impl WeightGradient {
+    /// Whether these kernels can compute it.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        self.images > 0
+            && self.channels > 0
+            && self.features > 0
+            && self.sums_bytes() < 1 << 30
+            && self.operand().bytes() < 1 << 30
+            && self.table_bytes() < 1 << 22
+    }
+
+    pub(crate) fn taps(&self) -> usize {
+        self.vertical.taps * self.horizontal.taps
+    }
+
+    fn inputs(&self) -> usize {
+        self.vertical.input * self.horizontal.input
+    }
+
+    fn outputs(&self) -> usize {
+        self.vertical.reads.len() * self.horizontal.reads.len()
+    }
+
+    fn groups(&self) -> usize {
+        self.images.div_ceil(GROUP)
+    }
+
+    pub(crate) fn feature_quads(&self) -> usize {
+        self.features.div_ceil(ROWS)
+    }
+
+    /// Vectors of channels.
+    fn vectors(&self) -> usize {
+        self.channels.div_ceil(LANES)
+    }
+
+    /// Vectors of a tile.
+    pub(crate) fn block(&self) -> usize {
+        [4, 2].into_iter().find(|n| self.vectors().is_multiple_of(*n)).unwrap_or(1)
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.vectors() / self.block()
+    }
+
+    pub(crate) fn finish(&self) -> Finish {
+        let taps = self.taps();
+        let block = self.channels.is_multiple_of(128) || self.channels == 64;
+        match taps % 2 == 1 && taps <= 15 && block && self.features.is_multiple_of(ROWS) {
+            true => Finish::Interleave,
+            false => Finish::Bytes,
+        }
+    }
+
+    /// Bytes of the sums.
+    pub(crate) fn sums_bytes(&self) -> usize {
+        self.feature_quads() * self.taps() * ROWS * self.vectors() * VECTOR
+    }
+
+    /// Multiplications including those with padding.
+    #[must_use]
+    pub fn multiplications(&self) -> usize {
+        self.images * self.features * self.channels * self.taps() * self.outputs()
+    }
+
+    /// Multiplications within the operand.
+    #[must_use]
+    pub fn multiplications_inside(&self) -> usize {
+        self.images
+            * self.features
+            * self.channels
+            * self.vertical.count()
+            * self.horizontal.count()
+    }
+
+    fn error(&self) -> Packing {
+        Packing {
+            images: self.images,
+            channels: self.features,
+            positions: self.outputs(),
+            quads: self.feature_quads(),
+            order: Order::ImagesInner,
+            table: None,
+            tail: 1,
+        }
+    }
+
+    /// Before the lanes are brought together.
+    fn operand(&self) -> Packing {
+        Packing {
+            images: self.images,
+            channels: self.channels,
+            positions: self.inputs(),
+            quads: self.vectors() * LANES / 4,
+            order: Order::ImagesInner,
+            table: None,
+            tail: 0,
+        }
+    }
+
+    /// Byte offsets of the channel in each lane, in the order of packing, where it is not the natural one.
+    fn channel_table(&self, symbol: &str) -> Option<DataObject> {
+        if self.finish() == Finish::Bytes {
+            return None;
+        }
+        let block = self.block();
+        let size = block * LANES;
+        let taps = self.taps();
+        // Lane l of vector i becomes byte `block l + i` (of its feature), which is to be place `taps c` modulo the size.
+        let inverse = (0..size).find(|n| n * taps % size == 1)?;
+        let channels = (0..self.blocks()).flat_map(|first| {
+            (0..size).map(move |place| {
+                let (vector, lane) = (place / LANES, place % LANES);
+                first * size + (block * lane + vector) * inverse % size
+            })
+        });
+        let words = channels.map(|channel| word(channel * self.inputs())).collect();
+        Some(DataObject { symbol: symbol.into(), words })
+    }
+
+    /// Pairs of positions of a tap: (result position, operand position).
+    fn pairs(&self, tap: usize) -> Vec<(usize, usize)> {
+        let (kh, kw) = (tap / self.horizontal.taps, tap % self.horizontal.taps);
+        let axis = |axis: &Axis, tap: usize| -> Vec<(usize, usize)> {
+            let reads = axis.reads.iter().enumerate();
+            reads
+                .flat_map(|(o, reads)| reads.iter().map(move |&(k, i)| (o, k, i)))
+                .filter_map(|(o, k, i)| (k == tap).then_some((o, i)))
+                .collect()
+        };
+        let columns = axis(&self.horizontal, kw);
+        let (outputs, inputs) = (self.horizontal.reads.len(), self.horizontal.input);
+        axis(&self.vertical, kh)
+            .into_iter()
+            .flat_map(|(oh, ih)| {
+                columns.iter().map(move |&(ow, iw)| (oh * outputs + ow, ih * inputs + iw))
+            })
+            .collect()
+    }
+
+    /// Steps of a tap: an even number, at least 2.
+    fn steps(&self, tap: usize) -> usize {
+        self.pairs(tap).len().next_multiple_of(2).max(2)
+    }
+
+    fn table_bytes(&self) -> usize {
+        (0..self.taps()).map(|tap| 8 * (self.steps(tap) + 3)).sum()
+    }
+
+    /// The table of taps: (rounds before the last, list offset) of each, then the lists of (error offset, operand
+    /// offset), each with its first entry again and one more.
+    fn tap_table(&self, symbol: &str) -> DataObject {
+        let mut heads = Vec::new();
+        let mut lists: Vec<i32> = Vec::new();
+        let row = self.vectors() * VECTOR;
+        for tap in 0..self.taps() {
+            heads.push(word(self.steps(tap) / 2 - 1));
+            heads.push(word(8 * self.taps() + 4 * lists.len()));
+            let mut entries: Vec<(usize, usize)> = self
+                .pairs(tap)
+                .into_iter()
+                .map(|(result, operand)| (result * 16, operand * row))
+                .collect();
+            // Padding multiplies the zeros behind the plane.
+            entries.resize(self.steps(tap), (self.error().plane_bytes() - VECTOR, 0));
+            entries.extend([entries[0], entries[0]]);
+            lists.extend(entries.into_iter().flat_map(|(dy, x)| [word(dy), word(x)]));
+        }
+        heads.extend(lists);
+        DataObject { symbol: symbol.into(), words: heads }
+    }
+
+    /// Ones in the bytes of the positions that a tap uses: `[8 positions][tap][128]`.
+    fn mask_table(&self, symbol: &str) -> DataObject {
+        let taps: Vec<Vec<(usize, usize)>> = (0..self.taps()).map(|tap| self.pairs(tap)).collect();
+        let used = |tap: usize, position: usize| {
+            let ones = taps[tap].iter().any(|&(result, _)| result == position);
+            [if ones { 0x0101_0101 } else { 0 }; 4]
+        };
+        let words = (0..self.outputs().div_ceil(8))
+            .flat_map(|eight| (0..self.taps()).map(move |tap| (eight, tap)))
+            .flat_map(|(eight, tap)| (0..8).flat_map(move |i| [(8 * eight + i, tap)]))
+            .flat_map(|(position, tap)| used(tap, position))
+            .collect();
+        DataObject { symbol: symbol.into(), words }
+    }
+
+    /// `void lanes(packed as planes, packed operand)`: brings 32 channels of a position together and adds 128.
+    fn lanes(&self, name: &str) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 2);
+        b.purpose("Brings the channels of a position together, and adds 128.");
+        let (source, target) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("planes"), b.object("packed operand"));
+        let flip = b.constant(0x8080_8080_u32.cast_signed());
+        let flip = b.emit(Opcode::VsplatW, (flip,));
+        let plane = self.operand().plane_bytes();
+        let from_step = b.constant(word(plane));
+        let from_step = b.emit(Opcode::ModifierFromR, (from_step,));
+        let row = self.vectors() * VECTOR;
+        let to_step = b.constant(word(row));
+        let to_step = b.emit(Opcode::ModifierFromR, (to_step,));
+        loop_over(&mut b, self.groups(), "groups of images", |b| {
+            let first = b.copy(source);
+            loop_over(b, plane / VECTOR, "8 positions", |b| {
+                let from = b.copy(first);
+                loop_over(b, self.vectors(), "32 channels", |b| {
+                    let loaded: Vec<Register> = (0..8)
+                        .map(|_| b.load(Opcode::LoadVStep, (from, from_step), memory.0))
+                        .collect();
+                    let to = b.copy(target);
+                    for vector in rotate_in(b, &loaded, 16, 8) {
+                        let vector = b.emit(Opcode::Vxor, (vector, flip));
+                        b.store(Opcode::StoreVStep, (to, to_step, vector), memory.1);
+                    }
+                    b.emit_to(target, Opcode::AddImmediate, (target, word(VECTOR)));
+                });
+                b.emit_to(target, Opcode::AddImmediate, (target, word(7 * row)));
+                b.emit_to(first, Opcode::AddImmediate, (first, word(VECTOR)));
+            });
+            let group = self.vectors() * 8 * plane;
+            b.emit_to(source, Opcode::AddImmediate, (source, word(group)));
+        });
+        b.finish(None)
+    }
+
+    fn group_strides(&self) -> (usize, usize) {
+        let positions = self.inputs().next_multiple_of(8);
+        (self.feature_quads() * self.error().plane_bytes(), positions * self.vectors() * VECTOR)
+    }
+
+    /// `void starts(packed error, start values)`: -128 times the sum of the error over each tap's positions.
+    fn start_values(&self, name: &str, masks: &str) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 2);
+        b.purpose("What an accumulator starts with: -128 times the error's sum over a tap.");
+        let (error, starts) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("packed error"), b.object("start values"), b.object("masks"));
+        let taps = self.taps();
+        let plane = self.error().plane_bytes();
+        let zeros = b.fresh(Class::V);
+        zero_vector(&mut b, zeros);
+        let turns: Vec<Register> = [64, 32, 16].into_iter().map(|n| b.constant(n)).collect();
+        let seven = b.constant(7);
+        let group = word(self.group_strides().0);
+        loop_over(&mut b, self.feature_quads(), "quads of features", |b| {
+            let mut first = 0;
+            while first < taps {
+                let count = START_TAPS.min(taps - first);
+                let sums: Vec<Register> = (0..count)
+                    .map(|_| {
+                        let sum = b.fresh(Class::V);
+                        b.emit_to(sum, Opcode::Vassign, (zeros,));
+                        sum
+                    })
+                    .collect();
+                let from = b.copy(error);
+                loop_over(b, self.groups(), "groups of images", |b| {
+                    let position = b.copy(from);
+                    let mask = b.address(masks, word(first * VECTOR));
+                    loop_over(b, self.outputs().div_ceil(8), "8 positions", |b| {
+                        let dy = b.load(Opcode::LoadVNext, (position, 1), memory.0);
+                        for &sum in &sums {
+                            let ones = b.load(Opcode::LoadVNext, (mask, 1), memory.2);
+                            b.update(Opcode::VrmpyUbBvAccumulate, (sum, ones, dy));
+                        }
+                        if count < taps {
+                            let skip = word((taps - count) * VECTOR);
+                            b.emit_to(mask, Opcode::AddImmediate, (mask, skip));
+                        }
+                    });
+                    b.emit_to(from, Opcode::AddImmediate, (from, group));
+                });
+                for &sum in &sums {
+                    let mut sum = sum;
+                    for &turn in &turns {
+                        let turned = b.emit(Opcode::Vror, (sum, turn));
+                        sum = b.emit(Opcode::VaddW, (sum, turned));
+                    }
+                    let scaled = b.emit(Opcode::VaslW, (sum, seven));
+                    let start = b.emit(Opcode::VsubW, (zeros, scaled));
+                    b.store(Opcode::StoreVNext, (starts, 1, start), memory.1);
+                }
+                first += count;
+            }
+            b.emit_to(error, Opcode::AddImmediate, (error, word(plane)));
+        });
+        b.finish(None)
+    }
+
+    /// `int products(packed operand, packed error, start values, sums)`: returns the bitwise or of all magnitudes.
+    fn products(&self, name: &str, table: &str) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 4);
+        b.purpose("Products of error and operand over all positions of each tap.");
+        let (operand, error) = (b.parameter(0), b.parameter(1));
+        let (starts, sums) = (b.parameter(2), b.parameter(3));
+        let tile = Tile::new(&mut b, self, error, sums);
+        loop_over(&mut b, self.feature_quads(), "quads of features", |b| {
+            let column = b.copy(operand);
+            loop_over(b, self.blocks(), "blocks of channels", |b| {
+                let start = b.copy(starts);
+                let head = b.address(table, 0);
+                loop_over(b, self.taps(), "taps", |b| {
+                    tile.start(b, start);
+                    b.emit_to(start, Opcode::AddImmediate, (start, word(VECTOR)));
+                    let entry = b.load(Opcode::LoadDNext, (head, 8), tile.list_object);
+                    let list = b.address(table, 0);
+                    let list = b.emit(Opcode::Add, (list, entry.high()));
+                    tile.sum(b, self, column, entry.low(), list);
+                    tile.finish(b);
+                });
+                let block = word(self.block() * VECTOR);
+                b.emit_to(column, Opcode::AddImmediate, (column, block));
+            });
+            b.emit_to(starts, Opcode::AddImmediate, (starts, word(self.taps() * VECTOR)));
+            let plane = word(self.error().plane_bytes());
+            b.emit_to(error, Opcode::AddImmediate, (error, plane));
+        });
+        let magnitude = or_lanes(&mut b, tile.magnitude);
+        b.finish(Some(magnitude))
+    }
+
+    /// `int kernel(x, dy, bits, dw, working memory)`: `dw = quantize_gradient(product, bits)` with pseudo-stochastic
+    /// rounding; `bits` is the address of the number of bits. Returns the shift.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let (x, dy) = (Argument::Parameter(0), Argument::Parameter(1));
+        let (bits, dw) = (Argument::Parameter(2), Argument::Parameter(3));
+        let mut scratch = Scratch::default();
+        let planes = scratch.take(self.operand().bytes());
+        let operand = scratch.take(self.groups() * self.group_strides().1);
+        // The last step of a tap loads one group ahead: that stays within the sums.
+        let error = scratch.take(self.error().bytes());
+        let starts = scratch.take(self.feature_quads() * self.taps() * VECTOR);
+        let sums = scratch.take(self.sums_bytes().max(2 * self.error().plane_bytes()));
+        let bytes = scratch.take(self.sums_bytes() / 4);
+        let (taps, masks) = (phase_name("taps"), phase_name("masks"));
+        let channels = self.channel_table(&phase_name("channels"));
+        let operand_packing =
+            Packing { table: channels.as_ref().map(|t| t.symbol.clone()), ..self.operand() };
+        let mut data = vec![self.tap_table(&taps), self.mask_table(&masks)];
+        data.extend(channels);
+        let mut phases = vec![
+            Phase {
+                function: operand_packing.function(&phase_name("pack_operand"))?,
+                arguments: vec![x, planes],
+            },
+            Phase { function: self.lanes(&phase_name("lanes"))?, arguments: vec![planes, operand] },
+            Phase {
+                function: self.error().function(&phase_name("pack_error"))?,
+                arguments: vec![dy, error],
+            },
+            Phase {
+                function: self.start_values(&phase_name("starts"), &masks)?,
+                arguments: vec![error, starts],
+            },
+            Phase {
+                function: self.products(&phase_name("products"), &taps)?,
+                arguments: vec![operand, error, starts, sums],
+            },
+        ];
+        let [quantize, long] =
+            quantize_gradient(&phase_name("quantize"), self.sums_bytes() / VECTOR)?;
+        phases.push(Phase {
+            function: quantize,
+            arguments: vec![sums, bytes, Argument::Result(4), bits],
+        });
+        let function = match self.finish() {
+            Finish::Interleave => {
+                let table = phase_name("places");
+                data.push(self.place_table(&table));
+                self.interleave(&phase_name("interleave"), &table)?
+            }
+            Finish::Bytes => self.scatter(&phase_name("scatter"))?,
+        };
+        phases.push(Phase { function, arguments: vec![bytes, dw] });
+        Ok(Kernel {
+            name: name.into(),
+            purpose: "The weight gradient, quantised to a run-time number of bits.".into(),
+            parameters: 4,
+            scratch_bytes: scratch.bytes,
+            phases,
+            helpers: vec![long],
+            data,
+        })
+    }
+}
+
+/// Four features times a block of vectors of channels.
+struct Tile {
+    error: Register,
+    sums: Register,
+    /// `[vector][feature]`.
+    accumulators: Vec<[Register; ROWS]>,
+    steps: [Step; 2],
+    magnitude: Register,
+    operand_object: Object,
+    error_object: Object,
+    list_object: Object,
+    start_object: Object,
+    sum_object: Object,
+}
+
+struct Step {
+    features: [Register; 2],
+    vectors: Vec<Register>,
+}
+
+/// Where the next loads come from.
+struct Walk {
+    error: Register,
+    operand: Register,
+    list: Register,
+    next: Register,
+    dy: Register,
+    x: Register,
+}
+
+impl Tile {
+    fn new(b: &mut Builder, gradient: &WeightGradient, error: Register, sums: Register) -> Self {
+        let block = gradient.block();
+        let magnitude = b.fresh(Class::V);
+        zero_vector(b, magnitude);
+        let step = |b: &mut Builder| Step {
+            features: [b.fresh(Class::RR), b.fresh(Class::RR)],
+            vectors: (0..block).map(|_| b.fresh(Class::V)).collect(),
+        };
+        Self {
+            error,
+            sums,
+            accumulators: (0..block).map(|_| std::array::from_fn(|_| b.fresh(Class::V))).collect(),
+            steps: [step(b), step(b)],
+            magnitude,
+            operand_object: b.object("packed operand"),
+            error_object: b.object("packed error"),
+            list_object: b.object("taps"),
+            start_object: b.object("start values"),
+            sum_object: b.object("sums"),
+        }
+    }
+
+    fn start(&self, b: &mut Builder, starts: Register) {
+        let first = b.load(Opcode::LoadD, (starts, 0), self.start_object);
+        let second = b.load(Opcode::LoadD, (starts, 8), self.start_object);
+        let values = words([first, second]);
+        for (feature, &value) in values.iter().enumerate() {
+            b.emit_to(self.accumulators[0][feature], Opcode::VsplatW, (value,));
+            for vector in &self.accumulators[1..] {
+                b.emit_to(vector[feature], Opcode::Vassign, (self.accumulators[0][feature],));
+            }
+        }
+    }
+
+    /// What loads a step's operands and the next entry, in pieces of about a packet's load.
+    fn loads<'a>(&'a self, step: usize, walk: &'a Walk) -> Vec<Piece<'a>> {
+        let step = &self.steps[step];
+        let mut pieces: Vec<Piece<'a>> = vec![
+            Box::new(|b| {
+                b.emit_to(walk.dy, Opcode::Add, (walk.error, walk.next.low()));
+                b.emit_to(walk.x, Opcode::Add, (walk.operand, walk.next.high()));
+            }),
+            Box::new(|b| {
+                b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
+            }),
+        ];
+        for (half, &features) in step.features.iter().enumerate() {
+            pieces.push(Box::new(move |b| {
+                b.load_to(features, Opcode::LoadD, (walk.dy, 8 * word(half)), self.error_object);
+            }));
+        }
+        for (index, &vector) in step.vectors.iter().enumerate() {
+            pieces.push(Box::new(move |b| {
+                b.load_to(vector, Opcode::LoadV, (walk.x, word(index)), self.operand_object);
+            }));
+        }
+        pieces
+    }
+
+    fn multiply(&self, b: &mut Builder, step: usize, pieces: &[Piece<'_>]) {
+        let step = &self.steps[step];
+        let rows = words(step.features);
+        multiply_among(b, &self.accumulators, &step.vectors, rows, pieces);
+    }
+
+    /// Adds all positions of a tap: `rounds` times two pairs, and two more. Loads run one pair ahead.
+    fn sum(
+        &self,
+        b: &mut Builder,
+        gradient: &WeightGradient,
+        column: Register,
+        rounds: Register,
+        list: Register,
+    ) {
+        let walk = Walk {
+            error: b.copy(self.error),
+            operand: b.copy(column),
+            list: b.copy(list),
+            next: b.fresh(Class::RR),
+            dy: b.fresh(Class::R),
+            x: b.fresh(Class::R),
+        };
+        let loads = [self.loads(0, &walk), self.loads(1, &walk)];
+        b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
+        loads[0].iter().for_each(|piece| piece(b));
+        let groups = gradient.groups();
+        let strides = gradient.group_strides();
+        loop_over(b, groups, "groups of images", |b| {
+            b.repeat_if_any(rounds, "two positions of 4 features and a block of channels", |b| {
+                self.multiply(b, 0, &loads[1]);
+                self.multiply(b, 1, &loads[0]);
+            });
+            self.multiply(b, 0, &loads[1]);
+            if groups > 1 {
+                b.emit_to(walk.error, Opcode::AddImmediate, (walk.error, word(strides.0)));
+                b.emit_to(walk.operand, Opcode::AddImmediate, (walk.operand, word(strides.1)));
+                self.multiply(b, 1, &loads[0]);
+                b.emit_to(walk.list, Opcode::AddImmediate, (list, 8));
+                b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
+            } else {
+                self.multiply(b, 1, &[]);
+            }
+        });
+    }
+
+    fn finish(&self, b: &mut Builder) {
+        for feature in 0..ROWS {
+            for vector in &self.accumulators {
+                let sum = vector[feature];
+                b.store(Opcode::StoreVNext, (self.sums, 1, sum), self.sum_object);
+                let magnitude = b.emit(Opcode::VabsW, (sum,));
+                b.emit_to(self.magnitude, Opcode::Vor, (self.magnitude, magnitude));
+            }
+        }
+    }
+}

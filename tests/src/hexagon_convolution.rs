@@ -1,0 +1,406 @@
+//! Convolutions on Hexagon beside the reference operations.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use trainc_hvx::kernels::{
+    Argument, Kernel, Span, WeightGradient, WeightStrides, WindowProduct, convolution,
+};
+use trainc_hvx::machine::{Function, Options, Version, compile};
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::{
+    Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
+};
+use trainc_ir::{Operator, RunContext, Tensor};
+
+use crate::hexagon::{Call, Outcome, Value, run};
+
+/// A convolution of i8 maps.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvolutionCase {
+    /// Images.
+    pub images: usize,
+    /// Channels of the operand.
+    pub channels: usize,
+    /// Channels of the result.
+    pub features: usize,
+    /// Height and width of the operand.
+    pub size: [usize; 2],
+    /// Taps.
+    pub kernel: [usize; 2],
+    /// Positions from a window to the next.
+    pub strides: [usize; 2],
+    /// Top, left, bottom, right.
+    pub pads: [usize; 4],
+    /// Positions from a tap to the next.
+    pub dilations: [usize; 2],
+}
+
+/// What operands hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Uniform over all of i8.
+    Random,
+    /// Uniform over -3..=3.
+    Small,
+    /// -128 and 127 only.
+    Extreme,
+    /// -128 everywhere.
+    Lowest,
+    /// Nothing but zero.
+    Zero,
+}
+
+/// A run beside its reference.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What differs, if anything.
+    pub difference: Option<String>,
+    /// Packets of each phase, with its symbol; the packing of weights first.
+    pub packets: Vec<(String, u32)>,
+    /// Multiplications, with and without those with padding.
+    pub multiplications: [usize; 2],
+}
+
+impl Checked {
+    /// Packets of the kernel without the packing of weights.
+    #[must_use]
+    pub fn kernel_packets(&self) -> u32 {
+        self.packets[1..].iter().map(|(_, packets)| packets).sum()
+    }
+}
+
+/// Numbers of a small generator (xorshift64*).
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn next_bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    /// A tensor's worth of i8.
+    pub fn bytes(&mut self, count: usize, fill: Fill) -> Vec<i8> {
+        let byte = |bits: u64| match fill {
+            Fill::Random => bits as i8,
+            Fill::Small => (bits % 7) as i8 - 3,
+            Fill::Extreme => {
+                if bits & 1 == 0 {
+                    -128
+                } else {
+                    127
+                }
+            }
+            Fill::Lowest => -128,
+            Fill::Zero => 0,
+        };
+        (0..count).map(|_| byte(self.next_bits())).collect()
+    }
+}
+
+/// The assembly of functions and tables.
+///
+/// # Panics
+/// If a function does not compile or spills.
+#[must_use]
+pub fn assembly<'a>(functions: impl Iterator<Item = &'a Function>, kernel: &Kernel) -> String {
+    let mut text = String::new();
+    for function in functions {
+        let assembled = compile(function, Version::V66, &Options::default())
+            .unwrap_or_else(|e| panic!("{}: {e}", function.name));
+        assert_eq!(assembled.spills, 0, "{} spills", function.name);
+        text.push_str(&assembled.assembly());
+    }
+    for object in &kernel.data {
+        let _ = writeln!(text, "\t.section .rodata\n\t.balign 128\n{}:", object.symbol);
+        for word in &object.words {
+            let _ = writeln!(text, "\t.word {word}");
+        }
+    }
+    text
+}
+
+/// Hands out pieces of memory.
+pub struct Memory {
+    /// Bytes so far.
+    pub bytes: Vec<u8>,
+}
+
+impl Memory {
+    /// A piece with these contents.
+    pub fn place(&mut self, contents: &[i8]) -> usize {
+        let offset = self.bytes.len().next_multiple_of(128);
+        self.bytes.resize(offset, 0xa5);
+        self.bytes.extend(contents.iter().map(|&x| x as u8));
+        offset
+    }
+
+    /// A piece with what nobody may rely on.
+    pub fn reserve(&mut self, bytes: usize) -> usize {
+        let offset = self.bytes.len().next_multiple_of(128);
+        self.bytes.resize(offset + bytes, 0xa5);
+        offset
+    }
+}
+
+/// Calls of a kernel's phases; results are numbered from `first`.
+#[must_use]
+pub fn phase_calls(
+    kernel: &Kernel,
+    parameters: &[usize],
+    scratch: usize,
+    first: usize,
+) -> Vec<Call> {
+    let value = |argument: &Argument| match *argument {
+        Argument::Parameter(index) => Value::Memory(parameters[index]),
+        Argument::Scratch(offset) => Value::Memory(scratch + offset),
+        Argument::Result(phase) => Value::Result(first + phase),
+    };
+    kernel
+        .phases
+        .iter()
+        .map(|phase| Call {
+            symbol: phase.function.name.to_string(),
+            arguments: phase.arguments.iter().map(value).collect(),
+        })
+        .collect()
+}
+
+impl ConvolutionCase {
+    /// A 3x3 convolution with padding 1.
+    #[must_use]
+    pub fn same(images: usize, channels: usize, features: usize, size: usize) -> Self {
+        Self {
+            images,
+            channels,
+            features,
+            size: [size; 2],
+            kernel: [3; 2],
+            strides: [1; 2],
+            pads: [1; 4],
+            dilations: [1; 2],
+        }
+    }
+
+    /// Height and width of the result.
+    #[must_use]
+    pub fn output(&self) -> [usize; 2] {
+        std::array::from_fn(|i| {
+            let extent = (self.kernel[i] - 1) * self.dilations[i] + 1;
+            (self.size[i] + self.pads[i] + self.pads[i + 2] - extent) / self.strides[i] + 1
+        })
+    }
+
+    fn spans(&self) -> [Span; 2] {
+        let output = self.output();
+        std::array::from_fn(|i| Span {
+            input: self.size[i],
+            output: output[i],
+            kernel: self.kernel[i],
+            stride: self.strides[i],
+            dilation: self.dilations[i],
+            before: self.pads[i],
+        })
+    }
+
+    fn shapes(&self) -> [[usize; 4]; 3] {
+        let output = self.output();
+        [
+            [self.images, self.channels, self.size[0], self.size[1]],
+            [self.features, self.channels, self.kernel[0], self.kernel[1]],
+            [self.images, self.features, output[0], output[1]],
+        ]
+    }
+
+    /// The convolution as a sum over windows.
+    #[must_use]
+    pub fn forward_product(&self) -> WindowProduct {
+        let [vertical, horizontal] = self.spans();
+        WindowProduct {
+            images: self.images,
+            channels: self.channels,
+            features: self.features,
+            vertical: vertical.forward(),
+            horizontal: horizontal.forward(),
+        }
+    }
+
+    /// Its error gradient as a sum over windows.
+    #[must_use]
+    pub fn error_product(&self) -> WindowProduct {
+        let [vertical, horizontal] = self.spans();
+        WindowProduct {
+            images: self.images,
+            channels: self.features,
+            features: self.channels,
+            vertical: vertical.error(),
+            horizontal: horizontal.error(),
+        }
+    }
+
+    fn weight_strides(&self, error: bool) -> WeightStrides {
+        let taps = self.kernel[0] * self.kernel[1];
+        let (feature, channel) = (self.channels * taps, taps);
+        match error {
+            false => WeightStrides { feature, channel, tap: 1 },
+            true => WeightStrides { feature: channel, channel: feature, tap: 1 },
+        }
+    }
+
+    /// Runs the convolution, or its error gradient, and compares with the reference.
+    ///
+    /// # Panics
+    /// If the kernel does not compile or run.
+    #[must_use]
+    pub fn check(&self, folder: &Path, error: bool, fill: Fill, low: i8) -> Checked {
+        let product = if error { self.error_product() } else { self.forward_product() };
+        assert!(product.is_supported());
+        let kernel = convolution("conv", &product, 7, low).expect("a kernel");
+        let pack =
+            product.pack_weights("pack_weights", &self.weight_strides(error)).expect("packing");
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let [x, w, y] = self.shapes();
+        let (from, to) = if error { (y, x) } else { (x, y) };
+        let count = |shape: [usize; 4]| shape.iter().product::<usize>();
+        let operand = random.bytes(count(from), fill);
+        let weights = random.bytes(count(w), fill);
+        let mut memory = Memory { bytes: Vec::new() };
+        let operand_at = memory.place(&operand);
+        let weights_at = memory.place(&weights);
+        let packed_at = memory.reserve(product.weight_bytes());
+        let result_at = memory.reserve(count(to));
+        let scratch_at = memory.reserve(kernel.scratch_bytes);
+        let mut calls = vec![Call {
+            symbol: "pack_weights".into(),
+            arguments: vec![Value::Memory(weights_at), Value::Memory(packed_at)],
+        }];
+        calls.extend(phase_calls(&kernel, &[operand_at, packed_at, result_at], scratch_at, 1));
+        let functions = std::iter::once(&pack).chain(kernel.functions());
+        let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
+
+        let operand = Tensor::i8_shared(from, operand, -3);
+        let weights = Tensor::i8_shared(w, weights, -4);
+        let context = RunContext { seed: 0, step: 0 };
+        let sums = if error {
+            Conv2dGradientInput {
+                strides: self.strides,
+                pads: self.pads,
+                dilations: self.dilations,
+                groups: 1,
+                input_size: self.size,
+            }
+            .evaluate(&[&operand, &weights], &context)
+        } else {
+            Conv2d { strides: self.strides, pads: self.pads, dilations: self.dilations, groups: 1 }
+                .evaluate(&[&operand, &weights], &context)
+        };
+        let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low };
+        let expected = requantize.evaluate(&[&sums[0]], &context).remove(0);
+        let shift = expected.exponent() + 7;
+        Checked {
+            difference: compare(&outcome, result_at, &expected, 5, shift),
+            packets: named(&calls, &outcome),
+            multiplications: [product.multiplications(), product.multiplications_inside()],
+        }
+    }
+}
+
+impl ConvolutionCase {
+    /// The weight gradient.
+    #[must_use]
+    pub fn weight_gradient(&self) -> WeightGradient {
+        let [vertical, horizontal] = self.spans();
+        WeightGradient {
+            images: self.images,
+            channels: self.channels,
+            features: self.features,
+            vertical: vertical.forward(),
+            horizontal: horizontal.forward(),
+        }
+    }
+
+    /// Runs the weight gradient, quantised to so many bits, and compares with the reference.
+    ///
+    /// # Panics
+    /// If the kernel does not compile or run.
+    #[must_use]
+    pub fn check_weight_gradient(&self, folder: &Path, fill: Fill, bits: i32) -> Checked {
+        let gradient = self.weight_gradient();
+        assert!(gradient.is_supported());
+        let kernel = gradient.kernel("gradient").expect("a kernel");
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let [x, w, y] = self.shapes();
+        let count = |shape: [usize; 4]| shape.iter().product::<usize>();
+        let operand = random.bytes(count(x), fill);
+        let error = random.bytes(count(y), fill);
+        let mut memory = Memory { bytes: Vec::new() };
+        let operand_at = memory.place(&operand);
+        let error_at = memory.place(&error);
+        let bits_at = memory.place(&bits.to_le_bytes().map(|x| x as i8));
+        let result_at = memory.reserve(count(w));
+        let scratch_at = memory.reserve(kernel.scratch_bytes);
+        let parameters = [operand_at, error_at, bits_at, result_at];
+        let calls = phase_calls(&kernel, &parameters, scratch_at, 0);
+        let functions = kernel.functions();
+        let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
+
+        let operand = Tensor::i8_shared(x, operand, 3);
+        let error = Tensor::i8_shared(y, error, 4);
+        let context = RunContext { seed: 0, step: 0 };
+        let sums = Conv2dGradientWeight {
+            strides: self.strides,
+            pads: self.pads,
+            dilations: self.dilations,
+            groups: 1,
+            kernel_size: self.kernel,
+        }
+        .evaluate(&[&operand, &error], &context);
+        let quantize = QuantizeGradient { rounding: Rounding::PseudoStochastic };
+        let bits = Tensor::i32([], vec![bits]);
+        let expected = quantize.evaluate(&[&sums[0], &bits], &context).remove(0);
+        let shift = expected.exponent().wrapping_sub(7);
+        Checked {
+            difference: compare(&outcome, result_at, &expected, 5, shift),
+            packets: std::iter::once(("nothing".into(), 0))
+                .chain(named(&calls, &outcome))
+                .collect(),
+            multiplications: [gradient.multiplications(), gradient.multiplications_inside()],
+        }
+    }
+}
+
+/// Names of calls beside their packets.
+#[must_use]
+pub fn named(calls: &[Call], outcome: &Outcome) -> Vec<(String, u32)> {
+    calls.iter().map(|c| c.symbol.clone()).zip(outcome.packets.iter().copied()).collect()
+}
+
+/// The first difference of a result in memory, or of the shift that a call returned.
+#[must_use]
+pub fn compare(
+    outcome: &Outcome,
+    at: usize,
+    expected: &Tensor,
+    call: usize,
+    shift: i32,
+) -> Option<String> {
+    if outcome.results[call] != shift {
+        return Some(format!("shift {} instead of {shift}", outcome.results[call]));
+    }
+    let values = expected.as_i8();
+    let found = outcome.memory[at..][..values.len()].iter().map(|&x| x as i8);
+    let wrong: Vec<(usize, (i8, i8))> = found
+        .zip(values.iter().copied())
+        .enumerate()
+        .filter(|(_, (found, expected))| found != expected)
+        .collect();
+    let (position, (found, expected)) = wrong.first()?;
+    Some(format!(
+        "{} of {} differ, the first at {position}: {found} instead of {expected}",
+        wrong.len(),
+        values.len()
+    ))
+}

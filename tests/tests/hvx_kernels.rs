@@ -1,0 +1,111 @@
+//! Hexagon's kernels under the emulator against the reference operations, byte for byte.
+
+use std::path::{Path, PathBuf};
+
+use trainc_tests::hexagon_convolution::{ConvolutionCase, Fill};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("hvx_kernels").join(name)
+}
+
+/// Shapes that take each path: whole and partial groups, quads, blocks and vectors; each way to order the result.
+fn shapes() -> Vec<(&'static str, ConvolutionCase)> {
+    let same = ConvolutionCase::same;
+    let plain = |images, channels, features, size, kernel| ConvolutionCase {
+        images,
+        channels,
+        features,
+        size,
+        kernel,
+        strides: [1, 1],
+        pads: [0; 4],
+        dilations: [1, 1],
+    };
+    vec![
+        ("whole", same(4, 64, 128, 4)),
+        ("two_groups", same(8, 16, 96, 2)),
+        ("two_features", same(4, 64, 8, 4)),
+        ("many_channels", same(4, 256, 8, 2)),
+        ("odd_steps", plain(8, 64, 4, [3, 3], [3, 1])),
+        ("wide_map", same(4, 8, 64, 16)),
+        ("wider_map", same(1, 4, 32, 32)),
+        ("middle_map", same(4, 20, 160, 8)),
+        ("one_image", same(1, 3, 5, 7)),
+        ("five_images", same(5, 13, 33, 3)),
+        ("point", plain(4, 24, 40, [5, 9], [1, 1])),
+        ("five_taps", ConvolutionCase { pads: [2; 4], ..plain(2, 6, 32, [9, 6], [5, 5]) }),
+        (
+            "strided",
+            ConvolutionCase { strides: [2, 2], pads: [1; 4], ..plain(3, 12, 64, [11, 12], [3, 3]) },
+        ),
+        (
+            "uneven",
+            ConvolutionCase {
+                strides: [2, 1],
+                pads: [0, 2, 1, 0],
+                dilations: [1, 2],
+                ..plain(4, 9, 36, [6, 10], [2, 3])
+            },
+        ),
+    ]
+}
+
+fn check(error: bool) {
+    for (name, case) in shapes() {
+        for (fill, low) in [
+            (Fill::Random, -127),
+            (Fill::Small, 0),
+            (Fill::Extreme, -127),
+            (Fill::Lowest, -127),
+            (Fill::Zero, 0),
+        ] {
+            // One shape takes all contents; the others the most telling one.
+            if fill != Fill::Random && name != "uneven" {
+                continue;
+            }
+            let product = if error { case.error_product() } else { case.forward_product() };
+            if !product.is_supported() {
+                continue;
+            }
+            let folder = folder(&format!("{name}_{error}_{fill:?}"));
+            let checked = case.check(&folder, error, fill, low);
+            assert_eq!(checked.difference, None, "{name}, error {error}, {fill:?}: {case:?}");
+        }
+    }
+}
+
+#[test]
+fn convolutions() {
+    check(false);
+}
+
+#[test]
+fn error_gradients() {
+    check(true);
+}
+
+#[test]
+fn weight_gradients() {
+    for (name, case) in shapes() {
+        let contents = [
+            (Fill::Random, 5),
+            (Fill::Random, 3),
+            (Fill::Small, 7),
+            (Fill::Small, 20),
+            (Fill::Extreme, 4),
+            (Fill::Lowest, -1),
+            (Fill::Random, -9),
+            (Fill::Random, -40),
+            (Fill::Random, i32::MIN),
+            (Fill::Random, i32::MAX),
+            (Fill::Zero, 3),
+        ];
+        let few = if matches!(name, "uneven" | "two_features") { contents.len() } else { 1 };
+        for (fill, bits) in contents.into_iter().take(few) {
+            let folder = folder(&format!("{name}_weight_{fill:?}_{bits}"));
+            let checked = case.check_weight_gradient(&folder, fill, bits);
+
+            assert_eq!(checked.difference, None, "{name}, {fill:?}, {bits} bits: {case:?}");
+        }
+    }
+}
