@@ -99,7 +99,7 @@ pub(crate) fn kernel(level: Level, name: &str, kernel: &Kernel) -> Result<Option
     function(level, name, &kernel.op, &kernel.input_types(), &kernel.output_types())
 }
 
-/// [`kernel`] of an operation on some types.
+/// The kernel of an operation on some types.
 ///
 /// # Errors
 /// If the printer refuses.
