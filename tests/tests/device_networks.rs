@@ -1,4 +1,4 @@
-//! Whole NITI training steps of networks on devices: twenty steps under an emulator, every weight, exponent, loss and
+//! Whole NITI training steps of networks on devices: twenty steps under an emulator (ten on Hexagon), every weight, exponent, loss and
 //! output equal to the reference interpreter's, bit for bit, at sizes that no vector width divides.
 
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
 
 const STEPS: u32 = 20;
+/// On Hexagon.
+const HEXAGON_STEPS: u32 = 10;
 
 /// Images whose sizes, batches whose lengths and classes whose number are odd.
 fn odd(model: &str) -> (ZooSpec, usize) {
@@ -36,14 +38,13 @@ fn artifact(model: &str, target: &str) -> PathBuf {
     folder
 }
 
-fn verified(model: &str, targets: &[&str]) {
+fn verified(model: &str, targets: &[&str], steps: u32) {
     for target in targets {
         let folder = artifact(model, target);
-        let options =
-            VerifyOptions { steps: STEPS, seed: 3, launches: true, ..VerifyOptions::default() };
+        let options = VerifyOptions { steps, seed: 3, launches: true, ..VerifyOptions::default() };
         let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
         assert!(report.bit_exact, "{model} on {target}: {:#?}", report.finding);
-        assert_eq!(report.steps, STEPS);
+        assert_eq!(report.steps, steps);
         assert!(report.elements > 0);
     }
 }
@@ -62,15 +63,23 @@ fn dispatch_at_run_time() {
 
 #[test]
 fn lenet5() {
-    verified("lenet5", &["neon", "neon+dotprod", "neon+i8mm", "armv7-neon"]);
+    verified("lenet5", &["neon", "neon+dotprod", "neon+i8mm", "armv7-neon"], STEPS);
 }
 
 #[test]
 fn residual() {
-    verified("residual", &["neon", "neon+dotprod", "neon+i8mm"]);
+    verified("residual", &["neon", "neon+dotprod", "neon+i8mm"], STEPS);
 }
 
 #[test]
 fn depthwise() {
-    verified("depthwise", &["neon", "neon+dotprod", "neon+i8mm"]);
+    verified("depthwise", &["neon", "neon+dotprod", "neon+i8mm"], STEPS);
+}
+
+#[test]
+fn hexagon() {
+    for model in ["lenet5", "residual", "depthwise"] {
+        verified(model, &["hvx"], HEXAGON_STEPS);
+    }
+    verified("lenet5", &["hvx+v62", "hvx+v68", "hvx+v73"], HEXAGON_STEPS);
 }

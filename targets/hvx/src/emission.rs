@@ -6,10 +6,12 @@ use std::sync::Mutex;
 use trainc_c::{Dialect, Facts, element_type};
 use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::loops::{LoopKernel, Role};
-use trainc_ir::program::{Kernel, Program, identifier};
+use trainc_ir::program::{Kernel, Program, Region, Step, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
+use trainc_ir::{Op, TensorType};
 
 use crate::machine::{Function, Options, Version, compile};
+use crate::products::Product;
 use crate::select::{Routine, select};
 use crate::target::HvxTarget;
 use crate::{documents, fastrpc};
@@ -19,7 +21,7 @@ pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
 
 /// The files of a program.
 pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<ArtifactFile>, String> {
-    let emission = Emission { target, made: Mutex::default() };
+    let emission = Emission::of(program, target);
     let mut files = trainc_c::emit(program, &emission)?;
     let made = emission.made.into_inner().map_err(|e| e.to_string())?;
     let prefix = identifier(&program.name.to_ascii_lowercase());
@@ -47,7 +49,7 @@ pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<Artifact
 
 /// How the artifact of a program is built and run under the emulator.
 pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, String> {
-    let emission = Emission { target, made: Mutex::default() };
+    let emission = Emission::of(program, target);
     let machine = documents::machine(target.version());
     let arguments: Vec<&str> = machine
         .split(' ')
@@ -92,7 +94,36 @@ struct Made {
 /// The dialect of one emission: kernels are declared in C and collected as assembly.
 struct Emission<'t> {
     target: &'t HvxTarget,
+    /// Kernels that touch the caller's memory, which need not be aligned as vectors are.
+    callers: BTreeSet<String>,
     made: Mutex<Made>,
+}
+
+impl<'t> Emission<'t> {
+    fn of(program: &Program, target: &'t HvxTarget) -> Self {
+        fn visit(program: &Program, steps: &[Step], callers: &mut BTreeSet<String>) {
+            for step in steps {
+                match step {
+                    Step::Launch(launch) => {
+                        let outside = launch.inputs.iter().chain(&launch.outputs).any(|&id| {
+                            let region = &program.buffer(id).region;
+                            matches!(region, Region::Input(_) | Region::Output(_))
+                        });
+                        if outside {
+                            callers.insert(program.kernel(launch.kernel).name.clone());
+                        }
+                    }
+                    Step::Branch { then, otherwise, .. } => {
+                        visit(program, then, callers);
+                        visit(program, otherwise, callers);
+                    }
+                }
+            }
+        }
+        let mut callers = BTreeSet::new();
+        program.entries.iter().for_each(|entry| visit(program, &entry.steps, &mut callers));
+        Emission { target, callers, made: Mutex::default() }
+    }
 }
 
 /// `void name(...)`: the buffers in order, then the working memory.
@@ -134,12 +165,29 @@ impl Dialect for Emission<'_> {
         let prototype = prototype(name, &loops);
         let purpose =
             format!("{}\n{} -> {}\n{prototype}", kernel.op, list(&inputs), list(&outputs));
+        if let Some(product) = Product::of(&kernel.op, &inputs, &outputs)
+            && !self.callers.contains(&kernel.name)
+        {
+            let scratch = if prototype.contains("scratch") { "" } else { ", uint8_t *scratch" };
+            let head = format!("static {}{scratch})", prototype.trim_end_matches(')'));
+            let glue = product.glue(name, &head).map_err(|e| e.to_string())?;
+            let mut made = self.made.lock().map_err(|e| e.to_string())?;
+            for function in &glue.functions {
+                made.text.push_str(&assembly(function, self.target.version())?);
+            }
+            made.text.push_str(&glue.tables);
+            return Ok(Some(glue.source));
+        }
         let selected = select(name, &purpose, &loops).map_err(|e| e.to_string())?;
         let text = assembly(&selected.function, self.target.version())?;
         let mut made = self.made.lock().map_err(|e| e.to_string())?;
         made.text.push_str(&text);
         made.routines.extend(selected.routines);
         Ok(Some(format!("{prototype};\n")))
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        Target::scratch_bytes(self.target, op, inputs, outputs)
     }
 
     fn readme(&self, facts: &Facts<'_>) -> Option<String> {

@@ -8,6 +8,7 @@ use trainc_ir::target::{
 use trainc_ir::{Op, TensorType};
 
 use crate::machine::Version;
+use crate::products::Product;
 use crate::{cost, emission};
 
 /// A Hexagon target.
@@ -60,7 +61,10 @@ impl Target for HvxTarget {
     }
 
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        loop_scratch_bytes(op, inputs, outputs)
+        let loops = loop_scratch_bytes(op, inputs, outputs);
+        // Where a product's kernel does not serve after all, its loops do.
+        let product = Product::of(op, inputs, outputs).and_then(|p| p.scratch_bytes().ok());
+        product.map_or(loops, |bytes| bytes.max(loops))
     }
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
