@@ -3,23 +3,33 @@
 use trainc_ir::{Element, Op, OpKind, TensorType};
 
 use crate::devices::{Unit, unit};
+use crate::products::Product;
 
-/// Products of a packet that a tuned kernel reaches, end to end, per cycle of the scalar estimate.
-const PRODUCTS: u64 = 400;
+/// Multiplications of a packet that the product kernels reach.
+const PRODUCTS: u64 = 200;
+/// Results of a packet in their finish.
+const RESULTS: u64 = 4;
+/// Packets of a call with its phases.
+const CALL: u64 = 500;
 /// Bytes of a vector.
 const VECTOR: u64 = 128;
 
 /// Packets of an operation on these types: those of its scalar loops, divided by what its unit does at once.
 pub(crate) fn packets(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
+    if let Some(product) = Product::of(op, inputs, outputs) {
+        let results = outputs.iter().map(|ty| ty.count() as u64).sum::<u64>();
+        return product.multiplications() as u64 / PRODUCTS + results / RESULTS + CALL;
+    }
     let scalar = trainc_c::cycles(op, inputs, outputs);
     let integers = inputs.iter().chain(outputs).all(|ty| ty.element != Element::F32);
     let widest = inputs.iter().chain(outputs).map(|ty| ty.element.bits()).max().unwrap_or(8);
     let at_once = match (unit(op.kind()), integers) {
         (Unit::Vector, true) => match op.kind() {
+            // Their loops, one multiplication a packet.
             OpKind::Conv2d
             | OpKind::Conv2dGradientInput
             | OpKind::Conv2dGradientWeight
-            | OpKind::MatMul => PRODUCTS,
+            | OpKind::MatMul => 1,
             _ => VECTOR * 8 / u64::from(widest.max(8)),
         },
         _ => 1,

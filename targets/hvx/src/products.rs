@@ -76,6 +76,14 @@ impl Product {
         }
     }
 
+    /// Multiplications, those with padding left out.
+    pub(crate) fn multiplications(&self) -> usize {
+        match self {
+            Product::Windows { product, .. } => product.multiplications_inside(),
+            Product::Gradient { gradient, .. } => gradient.multiplications_inside(),
+        }
+    }
+
     /// Bytes of packed weights, before the kernel's own working memory.
     fn weight_bytes(&self) -> usize {
         match self {
