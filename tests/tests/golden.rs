@@ -144,3 +144,34 @@ fn neon_kernels() {
         });
     }
 }
+
+/// The part of an assembly source from the comment of a function to its end.
+fn assembly<'a>(source: &'a str, name: &str) -> &'a str {
+    let label = source.find(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name}"));
+    let start = source[..label].rfind("\n\n").map_or(0, |at| at + 2);
+    let end = source[label..].find("\n    .size").map_or(source.len(), |at| label + at + 1);
+    &source[start..end]
+}
+
+/// Hexagon assembly: the products of a convolution, of its error gradient and of its weight gradient, the pass that
+/// rounds, a pool, an update; and the C around a convolution.
+#[test]
+fn hvx_kernels() {
+    let text = emitted(&trainc_hvx::HVX);
+    let (kernels, source) = (text("lenet5_kernels.S"), text("lenet5.c"));
+    settings("hvx").bind(|| {
+        let convolution = format!("lenet5_{CONVOLUTION}");
+        insta::assert_snapshot!(CONVOLUTION, function(&source, &convolution));
+        for (name, phase) in [
+            (CONVOLUTION, "_product_products"),
+            (CONVOLUTION, "_product_requantize"),
+            ("conv2d_gradient_input_requantize_i8_4x6x14x14", "_product_products"),
+            ("conv2d_gradient_weight_quantize_gradient_i8_16x6x5x5", "_product_products"),
+            ("max_pool2d_i8_4x16x5x5", ""),
+            ("saturating_subtract_i8_16x6x5x5", ""),
+        ] {
+            let name = format!("{name}{phase}");
+            insta::assert_snapshot!(&*name, assembly(&kernels, &format!("lenet5_{name}")));
+        }
+    });
+}
