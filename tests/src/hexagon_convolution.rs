@@ -9,9 +9,9 @@ use trainc_hvx::kernels::{
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
+    Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
 };
-use trainc_ir::{Operator, RunContext, Tensor};
+use trainc_ir::{Element, Op, Operator, RunContext, Scale, Tensor, TensorType};
 
 use crate::hexagon::{Call, Outcome, Value, run};
 
@@ -309,6 +309,37 @@ impl ConvolutionCase {
 }
 
 impl ConvolutionCase {
+    /// The three passes as fused operations: forward, error, weight, with their operands' and result's types.
+    #[must_use]
+    pub fn operations(&self) -> [(Op, Vec<TensorType>, TensorType); 3] {
+        let [x, w, y] = self.shapes().map(|shape| TensorType {
+            scale: Scale::Exponent,
+            ..TensorType::new(shape, Element::I8)
+        });
+        let Self { strides, pads, dilations, size, kernel, .. } = *self;
+        let forward = Op::from(Conv2d { strides, pads, dilations, groups: 1 });
+        let error =
+            Op::from(Conv2dGradientInput { strides, pads, dilations, groups: 1, input_size: size });
+        let weight = Op::from(Conv2dGradientWeight {
+            strides,
+            pads,
+            dilations,
+            groups: 1,
+            kernel_size: kernel,
+        });
+        let requantize = Op::from(Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 });
+        let quantize = Op::from(QuantizeGradient { rounding: Rounding::PseudoStochastic });
+        let bits = TensorType::new([], Element::I32);
+        let chain = |first: Op, last: &Op| Op::from(Chain { ops: vec![first, last.clone()] });
+        [
+            (chain(forward, &requantize), vec![x.clone(), w.clone()], y.clone()),
+            (chain(error, &requantize), vec![y.clone(), w.clone()], x.clone()),
+            (chain(weight, &quantize), vec![x, y, bits], w),
+        ]
+    }
+}
+
+impl ConvolutionCase {
     /// The weight gradient.
     #[must_use]
     pub fn weight_gradient(&self) -> WeightGradient {
@@ -364,7 +395,9 @@ impl ConvolutionCase {
         let shift = expected.exponent().wrapping_sub(7);
         Checked {
             difference: compare(&outcome, result_at, &expected, 5, shift),
-            packets: std::iter::once(("nothing".into(), 0)).chain(named(&calls, &outcome)).collect(),
+            packets: std::iter::once(("nothing".into(), 0))
+                .chain(named(&calls, &outcome))
+                .collect(),
             multiplications: [gradient.multiplications(), gradient.multiplications_inside()],
         }
     }

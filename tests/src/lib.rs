@@ -1,4 +1,5 @@
 //! What the tests share.
 
 pub mod hexagon;
+pub mod hexagon_clang;
 pub mod hexagon_convolution;

@@ -212,7 +212,9 @@ pub fn quantize_gradient(name: &str, vectors: usize) -> Result<[Function; 2], Ma
                 b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
             });
         } else {
-            b.purpose("Shifts sums right with pseudo-stochastic rounding and packs them into bytes.");
+            b.purpose(
+                "Shifts sums right with pseudo-stochastic rounding and packs them into bytes.",
+            );
             b.branch(
                 rounding.short,
                 |b| {

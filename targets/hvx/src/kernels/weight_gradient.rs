@@ -22,9 +22,7 @@ use super::interleave::quantize_gradient;
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::pack::{Order, Packing};
 use super::product::{GROUP, LANES, VECTOR};
-use super::support::{
-    Piece, loop_over, multiply_among, or_lanes, rotate_in, words, zero_vector,
-};
+use super::support::{Piece, loop_over, multiply_among, or_lanes, rotate_in, words, zero_vector};
 use super::window::Axis;
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
@@ -130,7 +128,11 @@ impl WeightGradient {
     /// Multiplications within the operand.
     #[must_use]
     pub fn multiplications_inside(&self) -> usize {
-        self.images * self.features * self.channels * self.vertical.count() * self.horizontal.count()
+        self.images
+            * self.features
+            * self.channels
+            * self.vertical.count()
+            * self.horizontal.count()
     }
 
     fn error(&self) -> Packing {
@@ -238,9 +240,7 @@ impl WeightGradient {
             [if ones { 0x0101_0101 } else { 0 }; 4]
         };
         let words = (0..self.outputs().div_ceil(8))
-            .flat_map(|eight| {
-                (0..self.taps()).map(move |tap| (eight, tap))
-            })
+            .flat_map(|eight| (0..self.taps()).map(move |tap| (eight, tap)))
             .flat_map(|(eight, tap)| (0..8).flat_map(move |i| [(8 * eight + i, tap)]))
             .flat_map(|(position, tap)| used(tap, position))
             .collect();
@@ -287,10 +287,7 @@ impl WeightGradient {
 
     fn group_strides(&self) -> (usize, usize) {
         let positions = self.inputs().next_multiple_of(8);
-        (
-            self.feature_quads() * self.error().plane_bytes(),
-            positions * self.vectors() * VECTOR,
-        )
+        (self.feature_quads() * self.error().plane_bytes(), positions * self.vectors() * VECTOR)
     }
 
     /// `void starts(packed error, start values)`: -128 times the sum of the error over each tap's positions.
@@ -483,13 +480,7 @@ struct Walk {
 }
 
 impl Tile {
-    fn new(
-        b: &mut Builder,
-        gradient: &WeightGradient,
-        
-        error: Register,
-        sums: Register,
-    ) -> Self {
+    fn new(b: &mut Builder, gradient: &WeightGradient, error: Register, sums: Register) -> Self {
         let block = gradient.block();
         let magnitude = b.fresh(Class::V);
         zero_vector(b, magnitude);
@@ -500,9 +491,7 @@ impl Tile {
         Self {
             error,
             sums,
-            accumulators: (0..block)
-                .map(|_| std::array::from_fn(|_| b.fresh(Class::V)))
-                .collect(),
+            accumulators: (0..block).map(|_| std::array::from_fn(|_| b.fresh(Class::V))).collect(),
             steps: [step(b), step(b)],
             magnitude,
             operand_object: b.object("packed operand"),
