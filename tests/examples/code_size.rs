@@ -46,14 +46,17 @@ fn main() {
     for file in &files {
         std::fs::write(folder.join(&file.name), &file.contents).expect("is written");
     }
+    let flags = trainc_driver::targets::compiler_flags(target.description().name);
+    let flags = flags.expect("a target that emits C");
     println!("{name}, batch {batch}, target {}", target.description().name);
     println!("{:<36} {:>10} {:>10}", "compiler", "kernels", "runtime");
     for (compiler, own, size) in COMPILERS {
         for level in ["-Os", "-O2"] {
             let text = |source: &str| -> Option<u64> {
                 let compiled = Command::new(compiler)
-                    .args(["-std=c99", "-ffreestanding", "-ffp-contract=off", level, "-c"])
                     .args(own)
+                    .args(&flags)
+                    .args([level, "-c"])
                     .args([source, "-o", "code.o"])
                     .current_dir(&folder)
                     .output()

@@ -3,3 +3,6 @@
 pub mod hexagon;
 pub mod hexagon_clang;
 pub mod hexagon_convolution;
+pub mod programs;
+pub mod random;
+pub mod random_kernels;

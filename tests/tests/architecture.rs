@@ -26,6 +26,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "trainc-c",
             "trainc-host",
             "trainc-neon",
+            "trainc-hvx",
         ],
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),

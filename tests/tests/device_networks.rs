@@ -39,11 +39,24 @@ fn artifact(model: &str, target: &str) -> PathBuf {
 fn verified(model: &str, targets: &[&str]) {
     for target in targets {
         let folder = artifact(model, target);
-        let options = VerifyOptions { steps: STEPS, seed: 3, ..VerifyOptions::default() };
+        let options =
+            VerifyOptions { steps: STEPS, seed: 3, launches: true, ..VerifyOptions::default() };
         let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
         assert!(report.bit_exact, "{model} on {target}: {:#?}", report.finding);
         assert_eq!(report.steps, STEPS);
         assert!(report.elements > 0);
+    }
+}
+
+/// One artifact for every AArch64 processor: what each has is found when it runs.
+#[test]
+fn dispatch_at_run_time() {
+    let folder = artifact("lenet5", "neon+dispatch");
+    for processor in ["cortex-a53", "cortex-a76", "max"] {
+        let runner = Some(format!("qemu-aarch64 -cpu {processor}"));
+        let options = VerifyOptions { launches: true, runner, ..VerifyOptions::default() };
+        let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
+        assert!(report.bit_exact, "{processor}: {:#?}", report.finding);
     }
 }
 

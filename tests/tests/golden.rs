@@ -1,5 +1,5 @@
 //! Snapshots of what the compiler makes of small models, for reviewers: `golden/<model>/*.snap`; and of what a target
-//! emits for a chosen few kernels: `golden/<model>/<target>/*.snap`.
+//! emits for a chosen few kernels of LeNet-5: `golden/<target>/*.snap`.
 //!
 //! `INSTA_UPDATE=always cargo test -p trainc-tests --test golden` rewrites them.
 
@@ -91,29 +91,56 @@ fn function<'a>(source: &'a str, name: &str) -> &'a str {
     &source[start..end]
 }
 
-/// Emitted C: a convolution, its two gradients, a pool, an update, the schedule of a whole step.
-#[test]
-fn c_kernels() {
-    let program = planned("digits", &modules("digits", &trainc_c::C), &trainc_c::C);
-    let files = trainc_c::C.emit(&program).expect("emits");
-    let text = |name: &str| {
+/// What a target of the C family emits for LeNet-5 at batch 4, file by file.
+fn emitted(target: &dyn Target) -> impl Fn(&str) -> String {
+    let program = planned("lenet5", &modules("lenet5", target), target);
+    let files = target.emit(&program).expect("emits");
+    move |name| {
         let file = files.iter().find(|f| f.name == name).expect("the file is emitted");
         String::from_utf8(file.contents.clone()).expect("text")
-    };
-    let source = text("digits.c");
-    settings("digits/c").bind(|| {
+    }
+}
+
+const CONVOLUTION: &str = "conv2d_requantize_i8_4x16x10x10";
+
+/// Emitted C by kernel: a convolution, its two gradients, a pool, an update, the schedule of the whole step.
+fn kernels(target: &dyn Target) {
+    let text = emitted(target);
+    let source = text("lenet5.c");
+    settings(target.description().name).bind(|| {
         for name in [
-            "conv2d_requantize_i8_4x32x4x4",
-            "conv2d_gradient_input_requantize_i8_4x16x4x4",
-            "conv2d_gradient_weight_quantize_gradient_i8_32x16x3x3",
-            "max_pool2d_i8_4x32x2x2",
-            "saturating_subtract_i8_32x16x3x3",
-            "digits_train_step",
+            CONVOLUTION,
+            "conv2d_gradient_input_requantize_i8_4x6x14x14",
+            "conv2d_gradient_weight_quantize_gradient_i8_16x6x5x5",
+            "max_pool2d_i8_4x16x5x5",
+            "saturating_subtract_i8_16x6x5x5",
+            "lenet5_train_step",
         ] {
             insta::assert_snapshot!(name, function(&source, name));
         }
-        insta::assert_snapshot!("header", text("digits.h"));
-        insta::assert_snapshot!("readme", text("README.md"));
-        insta::assert_snapshot!("module", text("digits.rs"));
     });
+}
+
+#[test]
+fn c_kernels() {
+    kernels(&trainc_c::C);
+    let text = emitted(&trainc_c::C);
+    settings("c").bind(|| {
+        insta::assert_snapshot!("header", text("lenet5.h"));
+        insta::assert_snapshot!("readme", text("README.md"));
+        insta::assert_snapshot!("module", text("lenet5.rs"));
+    });
+}
+
+#[test]
+fn neon_kernels() {
+    kernels(&trainc_neon::DOTPROD);
+    for target in
+        [&trainc_neon::NEON, &trainc_neon::I8MM, &trainc_neon::DISPATCH, &trainc_neon::ARMV7]
+    {
+        let source = emitted(target)("lenet5.c");
+        settings(target.description().name).bind(|| {
+            insta::assert_snapshot!(CONVOLUTION, function(&source, CONVOLUTION));
+        });
+    }
 }

@@ -95,7 +95,7 @@ fn function_of_launch(folder: &Path, entry: &str, node: &str) -> (usize, String)
 fn whole_artifacts_are_bit_exact() {
     // Initial states: one, and one before each of five kinds of extreme data. A call of each entry for each case.
     let options = VerifyOptions { steps: 2, seed: 7, ..VerifyOptions::default() };
-    for target in ["host", "c", "neon", "armv7-neon"] {
+    for target in ["host", "c", "neon", "armv7-neon", "hvx", "hvx+v62"] {
         let report = run(&artifact(&format!("exact-{target}"), target), &options);
         assert_eq!(report.finding, None, "{target}");
         assert!(report.bit_exact && report.notes.is_empty(), "{target}: {:?}", report.notes);
@@ -109,7 +109,7 @@ fn whole_artifacts_are_bit_exact() {
 
 #[test]
 fn every_launch_of_a_step() {
-    for target in ["c", "neon+dotprod", "neon+i8mm"] {
+    for target in ["c", "neon+dotprod", "neon+i8mm", "hvx"] {
         let folder = artifact(&format!("launches-{target}"), target);
         let options = VerifyOptions { launches: true, ..one_step() };
         let report = run(&folder, &options);

@@ -76,6 +76,47 @@ fn an_artifact_is_whole_and_the_same_every_time() {
 }
 
 /// `digits.onnx` with its first ReLU turned into an operator that nobody supports.
+/// Every target's files are the same bytes from every process (each has its own hash seeds), on one thread and on
+/// many, from any folder.
+#[test]
+fn emission_is_deterministic() {
+    let folder = Folder::new("deterministic");
+    folder.succeed(&["zoo", "depthwise", "-o", "net.onnx"]);
+    let targets = trainc_driver::targets::TARGETS.iter().map(|t| t.description().name);
+    for target in targets {
+        let mut runs = Vec::new();
+        for (run, threads) in ["1", "2", "5"].into_iter().enumerate() {
+            let place = folder.path(&format!("{target}-{run}"));
+            fs::create_dir(&place).unwrap();
+            let output = folder
+                .command(&[
+                    "compile",
+                    "../net.onnx",
+                    "--target",
+                    target,
+                    "--batch",
+                    "3",
+                    "-o",
+                    "out",
+                ])
+                .current_dir(&place)
+                .env("TRAINC_THREADS", threads)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(place.join("out"))
+                .unwrap()
+                .map(|e| e.unwrap().path())
+                .map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), bytes(&p)))
+                .collect();
+            files.sort();
+            runs.push(files);
+        }
+        assert!(runs[0].len() > 4, "{target}");
+        assert!(runs.iter().all(|run| *run == runs[0]), "{target} is not deterministic");
+    }
+}
+
 fn unsupported(folder: &Folder) -> &'static str {
     folder.model();
     let content = bytes(&folder.path("digits.onnx"));

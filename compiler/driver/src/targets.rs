@@ -11,7 +11,12 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_neon::NEON,
     &trainc_neon::DOTPROD,
     &trainc_neon::I8MM,
+    &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
+    &trainc_hvx::HVX,
+    &trainc_hvx::V62,
+    &trainc_hvx::V68,
+    &trainc_hvx::V73,
 ];
 
 /// Those that emit C, with the flags of its compiler.
@@ -20,6 +25,7 @@ static DIALECTS: &[&dyn Dialect] = &[
     &trainc_neon::NEON,
     &trainc_neon::DOTPROD,
     &trainc_neon::I8MM,
+    &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
 ];
 

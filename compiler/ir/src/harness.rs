@@ -48,6 +48,9 @@ pub struct Harness {
     pub header: String,
     /// The artifact's files that the compiler gets: sources, or objects.
     pub sources: Vec<String>,
+    /// Files beside the program that calls the functions, by name and contents: headers of a C library where the
+    /// compiler has none, and sources (`.c`, `.S`), which the compiler gets too.
+    pub support: Vec<(String, String)>,
     /// Compilers of C that also link; the first that is installed is used.
     pub compilers: Vec<Tool>,
     /// Emulators, which get the executable as their last argument; the first that is installed is used. Empty if

@@ -1,6 +1,6 @@
 //! What a target adds to portable C: kernels of its own, and what they need.
 
-use trainc_ir::program::Kernel;
+use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{TargetDescription, loop_scratch_bytes};
 use trainc_ir::{Op, TensorType};
 
@@ -11,6 +11,21 @@ pub struct SupportFile {
     pub name: String,
     /// Contents.
     pub contents: String,
+}
+
+/// What a README tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Start of all names.
+    pub prefix: &'a str,
+    /// Start of all macros.
+    pub macros: &'a str,
+    /// C sources.
+    pub sources: &'a [String],
+    /// Exported functions.
+    pub functions: &'a [String],
 }
 
 /// A dialect of C: portable C, with kernels of the target's own where it has them.
@@ -27,7 +42,18 @@ pub trait Dialect: Sync {
         &["-O2"]
     }
 
-    /// Text of the target's own function for a kernel; `None` if its loop kernel serves.
+    /// What a kernel's function is called, before a number makes it unique; `prefix` is the program's. Functions of other
+    /// files share one name space with those of other programs.
+    fn kernel_name(&self, _prefix: &str, kernel: &Kernel) -> String {
+        kernel.name.clone()
+    }
+
+    /// An attribute of the array of constants, such as a larger alignment.
+    fn constants_attribute(&self) -> &'static str {
+        ""
+    }
+
+    /// Text of the target's own function for a kernel, or its declaration if another file has it; `None` if its loop kernel serves.
     ///
     /// # Errors
     /// If the kernel cannot be expressed.
@@ -38,6 +64,11 @@ pub trait Dialect: Sync {
     /// Working memory of a kernel in bytes.
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
         loop_scratch_bytes(op, inputs, outputs)
+    }
+
+    /// README.md in the place of the one for C compilers.
+    fn readme(&self, _facts: &Facts<'_>) -> Option<String> {
+        None
     }
 
     /// What the kernels need beside `trainc_rt.h`.

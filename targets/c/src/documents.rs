@@ -2,7 +2,7 @@
 
 use trainc_ir::program::Program;
 
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Facts};
 use crate::evaluate::Evaluation;
 use crate::interface::Interface;
 use crate::layout::Lines;
@@ -26,6 +26,11 @@ pub(crate) fn readme(
         .chain(Evaluation::of(interface).map(|e| format!("`{}`", e.symbol)))
         .chain(["init", "save", "load"].map(|f| format!("`{prefix}_{f}`")))
         .collect();
+    let functions: Vec<String> = calls.iter().map(|c| c.trim_matches('`').to_string()).collect();
+    let facts = Facts { program, prefix, macros: &macros, sources, functions: &functions };
+    if let Some(text) = dialect.readme(&facts) {
+        return text;
+    }
     let hosted = flags.replace(" -ffreestanding", "");
     format!(
         "# {prefix}\n\n\

@@ -43,6 +43,11 @@ impl Text {
         if self.precedence >= precedence { self.text } else { format!("({})", self.text) }
     }
 
+    /// As an operand of any operator.
+    pub(crate) fn primary(self) -> String {
+        self.at_least(PRIMARY)
+    }
+
     /// As the right side of a comparison.
     pub(crate) fn compared(self) -> String {
         self.at_least(SHIFT)

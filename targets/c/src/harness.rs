@@ -46,6 +46,7 @@ pub fn harness(
     Ok(Harness {
         header: format!("{prefix}.h"),
         sources,
+        support: Vec::new(),
         compilers: compilers.into_iter().map(with_flags).collect(),
         runners,
         init: format!("{prefix}_init"),

@@ -10,13 +10,13 @@ use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unar
 use crate::locals::Locals;
 
 /// Smallest and largest value.
-pub(crate) type Interval = (i128, i128);
+pub type Interval = (i128, i128);
 
 /// Rounds of the analysis before what still grows is taken to have any value.
 const PATIENCE: usize = 6;
 
 /// All values of a type.
-pub(crate) fn all(ty: Scalar) -> Interval {
+pub fn all(ty: Scalar) -> Interval {
     match ty {
         Scalar::I32 => (i32::MIN.into(), i32::MAX.into()),
         Scalar::I64 => (i64::MIN.into(), i64::MAX.into()),
@@ -27,12 +27,12 @@ pub(crate) fn all(ty: Scalar) -> Interval {
 }
 
 /// Whether every value of `inner` is one of `outer`.
-pub(crate) fn within(inner: Interval, outer: Interval) -> bool {
+pub fn within(inner: Interval, outer: Interval) -> bool {
     outer.0 <= inner.0 && inner.1 <= outer.1
 }
 
 /// Whether every value fits 32 bits.
-pub(crate) fn is_narrow(interval: Interval) -> bool {
+pub fn is_narrow(interval: Interval) -> bool {
     within(interval, all(Scalar::I32))
 }
 
@@ -45,15 +45,15 @@ fn join(a: Option<Interval>, b: Option<Interval>) -> Option<Interval> {
 }
 
 /// Intervals of a kernel's locals.
-#[derive(Debug)]
-pub(crate) struct Intervals<'k> {
+#[derive(Clone, Debug)]
+pub struct Intervals<'k> {
     kernel: &'k LoopKernel,
     /// `None` until something is assigned.
     locals: Vec<Option<Interval>>,
 }
 
 /// `x` of `local = local + x`, where `x` does not read the local.
-pub(crate) fn addend(local: Local, value: &Expr) -> Option<&Expr> {
+pub fn addend(local: Local, value: &Expr) -> Option<&Expr> {
     let Node::Binary(Binary::Add, a, b) = &*value.node else { return None };
     match (&*a.node, &*b.node) {
         (Node::Local(l), _) if *l == local && !reads(b, local) => Some(b),
@@ -63,7 +63,7 @@ pub(crate) fn addend(local: Local, value: &Expr) -> Option<&Expr> {
 }
 
 /// Whether an expression reads a local.
-pub(crate) fn reads(e: &Expr, local: Local) -> bool {
+pub fn reads(e: &Expr, local: Local) -> bool {
     match &*e.node {
         Node::Integer(_) | Node::Float(_) => false,
         Node::Local(l) => *l == local,
@@ -75,7 +75,7 @@ pub(crate) fn reads(e: &Expr, local: Local) -> bool {
 
 impl<'k> Intervals<'k> {
     /// Analyses a kernel whose locals have been.
-    pub(crate) fn of_kernel(kernel: &'k LoopKernel, locals: &Locals) -> Intervals<'k> {
+    pub fn of_kernel(kernel: &'k LoopKernel, locals: &Locals) -> Intervals<'k> {
         let count = kernel.locals.len();
         let initial = |i: usize| match kernel.locals[i].1 {
             Scalar::F32 => Some((0, 0)),
@@ -116,13 +116,13 @@ impl<'k> Intervals<'k> {
     }
 
     /// The interval of a local (everything if nothing is ever assigned).
-    pub(crate) fn local(&self, local: Local) -> Interval {
+    pub fn local(&self, local: Local) -> Interval {
         let i = local.0 as usize;
         self.locals[i].unwrap_or(all(self.kernel.locals[i].1))
     }
 
     /// The interval of an expression.
-    pub(crate) fn get(&self, e: &Expr) -> Interval {
+    pub fn get(&self, e: &Expr) -> Interval {
         self.of(e).unwrap_or(all(e.ty))
     }
 
@@ -133,7 +133,9 @@ impl<'k> Intervals<'k> {
             Node::Integer(value) => (i128::from(*value), i128::from(*value)),
             Node::Float(_) => (0, 0),
             Node::Local(local) => return self.locals[local.0 as usize],
-            Node::Load(buffer, _) => element(self.kernel.buffers[buffer.0 as usize].element),
+            Node::Load(buffer, _) => {
+                element_interval(self.kernel.buffers[buffer.0 as usize].element)
+            }
             Node::Unary(op, x) => match op {
                 Unary::Negate => {
                     let (low, high) = self.of(x)?;
@@ -159,12 +161,7 @@ impl<'k> Intervals<'k> {
 }
 
 /// The interval of the exact result, which may exceed the type; `None` if nothing is known.
-pub(crate) fn exact(
-    op: Binary,
-    ty: Scalar,
-    (a0, a1): Interval,
-    (b0, b1): Interval,
-) -> Option<Interval> {
+pub fn exact(op: Binary, ty: Scalar, (a0, a1): Interval, (b0, b1): Interval) -> Option<Interval> {
     let width = if ty == Scalar::I32 { 32 } else { 64 };
     let amounts = || (b0.max(0) as u32, b1.clamp(0, width - 1) as u32);
     let largest = |x: i128, y: i128| x.abs().max(y.abs());
@@ -212,7 +209,7 @@ pub(crate) fn exact(
 }
 
 /// Values of a load.
-fn element(element: Element) -> Interval {
+pub fn element_interval(element: Element) -> Interval {
     match element {
         Element::F32 => (0, 0),
         Element::I2 | Element::I4 | Element::I8 => (i8::MIN.into(), i8::MAX.into()),

@@ -18,6 +18,7 @@ mod header;
 pub mod interface;
 mod interval;
 mod layout;
+mod leading;
 mod locals;
 mod loops;
 mod parallel;
@@ -26,13 +27,22 @@ pub mod rust;
 mod target;
 
 pub use cost::cycles;
-pub use dialect::{Dialect, SupportFile};
+pub use dialect::{Dialect, Facts, SupportFile};
 pub use documents::FLAGS;
 pub use example::example;
 pub use harness::harness;
-pub use loops::{element_type, function};
+pub use interval::{Interval, all, element_interval, exact};
+pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
+pub use loops::{element_type, function, function_with};
 pub use program::emit;
 pub use target::{C, CTarget};
+
+/// What is known of loop kernels before code is selected for them.
+pub mod analysis {
+    pub use crate::interval::{Interval, Intervals, addend, all, exact, is_narrow, reads, within};
+    pub use crate::locals::{Locals, each_local, without_dead_code};
+    pub use crate::loops::simplified;
+}
 
 /// The runtime's header, `trainc_rt.h`.
 pub const RUNTIME_HEADER: &str = include_str!("../../../runtime-stub/trainc_rt.h");

@@ -7,7 +7,7 @@ use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt};
 use crate::interval::{addend, reads};
 
 /// A kernel without assignments that nothing reads, and without loops and branches that do nothing.
-pub(crate) fn without_dead_code(kernel: &LoopKernel) -> LoopKernel {
+pub fn without_dead_code(kernel: &LoopKernel) -> LoopKernel {
     let mut kernel = kernel.clone();
     loop {
         let mut live = BTreeSet::new();
@@ -20,7 +20,8 @@ pub(crate) fn without_dead_code(kernel: &LoopKernel) -> LoopKernel {
     }
 }
 
-fn count(block: &[Stmt]) -> usize {
+/// Statements of a block and of the blocks in it.
+pub(crate) fn count(block: &[Stmt]) -> usize {
     block
         .iter()
         .map(|s| match s {
@@ -90,7 +91,7 @@ fn live_block(block: &[Stmt], live: &mut BTreeSet<Local>) {
 }
 
 /// Calls `f` for each local that an expression reads.
-pub(crate) fn each_local(e: &Expr, f: &mut dyn FnMut(Local)) {
+pub fn each_local(e: &Expr, f: &mut dyn FnMut(Local)) {
     match &*e.node {
         Node::Integer(_) | Node::Float(_) => {}
         Node::Local(local) => f(*local),
@@ -123,7 +124,7 @@ enum Kind {
 
 /// Where each local of a kernel is declared. Statements are numbered in the order of the text.
 #[derive(Debug)]
-pub(crate) struct Locals {
+pub struct Locals {
     kinds: Vec<Kind>,
 }
 
@@ -132,7 +133,7 @@ impl Locals {
     ///
     /// # Errors
     /// If a loop variable is used outside of its loop or assigned.
-    pub(crate) fn of_kernel(kernel: &LoopKernel) -> Result<Locals, String> {
+    pub fn of_kernel(kernel: &LoopKernel) -> Result<Locals, String> {
         let mut survey = Survey {
             uses: vec![Uses::default(); kernel.locals.len()],
             path: Vec::new(),
@@ -153,18 +154,19 @@ impl Locals {
         Ok(Locals { kinds })
     }
 
-    pub(crate) fn is_hoisted(&self, local: Local) -> bool {
+    /// Whether a local may be read before it is assigned: then it starts as 0.
+    pub fn is_hoisted(&self, local: Local) -> bool {
         matches!(self.kinds[local.0 as usize], Kind::Hoisted)
     }
 
     /// Whether the statement of that number, an assignment, declares the local.
-    pub(crate) fn declares(&self, local: Local, number: usize) -> bool {
+    pub fn declares(&self, local: Local, number: usize) -> bool {
         matches!(self.kinds[local.0 as usize],
             Kind::AtFirstAssignment { statement, .. } if statement == number)
     }
 
     /// Whether a local is set by its declaration alone, or counts a loop: it stays while it is in sight.
-    fn is_fixed(&self, local: Local) -> bool {
+    pub fn is_fixed(&self, local: Local) -> bool {
         matches!(
             self.kinds[local.0 as usize],
             Kind::LoopVariable | Kind::AtFirstAssignment { fixed: true, .. }
@@ -172,7 +174,7 @@ impl Locals {
     }
 
     /// What can stand for a local: a constant or another local that it is a mere copy of.
-    pub(crate) fn stands_for(&self, local: Local) -> Option<&Expr> {
+    pub fn stands_for(&self, local: Local) -> Option<&Expr> {
         let Kind::AtFirstAssignment { sum_start: Some(value), fixed: true, .. } =
             &self.kinds[local.0 as usize]
         else {
@@ -186,8 +188,16 @@ impl Locals {
         simple.then_some(value)
     }
 
+    /// What a local always is, if it is set once, by its declaration.
+    pub fn value(&self, local: Local) -> Option<&Expr> {
+        match &self.kinds[local.0 as usize] {
+            Kind::AtFirstAssignment { sum_start, fixed: true, .. } => sum_start.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The first value of local `i` if it is a sum.
-    pub(crate) fn sum_start(&self, i: usize) -> Option<&Expr> {
+    pub fn sum_start(&self, i: usize) -> Option<&Expr> {
         match &self.kinds[i] {
             Kind::AtFirstAssignment { sum_start, .. } => sum_start.as_ref(),
             _ => None,
@@ -195,7 +205,7 @@ impl Locals {
     }
 
     /// How many loops are open where local `i` is declared, if it is a sum.
-    pub(crate) fn sum_depth(&self, i: usize) -> Option<usize> {
+    pub fn sum_depth(&self, i: usize) -> Option<usize> {
         match &self.kinds[i] {
             Kind::AtFirstAssignment { depth, sum_start: Some(_), .. } => Some(*depth),
             _ => None,

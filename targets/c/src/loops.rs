@@ -12,7 +12,8 @@ use crate::expression::{Expressions, Text};
 use crate::fold::{Known, fold_block};
 use crate::interval::{Intervals, addend, all, exact, is_narrow, within};
 use crate::layout::Lines;
-use crate::locals::{Locals, each_local, without_dead_code};
+use crate::leading::{CountedLoop, LeadingRounds, Rest, Scope};
+use crate::locals::{Locals, count, each_local, without_dead_code};
 use crate::parallel::{Independent, independent};
 
 /// The C type of an element; elements narrower than a byte take one each.
@@ -37,11 +38,27 @@ pub fn element_type(element: Element) -> &'static str {
 /// # Errors
 /// If the kernel is not well formed: a loop variable is used outside of its loop.
 pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
-    let mut kernel = without_dead_code(kernel);
-    let locals = Locals::of_kernel(&kernel)?;
-    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
-    kernel.body = fold_block(&kernel.body, &known);
-    let mut kernel = without_dead_code(&kernel);
+    print(name, kernel, None)
+}
+
+/// [`function`], with loops whose leading rounds a dialect prints in its own way.
+///
+/// # Errors
+/// As [`function`].
+pub fn function_with(
+    name: &str,
+    kernel: &LoopKernel,
+    leading: &dyn LeadingRounds,
+) -> Result<String, String> {
+    print(name, kernel, Some(leading))
+}
+
+fn print(
+    name: &str,
+    kernel: &LoopKernel,
+    leading: Option<&dyn LeadingRounds>,
+) -> Result<String, String> {
+    let mut kernel = simplified(kernel)?;
     let mut taken: BTreeSet<String> = BTreeSet::from(["scratch".to_string()]);
     for buffer in &mut kernel.buffers {
         buffer.name = unique(&buffer.name, &taken);
@@ -60,6 +77,7 @@ pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
         lines: Lines::default(),
         taken,
         statements: 0,
+        leading,
     };
     printer.head(name);
     printer.block(&kernel.body);
@@ -67,6 +85,18 @@ pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
     let mut text = printer.parts.finish();
     text.push_str(&printer.lines.finish());
     Ok(text)
+}
+
+/// A kernel without dead code, copies, and comparisons that have one outcome.
+///
+/// # Errors
+/// If a loop variable is used outside of its loop or assigned.
+pub fn simplified(kernel: &LoopKernel) -> Result<LoopKernel, String> {
+    let mut kernel = without_dead_code(kernel);
+    let locals = Locals::of_kernel(&kernel)?;
+    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
+    kernel.body = fold_block(&kernel.body, &known);
+    Ok(without_dead_code(&kernel))
 }
 
 /// `name`, or `name_2` and so on if that is taken.
@@ -148,20 +178,21 @@ fn loads(e: &Expr) -> bool {
     }
 }
 
-struct Printer<'k> {
+pub(crate) struct Printer<'k> {
     name: &'k str,
     locals: &'k Locals,
-    expressions: Expressions<'k>,
+    pub(crate) expressions: Expressions<'k>,
     /// Functions of the loops that are divided, and how many there are.
     parts: Lines,
     divided: usize,
     /// Whether the present statement is in a loop.
     repeats: bool,
-    lines: Lines,
+    pub(crate) lines: Lines,
     /// Names in sight.
-    taken: BTreeSet<String>,
+    pub(crate) taken: BTreeSet<String>,
     /// Number of the next statement.
     statements: usize,
+    leading: Option<&'k dyn LeadingRounds>,
 }
 
 impl Printer<'_> {
@@ -245,14 +276,19 @@ impl Printer<'_> {
                 self.lines.line(&line);
             }
             Stmt::For { variable, start, end, body } => {
+                let rest = self.leading(&CountedLoop { variable: *variable, start, end, body });
+                if let Some(Rest::None) = rest {
+                    self.statements += count(body);
+                    return;
+                }
                 let (kernel, intervals) = (self.expressions.kernel, &self.expressions.intervals);
                 let (locals, body_number) = (self.locals, self.statements);
                 let alone = || independent(kernel, locals, intervals, statement, body_number);
-                if let Some(free) = (!self.repeats).then(alone).flatten() {
+                if let Some(free) = (!self.repeats && rest.is_none()).then(alone).flatten() {
                     return self.divide(*variable, body, &free);
                 }
                 let repeats = std::mem::replace(&mut self.repeats, true);
-                self.for_(*variable, start, end, body);
+                self.for_(*variable, (start, end), body, rest);
                 self.repeats = repeats;
             }
             Stmt::If { condition, then, otherwise } => {
@@ -306,7 +342,20 @@ impl Printer<'_> {
         (fits && (!text.wide || limit == Scalar::I64)).then_some(text.text)
     }
 
-    fn for_(&mut self, variable: Local, start: &Expr, end: &Expr, body: &[Stmt]) {
+    /// The leading rounds in the dialect's way, if it has one for this loop, and the rounds left after them.
+    fn leading(&mut self, counted: &CountedLoop<'_>) -> Option<Rest> {
+        let leading = self.leading?;
+        Scope { printer: self }.attempt(|scope| leading.print(counted, scope))
+    }
+
+    /// A loop, or what is left of it.
+    fn for_(
+        &mut self,
+        variable: Local,
+        (start, end): (&Expr, &Expr),
+        body: &[Stmt],
+        rest: Option<Rest>,
+    ) {
         let taken = self.taken.clone();
         let (of_start, of_end) =
             (self.expressions.intervals.get(start), self.expressions.intervals.get(end));
@@ -314,7 +363,10 @@ impl Printer<'_> {
         let narrow = is_narrow(of_start) && is_narrow(of_end);
         let ty = if narrow { "int32_t" } else { "int64_t" };
         let fitted = |text: Text| if narrow { text.narrowed() } else { text };
-        let first = fitted(self.expressions.print(start)).text;
+        let first = match rest {
+            Some(Rest::From(first)) => first,
+            _ => fitted(self.expressions.print(start)).text,
+        };
         let last = fitted(self.expressions.print(end));
         let mut moves = loads(end) && changes(body, None);
         each_local(end, &mut |l| moves |= changes(body, Some(l)));

@@ -31,7 +31,7 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
         (format!("{prefix}.c"), source(program, &interface, &arrays, dialect)?),
     ];
     if !arrays.is_empty() {
-        files.push((format!("{prefix}_data.c"), data::source(&interface, &arrays)));
+        files.push((format!("{prefix}_data.c"), data::source(&interface, &arrays, dialect)));
     }
     files.push(("trainc_rt.h".into(), RUNTIME_HEADER.into()));
     files.push(("trainc_rt.c".into(), RUNTIME_SOURCE.into()));
@@ -153,7 +153,7 @@ fn source(
     let mut names: BTreeMap<KernelId, String> = BTreeMap::new();
     for (&id, nodes) in &nodes {
         let kernel = program.kernel(id);
-        let name = unique(&kernel.name, &taken);
+        let name = unique(&dialect.kernel_name(prefix, kernel), &taken);
         taken.insert(name.clone());
         out.line("");
         out.comment(&kernel_comment(kernel, nodes));

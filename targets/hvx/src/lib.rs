@@ -1,4 +1,17 @@
 //! The Hexagon target: assembly for v62 to v73 with HVX in 128-byte mode.
+//!
+//! Kernels are assembly: [`select`] makes code of any loop kernel on the [`machine`] layer, which packs it. Entries,
+//! initial state and checkpoints are C on the C target's emission.
 
+mod cost;
+mod devices;
+mod documents;
+mod emission;
+mod fastrpc;
 pub mod kernels;
 pub mod machine;
+pub mod select;
+mod target;
+
+pub use devices::{Unit, unit};
+pub use target::{HVX, HvxTarget, V62, V68, V73};

@@ -11,4 +11,42 @@ pub enum Level {
     Dotprod,
     /// `smmla`: a 2x8 by 8x2 product (FEAT_I8MM).
     I8mm,
+    /// The best of the three of AArch64 that the processor has, asked for at run time.
+    Dispatch,
+}
+
+const BASELINE: (&str, &str) =
+    ("trainc_neon_baseline.h", include_str!("../support/trainc_neon_baseline.h"));
+const DOTPROD: (&str, &str) =
+    ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
+const I8MM: (&str, &str) = ("trainc_neon_i8mm.h", include_str!("../support/trainc_neon_i8mm.h"));
+const DISPATCH: (&str, &str) =
+    ("trainc_neon_dispatch.h", include_str!("../support/trainc_neon_dispatch.h"));
+
+impl Level {
+    /// How a kernel calls a support function that differs between levels.
+    pub(crate) fn function(self, name: &str) -> String {
+        match self {
+            Level::Armv7 | Level::Baseline => format!("trainc_{name}_baseline"),
+            Level::Dotprod => format!("trainc_{name}_dotprod"),
+            Level::I8mm => format!("trainc_{name}_i8mm"),
+            Level::Dispatch => format!("level->{name}"),
+        }
+    }
+
+    /// Headers of the support functions, in the order of inclusion.
+    pub(crate) fn headers(self) -> Vec<(&'static str, &'static str)> {
+        let mut headers = vec![
+            ("trainc_neon.h", include_str!("../support/trainc_neon.h")),
+            ("trainc_neon_packing.h", include_str!("../support/trainc_neon_packing.h")),
+            ("trainc_neon_rounding.h", include_str!("../support/trainc_neon_rounding.h")),
+        ];
+        headers.extend(match self {
+            Level::Armv7 | Level::Baseline => vec![BASELINE],
+            Level::Dotprod => vec![DOTPROD],
+            Level::I8mm => vec![I8MM],
+            Level::Dispatch => vec![BASELINE, DOTPROD, I8MM, DISPATCH],
+        });
+        headers
+    }
 }

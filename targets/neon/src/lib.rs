@@ -3,8 +3,12 @@
 //! One target for each level of the architecture: what a processor offers decides how products of 8-bit integers are
 //! laid out and multiplied ([`Level`]). Everything else is shared.
 
+pub mod depthwise;
 mod level;
+pub mod loops;
+mod lowering;
+mod products;
 mod target;
 
 pub use level::Level;
-pub use target::{ARMV7, DOTPROD, I8MM, NEON, NeonTarget};
+pub use target::{ARMV7, DISPATCH, DOTPROD, I8MM, NEON, NeonTarget};

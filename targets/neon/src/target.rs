@@ -1,12 +1,13 @@
 //! The NEON targets as the compiler sees them.
 
-use trainc_c::Dialect;
+use trainc_c::{Dialect, SupportFile};
 use trainc_ir::harness::{Harness, Tool};
-use trainc_ir::program::Program;
+use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType};
 
 use crate::level::Level;
+use crate::{depthwise, loops, products};
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -30,6 +31,12 @@ pub static DOTPROD: NeonTarget =
 /// AArch64 with `smmla`.
 pub static I8MM: NeonTarget =
     target(Level::I8mm, "neon+i8mm", "the same with smmla: Armv8.2-A with FEAT_I8MM");
+/// AArch64, by what the processor has.
+pub static DISPATCH: NeonTarget = target(
+    Level::Dispatch,
+    "neon+dispatch",
+    "the same with dotprod and i8mm picked at run time (GCC, or Clang from 16 on; Linux)",
+);
 /// Armv7-A.
 pub static ARMV7: NeonTarget =
     target(Level::Armv7, "armv7-neon", "C with NEON intrinsics for Armv7-A");
@@ -49,10 +56,34 @@ impl Dialect for NeonTarget {
     fn flags(&self) -> &'static [&'static str] {
         match self.level {
             Level::Armv7 => &["-O3", "-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
-            Level::Baseline => &["-O3"],
+            Level::Baseline | Level::Dispatch => &["-O3"],
             Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
             Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
         }
+    }
+
+    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        if let Some(text) = products::kernel(self.level, name, kernel)? {
+            return Ok(Some(text));
+        }
+        if let Some(text) = depthwise::kernel(self.level, name, kernel)? {
+            return Ok(Some(text));
+        }
+        loops::kernel(self.level, name, kernel).map(Some)
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        products::scratch_bytes(op, inputs, outputs)
+            .or_else(|| depthwise::scratch_bytes(op, inputs, outputs))
+            .unwrap_or_else(|| loops::scratch_bytes(op, inputs, outputs))
+    }
+
+    fn support(&self) -> Vec<SupportFile> {
+        let file = |(name, contents): (&str, &str)| SupportFile {
+            name: name.into(),
+            contents: contents.into(),
+        };
+        self.level.headers().into_iter().map(file).collect()
     }
 }
 
@@ -88,7 +119,7 @@ impl Target for NeonTarget {
             ),
             Level::Baseline => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "cortex-a53"),
             Level::Dotprod => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "cortex-a76"),
-            Level::I8mm => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "max"),
+            Level::I8mm | Level::Dispatch => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "max"),
         };
         let compilers = vec![Tool::new(compiler, &["-static"], packages)];
         let runner = |command: &str, packages| Tool::new(command, &["-cpu", processor], packages);

@@ -4,19 +4,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use trainc_driver::zoo::{ZooSpec, build};
-use trainc_ir::graph::InputRole;
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
-use trainc_ir::verify::Stage;
-use trainc_ir::{Element, Tensor, TensorType};
-use trainc_onnx_import::{ImportOptions, import_bytes};
-use trainc_opt::algorithm::Algorithm;
-use trainc_opt::inference::inference_graph;
-use trainc_opt::optimise::{OptimiseOptions, optimise};
-use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
-use trainc_opt::training::training_graph;
-use trainc_opt::translate::{remove_operations, translate};
+pub(crate) use trainc_tests::programs::operand;
+pub(crate) use trainc_tests::random::Random;
 
 /// What emitted code must compile with.
 pub(crate) const STRICT: &[&str] = &[
@@ -113,57 +104,7 @@ pub(crate) fn runtime(folder: &Path) {
     write(folder, "trainc_rt.c", trainc_c::RUNTIME_SOURCE);
 }
 
-/// A small generator of test data (xorshift64*).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
-
 /// Training and inference of a zoo model for this target.
 pub(crate) fn program(model: &str, algorithm: &str, batch: usize) -> Program {
-    let spec = ZooSpec::new(model).expect("a model of the zoo");
-    let bytes = build(&spec).expect("the zoo builds");
-    let options = ImportOptions { batch: Some(batch), ..ImportOptions::default() };
-    let imported = import_bytes(&bytes, &|_| Err("no external data".into()), &options);
-    let algorithm = Algorithm::built_in(algorithm).expect("a built-in algorithm");
-    let forward = remove_operations(&imported.expect("imports").graph, &algorithm.remove);
-    let training = training_graph(&forward, None).expect("trains");
-    let inference = inference_graph(&forward).expect("infers");
-    let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
-    let [step, infer] = [&training, &inference].map(|graph| {
-        let (module, _) = translate(graph, &algorithm).expect("translates");
-        optimise(&module, &stage, &trainc_c::C, &OptimiseOptions::default()).expect("optimises").0
-    });
-    let entries = [
-        PlanEntry { name: "train_step", graph: &step },
-        PlanEntry { name: "infer", graph: &infer },
-    ];
-    plan(model, &entries, &trainc_c::C, &PlanOptions::default()).expect("plans").0
-}
-
-pub(crate) fn operand(
-    ty: &TensorType,
-    role: InputRole,
-    classes: usize,
-    random: &mut Random,
-) -> Tensor {
-    let mut draw = |n: usize| (random.next() >> 33) as usize % n;
-    match (role, ty.element) {
-        (InputRole::Labels, _) => {
-            let labels = (0..ty.count()).map(|_| draw(classes) as i32).collect();
-            Tensor::i32(ty.shape.clone(), labels)
-        }
-        (InputRole::LearningRate, Element::I32) => Tensor::i32(ty.shape.clone(), vec![3]),
-        (InputRole::LearningRate, _) => Tensor::f32(ty.shape.clone(), vec![0.05]),
-        (InputRole::Data, _) => {
-            let pixels = (0..ty.count()).map(|_| draw(4096) as f32 / 2048.0 - 1.0).collect();
-            Tensor::f32(ty.shape.clone(), pixels)
-        }
-    }
+    trainc_tests::programs::program(model, algorithm, batch, &trainc_c::C)
 }

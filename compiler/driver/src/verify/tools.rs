@@ -122,17 +122,28 @@ impl Build<'_> {
         let place = self.workspace.path();
         let executable = place.join(if hooks { "watched" } else { "plain" });
         let source = place.join("main.c");
+        let support = &self.harness.support;
         let written = std::fs::write(&source, main)
-            .and_then(|()| std::fs::write(place.join(HOOKS), HOOKS_HEADER));
+            .and_then(|()| std::fs::write(place.join(HOOKS), HOOKS_HEADER))
+            .and_then(|()| {
+                support.iter().try_for_each(|(name, text)| std::fs::write(place.join(name), text))
+            });
         written.with_context(|| format!("{}: cannot be written", place.display()))?;
         let folder = std::path::absolute(self.folder).context("the artifact's folder")?;
         let compiler = &self.toolchain.compiler;
         let mut command = Command::new(&compiler[0]);
         command.args(&compiler[1..]).arg("-I").arg(&folder);
+        if hooks || !support.is_empty() {
+            command.arg("-I").arg(place);
+        }
         if hooks {
-            command.arg("-I").arg(place).arg(format!("-DTRAINC_HOOKS=\"{HOOKS}\""));
+            command.arg(format!("-DTRAINC_HOOKS=\"{HOOKS}\""));
         }
         command.arg("-Werror=implicit-function-declaration").arg(&source);
+        let is_source = |name: &str| name.ends_with(".c") || name.ends_with(".S");
+        for (name, _) in support.iter().filter(|(name, _)| is_source(name)) {
+            command.arg(place.join(name));
+        }
         for source in &self.harness.sources {
             let path = folder.join(source);
             ensure!(path.is_file(), "{}: the artifact has no such file", path.display());

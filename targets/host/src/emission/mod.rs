@@ -54,6 +54,7 @@ pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
     Ok(Harness {
         header: format!("{prefix}.h"),
         sources: vec![format!("{prefix}.o")],
+        support: Vec::new(),
         compilers: vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")],
         runners: Vec::new(),
         init: format!("{prefix}_init"),

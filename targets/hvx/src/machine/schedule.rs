@@ -111,7 +111,9 @@ impl<'a> Graph<'a> {
         for ((index, _), forward) in members.iter().zip(&forwards) {
             let instruction = &self.run[*index];
             let unit = instruction.opcode.row().unit;
-            words += 1 + usize::from(instruction.is_extended());
+            // A loop's set-up reaches 256 bytes by itself; the assembler extends it if the loop starts farther on,
+            // behind a prologue, and crashes where the packet has no room for that.
+            words += 1 + usize::from(instruction.is_extended() || unit == Unit::Loop);
             flow += usize::from(matches!(unit, Unit::Jump | Unit::JumpRegister));
             alone |= goes_alone(instruction.opcode);
             let new_store = matches!(forward, Forward::New(operand) if instruction.effect() == Effect::Store

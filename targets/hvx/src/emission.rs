@@ -1,0 +1,148 @@
+//! A program as the files of an artifact: entries, data and checkpoints in C, kernels in assembly.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use trainc_c::{Dialect, Facts, element_type};
+use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::loops::{LoopKernel, Role};
+use trainc_ir::program::{Kernel, Program, identifier};
+use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
+
+use crate::machine::{Function, Options, Version, compile};
+use crate::select::{Routine, select};
+use crate::target::HvxTarget;
+use crate::{documents, fastrpc};
+
+/// Name of the file with the routines that kernels call.
+pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
+
+/// The files of a program.
+pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<ArtifactFile>, String> {
+    let emission = Emission { target, made: Mutex::default() };
+    let mut files = trainc_c::emit(program, &emission)?;
+    let made = emission.made.into_inner().map_err(|e| e.to_string())?;
+    let prefix = identifier(&program.name.to_ascii_lowercase());
+    let version = target.version();
+    let mut kernels = documents::head(&format!("{prefix}: kernels"), version);
+    kernels.push_str(&made.text);
+    let mut runtime = documents::head("routines that kernels call", version);
+    for routine in made.routines {
+        let function = routine.function().map_err(|e| e.to_string())?;
+        runtime.push_str(&assembly(&function, version)?);
+    }
+    let has_data = files.iter().any(|file| file.name == format!("{prefix}_data.c"));
+    let mut add = |name: String, text: String| {
+        files.retain(|file| file.name != name);
+        files.push(ArtifactFile { name, contents: text.into_bytes() });
+    };
+    add(format!("{prefix}_kernels.S"), kernels);
+    add(RUNTIME.into(), runtime);
+    for (name, text) in fastrpc::files(program, &harness(program, target)?, &prefix, version) {
+        add(name, text);
+    }
+    add("CMakeLists.txt".into(), documents::cmake(&prefix, has_data, version));
+    Ok(files)
+}
+
+/// How the artifact of a program is built and run under the emulator.
+pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, String> {
+    let emission = Emission { target, made: Mutex::default() };
+    let machine = documents::machine(target.version());
+    let arguments: Vec<&str> = machine
+        .split(' ')
+        .chain(["-nostdlib", "-fuse-ld=lld", "-Wno-incompatible-library-redeclaration"])
+        .collect();
+    let packages = "clang-19 lld-19";
+    let compilers = ["clang-19", "clang"].map(|c| Tool::new(c, &arguments, packages));
+    // An emulator that knows the version by its number, and one that knows v67 alone.
+    let runners = vec![Tool::new("qemu-hexagon", &["-cpu", "v67"], "qemu-user")];
+    let mut harness = trainc_c::harness(program, &emission, compilers.into(), runners)?;
+    for tool in &mut harness.compilers {
+        tool.arguments = arguments.iter().map(|a| (*a).to_string()).collect();
+        tool.arguments.extend(documents::FLAGS.split(' ').map(String::from));
+    }
+    let prefix = identifier(&program.name.to_ascii_lowercase());
+    harness.sources.extend([format!("{prefix}_kernels.S"), RUNTIME.to_string()]);
+    harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
+    Ok(harness)
+}
+
+/// A C library of a few functions for the emulator.
+const EMULATION: [(&str, &str); 4] = [
+    ("stdio.h", include_str!("emulation/stdio.h")),
+    ("stdlib.h", include_str!("emulation/stdlib.h")),
+    ("string.h", include_str!("emulation/string.h")),
+    ("emulation.c", include_str!("emulation/emulation.c")),
+];
+
+/// A function in packets.
+fn assembly(function: &Function, version: Version) -> Result<String, String> {
+    let assembled = compile(function, version, &Options::default()).map_err(|e| e.to_string())?;
+    Ok(format!("\n{}", assembled.assembly()))
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    /// Kernels so far.
+    text: String,
+    routines: BTreeSet<Routine>,
+}
+
+/// The dialect of one emission: kernels are declared in C and collected as assembly.
+struct Emission<'t> {
+    target: &'t HvxTarget,
+    made: Mutex<Made>,
+}
+
+/// `void name(...)`: the buffers in order, then the working memory.
+fn prototype(name: &str, kernel: &LoopKernel) -> String {
+    let parameter = |b: &trainc_ir::loops::BufferParameter| {
+        let constant = match b.role {
+            Role::Input(_) | Role::InputScale(_) | Role::RunContext => "const ",
+            _ => "",
+        };
+        format!("{constant}{} *{}", element_type(b.element), identifier(&b.name))
+    };
+    let buffers = kernel.buffers.iter().filter(|b| b.role != Role::Scratch);
+    let mut parameters: Vec<String> = buffers.map(parameter).collect();
+    if kernel.buffers.iter().any(|b| b.role == Role::Scratch) {
+        parameters.push("uint8_t *scratch".into());
+    }
+    format!("void {name}({})", parameters.join(", "))
+}
+
+impl Dialect for Emission<'_> {
+    fn description(&self) -> &TargetDescription {
+        self.target.description()
+    }
+
+    fn kernel_name(&self, prefix: &str, kernel: &Kernel) -> String {
+        format!("{prefix}_{}", kernel.name)
+    }
+
+    fn constants_attribute(&self) -> &'static str {
+        "__attribute__((aligned(128)))"
+    }
+
+    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
+        let loops = kernel.op.lower(&inputs, &outputs);
+        let list = |types: &[&trainc_ir::TensorType]| {
+            types.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let prototype = prototype(name, &loops);
+        let purpose =
+            format!("{}\n{} -> {}\n{prototype}", kernel.op, list(&inputs), list(&outputs));
+        let selected = select(name, &purpose, &loops).map_err(|e| e.to_string())?;
+        let text = assembly(&selected.function, self.target.version())?;
+        let mut made = self.made.lock().map_err(|e| e.to_string())?;
+        made.text.push_str(&text);
+        made.routines.extend(selected.routines);
+        Ok(Some(format!("{prototype};\n")))
+    }
+
+    fn readme(&self, facts: &Facts<'_>) -> Option<String> {
+        Some(documents::readme(facts, self.target.version()))
+    }
+}

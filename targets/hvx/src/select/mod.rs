@@ -1,0 +1,201 @@
+//! Instruction selection: any loop kernel as structured code of the machine layer.
+//!
+//! The calling convention is the platform's: each buffer of the kernel but its working memory is a pointer, in the
+//! order of the kernel's parameters; the working memory, if there is any, is one more pointer at the end. Integers
+//! are computed in 32 bits wherever only their low 32 bits matter or every value fits; the rest takes register pairs.
+//! Addresses that are linear in a loop's variable are pointers that step.
+
+mod addresses;
+mod cache;
+mod cleanup;
+mod conditions;
+mod division;
+mod floats;
+mod integers;
+mod linear;
+mod routines;
+mod statements;
+mod vector;
+mod wide;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trainc_c::analysis::{Intervals, Locals, is_narrow, simplified};
+use trainc_ir::loops::{Expr, Local, LoopKernel, Role, Scalar};
+use trainc_ir::target::loop_scratch;
+
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
+
+pub use routines::Routine;
+
+/// Why no code could be selected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// The kernel is not well formed.
+    #[error("{0}")]
+    Kernel(String),
+    /// The machine layer refused the code: a bug of the selection.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+}
+
+/// Selected code.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// The kernel's function.
+    pub function: Function,
+    /// Routines that it calls.
+    pub routines: BTreeSet<Routine>,
+}
+
+/// Selects code for a loop kernel; `name` is the function's symbol, `purpose` is printed above it.
+///
+/// # Errors
+/// If the kernel is not well formed.
+pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected, SelectError> {
+    let kernel = simplified(kernel).map_err(SelectError::Kernel)?;
+    let locals = Locals::of_kernel(&kernel).map_err(SelectError::Kernel)?;
+    let intervals = Intervals::of_kernel(&kernel, &locals);
+    let parameters = kernel.buffers.iter().filter(|b| b.role != Role::Scratch).count();
+    let (offsets, scratch_bytes) = loop_scratch(&kernel);
+    let has_scratch = kernel.buffers.iter().any(|b| b.role == Role::Scratch);
+    let count = u32::try_from(parameters + usize::from(has_scratch)).unwrap_or(u32::MAX);
+    let mut b = Builder::new(name, count);
+    b.purpose(purpose);
+    let mut selector = Selector {
+        kernel: &kernel,
+        locals: &locals,
+        intervals,
+        registers: Vec::new(),
+        buffers: Vec::new(),
+        cache: cache::Cache::default(),
+        pointers: Vec::new(),
+        disjoint: BTreeSet::new(),
+        hoisted: 0,
+        failure: None,
+        predicates: BTreeMap::new(),
+        routines: BTreeSet::new(),
+    };
+    selector.place_buffers(&mut b, &offsets, parameters, scratch_bytes);
+    selector.place_locals(&mut b);
+    selector.block(&mut b, &kernel.body);
+    if let Some(reason) = selector.failure {
+        return Err(SelectError::Kernel(reason));
+    }
+    let routines = selector.routines;
+    let mut function = b.finish(None)?;
+    cleanup::remove_dead_code(&mut function);
+    Ok(Selected { function, routines })
+}
+
+/// Where a buffer is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    base: Register,
+    object: Object,
+}
+
+struct Selector<'k> {
+    kernel: &'k LoopKernel,
+    locals: &'k Locals,
+    intervals: Intervals<'k>,
+    /// A register for each local: a pair if it is wide.
+    registers: Vec<Register>,
+    buffers: Vec<Place>,
+    /// Values that are in registers.
+    cache: cache::Cache,
+    /// Pointers of the open loops.
+    pointers: Vec<addresses::Pointer>,
+    /// Objects in which the rounds of the innermost open loop touch different bytes.
+    disjoint: BTreeSet<Object>,
+    /// Values that were computed ahead of the open loops.
+    hoisted: usize,
+    /// Bools that are set once: predicates, and whether the opposite is meant.
+    predicates: BTreeMap<Local, (Register, bool)>,
+    /// A mistake of the selection.
+    failure: Option<String>,
+    routines: BTreeSet<Routine>,
+}
+
+impl Selector<'_> {
+    /// Buffers are disjoint, but for a result and an operand of as many bytes: an operation may work in place.
+    fn place_buffers(&mut self, b: &mut Builder, offsets: &[usize], parameters: usize, _: usize) {
+        let bytes = |i: usize| {
+            let buffer = &self.kernel.buffers[i];
+            buffer.count * (buffer.element.bits() as usize).div_ceil(8)
+        };
+        let (mut next, mut scratch) = (0, offsets.iter());
+        let mut places: Vec<Place> = Vec::new();
+        for (i, buffer) in self.kernel.buffers.iter().enumerate() {
+            let twin = |place: usize| match (&buffer.role, &self.kernel.buffers[place].role) {
+                (Role::Output(_), Role::Input(_)) => bytes(i) == bytes(place),
+                (Role::OutputScale(_), Role::InputScale(_)) => true,
+                (Role::InputScale(_), Role::InputScale(_)) => true,
+                // Two operands of a size may both be what a result of that size takes.
+                (Role::Input(_), Role::Input(_)) => bytes(i) == bytes(place),
+                _ => false,
+            };
+            let object = match (0..places.len()).find(|&place| twin(place)) {
+                Some(place) => places[place].object,
+                None => b.object(&buffer.name),
+            };
+            let base = match buffer.role {
+                Role::Scratch => {
+                    let memory = b.parameter(parameters);
+                    let offset = *scratch.next().unwrap_or(&0);
+                    match i32::try_from(offset).unwrap_or(i32::MAX) {
+                        0 => memory,
+                        offset => b.emit(Opcode::AddImmediate, (memory, offset)),
+                    }
+                }
+                _ => {
+                    next += 1;
+                    b.parameter(next - 1)
+                }
+            };
+            places.push(Place { base, object });
+        }
+        self.buffers = places;
+    }
+
+    fn place_locals(&mut self, b: &mut Builder) {
+        for i in 0..self.kernel.locals.len() {
+            let local = Local(i as u32);
+            let wide =
+                self.kernel.locals[i].1 == Scalar::I64 && !is_narrow(self.intervals.local(local));
+            let register = b.fresh(if wide { Class::RR } else { Class::R });
+            if self.locals.is_hoisted(local) {
+                match wide {
+                    true => b.emit_to(register, Opcode::CombineImmediate, (0, 0)),
+                    false => b.emit_to(register, Opcode::Constant, (0,)),
+                }
+            }
+            self.registers.push(register);
+        }
+    }
+
+    fn register(&self, local: Local) -> Register {
+        self.registers[local.0 as usize]
+    }
+
+    /// Whether every value of an integer fits 32 bits.
+    fn is_narrow(&self, e: &Expr) -> bool {
+        e.ty != Scalar::I64 || is_narrow(self.intervals.get(e))
+    }
+}
+
+/// Emits into the target, or a fresh register.
+fn emit(
+    b: &mut Builder,
+    target: Option<Register>,
+    opcode: Opcode,
+    operands: impl crate::machine::Operands,
+) -> Register {
+    match target {
+        Some(register) => {
+            b.emit_to(register, opcode, operands);
+            register
+        }
+        None => b.emit(opcode, operands),
+    }
+}

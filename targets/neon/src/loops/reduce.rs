@@ -1,0 +1,238 @@
+//! Locals that rounds combine, in any order: `local = local op value`.
+
+use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
+
+use super::lanes::{Kind, Lanes, part_name, quad, suffix};
+use super::round::{Line, Round, bits_of};
+use super::walk::{count_uses, each_statement, mentions};
+use crate::level::Level;
+
+/// A reduction.
+#[derive(Clone, Debug)]
+pub(super) struct Reduction {
+    pub(super) local: Local,
+    op: Binary,
+    value: Expr,
+    /// The sums of the lanes so far, once their width is known.
+    sums: Option<Lanes>,
+}
+
+/// The reductions of a body; `None` if a round reads what another one assigned in any other way. `uses` counts all
+/// mentions of each local in the kernel.
+pub(super) fn reductions(body: &[Stmt], uses: &[usize]) -> Option<Vec<Reduction>> {
+    let mut own = vec![0; uses.len()];
+    count_uses(body, &mut own);
+    let mut found = Vec::new();
+    let mut all_private = true;
+    each_statement(body, &mut |statement| match statement {
+        Stmt::Assign(local, value) => {
+            let at = local.0 as usize;
+            let reduction = (own[at] == 2).then(|| of_assignment(*local, value)).flatten();
+            match reduction {
+                Some(reduction) => found.push(reduction),
+                None => all_private &= own[at] == uses[at],
+            }
+        }
+        Stmt::For { variable, .. } => {
+            all_private &= own[variable.0 as usize] == uses[variable.0 as usize];
+        }
+        Stmt::Store(..) | Stmt::If { .. } => {}
+    });
+    all_private.then_some(found)
+}
+
+fn of_assignment(local: Local, value: &Expr) -> Option<Reduction> {
+    let Node::Binary(op, a, b) = &*value.node else { return None };
+    let is_local = |e: &Expr| matches!(*e.node, Node::Local(l) if l == local);
+    let other = match (is_local(a), is_local(b)) {
+        // The larger of floats is `a > b ? a : b`: of values that are no zeros of either sign, the order of which does
+        // not matter if NaNs leave the local as it is.
+        (false, true) => a,
+        (true, false) if value.ty != Scalar::F32 => b,
+        _ => return None,
+    };
+    let exact = match value.ty {
+        Scalar::F32 => *op == Binary::Maximum,
+        Scalar::Bool => false,
+        Scalar::I32 | Scalar::I64 => matches!(
+            op,
+            Binary::Add
+                | Binary::Minimum
+                | Binary::Maximum
+                | Binary::And
+                | Binary::Or
+                | Binary::Xor
+        ),
+    };
+    let alone = exact && !mentions(other, &|l| l == local);
+    alone.then(|| Reduction { local, op: *op, value: other.clone(), sums: None })
+}
+
+impl Reduction {
+    /// Whether a round may be done twice.
+    pub(super) fn is_idempotent(&self) -> bool {
+        matches!(self.op, Binary::Minimum | Binary::Maximum | Binary::And | Binary::Or)
+    }
+}
+
+impl Round<'_, '_, '_> {
+    /// Adds the rounds' values to the sums.
+    pub(super) fn accumulate(&mut self, at: usize) -> Option<()> {
+        let Reduction { local, op, value, .. } = self.reductions[at].clone();
+        let value = self.current(&value)?;
+        if value.ty == Scalar::F32 {
+            let absolute = matches!(*self.definition(&value).node, Node::Unary(Unary::FloatAbs, _));
+            if !absolute {
+                return None;
+            }
+            let value = self.float(&value)?;
+            let value = self.bind("magnitude", &value);
+            let sums = self.sums(at, (Kind::Float, 32), self.count)?;
+            for (sum, value) in sums.parts.iter().zip(&value.parts) {
+                let line = format!("{sum} = vbslq_f32(vcgtq_f32({value}, {sum}), {value}, {sum});");
+                self.lines.push(Line::Code(line));
+            }
+            return Some(());
+        }
+        let (of_local, own) = (bits_of(self.scope.local_interval(local)), self.natural(&value));
+        let bits = match op {
+            Binary::Add => of_local.max(32),
+            _ => of_local.max(own).max(self.least_bits()),
+        };
+        if op == Binary::Add && own < bits && !self.is_uniform(&value) {
+            // Pairs of neighbours add up in lanes of twice the width.
+            let mut lanes = self.value(&value, own)?;
+            while 2 * lanes.bits < bits {
+                let (wide, count) = (2 * lanes.bits, lanes.count / 2);
+                let parts = lanes.map("vpaddl", "").parts;
+                lanes = Lanes { kind: lanes.kind, bits: wide, count, parts };
+            }
+            let sums = self.sums(at, (Kind::Signed, bits), lanes.count / 2)?;
+            let name = lanes.intrinsic("vpadal");
+            for (sum, part) in sums.parts.iter().zip(&lanes.parts) {
+                self.lines.push(Line::Code(format!("{sum} = {name}({sum}, {part});")));
+            }
+            return Some(());
+        }
+        let sums = self.sums(at, (Kind::Signed, bits), self.count)?;
+        let joined = match op {
+            Binary::Add => self.add(&value, bits, sums.clone())?,
+            _ => {
+                let value = self.value(&value, bits)?;
+                let operation = match op {
+                    Binary::Minimum | Binary::Maximum if bits == 64 => return None,
+                    Binary::Minimum => "vmin",
+                    Binary::Maximum => "vmax",
+                    Binary::And => "vand",
+                    Binary::Or => "vorr",
+                    _ => "veor",
+                };
+                sums.zip(operation, &value)
+            }
+        };
+        for (sum, part) in sums.parts.iter().zip(&joined.parts) {
+            self.lines.push(Line::Code(format!("{sum} = {part};")));
+        }
+        Some(())
+    }
+
+    /// The variables of a reduction, which start before the loop.
+    fn sums(&mut self, at: usize, (kind, bits): (Kind, u32), count: usize) -> Option<Lanes> {
+        let Reduction { local, op, .. } = self.reductions[at].clone();
+        let (quad, suffix) = (quad(bits, count), suffix(kind, bits));
+        let scalar = self.scope.local_name(local).to_string();
+        let first = match op {
+            Binary::Add | Binary::Or | Binary::Xor => "0".to_string(),
+            Binary::And => "-1".to_string(),
+            _ if bits < 32 => format!("(int{bits}_t){scalar}"),
+            _ => scalar.clone(),
+        };
+        let parts = super::lanes::part_count(bits, count);
+        let ty = super::lanes::vector_type(kind, bits, count);
+        let names: Vec<String> = (0..parts)
+            .map(|n| {
+                let name = if parts > 1 { part_name(&scalar, n) } else { format!("{scalar}_v") };
+                let name = self.scope.fresh(&name);
+                self.before.push(format!("{ty} {name} = vdup{quad}_n_{suffix}({first});"));
+                name
+            })
+            .collect();
+        let sums = Lanes::new(kind, bits, count, names);
+        self.reductions[at].sums = Some(sums.clone());
+        Some(sums)
+    }
+
+    /// Lines after the loop: the lanes join the local.
+    pub(super) fn finish_reductions(&mut self) -> Option<Vec<String>> {
+        let mut lines = Vec::new();
+        for reduction in self.reductions.clone() {
+            let Reduction { local, op, sums, .. } = reduction;
+            let sums = sums?;
+            let name = self.scope.local_name(local).to_string();
+            let wide = if self.scope.local_type(local) == "int64_t" { 64 } else { 32 };
+            let join = |scalar: &str| match (sums.kind, op) {
+                (Kind::Float, _) => format!("{name} = trainc_maximum({scalar}, {name});"),
+                (_, Binary::Add) => format!("{name} = trainc_add{wide}({name}, {scalar});"),
+                (_, Binary::Minimum) => format!("{name} = trainc_minimum{wide}({name}, {scalar});"),
+                (_, Binary::Maximum) => format!("{name} = trainc_maximum{wide}({name}, {scalar});"),
+                (_, Binary::And) => format!("{name} &= {scalar};"),
+                (_, Binary::Or) => format!("{name} |= {scalar};"),
+                (_, _) => format!("{name} ^= {scalar};"),
+            };
+            let operation = match op {
+                Binary::Add => "vadd",
+                Binary::Minimum => "vmin",
+                Binary::Maximum => "vmax",
+                Binary::And => "vand",
+                Binary::Or => "vorr",
+                _ => "veor",
+            };
+            let combine = sums.intrinsic(operation);
+            let mut parts = sums.parts.clone();
+            let one = Lanes { parts: Vec::new(), count: sums.count / parts.len(), ..sums.clone() };
+            if sums.kind == Kind::Float {
+                // No instruction joins floats in this way.
+                for part in &parts[1..] {
+                    let first = &parts[0];
+                    let larger = format!("vcgtq_f32({part}, {first})");
+                    lines.push(format!("{first} = vbslq_f32({larger}, {part}, {first});"));
+                }
+            } else {
+                while parts.len() > 1 {
+                    parts = parts
+                        .as_chunks::<2>()
+                        .0
+                        .iter()
+                        .map(|[a, b]| format!("{combine}({a}, {b})"))
+                        .collect();
+                }
+            }
+            let vector = parts.swap_remove(0);
+            let across = match op {
+                Binary::Add | Binary::Minimum | Binary::Maximum
+                    if self.level != Level::Armv7 && sums.kind != Kind::Float =>
+                {
+                    Some(one.intrinsic(&format!("{operation}v")))
+                }
+                _ => None,
+            };
+            if let Some(across) = across {
+                lines.push(join(&format!("{across}({vector})")));
+                continue;
+            }
+            let lanes = self.scope.fresh(&format!("{name}_lanes"));
+            let lane = self.scope.fresh("lane");
+            let element = match sums.kind {
+                Kind::Float => "float".to_string(),
+                _ => format!("int{}_t", sums.bits),
+            };
+            let count = one.count;
+            lines.push(format!("{element} {lanes}[{count}];"));
+            lines.push(format!("{}({lanes}, {vector});", one.intrinsic("vst1")));
+            lines.push(format!("for (int32_t {lane} = 0; {lane} < {count}; {lane}++) {{"));
+            lines.push(join(&format!("{lanes}[{lane}]")));
+            lines.push("}".into());
+        }
+        Some(lines)
+    }
+}

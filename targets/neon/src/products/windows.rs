@@ -1,0 +1,475 @@
+//! Products whose lanes are windows: the forward pass, and the operand's error as a convolution of the result's error.
+//!
+//! A lane is a place of the result, a row is a channel of it. The lanes' panels are packed from the operand as tiles need
+//! them, from pixels whose channels lie together; only the taps that meet the plane are packed and multiplied. The
+//! images' order among the lanes (`group`) decides how many those are: windows of different images at one place meet the
+//! plane with the same taps.
+
+use super::finish::Finish;
+use super::gradient::emit_windows;
+use super::shape::{Convolution, Pass, Windows};
+use super::text::{Scratch, Text, declare, times};
+use crate::level::Level;
+
+/// Bytes of lanes' panels that stay in the cache while all rows pass.
+const BLOCK_BYTES: usize = 128 << 10;
+
+/// Places of the result that meet the plane in the same way.
+#[derive(Debug)]
+struct Phase {
+    windows: Windows,
+    /// Offset of the first place in a plane of the result.
+    first: usize,
+    row_stride: usize,
+    column_stride: usize,
+    /// Number of the first tap, and distances between taps.
+    first_tap: usize,
+    tap_row: usize,
+    tap_column: usize,
+}
+
+/// A product as panels.
+#[derive(Debug)]
+pub(crate) struct WindowProduct<'a> {
+    convolution: &'a Convolution,
+    /// Channels of a group that are summed.
+    inner: usize,
+    /// Channels of a group of the result.
+    outer: usize,
+    /// Places of the operand and of the result in a plane.
+    plane: usize,
+    result_plane: usize,
+    phases: Vec<Phase>,
+    /// Whether panels are gathered in the order of the weights, for too few channels to fill blocks.
+    patches: bool,
+    /// Images that come first among the lanes.
+    group: usize,
+    layout: Layout,
+}
+
+/// Sizes and places in the working memory.
+#[derive(Debug, Default)]
+struct Layout {
+    bytes: usize,
+    sums: usize,
+    offsets: usize,
+    weights: usize,
+    pixels: usize,
+    panels: usize,
+    runs: usize,
+    temporary: usize,
+    /// Lanes' panels at a time.
+    block: usize,
+    /// Bytes of a pixel (or a patch), of a rows' panel, of the largest lanes' panel.
+    pixel_bytes: usize,
+    rows_bytes: usize,
+    lanes_bytes: usize,
+}
+
+impl<'a> WindowProduct<'a> {
+    /// Plans a forward product or an error.
+    pub(crate) fn new(convolution: &'a Convolution) -> Self {
+        let c = convolution;
+        let (inner, outer, plane, result_plane) = match c.pass {
+            Pass::Error => (c.outputs, c.channels, c.places(), c.plane()),
+            _ => (c.channels, c.outputs, c.plane(), c.places()),
+        };
+        let forward = c.pass == Pass::Forward;
+        let by_taps = c.tap_count() * inner.next_multiple_of(16);
+        let by_patches = (c.tap_count() * inner).next_multiple_of(16);
+        let mut product = WindowProduct {
+            convolution,
+            inner,
+            outer,
+            plane,
+            result_plane,
+            phases: if forward { vec![forward_phase(c)] } else { error_phases(c) },
+            patches: forward && 4 * by_taps > 5 * by_patches,
+            group: 1,
+            layout: Layout::default(),
+        };
+        if !product.patches {
+            product.group = product.best_group();
+        }
+        product.layout = product.lay_out();
+        product
+    }
+
+    /// Bytes of working memory.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.layout.bytes
+    }
+
+    fn row_panels(&self) -> usize {
+        self.outer.div_ceil(8)
+    }
+
+    fn panels_of(&self, phase: &Phase) -> usize {
+        (self.convolution.images * phase.windows.size[0] * phase.windows.size[1]).div_ceil(8)
+    }
+
+    /// The number of images at a place that makes the fewest instructions, about.
+    fn best_group(&self) -> usize {
+        let images = self.convolution.images;
+        let blocks = self.inner.div_ceil(16);
+        let mut best = (u64::MAX, 1);
+        for group in [1, 2, 4, 8, 16] {
+            if !images.is_multiple_of(group) || (group > 1 && self.result_plane > 4096) {
+                continue;
+            }
+            let mut total = 0u64;
+            for phase in &self.phases {
+                let [rows, columns] = phase.windows.size;
+                let places = group * rows * columns;
+                let mut cost = 0;
+                for first in (0..places).step_by(8) {
+                    let at: Vec<usize> =
+                        (first..places.min(first + 8)).map(|lane| lane / group).collect();
+                    let rows: Vec<usize> = at.iter().map(|at| at / columns).collect();
+                    let places: Vec<usize> = at.iter().map(|at| at % columns).collect();
+                    let (i0, i1) = phase.windows.meeting(0, &rows);
+                    let (j0, j1) = phase.windows.meeting(1, &places);
+                    let taps = i1.saturating_sub(i0) * j1.saturating_sub(j0);
+                    cost += self.row_panels() * (100 + 70 * taps * blocks);
+                    cost += taps * (100 + 60 * blocks);
+                    let dense =
+                        group == 1 && (rows.len() == 8) && self.result_plane.is_multiple_of(8);
+                    cost += self.outer * if dense { 20 } else { 45 };
+                }
+                total += (cost * (images / group)) as u64;
+            }
+            if total < best.0 {
+                best = (total, group);
+            }
+        }
+        best.1
+    }
+
+    fn lay_out(&self) -> Layout {
+        let c = self.convolution;
+        let panels: usize = self.phases.iter().map(|phase| self.panels_of(phase)).sum();
+        let row_panels = self.row_panels();
+        let mut layout = Layout::default();
+        let taps = if self.patches { 1 } else { c.tap_count() };
+        let in_phase = self.phases.iter().map(|p| p.windows.taps[0] * p.windows.taps[1]);
+        let lane_taps = if self.patches { 1 } else { in_phase.max().unwrap_or(0) };
+        layout.pixel_bytes =
+            if self.patches { c.tap_count() * self.inner } else { self.inner }.next_multiple_of(16);
+        layout.rows_bytes = taps * layout.pixel_bytes * 8;
+        layout.lanes_bytes = lane_taps * layout.pixel_bytes * 8;
+        let most = self.phases.iter().map(|phase| self.panels_of(phase)).max().unwrap_or(0);
+        layout.block = (BLOCK_BYTES / layout.lanes_bytes.max(1)).clamp(1, 32).min(most.max(1));
+        let mut scratch = Scratch::default();
+        layout.sums = scratch.take(c.groups * panels * row_panels * 64 * 4);
+        layout.offsets = scratch.take(panels * 8 * 4);
+        layout.weights = scratch.take(row_panels * layout.rows_bytes);
+        layout.pixels = scratch.take(if self.patches {
+            16 * layout.pixel_bytes
+        } else {
+            (c.images * self.plane + 1) * layout.pixel_bytes
+        });
+        layout.panels = scratch.take(layout.block * layout.lanes_bytes);
+        layout.runs = scratch.take(layout.block * lane_taps.max(1) * 12);
+        layout.temporary = scratch.take(taps * if c.pass == Pass::Error { 256 } else { 16 });
+        layout.bytes = scratch.bytes();
+        layout
+    }
+
+    /// The kernel's body.
+    pub(crate) fn emit(&self, level: Level, finish: Finish, out: &mut Text) {
+        let c = self.convolution;
+        let (layout, row_panels) = (&self.layout, self.row_panels());
+        let patch_panel = level.function("patch_panel");
+        let window_panel = level.function("window_panel");
+        let tile_for = level.function("tile_for");
+        let error = c.pass == Pass::Error;
+        let what = if error { "input" } else { "output" };
+        for (n, phase) in self.phases.iter().enumerate() {
+            self.emit_phase(n, phase, out);
+        }
+        declare(
+            out,
+            "int32_t",
+            "sums",
+            layout.sums,
+            &format!("[panels of 8 lanes][{} {what} channels][8]", 8 * row_panels),
+        );
+        declare(out, "int32_t", "offsets", layout.offsets, "Of the lanes' results.");
+        let taps = if self.patches { 1 } else { c.tap_count() };
+        let k = if self.patches { "patch" } else { "channels" };
+        let blocks = layout.pixel_bytes / 16;
+        declare(
+            out,
+            "int8_t",
+            "weights",
+            layout.weights,
+            &format!("Panels of 8 {what} channels: [{taps} taps][{blocks} blocks of the {k}][128]"),
+        );
+        if self.patches {
+            declare(out, "int8_t", "patches", layout.pixels, "The operand under 8 windows.");
+        } else {
+            declare(out, "int8_t", "pixels", layout.pixels, "The operand, channels last.");
+        }
+        declare(out, "int8_t", "panels", layout.panels, "Panels of 8 windows.");
+        declare(out, "struct trainc_run", "runs", layout.runs, "Of each panel.");
+        declare(out, "int8_t", "temporary", layout.temporary, "Of a block of all taps.");
+        out.line(format!("int32_t counts[{}];", layout.block));
+        out.line("uint32x4_t bits = vdupq_n_u32(0);");
+        out.line("");
+        let grouped = c.groups > 1;
+        let of_group = |name: &str, factor: usize| {
+            if grouped { format!("{name} + {}", times("group", factor)) } else { name.into() }
+        };
+        if grouped {
+            out.for_("group", c.groups);
+        }
+        let weights = self.outer * self.inner * c.tap_count();
+        self.emit_weights(level, &of_group("x1", weights), out);
+        let bytes = row_panels * layout.rows_bytes;
+        out.line(format!("trainc_tile *const multiply = {tile_for}(weights, {bytes});"));
+        let image_bytes = c.groups * self.inner * self.plane;
+        let source = of_group("x0", self.inner * self.plane);
+        if !self.patches {
+            out.for_("image", c.images);
+            let to = self.plane * layout.pixel_bytes;
+            out.long(format!(
+                "trainc_channels_last({source} + {}, {}, {}, pixels + {}, {});",
+                times("image", image_bytes),
+                self.inner,
+                self.plane,
+                times("image", to),
+                layout.pixel_bytes
+            ));
+            out.close();
+            out.long(format!("trainc_zero(pixels + {}, {});", c.images * to, layout.pixel_bytes));
+        }
+        let mut before = 0;
+        let all: usize = self.phases.iter().map(|phase| self.panels_of(phase)).sum();
+        for (n, phase) in self.phases.iter().enumerate() {
+            let count = self.panels_of(phase);
+            if count == 0 {
+                continue;
+            }
+            let lane_taps = layout.lanes_bytes / layout.pixel_bytes / 8;
+            let block = layout.block.min(count);
+            if block < count {
+                out.open(format!("for (int32_t first = 0; first < {count}; first += {block}) {{"));
+                out.long(format!(
+                    "const int32_t some = trainc_minimum32({block}, {count} - first);"
+                ));
+            } else {
+                out.open("{");
+                out.line(format!("const int32_t first = 0, some = {count};"));
+            }
+            let plus = |base: usize| if base == 0 { String::new() } else { format!("{base} + ") };
+            out.for_("p", "some");
+            if self.patches {
+                out.long(format!(
+                    "{patch_panel}(&windows{n}, &places{n}, 8 * (first + p), {source}, {}, {image_bytes}, patches, {}, panels + {}, runs + p, offsets + 8 * ({}first + p));",
+                    self.inner,
+                    layout.pixel_bytes,
+                    times("p", layout.lanes_bytes),
+                    plus(before)
+                ));
+                out.line("counts[p] = 1;");
+            } else {
+                out.long(format!(
+                    "counts[p] = {window_panel}(&windows{n}, &places{n}, 8 * (first + p), pixels, {}, panels + {}, runs + {}, offsets + 8 * ({}first + p));",
+                    layout.pixel_bytes,
+                    times("p", layout.lanes_bytes),
+                    times("p", lane_taps),
+                    plus(before)
+                ));
+            }
+            out.close();
+            out.for_("rows", row_panels);
+            out.for_("p", "some");
+            let group_panels = if grouped { format!("group * {all} + ") } else { String::new() };
+            out.long(format!(
+                "int32_t *const tile = sums + (({group_panels}{}first + p) * {row_panels} + rows) * 64;",
+                plus(before)
+            ));
+            out.long(format!(
+                "bits = vorrq_u32(bits, multiply(weights + {}, panels + {}, runs + {}, counts[p], tile));",
+                times("rows", layout.rows_bytes),
+                times("p", layout.lanes_bytes),
+                times("p", lane_taps),
+            ));
+            out.close();
+            out.close();
+            out.close();
+            before += count;
+        }
+        if grouped {
+            out.close();
+        }
+        out.line("");
+        if !finish.asks_magnitude() {
+            out.line("(void)bits;");
+        }
+        finish.emit(out);
+        if grouped {
+            out.for_("group", c.groups);
+        }
+        let mut before = 0;
+        for phase in &self.phases {
+            let count = self.panels_of(phase);
+            if count == 0 {
+                continue;
+            }
+            out.for_("p", count);
+            let lanes = c.images * phase.windows.size[0] * phase.windows.size[1];
+            if lanes.is_multiple_of(8) {
+                out.line("const int32_t lanes = 8;");
+            } else {
+                out.line(format!("const int32_t lanes = trainc_minimum32({lanes} - 8 * p, 8);"));
+            }
+            let at = match (grouped, before) {
+                (false, 0) => "p".to_string(),
+                (false, before) => format!("({before} + p)"),
+                (true, before) => format!("(group * {all} + {before} + p)"),
+            };
+            let own = if before == 0 { "p".into() } else { format!("({before} + p)") };
+            out.long(format!(
+                "trainc_store_lanes_{}(sums + {at} * {}, {}, {}, offsets + {own} * 8, lanes, {}{});",
+                finish.suffix().unwrap_or_default(),
+                row_panels * 64,
+                self.outer,
+                self.result_plane,
+                of_group("y0", self.outer * self.result_plane),
+                finish.argument()
+            ));
+            out.close();
+            before += count;
+        }
+        if grouped {
+            out.close();
+        }
+    }
+
+    fn emit_phase(&self, n: usize, phase: &Phase, out: &mut Text) {
+        let c = self.convolution;
+        if self.panels_of(phase) == 0 {
+            return;
+        }
+        emit_windows(&format!("windows{n}"), &phase.windows, out);
+        let tap_bytes = self.layout.pixel_bytes * 8;
+        out.long(format!(
+            "static const struct trainc_places places{n} = {{ .images = {}, .group = {}, .first = {}, .image_stride = {}, .row_stride = {}, .column_stride = {}, .first_tap = {}, .tap_row = {}, .tap_column = {} }};",
+            c.images,
+            self.group,
+            phase.first,
+            c.groups * self.outer * self.result_plane,
+            phase.row_stride,
+            phase.column_stride,
+            phase.first_tap * tap_bytes,
+            phase.tap_row * tap_bytes,
+            phase.tap_column * tap_bytes
+        ));
+    }
+
+    fn emit_weights(&self, level: Level, source: &str, out: &mut Text) {
+        let c = self.convolution;
+        let layout = &self.layout;
+        let rows_of_errors = level.function("rows_of_errors");
+        let rows = level.function("rows");
+        let row_of_taps = level.function("row_of_taps");
+        let (row_panels, taps) = (self.row_panels(), c.tap_count());
+        if !self.outer.is_multiple_of(8) && !self.patches {
+            let last = (row_panels - 1) * layout.rows_bytes;
+            out.line("/* Rows without a channel. */");
+            out.long(format!("trainc_zero(weights + {last}, {});", layout.rows_bytes));
+        }
+        if c.pass == Pass::Error {
+            out.long(format!(
+                "{rows_of_errors}({source}, {}, {}, {taps}, {}, weights, {}, temporary);",
+                self.inner,
+                self.outer,
+                self.outer * taps,
+                layout.rows_bytes
+            ));
+        } else if self.patches {
+            let length = taps * self.inner;
+            out.long(format!(
+                "{rows}({source}, {}, {length}, {length}, weights, temporary);",
+                self.outer
+            ));
+        } else {
+            out.for_("row", self.outer);
+            out.long(format!(
+                "{row_of_taps}({source} + {}, {}, {taps}, weights + row / 8 * {}, row % 8, temporary);",
+                times("row", self.inner * taps),
+                self.inner,
+                layout.rows_bytes
+            ));
+            out.close();
+        }
+    }
+}
+
+fn forward_phase(c: &Convolution) -> Phase {
+    Phase {
+        windows: c.windows(),
+        first: 0,
+        row_stride: c.columns,
+        column_stride: 1,
+        first_tap: 0,
+        tap_row: c.taps[1],
+        tap_column: 1,
+    }
+}
+
+/// Places of the operand by what remains of them by the strides: for each, the taps that can meet a window, and where.
+/// Place `h` meets window `(h + pad - k dilation) / stride` by tap `k` if that is integral.
+fn error_phases(c: &Convolution) -> Vec<Phase> {
+    /// An axis of a phase: places, start, distance of places, taps, first tap, distance of taps, step of a tap.
+    struct Axis {
+        size: usize,
+        start: i64,
+        taps: usize,
+        first_tap: usize,
+        tap_stride: usize,
+        tap_step: i64,
+    }
+    let axis = |axis: usize, residue: usize| {
+        let stride = c.strides[axis];
+        let length = [c.height, c.width][axis];
+        let size = length.saturating_sub(residue).div_ceil(stride);
+        let remains = |tap: usize| {
+            let place = (residue + c.pads[axis]) as i64 - (tap * c.dilations[axis]) as i64;
+            (place.rem_euclid(stride as i64) == 0).then(|| place.div_euclid(stride as i64))
+        };
+        let taps: Vec<(usize, i64)> =
+            (0..c.taps[axis]).filter_map(|tap| Some((tap, remains(tap)?))).collect();
+        let (tap_stride, tap_step) = match taps[..] {
+            [(first, a), (second, b), ..] => (second - first, b - a),
+            _ => (1, -1),
+        };
+        let (first_tap, start) = taps.first().copied().unwrap_or((0, 0));
+        Axis { size, start, taps: taps.len(), first_tap, tap_stride, tap_step }
+    };
+    let [vertical, horizontal] =
+        [0, 1].map(|a| (0..c.strides[a]).map(|r| (r, axis(a, r))).collect::<Vec<_>>());
+    let mut phases = Vec::new();
+    for (top, v) in &vertical {
+        for (left, h) in &horizontal {
+            phases.push(Phase {
+                windows: Windows {
+                    size: [v.size, h.size],
+                    plane: [c.rows, c.columns],
+                    start: [v.start, h.start],
+                    step: [1, 1],
+                    taps: [v.taps, h.taps],
+                    tap_step: [v.tap_step, h.tap_step],
+                },
+                first: top * c.width + left,
+                row_stride: c.strides[0] * c.width,
+                column_stride: c.strides[1],
+                first_tap: v.first_tap * c.taps[1] + h.first_tap,
+                tap_row: v.tap_stride * c.taps[1],
+                tap_column: h.tap_stride,
+            });
+        }
+    }
+    phases
+}

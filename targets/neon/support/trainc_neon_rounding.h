@@ -1,0 +1,228 @@
+/* The rounding of sums to 8-bit integers, and the order of results. */
+#ifndef TRAINC_NEON_ROUNDING_H
+#define TRAINC_NEON_ROUNDING_H
+
+#include "trainc_neon.h"
+
+/* The bits of the largest magnitude of all lanes. */
+TRAINC_PART int32_t trainc_magnitude_bits(uint32x4_t bits)
+{
+    const uint32x2_t two = vorr_u32(vget_low_u32(bits), vget_high_u32(bits));
+    return (int32_t)(vget_lane_u32(two, 0) | vget_lane_u32(two, 1));
+}
+
+/* A right shift of sums and the range of its results. */
+struct trainc_rounding {
+    /* Negative: NEON shifts left. */
+    int32x4_t shift, half_shift;
+    int32x4_t odd;
+    uint32x4_t low_mask, high_mask;
+    int8x16_t low;
+};
+
+/* For a shift by any amount from 0 on (from 64 bits on, all is as it is by 64) and results from low
+ * to 127. */
+TRAINC_SHARED void trainc_set_rounding(struct trainc_rounding *rounding, int64_t amount,
+    int32_t low)
+{
+    const int32_t shift = (int32_t)trainc_minimum64(amount, 64), half = shift >> 1;
+    const int32_t high = shift - half;
+    rounding->shift = vdupq_n_s32(-shift);
+    rounding->half_shift = vdupq_n_s32(-half);
+    rounding->odd = vdupq_n_s32(shift & 1);
+    rounding->low_mask = vdupq_n_u32(half < 32 ? (UINT32_C(1) << half) - 1 : UINT32_MAX);
+    rounding->high_mask = vdupq_n_u32(high < 32 ? (UINT32_C(1) << high) - 1 : UINT32_MAX);
+    rounding->low = vdupq_n_s8((int8_t)low);
+}
+
+/* A rounded magnitude: to nearest, ties away from zero. */
+TRAINC_PART uint32x4_t trainc_half_away(int32x4_t x, const struct trainc_rounding *rounding)
+{
+    return vrshlq_u32(vreinterpretq_u32_s32(vabsq_s32(x)), rounding->shift);
+}
+
+/* A rounded magnitude: up if the upper half of the bits that are shifted out exceeds the lower half
+ * (doubled if it is a bit shorter). */
+TRAINC_PART uint32x4_t trainc_pseudo_stochastic(int32x4_t x,
+    const struct trainc_rounding *rounding)
+{
+    const uint32x4_t m = vreinterpretq_u32_s32(vabsq_s32(x));
+    const uint32x4_t upper = vandq_u32(vshlq_u32(m, rounding->half_shift), rounding->high_mask);
+    const uint32x4_t lower = vshlq_u32(vandq_u32(m, rounding->low_mask), rounding->odd);
+    return vsubq_u32(vshlq_u32(m, rounding->shift), vcgtq_u32(upper, lower));
+}
+
+typedef uint32x4_t trainc_rounded(int32x4_t x, const struct trainc_rounding *rounding);
+
+/* 16 results: of 8 sums at a, and of 8 at b. */
+TRAINC_PART int8x16_t trainc_rounded16(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding, trainc_rounded *round)
+{
+    const int32x4_t x0 = vld1q_s32(a), x1 = vld1q_s32(a + 4);
+    const int32x4_t x2 = vld1q_s32(b), x3 = vld1q_s32(b + 4);
+    const uint16x8_t low = vcombine_u16(vqmovn_u32(round(x0, rounding)),
+        vqmovn_u32(round(x1, rounding)));
+    const uint16x8_t high = vcombine_u16(vqmovn_u32(round(x2, rounding)),
+        vqmovn_u32(round(x3, rounding)));
+    const uint8x16_t magnitudes = vminq_u8(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)),
+        vdupq_n_u8(127));
+    /* The upper byte of each sum, then its sign in all bits. */
+    const int16x8_t upper01 = vuzpq_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x1)).val[1];
+    const int16x8_t upper23 = vuzpq_s16(vreinterpretq_s16_s32(x2), vreinterpretq_s16_s32(x3)).val[1];
+    const int8x16_t upper = vuzpq_s8(vreinterpretq_s8_s16(upper01),
+        vreinterpretq_s8_s16(upper23)).val[1];
+    const int8x16_t sign = vshrq_n_s8(upper, 7);
+    const int8x16_t result = vsubq_s8(veorq_s8(vreinterpretq_s8_u8(magnitudes), sign), sign);
+    return vmaxq_s8(result, rounding->low);
+}
+
+/* Stores the results of the sums [rows][8 lanes] of a panel: lane l of row r at
+ * y[offsets[l] + r row_stride]. */
+TRAINC_PART void trainc_store_lanes(const int32_t *sums, int32_t rows, int32_t row_stride,
+    const int32_t *offsets, int32_t lanes, int8_t *y, const struct trainc_rounding *rounding,
+    trainc_rounded *round)
+{
+    /* A copy, which stores of bytes cannot change, stays in registers. */
+    const struct trainc_rounding own = *rounding;
+    const int dense = lanes == 8 && offsets[7] - offsets[0] == 7;
+    for (int32_t r = 0; r < rows; r += 2) {
+        const int32_t *const next = r + 1 < rows ? sums + 8 : sums;
+        const int8x16_t q = trainc_rounded16(sums, next, &own, round);
+        sums += 16;
+        if (dense) {
+            vst1_s8(y + offsets[0], vget_low_s8(q));
+            if (r + 1 < rows) {
+                vst1_s8(y + offsets[0] + row_stride, vget_high_s8(q));
+            }
+        } else {
+            int8_t two[16];
+            vst1q_s8(two, q);
+            for (int32_t l = 0; l < lanes; l++) {
+                y[offsets[l]] = two[l];
+            }
+            for (int32_t l = 0; r + 1 < rows && l < lanes; l++) {
+                y[offsets[l] + row_stride] = two[8 + l];
+            }
+        }
+        y += 2 * row_stride;
+    }
+}
+
+TRAINC_SHARED void trainc_store_lanes_half_away(const int32_t *sums, int32_t rows,
+    int32_t row_stride, const int32_t *offsets, int32_t lanes, int8_t *y,
+    const struct trainc_rounding *rounding)
+{
+    trainc_store_lanes(sums, rows, row_stride, offsets, lanes, y, rounding, trainc_half_away);
+}
+
+TRAINC_SHARED void trainc_store_lanes_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t row_stride, const int32_t *offsets, int32_t lanes, int8_t *y,
+    const struct trainc_rounding *rounding)
+{
+    trainc_store_lanes(sums, rows, row_stride, offsets, lanes, y, rounding,
+        trainc_pseudo_stochastic);
+}
+
+/* The same for sums as they are. */
+TRAINC_SHARED void trainc_store_lanes_sums(const int32_t *sums, int32_t rows, int32_t row_stride,
+    const int32_t *offsets, int32_t lanes, int32_t *y)
+{
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t l = 0; l < lanes; l++) {
+            y[r * row_stride + offsets[l]] = sums[8 * r + l];
+        }
+    }
+}
+
+/* src[t][c] of 16 channels and 9 taps to dst[c][t]. */
+TRAINC_PART void trainc_nine_together(const int8_t *src, int8_t *dst)
+{
+#ifdef __aarch64__
+    /* Bytes 0, 16, 32, 1, 17, .. */
+    static const uint8_t order[48] = {0, 16, 32, 1, 17, 33, 2, 18, 34, 3, 19, 35, 4, 20, 36, 5, 21,
+        37, 6, 22, 38, 7, 23, 39, 8, 24, 40, 9, 25, 41, 10, 26, 42, 11, 27, 43, 12, 28, 44, 13, 29,
+        45, 14, 30, 46, 15, 31, 47};
+    const uint8x16_t order0 = vld1q_u8(order), order1 = vld1q_u8(order + 16);
+    const uint8x16_t order2 = vld1q_u8(order + 32);
+    int8x16x3_t a, b, c;
+    for (int32_t kw = 0; kw < 3; kw++) {
+        const int8x16x3_t column = {{vld1q_s8(src + 16 * kw), vld1q_s8(src + 16 * (3 + kw)),
+            vld1q_s8(src + 16 * (6 + kw))}};
+        a.val[kw] = vqtbl3q_s8(column, order0);
+        b.val[kw] = vqtbl3q_s8(column, order1);
+        c.val[kw] = vqtbl3q_s8(column, order2);
+    }
+    vst3q_s8(dst, a);
+    vst3q_s8(dst + 48, b);
+    vst3q_s8(dst + 96, c);
+#else
+    for (int32_t c = 0; c < 16; c++) {
+        for (int32_t t = 0; t < 9; t++) {
+            dst[9 * c + t] = src[16 * t + c];
+        }
+    }
+#endif
+}
+
+/* Stores the results of the sums [panels of 8 channels][taps][8 rows][8 channels] of a weight
+ * gradient's 8 rows: y[rows][channels][taps], rows row_bytes apart. temporary takes 16 bytes a
+ * tap. */
+TRAINC_PART void trainc_store_taps(const int32_t *sums, int32_t rows, int32_t channels,
+    int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding, trainc_rounded *round)
+{
+    const struct trainc_rounding own = *rounding;
+    for (int32_t c = 0; c < channels; c += 16) {
+        const int32_t count = channels - c < 16 ? channels - c : 16;
+        const int32_t *const first = sums + 8 * c * taps;
+        const int32_t *const second = count > 8 ? first + 64 * taps : first;
+        for (int32_t r = 0; r < rows; r++) {
+            int8_t *const to = y + r * row_bytes + c * taps;
+            for (int32_t t = 0; t < taps; t++) {
+                vst1q_s8(temporary + 16 * t, trainc_rounded16(first + 64 * t + 8 * r,
+                    second + 64 * t + 8 * r, &own, round));
+            }
+            if (taps == 9 && count == 16) {
+                trainc_nine_together(temporary, to);
+            } else {
+                for (int32_t i = 0; i < count; i++) {
+                    for (int32_t t = 0; t < taps; t++) {
+                        to[i * taps + t] = temporary[16 * t + i];
+                    }
+                }
+            }
+        }
+    }
+}
+
+TRAINC_SHARED void trainc_store_taps_half_away(const int32_t *sums, int32_t rows,
+    int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding)
+{
+    trainc_store_taps(sums, rows, channels, taps, y, row_bytes, temporary, rounding,
+        trainc_half_away);
+}
+
+TRAINC_SHARED void trainc_store_taps_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding)
+{
+    trainc_store_taps(sums, rows, channels, taps, y, row_bytes, temporary, rounding,
+        trainc_pseudo_stochastic);
+}
+
+/* The same for sums as they are. */
+TRAINC_SHARED void trainc_store_taps_sums(const int32_t *sums, int32_t rows, int32_t channels,
+    int32_t taps, int32_t *y, int32_t row_stride)
+{
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t c = 0; c < channels; c++) {
+            for (int32_t t = 0; t < taps; t++) {
+                y[r * row_stride + c * taps + t] =
+                    sums[64 * (c / 8 * taps + t) + 8 * r + c % 8];
+            }
+        }
+    }
+}
+
+#endif

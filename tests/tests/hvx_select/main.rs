@@ -1,0 +1,98 @@
+//! Selected Hexagon code under `qemu-hexagon`: every operation's cases, random loop kernels, and the routines, against
+//! the reference, bit for bit.
+
+mod harness;
+mod packets;
+mod routines;
+mod training;
+mod vectors;
+
+use std::path::Path;
+
+use harness::{Image, START, assemble, folder, tool};
+use trainc_hvx::machine::{Function, Options, Version, compile};
+use trainc_hvx::select::{Routine, select};
+use trainc_ir::loops::LoopKernel;
+use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
+use trainc_tests::random_kernels::random_kernel;
+
+/// The text of a function.
+fn text(function: &Function) -> String {
+    let assembled = compile(function, Version::V66, &Options::default());
+    let assembled = assembled.unwrap_or_else(|e| panic!("{}: {e}", function.name));
+    if assembled.spills > 0 {
+        println!("{}: {} spills", function.name, assembled.spills);
+    }
+    assembled.assembly()
+}
+
+/// The text of a kernel.
+fn assembly(name: &str, kernel: &LoopKernel) -> String {
+    let selected = select(name, "a case", kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
+    text(&selected.function)
+}
+
+fn routines() -> String {
+    Routine::ALL.into_iter().map(|r| text(&r.function().expect("a routine"))).collect()
+}
+
+/// Links sources into one program and runs it on the image.
+fn check(folder: &Path, image: &Image, kernels: &str) -> u32 {
+    let parts = [
+        ("start", START.to_string()),
+        ("run", image.source()),
+        ("kernels", kernels.to_string()),
+        ("routines", routines()),
+    ];
+    let mut objects = Vec::new();
+    for (name, text) in parts {
+        let (source, object) = (format!("{name}.S"), format!("{name}.o"));
+        std::fs::write(folder.join(&source), text).expect("the file is written");
+        assemble(folder, &source, &object, 66);
+        objects.push(object);
+    }
+    let mut arguments: Vec<&str> = objects.iter().map(String::as_str).collect();
+    arguments.extend(["-o", "program"]);
+    tool(folder, "ld.lld-19", &arguments);
+    image.check(folder, "./program")
+}
+
+#[test]
+fn every_operation() {
+    let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
+    let (mut image, mut kernels) = (Image::default(), String::new());
+    let mut n = 0;
+    for &kind in OpKind::ALL {
+        for case in kind.cases() {
+            let operands: Vec<&Tensor> = case.inputs.iter().collect();
+            let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
+            let results = case.op.infer(&types).expect("a case types");
+            let meaning = case.op.evaluate(&operands, &run);
+            let kernel = case.op.lower(&types, &results.iter().collect::<Vec<_>>());
+            let name = format!("kernel_{n}");
+            n += 1;
+            kernels.push_str(&assembly(&name, &kernel));
+            let what = format!("{} {n}", kind.name());
+            image.kernel(&name, &what, &kernel, &operands, &meaning, &run);
+        }
+    }
+    let packets = check(&folder("operations"), &image, &kernels);
+    println!("{n} cases: {packets} packets");
+}
+
+#[test]
+fn random_kernels() {
+    let run = RunContext::default();
+    let (mut image, mut kernels) = (Image::default(), String::new());
+    for n in 0..150 {
+        let random = random_kernel(n);
+        let operands: Vec<&Tensor> = random.operands.iter().collect();
+        let (kernel, outputs) = (&random.kernel, &random.outputs);
+        let meaning = trainc_ir::loops::evaluate::run(kernel, &operands, outputs, &run);
+        let name = format!("kernel_{n}");
+        kernels.push_str(&assembly(&name, kernel));
+        image.kernel(&name, &format!("random {n}"), kernel, &operands, &meaning, &run);
+    }
+    let packets = check(&folder("random"), &image, &kernels);
+    println!("150 kernels: {packets} packets");
+}

@@ -1,0 +1,125 @@
+//! Whole training programs under the emulator, against the reference interpreter, bit for bit.
+
+use trainc_hvx::HvxTarget;
+use trainc_ir::target::Target;
+use trainc_tests::programs::{SEED, Session, program};
+
+use super::harness::{execute, folder, tool};
+
+/// The start of a C program without a library.
+const MAIN: &str = r#"
+static long call(long number, long a, long b, long c)
+{
+    register long r6 __asm__("r6") = number;
+    register long r0 __asm__("r0") = a;
+    register long r1 __asm__("r1") = b;
+    register long r2 __asm__("r2") = c;
+    __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r6), "r"(r1), "r"(r2) : "memory");
+    return r0;
+}
+static void transfer(long number, int file, char *p, unsigned long n)
+{
+    while (n > 0) {
+        long done = call(number, file, (long)p, (long)n);
+        if (done <= 0)
+            call(94, 111, 0, 0);
+        p += done;
+        n -= (unsigned long)done;
+    }
+}
+static void in(void *p, unsigned long n) { transfer(63, 0, p, n); }
+static void out(const void *p, unsigned long n) { transfer(64, 1, (char *)p, n); }
+static void *memset(void *p, int value, unsigned long n)
+{
+    volatile char *bytes = p;
+    while (n-- > 0)
+        *bytes++ = (char)value;
+    return p;
+}
+"#;
+
+fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps: u32) {
+    let program = program(model, algorithm, batch, target);
+    let version = target.version();
+    let folder = folder(&format!("{model}_{algorithm}_{version}"));
+    let files = target.emit(&program).expect("the program is emitted");
+    for file in &files {
+        std::fs::write(folder.join(&file.name), &file.contents).expect("the file is written");
+    }
+    // What qaic makes of the interface, as far as the implementation names it.
+    let prefix = &program.name;
+    let header = "#include <stdint.h>\ntypedef int AEEResult;\ntypedef int32_t int32;\ntypedef uint32_t uint32;\n\
+                  typedef uint64_t uint64;\ntypedef uint64_t remote_handle64;\n";
+    std::fs::write(folder.join(format!("{prefix}_dsp.h")), header).expect("the file is written");
+    let sdk = "#ifndef SDK\n#define SDK\n#include <stddef.h>\nvoid *malloc(size_t);\nvoid free(void *);\n#endif\n";
+    std::fs::write(folder.join("stdlib.h"), sdk).expect("the file is written");
+    let implementation = format!("{prefix}_dsp_imp.c");
+    let target_flags = ["--target=hexagon-unknown-none-elf", "-ffreestanding", "-fsyntax-only"];
+    let strict = ["-Wall", "-Wextra", "-Werror", "-I.", &implementation];
+    tool(&folder, "clang-19", &[&target_flags[..], &strict].concat());
+    let session = Session::new(&program, &files, steps);
+    let macros = prefix.to_uppercase();
+    let main = format!(
+        "#include \"{prefix}.h\"\n{MAIN}\
+         static _Alignas(128) unsigned char arena[{macros}_ARENA_BYTES], state[{macros}_STATE_BYTES];\n\
+         int main(void)\n{{\n    {prefix}_init(state);\n    \
+         for (uint32_t step = 0; step < {steps}; step++) {{\n{}        \
+         out(state, sizeof state);\n    }}\n    return 0;\n}}\n\
+         __asm__(\".globl _start\\n_start:\\n{{ r29 = and(r29,#-128) }}\\ncall main\\n{{ r6 = #94 }}\\ntrap0(#1)\\n\");\n",
+        session.calls
+    );
+    assert_eq!(SEED, 0x0123_4567_89ab_cdef);
+    std::fs::write(folder.join("main.c"), main).expect("the file is written");
+    // The command of the README.
+    let readme = files.iter().find(|f| f.name == "README.md").expect("a README");
+    let readme = String::from_utf8(readme.contents.clone()).expect("text");
+    let command = readme.lines().find_map(|l| l.strip_prefix("    clang ")).expect("a command");
+    let arguments: Vec<&str> = command.split(' ').collect();
+    tool(&folder, "clang-19", &arguments);
+    let sources = arguments.iter().position(|a| *a == "-c").expect("-c") + 1;
+    let mut flags: Vec<&str> = arguments[..sources].to_vec();
+    flags.retain(|f| *f != "-std=c99");
+    flags.extend(["-std=c11", "main.c"]);
+    tool(&folder, "clang-19", &flags);
+    let mut objects: Vec<String> = vec!["main.o".into()];
+    let object = |s: &&str| s.replace(".c", ".o").replace(".S", ".o");
+    objects.extend(arguments[sources..].iter().map(object));
+
+    let mut link: Vec<&str> = objects.iter().map(String::as_str).collect();
+    link.extend(["-o", "program"]);
+    tool(&folder, "ld.lld-19", &link);
+    let found = execute(&folder, "./program", &session.input);
+    session.check(&format!("{model} {algorithm} {version}"), &found);
+}
+
+#[test]
+fn digits_trains() {
+    trains(&trainc_hvx::HVX, "digits", "niti", 4, 3);
+}
+
+#[test]
+fn digits_trains_in_floats() {
+    trains(&trainc_hvx::HVX, "digits", "fp32", 3, 2);
+}
+
+#[test]
+fn lenet_trains() {
+    trains(&trainc_hvx::HVX, "lenet5", "niti", 2, 10);
+}
+
+#[test]
+fn lenet_trains_on_other_versions() {
+    for target in [&trainc_hvx::V62, &trainc_hvx::V68, &trainc_hvx::V73] {
+        trains(target, "lenet5", "niti", 2, 2);
+    }
+}
+
+#[test]
+fn residual_trains() {
+    trains(&trainc_hvx::HVX, "residual", "niti", 2, 3);
+}
+
+#[test]
+fn depthwise_trains() {
+    trains(&trainc_hvx::HVX, "depthwise", "niti", 3, 3);
+}

@@ -1,0 +1,430 @@
+//! The NEON targets' loops: every operation, random kernels and sizes around the vectors', compiled for AArch64 and
+//! Armv7 under strict warnings and run under QEMU, against the reference interpreter, bit for bit.
+
+#[path = "../c_target/random.rs"]
+mod random;
+mod sizes;
+mod vectors;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trainc_ir::loops::{LoopKernel, Role};
+use trainc_ir::target::loop_scratch;
+use trainc_ir::{Data, Op, OpKind, RunContext, Tensor, TensorType};
+use trainc_neon::Level;
+
+/// What emitted code must compile with.
+const STRICT: &[&str] = &[
+    "-std=gnu99",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Werror",
+    "-ffp-contract=off",
+    "-static",
+];
+/// A hook that runs the rounds of divided loops one by one, the last first.
+const REVERSED: &str = "\
+#define TRAINC_PARALLEL_FOR(context, count, body) \\
+    for (int32_t backwards = (count); backwards-- > 0;) { body(context, backwards, backwards + 1); }
+";
+
+/// A cross compiler and its emulator.
+struct Machine {
+    level: Level,
+    name: &'static str,
+    compiler: &'static str,
+    flags: &'static [&'static str],
+    /// Divided loops run backwards on one machine, forwards on the other.
+    hooks: &'static [&'static str],
+    emulator: &'static str,
+}
+
+const MACHINES: [Machine; 2] = [
+    Machine {
+        level: Level::Baseline,
+        name: "aarch64",
+        compiler: "aarch64-linux-gnu-gcc",
+        flags: &[],
+        hooks: &[],
+        emulator: "qemu-aarch64",
+    },
+    Machine {
+        level: Level::Armv7,
+        name: "armv7",
+        compiler: "arm-linux-gnueabihf-gcc",
+        flags: &["-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
+        hooks: &["-DTRAINC_HOOKS=\"reversed.h\""],
+        emulator: "qemu-arm",
+    },
+];
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("neon_loops").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+fn write(folder: &Path, name: &str, contents: impl AsRef<[u8]>) {
+    std::fs::write(folder.join(name), contents).expect("the file is written");
+}
+
+fn runtime(folder: &Path) {
+    write(folder, "trainc_rt.h", trainc_c::RUNTIME_HEADER);
+    write(folder, "trainc_rt.c", trainc_c::RUNTIME_SOURCE);
+}
+
+/// Runs a program in a folder; it must succeed.
+fn run(folder: &Path, program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output = output.unwrap_or_else(|e| panic!("these tests need `{program}`: {e}"));
+    assert!(
+        output.status.success(),
+        "{program} {} in {}: {}\n{}{}",
+        arguments.join(" "),
+        folder.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(3000)]),
+        String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(6000)])
+    );
+}
+
+impl Machine {
+    /// Compiles `main.c` and runs it.
+    fn check(&self, folder: &Path) {
+        self.check_with(folder, STRICT);
+    }
+
+    /// The same with other flags.
+    fn check_with(&self, folder: &Path, flags: &[&str]) {
+        write(folder, "reversed.h", REVERSED);
+        let flags = flags.iter().chain(self.flags).chain(self.hooks);
+        let mut flags: Vec<&str> = flags.copied().collect();
+        flags.extend(["main.c", "trainc_rt.c", "-o", "main"]);
+        run(folder, self.compiler, &flags);
+        run(folder, self.emulator, &["./main"]);
+    }
+}
+
+/// A small generator of test data (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// Elements as loop kernels hold them: one a byte where they are narrower.
+fn element_bytes(data: &Data) -> Vec<u8> {
+    match data {
+        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
+        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::U8(v) => v.clone(),
+        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+    }
+}
+
+fn array(bytes: &[u8]) -> String {
+    let mut text = String::from("{");
+    bytes.iter().for_each(|b| _ = write!(text, "{b},"));
+    // An empty initialiser is not C.
+    text.push_str(if bytes.is_empty() { "0}" } else { "}" });
+    text
+}
+
+/// The start of a program of cases. A buffer ends where memory does, so that an access beyond it is a fault, and holds
+/// what a kernel must not rely on.
+const CASES: &str = r#"
+#define _GNU_SOURCE
+#include <arm_neon.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "trainc_rt.h"
+
+static void *filled(size_t bytes, const unsigned char *from)
+{
+    size_t pages = (bytes + 4095) / 4096 * 4096;
+    unsigned char *place = mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(place + pages, 4096);
+    mmap(place + pages, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    place += pages - bytes;
+    if (from != NULL) {
+        memcpy(place, from, bytes);
+    } else {
+        memset(place, 0xa5, bytes);
+    }
+    return place;
+}
+
+static void dropped(void *place, size_t bytes)
+{
+    size_t pages = (bytes + 4095) / 4096 * 4096;
+    munmap((unsigned char *)place + bytes - pages, pages + 4096);
+}
+
+static int failures;
+
+/* The sign and payload of a NaN are not part of the meaning. */
+static int are_nan(const unsigned char *found, const unsigned char *expected)
+{
+    float a, b;
+    memcpy(&a, found, 4);
+    memcpy(&b, expected, 4);
+    return a != a && b != b;
+}
+
+static inline void compare_floats(const char *what, const void *found, const unsigned char *expected,
+    size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 4) {
+        const unsigned char *at = (const unsigned char *)found + i;
+        if (memcmp(at, expected + i, 4) != 0 && !are_nan(at, expected + i)) {
+            printf("%s: float %zu of %zu differs\n", what, i / 4, bytes / 4);
+            failures++;
+            return;
+        }
+    }
+}
+
+static inline void compare(const char *what, const void *found, const unsigned char *expected, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (((const unsigned char *)found)[i] != expected[i]) {
+            printf("%s: byte %zu of %zu is %d, expected %d\n", what, i, bytes,
+                ((const unsigned char *)found)[i], expected[i]);
+            failures++;
+            return;
+        }
+    }
+}
+"#;
+
+/// A kernel for a level, and a function that runs it and compares its results. `in_place` is the operand whose place
+/// result 0 takes, if it takes one.
+struct KernelCase<'a> {
+    n: usize,
+    what: &'a str,
+    kernel: &'a LoopKernel,
+    operands: &'a [&'a Tensor],
+    meaning: &'a [Tensor],
+    run: &'a RunContext,
+    overwritten: Option<usize>,
+    may_overwrite: bool,
+}
+
+impl KernelCase<'_> {
+    fn source(&self, level: Level) -> String {
+        let name = format!("kernel_{}", self.n);
+        let printed = trainc_neon::loops::function(level, &name, self.kernel, self.may_overwrite);
+        let printed = printed.expect("the kernel prints");
+        let widest = printed.lines().map(str::len).max().unwrap_or(0);
+        assert!(self.what == "random" || widest <= 100, "{widest} columns:\n{printed}");
+        printed + &self.caller(&name, loop_scratch(self.kernel).1)
+    }
+
+    /// A function that runs the kernel of that name, which takes some bytes of working memory.
+    fn caller(&self, name: &str, scratch: usize) -> String {
+        let KernelCase { n, what, kernel, operands, meaning, run, .. } = *self;
+        let mut out = String::new();
+        let _ = writeln!(out, "static void case_{n}(void)\n{{");
+        let (mut arguments, mut checks, mut frees) = (Vec::new(), String::new(), String::new());
+        let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
+        for (i, b) in kernel.buffers.iter().enumerate() {
+            let ty = trainc_c::element_type(b.element);
+            let size = b.count * (b.element.bits() as usize).div_ceil(8);
+            let mut check = |bytes: &[u8], place: usize| {
+                assert_eq!(bytes.len(), size, "{what} {}", b.name);
+                let compare = match b.element {
+                    trainc_ir::Element::F32 => "compare_floats",
+                    _ => "compare",
+                };
+                let _ = writeln!(
+                    checks,
+                    "    static const unsigned char e{i}[] = {};\n    \
+                     {compare}(\"{what} case {n}: {}\", b{place}, e{i}, {size});",
+                    array(bytes),
+                    b.name
+                );
+            };
+            let same = |role: &Role| kernel.buffers.iter().position(|b| b.role == *role);
+            let from = match b.role {
+                Role::Input(k) => Some(element_bytes(operands[k].data())),
+                Role::InputScale(k) => Some(operands[k].exponent().to_le_bytes().to_vec()),
+                Role::RunContext => Some(words.iter().flat_map(|w| w.to_le_bytes()).collect()),
+                Role::Output(k) => {
+                    let operand = self.overwritten.filter(|_| k == 0).map(Role::Input);
+                    let operand = operand.and_then(|role| same(&role));
+                    check(&element_bytes(meaning[k].data()), operand.unwrap_or(i));
+                    if let Some(operand) = operand {
+                        arguments.push(format!("b{operand}"));
+                        continue;
+                    }
+                    None
+                }
+                Role::OutputScale(k) => {
+                    let operand = self.overwritten.filter(|_| k == 0).map(Role::InputScale);
+                    let operand = operand.and_then(|role| same(&role));
+                    check(&meaning[k].exponent().to_le_bytes(), operand.unwrap_or(i));
+                    if let Some(operand) = operand {
+                        arguments.push(format!("b{operand}"));
+                        continue;
+                    }
+                    None
+                }
+                Role::Scratch => continue,
+            };
+            let from = match from {
+                Some(bytes) => {
+                    let bytes = array(&bytes);
+                    let _ = writeln!(out, "    static const unsigned char d{i}[] = {bytes};");
+                    format!("d{i}")
+                }
+                None => "NULL".into(),
+            };
+            let _ = writeln!(out, "    {ty} *b{i} = filled({size}, {from});");
+            let _ = writeln!(frees, "    dropped(b{i}, {size});");
+            arguments.push(format!("b{i}"));
+        }
+        if scratch > 0 {
+            let _ = writeln!(out, "    uint8_t *scratch = filled({scratch}, NULL);");
+            let _ = writeln!(frees, "    dropped(scratch, {scratch});");
+            arguments.push("scratch".into());
+        }
+        let _ = writeln!(out, "    {name}({});\n{checks}{frees}}}\n", arguments.join(", "));
+        out
+    }
+}
+
+/// An operation on some operands for a level: the case as it is, and one for each operand that the result may take the
+/// place of.
+fn operation_cases(
+    n: &mut usize,
+    level: Level,
+    op: &Op,
+    operands: &[&Tensor],
+    run: &RunContext,
+) -> String {
+    let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
+    let results = op.infer(&types).expect("a case types");
+    let meaning = op.evaluate(operands, run);
+    let kernel = trainc_neon::loops::lower(op, &types, &results.iter().collect::<Vec<_>>());
+    let overwritten = (0..operands.len())
+        .filter(|&k| op.may_overwrite(k) && *types[k] == results[0] && results[0].count() > 0);
+    let mut text = String::new();
+    for overwritten in std::iter::once(None).chain(overwritten.map(Some)) {
+        let case = KernelCase {
+            n: *n,
+            what: op.kind().name(),
+            kernel: &kernel,
+            operands,
+            meaning: &meaning,
+            run,
+            overwritten,
+            may_overwrite: trainc_neon::loops::in_place(op, operands.len()),
+        };
+        text.push_str(&case.source(level));
+        *n += 1;
+    }
+    text
+}
+
+/// A program of `cases` functions.
+fn program(kernels: &str, cases: usize) -> String {
+    let calls: String = (0..cases).map(|n| format!("    case_{n}();\n")).collect();
+    format!("{CASES}{kernels}int main(void)\n{{\n{calls}    return failures != 0;\n}}\n")
+}
+
+/// Every case of every operation.
+#[test]
+fn every_operation() {
+    let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
+    std::thread::scope(|scope| {
+        for machine in &MACHINES {
+            let run = &run;
+            scope.spawn(move || {
+                let (mut text, mut n) = (String::new(), 0);
+                for kind in OpKind::ALL {
+                    for case in kind.cases() {
+                        let operands: Vec<&Tensor> = case.inputs.iter().collect();
+                        text += &operation_cases(&mut n, machine.level, &case.op, &operands, run);
+                    }
+                }
+                assert!(n > OpKind::ALL.len());
+                let folder = folder(&format!("operations_{}", machine.name));
+                runtime(&folder);
+                write(&folder, "main.c", program(&text, n));
+                machine.check(&folder);
+            });
+        }
+    });
+}
+
+/// A random kernel for every machine.
+fn kernel_source(
+    n: usize,
+    what: &str,
+    kernel: &LoopKernel,
+    operands: &[&Tensor],
+    meaning: &[Tensor],
+    run: &RunContext,
+) -> String {
+    let case = |level| {
+        let case = KernelCase {
+            n,
+            what,
+            kernel,
+            operands,
+            meaning,
+            run,
+            overwritten: None,
+            may_overwrite: true,
+        };
+        case.source(level)
+    };
+    let [first, second] = MACHINES.each_ref().map(|machine| case(machine.level));
+    format!("#ifdef __aarch64__\n{first}#else\n{second}#endif\n")
+}
+
+/// What the random kernels of the C target's tests find there: here they are compiled and run on every machine.
+mod operations {
+    pub(crate) use crate::{CASES, kernel_source};
+}
+
+mod parallel {
+    pub(crate) use crate::REVERSED;
+}
+
+mod support {
+    use std::path::Path;
+
+    use crate::{MACHINES, run};
+    pub(crate) use crate::{folder, runtime, write};
+
+    pub(crate) const SANITIZED: &[&str] = &[];
+
+    /// Compiles and runs.
+    pub(crate) fn cc(folder: &Path, flags: &[&str]) {
+        let program = format!("./{}", flags.last().expect("flags end with the program's name"));
+        for machine in &MACHINES {
+            let flags: Vec<&str> = flags.iter().chain(machine.flags).copied().collect();
+            run(folder, machine.compiler, &[&flags[..], &["-O1", "-static"]].concat());
+            run(folder, machine.emulator, &[&program]);
+        }
+    }
+
+    /// It has run.
+    pub(crate) fn execute(_folder: &Path, _program: &str, _input: &[u8]) {}
+}

@@ -1,0 +1,243 @@
+//! Operations of a training step at all sizes around the vectors', on extreme values; depthwise convolutions.
+
+use std::fmt::Write as _;
+
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::{
+    Add, AlignedAdd, AvgPool2d, AvgPool2dGradient, Chain, Conv2d, Conv2dGradientInput,
+    Conv2dGradientWeight, Dequantize, Div, MaxPool2d, MaxPool2dGradient, Maximum, QuantizeExponent,
+    QuantizeGradient, Relu, ReluGradient, Requantize, SaturatingSubtract, ShiftRight,
+};
+use trainc_ir::{Element, Op, RunContext, Tensor, TensorType};
+
+use super::{MACHINES, Random, folder, operation_cases, program, runtime, write};
+
+const ROUNDINGS: [Rounding; 4] =
+    [Rounding::HalfAway, Rounding::PseudoStochastic, Rounding::Truncate, Rounding::Floor];
+
+/// Values of every size, extremes among them.
+pub(super) fn integer(random: &mut Random) -> i64 {
+    let any = random.next();
+    let extremes = [0, 1, -1, 127, -127, -128, i64::from(i32::MIN), i64::from(i32::MAX)];
+    match any % 4 {
+        0 => extremes[(any >> 32) as usize % extremes.len()],
+        _ => i64::from((any >> 32) as i32) >> (any >> 8 & 31),
+    }
+}
+
+pub(super) fn float(random: &mut Random) -> f32 {
+    let any = random.next();
+    let extremes = [
+        0.0,
+        -0.0,
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::MIN_POSITIVE / 4.0,
+        -f32::MIN_POSITIVE / 64.0,
+        f32::MAX,
+        0.5,
+        -2.5,
+    ];
+    match any % 4 {
+        0 => extremes[(any >> 32) as usize % extremes.len()],
+        1 => f32::from_bits((any >> 32) as u32),
+        _ => integer(random) as f32 / 16.0,
+    }
+}
+
+fn bytes(random: &mut Random, shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    let exponent = (random.next() >> 60) as i32 - 8;
+    let values = (0..count).map(|_| integer(random) as i8).collect();
+    Tensor::i8_shared(shape, values, exponent)
+}
+
+fn words(random: &mut Random, shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    // Sums of some width, and of all widths.
+    let shift = random.next() >> 59;
+    let values = (0..count).map(|_| integer(random) as i32 >> shift).collect();
+    Tensor::i32_shared(shape, values, 3)
+}
+
+fn floats(random: &mut Random, shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    Tensor::f32(shape, (0..count).map(|_| float(random)).collect())
+}
+
+/// Operations on `n` elements, or on rows of `n`.
+fn operations(random: &mut Random, n: usize) -> Vec<(Op, Vec<Tensor>)> {
+    let mut cases: Vec<(Op, Vec<Tensor>)> = Vec::new();
+    let rounding = ROUNDINGS[n % 4];
+    let row = [n];
+    cases.push((Relu {}.into(), vec![bytes(random, &row)]));
+    cases.push((ReluGradient {}.into(), vec![bytes(random, &row), bytes(random, &row)]));
+    cases.push((SaturatingSubtract {}.into(), vec![bytes(random, &row), bytes(random, &row)]));
+    let low = [-127, 0][n / 4 % 2];
+    cases.push((Requantize { bits: 7, rounding, low }.into(), vec![words(random, &row)]));
+    let width = Tensor::i32([], vec![(n % 8) as i32]);
+    cases.push((QuantizeGradient { rounding }.into(), vec![words(random, &row), width]));
+    let amount = (n % 32) as u8;
+    let shift = ShiftRight { amount, rounding, element: Element::I8 };
+    cases.push((shift.into(), vec![words(random, &row)]));
+    cases.push((QuantizeExponent {}.into(), vec![floats(random, &row)]));
+    cases.push((Dequantize {}.into(), vec![bytes(random, &row)]));
+    cases.push((Dequantize {}.into(), vec![words(random, &row)]));
+    cases.push((AlignedAdd {}.into(), vec![bytes(random, &row), bytes(random, &row)]));
+    for op in [Op::from(Add {}), Div {}.into(), Maximum {}.into()] {
+        cases.push((op, vec![floats(random, &row), floats(random, &row)]));
+    }
+    // A bias of each channel.
+    cases.push((Add {}.into(), vec![floats(random, &[2, 3, n]), floats(random, &[3, 1])]));
+    if n >= 2 {
+        let (kernel, strides, pads, dilations) = ([2, 2], [2, 2], [0; 4], [1, 1]);
+        let x = bytes(random, &[1, 2, 4 + n % 2, n]);
+        let y = [1, 2, 2, n / 2];
+        let pool = MaxPool2d { kernel, strides, pads, dilations, ceil: false };
+        cases.push((pool.into(), vec![x.clone()]));
+        let gradient = MaxPool2dGradient { kernel, strides, pads, dilations, ceil: false };
+        cases.push((gradient.into(), vec![x.clone(), bytes(random, &y)]));
+        let (ceil, count_include_pad) = (false, false);
+        let mean = AvgPool2d { kernel, strides, pads, ceil, count_include_pad };
+        cases.push((mean.into(), vec![x.clone()]));
+        let input_size = [4 + n % 2, n];
+        let gradient =
+            AvgPool2dGradient { kernel, strides, pads, ceil, count_include_pad, input_size };
+        cases.push((gradient.into(), vec![bytes(random, &y)]));
+        // Windows that overlap, and the whole plane.
+        let (kernel, strides) = ([2, 2], [1, 1]);
+        let pool = MaxPool2d { kernel, strides, pads, dilations, ceil: false };
+        cases.push((pool.into(), vec![x.clone()]));
+        let kernel = [4 + n % 2, n];
+        let mean = AvgPool2d { kernel, strides, pads, ceil, count_include_pad };
+        cases.push((mean.into(), vec![x]));
+    }
+    cases
+}
+
+/// All sizes up to two and a half vectors; each operation sees a third of them.
+#[test]
+fn sizes() {
+    let run = RunContext { seed: 5, step: 1 };
+    std::thread::scope(|scope| {
+        for machine in &MACHINES {
+            let run = &run;
+            scope.spawn(move || {
+                let (mut text, mut n) = (String::new(), 0);
+                let mut random = Random(77);
+                for size in 1..=40 {
+                    let cases = operations(&mut random, size);
+                    for (_, (op, operands)) in
+                        cases.iter().enumerate().filter(|(at, _)| (at + size) % 3 == 0)
+                    {
+                        let operands: Vec<&Tensor> = operands.iter().collect();
+                        text += &operation_cases(&mut n, machine.level, op, &operands, run);
+                    }
+                }
+                let folder = folder(&format!("sizes_{}", machine.name));
+                runtime(&folder);
+                write(&folder, "main.c", program(&text, n));
+                machine.check(&folder);
+            });
+        }
+    });
+}
+
+/// Batch, channels, input, kernel, strides, pads.
+type Convolution = (usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 4]);
+
+const CONVOLUTIONS: [Convolution; 12] = [
+    (2, 3, [8, 8], [3, 3], [1, 1], [1, 1, 1, 1]),
+    (1, 2, [14, 14], [3, 3], [1, 1], [1, 1, 1, 1]),
+    (2, 2, [14, 14], [3, 3], [2, 2], [1, 1, 1, 1]),
+    (1, 2, [7, 7], [3, 3], [1, 1], [1, 1, 1, 1]),
+    (2, 2, [7, 7], [3, 3], [2, 2], [1, 1, 1, 1]),
+    (1, 3, [35, 33], [3, 3], [2, 2], [0, 0, 1, 1]),
+    (1, 2, [20, 37], [5, 5], [1, 1], [2, 2, 2, 2]),
+    (1, 2, [21, 18], [5, 5], [2, 2], [2, 2, 2, 2]),
+    (1, 2, [6, 19], [2, 3], [1, 2], [0, 2, 1, 0]),
+    (1, 2, [19, 9], [3, 2], [2, 1], [1, 0, 0, 1]),
+    (1, 2, [3, 2], [3, 3], [2, 2], [1, 1, 1, 1]),
+    (1, 4, [16, 17], [1, 1], [2, 2], [0, 0, 0, 0]),
+];
+
+/// The three products of each convolution, alone and with what follows them in a training step.
+#[test]
+fn depthwise() {
+    let run = RunContext { seed: 5, step: 1 };
+    std::thread::scope(|scope| {
+        for machine in &MACHINES {
+            let run = &run;
+            scope.spawn(move || {
+                let (mut text, mut n) = (String::new(), 0);
+                let mut random = Random(99);
+                for (at, convolution) in CONVOLUTIONS.iter().enumerate() {
+                    for (op, operands) in products(&mut random, at, convolution) {
+                        let operands: Vec<&Tensor> = operands.iter().collect();
+                        let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
+                        let results = op.infer(&types).expect("the product types");
+                        let results: Vec<&TensorType> = results.iter().collect();
+                        let meaning = op.evaluate(&operands, run);
+                        let name = format!("kernel_{n}");
+                        let level = machine.level;
+                        let printed =
+                            trainc_neon::depthwise::function(level, &name, &op, &types, &results);
+                        let printed = printed.expect("it prints").expect("it is depthwise");
+                        let scratch = trainc_neon::depthwise::scratch_bytes(&op, &types, &results);
+                        let case = super::KernelCase {
+                            n,
+                            what: "depthwise",
+                            kernel: &op.lower(&types, &results),
+                            operands: &operands,
+                            meaning: &meaning,
+                            run,
+                            overwritten: None,
+                            may_overwrite: false,
+                        };
+                        let scratch = scratch.expect("it is depthwise");
+                        let _ = write!(text, "{printed}{}", case.caller(&name, scratch));
+                        n += 1;
+                    }
+                }
+                let folder = folder(&format!("depthwise_{}", machine.name));
+                runtime(&folder);
+                write(&folder, "main.c", program(&text, n));
+                machine.check(&folder);
+            });
+        }
+    });
+}
+
+fn products(
+    random: &mut Random,
+    at: usize,
+    &(batch, channels, input, kernel, strides, pads): &Convolution,
+) -> Vec<(Op, Vec<Tensor>)> {
+    let groups = channels;
+    let dilations = [1, 1];
+    let x = bytes(random, &[batch, channels, input[0], input[1]]);
+    let w = bytes(random, &[channels, 1, kernel[0], kernel[1]]);
+    let forward: Op = Conv2d { strides, pads, dilations, groups }.into();
+    let y = forward.infer(&[x.ty(), w.ty()]).expect("it types").remove(0);
+    let dy = bytes(random, &y.shape);
+    let of_input: Op =
+        Conv2dGradientInput { strides, pads, dilations, groups, input_size: input }.into();
+    let of_weight: Op =
+        Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: kernel }.into();
+    let requantize: Op = Requantize { bits: 7, rounding: ROUNDINGS[at % 4], low: -127 }.into();
+    let quantize: Op = QuantizeGradient { rounding: ROUNDINGS[at % 4] }.into();
+    let chain = |ops: Vec<Op>| Op::from(Chain { ops });
+    let other = bytes(random, &y.shape);
+    vec![
+        (forward.clone(), vec![x.clone(), w.clone()]),
+        (of_input.clone(), vec![dy.clone(), w.clone()]),
+        (of_weight.clone(), vec![x.clone(), dy.clone()]),
+        (
+            chain(vec![forward, requantize.clone(), AlignedAdd {}.into(), Relu {}.into()]),
+            vec![x.clone(), w.clone(), other],
+        ),
+        (chain(vec![of_input, requantize]), vec![dy.clone(), w]),
+        (chain(vec![of_weight, quantize]), vec![x, dy, Tensor::i32([], vec![5])]),
+    ]
+}

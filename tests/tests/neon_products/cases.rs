@@ -1,0 +1,251 @@
+//! Products to run: the operations' own cases, and convolutions and matrices whose sizes, paddings and values are
+//! awkward.
+
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::matmul::ProductRole;
+use trainc_ir::ops::{
+    AlignedAdd, Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, QuantizeGradient,
+    Relu, Requantize, ShiftRight,
+};
+use trainc_ir::{Element, Op, OpKind, Tensor, TensorType};
+
+/// An operation on operands.
+pub(crate) struct Product {
+    pub op: Op,
+    pub inputs: Vec<Tensor>,
+    /// Says which; `not a product` if no kernel is expected.
+    pub what: String,
+}
+
+/// A small generator of test data (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+    }
+
+    /// A tensor: of any values, of the extremes only, of one value, or mostly zeros.
+    fn tensor(&mut self, shape: &[usize], values: Values) -> Tensor {
+        let count = shape.iter().product();
+        let mut draw = || match values {
+            Values::Any => self.next() as i8,
+            Values::Extremes => [-128, 127, -127][self.next() as usize % 3],
+            Values::All(value) => value,
+            Values::Few => {
+                if self.next().is_multiple_of(8) {
+                    self.next() as i8
+                } else {
+                    0
+                }
+            }
+        };
+        let data = (0..count).map(|_| draw()).collect();
+        Tensor::i8_shared(shape, data, (self.next() % 9) as i32 - 6)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Values {
+    Any,
+    Extremes,
+    All(i8),
+    Few,
+}
+
+const VALUES: [(Values, Values); 8] = [
+    (Values::Any, Values::Any),
+    (Values::Extremes, Values::Extremes),
+    (Values::All(-128), Values::All(-128)),
+    (Values::Few, Values::Any),
+    (Values::All(127), Values::All(-128)),
+    (Values::Any, Values::All(0)),
+    (Values::Any, Values::Few),
+    (Values::All(127), Values::All(127)),
+];
+
+/// A chain of a product and what follows, with the further operands.
+fn finished(
+    n: usize,
+    product: Op,
+    mut inputs: Vec<Tensor>,
+    random: &mut Random,
+) -> (Op, Vec<Tensor>) {
+    use Rounding::{HalfAway, PseudoStochastic, Truncate};
+    let requantize = |bits, rounding, low| Op::from(Requantize { bits, rounding, low });
+    let bits = |bits: i32| Tensor::i32([0usize; 0], vec![bits]);
+    let next: Vec<Op> = match n % 14 {
+        0 | 1 => return (product, inputs),
+        2 | 3 => vec![requantize(7, HalfAway, -127)],
+        4 => vec![requantize(7, HalfAway, 0)],
+        5 => vec![requantize(7, PseudoStochastic, -127)],
+        6 => vec![requantize(3, PseudoStochastic, -5)],
+        7 | 8 => {
+            inputs.push(bits([5, 0, 7][n % 3]));
+            vec![QuantizeGradient { rounding: PseudoStochastic }.into()]
+        }
+        9 => {
+            inputs.push(bits([-3, -13, -14, -25, -31, -50, i32::MIN, i32::MAX][n / 14 % 8]));
+            vec![QuantizeGradient { rounding: [HalfAway, PseudoStochastic][n % 2] }.into()]
+        }
+        10 => {
+            vec![ShiftRight { amount: 9, rounding: PseudoStochastic, element: Element::I8 }.into()]
+        }
+        11 => {
+            vec![ShiftRight { amount: 0, rounding: HalfAway, element: Element::I8 }.into()]
+        }
+        // What has no kernel of its own follows in loops.
+        12 => vec![requantize(7, Truncate, -127)],
+        _ => {
+            let types: Vec<&TensorType> = inputs.iter().map(Tensor::ty).collect();
+            let sums = product.infer(&types).expect("it types").remove(0);
+            inputs.push(random.tensor(&sums.shape, Values::Any));
+            vec![requantize(7, HalfAway, -127), AlignedAdd {}.into(), Relu {}.into()]
+        }
+    };
+    let ops = std::iter::once(product).chain(next).collect();
+    (Chain { ops }.into(), inputs)
+}
+
+/// images, groups, channels and outputs of a group, height and width, taps, strides, dilations, pads.
+type Shape = (usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 4]);
+
+const CONVOLUTIONS: &[Shape] = &[
+    // As in nets.
+    (2, 1, [16, 32], [8, 8], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (4, 1, [32, 16], [4, 4], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (8, 1, [32, 40], [2, 2], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (16, 1, [24, 16], [4, 4], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (16, 1, [16, 16], [2, 2], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (3, 1, [1, 6], [12, 12], [5, 5], [1, 1], [1, 1], [2; 4]),
+    (2, 1, [6, 16], [10, 10], [5, 5], [1, 1], [1, 1], [0; 4]),
+    (4, 1, [16, 24], [8, 8], [3, 3], [2, 2], [1, 1], [1; 4]),
+    (16, 1, [17, 19], [5, 5], [3, 3], [2, 2], [1, 1], [1; 4]),
+    (2, 1, [20, 9], [9, 7], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (4, 1, [32, 48], [7, 7], [1, 1], [1, 1], [1, 1], [0; 4]),
+    // Odd ones.
+    (1, 1, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], [0; 4]),
+    (1, 1, [3, 5], [7, 5], [3, 3], [1, 1], [1, 1], [0, 1, 2, 0]),
+    (3, 1, [33, 7], [5, 6], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (3, 1, [16, 8], [6, 9], [3, 3], [1, 1], [2, 2], [2; 4]),
+    (1, 1, [18, 11], [11, 9], [3, 3], [2, 2], [2, 2], [2, 1, 0, 3]),
+    (2, 1, [19, 10], [9, 11], [3, 2], [3, 2], [2, 3], [1, 2, 3, 4]),
+    (1, 2, [8, 8], [6, 6], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (3, 2, [17, 5], [5, 5], [3, 3], [2, 1], [1, 1], [1; 4]),
+    (17, 3, [4, 6], [3, 3], [2, 2], [1, 1], [1, 1], [0, 0, 1, 1]),
+    (2, 1, [16, 8], [2, 2], [5, 5], [1, 1], [1, 1], [4; 4]),
+    (1, 1, [2, 3], [1, 20], [1, 7], [1, 3], [1, 1], [0, 3, 0, 3]),
+    (20, 1, [9, 8], [3, 2], [2, 3], [1, 1], [1, 1], [1, 2, 1, 0]),
+    (32, 1, [8, 3], [3, 3], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (1, 1, [48, 16], [4, 4], [1, 1], [3, 3], [1, 1], [0; 4]),
+    // Windows that lie in the padding alone.
+    (2, 1, [16, 4], [2, 3], [2, 2], [1, 1], [1, 1], [3, 2, 2, 3]),
+];
+
+/// Rows, inner size, columns.
+const MATRICES: &[[usize; 3]] = &[
+    [1, 1, 1],
+    [1, 128, 10],
+    [4, 128, 128],
+    [16, 33, 17],
+    [3, 20, 65],
+    [2, 7, 9],
+    [32, 16, 24],
+    [1, 100, 100],
+];
+
+/// All products.
+pub(crate) fn all() -> Vec<Product> {
+    let mut products = own_cases();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut n = 0;
+    let mut push = |what: String, op: Op, shapes: [&[usize]; 2], random: &mut Random| {
+        for _ in 0..2 {
+            let (a, b) = VALUES[n % 8];
+            let inputs = vec![random.tensor(shapes[0], a), random.tensor(shapes[1], b)];
+            let (op, inputs) = finished(n, op.clone(), inputs, random);
+            products.push(Product { what: format!("{n}: {what}, {op}"), op, inputs });
+            n += 5;
+        }
+    };
+    for &(images, groups, [c, o], size, taps, strides, dilations, pads) in CONVOLUTIONS {
+        let x = [images, groups * c, size[0], size[1]];
+        let w = [groups * o, c, taps[0], taps[1]];
+        let forward = Conv2d { strides, pads, dilations, groups };
+        let y =
+            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
+        let what = |pass: &str| format!("{pass} {x:?} {w:?}");
+        push(what("forward"), forward.into(), [&x, &w], &mut random);
+        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
+        push(what("error"), error.into(), [&y, &w], &mut random);
+        let gradient = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: taps };
+        push(what("gradient"), gradient.into(), [&x, &y], &mut random);
+    }
+    for &[m, k, n] in MATRICES {
+        let matmul = |transpose_a, transpose_b, role| MatMul { transpose_a, transpose_b, role };
+        let what = |pass: &str| format!("{pass} {m}x{k}x{n}");
+        let forward = matmul(false, true, ProductRole::Forward);
+        push(what("matrix forward"), forward.into(), [&[m, k], &[n, k]], &mut random);
+        let error = matmul(false, false, ProductRole::Error);
+        push(what("matrix error"), error.into(), [&[m, k], &[k, n]], &mut random);
+        let gradient = matmul(true, false, ProductRole::Gradient);
+        push(what("matrix gradient"), gradient.into(), [&[m, k], &[m, n]], &mut random);
+    }
+    products
+}
+
+/// The operations' cases that are products of 8-bit integers.
+fn own_cases() -> Vec<Product> {
+    let kinds =
+        [OpKind::Conv2d, OpKind::Conv2dGradientInput, OpKind::Conv2dGradientWeight, OpKind::MatMul];
+    let mut products = Vec::new();
+    for kind in kinds.into_iter().chain([OpKind::Chain]) {
+        for (n, case) in kind.cases().into_iter().enumerate() {
+            let first = match &case.op {
+                Op::Chain(chain) => &chain.ops[0],
+                op => op,
+            };
+            let integers = case.inputs[0].ty().element == Element::I8
+                && case.inputs.get(1).is_some_and(|b| b.ty().element == Element::I8);
+            if !integers || !kinds.contains(&first.kind()) {
+                continue;
+            }
+            let empty = case.inputs.iter().any(|x| x.ty().count() == 0);
+            let other = match first {
+                Op::MatMul(op) => {
+                    let matrices = |i: usize| -> usize {
+                        let shape = case.inputs[i].shape();
+                        shape[..shape.rank() - 2].iter().product()
+                    };
+                    matrices(1) > 1 || (op.transpose_a && (op.transpose_b || matrices(0) > 1))
+                }
+                Op::Conv2d(op) => op.groups > 1 && op.groups == case.inputs[0].shape()[1],
+                Op::Conv2dGradientWeight(op) => {
+                    op.groups > 1 && op.groups == case.inputs[0].shape()[1]
+                }
+                Op::Conv2dGradientInput(op) => op.groups > 1 && case.inputs[1].shape()[1] == 1,
+                _ => false,
+            };
+            let note = if empty || other { " (not a product)" } else { "" };
+            let what = format!("{} case {n}{note}", kind.name());
+            products.push(Product { op: case.op, inputs: case.inputs, what });
+        }
+    }
+    products
+}
+
+trait InferShape {
+    /// Shape of the result.
+    fn infer_shape(&self, x: &[usize], w: &[usize]) -> Option<Vec<usize>>;
+}
+
+impl InferShape for Conv2d {
+    fn infer_shape(&self, x: &[usize], w: &[usize]) -> Option<Vec<usize>> {
+        let [x, w] = [x, w].map(|shape| TensorType::shared(shape, Element::I8));
+        let y = Op::from(self.clone()).infer(&[&x, &w]).ok()?;
+        Some(y[0].shape.to_vec())
+    }
+}
