@@ -9,9 +9,9 @@ use trainc_hvx::kernels::{
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
+    Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
 };
-use trainc_ir::{Operator, RunContext, Tensor};
+use trainc_ir::{Element, Op, Operator, RunContext, Scale, Tensor, TensorType};
 
 use crate::hexagon::{Call, Outcome, Value, run};
 
@@ -56,17 +56,17 @@ pub enum Fill {
 pub struct Checked {
     /// What differs, if anything.
     pub difference: Option<String>,
-    /// Packets of each phase, with its symbol; the packing of weights first.
+    /// Packets of each call, with its symbol: the packing of weights, the phases, the whole kernel.
     pub packets: Vec<(String, u32)>,
     /// Multiplications, with and without those with padding.
     pub multiplications: [usize; 2],
 }
 
 impl Checked {
-    /// Packets of the kernel without the packing of weights.
+    /// Packets of the whole kernel, called at its entry, without the packing of weights.
     #[must_use]
     pub fn kernel_packets(&self) -> u32 {
-        self.packets[1..].iter().map(|(_, packets)| packets).sum()
+        self.packets.last().map_or(0, |(_, packets)| *packets)
     }
 }
 
@@ -144,6 +144,13 @@ impl Memory {
         self.bytes.resize(offset + bytes, 0xa5);
         offset
     }
+}
+
+/// The call of a kernel's entry.
+#[must_use]
+pub fn entry_call(kernel: &Kernel, parameters: &[usize], scratch: usize) -> Call {
+    let arguments = parameters.iter().chain([&scratch]).map(|&at| Value::Memory(at)).collect();
+    Call { symbol: kernel.name.clone(), arguments }
 }
 
 /// Calls of a kernel's phases; results are numbered from `first`.
@@ -278,7 +285,10 @@ impl ConvolutionCase {
             arguments: vec![Value::Memory(weights_at), Value::Memory(packed_at)],
         }];
         calls.extend(phase_calls(&kernel, &[operand_at, packed_at, result_at], scratch_at, 1));
-        let functions = std::iter::once(&pack).chain(kernel.functions());
+        let again_at = memory.reserve(count(to));
+        calls.push(entry_call(&kernel, &[operand_at, packed_at, again_at], scratch_at));
+        let entry = kernel.entry().expect("an entry");
+        let functions = [&pack, &entry].into_iter().chain(kernel.functions());
         let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(from, operand, -3);
@@ -301,10 +311,42 @@ impl ConvolutionCase {
         let expected = requantize.evaluate(&[&sums[0]], &context).remove(0);
         let shift = expected.exponent() + 7;
         Checked {
-            difference: compare(&outcome, result_at, &expected, 5, shift),
+            difference: compare(&outcome, result_at, &expected, 5, shift)
+                .or_else(|| compare(&outcome, again_at, &expected, calls.len() - 1, shift)),
             packets: named(&calls, &outcome),
             multiplications: [product.multiplications(), product.multiplications_inside()],
         }
+    }
+}
+
+impl ConvolutionCase {
+    /// The three passes as fused operations: forward, error, weight, with their operands' and result's types.
+    #[must_use]
+    pub fn operations(&self) -> [(Op, Vec<TensorType>, TensorType); 3] {
+        let [x, w, y] = self.shapes().map(|shape| TensorType {
+            scale: Scale::Exponent,
+            ..TensorType::new(shape, Element::I8)
+        });
+        let Self { strides, pads, dilations, size, kernel, .. } = *self;
+        let forward = Op::from(Conv2d { strides, pads, dilations, groups: 1 });
+        let error =
+            Op::from(Conv2dGradientInput { strides, pads, dilations, groups: 1, input_size: size });
+        let weight = Op::from(Conv2dGradientWeight {
+            strides,
+            pads,
+            dilations,
+            groups: 1,
+            kernel_size: kernel,
+        });
+        let requantize = Op::from(Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 });
+        let quantize = Op::from(QuantizeGradient { rounding: Rounding::PseudoStochastic });
+        let bits = TensorType::new([], Element::I32);
+        let chain = |first: Op, last: &Op| Op::from(Chain { ops: vec![first, last.clone()] });
+        [
+            (chain(forward, &requantize), vec![x.clone(), w.clone()], y.clone()),
+            (chain(error, &requantize), vec![y.clone(), w.clone()], x.clone()),
+            (chain(weight, &quantize), vec![x, y, bits], w),
+        ]
     }
 }
 
@@ -343,8 +385,12 @@ impl ConvolutionCase {
         let result_at = memory.reserve(count(w));
         let scratch_at = memory.reserve(kernel.scratch_bytes);
         let parameters = [operand_at, error_at, bits_at, result_at];
-        let calls = phase_calls(&kernel, &parameters, scratch_at, 0);
-        let functions = kernel.functions();
+        let mut calls = phase_calls(&kernel, &parameters, scratch_at, 0);
+        let again_at = memory.reserve(count(w));
+        let parameters = [operand_at, error_at, bits_at, again_at];
+        calls.push(entry_call(&kernel, &parameters, scratch_at));
+        let entry = kernel.entry().expect("an entry");
+        let functions = std::iter::once(&entry).chain(kernel.functions());
         let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(x, operand, 3);
@@ -363,7 +409,8 @@ impl ConvolutionCase {
         let expected = quantize.evaluate(&[&sums[0], &bits], &context).remove(0);
         let shift = expected.exponent().wrapping_sub(7);
         Checked {
-            difference: compare(&outcome, result_at, &expected, 5, shift),
+            difference: compare(&outcome, result_at, &expected, 5, shift)
+                .or_else(|| compare(&outcome, again_at, &expected, calls.len() - 1, shift)),
             packets: std::iter::once(("nothing".into(), 0))
                 .chain(named(&calls, &outcome))
                 .collect(),

@@ -1,6 +1,7 @@
 //! What the tests share.
 
 pub mod hexagon;
+pub mod hexagon_clang;
 pub mod hexagon_convolution;
 pub mod programs;
 pub mod random;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use trainc_hvx::kernels::convolution;
+use trainc_hvx::machine::{Options, Version, compile};
 use trainc_tests::hexagon_convolution::{ConvolutionCase, Fill};
 
 fn folder(name: &str) -> PathBuf {
@@ -106,6 +108,25 @@ fn weight_gradients() {
             let checked = case.check_weight_gradient(&folder, fill, bits);
 
             assert_eq!(checked.difference, None, "{name}, {fill:?}, {bits} bits: {case:?}");
+        }
+    }
+}
+
+/// Every version has a schedule without spills.
+#[test]
+fn versions() {
+    for (name, case) in shapes().into_iter().take(3) {
+        let product = case.forward_product();
+        let kernels = [
+            convolution("conv", &product, 7, 0).expect("a convolution"),
+            case.weight_gradient().kernel("gradient").expect("a gradient"),
+        ];
+        for function in kernels.iter().flat_map(|kernel| kernel.functions()) {
+            for version in Version::ALL {
+                let assembled = compile(function, version, &Options::default())
+                    .unwrap_or_else(|e| panic!("{name}, {version}: {e}"));
+                assert_eq!(assembled.spills, 0, "{name}, {version}: {}", function.name);
+            }
         }
     }
 }

@@ -241,7 +241,7 @@ impl WeightGradient {
         let taps = self.taps();
         let mut bytes: Vec<u8> = Vec::new();
         for bit in 0..4 {
-            bytes.extend((0..VECTOR).map(|place| u8::from(place % taps >> bit & 1 == 1)));
+            bytes.extend((0..VECTOR).map(|place| u8::from(((place % taps) >> bit) & 1 == 1)));
         }
         // With 64 channels, `place` holds channel c and feature f with `taps (64 f + c) = place` modulo 128; before that
         // it holds the byte of place modulo 64 of the feature in its half.
@@ -330,7 +330,7 @@ impl WeightGradient {
             b.emit_to(bytes, Opcode::AddImmediate, (bytes, word(quad)));
         };
         loop_over(&mut b, self.features / ROWS, "quads of features", |b| quad(b, ROWS));
-        if self.features % ROWS > 0 {
+        if !self.features.is_multiple_of(ROWS) {
             quad(&mut b, self.features % ROWS);
         }
         b.finish(None)
