@@ -8,7 +8,7 @@ use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::{Kernel, Program, Region, Step, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Element, Op, TensorType};
 
 use crate::machine::{Function, Options, Version, compile};
 use crate::products::Product;
@@ -106,8 +106,10 @@ impl<'t> Emission<'t> {
                 match step {
                     Step::Launch(launch) => {
                         let outside = launch.inputs.iter().chain(&launch.outputs).any(|&id| {
-                            let region = &program.buffer(id).region;
-                            matches!(region, Region::Input(_) | Region::Output(_))
+                            let buffer = program.buffer(id);
+                            // What a product reads or writes by vectors is i8.
+                            matches!(buffer.region, Region::Input(_) | Region::Output(_))
+                                && buffer.ty.element == Element::I8
                         });
                         if outside {
                             callers.insert(program.kernel(launch.kernel).name.clone());
