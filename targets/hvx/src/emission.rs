@@ -81,7 +81,12 @@ const EMULATION: [(&str, &str); 4] = [
 /// A function in packets.
 fn assembly(function: &Function, version: Version) -> Result<String, String> {
     let assembled = compile(function, version, &Options::default()).map_err(|e| e.to_string())?;
-    Ok(format!("\n{}", assembled.assembly()))
+    // A kernel that spills is one to look at.
+    let spills = match assembled.spills {
+        0 => String::new(),
+        n => format!("// Values that live in the frame for want of registers: {n}.\n"),
+    };
+    Ok(format!("\n{spills}{}", assembled.assembly()))
 }
 
 #[derive(Debug, Default)]

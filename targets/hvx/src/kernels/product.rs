@@ -451,7 +451,8 @@ impl Tile {
     fn multiply(&self, b: &mut Builder, step: usize, pieces: &[Piece<'_>]) {
         let step = &self.steps[step];
         let rows = words(step.images);
-        multiply_among(b, &self.accumulators, &step.weights, rows, pieces);
+        let names = ("result channels", "images");
+        multiply_among(b, &self.accumulators, &step.weights, rows, pieces, names);
     }
 
     /// Adds all taps of a window; each tap has `rounds` times two quads. Loads run one step ahead of the products,

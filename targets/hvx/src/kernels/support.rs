@@ -32,19 +32,26 @@ pub(crate) type Piece<'a> = Box<dyn Fn(&mut Builder) + 'a>;
 /// Accumulates products two by two, a packet's worth, with other pieces spread between them: the order of the text is
 /// then a good schedule already, whatever the registers allow.
 ///
-/// Products are `[vector][row]` accumulators, one vector of unsigned bytes each, and the scalars of the rows.
+/// Products are `[vector][row]` accumulators, one vector of unsigned bytes each, and the scalars of the rows. Comments
+/// name lanes and rows.
 pub(crate) fn multiply_among(
     b: &mut Builder,
     accumulators: &[[Register; 4]],
     vectors: &[Register],
     rows: [Register; 4],
     pieces: &[Piece<'_>],
+    (lanes, row_name): (&str, &str),
 ) {
     let pairs = 2 * vectors.len();
     let mut done = 0;
     for pair in 0..pairs {
-        for row in [2 * (pair % 2), 2 * (pair % 2) + 1] {
-            let vector = pair / 2;
+        let vector = pair / 2;
+        let first = 2 * (pair % 2);
+        for row in [first, first + 1] {
+            if row == first {
+                let (lane, last) = (32 * vector, 32 * vector + 31);
+                b.comment(&format!("{lanes} {lane}-{last}, {row_name} {first} and {}", first + 1));
+            }
             let operands = (accumulators[vector][row], vectors[vector], rows[row]);
             b.update(Opcode::VrmpyUbBAccumulate, operands);
         }

@@ -542,7 +542,8 @@ impl Tile {
     fn multiply(&self, b: &mut Builder, step: usize, pieces: &[Piece<'_>]) {
         let step = &self.steps[step];
         let rows = words(step.features);
-        multiply_among(b, &self.accumulators, &step.vectors, rows, pieces);
+        let names = ("input channels", "error channels");
+        multiply_among(b, &self.accumulators, &step.vectors, rows, pieces, names);
     }
 
     /// Adds all positions of a tap: `rounds` times two pairs, and two more. Loads run one pair ahead.
