@@ -71,6 +71,11 @@ pub trait Dialect: Sync {
         None
     }
 
+    /// What a kernel costs, in words, such as `120 cycles`: an estimate for readers.
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
+        format!("{} cycles", crate::cycles(op, inputs, outputs))
+    }
+
     /// What the kernels need beside `trainc_rt.h`.
     fn support(&self) -> Vec<SupportFile> {
         Vec::new()

@@ -15,7 +15,7 @@ use crate::evaluate::Evaluation;
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
 use crate::loops::{element_type, unique};
-use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, cost, data, documents, header, loops, rust};
+use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, data, documents, header, loops, rust};
 
 /// The files of a program in a dialect of C.
 ///
@@ -156,7 +156,7 @@ fn source(
         let name = unique(&dialect.kernel_name(prefix, kernel), &taken);
         taken.insert(name.clone());
         out.line("");
-        out.comment(&kernel_comment(kernel, nodes));
+        out.comment(&kernel_comment(kernel, nodes, dialect));
         let text = match dialect.kernel(&name, kernel) {
             Ok(None) => loops::function(&name, &lower(kernel)),
             own => own.map(Option::unwrap_or_default),
@@ -202,16 +202,16 @@ fn source(
     Ok(out.finish())
 }
 
-fn kernel_comment(kernel: &Kernel, nodes: &[&str]) -> Vec<String> {
+fn kernel_comment(kernel: &Kernel, nodes: &[&str], dialect: &dyn Dialect) -> Vec<String> {
     let list = |types: &[TensorType], name: &str| {
         let all = types.iter().enumerate().map(|(i, ty)| format!("{name}{i}: {ty}"));
         all.collect::<Vec<_>>().join(", ")
     };
-    let cycles = cost::cycles(&kernel.op, &kernel.input_types(), &kernel.output_types());
+    let cost = dialect.cost(&kernel.op, &kernel.input_types(), &kernel.output_types());
     vec![
         kernel.op.to_string(),
         format!("{} -> {}", list(&kernel.inputs, "x"), list(&kernel.outputs, "y")),
-        format!("For {}. About {cycles} cycles.", nodes.join(", ")),
+        format!("For {}. About {cost}.", nodes.join(", ")),
     ]
 }
 

@@ -197,6 +197,10 @@ impl Dialect for Emission<'_> {
         Target::scratch_bytes(self.target, op, inputs, outputs)
     }
 
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
+        format!("{} packets", crate::cost::packets(op, inputs, outputs))
+    }
+
     fn readme(&self, facts: &Facts<'_>) -> Option<String> {
         Some(documents::readme(facts, self.target.version()))
     }

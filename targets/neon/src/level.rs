@@ -24,6 +24,16 @@ const DISPATCH: (&str, &str) =
     ("trainc_neon_dispatch.h", include_str!("../support/trainc_neon_dispatch.h"));
 
 impl Level {
+    /// Instructions for a thousand multiplications of a product kernel, packing included (docs/benchmarks.md).
+    pub(crate) fn product_thousandths(self) -> u64 {
+        match self {
+            Level::Armv7 => 300,
+            Level::Baseline => 190,
+            Level::Dotprod | Level::Dispatch => 65,
+            Level::I8mm => 40,
+        }
+    }
+
     /// How a kernel calls a support function that differs between levels.
     pub(crate) fn function(self, name: &str) -> String {
         match self {

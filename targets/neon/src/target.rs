@@ -46,6 +46,12 @@ impl NeonTarget {
     pub fn level(&self) -> Level {
         self.level
     }
+
+    /// Estimate of a kernel's instructions.
+    fn instructions(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
+        products::instructions(self.level, op, inputs, outputs)
+            .unwrap_or_else(|| trainc_c::cycles(op, inputs, outputs))
+    }
 }
 
 impl Dialect for NeonTarget {
@@ -78,6 +84,10 @@ impl Dialect for NeonTarget {
             .unwrap_or_else(|| loops::scratch_bytes(op, inputs, outputs))
     }
 
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
+        format!("{} instructions", self.instructions(op, inputs, outputs))
+    }
+
     fn support(&self) -> Vec<SupportFile> {
         let file = |(name, contents): (&str, &str)| SupportFile {
             name: name.into(),
@@ -97,7 +107,7 @@ impl Target for NeonTarget {
         if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
             return Cost::INFEASIBLE;
         }
-        Cost::new(trainc_c::cycles(op, inputs, outputs))
+        Cost::new(self.instructions(op, inputs, outputs))
     }
 
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {

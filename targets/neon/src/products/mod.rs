@@ -24,6 +24,21 @@ use shape::{Convolution, Pass};
 use text::Text;
 use windows::WindowProduct;
 
+/// Instructions of a call: set-up of panels, loops.
+const CALL: u64 = 500;
+/// Instructions of the finish for each result.
+const FINISH: u64 = 4;
+
+/// Estimate of a product kernel's instructions; `None` if the kernel is none.
+pub(crate) fn instructions(
+    level: Level,
+    op: &Op,
+    inputs: &[&TensorType],
+    outputs: &[&TensorType],
+) -> Option<u64> {
+    Product::of(op, inputs).map(|product| product.instructions(level, inputs, outputs))
+}
+
 /// A kernel that starts with a product.
 #[derive(Debug)]
 struct Product {
@@ -67,6 +82,15 @@ impl Product {
         };
         // Offsets in the working memory are 32-bit.
         (product.own_scratch_bytes() < 1 << 31).then_some(product)
+    }
+
+    /// Estimate of instructions.
+    fn instructions(&self, level: Level, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
+        let finish = self.result.count() as u64 * FINISH;
+        let products = self.convolution.multiplications() as u64 * level.product_thousandths();
+        let rest = self.rest.as_ref();
+        let rest = rest.map_or(0, |op| trainc_c::cycles(op, &self.rest_inputs(inputs), outputs));
+        CALL + products / 1000 + finish + rest
     }
 
     fn own_scratch_bytes(&self) -> usize {

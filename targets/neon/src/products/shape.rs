@@ -39,6 +39,12 @@ pub(crate) struct Convolution {
 }
 
 impl Convolution {
+    /// Multiplications, those with padding included.
+    pub(crate) fn multiplications(&self) -> usize {
+        let outputs = self.images * self.groups * self.outputs * self.rows * self.columns;
+        outputs * self.channels * self.taps[0] * self.taps[1]
+    }
+
     /// The product that an operation is; `None` if it is none, of other elements, without multiplications, or
     /// depthwise.
     pub(crate) fn of(op: &Op, inputs: &[&TensorType]) -> Option<Convolution> {
