@@ -28,6 +28,17 @@ pub struct Facts<'a> {
     pub functions: &'a [String],
 }
 
+/// Which C a dialect is and what builds it, in words of the README.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Language {
+    /// Such as `portable C99`.
+    pub name: &'static str,
+    /// Such as `any C compiler for a little-endian machine`.
+    pub built_with: &'static str,
+    /// A compiler's command, such as `cc`.
+    pub compiler: &'static str,
+}
+
 /// A dialect of C: portable C, with kernels of the target's own where it has them.
 ///
 /// A kernel is a `static void` function. Its parameters are those of [`crate::function`]: the buffers of the
@@ -51,6 +62,15 @@ pub trait Dialect: Sync {
     /// An attribute of the array of constants, such as a larger alignment.
     fn constants_attribute(&self) -> &'static str {
         ""
+    }
+
+    /// Which C it is, for readers.
+    fn language(&self) -> Language {
+        Language {
+            name: "portable C99",
+            built_with: "any C compiler for a little-endian machine",
+            compiler: "cc",
+        }
     }
 
     /// Text of the target's own function for a kernel, or its declaration if another file has it; `None` if its loop kernel serves.

@@ -27,7 +27,7 @@ pub mod rust;
 mod target;
 
 pub use cost::cycles;
-pub use dialect::{Dialect, Facts, SupportFile};
+pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
 pub use example::example;
 pub use harness::harness;

@@ -1,6 +1,6 @@
 //! The NEON targets as the compiler sees them.
 
-use trainc_c::{Dialect, SupportFile};
+use trainc_c::{Dialect, Language, SupportFile};
 use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
@@ -66,6 +66,19 @@ impl Dialect for NeonTarget {
             Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
             Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
         }
+    }
+
+    fn language(&self) -> Language {
+        let (built_with, compiler) = match self.level {
+            Level::Armv7 => {
+                ("GCC or Clang for Armv7-A (here a cross compiler)", "arm-linux-gnueabihf-gcc")
+            }
+            Level::Dispatch => {
+                ("GCC, or Clang from 16 on, for AArch64 Linux (here a cross compiler)", AARCH64_GCC)
+            }
+            _ => ("GCC or Clang for AArch64 (here a cross compiler)", AARCH64_GCC),
+        };
+        Language { name: "C99 with NEON intrinsics", built_with, compiler }
     }
 
     fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
