@@ -141,12 +141,14 @@ fn source(target: &NeonTarget, products: &[Product]) -> (String, Vec<u8>, usize)
             outputs: outputs.clone(),
             scratch_bytes: scratch,
         };
-        let Some(function) = target.kernel(&kernel.name, &kernel).expect("the kernel prints")
-        else {
-            assert!(what.contains("not a product"), "{what}: no kernel");
+        let function = target.kernel(&kernel.name, &kernel).expect("the kernel prints");
+        let function = function.expect("a kernel of the target's own");
+        // Everything else runs in loops, which have tests of their own.
+        let is_product = function.contains("trainc_tile *");
+        assert_eq!(is_product, !what.contains("not a product"), "{what}");
+        if !is_product {
             continue;
-        };
-        assert!(!what.contains("not a product"), "{what}: has a kernel");
+        }
         count += 1;
         let results = op.evaluate(&inputs.iter().collect::<Vec<_>>(), &context);
         let lowered = op.lower(&types, &output_types);
