@@ -13,9 +13,13 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_neon::I8MM,
     &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
+    #[cfg(feature = "hvx")]
     &trainc_hvx::HVX,
+    #[cfg(feature = "hvx")]
     &trainc_hvx::V62,
+    #[cfg(feature = "hvx")]
     &trainc_hvx::V68,
+    #[cfg(feature = "hvx")]
     &trainc_hvx::V73,
 ];
 
@@ -38,6 +42,7 @@ pub fn find(name: &str) -> anyhow::Result<&'static dyn Target> {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.description().name).collect();
         let hint = match name {
             "host" => " (`host` needs the cargo feature `host`)",
+            _ if name.starts_with("hvx") => " (Hexagon needs the cargo feature `hvx`)",
             _ => "",
         };
         anyhow::anyhow!("there is no target `{name}`; there are {}{hint}", names.join(", "))
