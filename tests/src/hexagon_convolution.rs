@@ -265,9 +265,10 @@ impl ConvolutionCase {
     pub fn check(&self, folder: &Path, error: bool, fill: Fill, low: i8) -> Checked {
         let product = if error { self.error_product() } else { self.forward_product() };
         assert!(product.is_supported());
-        let kernel = convolution("conv", &product, 7, low).expect("a kernel");
-        let pack =
+        let mut kernel = convolution("conv", &product, 7, low).expect("a kernel");
+        let (pack, table) =
             product.pack_weights("pack_weights", &self.weight_strides(error)).expect("packing");
+        kernel.data.extend(table);
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let [x, w, y] = self.shapes();
         let (from, to) = if error { (y, x) } else { (x, y) };

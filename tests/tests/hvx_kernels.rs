@@ -52,6 +52,51 @@ fn shapes() -> Vec<(&'static str, ConvolutionCase)> {
     ]
 }
 
+/// Shapes whose weights are packed by vectors, in one pass or both: one and several blocks, runs of quads and taps.
+fn vector_weights() -> Vec<(&'static str, ConvolutionCase)> {
+    let kernel = |channels, features, kernel: [usize; 2]| ConvolutionCase {
+        images: 4,
+        channels,
+        features,
+        size: [kernel[0] + 1, kernel[1] + 1],
+        kernel,
+        strides: [1, 1],
+        pads: [0; 4],
+        dilations: [1, 1],
+    };
+    vec![
+        ("nine_narrow", kernel(64, 32, [3, 3])),
+        ("nine_wide", kernel(32, 64, [3, 3])),
+        ("nine_block", kernel(128, 128, [3, 3])),
+        ("nine_blocks", kernel(24, 256, [3, 3])),
+        ("one_tap", kernel(128, 128, [1, 1])),
+        ("one_tap_runs", kernel(256, 96, [1, 1])),
+        ("one_tap_half_runs", kernel(192, 64, [1, 1])),
+        ("three_taps", kernel(80, 64, [3, 1])),
+        ("five_taps", kernel(48, 32, [1, 5])),
+        ("seven_taps", kernel(32, 32, [7, 1])),
+        ("fifteen_taps", kernel(16, 32, [3, 5])),
+    ]
+}
+
+#[test]
+fn weights_by_vectors() {
+    for (name, case) in vector_weights() {
+        for error in [false, true] {
+            let folder = folder(&format!("weights_{name}_{error}"));
+            let checked = case.check(&folder, error, Fill::Random, -127);
+            assert_eq!(checked.difference, None, "{name}, error {error}: {case:?}");
+            // Byte by byte it takes about 5 packets a word.
+            let vectors = case.channels.is_multiple_of(32) && case.features.is_multiple_of(32);
+            if vectors && case.kernel == [3, 3] {
+                let words = case.channels * case.features * 9 / 4;
+                let packets = checked.packets[0].1 as usize;
+                assert!(10 * packets < 6 * words, "{name}, error {error}: {packets} for {words}");
+            }
+        }
+    }
+}
+
 fn check(error: bool) {
     for (name, case) in shapes() {
         for (fill, low) in [

@@ -100,7 +100,7 @@ impl Product {
     /// Everything for the kernel of that name; `head` is its C function's `static void name(...)`.
     pub(crate) fn glue(&self, name: &str, head: &str) -> Result<Glue, MachineError> {
         let own = format!("{name}_product");
-        let kernel = self.kernel(&own)?;
+        let mut kernel = self.kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
         functions.push(kernel.entry()?);
         let mut source = String::new();
@@ -109,7 +109,9 @@ impl Product {
         match self {
             Product::Windows { product, strides, .. } => {
                 let pack = format!("{name}_pack_weights");
-                functions.push(product.pack_weights(&pack, strides)?);
+                let (function, table) = product.pack_weights(&pack, strides)?;
+                functions.push(function);
+                kernel.data.extend(table);
                 let bytes = self.weight_bytes();
                 let _ = write!(
                     source,

@@ -9,6 +9,7 @@ pub mod product;
 pub mod requantize;
 mod support;
 pub mod weight_gradient;
+pub mod weight_vectors;
 pub mod weights;
 pub mod window;
 

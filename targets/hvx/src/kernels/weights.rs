@@ -1,8 +1,10 @@
 //! Weights in the order that products read: `[block][tap][quad][vector of the block][32 lanes][4 channels]`, as unsigned
 //! bytes with 128 added.
 
+use super::kernel::DataObject;
 use super::product::{LANES, WindowProduct};
 use super::support::loop_over;
+use super::weight_vectors::VectorPacking;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Bytes between neighbours in a weight tensor.
@@ -17,11 +19,27 @@ pub struct WeightStrides {
 }
 
 impl WindowProduct {
-    /// `void pack(weights, packed weights)`.
+    /// `void pack(weights, packed weights)`, both aligned to 128 bytes, and the table that it reads, if any.
+    ///
+    /// By vectors for an odd number of taps and whole vectors of result channels (see [`super::weight_vectors`]), else
+    /// byte by byte.
     ///
     /// # Errors
     /// Of the machine layer.
     pub fn pack_weights(
+        &self,
+        name: &str,
+        strides: &WeightStrides,
+    ) -> Result<(Function, Option<DataObject>), MachineError> {
+        if let Some(packing) = VectorPacking::of(self, strides)
+            && let Some((function, table)) = packing.function(name)?
+        {
+            return Ok((function, Some(table)));
+        }
+        Ok((self.pack_weight_bytes(name, strides)?, None))
+    }
+
+    fn pack_weight_bytes(
         &self,
         name: &str,
         strides: &WeightStrides,

@@ -1,0 +1,445 @@
+//! Weights to the order of products by vectors: for an odd number of taps and whole vectors of result channels.
+//!
+//! Where a result channel's weights lie side by side (the forward pass), the taps of four channels are `taps` whole words.
+//! Words of 16 result channels and two runs of quads are transposed; then, as the taps are odd, the four channels of a tap
+//! lie at four different bytes of their words: three selections and a turn within words give the word of the tap.
+//!
+//! Where a channel's weights lie side by side (the error gradient), bytes of four rows are interleaved to words; word `k` is
+//! that of tap `k mod taps`. Of `taps` vectors, a place holds each tap once: selections by bits of the place modulo the taps
+//! gather one tap, a permutation puts its result channels in order.
+
+use super::kernel::DataObject;
+use super::product::{LANES, VECTOR, WindowProduct};
+use super::support::{loop_over, rotate_in};
+use super::weight_gradient::word;
+use super::weights::WeightStrides;
+use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+
+/// Result channels that are transposed at once: half a vector of words.
+const HALF: usize = 16;
+/// Most taps that the error gradient's registers hold.
+const MOST_ROW_TAPS: usize = 9;
+
+/// Which weights lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Those of a result channel, `[channel][tap]`; a transposition takes twice this many quads.
+    Features { quads: usize },
+    /// Those of a channel, `[result channel][tap]`; so many vectors of result channels at once.
+    Channels { vectors: usize },
+}
+
+/// A packing by vectors.
+#[derive(Clone, Debug)]
+pub(crate) struct VectorPacking<'a> {
+    product: &'a WindowProduct,
+    strides: WeightStrides,
+    form: Form,
+}
+
+/// Vectors of a table, to be loaded by index.
+#[derive(Debug, Default)]
+struct Table {
+    vectors: Vec<[u8; VECTOR]>,
+}
+
+impl Table {
+    fn add(&mut self, vector: [u8; VECTOR]) -> usize {
+        self.vectors.iter().position(|v| *v == vector).unwrap_or_else(|| {
+            self.vectors.push(vector);
+            self.vectors.len() - 1
+        })
+    }
+
+    /// A predicate's bytes: 1 where it holds.
+    fn mask(&mut self, holds: impl Fn(usize) -> bool) -> usize {
+        self.add(std::array::from_fn(|place| u8::from(holds(place))))
+    }
+
+    /// `vdelta` or `vrdelta` and the index of its control, which moves byte `source(place)` to each place.
+    fn permutation(&mut self, source: impl Fn(usize) -> Option<usize>) -> Option<(Opcode, usize)> {
+        let stages: Vec<usize> = (0..7).map(|bit| 1 << bit).collect();
+        let reversed: Vec<usize> = stages.iter().rev().copied().collect();
+        [(Opcode::Vdelta, reversed), (Opcode::Vrdelta, stages)]
+            .into_iter()
+            .find_map(|(opcode, stages)| Some((opcode, self.add(route(&stages, &source)?))))
+    }
+
+    fn object(&self, symbol: String) -> DataObject {
+        let bytes: Vec<u8> = self.vectors.concat();
+        let words = bytes.chunks_exact(4);
+        let words = words.map(|w| i32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
+        DataObject { symbol, words }
+    }
+}
+
+/// The control of a network whose stage at an offset takes a byte from its own place or from that with this bit of the
+/// place changed: `None` if two bytes meet on the way.
+fn route(stages: &[usize], source: &impl Fn(usize) -> Option<usize>) -> Option<[u8; VECTOR]> {
+    let mut control = [0; VECTOR];
+    let mut paths: Vec<(usize, usize, usize)> =
+        (0..VECTOR).filter_map(|place| source(place).map(|from| (from, from, place))).collect();
+    for &offset in stages {
+        let mut holder = [None; VECTOR];
+        for (at, from, to) in &mut paths {
+            let crosses = (*at ^ *to) & offset != 0;
+            if crosses {
+                *at ^= offset;
+                control[*at] |= u8::try_from(offset).unwrap_or(0);
+            }
+            if holder[*at].replace(*from).is_some_and(|other| other != *from) {
+                return None;
+            }
+        }
+    }
+    Some(control)
+}
+
+fn step(b: &mut Builder, pointer: Register, bytes: usize) {
+    b.emit_to(pointer, Opcode::AddImmediate, (pointer, word(bytes)));
+}
+
+/// Pointers, constants and the table of a packing.
+struct State {
+    source: Register,
+    target: Register,
+    memory: (Object, Object),
+    table: Register,
+    table_object: Object,
+    ones: Register,
+    flip: Register,
+}
+
+impl State {
+    fn new(b: &mut Builder, table: &str) -> Self {
+        let flip = b.constant(0x8080_8080_u32.cast_signed());
+        Self {
+            source: b.parameter(0),
+            target: b.parameter(1),
+            memory: (b.object("weights"), b.object("packed weights")),
+            table: b.address(table, 0),
+            table_object: b.object("places"),
+            ones: b.constant(0x0101_0101),
+            flip: b.emit(Opcode::VsplatW, (flip,)),
+        }
+    }
+
+    fn vector(&self, b: &mut Builder, index: usize) -> Register {
+        let at = b.emit(Opcode::AddImmediate, (self.table, word(index * VECTOR)));
+        b.load(Opcode::LoadV, (at, 0), self.table_object)
+    }
+
+    fn predicate(&self, b: &mut Builder, index: usize) -> Register {
+        let mask = self.vector(b, index);
+        b.emit(Opcode::QandVR, (mask, self.ones))
+    }
+}
+
+impl<'a> VectorPacking<'a> {
+    /// The packing of these weights, if there is one.
+    pub(crate) fn of(product: &'a WindowProduct, strides: &WeightStrides) -> Option<Self> {
+        let WindowProduct { channels, features, .. } = *product;
+        let taps = product.taps();
+        let whole = features.is_multiple_of(LANES) && channels.is_multiple_of(8);
+        if !whole || taps.is_multiple_of(2) || strides.tap != 1 {
+            return None;
+        }
+        let side_by_side = WeightStrides { feature: channels * taps, channel: taps, tap: 1 };
+        let across = WeightStrides { feature: taps, channel: features * taps, tap: 1 };
+        let form = if *strides == side_by_side {
+            let pairs = channels / 8;
+            let quads = (1..=HALF / taps).rev().find(|n| pairs.is_multiple_of(*n))?;
+            // All loads stay within a row: the last one ends with it, and any other has a whole vector before it.
+            if quads * taps < HALF / 2 || channels * taps < VECTOR {
+                return None;
+            }
+            Form::Features { quads }
+        } else if *strides == across {
+            match taps {
+                1 if features.is_multiple_of(VECTOR) => Form::Channels { vectors: 4 },
+                5..=MOST_ROW_TAPS => Form::Channels { vectors: 1 },
+                _ => return None,
+            }
+        } else {
+            return None;
+        };
+        Some(Self { product, strides: *strides, form })
+    }
+
+    /// `void pack(weights, packed weights)` and its table.
+    pub(crate) fn function(
+        &self,
+        name: &str,
+    ) -> Result<Option<(Function, DataObject)>, MachineError> {
+        let symbol = format!("{name}_places");
+        let mut table = Table::default();
+        let mut b = Builder::new(name, 2);
+        b.purpose("Puts weights, 128 added, in the order of the products, by vectors.");
+        let state = State::new(&mut b, &symbol);
+        let done = match self.form {
+            Form::Features { quads } => self.features(&mut b, &state, &mut table, quads),
+            Form::Channels { vectors } => self.channels(&mut b, &state, &mut table, vectors),
+        };
+        if done.is_none() {
+            return Ok(None);
+        }
+        Ok(Some((b.finish(None)?, table.object(symbol))))
+    }
+
+    /// Bytes from a quad to the next and from a tap to the next in the result.
+    fn target_steps(&self) -> (usize, usize) {
+        let quad = self.product.block() * VECTOR;
+        (quad, quad * self.product.quads())
+    }
+
+    /// Runs the body, which leaves the target as it is, for each `vectors` vectors of each block.
+    fn each_vector(
+        &self,
+        b: &mut Builder,
+        state: &State,
+        vectors: usize,
+        body: impl FnOnce(&mut Builder),
+    ) {
+        let block = self.product.block();
+        let (_, tap) = self.target_steps();
+        loop_over(b, self.product.vectors() / block, "blocks of result channels", |b| {
+            loop_over(b, block / vectors, "vectors of the block", |b| {
+                body(b);
+                step(b, state.target, vectors * VECTOR);
+            });
+            step(b, state.target, self.product.taps() * tap - block * VECTOR);
+        });
+    }
+
+    fn features(
+        &self,
+        b: &mut Builder,
+        state: &State,
+        table: &mut Table,
+        quads: usize,
+    ) -> Option<()> {
+        let taps = self.product.taps();
+        let words = quads * taps;
+        let spread = |table: &mut Table, first: usize| {
+            table.permutation(|place| {
+                let (half, lane) = (place / 64, place % 64 / 4);
+                (lane < words).then(|| 4 * (first + half * words + lane) + place % 4)
+            })
+        };
+        let unused = LANES - 2 * words;
+        let spreads = [spread(table, 0)?, spread(table, unused)?];
+        let even = table.mask(|place| place % 2 == 0);
+        let lower = table.mask(|place| place % 4 < 2);
+        let low_half = table.add(std::array::from_fn(|place| u8::from(place < 64)));
+        // By the tap modulo 4: where each byte of the tap's word is among the selected ones.
+        let turns: Vec<Option<(Opcode, usize)>> = (0..taps.min(4))
+            .map(|tap| {
+                let turn = |place: usize| Some(place / 4 * 4 + (taps * (place % 4) + tap) % 4);
+                let still = (0..4).all(|place| turn(place) == Some(place));
+                if still { Some(None) } else { table.permutation(turn).map(Some) }
+            })
+            .collect::<Option<_>>()?;
+        let spreads = spreads.map(|spread| (unused > 0).then_some(spread));
+        let (even, lower) = (state.predicate(b, even), state.predicate(b, lower));
+        let mask = state.vector(b, low_half);
+        let row = b.constant(word(self.strides.feature));
+        let row = b.emit(Opcode::ModifierFromR, (row,));
+        let half = b.constant(64);
+        let (quad, _) = self.target_steps();
+        let distance = b.constant(word(quads * quad));
+        let order = Transposition { packing: self, state, quads, turns, even, lower, row, half };
+        let chunks = self.product.quads() / (2 * quads);
+        self.each_vector(b, state, 1, |b| {
+            let to = b.copy(state.target);
+            loop_over(b, 2, "halves of the vector", |b| {
+                let stored = b.emit(Opcode::QandVR, (mask, state.ones));
+                let from = b.copy(state.source);
+                let chunk = b.copy(to);
+                loop_over(b, chunks - 1, "runs of quads", |b| {
+                    order.chunk(b, from, spreads[0], (chunk, distance, stored));
+                    step(b, from, 8 * words);
+                    step(b, chunk, 2 * quads * quad);
+                });
+                b.emit_to(from, Opcode::AddImmediate, (from, -word(4 * unused)));
+                order.chunk(b, from, spreads[1], (chunk, distance, stored));
+                // The other half goes the other way round.
+                let all = b.emit(Opcode::VsplatW, (state.ones,));
+                b.emit_to(mask, Opcode::Vxor, (mask, all));
+                b.emit_to(to, Opcode::Add, (to, distance));
+                b.emit_to(distance, Opcode::SubFromImmediate, (0, distance));
+                step(b, state.source, HALF * self.strides.feature);
+            });
+        });
+        Some(())
+    }
+
+    fn channels(
+        &self,
+        b: &mut Builder,
+        state: &State,
+        table: &mut Table,
+        vectors: usize,
+    ) -> Option<()> {
+        let taps = self.product.taps();
+        let masks: Vec<usize> = (0..taps.next_power_of_two().ilog2())
+            .map(|bit| table.mask(|place| (place / 4 % taps) >> bit & 1 == 1))
+            .collect();
+        let orders: Vec<(Opcode, usize)> = (0..taps)
+            .map(|tap| {
+                table.permutation(|place| Some((taps * (place / 4) + tap) % LANES * 4 + place % 4))
+            })
+            .collect::<Option<_>>()?;
+        let places: Vec<Register> = masks.iter().map(|&mask| state.predicate(b, mask)).collect();
+        let (quad, tap) = self.target_steps();
+        let tap = b.constant(word(tap));
+        let tap = b.emit(Opcode::ModifierFromR, (tap,));
+        let row = self.strides.channel;
+        let row_step = b.constant(word(row));
+        let row_step = b.emit(Opcode::ModifierFromR, (row_step,));
+        let bytes = vectors * LANES * taps;
+        // Vector `i` of a place is that of tap 0 there, then 1 and so on.
+        let inverse = (0..taps).find(|n| n * LANES % taps == 1 % taps)?;
+        self.each_vector(b, state, vectors, |b| {
+            let from = b.copy(state.source);
+            let quad_to = b.copy(state.target);
+            loop_over(b, self.product.quads(), "quads of channels", |b| {
+                let words = Self::rows(b, state, (from, row_step), bytes);
+                let to = b.copy(quad_to);
+                if taps == 1 {
+                    for y in words {
+                        let y = b.emit(Opcode::Vxor, (y, state.flip));
+                        b.store(Opcode::StoreVNext, (to, 1, y), state.memory.1);
+                    }
+                } else {
+                    let mut words: Vec<Register> =
+                        (0..taps).map(|i| words[i * inverse % taps]).collect();
+                    for (bit, &places) in places.iter().enumerate() {
+                        let before = |i: usize| (i + (taps << bit) - (1 << bit)) % taps;
+                        words = (0..taps)
+                            .map(|i| b.emit(Opcode::Vmux, (places, words[before(i)], words[i])))
+                            .collect();
+                    }
+                    for (y, &(opcode, index)) in words.into_iter().zip(&orders) {
+                        let order = state.vector(b, index);
+                        let y = b.emit(opcode, (y, order));
+                        let y = b.emit(Opcode::Vxor, (y, state.flip));
+                        b.store(Opcode::StoreVStep, (to, tap, y), state.memory.1);
+                    }
+                }
+                step(b, from, 4 * row);
+                step(b, quad_to, quad);
+            });
+            step(b, state.source, bytes);
+        });
+        Some(())
+    }
+
+    /// So many bytes, at least a vector of them, of each of four rows, interleaved.
+    fn rows(
+        b: &mut Builder,
+        state: &State,
+        (from, row): (Register, Register),
+        bytes: usize,
+    ) -> Vec<Register> {
+        let mut words = Vec::new();
+        let starts = (0..bytes / VECTOR).map(|i| i * VECTOR);
+        // The last load ends with the last byte.
+        let last = (!bytes.is_multiple_of(VECTOR)).then(|| bytes - VECTOR);
+        for start in starts.chain(last) {
+            let pointer = b.emit(Opcode::AddImmediate, (from, word(start)));
+            let rows = [(); 4]
+                .map(|()| b.load(Opcode::LoadVUnalignedStep, (pointer, row), state.memory.0));
+            let part = rotate_in(b, &rows, 1, 4);
+            words.truncate(start / LANES);
+            words.extend(part);
+        }
+        words
+    }
+}
+
+/// What the transposition of a run needs.
+struct Transposition<'a> {
+    packing: &'a VectorPacking<'a>,
+    state: &'a State,
+    quads: usize,
+    /// By the tap modulo 4: turns bytes within words.
+    turns: Vec<Option<(Opcode, usize)>>,
+    /// Places that are even; the lower half of each word.
+    even: Register,
+    lower: Register,
+    row: Register,
+    half: Register,
+}
+
+impl Transposition<'_> {
+    /// 16 result channels of `2 quads` quads. The target is that of the first quads, how far it is to the others, and
+    /// which half of the vectors is stored.
+    fn chunk(
+        &self,
+        b: &mut Builder,
+        from: Register,
+        spread: Option<(Opcode, usize)>,
+        (to, distance, stored): (Register, Register, Register),
+    ) {
+        let taps = self.packing.product.taps();
+        let (quad, tap_bytes) = self.packing.target_steps();
+        let from = b.copy(from);
+        let spread = spread.map(|(opcode, index)| (opcode, self.state.vector(b, index)));
+        let mut words: Vec<Register> = (0..HALF)
+            .map(|_| {
+                let memory = self.state.memory.0;
+                let y = b.load(Opcode::LoadVUnalignedStep, (from, self.row), memory);
+                // Both runs of quads at the start of their half.
+                spread.map_or(y, |(opcode, control)| b.emit(opcode, (y, control)))
+            })
+            .collect();
+        // Each stage exchanges a bit of the register's number with one of the place.
+        for bit in [8, 4, 2, 1] {
+            let unit = b.constant(word(4 * bit));
+            for i in (0..HALF).filter(|i| i & bit == 0 && i / bit * bit < self.quads * taps) {
+                let both = b.emit(Opcode::Vshuff, (words[i + bit], words[i], unit));
+                (words[i], words[i + bit]) = (both.low(), both.high());
+            }
+        }
+        let quad_to = b.copy(to);
+        for words in words[..self.quads * taps].chunks_exact(taps) {
+            let words: Vec<Register> =
+                words.iter().map(|&y| b.emit(Opcode::Vxor, (y, self.state.flip))).collect();
+            let tap_to = b.copy(quad_to);
+            for tap in 0..taps {
+                let y = self.tap(b, &words, tap);
+                b.store(Opcode::StoreVIfQ, (stored, tap_to, 0, y), self.state.memory.1);
+                let other = b.emit(Opcode::Vror, (y, self.half));
+                let other_to = b.emit(Opcode::Add, (tap_to, distance));
+                b.store(Opcode::StoreVIfQ, (stored, other_to, 0, other), self.state.memory.1);
+                step(b, tap_to, tap_bytes);
+            }
+            step(b, quad_to, quad);
+        }
+    }
+
+    /// Four channels of a tap from the `taps` words that hold all taps of four channels.
+    fn tap(&self, b: &mut Builder, words: &[Register], tap: usize) -> Register {
+        let taps = words.len();
+        if taps == 1 {
+            return words[0];
+        }
+        let mut places = [words[0]; 4];
+        for byte in (0..4).map(|channel| taps * channel + tap) {
+            places[byte % 4] = words[byte / 4];
+        }
+        let mut select = |mask: Register, yes: Register, no: Register| {
+            if yes == no { yes } else { b.emit(Opcode::Vmux, (mask, yes, no)) }
+        };
+        let low = select(self.even, places[0], places[1]);
+        let high = select(self.even, places[2], places[3]);
+        let y = select(self.lower, low, high);
+        match self.turns[tap % 4] {
+            Some((opcode, index)) => {
+                let control = self.state.vector(b, index);
+                b.emit(opcode, (y, control))
+            }
+            None => y,
+        }
+    }
+}
