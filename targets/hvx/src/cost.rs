@@ -3,6 +3,7 @@
 use trainc_ir::{Element, Op, OpKind, TensorType};
 
 use crate::devices::{Unit, unit};
+use crate::pools::Pooling;
 use crate::products::Product;
 
 /// Multiplications of a packet that the product kernels reach.
@@ -19,6 +20,9 @@ pub(crate) fn packets(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) 
     if let Some(product) = Product::of(op, inputs, outputs) {
         let results = outputs.iter().map(|ty| ty.count() as u64).sum::<u64>();
         return product.multiplications() as u64 / PRODUCTS + results / RESULTS + CALL;
+    }
+    if let Some(pool) = Pooling::of(op, inputs) {
+        return pool.packets();
     }
     let scalar = trainc_c::cycles(op, inputs, outputs);
     let integers = inputs.iter().chain(outputs).all(|ty| ty.element != Element::F32);

@@ -11,7 +11,8 @@ use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::machine::{Function, Options, Version, compile};
-use crate::products::Product;
+use crate::pools::Pooling;
+use crate::products::{Glue, Product};
 use crate::select::{Routine, select};
 use crate::target::HvxTarget;
 use crate::{documents, fastrpc};
@@ -112,7 +113,7 @@ impl<'t> Emission<'t> {
                     Step::Launch(launch) => {
                         let outside = launch.inputs.iter().chain(&launch.outputs).any(|&id| {
                             let buffer = program.buffer(id);
-                            // What a product reads or writes by vectors is i8.
+                            // What products and pools read or write by vectors is i8.
                             matches!(buffer.region, Region::Input(_) | Region::Output(_))
                                 && buffer.ty.element == Element::I8
                         });
@@ -130,6 +131,18 @@ impl<'t> Emission<'t> {
         let mut callers = BTreeSet::new();
         program.entries.iter().for_each(|entry| visit(program, &entry.steps, &mut callers));
         Emission { target, callers, made: Mutex::default() }
+    }
+}
+
+impl Emission<'_> {
+    /// Takes the assembly of a kernel and gives its C.
+    fn add(&self, glue: Glue) -> Result<String, String> {
+        let mut made = self.made.lock().map_err(|e| e.to_string())?;
+        for function in &glue.functions {
+            made.text.push_str(&assembly(function, self.target.version())?);
+        }
+        made.text.push_str(&glue.tables);
+        Ok(glue.source)
     }
 }
 
@@ -177,13 +190,13 @@ impl Dialect for Emission<'_> {
         {
             let scratch = if prototype.contains("scratch") { "" } else { ", uint8_t *scratch" };
             let head = format!("static {}{scratch})", prototype.trim_end_matches(')'));
-            let glue = product.glue(name, &head).map_err(|e| e.to_string())?;
-            let mut made = self.made.lock().map_err(|e| e.to_string())?;
-            for function in &glue.functions {
-                made.text.push_str(&assembly(function, self.target.version())?);
-            }
-            made.text.push_str(&glue.tables);
-            return Ok(Some(glue.source));
+            return self.add(product.glue(name, &head).map_err(|e| e.to_string())?).map(Some);
+        }
+        if let Some(pool) = Pooling::of(&kernel.op, &inputs)
+            && !self.callers.contains(&kernel.name)
+        {
+            let head = format!("static {prototype}");
+            return self.add(pool.glue(name, &head).map_err(|e| e.to_string())?).map(Some);
         }
         let selected = select(name, &purpose, &loops).map_err(|e| e.to_string())?;
         let text = assembly(&selected.function, self.target.version())?;

@@ -10,6 +10,7 @@ mod emission;
 mod fastrpc;
 pub mod kernels;
 pub mod machine;
+mod pools;
 mod products;
 pub mod select;
 mod target;

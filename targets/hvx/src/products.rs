@@ -7,7 +7,9 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul};
 use trainc_ir::{Element, Op, Scale, TensorType};
 
-use crate::kernels::{Kernel, Span, WeightGradient, WeightStrides, WindowProduct, convolution};
+use crate::kernels::{
+    DataObject, Kernel, Span, WeightGradient, WeightStrides, WindowProduct, convolution,
+};
 use crate::machine::{Function, MachineError};
 
 /// A product with its finish.
@@ -133,14 +135,7 @@ impl Product {
                 );
             }
         }
-        let mut tables = String::new();
-        for object in &kernel.data {
-            let _ = writeln!(tables, "\n\t.section .rodata\n\t.balign 128\n{}:", object.symbol);
-            for words in object.words.chunks(8) {
-                let words: Vec<String> = words.iter().map(i32::to_string).collect();
-                let _ = writeln!(tables, "\t.word {}", words.join(", "));
-            }
-        }
+        let tables = kernel.data.iter().map(DataObject::assembly).collect();
         Ok(Glue { functions, tables, source })
     }
 }

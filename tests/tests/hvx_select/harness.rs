@@ -118,7 +118,8 @@ pub(crate) struct Image {
 const FILL: u8 = 0xa5;
 
 impl Image {
-    fn place(
+    /// A buffer, what it holds before and must hold after: its offset.
+    pub(crate) fn place(
         &mut self,
         name: &str,
         before: Option<&[u8]>,

@@ -3,6 +3,7 @@
 
 mod harness;
 mod packets;
+mod pools;
 mod routines;
 mod training;
 mod vectors;

@@ -1,5 +1,7 @@
 //! A kernel of several phases, each a function of its own, over one piece of working memory.
 
+use std::fmt::Write as _;
+
 use crate::machine::{Builder, Function, MachineError, Opcode, Register};
 
 /// Read-only words that a kernel addresses by name.
@@ -9,6 +11,19 @@ pub struct DataObject {
     pub symbol: String,
     /// Contents.
     pub words: Vec<i32>,
+}
+
+impl DataObject {
+    /// The words as assembly.
+    #[must_use]
+    pub fn assembly(&self) -> String {
+        let mut text = format!("\n\t.section .rodata\n\t.balign 128\n{}:\n", self.symbol);
+        for words in self.words.chunks(8) {
+            let words: Vec<String> = words.iter().map(i32::to_string).collect();
+            let _ = writeln!(text, "\t.word {}", words.join(", "));
+        }
+        text
+    }
 }
 
 /// An argument of a phase.
