@@ -167,7 +167,7 @@ fn hvx_kernels() {
             (CONVOLUTION, "_product_requantize"),
             ("conv2d_gradient_input_requantize_i8_4x6x14x14", "_product_products"),
             ("conv2d_gradient_weight_quantize_gradient_i8_16x6x5x5", "_product_products"),
-            ("max_pool2d_i8_4x16x5x5", ""),
+            ("max_pool2d_i8_4x16x5x5", "_pool"),
             ("saturating_subtract_i8_16x6x5x5", ""),
         ] {
             let name = format!("{name}{phase}");
