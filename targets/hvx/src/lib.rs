@@ -9,10 +9,12 @@ mod documents;
 mod emission;
 mod fastrpc;
 pub mod kernels;
+mod lowering;
 pub mod machine;
 mod products;
 pub mod select;
 mod target;
 
 pub use devices::{Unit, unit};
+pub use lowering::lower;
 pub use target::{HVX, HvxTarget, V62, V68, V73};
