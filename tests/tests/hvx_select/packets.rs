@@ -27,13 +27,13 @@ fn elements_of_a_packet() {
             "requantize, pseudo-stochastic",
             requantize(Rounding::PseudoStochastic),
             vec![words.clone()],
-            0.0,
+            2.5,
         ),
         (
             "quantize gradient",
             QuantizeGradient { rounding: Rounding::PseudoStochastic }.into(),
             vec![words, Tensor::i32([], vec![5])],
-            0.0,
+            2.5,
         ),
         (
             "relu gradient",
@@ -51,7 +51,7 @@ fn elements_of_a_packet() {
             "aligned add",
             AlignedAdd {}.into(),
             vec![bytes(&mut random, 0), bytes(&mut random, 3)],
-            0.0,
+            1.3,
         ),
     ];
     let run = RunContext::default();
