@@ -10,6 +10,7 @@ use trainc_ir::program::{Kernel, Program, Region, Step, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
 use trainc_ir::{Element, Op, TensorType};
 
+use crate::lowering::lower;
 use crate::machine::{Function, Options, Version, compile};
 use crate::pools::Pooling;
 use crate::products::{Glue, Product};
@@ -178,7 +179,7 @@ impl Dialect for Emission<'_> {
 
     fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
         let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
-        let loops = kernel.op.lower(&inputs, &outputs);
+        let loops = lower(&kernel.op, &inputs, &outputs);
         let list = |types: &[&trainc_ir::TensorType]| {
             types.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ")
         };

@@ -9,6 +9,7 @@ mod documents;
 mod emission;
 mod fastrpc;
 pub mod kernels;
+mod lowering;
 pub mod machine;
 mod pools;
 mod products;
@@ -16,4 +17,5 @@ pub mod select;
 mod target;
 
 pub use devices::{Unit, unit};
+pub use lowering::lower;
 pub use target::{HVX, HvxTarget, V62, V68, V73};

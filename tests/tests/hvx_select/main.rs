@@ -2,6 +2,7 @@
 //! the reference, bit for bit.
 
 mod harness;
+mod long;
 mod packets;
 mod pools;
 mod routines;
@@ -11,6 +12,7 @@ mod vectors;
 use std::path::Path;
 
 use harness::{Image, START, assemble, folder, tool};
+use trainc_hvx::lower;
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_hvx::select::{Routine, select};
 use trainc_ir::loops::LoopKernel;
@@ -69,7 +71,7 @@ fn every_operation() {
             let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
             let results = case.op.infer(&types).expect("a case types");
             let meaning = case.op.evaluate(&operands, &run);
-            let kernel = case.op.lower(&types, &results.iter().collect::<Vec<_>>());
+            let kernel = lower(&case.op, &types, &results.iter().collect::<Vec<_>>());
             let name = format!("kernel_{n}");
             n += 1;
             kernels.push_str(&assembly(&name, &kernel));

@@ -1,7 +1,8 @@
 //! Packets of operations that run once an element, by the emulator's counter: how many elements a packet does.
 
+use trainc_hvx::lower;
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::{AlignedAdd, ReluGradient, Requantize, SaturatingSubtract};
+use trainc_ir::ops::{AlignedAdd, QuantizeGradient, ReluGradient, Requantize, SaturatingSubtract};
 use trainc_ir::{Op, RunContext, Tensor, TensorType};
 use trainc_tests::random::Random;
 
@@ -22,7 +23,18 @@ fn elements_of_a_packet() {
     let requantize = |rounding| Op::from(Requantize { bits: 7, rounding, low: -127 });
     let cases: Vec<(&str, Op, Vec<Tensor>, f64)> = vec![
         ("requantize, half away", requantize(Rounding::HalfAway), vec![words.clone()], 5.0),
-        ("requantize, pseudo-stochastic", requantize(Rounding::PseudoStochastic), vec![words], 0.0),
+        (
+            "requantize, pseudo-stochastic",
+            requantize(Rounding::PseudoStochastic),
+            vec![words.clone()],
+            2.5,
+        ),
+        (
+            "quantize gradient",
+            QuantizeGradient { rounding: Rounding::PseudoStochastic }.into(),
+            vec![words, Tensor::i32([], vec![5])],
+            2.5,
+        ),
         (
             "relu gradient",
             ReluGradient {}.into(),
@@ -39,7 +51,7 @@ fn elements_of_a_packet() {
             "aligned add",
             AlignedAdd {}.into(),
             vec![bytes(&mut random, 0), bytes(&mut random, 3)],
-            0.0,
+            1.3,
         ),
     ];
     let run = RunContext::default();
@@ -48,7 +60,7 @@ fn elements_of_a_packet() {
         let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
         let results = op.infer(&types).expect("the case types");
         let meaning = op.evaluate(&operands, &run);
-        let kernel = op.lower(&types, &results.iter().collect::<Vec<_>>());
+        let kernel = lower(&op, &types, &results.iter().collect::<Vec<_>>());
         let mut image = Image::default();
         image.kernel("kernel", what, &kernel, &operands, &meaning, &run);
         let text = assembly("kernel", &kernel);

@@ -1,0 +1,139 @@
+//! Innermost loops over neighbouring elements on HVX: lanes of 32 bits, or of 16 or 8 where all values fit, as many
+//! rounds at once as a vector holds of the narrowest element; a scalar loop does the rest.
+//!
+//! Narrower elements are widened in order and stored truncated, so lanes hold what the scalar core would. Sums, extremes
+//! and bits that all rounds add to one local are kept by lane, and folded after the loop: all of these operations give
+//! the same bits in any order.
+
+mod prepare;
+mod reduce;
+mod round;
+mod survey;
+mod truth;
+
+use std::collections::BTreeMap;
+
+use trainc_ir::loops::{Expr, Local, Stmt};
+
+use reduce::Reduction;
+
+use super::Selector;
+use super::addresses::height;
+use super::cache::Changes;
+use super::linear::Linear;
+use crate::machine::{Builder, Count, Opcode, Register};
+
+/// Bytes of a vector.
+const VECTOR: i32 = 128;
+
+/// A value of one part of the lanes.
+#[derive(Clone, Copy, Debug)]
+enum Lanes {
+    /// Words.
+    Words(Register),
+    /// A predicate, and whether its opposite is meant.
+    Truth(Register, bool),
+}
+
+/// Neighbouring elements that a round reads or writes.
+#[derive(Clone, Debug)]
+struct Stream {
+    buffer: u32,
+    bytes: Linear,
+    pointer: Register,
+}
+
+/// A loop that runs on vectors.
+struct Plan<'e> {
+    variable: Local,
+    changes: Changes,
+    body: &'e [Stmt],
+    /// Bytes of a lane.
+    width: i32,
+    /// Vectors that the lanes of a round take.
+    parts: usize,
+    /// Rounds at once.
+    lanes: i64,
+    streams: Vec<Stream>,
+    reductions: Vec<Reduction>,
+    /// What is the same in all rounds, in every lane.
+    splats: Vec<(Expr, Register)>,
+    /// What is the same in all rounds, as a scalar.
+    scalars: Vec<(Expr, Register)>,
+    /// Words of loaded streams, all parts.
+    loaded: BTreeMap<usize, Vec<Register>>,
+    /// Values of the current part.
+    values: Vec<(Expr, Lanes)>,
+    locals: BTreeMap<Local, Lanes>,
+}
+
+impl Plan<'_> {
+    /// The form of an instruction for the lanes' width.
+    fn of(&self, words: Opcode, halves: Opcode, bytes: Opcode) -> Opcode {
+        match self.width {
+            1 => bytes,
+            2 => halves,
+            _ => words,
+        }
+    }
+
+    fn equal(&self) -> Opcode {
+        self.of(Opcode::VcompareEqW, Opcode::VcompareEqH, Opcode::VcompareEqB)
+    }
+}
+
+impl Selector<'_> {
+    /// Runs a loop's first rounds on vectors if it has a form for that: the number of rounds done.
+    pub(super) fn vectorise(
+        &mut self,
+        b: &mut Builder,
+        variable: Local,
+        start: &Expr,
+        rounds: i64,
+        body: &[Stmt],
+    ) -> i64 {
+        if height(body) > 0 {
+            return 0;
+        }
+        let changes = self.changes(body, Some(variable));
+        let mut plan = Plan {
+            variable,
+            changes,
+            body,
+            width: 1,
+            parts: 1,
+            lanes: 32,
+            streams: Vec::new(),
+            reductions: Vec::new(),
+            splats: Vec::new(),
+            scalars: Vec::new(),
+            loaded: BTreeMap::new(),
+            values: Vec::new(),
+            locals: BTreeMap::new(),
+        };
+        let Some(narrowest) = self.survey(&mut plan) else { return 0 };
+        plan.parts = (plan.width / narrowest) as usize;
+        plan.lanes = i64::from(VECTOR / narrowest);
+        let count = rounds / plan.lanes;
+        let Ok(times) = u32::try_from(count) else { return 0 };
+        if times == 0 {
+            return 0;
+        }
+        self.prepare(b, &mut plan, start);
+        let outside = std::mem::take(&mut self.disjoint);
+        self.disjoint.extend(self.disjoint_rounds(variable, body));
+        let name = &self.kernel.locals[variable.0 as usize].0;
+        let purpose = format!("{name}: {} at once", plan.lanes);
+        match times {
+            1 => self.vector_round(b, &mut plan),
+            _ => b.repeat(Count::Constant(times), &purpose, |b| self.vector_round(b, &mut plan)),
+        }
+        self.disjoint = outside;
+        for r in plan.reductions.clone() {
+            self.fold(b, &r);
+        }
+        let changes = plan.changes;
+        self.forget(&changes);
+        count * plan.lanes
+    }
+}

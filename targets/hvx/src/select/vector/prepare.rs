@@ -1,0 +1,149 @@
+//! What a vector loop needs ahead of its rounds.
+
+use trainc_ir::loops::{Binary, Expr, Node, Scalar, Stmt, Unary};
+
+use super::super::Selector;
+use super::super::addresses::element_bytes;
+use super::super::linear::Linear;
+use super::reduce::{Reduction, identity, reduction};
+use super::{Plan, Stream};
+use crate::machine::{Builder, Class, Opcode, Register};
+
+impl Selector<'_> {
+    /// Pointers, splats and empty reductions, ahead of the loop.
+    pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan<'_>, start: &Expr) {
+        let first = self.linear(start);
+        for statement in plan.body {
+            match statement {
+                Stmt::Assign(local, value) if self.locals.value(*local).is_none() => {
+                    if let Some((op, added)) = reduction(*local, value) {
+                        let width = plan.width;
+                        let empty = b.constant(identity(op, width));
+                        let splat = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
+                        let lanes = b.emit(splat, (empty,));
+                        plan.reductions.push(Reduction { local: *local, op, width, lanes });
+                        self.prepare_value(b, plan, added, &first, false);
+                    }
+                }
+                Stmt::Assign(_, value) => self.prepare_value(b, plan, value, &first, false),
+                Stmt::Store(buffer, index, value) => {
+                    self.open_stream(b, plan, buffer.0, index, &first);
+                    self.prepare_value(b, plan, value, &first, false);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn open_stream(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan<'_>,
+        buffer: u32,
+        index: &Expr,
+        first: &Linear,
+    ) {
+        if self.find_stream(plan, buffer, index).is_some() {
+            return;
+        }
+        let bytes = self.linear(index).scaled(self.size(buffer));
+        let at = bytes.with(plan.variable, first);
+        let base = self.buffers[buffer as usize].base;
+        let place = self.place(b, base, &at);
+        let pointer = b.emit(Opcode::AddImmediate, (place, at.constant));
+        plan.streams.push(Stream { buffer, bytes, pointer });
+    }
+
+    pub(super) fn size(&self, buffer: u32) -> i32 {
+        element_bytes(self.kernel.buffers[buffer as usize].element)
+    }
+
+    pub(super) fn find_stream(&self, plan: &Plan<'_>, buffer: u32, index: &Expr) -> Option<usize> {
+        let bytes = self.linear(index).scaled(self.size(buffer));
+        plan.streams.iter().position(|s| {
+            s.buffer == buffer && s.bytes.is_parallel(&bytes) && s.bytes.constant == bytes.constant
+        })
+    }
+
+    pub(super) fn prepare_value(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan<'_>,
+        e: &Expr,
+        first: &Linear,
+        scalar: bool,
+    ) {
+        if self.stays(plan, e) {
+            let known = if scalar { &plan.scalars } else { &plan.splats };
+            if known.iter().any(|(k, _)| k == e) {
+                return;
+            }
+            let value = self.value(b, e);
+            if scalar {
+                plan.scalars.push((e.clone(), value));
+            } else {
+                let opcode = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
+                let lanes = b.emit(opcode, (value,));
+                plan.splats.push((e.clone(), lanes));
+            }
+            if e.ty == Scalar::Bool {
+                self.splat(b, plan, 0);
+            }
+            return;
+        }
+        match &*e.node {
+            Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
+            Node::Load(buffer, index) => self.open_stream(b, plan, buffer.0, index, first),
+            Node::Unary(op, x) => {
+                match op {
+                    Unary::Negate => self.splat(b, plan, 0),
+                    Unary::BoolToInteger => {
+                        self.splat(b, plan, 0);
+                        self.splat(b, plan, 1);
+                    }
+                    _ => {}
+                }
+                self.prepare_value(b, plan, x, first, false);
+            }
+            Node::Binary(op, x, y) => {
+                let shift = matches!(
+                    op,
+                    Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned
+                );
+                if *op == Binary::Multiply {
+                    let sixteen = Expr::i32(16);
+                    self.prepare_value(b, plan, &sixteen, first, true);
+                }
+                self.prepare_value(b, plan, x, first, false);
+                self.prepare_value(b, plan, y, first, shift && self.stays(plan, y));
+            }
+            Node::Compare(_, x, y) => {
+                self.prepare_value(b, plan, x, first, false);
+                self.prepare_value(b, plan, y, first, false);
+            }
+            Node::Select(c, x, y) => {
+                self.prepare_value(b, plan, c, first, false);
+                self.prepare_value(b, plan, x, first, false);
+                self.prepare_value(b, plan, y, first, false);
+            }
+        }
+        if e.ty == Scalar::Bool {
+            self.splat(b, plan, 0);
+        }
+    }
+
+    pub(super) fn splat(&mut self, b: &mut Builder, plan: &mut Plan<'_>, number: i32) {
+        self.prepare_value(b, plan, &Expr::i32(number), &Linear::default(), false);
+    }
+
+    pub(super) fn known(&mut self, plan: &Plan<'_>, e: &Expr, scalar: bool) -> Register {
+        let known = if scalar { &plan.scalars } else { &plan.splats };
+        match known.iter().find(|(k, _)| k == e) {
+            Some((_, register)) => *register,
+            None => {
+                self.failure = Some("a value was not prepared for a vector loop".into());
+                plan.streams.first().map_or(Register::fixed(Class::R, 0), |s| s.pointer)
+            }
+        }
+    }
+}

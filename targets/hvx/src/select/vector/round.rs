@@ -1,0 +1,239 @@
+//! The statements and integers of a vector loop's rounds.
+
+use trainc_ir::Element;
+use trainc_ir::loops::{Binary, Expr, Node, Scalar, Stmt, Unary};
+
+use super::super::Selector;
+use super::super::addresses::element_bytes;
+use super::reduce::{Reduction, folding};
+use super::{Lanes, Plan, Stream, VECTOR};
+use crate::machine::{Builder, Opcode, Register};
+
+impl Selector<'_> {
+    pub(super) fn vector_round(&mut self, b: &mut Builder, plan: &mut Plan<'_>) {
+        let mut stores: Vec<Vec<Register>> = Vec::new();
+        for part in 0..plan.parts {
+            plan.values.clear();
+            plan.locals.clear();
+            let mut store = 0;
+            for statement in plan.body {
+                match statement {
+                    Stmt::Assign(local, value) => {
+                        let reduction = plan.reductions.iter().find(|r| r.local == *local).cloned();
+                        let Some(Reduction { op, width, lanes, .. }) = reduction else {
+                            let value = match value.ty {
+                                Scalar::Bool => {
+                                    let (q, inverted) = self.truth(b, plan, value, part);
+                                    Lanes::Truth(q, inverted)
+                                }
+                                _ => Lanes::Words(self.words(b, plan, value, part)),
+                            };
+                            plan.locals.insert(*local, value);
+                            continue;
+                        };
+                        if let Node::Binary(_, x, y) = &*value.node {
+                            let is = matches!(*x.node, Node::Local(l) if l == *local);
+                            let added = self.words(b, plan, if is { y } else { x }, part);
+                            b.emit_to(lanes, folding(op, width), (lanes, added));
+                        }
+                    }
+                    Stmt::Store(_, _, value) => {
+                        let words = self.words(b, plan, value, part);
+                        if part == 0 {
+                            stores.push(Vec::new());
+                        }
+                        stores[store].push(words);
+                        store += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let statements = plan.body.iter().filter_map(|s| match s {
+            Stmt::Store(buffer, index, _) => Some((buffer, index)),
+            _ => None,
+        });
+        for ((buffer, index), words) in statements.zip(stores) {
+            let Some(stream) = self.find_stream(plan, buffer.0, index) else { continue };
+            let vectors = narrowed(b, plan.width, self.size(buffer.0), &words);
+            let (pointer, object) = (plan.streams[stream].pointer, self.object(buffer.0));
+            for (offset, vector) in (0..).zip(vectors) {
+                b.store(Opcode::StoreVUnaligned, (pointer, offset, vector), object);
+                self.promise(b, object);
+            }
+        }
+        for stream in &plan.streams {
+            let step = plan.lanes as i32 * self.size(stream.buffer);
+            b.emit_to(stream.pointer, Opcode::AddImmediate, (stream.pointer, step));
+        }
+        plan.loaded.clear();
+    }
+
+    /// Words of a part of a stream.
+    pub(super) fn load_words(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan<'_>,
+        stream: usize,
+        part: usize,
+    ) -> Register {
+        if let Some(words) = plan.loaded.get(&stream) {
+            return words[part];
+        }
+        let Stream { buffer, pointer, .. } = plan.streams[stream];
+        let object = self.object(buffer);
+        let element = self.kernel.buffers[buffer as usize].element;
+        let size = element_bytes(element);
+        let vectors = (plan.lanes as i32 * size) / VECTOR;
+        let mut words = Vec::new();
+        for offset in 0..vectors {
+            let vector = b.load(Opcode::LoadVUnaligned, (pointer, offset), object);
+            self.promise(b, object);
+            words.extend(widened(b, element, plan.width, vector));
+        }
+        let word = words[part];
+        plan.loaded.insert(stream, words);
+        word
+    }
+
+    pub(super) fn words(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan<'_>,
+        e: &Expr,
+        part: usize,
+    ) -> Register {
+        if self.stays(plan, e) {
+            return self.known(plan, e, false);
+        }
+        let found = plan.values.iter().find(|(k, _)| k == e).map(|(_, lanes)| *lanes);
+        if let Some(Lanes::Words(words)) = found {
+            return words;
+        }
+        let words = self.compute_words(b, plan, e, part);
+        plan.values.push((e.clone(), Lanes::Words(words)));
+        words
+    }
+
+    pub(super) fn compute_words(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan<'_>,
+        e: &Expr,
+        part: usize,
+    ) -> Register {
+        match &*e.node {
+            Node::Local(local) => match plan.locals.get(local) {
+                Some(Lanes::Words(words)) => *words,
+                _ => {
+                    let (q, inverted) = self.truth(b, plan, e, part);
+                    self.truth_words(b, plan, q, inverted)
+                }
+            },
+            Node::Load(buffer, index) => match self.find_stream(plan, buffer.0, index) {
+                Some(stream) => self.load_words(b, plan, stream, part),
+                None => self.known(plan, e, false),
+            },
+            Node::Unary(Unary::BoolToInteger, x) => {
+                let (q, inverted) = self.truth(b, plan, x, part);
+                self.truth_words(b, plan, q, inverted)
+            }
+            Node::Unary(op, x) => {
+                let x = self.words(b, plan, x, part);
+                match op {
+                    Unary::Negate => {
+                        let zero = self.known(plan, &Expr::i32(0), false);
+                        b.emit(plan.of(Opcode::VsubW, Opcode::VsubH, Opcode::VsubB), (zero, x))
+                    }
+                    Unary::LeadingZeros => b.emit(Opcode::VcountZerosW, (x,)),
+                    _ => x,
+                }
+            }
+            Node::Binary(op, x, y) => {
+                let by = match op {
+                    Binary::ShiftLeft => Some((Opcode::VaslW, Opcode::VaslH, Opcode::VaslWv)),
+                    Binary::ShiftRight => Some((Opcode::VasrW, Opcode::VasrH, Opcode::VasrWv)),
+                    Binary::ShiftRightUnsigned => {
+                        Some((Opcode::VlsrW, Opcode::VlsrH, Opcode::VlsrWv))
+                    }
+                    _ => None,
+                };
+                if let Some((words, halves, by_lanes)) = by {
+                    let left = self.words(b, plan, x, part);
+                    if self.stays(plan, y) {
+                        let amount = self.known(plan, y, true);
+                        let opcode = if plan.width == 2 { halves } else { words };
+                        return b.emit(opcode, (left, amount));
+                    }
+                    let amount = self.words(b, plan, y, part);
+                    return b.emit(by_lanes, (left, amount));
+                }
+                let (x, y) = (self.words(b, plan, x, part), self.words(b, plan, y, part));
+                match op {
+                    Binary::Multiply => {
+                        // x * (y's high half * 2^16 + y's low half).
+                        let sixteen = self.known(plan, &Expr::i32(16), true);
+                        let high = b.emit(Opcode::VmpyioWH, (x, y));
+                        let product = b.emit(Opcode::VaslW, (high, sixteen));
+                        b.update(Opcode::VmpyieWUhAccumulate, (product, x, y));
+                        product
+                    }
+                    Binary::Subtract => {
+                        b.emit(plan.of(Opcode::VsubW, Opcode::VsubH, Opcode::VsubB), (x, y))
+                    }
+                    Binary::Add => {
+                        b.emit(plan.of(Opcode::VaddW, Opcode::VaddH, Opcode::VaddB), (x, y))
+                    }
+                    Binary::Minimum => {
+                        b.emit(plan.of(Opcode::VminW, Opcode::VminH, Opcode::VminB), (x, y))
+                    }
+                    Binary::Maximum => {
+                        b.emit(plan.of(Opcode::VmaxW, Opcode::VmaxH, Opcode::VmaxB), (x, y))
+                    }
+                    Binary::And => b.emit(Opcode::Vand, (x, y)),
+                    Binary::Xor => b.emit(Opcode::Vxor, (x, y)),
+                    _ => b.emit(Opcode::Vor, (x, y)),
+                }
+            }
+            Node::Select(c, x, y) => {
+                let (x, y) = (self.words(b, plan, x, part), self.words(b, plan, y, part));
+                let (q, inverted) = self.truth(b, plan, c, part);
+                let (x, y) = if inverted { (y, x) } else { (x, y) };
+                b.emit(Opcode::Vmux, (q, x, y))
+            }
+            _ => self.known(plan, e, false),
+        }
+    }
+}
+
+/// The elements of a vector as lanes of that many bytes, in order.
+fn widened(b: &mut Builder, element: Element, width: i32, vector: Register) -> Vec<Register> {
+    let (to_halves, to_words) = match element {
+        Element::I2 | Element::I4 | Element::I8 => (Opcode::VunpackB, Opcode::VunpackH),
+        Element::I16 => (Opcode::VunpackB, Opcode::VunpackH),
+        _ => (Opcode::VunpackUb, Opcode::VunpackUh),
+    };
+    let mut lanes = vec![vector];
+    for (from, opcode) in [(1, to_halves), (2, to_words)] {
+        if element_bytes(element) <= from && from < width {
+            let mut wide = Vec::new();
+            for vector in lanes {
+                let pair = b.emit(opcode, (vector,));
+                wide.extend([pair.low(), pair.high()]);
+            }
+            lanes = wide;
+        }
+    }
+    lanes
+}
+
+/// Lanes of `width` bytes as vectors of elements of `size` bytes, truncated, in order.
+fn narrowed(b: &mut Builder, width: i32, size: i32, lanes: &[Register]) -> Vec<Register> {
+    let mut vectors = lanes.to_vec();
+    for (to, opcode) in [(2, Opcode::VpackeH), (1, Opcode::VpackeB)] {
+        if size <= to && to < width {
+            vectors = vectors.chunks(2).map(|pair| b.emit(opcode, (pair[1], pair[0]))).collect();
+        }
+    }
+    vectors
+}
