@@ -11,6 +11,7 @@ pub(crate) mod fusion;
 pub(crate) mod gradient;
 pub(crate) mod likelihood;
 pub(crate) mod movement;
+pub(crate) mod narrow;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod reduction;
