@@ -6,3 +6,5 @@ pub mod hexagon_convolution;
 pub mod programs;
 pub mod random;
 pub mod random_kernels;
+pub mod xpulp_convolutions;
+pub mod xpulp_kernels;

@@ -1,7 +1,7 @@
 //! Families of kernels of the target's own. The first that knows a kernel prints it.
 
 use trainc_ir::program::Kernel;
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, Tensor, TensorType};
 
 /// Kernels that share a scheme. All three functions agree on which operations they know.
 pub(crate) trait Family: Sync {
@@ -22,10 +22,23 @@ pub(crate) trait Family: Sync {
 
     /// Estimate of cycles on one core.
     fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64>;
+
+    /// See [`trainc_c::Dialect::arranged`].
+    fn arranged(&self, _kernel: &Kernel, _operand: usize, _value: &Tensor) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// See [`trainc_c::Dialect::constant_kernel`].
+    ///
+    /// # Errors
+    /// As [`Family::kernel`].
+    fn constant_kernel(&self, _name: &str, _kernel: &Kernel) -> Result<Option<String>, String> {
+        Ok(None)
+    }
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&crate::mixed::Mixed];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

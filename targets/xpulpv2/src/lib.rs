@@ -6,6 +6,8 @@
 //! kernels of the target's own come in; everything else is loops.
 
 mod family;
+mod instructions;
+pub mod mixed;
 mod target;
 
 pub use target::{Cluster, HEADER, XPULPV2, XpulpTarget};

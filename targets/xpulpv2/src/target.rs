@@ -6,7 +6,7 @@ use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
 };
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, Tensor, TensorType};
 
 use crate::family::{FAMILIES, first};
 
@@ -89,6 +89,19 @@ impl Dialect for XpulpTarget {
         Ok(None)
     }
 
+    fn arranged(&self, kernel: &Kernel, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
+        first(|family| family.arranged(kernel, operand, value))
+    }
+
+    fn constant_kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        for family in FAMILIES {
+            if let Some(text) = family.constant_kernel(name, kernel)? {
+                return Ok(Some(text));
+            }
+        }
+        Ok(None)
+    }
+
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
         scratch_bytes(op, inputs, outputs)
     }
@@ -98,7 +111,11 @@ impl Dialect for XpulpTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        vec![SupportFile { name: "trainc_xpulp.h".into(), contents: HEADER.into() }]
+        let file = |name: &str, contents: &str| SupportFile {
+            name: name.into(),
+            contents: contents.into(),
+        };
+        vec![file("trainc_xpulp.h", HEADER), file("trainc_mixed.h", crate::mixed::HEADER)]
     }
 }
 

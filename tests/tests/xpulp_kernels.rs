@@ -1,0 +1,100 @@
+//! Convolutions of quantized inference on XpulpV2: the 27 combinations of 8, 4 and 2 bits, and shapes and values that tiles do
+//! not fit, bit-identical to the interpreter: natively in the portable form under sanitizers, and in the simulator.
+
+use std::path::{Path, PathBuf};
+
+use trainc_ir::Element;
+use trainc_tests::random::Random;
+use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution};
+use trainc_tests::xpulp_kernels::{Case, check_natively, simulate};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("xpulp_kernels").join(name)
+}
+
+fn check(name: &str, cases: &[Case]) {
+    check_natively(&folder(&format!("{name}-native")), cases);
+    simulate(&folder(&format!("{name}-simulated")), cases, true);
+}
+
+#[test]
+fn the_reference_layer_of_all_27() {
+    let mut random = Random(27);
+    let all: Vec<Case> = combinations()
+        .into_iter()
+        .map(|elements| convolution(&Shape::reference(), elements, false, true, &mut random))
+        .collect();
+    check("reference", &all);
+}
+
+/// Shapes that tiles of 4 by 4, words and strips do not fit.
+fn odd_shapes() -> Vec<Shape> {
+    let three = Shape::three;
+    let strided = |x, filters, stride| Shape { strides: [stride; 2], ..three(x, filters) };
+    vec![
+        three([1, 5, 7, 8], 9),
+        three([2, 5, 5, 16], 6),
+        three([1, 3, 3, 16], 5),
+        three([1, 4, 2, 4], 4),
+        three([3, 6, 6, 3], 7),
+        three([1, 7, 5, 1], 10),
+        Shape { padded: true, ..three([1, 5, 6, 12], 8) },
+        Shape { padded: true, ..three([2, 5, 6, 5], 4) },
+        strided([2, 9, 9, 8], 8, 2),
+        strided([1, 11, 8, 6], 12, 3),
+        Shape { pads: [0; 4], ..three([2, 6, 7, 16], 8) },
+        Shape { pads: [2, 0, 1, 3], kernel: [2, 4], ..three([1, 6, 6, 8], 8) },
+        Shape { dilations: [2, 1], ..three([1, 8, 6, 8], 8) },
+        Shape { dilations: [1, 2], ..three([1, 6, 9, 8], 8) },
+        Shape { kernel: [5, 5], pads: [2; 4], ..three([1, 8, 8, 4], 3) },
+        Shape::one([2, 3, 5, 16], 12),
+        Shape::one([1, 4, 4, 10], 5),
+        Shape::one([1, 1, 1, 64], 10),
+        Shape::one([1, 1, 1, 33], 16),
+        Shape::one([5, 1, 1, 24], 10),
+        Shape::one([1, 2, 3, 1100], 4),
+        Shape::one([1, 2, 2, 16], 1),
+        // More than one strip.
+        three([1, 40, 12, 64], 4),
+        three([1, 13, 70, 16], 4),
+    ]
+}
+
+fn odd(elements: &[Element], constant: bool, seed: u64) -> Vec<Case> {
+    let mut random = Random(seed);
+    let shapes = odd_shapes();
+    let mut cases = Vec::new();
+    for (n, elements) in combinations().into_iter().enumerate() {
+        for (m, shape) in shapes.iter().enumerate() {
+            // Each shape meets each weight; signed operands, sums and flips in turn.
+            if (n + m) % 3 != 0 {
+                continue;
+            }
+            let [mut x, w, mut y] = elements;
+            let signed = |element| match element {
+                Element::U8 => Element::I8,
+                Element::U4 => Element::I4,
+                _ => Element::I2,
+            };
+            let choice = random.next();
+            if choice & 1 == 1 {
+                x = signed(x);
+            }
+            match choice >> 1 & 3 {
+                0 => y = signed(y),
+                1 if n % 3 == 0 => y = Element::I32,
+                _ => {}
+            }
+            cases.push(convolution(shape, [x, w, y], choice & 8 != 0, constant, &mut random));
+        }
+    }
+    let _ = elements;
+    cases
+}
+
+#[test]
+fn odd_shapes_with_constant_weights() {
+    for (part, cases) in odd(&[], true, 5).chunks(54).enumerate() {
+        check(&format!("odd-{part}"), cases);
+    }
+}
