@@ -284,6 +284,7 @@ const STRICT: &[&str] = &["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werr
 pub fn check_natively(folder: &Path, cases: &[Case]) {
     let (text, input) = source(cases);
     let source = write(folder, &text);
+    std::fs::write(folder.join("kernels.input"), &input).expect("the input is written");
     let program = folder.join("kernels");
     let mut compiler = Command::new("cc");
     compiler.args(STRICT).args(["-O1", "-g", "-DSHARES", "-fsanitize=undefined,address"]);
@@ -313,6 +314,7 @@ pub fn check_natively(folder: &Path, cases: &[Case]) {
 pub fn simulate(folder: &Path, cases: &[Case], shares: bool) -> Vec<Measured> {
     let (text, input) = source(cases);
     let source = write(folder, &text);
+    std::fs::write(folder.join("kernels.input"), &input).expect("the input is written");
     let program = folder.join("kernels.elf");
     let include = folder.to_string_lossy().into_owned();
     let mut flags = vec!["-O3", "-DTRAINC_XPULP_INSN", "-Wall", "-Wextra", "-Werror", "-I", &include];

@@ -115,8 +115,6 @@ pub(crate) enum Instruction {
     Constant(Register, i32),
     /// A number of which the lowest 12 bits are 0.
     UpperConstant(Register, u32),
-    /// A copy.
-    Move(Register, Register),
     Binary(Binary, Register, Register, Register),
     Ternary(Ternary, Register, Register, Register),
     Immediate(Immediate, Register, Register, i32),
@@ -144,9 +142,9 @@ pub(crate) enum Item {
     /// A remark for readers.
     Comment(String),
     One(Instruction),
-    /// A hardware loop: the body runs as often as the register says when it starts, at least once. Level 0 may stand in
+    /// A hardware loop of at least one round; `count` holds their number as it starts, and is free in it. Level 0 may stand in
     /// level 1. The body has at least three instructions, and does not end with another loop.
-    HardwareLoop { level: u32, count: Register, rounds: u32, body: Vec<Item> },
+    HardwareLoop { level: u32, count: Register, rounds: i32, body: Vec<Item> },
     /// Runs the body, subtracts 1 from the slot, and repeats until it is 0. The register is free at the end of the body.
     Repeat { counter: Slot, temporary: Register, body: Vec<Item> },
 }
@@ -177,8 +175,7 @@ impl Instruction {
             Instruction::Constant(..)
             | Instruction::UpperConstant(..)
             | Instruction::LoadSlot(..) => vec![],
-            Instruction::Move(_, a)
-            | Instruction::Immediate(_, _, a, _)
+            Instruction::Immediate(_, _, a, _)
             | Instruction::Load(_, a, _)
             | Instruction::LoadStep(_, a, _)
             | Instruction::StoreSlot(a, _) => vec![a],
@@ -188,6 +185,23 @@ impl Instruction {
             | Instruction::Store(_, a, b, _)
             | Instruction::StoreStep(_, a, b, _) => vec![a, b],
             Instruction::Ternary(_, d, a, b) => vec![d, a, b],
+        }
+    }
+
+    /// The register that is the result.
+    fn writes(&self) -> Option<Register> {
+        match *self {
+            Instruction::Constant(d, _)
+            | Instruction::UpperConstant(d, _)
+            | Instruction::Binary(_, d, ..)
+            | Instruction::Ternary(_, d, ..)
+            | Instruction::Immediate(_, d, ..)
+            | Instruction::AddShift(d, ..)
+            | Instruction::Insert(d, ..)
+            | Instruction::Load(d, ..)
+            | Instruction::LoadStep(d, ..)
+            | Instruction::LoadSlot(d, _) => Some(d),
+            Instruction::Store(..) | Instruction::StoreStep(..) | Instruction::StoreSlot(..) => None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! function must save are saved here, in the block's own stack frame, which also holds the slots. No instruction is compressed:
 //! hardware loops start at multiples of 4 and their ends are known distances.
 
+use super::builder::constant;
 use super::{Binary, Block, Immediate, Instruction, Item, Register, Slot, Ternary, Width};
 
 /// Names of the machine's registers.
@@ -85,7 +86,9 @@ fn length(items: &[Item]) -> u32 {
         .map(|item| match item {
             Item::Comment(_) => 0,
             Item::One(_) => 1,
-            Item::HardwareLoop { body, .. } => 1 + length(body),
+            Item::HardwareLoop { count, rounds, body, .. } => {
+                constant(*count, *rounds).len() as u32 + 1 + length(body)
+            }
             Item::Repeat { body, .. } => 4 + length(body),
         })
         .sum()
@@ -118,7 +121,9 @@ impl Lines<'_> {
             match item {
                 Item::Comment(text) => self.out.push(format!("        /* {text} */\n")),
                 Item::One(instruction) => self.instruction(instruction),
-                Item::HardwareLoop { level, count, body, .. } => {
+                Item::HardwareLoop { level, count, rounds, body } => {
+                    let number = constant(*count, *rounds);
+                    number.iter().for_each(|instruction| self.instruction(instruction));
                     let (count, instructions) = (self.number(*count), length(body));
                     assert!(
                         instructions >= 3 && matches!(body.last(), Some(Item::One(_))),
@@ -159,7 +164,6 @@ impl Lines<'_> {
             Instruction::UpperConstant(d, value) => {
                 (format!("lui {}, {:#x}", n(d), value >> 12), None)
             }
-            Instruction::Move(d, a) => (format!("mv {}, {}", n(d), n(a)), None),
             Instruction::Binary(op, d, a, b) => {
                 let (d, a, b) = (n(d), n(a), n(b));
                 let (name, code) = match op {

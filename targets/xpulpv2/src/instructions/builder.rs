@@ -81,19 +81,7 @@ impl Builder {
 
     /// A number of 32 bits: one instruction or two.
     pub(crate) fn constant(&mut self, register: Register, value: i32) {
-        if (-2048..2048).contains(&value) {
-            return self.one(Instruction::Constant(register, value));
-        }
-        let low = (value << 20) >> 20;
-        let upper = value.wrapping_sub(low) as u32;
-        self.one(Instruction::UpperConstant(register, upper));
-        if low != 0 {
-            self.one(Instruction::Immediate(Immediate::Add, register, register, low));
-        }
-    }
-
-    pub(crate) fn copy(&mut self, d: Register, a: Register) {
-        self.one(Instruction::Move(d, a));
+        constant(register, value).into_iter().for_each(|instruction| self.one(instruction));
     }
 
     pub(crate) fn binary(&mut self, op: Binary, d: Register, a: Register, b: Register) {
@@ -185,8 +173,7 @@ impl Builder {
         temporary: Register,
         body: impl FnOnce(&mut Builder),
     ) {
-        let rounds = u32::try_from(rounds).expect("rounds of a loop are few");
-        self.constant(temporary, rounds as i32);
+        let rounds = i32::try_from(rounds).expect("rounds of a loop are few");
         self.open.push(Vec::new());
         body(self);
         let body = self.open.pop().expect("the loop is open");
@@ -210,4 +197,18 @@ impl Builder {
         let parameters = self.slots.len();
         Block { items, registers: self.registers, fixed: self.fixed, slots: self.slots, parameters }
     }
+}
+
+/// Instructions that make a number of 32 bits.
+pub(super) fn constant(register: Register, value: i32) -> Vec<Instruction> {
+    if (-2048..2048).contains(&value) {
+        return vec![Instruction::Constant(register, value)];
+    }
+    let low = (value << 20) >> 20;
+    let upper = value.wrapping_sub(low) as u32;
+    let mut all = vec![Instruction::UpperConstant(register, upper)];
+    if low != 0 {
+        all.push(Instruction::Immediate(Immediate::Add, register, register, low));
+    }
+    all
 }

@@ -1,6 +1,7 @@
 //! What a block costs on RI5CY with ideal memory: one cycle an instruction, one more where an instruction reads what the one before it loads, two
 //! more for a branch that is taken; hardware loops cost their set-up alone.
 
+use super::builder::constant;
 use super::{Block, Instruction, Item, Register};
 
 /// Cycles of a saved register, or of a parameter in the stack frame.
@@ -45,10 +46,11 @@ impl Count {
                 Item::Comment(_) => 0,
                 Item::One(instruction) => one(instruction, loaded),
                 Item::HardwareLoop { rounds, body, count, .. } => {
-                    let stall = u64::from(loaded.take() == Some(*count));
+                    *loaded = None;
+                    let set_up = 1 + constant(*count, *rounds).len() as u64;
                     let first = self.items(body, loaded);
                     let again = self.items(body, &mut loaded.clone());
-                    1 + stall + first + again * u64::from(rounds.saturating_sub(1))
+                    set_up + first + again * u64::from(rounds.unsigned_abs().saturating_sub(1))
                 }
                 Item::Repeat { body, .. } => {
                     let first = self.items(body, loaded);

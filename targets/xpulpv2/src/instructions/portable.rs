@@ -6,12 +6,13 @@ impl Block {
     /// Statements of C, indented for a function's body. They need `trainc_xpulp.h`.
     pub(crate) fn portable(&self) -> String {
         let mut out = String::new();
+        let mut used = vec![false; self.registers.len()];
+        mark(&self.items, &mut used);
         let mut declared: Vec<&str> = Vec::new();
-        for register in &self.registers {
-            if declared.contains(&register.name.as_str()) {
-                continue;
+        for (register, _) in self.registers.iter().zip(used).filter(|(_, used)| *used) {
+            if !declared.contains(&register.name.as_str()) {
+                declared.push(&register.name);
             }
-            declared.push(&register.name);
         }
         for kind in [Kind::Word, Kind::Source, Kind::Target] {
             let names: Vec<String> = declared
@@ -80,7 +81,6 @@ impl Block {
                 format!("{} = {value};", n(d))
             }
             Instruction::UpperConstant(d, value) => format!("{} = {value:#x};", n(d)),
-            Instruction::Move(d, a) => format!("{} = {};", n(d), n(a)),
             Instruction::Binary(op, d, a, b) => {
                 let (a_kind, b_kind) = (self.registers[a.0].kind, self.registers[b.0].kind);
                 let value = match op {
@@ -162,6 +162,20 @@ impl Block {
             }
             Instruction::LoadSlot(d, slot) => format!("{} = {};", n(d), self.slot(slot)),
             Instruction::StoreSlot(a, slot) => format!("{} = {};", self.slot(slot), n(a)),
+        }
+    }
+}
+
+/// Marks the registers that instructions name.
+fn mark(items: &[Item], used: &mut [bool]) {
+    for item in items {
+        match item {
+            Item::Comment(_) => {}
+            Item::One(instruction) => {
+                let named = instruction.reads().into_iter().chain(instruction.writes());
+                named.for_each(|register| used[register.0] = true);
+            }
+            Item::HardwareLoop { body, .. } | Item::Repeat { body, .. } => mark(body, used),
         }
     }
 }
