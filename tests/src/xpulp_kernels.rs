@@ -74,8 +74,9 @@ static void say(const char *text, size_t bytes) { fwrite(text, 1, bytes, stdout)
 #define MARK(n) (void)(n)
 #endif
 
+#ifdef SHARES
 /* Shares of eight cores, the last first: their order does not matter. */
-#if defined(SHARES) && defined(__riscv)
+#ifdef __riscv
 #define SHARE_BEGIN(core) host_share_begin(core)
 #define SHARE_END host_share_end()
 #define REGION_END host_region_end()
@@ -96,7 +97,6 @@ static void shared(void *context, int32_t count, void (*body)(void *, int32_t, i
     }
     REGION_END;
 }
-#ifdef SHARES
 #define TRAINC_PARALLEL_FOR(context, count, body) shared(context, count, body)
 #endif
 
