@@ -51,8 +51,8 @@ impl RuleContext {
     }
 
     /// The constant tensor in a class.
-    pub fn constant(&self, view: View<'_>, id: Id) -> Option<&Arc<Tensor>> {
-        view.leaf(id).and_then(|v| self.constants.get(&v))
+    pub fn constant<'a>(&'a self, view: View<'a>, id: Id) -> Option<&'a Arc<Tensor>> {
+        view.leaf(id).and_then(|v| self.constants.get(&v)).or_else(|| view.introduced(id))
     }
 }
 
