@@ -8,9 +8,10 @@
 mod batch_norm;
 mod fusion;
 pub mod instance;
-mod movement;
+pub(crate) mod movement;
 mod quantize;
 mod rescale;
+pub(crate) mod stages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +85,15 @@ impl Rule {
 
 /// Every rule, in the order that `--opt=ordered` applies them.
 pub fn rules() -> Vec<Rule> {
-    [movement::RULES, quantize::RULES, batch_norm::RULES, rescale::RULES, fusion::RULES].concat()
+    [
+        movement::RULES,
+        quantize::RULES,
+        batch_norm::RULES,
+        rescale::RULES,
+        stages::RULES,
+        fusion::RULES,
+    ]
+    .concat()
 }
 
 /// The operations of one kind in a class, by a projection such as `|op| match op { Op::Relu(r) => Some(r), _ => None }`.
