@@ -246,6 +246,10 @@ operations! {
     aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
+    // Quantized inference: plain integers, channels last.
+    integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
+    integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,
+    threshold::Threshold,
     // Fusion.
     chain::Chain,
 }

@@ -12,6 +12,7 @@ pub(crate) mod gradient;
 pub(crate) mod grid;
 pub(crate) mod likelihood;
 pub(crate) mod movement;
+pub(crate) mod narrow;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod reduction;
