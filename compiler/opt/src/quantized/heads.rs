@@ -153,16 +153,15 @@ impl Translator<'_> {
             false => tensor.clone(),
         };
         let values = turn(values);
-        match scales {
-            Some(scales) => Weights::of(&values, &turn(&scales), 0),
-            None => Weights::of(&values, &recovered(&values), 0)
-                .map_err(|_| "its weights are on no grid: no quantizer stands before them".into()),
-        }
+        let scales = scales.ok_or("its weights are on no grid: no quantizer stands before them")?;
+        Weights::of(&values, &turn(&scales), 0)
     }
 
     /// The scale of each element of a known tensor that a quantizer gave.
     fn scales(&self, v: ValueId) -> Option<Tensor> {
-        let node = self.model.producer(v)?;
+        let Some(node) = self.model.producer(v) else {
+            return self.stored_scales.get(&self.model.value(v).name).cloned();
+        };
         let shape = self.model.ty(v).shape.clone();
         let position = match &node.op {
             Op::Quant(_) | Op::BipolarQuant(_) | Op::DequantizeLinear(_) => 1,
@@ -189,28 +188,4 @@ impl Translator<'_> {
 fn evaluate(op: &Op, x: &Tensor) -> Tensor {
     let result = op.evaluate(&[x], &RunContext::default()).into_iter().next();
     result.unwrap_or_else(|| x.clone())
-}
-
-/// For each output channel the largest scale of which all values are multiples within 8 bits; 1 where there is none.
-/// An importer gives the values of integer weights alone.
-fn recovered(values: &Tensor) -> Tensor {
-    let shape = values.shape().clone();
-    let channels = shape.first().copied().unwrap_or(1).max(1);
-    let taps = values.as_f32().len() / channels;
-    let mut scales = Vec::with_capacity(values.as_f32().len());
-    for row in values.as_f32().chunks(taps.max(1)) {
-        let least = row.iter().map(|v| v.abs()).filter(|&v| v > 0.0).fold(f32::INFINITY, f32::min);
-        let fits = |scale: f32| {
-            row.iter().all(|v| {
-                let q = (v / scale).round_ties_even();
-                q.abs() <= 128.0 && (q * scale - v).abs() <= 1e-6 * v.abs()
-            })
-        };
-        let scale = match least.is_finite() {
-            true => (1..=128u16).map(|k| least / f32::from(k)).find(|&s| fits(s)),
-            false => None,
-        };
-        scales.extend(std::iter::repeat_n(scale.unwrap_or(1.0), row.len()));
-    }
-    Tensor::f32(shape, scales)
 }

@@ -17,14 +17,17 @@ mod fold;
 mod grid;
 mod heads;
 mod pools;
+pub mod precision;
 pub(crate) mod scale_shift;
 pub(crate) mod source;
 pub(crate) mod stairs;
 mod translator;
 
-use trainc_ir::TypeError;
+use std::collections::BTreeMap;
+
 use trainc_ir::graph::Graph;
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
+use trainc_ir::{Tensor, TypeError};
 
 use crate::egraph::convert::BuildError;
 use crate::translate::Translation;
@@ -86,12 +89,19 @@ pub enum QuantizeError {
     Verify(#[from] VerifyErrors),
 }
 
+/// For each parameter that a model's file stores as integers, by name, the scale of each of its elements.
+pub type StoredScales = BTreeMap<String, Tensor>;
+
 /// Translates a model's inference graph. Inputs and outputs keep names, order and types.
 ///
 /// # Errors
 /// See [`QuantizeError`].
-pub fn quantize(model: &Graph, eight_bit: EightBit) -> Result<Quantized, QuantizeError> {
-    let mut translator = translator::Translator::new(model, eight_bit);
+pub fn quantize(
+    model: &Graph,
+    eight_bit: EightBit,
+    stored_scales: &StoredScales,
+) -> Result<Quantized, QuantizeError> {
+    let mut translator = translator::Translator::new(model, eight_bit, stored_scales);
     translator.run()?;
     let translator::Translator { graph, mut warnings, stages, counts, .. } = translator;
     let folded = fold::fold(&graph)?;

@@ -13,7 +13,7 @@ use super::bounds::bounds;
 use super::chain::trace;
 use super::grid::Grid;
 use super::scale_shift::stage;
-use super::{EightBit, OutputStage, QuantizeError};
+use super::{EightBit, OutputStage, QuantizeError, StoredScales};
 
 /// What is known of a value of the model in the module.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -28,6 +28,8 @@ pub(super) enum Form {
 pub(super) struct Translator<'m> {
     pub(super) model: &'m Graph,
     eight_bit: EightBit,
+    /// The scale of each element of parameters that the model's file stores as integers.
+    pub(super) stored_scales: &'m StoredScales,
     pub(super) graph: Graph,
     forms: BTreeMap<ValueId, Form>,
     /// FP32 values of integers, made when first asked for.
@@ -40,10 +42,15 @@ pub(super) struct Translator<'m> {
 }
 
 impl<'m> Translator<'m> {
-    pub(super) fn new(model: &'m Graph, eight_bit: EightBit) -> Translator<'m> {
+    pub(super) fn new(
+        model: &'m Graph,
+        eight_bit: EightBit,
+        stored_scales: &'m StoredScales,
+    ) -> Translator<'m> {
         Translator {
             model,
             eight_bit,
+            stored_scales,
             graph: Graph::new(model.name()),
             forms: BTreeMap::new(),
             floats: BTreeMap::new(),
