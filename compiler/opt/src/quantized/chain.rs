@@ -169,6 +169,30 @@ impl Chain {
 
     /// The chain's integers for rows of one sum a channel. `None` if a step gives a number that is not finite.
     pub(crate) fn evaluate(&self, sums: &[i32]) -> Option<Vec<i64>> {
+        Some(self.after(&self.steps, sums)?.to_i64())
+    }
+
+    /// Least and largest integer for sums within bounds (one pair, or one a channel), where the last step would not
+    /// clamp them. `None` if the chain is not monotone, or a number is not finite.
+    pub(crate) fn reach(&self, bounds: &[(i64, i64)]) -> Option<(i64, i64)> {
+        let (last, inner) = self.steps.split_last()?;
+        let scale = f64::from(*last.constants.first()?.as_f32().first()?);
+        let zero = *last.constants.get(1)?.to_i64().first()?;
+        let mut found: Option<(i64, i64)> = None;
+        for end in [|b: &(i64, i64)| b.0, |b: &(i64, i64)| b.1] {
+            let at = |c: usize| bounds.get(c).or(bounds.first()).map(end);
+            let sums = (0..self.channels).map(|c| i32::try_from(at(c)?).ok());
+            let values = self.after(inner, &sums.collect::<Option<Vec<i32>>>()?)?;
+            for v in values.as_f32() {
+                let q = (f64::from(*v) / scale).round_ties_even() as i64 + zero;
+                found = Some(found.map_or((q, q), |(low, high)| (low.min(q), high.max(q))));
+            }
+        }
+        found.filter(|_| self.is_monotone())
+    }
+
+    /// The running value after steps from the first on.
+    fn after(&self, steps: &[Step], sums: &[i32]) -> Option<Tensor> {
         let rows = sums.len() / self.channels.max(1);
         let sample = |shape: &Shape| -> Shape {
             let mut dims = vec![1; shape.rank()];
@@ -185,7 +209,7 @@ impl Chain {
             }
         };
         let run = RunContext::default();
-        for step in &self.steps {
+        for step in steps {
             value = value.reshaped(sample(&step.shape));
             if let Op::Reshape(_) = step.op {
                 continue;
@@ -198,7 +222,7 @@ impl Chain {
             }
         }
         debug_assert_eq!(value.ty().scale, Scale::None);
-        Some(value.to_i64())
+        Some(value)
     }
 
     /// Element of the integers that it starts from: that of the zero point.

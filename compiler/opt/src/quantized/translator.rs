@@ -233,9 +233,14 @@ impl<'m> Translator<'m> {
             }
         };
         match self.forms.get(&node.inputs[0]) {
-            Some(Form::Plain(q) | Form::Grid(q, _)) => {
+            Some(Form::Plain(q)) => {
                 let q = *q;
                 self.set(node.outputs[0], Form::Grid(q, grid));
+                true
+            }
+            Some(Form::Grid(q, narrower)) => {
+                let form = Form::Grid(*q, *narrower);
+                self.set(node.outputs[0], form);
                 true
             }
             None => false,
@@ -280,13 +285,58 @@ impl<'m> Translator<'m> {
             }
             x = self.add(node.op.clone(), &operands, name, "grid")?;
         }
+        let mut grid = grid;
+        let mut plain = self.quantized(x, &grid, name)?;
+        let reach = trace(&self.graph, plain).and_then(|(start, chain)| {
+            chain.reach(&bounds(&self.graph, start, chain.axis)?)
+        });
+        if matches!(&node.op, Op::Trunc(trunc) if !trunc.clamp) {
+            let inside = reach.is_some_and(|(low, high)| grid.low <= low && high <= grid.high);
+            if !inside {
+                let message = "its result is not clamped and may leave its bits";
+                self.warnings.push(format!("node `{name}`: its result stays FP32: {message}"));
+                return Ok(false);
+            }
+        }
+        let mut narrower = false;
+        if own_integers
+            && let Some((low, high)) = reach
+            && high - low < 127
+            && grid.low <= low
+            && high <= grid.high
+            && self.only_dequantized(node)
+            && let Ok(narrow) = Grid::new(grid.scale, grid.zero, low, high)
+        {
+            // Clamps before it leave it fewer bits than its type has.
+            narrower = true;
+            grid = narrow;
+            plain = self.quantized(x, &grid, name)?;
+        }
+        let q = self.scaled(plain, &grid, name)?.unwrap_or(plain);
+        let integers = own_integers && !narrower;
+        self.set(node.outputs[0], if integers { Form::Plain(q) } else { Form::Grid(q, grid) });
+        Ok(true)
+    }
+
+    fn quantized(&mut self, x: ValueId, grid: &Grid, name: &str) -> Result<ValueId, QuantizeError> {
         let scale = self.graph.add_constant(format!("{name}/scale"), grid.scale_tensor());
         let zero = self.graph.add_constant(format!("{name}/zero_point"), grid.zero_tensor());
-        let plain = self.add(QuantizeLinear { axis: 0 }, &[x, scale, zero], name, "")?;
-        let q = self.scaled(plain, &grid, name)?.unwrap_or(plain);
-        let form = if own_integers { Form::Plain(q) } else { Form::Grid(q, grid) };
-        self.set(node.outputs[0], form);
-        Ok(true)
+        self.add(QuantizeLinear { axis: 0 }, &[x, scale, zero], name, "")
+    }
+
+    /// Whether the model's integers are used by nothing but dequantize_linear on the same grid.
+    fn only_dequantized(&self, node: &Node) -> bool {
+        let result = node.outputs[0];
+        let mut users = self.model.nodes().iter().filter(|n| n.inputs.contains(&result));
+        let same = |i: usize, user: &Node| {
+            let known = |v: ValueId| self.constants.get(&v).map(|t| t.data());
+            user.inputs.get(i).is_some_and(|&v| known(v) == known(node.inputs[i]))
+        };
+        let output = self.model.outputs().iter().any(|o| o.value == result);
+        !output
+            && users.all(|u| {
+                matches!(u.op, Op::DequantizeLinear(_)) && same(1, u) && same(2, u)
+            })
     }
 
     /// An 8-bit result as `scale_shift` of its sums, if that is wanted and close enough.

@@ -132,13 +132,6 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
         }
         let bounds = bounds(&source, start, chain.axis)?;
         let stairs = Stairs::of(&chain, &bounds)?;
-        let sums = match narrow {
-            true => Term::operation(
-                IntegerAdd { factors: [1, 0] },
-                vec![Term::Class(start), Term::Class(start)],
-            ),
-            false => Term::Class(start),
-        };
         let rank = ty.shape.rank();
         // Channels go last, and back.
         let mut permutation: Vec<usize> = (0..rank).filter(|&a| a != chain.axis).collect();
@@ -150,8 +143,13 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
             false => Term::operation(Transpose { permutation }, vec![term]),
         };
         let channels = chain.channels;
+        let start = moved(permutation, Term::Class(start));
+        let sums = match narrow {
+            true => Term::operation(IntegerAdd { factors: [1, 0] }, vec![start.clone(), start]),
+            false => start,
+        };
         let mut operands = vec![
-            moved(permutation, sums),
+            sums,
             Term::Integers("thresholds", [channels, stairs.levels].into(), stairs.thresholds),
         ];
         if let Some(flip) = stairs.flip {
