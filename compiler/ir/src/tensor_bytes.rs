@@ -28,6 +28,11 @@ pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a tensor's elements, without its scale.
+pub fn element_bytes(tensor: &Tensor) -> Vec<u8> {
+    packed_elements(tensor.ty().element, tensor.data())
+}
+
 /// The bytes of elements without a scale.
 pub(crate) fn packed_elements(element: Element, data: &Data) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(element.bytes(data.len()));
@@ -71,8 +76,8 @@ fn words(bytes: &[u8]) -> Vec<[u8; 4]> {
     bytes.as_chunks::<4>().0.to_vec()
 }
 
-/// The elements of a tensor of that type from their bytes.
-pub(crate) fn unpacked_elements(ty: &TensorType, elements: &[u8]) -> Data {
+/// The elements of a tensor of that type from their bytes; as many as there are whole ones, if the length is wrong.
+pub fn unpacked_elements(ty: &TensorType, elements: &[u8]) -> Data {
     let halves = |bytes: &[u8]| -> Vec<[u8; 2]> { bytes.as_chunks::<2>().0.to_vec() };
     let (bits, count) = (ty.element.bits(), ty.count());
     match Data::zeros(ty.element, 0) {
