@@ -18,6 +18,10 @@ import sys
 import numpy as np
 import onnx
 import torch
+from brevitas.core.bit_width import BitWidthConst
+from brevitas.core.function_wrapper import CeilSte, FloorSte, Identity, RoundSte, RoundToZeroSte
+from brevitas.core.quant import ClampedBinaryQuant, IntQuant, TruncIntQuant
+from brevitas.core.scaling import ConstScaling
 from brevitas.export import export_onnx_qcdq, export_qonnx
 from qonnx.core.modelwrapper import ModelWrapper
 from qonnx.core.onnx_exec import execute_onnx
@@ -30,8 +34,6 @@ TESTS = pathlib.Path(__file__).resolve().parent.parent
 DESTINATION = TESTS / "data" / "brevitas"
 DIGITS = TESTS.parent / "compiler" / "data" / "digits"
 SAMPLES = 8
-QUANTIZERS = ("Quant", "BipolarQuant", "Trunc", "QuantizeLinear", "DequantizeLinear")
-PRODUCTS = ("Conv", "MatMul", "Gemm")
 
 
 @dataclasses.dataclass
@@ -128,13 +130,12 @@ def run(path, images):
     depends = {image}
     tensors = {}
     for node in model.graph.node:
-        if depends & set(node.input):
-            depends.update(node.output)
         name = node.output[0]
-        kind = "tensor" if node.op_type in QUANTIZERS else "product" if node.op_type in PRODUCTS else None
-        values = [c[name] for c in contexts] if name in depends else [contexts[0][name]]
-        if kind:
-            tensors[f"{kind}/{name}"] = np.concatenate(values) if name in depends else values[0]
+        if depends & set(node.input):
+            depends.add(name)
+            tensors[f"tensor/{name}"] = np.concatenate([c[name] for c in contexts])
+        else:
+            tensors[f"constant/{name}"] = contexts[0][name]
     output = model.graph.output[0].name
     return np.concatenate([c[output] for c in contexts]), tensors
 
@@ -176,12 +177,52 @@ def make(case, data):
     }
 
 
+def gradients():
+    """What Brevitas passes back through its quantizers: operand, scales, error of the result, error of the operand."""
+    random = np.random.default_rng(6)
+    archive = {}
+
+    def record(name, quantizer, x, **factors):
+        x = torch.from_numpy(x.astype(np.float32)).requires_grad_()
+        factors = {key: torch.from_numpy(np.asarray(value, np.float32)) for key, value in factors.items()}
+        y = quantizer(x, **factors)
+        error = torch.from_numpy(random.normal(size=y.shape).astype(np.float32))
+        y.backward(error)
+        values = {"x": x, "error": error, "gradient": x.grad, "result": y, **factors}
+        archive.update({f"{name}/{key}": value.detach().numpy() for key, value in values.items()})
+
+    def integer(rounding, signed, narrow, bits):
+        quantizer = IntQuant(narrow_range=narrow, signed=signed, input_view_impl=Identity(), float_to_int_impl=rounding)
+        return lambda x, scale, zero: quantizer(scale, zero, torch.tensor(float(bits)), x)
+
+    x = random.normal(size=(4, 3, 5, 5)) * 2
+    channels = np.array([0.3, 0.25, 0.7]).reshape(3, 1, 1)
+    record("quant_half_even_signed_narrow_4", integer(RoundSte(), True, True, 4), x, scale=channels, zero=0)
+    record("quant_floor_unsigned_3", integer(FloorSte(), False, False, 3), x, scale=0.5, zero=[2])
+    record("quant_ceil_signed_2", integer(CeilSte(), True, False, 2), x, scale=channels, zero=0)
+    record("quant_down_unsigned_narrow_4", integer(RoundToZeroSte(), False, True, 4), x, scale=0.375, zero=1)
+    binary = ClampedBinaryQuant(scaling_impl=ConstScaling(0.75))
+    record("bipolar", lambda x, scale: binary(x)[0], x, scale=0.75)
+
+    def trunc(x, scale, zero, output_scale):
+        quantizer = TruncIntQuant(FloorSte(), BitWidthConst(4))
+        y, found, _, _ = quantizer(x, scale, zero, torch.tensor(6.0), True)
+        assert torch.equal(found, output_scale)
+        return y
+
+    # Brevitas keeps the zero point's share; integers on the grid, some beyond what 6 bits hold.
+    x = random.integers(-40, 40, size=(3, 4, 5)) * 0.125
+    record("trunc_floor_signed_4", trunc, x, scale=0.125, zero=0, output_scale=0.5)
+    np.savez_compressed(DESTINATION / "gradients.npz", **archive)
+
+
 def main():
     DESTINATION.mkdir(parents=True, exist_ok=True)
     manifest = DESTINATION / "manifest.json"
     known = json.loads(manifest.read_text())["cases"] if manifest.exists() else []
     found = {case["name"]: case for case in known}
     data = digits()
+    gradients()
     for case in CASES:
         if len(sys.argv) < 2 or case.name in sys.argv[1:]:
             found[case.name] = make(case, data)

@@ -3,7 +3,8 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::support::{elementwise, gradient, grid};
+use crate::ops::support::grid::{self, Rounding};
+use crate::ops::support::{elementwise, gradient};
 use crate::ops::{
     Case, Differentiated, GradientError, Operator, StraightThrough, TypeError, rule,
 };
@@ -47,7 +48,9 @@ impl Operator for BipolarQuant {
             return Err(GradientError::NotDifferentiable("bipolar_quant"));
         }
         let zero = gradient::scalar(graph, 0.0);
-        let op = StraightThrough { low: (-1.0).into(), high: 1.0.into() };
+        // Away from zero, so that nothing beyond the bounds rounds to them.
+        let rounding = Rounding::Up;
+        let op = StraightThrough { low: (-1.0).into(), high: 1.0.into(), rounding };
         let operands = [node.inputs[0], node.inputs[1], zero, node.output_gradient()];
         Ok(vec![Some(graph.add1(op, &operands, "bipolar_quant/gradient")?), None])
     }

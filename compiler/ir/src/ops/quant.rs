@@ -22,8 +22,9 @@ operator! {
     /// qonnx package computes it: it clamps before it rounds, to the integers of [`crate::ops::grid_bounds`]; NaN stays
     /// NaN. One signed bit is -1 or 1 by the sign of `x / scale + zero_point` (0 gives 1, NaN gives -1), unrounded.
     ///
-    /// Gradient: straight-through, as Brevitas trains: the error where `x / scale + zero_point` is within the grid's
-    /// bounds or on them, else 0. Scales and zero points have none.
+    /// Gradient: straight-through, as Brevitas trains: the error where `round(x / scale + zero_point)` is within the
+    /// grid's bounds or on them, else 0 (for one signed bit, where it is in [-1, 1] unrounded). Scales and zero points
+    /// have none.
     pub struct Quant = "quant" {
         /// Whether the grid has negative integers.
         pub signed: bool,
@@ -92,8 +93,10 @@ impl Operator for Quant {
             return Err(GradientError::NotDifferentiable("quant"));
         }
         let [low, high] = self.bounds().map(Into::into);
+        // Away from zero, so that nothing beyond the bounds rounds to them.
+        let rounding = if self.is_bipolar() { Rounding::Up } else { self.rounding };
         let operands = [node.inputs[0], node.inputs[1], node.inputs[2], node.output_gradient()];
-        let dx = graph.add1(StraightThrough { low, high }, &operands, "quant/gradient")?;
+        let dx = graph.add1(StraightThrough { low, high, rounding }, &operands, "quant/gradient")?;
         Ok(vec![Some(dx), None, None])
     }
 

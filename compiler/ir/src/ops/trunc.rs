@@ -28,8 +28,8 @@ operator! {
     /// point is `zero_point / 2^shift`, and results are clamped. QONNX 1 gives bits of operand and result: `shift`
     /// is their difference, the scale and the zero point stay, and nothing is clamped.
     ///
-    /// Gradient: straight-through: `dy * output_scale / (scale * 2^shift)` where `x / scale + zero_point` is within the
-    /// bounds of the result times `2^shift` or nothing is clamped, else 0. Scales and zero points have none.
+    /// Gradient: straight-through, as Brevitas trains: `dy * output_scale / (scale * 2^shift)` where the result is not
+    /// clamped after `round(x / (scale * 2^shift) + output_zero_point)`, else 0. Scales and zero points have none.
     pub struct Trunc = "trunc" {
         /// Bits that are cut; negative if some are added.
         pub shift: i32,
@@ -102,7 +102,7 @@ impl Operator for Trunc {
         if node.wanted[1..].contains(&true) {
             return Err(GradientError::NotDifferentiable("trunc"));
         }
-        let [x, scale, zero, output_scale, _] = [0, 1, 2, 3, 4].map(|i| node.inputs[i]);
+        let [x, scale, output_scale, output_zero] = [0, 1, 3, 4].map(|i| node.inputs[i]);
         let step = gradient::scalar(graph, self.step());
         let wide = graph.add1(Mul {}, &[scale, step], "trunc/step")?;
         let factor = graph.add1(Div {}, &[output_scale, wide], "trunc/factor")?;
@@ -110,8 +110,9 @@ impl Operator for Trunc {
         if !self.clamp {
             return Ok(vec![Some(dy), None, None, None, None]);
         }
-        let [low, high] = self.bounds().map(|bound| (bound * self.step()).into());
-        let dx = graph.add1(StraightThrough { low, high }, &[x, scale, zero, dy], "trunc/gradient")?;
+        let [low, high] = self.bounds().map(Into::into);
+        let op = StraightThrough { low, high, rounding: self.rounding };
+        let dx = graph.add1(op, &[x, wide, output_zero, dy], "trunc/gradient")?;
         Ok(vec![Some(dx), None, None, None, None])
     }
 
