@@ -3,6 +3,8 @@
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, TensorType};
 
+use crate::products::Products;
+
 /// Kernels that share a scheme. All three functions agree on which operations they know.
 pub(crate) trait Family: Sync {
     /// The `static void` function of a kernel, with those it calls before it, as [`trainc_c::Dialect::kernel`] says; `None` for
@@ -25,7 +27,7 @@ pub(crate) trait Family: Sync {
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&Products];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

@@ -6,6 +6,7 @@
 //! kernels of the target's own come in; everything else is loops.
 
 mod family;
+mod products;
 mod target;
 
 pub use target::{Cluster, HEADER, XPULPV2, XpulpTarget};

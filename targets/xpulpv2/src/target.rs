@@ -13,6 +13,9 @@ use crate::family::{FAMILIES, first};
 /// `trainc_xpulp.h`: the instructions as functions.
 pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 
+/// Products, on [`HEADER`].
+const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
+
 const NAME: &str = "xpulpv2";
 
 /// Cores that share a memory.
@@ -98,7 +101,9 @@ impl Dialect for XpulpTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        vec![SupportFile { name: "trainc_xpulp.h".into(), contents: HEADER.into() }]
+        [("trainc_xpulp.h", HEADER), ("trainc_xpulp_products.h", PRODUCTS)]
+            .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
+            .into()
     }
 }
 
