@@ -148,6 +148,42 @@ static inline int8_t *trainc_xpulp_pieces(const int8_t *from, int32_t stride, in
     }
     return x11;
 }
+
+/* The same by planes: an inner and an outer loop. */
+#define TRAINC_XPULP_PLANES(loads, stores) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 14, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
+        loads stores "9: add x10, x10, x12\n\t" "8: add x10, x10, x15\n\t.option pop" \
+        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15) \
+        : "x5", "x6", "x7", "memory")
+
+/* trainc_xpulp_pieces of less than 8 bytes, from some planes. */
+static inline void trainc_xpulp_planes(const int8_t *from, int32_t plane, int32_t planes,
+    int32_t stride, int32_t count, int32_t bytes, int8_t *to)
+{
+    register const int8_t *x10 __asm__("x10") = from;
+    register int8_t *x11 __asm__("x11") = to;
+    register int32_t x12 __asm__("x12") = stride - bytes;
+    register int32_t x13 __asm__("x13") = count;
+    register int32_t x14 __asm__("x14") = planes;
+    register int32_t x15 __asm__("x15") = plane - count * stride;
+    switch (bytes) {
+    case 1: TRAINC_XPULP_PLANES(TRAINC_XPULP_LB1, TRAINC_XPULP_SB1); break;
+    case 2: TRAINC_XPULP_PLANES(TRAINC_XPULP_LH1, TRAINC_XPULP_SH1); break;
+    case 3:
+        TRAINC_XPULP_PLANES(TRAINC_XPULP_LH1 TRAINC_XPULP_LB1, TRAINC_XPULP_SH1 TRAINC_XPULP_SB1);
+        break;
+    case 4: TRAINC_XPULP_PLANES(TRAINC_XPULP_LW1, TRAINC_XPULP_SW1); break;
+    case 5:
+        TRAINC_XPULP_PLANES(TRAINC_XPULP_LW1 TRAINC_XPULP_LB1, TRAINC_XPULP_SW1 TRAINC_XPULP_SB1);
+        break;
+    case 6:
+        TRAINC_XPULP_PLANES(TRAINC_XPULP_LW1 TRAINC_XPULP_LH1, TRAINC_XPULP_SW1 TRAINC_XPULP_SH1);
+        break;
+    default:
+        TRAINC_XPULP_PLANES(TRAINC_XPULP_LW1 TRAINC_XPULP_LH1 TRAINC_XPULP_LB1,
+            TRAINC_XPULP_SW1 TRAINC_XPULP_SH1 TRAINC_XPULP_SB1);
+    }
+}
 #else
 static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile)
 {
@@ -156,8 +192,9 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile)
             const int8_t *const a = tile->rows + row * tile->stride;
             const int8_t *const b = tile->lanes + lane * tile->stride;
             uint32_t sum = (uint32_t)tile->start[row * (tile->start_stride / 4) + lane];
-            for (int32_t i = 0; i < 4 * tile->words; i += 4) {
-                sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a + i), trainc_xpulp_load(b + i));
+            /* What sums of products by words add up to. */
+            for (int32_t i = 0; i < 4 * tile->words; i++) {
+                sum += (uint32_t)(a[i] * b[i]);
             }
             tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
             tile->bits |= trainc_xpulp_abs(sum);
@@ -174,6 +211,14 @@ static inline int8_t *trainc_xpulp_pieces(const int8_t *from, int32_t stride, in
         }
     }
     return to;
+}
+
+static inline void trainc_xpulp_planes(const int8_t *from, int32_t plane, int32_t planes,
+    int32_t stride, int32_t count, int32_t bytes, int8_t *to)
+{
+    for (; planes > 0; planes--, from += plane) {
+        to = trainc_xpulp_pieces(from, stride, count, bytes, to);
+    }
 }
 #endif
 
@@ -236,6 +281,11 @@ static inline void trainc_xpulp_columns(const int8_t *from, int32_t stride, int3
 static inline void trainc_xpulp_window(const struct trainc_xpulp_windows *w, const int8_t *from,
     int8_t *to)
 {
+    if (w->strides[2] == 1 && w->counts[2] < 8) {
+        trainc_xpulp_planes(from, w->strides[0], w->counts[0], w->strides[1], w->counts[1],
+            w->counts[2], to);
+        return;
+    }
     for (int32_t a = 0; a < w->counts[0]; a++, from += w->strides[0]) {
         if (w->strides[2] == 1) {
             to = trainc_xpulp_pieces(from, w->strides[1], w->counts[1], w->counts[2], to);
@@ -250,7 +300,29 @@ static inline void trainc_xpulp_window(const struct trainc_xpulp_windows *w, con
     }
 }
 
-/* Vector number `n` of a set, which it has. */
+/* Some windows from number n on, vectors of that many bytes. */
+static inline void trainc_xpulp_windows_from(const struct trainc_xpulp_windows *w,
+    const int8_t *from, int32_t n, int32_t count, int8_t *to, int32_t bytes)
+{
+    int32_t a = 0, b = n / w->vectors[1], c = n - b * w->vectors[1];
+    if (b >= w->vectors[0]) {
+        a = b / w->vectors[0];
+        b -= a * w->vectors[0];
+    }
+    for (; count > 0; count--, to += bytes) {
+        trainc_xpulp_window(w, from + a * w->vector_strides[0] + b * w->vector_strides[1]
+            + c * w->vector_strides[2], to);
+        if (++c == w->vectors[1]) {
+            c = 0;
+            if (++b == w->vectors[0]) {
+                b = 0;
+                a++;
+            }
+        }
+    }
+}
+
+/* Vector number `n` of a set that has it and is none of windows. */
 static inline void trainc_xpulp_vector(const struct trainc_xpulp_set *set, int32_t n, int8_t *to)
 {
     const int8_t *from = set->from;
@@ -260,14 +332,6 @@ static inline void trainc_xpulp_vector(const struct trainc_xpulp_set *set, int32
             to[i] = from[n + i * set->stride];
         }
         break;
-    case TRAINC_XPULP_WINDOWS: {
-        const struct trainc_xpulp_windows *const w = set->windows;
-        const int32_t b = n / w->vectors[1], c = n - b * w->vectors[1];
-        const int32_t a = b / w->vectors[0];
-        from += a * w->vector_strides[0] + (b - a * w->vectors[0]) * w->vector_strides[1];
-        trainc_xpulp_window(w, from + c * w->vector_strides[2], to);
-        break;
-    }
     case TRAINC_XPULP_CHANNELS:
         for (int32_t i = 0; i < set->length; i += set->taps) {
             for (int32_t tap = 0; tap < set->taps; tap++) {
@@ -294,6 +358,10 @@ static inline void trainc_xpulp_pack(const struct trainc_xpulp_set *set, int32_t
     }
     if (set->kind == TRAINC_XPULP_COLUMNS && left >= 4) {
         trainc_xpulp_columns(set->from + 4 * tile, set->stride, set->length, to, bytes);
+        return;
+    }
+    if (set->kind == TRAINC_XPULP_WINDOWS) {
+        trainc_xpulp_windows_from(set->windows, set->from, 4 * tile, left < 4 ? left : 4, to, bytes);
         return;
     }
     for (int32_t l = 0; l < 4 && l < left; l++) {
