@@ -1,6 +1,8 @@
 //! What the tests share: random operands and encodings, written from the manuals and apart from the simulator.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod programs;
+
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
 
