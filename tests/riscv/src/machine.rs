@@ -112,7 +112,7 @@ pub struct Machine {
     pub instructions: u64,
     /// Cycles that they took.
     pub cycles: u64,
-    /// The cycle in which the last instruction began, waits included, from 0.
+    /// The cycle in which the last instruction began, waits included, from 1.
     pub began: u64,
     /// What `mhartid` reads as, outside of shares.
     pub hart: u32,
@@ -307,7 +307,7 @@ impl Machine {
         let (a, b) = (self.registers[rs1], self.registers[usize::from(at.rs2 & 31)]);
         let d = self.registers[rd];
         let immediate = at.immediate;
-        let mut slot = self.cycles + u64::from(at.waits & self.loading != 0);
+        let mut slot = self.cycles + 1 + u64::from(at.waits & self.loading != 0);
         // When it reached decoding, where jumps are taken.
         let mut decoded = self.began;
         if self.arrival != 0 {
@@ -377,7 +377,7 @@ impl Machine {
             Action::JumpRegister => {
                 decoded = decoded.max(self.jumpable[rs1]);
                 if self.computing & 1 << rs1 & !1 != 0 {
-                    decoded = decoded.max(self.cycles);
+                    decoded = decoded.max(self.cycles + 1);
                 }
                 slot = slot.max(decoded + 1);
                 self.registers[rd] = next;
@@ -409,7 +409,7 @@ impl Machine {
                 self.instructions += 1;
                 self.before = self.began;
                 self.began = slot;
-                self.cycles = slot + taken;
+                self.cycles = slot + taken - 1;
                 self.pc = next;
                 self.loading = 0;
                 self.computing = 0;
@@ -429,7 +429,7 @@ impl Machine {
         self.before = self.began;
         self.began = slot;
         self.instructions += 1;
-        self.cycles = slot + taken;
+        self.cycles = slot + taken - 1;
         self.pc = next;
         Ok(None)
     }

@@ -42,7 +42,7 @@ fn trace(machine: &mut Machine) -> Result<Exit, Trap> {
     loop {
         let pc = machine.pc;
         let exit = machine.step()?;
-        eprintln!("{} {pc:08x}", machine.began + 1);
+        eprintln!("{} {pc:08x}", machine.began);
         if let Some(exit) = exit {
             return Ok(exit);
         }

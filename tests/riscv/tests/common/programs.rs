@@ -99,10 +99,20 @@ impl Writer {
                 0 => self.counted(),
                 1 => self.call(),
                 2 => self.jump_through_memory(),
+                4 => self.stack_addresses(),
                 3 if self.kind == Kind::Pulp => self.hardware_loop(),
                 _ => self.straight(),
             }
         }
+    }
+
+    /// Addresses from the stack pointer, which no other instruction changes.
+    fn stack_addresses(&mut self) {
+        let (rd, near) = (8 + 2 + self.random.below(6), 4 * (1 + self.random.below(255)));
+        self.line(&format!("c.addi4spn x{rd}, x2, {near}"));
+        let far = 16 * (1 + self.random.below(31)) as i32;
+        let far = if self.random.below(2) == 0 { far } else { -far };
+        self.line(&format!("c.addi16sp x2, {far}\nmv x{rd}, x2\nla x2, area + {}", AREA / 2));
     }
 
     fn straight(&mut self) {
@@ -122,8 +132,10 @@ impl Writer {
 
     fn call(&mut self) {
         let (function, after) = (self.label(), self.label());
-        let how = self.random.below(3);
+        let how = self.random.below(5);
         match how {
+            3 => self.line(&format!("c.jal {function}")),
+            4 => self.line(&format!("la x1, {function}\nc.jalr x1")),
             0 => self.line(&format!("jal x1, {function}")),
             1 => self.line(&format!("la x1, {function}\njalr x1, x1, 0")),
             _ => {
