@@ -3,6 +3,9 @@
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, Tensor, TensorType};
 
+use crate::mixed::Mixed;
+use crate::products::Products;
+
 /// Kernels that share a scheme. All three functions agree on which operations they know.
 pub(crate) trait Family: Sync {
     /// The `static void` function of a kernel, with those it calls before it, as [`trainc_c::Dialect::kernel`] says; `None` for
@@ -38,7 +41,7 @@ pub(crate) trait Family: Sync {
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[&crate::mixed::Mixed];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

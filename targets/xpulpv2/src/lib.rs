@@ -8,6 +8,7 @@
 mod family;
 mod instructions;
 pub mod mixed;
+mod products;
 mod target;
 
 pub use target::{Cluster, HEADER, XPULPV2, XpulpTarget};

@@ -13,6 +13,9 @@ use crate::family::{FAMILIES, first};
 /// `trainc_xpulp.h`: the instructions as functions.
 pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 
+/// Products, on [`HEADER`].
+const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
+
 const NAME: &str = "xpulpv2";
 
 /// Cores that share a memory.
@@ -68,7 +71,7 @@ impl Dialect for XpulpTarget {
     }
 
     fn flags(&self) -> &'static [&'static str] {
-        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-DTRAINC_XPULP_INSN"]
+        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-mno-strict-align", "-DTRAINC_XPULP_INSN"]
     }
 
     fn language(&self) -> Language {
@@ -111,11 +114,12 @@ impl Dialect for XpulpTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        let file = |name: &str, contents: &str| SupportFile {
-            name: name.into(),
-            contents: contents.into(),
-        };
-        vec![file("trainc_xpulp.h", HEADER), file("trainc_mixed.h", crate::mixed::HEADER)]
+        let own = [
+            ("trainc_xpulp.h", HEADER),
+            ("trainc_xpulp_products.h", PRODUCTS),
+            ("trainc_mixed.h", crate::mixed::HEADER),
+        ];
+        own.map(|(name, text)| SupportFile { name: name.into(), contents: text.into() }).into()
     }
 }
 
@@ -144,10 +148,12 @@ impl Target for XpulpTarget {
     }
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
-        let compilers = vec![Tool::new(GCC, &["-nostdlib"], "gcc-riscv64-unknown-elf")];
-        let runners = vec![Tool::new("riscv-run", &[], "none; see docs/verify.md")];
-        let harness = trainc_c::harness(program, self, compilers, runners);
-        harness.map(Some).map_err(|message| EmitError { target: NAME, message })
+        let compilers = vec![Tool::new(GCC, LINKING, "gcc-riscv64-unknown-elf")];
+        let runners = vec![Tool::new(RUNNER, &[], "none; tests/riscv of trainc's sources has it")];
+        let mut harness = trainc_c::harness(program, self, compilers, runners)
+            .map_err(|message| EmitError { target: NAME, message })?;
+        harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
+        Ok(Some(harness))
     }
 
     fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
@@ -156,3 +162,25 @@ impl Target for XpulpTarget {
 }
 
 const GCC: &str = "riscv64-unknown-elf-gcc";
+
+/// The simulator, which loads an executable to where its headers say.
+const RUNNER: &str = "riscv-run";
+
+/// A program without an operating system, in the simulator's memory.
+const LINKING: &[&str] = &[
+    "-nostartfiles",
+    "-nolibc",
+    "-static",
+    "-fno-builtin",
+    "-Wl,-Ttext-segment=0x80000000",
+    "-Wl,--build-id=none",
+];
+
+/// A C library of a few functions for the simulator.
+const EMULATION: [(&str, &str); 5] = [
+    ("stdio.h", include_str!("emulation/stdio.h")),
+    ("stdlib.h", include_str!("emulation/stdlib.h")),
+    ("string.h", include_str!("emulation/string.h")),
+    ("emulation.c", include_str!("emulation/emulation.c")),
+    ("start.S", include_str!("emulation/start.S")),
+];

@@ -112,6 +112,8 @@ pub struct Machine {
     pub instructions: u64,
     /// Cycles that they took.
     pub cycles: u64,
+    /// The cycle in which the last instruction began, waits included, from 1.
+    pub began: u64,
     /// What `mhartid` reads as, outside of shares.
     pub hart: u32,
     /// The cores that share parallel regions.
@@ -125,14 +127,16 @@ pub struct Machine {
     share: Option<u32>,
     regions: Regions,
     streams: Streams,
+    /// As `began`, of the instruction before the last.
+    before: u64,
     /// The register that the instruction before loads, by bits.
     loading: u32,
     /// The registers that the instruction before computes, by bits.
     computing: u32,
     /// Cycles at which registers that were loaded can be jumped to.
     jumpable: [u64; 32],
-    /// Whether the instruction before jumped here.
-    arrived: bool,
+    /// After a jump, the first cycle in which an aligned instruction at its target can begin; else 0.
+    arrival: u64,
 }
 
 impl Machine {
@@ -143,6 +147,7 @@ impl Machine {
             memory,
             instructions: 0,
             cycles: 0,
+            began: 0,
             hart: 0,
             cluster: Cluster::default(),
             marks: Vec::new(),
@@ -157,10 +162,11 @@ impl Machine {
                 output: Output::Captured(Vec::new()),
                 errors: Output::Captured(Vec::new()),
             },
+            before: 0,
             loading: 0,
             computing: 0,
             jumpable: [0; 32],
-            arrived: false,
+            arrival: 0,
         }
     }
 
@@ -301,10 +307,15 @@ impl Machine {
         let (a, b) = (self.registers[rs1], self.registers[usize::from(at.rs2 & 31)]);
         let d = self.registers[rd];
         let immediate = at.immediate;
-        let mut slot = self.cycles + u64::from(at.waits & self.loading != 0);
-        if self.arrived {
-            self.arrived = false;
-            slot += u64::from(pc & 2 != 0 && at.length == 4) * cycles::UNALIGNED_TARGET;
+        let mut slot = self.cycles + 1 + u64::from(at.waits & self.loading != 0);
+        // When it reached decoding, where jumps are taken.
+        let mut decoded = self.began;
+        if self.arrival != 0 {
+            let unaligned = u64::from(pc & 2 != 0 && at.length == 4);
+            let arrival = self.arrival + unaligned * cycles::UNALIGNED_TARGET;
+            decoded = decoded.max(arrival - 1);
+            slot = slot.max(arrival);
+            self.arrival = 0;
         }
         let mut taken = 1;
         let mut loading = 0;
@@ -333,7 +344,7 @@ impl Machine {
                 };
                 taken += crossing(access, address);
                 loading = 1 << rd;
-                self.jumpable[rd] = slot + taken - 1 + cycles::JUMP_AFTER_LOAD;
+                self.jumpable[rd] = slot + taken + cycles::JUMP_AFTER_LOAD;
             }
             Action::Store(access) => {
                 let (address, updated) = addresses(access, a, d, immediate);
@@ -348,29 +359,33 @@ impl Machine {
             }
             Action::Branch(condition) => {
                 if condition(a, b) {
-                    next = self.jump(pc, pc.wrapping_add(immediate))?;
-                    taken += cycles::BRANCH;
+                    next = target(pc, pc.wrapping_add(immediate))?;
+                    self.arrival = slot + cycles::REFETCH;
                 }
             }
             Action::BranchImmediate(condition) => {
                 if condition(a, ((u32::from(at.rs2) << 27) as i32 >> 27) as u32) {
-                    next = self.jump(pc, pc.wrapping_add(immediate))?;
-                    taken += cycles::BRANCH;
+                    next = target(pc, pc.wrapping_add(immediate))?;
+                    self.arrival = slot + cycles::REFETCH;
                 }
             }
             Action::Jump => {
                 self.registers[rd] = next;
-                next = self.jump(pc, pc.wrapping_add(immediate))?;
-                taken += cycles::JUMP;
+                next = target(pc, pc.wrapping_add(immediate))?;
+                self.arrival = decoded + cycles::REFETCH;
             }
             Action::JumpRegister => {
+                decoded = decoded.max(self.jumpable[rs1]);
                 if self.computing & 1 << rs1 & !1 != 0 {
-                    slot = slot.max(self.cycles + cycles::JUMP_AFTER_RESULT);
+                    decoded = decoded.max(self.cycles + 1);
                 }
-                slot = slot.max(self.jumpable[rs1]);
+                slot = slot.max(decoded + 1);
                 self.registers[rd] = next;
-                next = self.jump(pc, a.wrapping_add(immediate) & !1)?;
-                taken += cycles::JUMP;
+                next = target(pc, a.wrapping_add(immediate) & !1)?;
+                self.arrival = decoded + cycles::REFETCH;
+                if rd == rs1 && rd != 0 && slot == decoded + 1 {
+                    taken = cycles::JUMP_TO_LINK;
+                }
             }
             Action::Loop(setting) => {
                 let operand = (u32::from(at.rs1), a);
@@ -392,7 +407,9 @@ impl Machine {
             Action::Fence => {}
             Action::EnvironmentCall => {
                 self.instructions += 1;
-                self.cycles = slot + taken;
+                self.before = self.began;
+                self.began = slot;
+                self.cycles = slot + taken - 1;
                 self.pc = next;
                 self.loading = 0;
                 self.computing = 0;
@@ -404,21 +421,17 @@ impl Machine {
         self.registers[0] = 0;
         if let Some(start) = self.loops.next(pc) {
             next = start;
-            taken += u64::from(start & 2 != 0);
+            // The body's second fetch hides behind a wait of its last two instructions.
+            self.arrival = if slot == self.before + 2 { slot + taken } else { 0 };
         }
         self.loading = loading;
         self.computing = at.writes;
+        self.before = self.began;
+        self.began = slot;
         self.instructions += 1;
-        self.cycles = slot + taken;
+        self.cycles = slot + taken - 1;
         self.pc = next;
         Ok(None)
-    }
-
-    /// Notes an arrival by a jump.
-    #[inline]
-    fn jump(&mut self, pc: u32, target: u32) -> Result<u32, Trap> {
-        self.arrived = true;
-        if target & 1 == 0 { Ok(target) } else { Err(Trap::Misaligned { pc, target }) }
     }
 
     /// Reads a control register into rd; writes it unless it is only to have bits set or cleared and rs1 is x0.
@@ -485,6 +498,12 @@ impl Machine {
         }
         if in_order { Ok(None) } else { Err(Trap::Call { pc, number }) }
     }
+}
+
+/// Where a jump leads.
+#[inline]
+fn target(pc: u32, target: u32) -> Result<u32, Trap> {
+    if target & 1 == 0 { Ok(target) } else { Err(Trap::Misaligned { pc, target }) }
 }
 
 /// The address of an access, and what a post-increment leaves in rs1.

@@ -1,21 +1,23 @@
-//! `riscv-run [--hart N] [--limit N] [--cycles] PROGRAM`: runs an executable in the simulator. Standard streams are the
+//! `riscv-run [--hart N] [--limit N] [--cycles] [--trace] PROGRAM`: runs an executable in the simulator. Standard streams are the
 //! program's, the exit code is the program's; a trap exits with 125.
 
 use std::process::ExitCode;
 
-use trainc_riscv::{Machine, Memory, Trap};
+use trainc_riscv::{Exit, Machine, Memory, Trap};
 
-const USAGE: &str = "usage: riscv-run [--hart N] [--limit N] [--cycles] PROGRAM";
+const USAGE: &str = "usage: riscv-run [--hart N] [--limit N] [--cycles] [--trace] PROGRAM";
 
 struct Arguments {
     program: String,
     hart: u32,
     limit: u64,
     cycles: bool,
+    trace: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut found = Arguments { program: String::new(), hart: 0, limit: u64::MAX, cycles: false };
+    let mut found =
+        Arguments { program: String::new(), hart: 0, limit: u64::MAX, cycles: false, trace: false };
     let mut all = std::env::args().skip(1);
     while let Some(argument) = all.next() {
         let mut number = || -> Result<u64, String> {
@@ -26,12 +28,25 @@ fn arguments() -> Result<Arguments, String> {
             "--hart" => found.hart = u32::try_from(number()?).map_err(|e| e.to_string())?,
             "--limit" => found.limit = number()?,
             "--cycles" => found.cycles = true,
+            "--trace" => found.trace = true,
             _ if argument.starts_with('-') => return Err(format!("unknown option {argument}")),
             _ if found.program.is_empty() => found.program = argument,
             _ => return Err("more than one program".into()),
         }
     }
     if found.program.is_empty() { Err("no program".into()) } else { Ok(found) }
+}
+
+/// Prints the cycle and the address of each instruction.
+fn trace(machine: &mut Machine) -> Result<Exit, Trap> {
+    loop {
+        let pc = machine.pc;
+        let exit = machine.step()?;
+        eprintln!("{} {pc:08x}", machine.began);
+        if let Some(exit) = exit {
+            return Ok(exit);
+        }
+    }
 }
 
 fn run(arguments: &Arguments) -> Result<i32, String> {
@@ -42,7 +57,7 @@ fn run(arguments: &Arguments) -> Result<i32, String> {
     machine.set_input(Box::new(std::io::stdin()));
     machine.set_output(Box::new(std::io::stdout()), Box::new(std::io::stderr()));
     machine.load(&file).map_err(|error| format!("{path}: {error}"))?;
-    let result = machine.run(arguments.limit);
+    let result = if arguments.trace { trace(&mut machine) } else { machine.run(arguments.limit) };
     if arguments.cycles {
         for mark in &machine.marks {
             let (instructions, cycles) = (mark.instructions, mark.cycles);

@@ -1,6 +1,8 @@
 //! What the tests share: random operands and encodings, written from the manuals and apart from the simulator.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod programs;
+
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
 
@@ -63,3 +65,23 @@ pub(crate) fn jal(rd: u32, offset: i32) -> u32 {
 /// `ecall` with nothing set up.
 pub(crate) const ECALL: u32 = 0x73;
 pub(crate) const NOP: u32 = 0x13;
+
+/// A machine that has executed words from [`ORIGIN`] on, until the program exited; a7 asks for that from the beginning.
+pub(crate) fn executed(
+    words: &[u32],
+    set_up: impl Fn(&mut trainc_riscv::Machine),
+) -> trainc_riscv::Machine {
+    let mut machine = trainc_riscv::Machine::new(trainc_riscv::Memory::new(ORIGIN, 0x2000));
+    for (at, word) in words.iter().enumerate() {
+        let address = ORIGIN + 4 * at as u32;
+        machine.memory.store(address, 4, *word).expect("memory");
+    }
+    machine.set_register(17, 93);
+    set_up(&mut machine);
+    machine.run(1_000_000).unwrap_or_else(|trap| panic!("{trap}"));
+    machine
+}
+
+/// Where [`executed`] places words, and memory that they may use.
+pub(crate) const ORIGIN: u32 = 0x1000;
+pub(crate) const DATA: u32 = 0x2000;
