@@ -119,6 +119,9 @@ pub(crate) fn function(name: &str, kernel: &Kernel, c: &Convolution) -> String {
         out.line(format!("TRAINC_PARALLEL_FOR(&all, {lines}, {name}_rows);"));
     } else {
         out.line("/* Rows share bytes: they are one core's work. */");
+        out.for_("i", (lines * columns * c.filters * bits(c.y)).div_ceil(8));
+        out.line("y0[i] = 0;");
+        out.close();
         out.line(format!("{name}_rows(&all, 0, {lines});"));
     }
     out.close();
