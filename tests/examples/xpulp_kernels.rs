@@ -48,7 +48,9 @@ fn main() -> ExitCode {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/xpulp_kernels");
     let alone = simulate(&folder.join("one"), &cases, false);
     let shared = simulate(&folder.join("eight"), &cases, true);
-    println!("RI5CY, one core, ideal memory; MAC a cycle. PULP-NN: its code, measured on the RTL of RI5CY with 8-bit operands and results.\n");
+    println!(
+        "RI5CY, one core, ideal memory; MAC a cycle. PULP-NN: its code, measured on the RTL of RI5CY with 8-bit operands and results.\n"
+    );
     println!("| x | w | y | inner loop | PULP-NN | layer | PULP-NN | cycles | 8 cores |");
     println!("|---|---|---|---:|---:|---:|---:|---:|---:|");
     let mut missed = Vec::new();

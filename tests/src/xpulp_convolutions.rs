@@ -84,8 +84,10 @@ pub fn convolution(
     });
     let inputs = shape.x[3] / shape.groups;
     let [rows, columns] = shape.kernel;
-    let mut operands =
-        vec![tensor(&shape.x, x, random), tensor(&[shape.filters, rows, columns, inputs], w, random)];
+    let mut operands = vec![
+        tensor(&shape.x, x, random),
+        tensor(&[shape.filters, rows, columns, inputs], w, random),
+    ];
     let what = format!("{shape:?} {x:?} {w:?} {y:?} flips {flips} constant {constant}");
     if y == Element::I32 {
         return Case { what, op: conv, inputs: operands, constant };

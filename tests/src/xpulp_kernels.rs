@@ -188,7 +188,7 @@ fn kernel(case: &Case, number: usize) -> (Kernel, Vec<Tensor>) {
 /// The C source that runs cases in turn, and its input.
 ///
 /// # Panics
-/// If the target has no kernel of its own for a case.
+/// If a kernel cannot be printed.
 pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
     let mut text = format!("enum {{ GUARD = {GUARD} }};\n{RUNNER}");
     for file in Dialect::support(&XPULPV2).iter().filter(|file| file.name.ends_with(".h")) {
@@ -198,7 +198,8 @@ pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
     for (n, case) in cases.iter().enumerate() {
         let (kernel, results) = kernel(case, n);
         let arranged = |i: usize| {
-            let own = case.constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i]));
+            let own =
+                case.constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i]));
             own.flatten()
         };
         let function = if case.constant {
@@ -207,8 +208,9 @@ pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
             Dialect::kernel(&XPULPV2, &kernel.name, &kernel)
         };
         let function = function.unwrap_or_else(|e| panic!("{}: {e}", case.what));
-        text.push_str(&function.unwrap_or_else(|| panic!("{}: no kernel", case.what)));
         let loops = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+        let function = function.map_or_else(|| trainc_c::function(&kernel.name, &loops), Ok);
+        text.push_str(&function.unwrap_or_else(|e| panic!("{}: {e}", case.what)));
         let (mut arguments, mut checks, mut total) = (Vec::new(), String::new(), 0);
         let _ = writeln!(main, "    next = memory;");
         for buffer in loops.buffers.iter().filter(|buffer| buffer.role != Role::Scratch) {
@@ -317,7 +319,8 @@ pub fn simulate(folder: &Path, cases: &[Case], shares: bool) -> Vec<Measured> {
     std::fs::write(folder.join("kernels.input"), &input).expect("the input is written");
     let program = folder.join("kernels.elf");
     let include = folder.to_string_lossy().into_owned();
-    let mut flags = vec!["-O3", "-DTRAINC_XPULP_INSN", "-Wall", "-Wextra", "-Werror", "-I", &include];
+    let mut flags =
+        vec!["-O3", "-DTRAINC_XPULP_INSN", "-Wall", "-Wextra", "-Werror", "-I", &include];
     if shares {
         flags.push("-DSHARES");
     }

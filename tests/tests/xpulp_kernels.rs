@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use trainc_ir::Element;
+use trainc_ir::ops::{Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift};
+use trainc_ir::{Element, Op, Tensor};
 use trainc_tests::random::Random;
-use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution};
+use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution, tensor};
 use trainc_tests::xpulp_kernels::{Case, check_natively, simulate};
 
 fn folder(name: &str) -> PathBuf {
@@ -60,9 +61,8 @@ fn odd_shapes() -> Vec<Shape> {
     ]
 }
 
-fn odd(elements: &[Element], constant: bool, seed: u64) -> Vec<Case> {
+fn odd(shapes: &[Shape], constant: bool, seed: u64) -> Vec<Case> {
     let mut random = Random(seed);
-    let shapes = odd_shapes();
     let mut cases = Vec::new();
     for (n, elements) in combinations().into_iter().enumerate() {
         for (m, shape) in shapes.iter().enumerate() {
@@ -88,13 +88,91 @@ fn odd(elements: &[Element], constant: bool, seed: u64) -> Vec<Case> {
             cases.push(convolution(shape, [x, w, y], choice & 8 != 0, constant, &mut random));
         }
     }
-    let _ = elements;
     cases
 }
 
 #[test]
 fn odd_shapes_with_constant_weights() {
-    for (part, cases) in odd(&[], true, 5).chunks(54).enumerate() {
+    for (part, cases) in odd(&odd_shapes(), true, 5).chunks(54).enumerate() {
         check(&format!("odd-{part}"), cases);
     }
+}
+
+#[test]
+fn weights_that_are_no_constants_and_channel_groups() {
+    let mut shapes = odd_shapes();
+    shapes.truncate(10);
+    let grouped = |x, filters, groups| Shape { groups, ..Shape::three(x, filters) };
+    shapes.push(grouped([1, 5, 6, 8], 12, 4));
+    shapes.push(grouped([2, 4, 5, 7], 7, 7));
+    shapes.push(Shape { padded: true, ..grouped([1, 6, 6, 16], 16, 16) });
+    for (part, cases) in odd(&shapes, false, 9).chunks(60).enumerate() {
+        check(&format!("direct-{part}"), cases);
+    }
+}
+
+#[test]
+fn depthwise_convolutions() {
+    let depthwise = |x: [usize; 4]| Shape { groups: x[3], ..Shape::three(x, x[3]) };
+    let shapes = [
+        depthwise([1, 8, 8, 16]),
+        depthwise([2, 5, 7, 12]),
+        Shape { strides: [2, 2], ..depthwise([1, 9, 9, 8]) },
+        Shape { dilations: [1, 2], ..depthwise([1, 7, 9, 8]) },
+        Shape { pads: [0; 4], kernel: [5, 3], ..depthwise([1, 9, 9, 20]) },
+        Shape { padded: true, ..depthwise([1, 5, 6, 10]) },
+        depthwise([1, 3, 3, 5]),
+    ];
+    for (part, cases) in odd(&shapes, true, 31).chunks(70).enumerate() {
+        check(&format!("depthwise-{part}"), cases);
+    }
+}
+
+#[test]
+fn max_pools() {
+    let mut random = Random(41);
+    let pools = [
+        ([2, 6, 8, 8], [2, 2], [2, 2], [0; 4]),
+        ([1, 7, 5, 4], [3, 3], [2, 2], [1; 4]),
+        ([1, 5, 9, 12], [3, 2], [1, 3], [1, 0, 2, 1]),
+    ];
+    let mut cases = Vec::new();
+    for (x, kernel, strides, pads) in pools {
+        for element in [Element::U8, Element::I8] {
+            let op = Op::IntegerMaxPool2d(IntegerMaxPool2d { kernel, strides, pads });
+            let what = format!("{op} of {x:?} {element}");
+            let inputs = vec![tensor(&x, element, &mut random)];
+            cases.push(Case { what, op, inputs, constant: false });
+        }
+    }
+    check("pools", &cases);
+}
+
+/// What has no kernel of the target's own runs in loops.
+#[test]
+fn sum_pools_and_sums() {
+    let mut random = Random(43);
+    let mut cases = Vec::new();
+    for element in [Element::U8, Element::U4, Element::U2, Element::I8] {
+        let scale_shift = |channels: usize| {
+            let stage = ScaleShift { shift: 8, low: 0, high: 255, element: Element::U8 };
+            let vectors = [vec![70; channels], (0..channels as i32).collect()];
+            (Op::ScaleShift(stage), vectors.map(|v| Tensor::i32([channels], v)))
+        };
+        let x = [1, 6, 6, 5];
+        let pool =
+            IntegerSumPool2d { kernel: [3, 3], strides: [2, 1], pads: [1, 0, 1, 0], padding: 1 };
+        let (stage, [scale, offset]) = scale_shift(5);
+        let op = Op::Chain(Chain { ops: vec![Op::IntegerSumPool2d(pool), stage.clone()] });
+        let what = format!("{op} of {element}");
+        let inputs = vec![tensor(&x, element, &mut random), scale.clone(), offset.clone()];
+        cases.push(Case { what, op, inputs, constant: false });
+        let add = Op::IntegerAdd(IntegerAdd { factors: [300, -17] });
+        let op = Op::Chain(Chain { ops: vec![add, stage] });
+        let what = format!("{op} of {element}");
+        let two = [Element::I4, element].map(|element| tensor(&x, element, &mut random));
+        let inputs = two.into_iter().chain([scale, offset]).collect();
+        cases.push(Case { what, op, inputs, constant: false });
+    }
+    check("loops", &cases);
 }

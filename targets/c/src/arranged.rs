@@ -81,7 +81,9 @@ impl Arranged {
             conditions(&entry.steps, &mut read);
             each_launch(&entry.steps, &mut |launch| {
                 let inputs = launch.inputs.iter().enumerate();
-                read.extend(inputs.filter(|&(i, _)| self.operand(launch, i).is_none()).map(|(_, b)| b));
+                read.extend(
+                    inputs.filter(|&(i, _)| self.operand(launch, i).is_none()).map(|(_, b)| b),
+                );
             });
         }
         let arranged: BTreeSet<BufferId> = self.places.keys().map(|&(.., buffer)| buffer).collect();

@@ -12,10 +12,7 @@ use crate::layout::Lines;
 const WORDS: usize = 8;
 
 /// The arrays that a program has: name, what it is, bytes.
-pub(crate) fn arrays(
-    program: &Program,
-    interface: &Interface,
-) -> Vec<(String, String, Vec<u8>)> {
+pub(crate) fn arrays(program: &Program, interface: &Interface) -> Vec<(String, String, Vec<u8>)> {
     let image = |size: usize, of: &dyn Fn(&Region) -> Option<&Tensor>| {
         let mut bytes = vec![0u8; size.next_multiple_of(4)];
         for buffer in &program.buffers {

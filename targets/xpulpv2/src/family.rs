@@ -3,7 +3,7 @@
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, Tensor, TensorType};
 
-use crate::mixed::Mixed;
+use crate::mixed::{Mixed, Pools};
 use crate::products::Products;
 
 /// Kernels that share a scheme. All three functions agree on which operations they know.
@@ -41,7 +41,7 @@ pub(crate) trait Family: Sync {
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed, &Pools];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

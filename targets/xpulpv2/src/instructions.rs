@@ -144,9 +144,18 @@ pub(crate) enum Item {
     One(Instruction),
     /// A hardware loop of at least one round; `count` holds their number as it starts, and is free in it. Level 0 may stand in
     /// level 1. The body has at least three instructions, and does not end with another loop.
-    HardwareLoop { level: u32, count: Register, rounds: i32, body: Vec<Item> },
+    HardwareLoop {
+        level: u32,
+        count: Register,
+        rounds: i32,
+        body: Vec<Item>,
+    },
     /// Runs the body, subtracts 1 from the slot, and repeats until it is 0. The register is free at the end of the body.
-    Repeat { counter: Slot, temporary: Register, body: Vec<Item> },
+    Repeat {
+        counter: Slot,
+        temporary: Register,
+        body: Vec<Item>,
+    },
 }
 
 /// What is known of a register or slot.
@@ -201,7 +210,9 @@ impl Instruction {
             | Instruction::Load(d, ..)
             | Instruction::LoadStep(d, ..)
             | Instruction::LoadSlot(d, _) => Some(d),
-            Instruction::Store(..) | Instruction::StoreStep(..) | Instruction::StoreSlot(..) => None,
+            Instruction::Store(..) | Instruction::StoreStep(..) | Instruction::StoreSlot(..) => {
+                None
+            }
         }
     }
 

@@ -143,7 +143,8 @@ impl Lines<'_> {
                     self.label += 1;
                     self.directive(&format!("{label}:"));
                     self.items(body);
-                    let (slot, name) = (self.slot(*counter), NAMES[self.number(*temporary) as usize]);
+                    let (slot, name) =
+                        (self.slot(*counter), NAMES[self.number(*temporary) as usize]);
                     self.directive(&format!("lw {name}, {slot}"));
                     self.directive(&format!("addi {name}, {name}, -1"));
                     self.directive(&format!("sw {name}, {slot}"));
@@ -198,7 +199,10 @@ impl Lines<'_> {
                 // pv.*.sci.b: the lowest bit of the number is bit 25, the others stand in the place of rs2.
                 let bytes = |name: &str, function: u32| {
                     let (high, low) = (value >> 1, value & 1);
-                    let code = format!(".insn r 0x57, 7, {:#04x}, {d}, {a}, x{high}", function + low as u32);
+                    let code = format!(
+                        ".insn r 0x57, 7, {:#04x}, {d}, {a}, x{high}",
+                        function + low as u32
+                    );
                     (code, Some(format!("pv.{name}.sci.b {d}, {a}, {value}")))
                 };
                 let clip = |name: &str, function: u32| {

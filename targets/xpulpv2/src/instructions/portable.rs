@@ -17,9 +17,7 @@ impl Block {
         for kind in [Kind::Word, Kind::Source, Kind::Target] {
             let names: Vec<String> = declared
                 .iter()
-                .filter(|name| {
-                    self.registers.iter().any(|r| r.name == **name && r.kind == kind)
-                })
+                .filter(|name| self.registers.iter().any(|r| r.name == **name && r.kind == kind))
                 .enumerate()
                 .map(|(i, name)| match (i, kind) {
                     (0, _) | (_, Kind::Word) => name.to_string(),
@@ -122,7 +120,13 @@ impl Block {
             },
             Instruction::Immediate(op, d, a, value) => {
                 // Such as 0x03030303.
-                let lanes = format!("{:#010x}", value as u32 & 7 | (value as u32 & 7) << 8 | (value as u32 & 7) << 16 | (value as u32 & 7) << 24);
+                let lanes = format!(
+                    "{:#010x}",
+                    value as u32 & 7
+                        | (value as u32 & 7) << 8
+                        | (value as u32 & 7) << 16
+                        | (value as u32 & 7) << 24
+                );
                 let value = match op {
                     Immediate::Add if value < 0 => format!("{} - {}", n(a), -value),
                     Immediate::Add => format!("{} + {value}", n(a)),

@@ -2,7 +2,8 @@
 //!
 //! For each group of four filters, for each row of the kernel, for each unit of its segment: one word a filter. Byte `b` of
 //! the word meets byte `b` of the unit's words: as it is for 8 bits; for 4 bits its low half meets the first word and its
-//! high half the second; for 2 bits its pairs, from the lowest on, meet the four words.
+//! high half the second; for 2 bits its pairs, from the lowest on, meet the four words. Depthwise kernels have a byte for each
+//! weight, whatever its bits.
 
 use trainc_ir::Tensor;
 
@@ -37,11 +38,16 @@ pub(crate) fn weights(c: &Convolution, layout: &Layout, value: &Tensor) -> Vec<u
         let place = (filter * c.kernel[0] + row) * c.kernel[1] + column;
         values[place * c.channels + channel] as u32 & mask
     };
+    if c.is_depthwise() {
+        return depthwise(c, &values);
+    }
     let mut out = Vec::with_capacity(groups(c.filters) * group_bytes(c, layout));
     for group in 0..groups(c.filters) {
         for row in 0..c.kernel[0] {
             for unit in (0..layout.segment).step_by(layout.unit) {
-                for filter in first_filter(c.filters, group)..first_filter(c.filters, group) + FILTERS {
+                for filter in
+                    first_filter(c.filters, group)..first_filter(c.filters, group) + FILTERS
+                {
                     let word = (0..layout.unit).fold(0u32, |word, i| {
                         let (part, byte) = (i / 4, i % 4);
                         let at = 8 * byte + width * part;
@@ -49,6 +55,23 @@ pub(crate) fn weights(c: &Convolution, layout: &Layout, value: &Tensor) -> Vec<u
                     });
                     out.extend(word.to_le_bytes());
                 }
+            }
+        }
+    }
+    out
+}
+
+/// A word a filter for each of the kernel's places: its weight in the filter's byte, zeros in the others.
+fn depthwise(c: &Convolution, values: &[i64]) -> Vec<u8> {
+    let places = c.kernel[0] * c.kernel[1];
+    let mut out = Vec::new();
+    for group in 0..groups(c.filters) {
+        for place in 0..places {
+            for filter in 0..FILTERS {
+                let of = first_filter(c.filters, group) + filter;
+                let mut word = [0; FILTERS];
+                word[filter] = values[of * places + place] as u8;
+                out.extend(word);
             }
         }
     }

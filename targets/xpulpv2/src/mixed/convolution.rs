@@ -104,6 +104,12 @@ impl Convolution {
         is_signed(self.x)
     }
 
+    /// Whether each channel has a filter of its own, and they fill a tile.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        let own = self.groups == self.channels && self.groups == self.filters;
+        own && self.groups >= 4
+    }
+
     /// Bytes of the padding's number, four alike.
     pub(crate) fn padding_word(&self) -> u32 {
         u32::from(self.padding as u8) * 0x0101_0101

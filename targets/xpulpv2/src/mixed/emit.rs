@@ -36,7 +36,9 @@ impl<'c> Emission<'c> {
         let y_step = if whole { c.filters * bits(c.y) / 8 } else { 4 * FILTERS };
         let tile = Tile {
             columns: layout.columns,
-            bits: bits(c.w),
+            bits: if c.is_depthwise() { 8 } else { bits(c.w) },
+            x_step: layout.x_step,
+            group_step: if c.is_depthwise() { FILTERS } else { 0 },
             signed: c.is_signed(),
             rows: c.kernel[0],
             units: layout.segment / layout.unit,
@@ -147,8 +149,14 @@ impl<'c> Emission<'c> {
             if self.tile.stage.operands().is_empty() {
                 out.line("(void)filter;");
             }
+            let step = self.tile.group_step;
+            let window = |at: &str| match step {
+                0 => "work->window".to_string(),
+                _ => format!("work->window + {at}"),
+            };
             out.line(format!(
-                "{name}_tile(work->window, work->weights + {}, {operands}work->y + {}, (uint32_t)({last} - begin));",
+                "{name}_tile({}, work->weights + {}, {operands}work->y + {}, (uint32_t)({last} - begin));",
+                window(&times("begin", step)),
                 times("begin", bytes),
                 times("begin", y_bytes)
             ));
@@ -159,7 +167,8 @@ impl<'c> Emission<'c> {
                 out.line("/* The last group overlaps the one before. */");
                 let operands = self.stage_arguments(&first.to_string());
                 out.line(format!(
-                    "{name}_tile(work->window, work->weights + {}, {operands}work->y + {}, 1);",
+                    "{name}_tile({}, work->weights + {}, {operands}work->y + {}, 1);",
+                    window(&first.to_string()),
                     full * bytes,
                     first * bits(c.y) / 8
                 ));
@@ -185,7 +194,8 @@ impl<'c> Emission<'c> {
             let start = format!("group * {FILTERS} < {room} ? group * {FILTERS} : {room}");
             out.line(format!("const int32_t start = {start};"));
             out.line(format!(
-                "{name}_tile(work->window, work->weights + {}, (uint8_t *)sums, 1);",
+                "{name}_tile(work->window{}, work->weights + {}, (uint8_t *)sums, 1);",
+                if self.tile.group_step > 0 { " + start" } else { "" },
                 times("group", bytes)
             ));
             out.for_("column", columns);
@@ -250,7 +260,10 @@ impl<'c> Emission<'c> {
             if margins {
                 for (from, bytes) in [(0, left), (layout.line - right, right)] {
                     if bytes > 0 {
-                        out.open(format!("for (int32_t i = {from}; i < {}; i += 4) {{", from + bytes));
+                        out.open(format!(
+                            "for (int32_t i = {from}; i < {}; i += 4) {{",
+                            from + bytes
+                        ));
                         out.line(format!("trainc_xpulp_store(to + i, {word});"));
                         out.close();
                     }

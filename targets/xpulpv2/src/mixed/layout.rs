@@ -47,6 +47,8 @@ pub(crate) struct Layout {
     pub(crate) step: usize,
     /// Bytes of the operand that a word of weights meets.
     pub(crate) unit: usize,
+    /// Bytes from a word of a column to the next that its window holds.
+    pub(crate) x_step: usize,
     /// Bytes from a line to the next.
     pub(crate) line: usize,
     /// Rows of the result that are worked on at once.
@@ -60,16 +62,19 @@ pub(crate) struct Layout {
 impl Layout {
     /// The layout; `None` where tiles do not suit.
     pub(crate) fn new(c: &Convolution) -> Option<Layout> {
-        if c.groups != 1 {
+        let depthwise = c.is_depthwise();
+        if c.groups != 1 && !depthwise {
             return None;
         }
         let [kernel_rows, kernel_columns] = c.kernel;
-        let unit = 32 / bits(c.w);
+        // A word of a depthwise kernel's operand holds four channels, and each meets a weight of its own.
+        let unit = if depthwise { 4 } else { 32 / bits(c.w) };
         let x_bits = bits(c.x);
         let words = (c.channels * x_bits).is_multiple_of(32);
         let padded = c.channels.next_multiple_of(4);
         let exact = kernel_columns * c.channels;
-        let in_place = words && x_bits == 8 && c.pads == [0; 4] && exact.is_multiple_of(unit);
+        let in_place =
+            words && x_bits == 8 && c.pads == [0; 4] && (depthwise || exact.is_multiple_of(unit));
         // One row of all columns, where it needs no memory or little.
         let all = c.batch * c.input[0] * c.input[1];
         let alike = c.kernel == [1, 1] && c.strides == [1, 1] && c.pads == [0; 4];
@@ -80,9 +85,12 @@ impl Layout {
         };
         // A word for a channel or two is a waste.
         let wasteful = kernel_columns * padded > exact.next_multiple_of(unit) * 5 / 4;
-        let source = if c.dilations[1] != 1 && kernel_columns > 1 || wasteful {
+        let spread = c.dilations[1] != 1 && kernel_columns > 1 || wasteful;
+        let source = if spread && !depthwise {
             Source::Spread
         } else if !words {
+            Source::Padded
+        } else if x_bits < 8 && depthwise {
             Source::Padded
         } else if x_bits < 8 {
             Source::Unpacked
@@ -93,14 +101,21 @@ impl Layout {
         };
         let spread = source == Source::Spread;
         let column_bytes = if spread { c.channels } else { padded };
-        let segment = (kernel_columns * column_bytes).next_multiple_of(unit);
+        let segment = match depthwise {
+            true => kernel_columns * unit,
+            false => (kernel_columns * column_bytes).next_multiple_of(unit),
+        };
+        let x_step = if depthwise { c.dilations[1] * column_bytes } else { 4 };
+        if x_step > FAR {
+            return None;
+        }
         let step = if spread { segment } else { c.strides[1] * column_bytes };
         let line = match source {
             Source::InPlace => input[1] * column_bytes,
             Source::Spread => output[1] * segment,
             _ => {
                 // The last window's end may be past the line's.
-                let slack = segment - kernel_columns * column_bytes;
+                let slack = segment.saturating_sub(kernel_columns * column_bytes);
                 (input[1] + c.pads[1] + c.pads[3]) * column_bytes + slack.next_multiple_of(4)
             }
         };
@@ -120,6 +135,7 @@ impl Layout {
             segment,
             step,
             unit,
+            x_step,
             line,
             strip: output[0],
             group: if source == Source::Unpacked { 32 / x_bits } else { 1 },

@@ -10,6 +10,7 @@ mod direct;
 mod emit;
 mod layout;
 mod lines;
+mod pool;
 mod stage;
 mod text;
 mod tile;
@@ -20,6 +21,7 @@ use trainc_ir::{Op, Tensor, TensorType};
 use crate::family::Family;
 use convolution::Convolution;
 use emit::Emission;
+pub(crate) use pool::Pools;
 pub use tile::InnerLoop;
 
 /// `trainc_mixed.h`: what the kernels share.
@@ -72,11 +74,7 @@ impl Family for Mixed {
 }
 
 /// The innermost loop of a convolution's kernel with constant weights; `None` for what has no such kernel.
-pub fn inner_loop(
-    op: &Op,
-    inputs: &[&TensorType],
-    outputs: &[&TensorType],
-) -> Option<InnerLoop> {
+pub fn inner_loop(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<InnerLoop> {
     let convolution = Convolution::of(op, inputs, outputs)?;
     Some(Emission::new(&convolution)?.inner_loop())
 }

@@ -118,7 +118,8 @@ pub(crate) fn value(c: &Convolution, acc: &str, operands: &[&str], out: &mut Tex
                 _ => acc.into(),
             };
             let (low, rows) = (threshold.low, operands[0]);
-            let low = if low < 0 { format!("- {}", low.unsigned_abs()) } else { format!("+ {low}") };
+            let low =
+                if low < 0 { format!("- {}", low.unsigned_abs()) } else { format!("+ {low}") };
             out.line(format!(
                 "const int32_t value = trainc_mixed_threshold({sum}, {rows} + channel * {levels}, {levels}) {low};"
             ));

@@ -5,7 +5,9 @@
 //! back by bytes, which extends the signs of four at a time; the last part needs no shift to the left. Loads are ordered so that
 //! nothing waits for them.
 
-use crate::instructions::{Binary, Block, Builder, Immediate, Kind, Register, Slot, Ternary, Width};
+use crate::instructions::{
+    Binary, Block, Builder, Immediate, Kind, Register, Slot, Ternary, Width,
+};
 
 use super::layout::FILTERS;
 use super::stage::{Clamp, TileStage};
@@ -25,6 +27,10 @@ pub(crate) struct Tile {
     pub(crate) units: usize,
     /// Bytes from a column's window to the next one's.
     pub(crate) step: usize,
+    /// Bytes from a word of a column to the next that is read.
+    pub(crate) x_step: usize,
+    /// Bytes that a window moves on with each group: four channels of a depthwise kernel, else none.
+    pub(crate) group_step: usize,
     /// Bytes from a line's segment to the next line's.
     pub(crate) line: usize,
     /// Bytes from a column's results to the next one's.
@@ -59,12 +65,14 @@ impl Tile {
     /// What a round of the innermost loop does.
     pub(crate) fn inner_loop(&self, block: &Block) -> InnerLoop {
         let (instructions, cycles) = block.inner_loop().unwrap_or((0, 0));
-        let products = (self.columns * FILTERS * 32 / self.bits) as u64;
+        // A word of a depthwise kernel's weights holds one.
+        let word = if self.group_step > 0 { 1 } else { 32 / self.bits };
+        let products = (self.columns * FILTERS * word) as u64;
         InnerLoop { instructions, cycles, products }
     }
 
     /// The instructions. Parameters: `x` (the window of column 1, or of the only one), `w`, the stage's operands, `y`,
-    /// `groups`; all but `x` and `groups` move on with each group.
+    /// `groups`. Addresses move on with each group, `x` with channels alone.
     pub(crate) fn block(&self) -> Block {
         let mut parameters = vec![("x", Kind::Source), ("w", Kind::Source)];
         parameters.extend(self.stage.operands().iter().map(|&name| (name, Kind::Source)));
@@ -93,6 +101,11 @@ impl Tile {
             }
             self.store(b, &places, &sums);
             b.free(sums.into_iter().flatten());
+            if self.group_step > 0 {
+                let x = b.from_slot(places.x);
+                b.advance(x, self.group_step as i32);
+                b.keep(x, places.x);
+            }
         });
         b.finish()
     }
@@ -108,19 +121,13 @@ impl Tile {
         let filters = if self.bits == 8 { 2 } else { FILTERS };
         let weights: Vec<Register> = (0..filters).map(|f| b.word(format!("w{f}"))).collect();
         let part = (self.bits < 8).then(|| b.word("part"));
-        let line = (self.line - self.segment()) as i32;
+        let line = self.line as i32 - (self.units * 32 / self.bits / 4 * self.x_step) as i32;
         let body = |b: &mut Builder| {
             b.hardware_loop(0, self.units, words[0], |b| match part {
                 None => self.bytes(b, [x, w], &words, &weights, &sums),
                 Some(part) => self.parts(b, [x, w], &words, (&weights, part), &sums),
             });
         };
-        b.comment(format!(
-            "{} filters by {} column(s): {} products a round",
-            FILTERS,
-            self.columns,
-            FILTERS * self.columns * 32 / self.bits
-        ));
         if self.rows == 1 {
             body(b);
         } else {
@@ -142,10 +149,6 @@ impl Tile {
         sums
     }
 
-    fn segment(&self) -> usize {
-        self.units * 32 / self.bits
-    }
-
     fn dot(&self) -> Ternary {
         if self.signed { Ternary::DotSigned } else { Ternary::DotUnsigned }
     }
@@ -158,7 +161,7 @@ impl Tile {
                 b.load(word, x, (column as i32 - at as i32) * step);
             }
         }
-        b.load_step(words[at], x, 4);
+        b.load_step(words[at], x, self.x_step as i32);
     }
 
     /// A round of 8-bit weights.
@@ -239,12 +242,13 @@ impl Tile {
         let bounds = match clamp {
             Clamp::Between(low, high) => {
                 let bounds = [("low", low), ("high", high)];
-                bounds.map(|(name, value)| {
-                    let register = b.word(name);
-                    b.constant(register, value);
-                    register
-                })
-                .to_vec()
+                bounds
+                    .map(|(name, value)| {
+                        let register = b.word(name);
+                        b.constant(register, value);
+                        register
+                    })
+                    .to_vec()
             }
             _ => Vec::new(),
         };
@@ -324,8 +328,7 @@ impl Tile {
         let row = b.from_slot(slots.operands[0]);
         let places: Vec<Register> =
             (0..self.columns).map(|c| b.take(format!("place{c}"), Kind::Source)).collect();
-        let above: Vec<Register> =
-            (0..self.columns).map(|c| b.word(format!("above{c}"))).collect();
+        let above: Vec<Register> = (0..self.columns).map(|c| b.word(format!("above{c}"))).collect();
         for filter in 0..FILTERS {
             if flips {
                 // No register is left for this address.
