@@ -32,14 +32,13 @@ impl Case {
         let cases = manifest["cases"].as_array().expect("cases");
         let facts = cases.iter().find(|c| c["name"] == name).expect("the case").clone();
         let file = |key: &str| folder().join(facts[key].as_str().expect("a file"));
-        let arrays =
-            read_npz(&file("archive")).expect("the archive").into_iter().map(|(name, a)| {
-                let tensor = match &a.data {
-                    NpyData::F32(values) => Tensor::f32(a.shape.clone(), values.clone()),
-                    data => Tensor::i32(a.shape.clone(), data.to_integers().expect("integers")),
-                };
-                (name, tensor)
-            });
+        let arrays = read_npz(&file("archive")).expect("the archive").into_iter().map(|(name, a)| {
+            let tensor = match &a.data {
+                NpyData::F32(values) => Tensor::f32(a.shape.clone(), values.clone()),
+                data => Tensor::i32(a.shape.clone(), data.to_integers().expect("integers")),
+            };
+            (name, tensor)
+        });
         let options = ImportOptions { batch: Some(1), training: false, ..ImportOptions::default() };
         let imported = import_path(&file("model"), &options).unwrap_or_else(|e| panic!("{e}"));
         Case { name: name.to_string(), arrays: arrays.collect(), imported, facts: facts.clone() }
@@ -159,10 +158,7 @@ fn cut(graph: &Graph, recorded: &[(ValueId, f32)]) -> Graph {
                             let q: Vec<ValueId> = q.collect();
                             let q = fresh.add1(producer.op.clone(), &q, &name).expect("types");
                             let all = [vec![q], operands[1..].to_vec()].concat();
-                            new.insert(
-                                old,
-                                fresh.add1(node.op.clone(), &all, &name).expect("types"),
-                            );
+                            new.insert(old, fresh.add1(node.op.clone(), &all, &name).expect("types"));
                             continue;
                         }
                         op => (op.clone(), operands[1..].to_vec()),
@@ -229,7 +225,8 @@ fn differences(case: &Case, graph: &Graph, module: &Graph) -> BTreeMap<String, D
     found
 }
 
-const CASES: [&str; 5] = ["mixed", "mixed_power_of_two", "mixed_dynamo", "bipolar_trunc", "affine"];
+const CASES: [&str; 5] =
+    ["mixed", "mixed_power_of_two", "mixed_dynamo", "bipolar_trunc", "affine"];
 
 fn is_float_work(kind: OpKind) -> bool {
     !matches!(kind, OpKind::QuantizeLinear | OpKind::DequantizeLinear | OpKind::Quant)
@@ -292,9 +289,7 @@ fn scale_and_shift_layer_by_layer() {
             let v = graph.value_ids().find(|&v| graph.value(v).name == tensor).expect("a value");
             let node = graph.producer(v).expect("a quantizer");
             match node.op {
-                Op::DequantizeLinear(_) => {
-                    graph.producer(node.inputs[0]).expect("one").name.clone()
-                }
+                Op::DequantizeLinear(_) => graph.producer(node.inputs[0]).expect("one").name.clone(),
                 _ => node.name.clone(),
             }
         };
