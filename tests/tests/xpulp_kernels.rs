@@ -4,10 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use trainc_ir::ops::{Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift};
-use trainc_ir::{Element, Op, Tensor};
+use trainc_ir::target::Target;
+use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution, tensor};
 use trainc_tests::xpulp_kernels::{Case, check_natively, simulate};
+use trainc_xpulpv2::XPULPV2;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("xpulp_kernels").join(name)
@@ -25,7 +27,19 @@ fn the_reference_layer_of_all_27() {
         .into_iter()
         .map(|elements| convolution(&Shape::reference(), elements, false, true, &mut random))
         .collect();
-    check("reference", &all);
+    check_natively(&folder("reference-native"), &all);
+    let shared = simulate(&folder("reference-simulated"), &all, true);
+    for (case, measured) in all.iter().zip(shared) {
+        // What PULP-NN's own kernel of 8-bit weights takes on one core, eight times as fast.
+        assert!(measured.parallel_cycles < 2_577_980 / 8, "{}: {measured:?}", case.what);
+        let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
+        let outputs = case.op.infer(&inputs).expect("the case is well typed");
+        let outputs: Vec<&TensorType> = outputs.iter().collect();
+        let estimate = Target::cost(&XPULPV2, &case.op, &inputs, &outputs).cycles();
+        let estimate = estimate.expect("the target runs it") as f64;
+        let off = (estimate / measured.cycles as f64 - 1.0).abs();
+        assert!(off < 0.02, "{}: estimate {estimate}, {measured:?}", case.what);
+    }
 }
 
 /// Shapes that tiles of 4 by 4, words and strips do not fit.

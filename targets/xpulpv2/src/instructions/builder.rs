@@ -144,7 +144,7 @@ impl Builder {
     }
 
     /// A register with what a slot holds.
-    pub(crate) fn from_slot(&mut self, slot: Slot) -> Register {
+    pub(crate) fn take_slot(&mut self, slot: Slot) -> Register {
         let Named { name, kind } = self.slots[slot.0].clone();
         let register = self.take(format!("{name}_now"), kind);
         self.one(Instruction::LoadSlot(register, slot));

@@ -88,9 +88,7 @@ impl Layout {
         let spread = c.dilations[1] != 1 && kernel_columns > 1 || wasteful;
         let source = if spread && !depthwise {
             Source::Spread
-        } else if !words {
-            Source::Padded
-        } else if x_bits < 8 && depthwise {
+        } else if !words || x_bits < 8 && depthwise {
             Source::Padded
         } else if x_bits < 8 {
             Source::Unpacked

@@ -8,7 +8,7 @@ const COPIES: usize = 4;
 /// Copies words. Parameters: `from`, `to`.
 pub(crate) fn copy(words: usize) -> Block {
     let (mut b, slots) = Builder::new(&[("from", Kind::Source), ("to", Kind::Target)]);
-    let (from, to) = (b.from_slot(slots[0]), b.from_slot(slots[1]));
+    let (from, to) = (b.take_slot(slots[0]), b.take_slot(slots[1]));
     let on_the_way: Vec<_> = (0..COPIES).map(|i| b.word(format!("word{i}"))).collect();
     each(&mut b, words, COPIES, |b, count| {
         on_the_way[..count].iter().for_each(|&word| b.load_step(word, from, 4));
@@ -20,7 +20,7 @@ pub(crate) fn copy(words: usize) -> Block {
 /// Fills words. Parameters: `to`, `word`.
 pub(crate) fn fill(words: usize) -> Block {
     let (mut b, slots) = Builder::new(&[("to", Kind::Target), ("word", Kind::Word)]);
-    let (to, word) = (b.from_slot(slots[0]), b.from_slot(slots[1]));
+    let (to, word) = (b.take_slot(slots[0]), b.take_slot(slots[1]));
     each(&mut b, words, COPIES, |b, count| {
         (0..count).for_each(|_| b.store_step(Width::Word, word, to, 4));
     });
@@ -31,7 +31,7 @@ pub(crate) fn fill(words: usize) -> Block {
 /// Parameters: `from`, `to`.
 pub(crate) fn unpack(words: usize, bits: usize, signed: bool) -> Block {
     let (mut b, slots) = Builder::new(&[("from", Kind::Source), ("to", Kind::Target)]);
-    let (from, to) = (b.from_slot(slots[0]), b.from_slot(slots[1]));
+    let (from, to) = (b.take_slot(slots[0]), b.take_slot(slots[1]));
     let mask = (!signed).then(|| b.word("mask"));
     if let Some(mask) = mask {
         b.constant(mask, ((1 << bits) - 1) * 0x0101_0101);

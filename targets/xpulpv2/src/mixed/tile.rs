@@ -102,7 +102,7 @@ impl Tile {
             self.store(b, &places, &sums);
             b.free(sums.into_iter().flatten());
             if self.group_step > 0 {
-                let x = b.from_slot(places.x);
+                let x = b.take_slot(places.x);
                 b.advance(x, self.group_step as i32);
                 b.keep(x, places.x);
             }
@@ -115,7 +115,7 @@ impl Tile {
         let sums: Vec<Vec<Register>> = (0..self.columns)
             .map(|column| (0..FILTERS).map(|f| b.word(format!("sum{f}{column}"))).collect())
             .collect();
-        let (x, w) = (b.from_slot(slots.x), b.from_slot(slots.w));
+        let (x, w) = (b.take_slot(slots.x), b.take_slot(slots.w));
         sums.iter().flatten().for_each(|&sum| b.constant(sum, 0));
         let words: Vec<Register> = (0..self.columns).map(|c| b.word(format!("x{c}"))).collect();
         let filters = if self.bits == 8 { 2 } else { FILTERS };
@@ -229,7 +229,7 @@ impl Tile {
     ) {
         b.comment("(sum * scale + offset) >> shift, between its bounds");
         let [of_scale, of_offset] = [slots.operands[0], slots.operands[1]];
-        let [scale, offset] = [of_scale, of_offset].map(|slot| b.from_slot(slot));
+        let [scale, offset] = [of_scale, of_offset].map(|slot| b.take_slot(slot));
         let mut numbers = Vec::new();
         for filter in 0..FILTERS {
             let [s, o] = ["scale", "offset"].map(|name| b.word(format!("{name}{filter}")));
@@ -278,8 +278,8 @@ impl Tile {
         flips: bool,
     ) {
         b.comment("how many of three thresholds are above the sum");
-        let rows = b.from_slot(slots.operands[0]);
-        let of_flips = flips.then(|| b.from_slot(slots.operands[1]));
+        let rows = b.take_slot(slots.operands[0]);
+        let of_flips = flips.then(|| b.take_slot(slots.operands[1]));
         let thresholds: Vec<Register> = (0..3).map(|i| b.word(format!("threshold{i}"))).collect();
         let above: Vec<Register> = (0..2).map(|i| b.word(format!("above{i}"))).collect();
         for filter in 0..FILTERS {
@@ -325,7 +325,7 @@ impl Tile {
             b.constant(register, bytes);
             register
         });
-        let row = b.from_slot(slots.operands[0]);
+        let row = b.take_slot(slots.operands[0]);
         let places: Vec<Register> =
             (0..self.columns).map(|c| b.take(format!("place{c}"), Kind::Source)).collect();
         let above: Vec<Register> = (0..self.columns).map(|c| b.word(format!("above{c}"))).collect();
@@ -367,7 +367,7 @@ impl Tile {
     }
 
     fn store(&self, b: &mut Builder, slots: &Slots, results: &[Vec<Register>]) {
-        let y = b.from_slot(slots.y);
+        let y = b.take_slot(slots.y);
         let bytes = match self.stage {
             TileStage::Sums => 16,
             TileStage::ScaleShift { .. } => 4,
@@ -430,7 +430,7 @@ impl Tile {
         // Only the bits that are stored matter: 0xffff may be -1.
         let signed = match pattern {
             0 => return,
-            ..=0x7ff => pattern as i32,
+            1..=0x7ff => pattern as i32,
             0xf800..=0xffff => pattern as i32 - 0x10000,
             _ => {
                 let bits = b.word("bits");
