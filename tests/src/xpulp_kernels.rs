@@ -100,6 +100,34 @@ static void shared(void *context, int32_t count, void (*body)(void *, int32_t, i
 #define TRAINC_PARALLEL_FOR(context, count, body) shared(context, count, body)
 #endif
 
+/* Copies into the cluster's memory: natively as early as they may happen, simulated as late. */
+static struct {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t bytes;
+} copies[8];
+static int copy_count;
+static void copy_all(void)
+{
+    for (int i = 0; i < copy_count; i++) {
+        for (size_t j = 0; j < copies[i].bytes; j++) {
+            copies[i].to[j] = copies[i].from[j];
+        }
+    }
+    copy_count = 0;
+}
+static void copy(void *to, const void *from, size_t bytes)
+{
+    copies[copy_count].to = to;
+    copies[copy_count].from = from;
+    copies[copy_count++].bytes = bytes;
+#ifndef __riscv
+    copy_all();
+#endif
+}
+#define TRAINC_DMA_COPY(to, from, bytes) copy(to, from, bytes)
+#define TRAINC_DMA_WAIT() copy_all()
+
 static int failures;
 
 static void number(const char *label, uint32_t value)
@@ -253,7 +281,7 @@ pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
     }
     let _ = write!(
         text,
-        "static TRAINC_ALIGNED(16) uint8_t memory[{most}];\nint main(void)\n{{\n{main}    number(\"\\nfailures: \", (uint32_t)failures);\n    return failures != 0;\n}}\n"
+        "static TRAINC_ALIGNED(16) uint8_t memory[{most}];\nint main(void)\n{{\n    (void)copy;\n    (void)copy_all;\n{main}    number(\"\\nfailures: \", (uint32_t)failures);\n    return failures != 0;\n}}\n"
     );
     (text, input)
 }

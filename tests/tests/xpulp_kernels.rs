@@ -8,7 +8,7 @@ use trainc_ir::target::Target;
 use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution, tensor};
-use trainc_tests::xpulp_kernels::{Case, check_natively, simulate};
+use trainc_tests::xpulp_kernels::{Case, check_natively, simulate, source};
 use trainc_xpulpv2::XPULPV2;
 
 fn folder(name: &str) -> PathBuf {
@@ -140,6 +140,40 @@ fn depthwise_convolutions() {
     for (part, cases) in odd(&shapes, true, 31).chunks(70).enumerate() {
         check(&format!("depthwise-{part}"), cases);
     }
+}
+
+/// Operands that come to the cluster's memory piece by piece: strips of rows, pieces of the weights.
+#[test]
+fn layers_that_do_not_fit() {
+    let mut random = Random(51);
+    let three = Shape::three;
+    let wide = Shape { padded: true, ..three([2, 24, 24, 32], 40) };
+    let down = Shape { strides: [2, 2], ..three([1, 41, 40, 64], 9) };
+    let depthwise = Shape { groups: 48, ..three([1, 40, 40, 48], 48) };
+    let dilated = Shape { dilations: [2, 1], pads: [2, 1, 2, 1], ..three([1, 30, 37, 72], 6) };
+    use Element::{I2, I4, I8, I32, U2, U4, U8};
+    let all = [
+        (three([1, 40, 40, 64], 8), [U8, I8, U8]),
+        (wide.clone(), [U8, I4, U4]),
+        (wide, [U4, I8, U8]),
+        (down, [U8, I2, U2]),
+        (three([1, 20, 20, 64], 46), [U8, I8, U8]),
+        (three([1, 20, 20, 60], 46), [U8, I8, I32]),
+        (Shape::one([2, 20, 20, 128], 16), [U8, I8, U8]),
+        (Shape::one([1, 1, 1, 2048], 66), [I8, I8, I8]),
+        (Shape::one([3, 1, 1, 4096], 40), [U4, I4, U4]),
+        (depthwise, [U8, I8, U8]),
+        (dilated, [U8, I8, U4]),
+    ];
+    let cases: Vec<Case> = all
+        .into_iter()
+        .map(|(shape, elements)| convolution(&shape, elements, false, true, &mut random))
+        .collect();
+    for case in &cases {
+        let (text, _) = source(std::slice::from_ref(case));
+        assert!(text.contains("uint8_t *const l1 = TRAINC_L1"), "{}", case.what);
+    }
+    check("pieces", &cases);
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub static XPULPV2: XpulpTarget = XpulpTarget {
 impl XpulpTarget {
     /// What kernels are divided and tiled for.
     #[must_use]
-    pub fn cluster(&self) -> Cluster {
+    pub const fn cluster(&self) -> Cluster {
         self.cluster
     }
 }

@@ -4,14 +4,12 @@ use trainc_ir::program::Kernel;
 
 use super::arrange::{group_bytes, groups};
 use super::convolution::{Convolution, Stage, bits};
-use super::layout::{FILTERS, Layout, Source};
+use super::layout::{CORES, FILTERS, Layout, Source};
 use super::stage::{self, TileStage};
 use super::text::{Text, times};
 use super::tile::{InnerLoop, Tile};
 use super::{direct, lines};
 
-/// Cores that the division of work is for.
-const CORES: usize = 8;
 /// Cycles around a tile's call, of an entry, and of an element that C makes.
 const CALL: u64 = 60;
 const ENTRY: u64 = 200;
@@ -20,11 +18,11 @@ const ELEMENT: u64 = 12;
 /// A convolution and what is chosen for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Emission<'c> {
-    c: &'c Convolution,
+    pub(super) c: &'c Convolution,
     pub(crate) layout: Layout,
     tile: Tile,
     /// Whether the tile holds the output stage; if not, it gives sums.
-    whole: bool,
+    pub(super) whole: bool,
 }
 
 impl<'c> Emission<'c> {
@@ -105,7 +103,10 @@ impl<'c> Emission<'c> {
         if !self.by_filters() {
             self.tiles_function(name, &mut out);
         }
-        self.entry(name, kernel, &mut out);
+        match &self.layout.tiling {
+            Some(tiling) => self.tiled_entry(name, kernel, tiling, &mut out),
+            None => self.entry(name, kernel, &mut out),
+        }
         out.finish()
     }
 
@@ -124,13 +125,20 @@ impl<'c> Emission<'c> {
 
     /// `NAME_groups`: a tile's window with groups `begin..end` of filters.
     fn groups(&self, name: &str, out: &mut Text) {
-        let c = self.c;
-        let bytes = group_bytes(c, &self.layout);
+        let (c, layout) = (self.c, &self.layout);
+        let bytes = group_bytes(c, layout);
         let count = groups(c.filters);
         out.line(format!("/* Groups begin..end of {count}, of four filters each, at a tile. */"));
         out.line(format!("static void {name}_groups(void *context, int32_t begin, int32_t end)"));
         out.open("{");
         out.line("const struct trainc_mixed_work *const work = context;");
+        let tiled = layout.tiling.is_some();
+        if tiled {
+            out.line("begin += work->group;");
+            out.line("end += work->group;");
+        }
+        // Weights start with the group of the piece.
+        let own = |group: &str| if tiled { format!("({group} - work->group)") } else { group.into() };
         if self.whole {
             let full = c.filters / FILTERS;
             let y_bytes = FILTERS * bits(c.y) / 8;
@@ -157,7 +165,7 @@ impl<'c> Emission<'c> {
             out.line(format!(
                 "{name}_tile({}, work->weights + {}, {operands}work->y + {}, (uint32_t)({last} - begin));",
                 window(&times("begin", step)),
-                times("begin", bytes),
+                times(&own("begin"), bytes),
                 times("begin", y_bytes)
             ));
             if short {
@@ -169,7 +177,7 @@ impl<'c> Emission<'c> {
                 out.line(format!(
                     "{name}_tile({}, work->weights + {}, {operands}work->y + {}, 1);",
                     window(&first.to_string()),
-                    full * bytes,
+                    if tiled { times(&own(&full.to_string()), bytes) } else { (full * bytes).to_string() },
                     first * bits(c.y) / 8
                 ));
                 out.close();
@@ -196,7 +204,7 @@ impl<'c> Emission<'c> {
             out.line(format!(
                 "{name}_tile(work->window{}, work->weights + {}, (uint8_t *)sums, 1);",
                 if self.tile.group_step > 0 { " + start" } else { "" },
-                times("group", bytes)
+                times(&own("group"), bytes)
             ));
             out.for_("column", columns);
             out.for_("filter", FILTERS.min(c.filters));
@@ -270,7 +278,8 @@ impl<'c> Emission<'c> {
                 }
             }
             let to = if left == 0 { "to".into() } else { format!("to + {left}") };
-            out.line(format!("{name}_row(work->x + {}, {to});", times("row", row_bits / 8)));
+            let from = if layout.tiling.is_some() { "(row - work->line)" } else { "row" };
+            out.line(format!("{name}_row(work->x + {}, {to});", times(from, row_bits / 8)));
         } else {
             self.elements(out);
         }
@@ -285,10 +294,14 @@ impl<'c> Emission<'c> {
         let width = layout.input[1];
         let (bits, signed) = (bits(c.x), u8::from(c.is_signed()));
         let padding = c.padding as u8;
+        let row = match layout.tiling {
+            Some(_) => "(row - work->line)".to_string(),
+            None => format!("(work->image * {} + row)", layout.input[0]),
+        };
         let element = |column: &str| {
             format!(
-                "(uint8_t)trainc_mixed_get(work->x, ((work->image * {} + row) * {width} + {column}) * {} + channel, {bits}, {signed})",
-                layout.input[0], c.channels
+                "(uint8_t)trainc_mixed_get(work->x, ({row} * {width} + {column}) * {} + channel, {bits}, {signed})",
+                c.channels
             )
         };
         if layout.source == Source::Padded {
@@ -381,7 +394,11 @@ impl<'c> Emission<'c> {
         out.line("struct trainc_mixed_work one = *work;");
         out.open("for (int32_t i = begin; i < end; i++) {");
         self.place("work->", out);
-        out.line(format!("{name}_groups(&one, 0, {});", groups(self.c.filters)));
+        let groups = match self.layout.tiling {
+            Some(_) => "work->groups".to_string(),
+            None => groups(self.c.filters).to_string(),
+        };
+        out.line(format!("{name}_groups(&one, 0, {groups});"));
         out.close();
         out.close();
         out.line("");
@@ -402,13 +419,7 @@ impl<'c> Emission<'c> {
         }
         let image = layout.input[0] * layout.input[1] * c.channels * bits(c.x) / 8;
         let results = layout.output[0] * layout.output[1] * c.filters * bits(c.y);
-        let shares = stage::shares_bytes(c);
-        if shares {
-            out.line("/* Columns share bytes: they are one core's work. */");
-            out.for_("i", (layout.batch * results).div_ceil(8));
-            out.line("y0[i] = 0;");
-            out.close();
-        }
+        self.zeros(out);
         let many = layout.batch > 1;
         if many {
             out.for_("image", layout.batch);
@@ -438,30 +449,8 @@ impl<'c> Emission<'c> {
                 ["rows".into(), format!("(rows - 1) * {} + {more}", c.strides[0])]
             }
         };
-        if layout.source != Source::InPlace {
-            out.line(format!("TRAINC_PARALLEL_FOR(&all, {lines}, {name}_fill);"));
-        }
-        let tiles = match rows.parse::<usize>() {
-            Ok(rows) => (rows * layout.tiles()).to_string(),
-            Err(_) => times(&rows, layout.tiles()),
-        };
-        if self.by_filters() {
-            let groups = groups(c.filters);
-            out.for_("i", &tiles);
-            out.line("struct trainc_mixed_work one = all;");
-            let rows = if shares {
-                format!("{name}_groups(&one, 0, {groups});")
-            } else {
-                format!("TRAINC_PARALLEL_FOR(&one, {groups}, {name}_groups);")
-            };
-            self.place("all.", out);
-            out.line(rows);
-            out.close();
-        } else if shares {
-            out.line(format!("{name}_tiles(&all, 0, {tiles});"));
-        } else {
-            out.line(format!("TRAINC_PARALLEL_FOR(&all, {tiles}, {name}_tiles);"));
-        }
+        let groups = groups(c.filters).to_string();
+        self.strip(name, [&rows, &lines, &groups], out);
         if strips > 1 {
             out.close();
         }
@@ -469,6 +458,46 @@ impl<'c> Emission<'c> {
             out.close();
         }
         out.close();
+    }
+
+    /// Zeros in the place of results of which several share a byte.
+    pub(super) fn zeros(&self, out: &mut Text) {
+        let (c, layout) = (self.c, &self.layout);
+        if stage::shares_bytes(c) {
+            let results = layout.batch * layout.output[0] * layout.output[1] * c.filters;
+            out.line("/* Columns share bytes: they are one core's work. */");
+            out.for_("i", (results * bits(c.y)).div_ceil(8));
+            out.line("y0[i] = 0;");
+            out.close();
+        }
+    }
+
+    /// The work of a strip: so many rows of results, lines of the operand, groups of filters.
+    pub(super) fn strip(&self, name: &str, [rows, lines, groups]: [&str; 3], out: &mut Text) {
+        let layout = &self.layout;
+        let shares = stage::shares_bytes(self.c);
+        if layout.source != Source::InPlace {
+            out.line(format!("TRAINC_PARALLEL_FOR(&all, {lines}, {name}_fill);"));
+        }
+        let tiles = match rows.parse::<usize>() {
+            Ok(rows) => (rows * layout.tiles()).to_string(),
+            Err(_) => times(rows, layout.tiles()),
+        };
+        if self.by_filters() {
+            out.for_("i", &tiles);
+            out.line("struct trainc_mixed_work one = all;");
+            self.place("all.", out);
+            out.line(if shares {
+                format!("{name}_groups(&one, 0, {groups});")
+            } else {
+                format!("TRAINC_PARALLEL_FOR(&one, {groups}, {name}_groups);")
+            });
+            out.close();
+        } else if shares {
+            out.line(format!("{name}_tiles(&all, 0, {tiles});"));
+        } else {
+            out.line(format!("TRAINC_PARALLEL_FOR(&all, {tiles}, {name}_tiles);"));
+        }
     }
 
     /// Whether lines are filled by index into the whole operand.

@@ -1,6 +1,8 @@
 //! Where the bytes lie that a tile reads.
 
+use super::arrange::{group_bytes, groups};
 use super::convolution::{Convolution, bits};
+use crate::target::XPULPV2;
 
 /// Columns of the largest tile.
 pub(crate) const COLUMNS: usize = 4;
@@ -8,8 +10,12 @@ pub(crate) const COLUMNS: usize = 4;
 pub(crate) const FILTERS: usize = 4;
 /// Working memory that lines may take before strips shrink, in bytes.
 const STRIP_BYTES: usize = 16 * 1024;
-/// Cores that the rows of a strip are for.
-const CORES: usize = 8;
+/// The same where operands are brought to the cluster's memory piece by piece.
+const TILED_STRIP_BYTES: usize = 10 * 1024;
+/// Bytes of the weights that are there at once, in this case.
+const CHUNK_BYTES: usize = 24 * 1024;
+/// Cores that work is divided for.
+pub(super) const CORES: usize = XPULPV2.cluster().cores;
 /// Largest offset of a load or store.
 const FAR: usize = 2047;
 
@@ -55,13 +61,72 @@ pub(crate) struct Layout {
     pub(crate) strip: usize,
     /// Elements of a word where they are unpacked in groups, else 1.
     group: usize,
-    /// Working memory for a strip's lines.
+    /// Working memory.
     bytes: usize,
+    /// How operands come to the cluster's memory, if it cannot hold all.
+    pub(crate) tiling: Option<Tiling>,
+}
+
+/// Pieces of operands in the working memory: two of each, one in use and the next on its way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Tiling {
+    /// Bytes of a row of the operand.
+    pub(crate) row: usize,
+    /// Bytes for a strip's rows.
+    pub(crate) rows: usize,
+    /// Groups of filters of a piece of the weights.
+    pub(crate) groups: usize,
+    /// Pieces of the weights.
+    pub(crate) chunks: usize,
+    /// Offsets of the pieces in the working memory: rows, weights.
+    pub(crate) places: [[usize; 2]; 2],
 }
 
 impl Layout {
     /// The layout; `None` where tiles do not suit.
     pub(crate) fn new(c: &Convolution) -> Option<Layout> {
+        let layout = Layout::with(c, false)?;
+        let weights = groups(c.filters) * group_bytes(c, &layout);
+        let [x, y] = [(c.input, c.channels, c.x), (c.output, c.filters, c.y)]
+            .map(|([h, w], channels, element)| (c.batch * h * w * channels * bits(element)).div_ceil(8));
+        if x + weights + y + layout.bytes <= XPULPV2.cluster().l1_bytes {
+            return Some(layout);
+        }
+        Some(Layout::tiled(c).unwrap_or(layout))
+    }
+
+    /// The layout with pieces; `None` if even these are too large.
+    fn tiled(c: &Convolution) -> Option<Layout> {
+        let mut layout = Layout::with(c, true)?;
+        let row_bits = layout.input[1] * c.channels * bits(c.x);
+        if !row_bits.is_multiple_of(8) {
+            return None;
+        }
+        let row = row_bits / 8;
+        let count = layout.lines(c, layout.strip).min(layout.input[0]);
+        let rows = (count * row).next_multiple_of(16);
+        let (group, all) = (group_bytes(c, &layout), groups(c.filters));
+        let (groups, copies) = if all * group <= CHUNK_BYTES {
+            (all, 1)
+        } else {
+            ((CHUNK_BYTES / 2 / group).max(1), 2)
+        };
+        let mut end = layout.bytes.next_multiple_of(16);
+        let mut place = |bytes: usize| {
+            end += bytes;
+            end - bytes
+        };
+        let of_rows = [place(rows), place(rows)];
+        let first = place(groups * group);
+        let of_weights = [first, if copies == 2 { place(groups * group) } else { first }];
+        let chunks = all.div_ceil(groups);
+        layout.tiling =
+            Some(Tiling { row, rows, groups, chunks, places: [of_rows, of_weights] });
+        layout.bytes = end;
+        (end <= XPULPV2.cluster().l1_bytes).then_some(layout)
+    }
+
+    fn with(c: &Convolution, tiled: bool) -> Option<Layout> {
         let depthwise = c.is_depthwise();
         if c.groups != 1 && !depthwise {
             return None;
@@ -78,7 +143,9 @@ impl Layout {
         // One row of all columns, where it needs no memory or little.
         let all = c.batch * c.input[0] * c.input[1];
         let alike = c.kernel == [1, 1] && c.strides == [1, 1] && c.pads == [0; 4];
-        let (batch, input, output) = if alike && (in_place || all * padded <= STRIP_BYTES) {
+        let most = if tiled { TILED_STRIP_BYTES } else { STRIP_BYTES };
+        let whole = in_place && !tiled;
+        let (batch, input, output) = if alike && (whole || all * padded <= most) {
             (1, [1, all], [1, all])
         } else {
             (c.batch, c.input, c.output)
@@ -138,9 +205,10 @@ impl Layout {
             strip: output[0],
             group: if source == Source::Unpacked { 32 / x_bits } else { 1 },
             bytes: 0,
+            tiling: None,
         };
-        if source != Source::InPlace {
-            let fits = |rows: &usize| layout.lines(c, *rows) * layout.line <= STRIP_BYTES;
+        if !whole {
+            let fits = |rows: &usize| layout.lines(c, *rows) * layout.line <= most;
             let most = (1..=output[0]).rev().find(fits).unwrap_or(1);
             // Whole rows for each core where there is a choice.
             let shared = most - most % CORES;
@@ -148,6 +216,8 @@ impl Layout {
                 most if most == output[0] || shared == 0 => most,
                 _ => shared,
             };
+        }
+        if source != Source::InPlace {
             layout.bytes = layout.lines(c, layout.strip) * layout.line;
         }
         // Some of the numbers are immediate ones.

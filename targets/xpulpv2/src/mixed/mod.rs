@@ -14,6 +14,7 @@ mod pool;
 mod stage;
 mod text;
 mod tile;
+mod tiled;
 
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, Tensor, TensorType};

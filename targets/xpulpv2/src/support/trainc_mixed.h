@@ -5,6 +5,22 @@
 #include "trainc_rt.h"
 #include "trainc_xpulp.h"
 
+/* Hooks for a cluster with a memory of its own, of which trainc_rt.h tells how to define them. Kernels whose operands do not
+ * fit it bring them there piece by piece, the next piece while one is worked on.
+ *
+ * TRAINC_L1(scratch, bytes): so many bytes of that memory, aligned to 16, for the time of a kernel. The
+ * kernel's working memory is as large and serves by default.
+ *
+ * TRAINC_DMA_COPY(to, from, bytes): starts a copy into it. TRAINC_DMA_WAIT(): returns when all copies
+ * that were started are done. */
+#ifndef TRAINC_L1
+#define TRAINC_L1(scratch, bytes) (scratch)
+#endif
+#ifndef TRAINC_DMA_COPY
+#define TRAINC_DMA_COPY(to, from, bytes) trainc_copy(to, from, bytes)
+#define TRAINC_DMA_WAIT() ((void)0)
+#endif
+
 /* What the parts of a convolution work on. */
 struct trainc_mixed_work {
     const uint8_t *x;       /* the operand, or the image's part of it */
@@ -17,6 +33,9 @@ struct trainc_mixed_work {
     int32_t image;
     int32_t row;            /* the strip's first row of results */
     int32_t pixel;          /* the tile's first column, counted from the first image on */
+    int32_t line;           /* the operand's row at x, if x is a piece of it */
+    int32_t group;          /* first group of filters of a piece of the weights */
+    int32_t groups;         /* and how many they are */
 };
 
 static inline void trainc_mixed_store8(uint8_t *at, uint32_t value)
