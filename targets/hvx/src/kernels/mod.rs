@@ -8,6 +8,7 @@ pub mod planes;
 pub mod pool;
 pub mod product;
 pub mod requantize;
+mod resident_gradient;
 mod support;
 pub mod weight_gradient;
 pub mod weight_vectors;
