@@ -1,6 +1,11 @@
 //! Kernels written on the machine layer, each specialised to its shape.
 
 pub mod convolution;
+pub mod depthwise;
+mod depthwise_gradient;
+mod depthwise_order;
+mod depthwise_pack;
+mod depthwise_sums;
 pub mod interleave;
 pub mod kernel;
 pub mod pack;
@@ -15,6 +20,7 @@ pub mod weights;
 pub mod window;
 
 pub use convolution::convolution;
+pub use depthwise::Depthwise;
 pub use interleave::quantize_gradient;
 pub use kernel::{Argument, DataObject, Kernel, Phase};
 pub use pool::Pool;

@@ -10,7 +10,7 @@ use super::support::loop_over;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Bytes of a vector.
-const VECTOR: usize = 128;
+pub(super) const VECTOR: usize = 128;
 /// Fewest results of a vector: with fewer, the code of the masked stores grows out of proportion.
 const FEWEST: usize = 8;
 
@@ -331,13 +331,13 @@ impl Layout {
     }
 }
 
-fn number(n: usize) -> i32 {
+pub(super) fn number(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
 /// The controls of `vrdelta` that bring the bytes at these places to the front, in order; with `vdelta` they go from the
 /// front to the places. `None` if two would meet.
-fn gather(places: &[usize]) -> Option<[u8; VECTOR]> {
+pub(super) fn gather(places: &[usize]) -> Option<[u8; VECTOR]> {
     let mut controls = [0; VECTOR];
     let mut held: Vec<usize> = places.to_vec();
     for stage in 0..7 {
@@ -359,7 +359,7 @@ fn gather(places: &[usize]) -> Option<[u8; VECTOR]> {
     Some(controls)
 }
 
-fn table<const N: usize>(name: &str, vectors: [&[u8; VECTOR]; N]) -> DataObject {
+pub(super) fn table<const N: usize>(name: &str, vectors: [&[u8; VECTOR]; N]) -> DataObject {
     let words = vectors.into_iter().flat_map(|vector| vector.chunks_exact(4));
     let words = words.map(|w| i32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
     DataObject { symbol: format!("{name}_table"), words }
@@ -378,7 +378,7 @@ fn load(b: &mut Builder, base: Register, object: Object, at: usize, bytes: usize
 }
 
 /// The first bytes of a vector to a place in an aligned buffer, and no other byte.
-fn store(
+pub(super) fn store(
     b: &mut Builder,
     base: Register,
     object: Object,
