@@ -3,15 +3,14 @@
 
 use super::depthwise::Depthwise;
 use super::depthwise_pack::{PlanePacking, step};
+use super::lanes::{LANES, lane_sums};
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::pool::{VECTOR, number};
 use super::support::{loop_over, zero_vector};
-use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
 /// Most taps of a pass: each has an accumulator and a pointer.
 const TAPS: usize = 9;
-/// Lanes of a vector.
-const LANES: usize = 32;
 /// Largest kernel.
 const LARGEST: usize = 81;
 
@@ -147,37 +146,17 @@ impl Depthwise {
         b.purpose("Adds up the lanes of 32 vectors.");
         let (from, to) = (b.parameter(0), b.parameter(1));
         let (source, target) = (b.object("partial sums"), b.object("sums"));
-        let unit = b.constant(-4);
         loop_over(&mut b, self.sum_vectors() / LANES, "32 vectors", |b| {
             let bases: Vec<Register> = (0..4)
                 .map(|i| b.emit(Opcode::AddImmediate, (from, number(8 * i * VECTOR))))
                 .collect();
-            let adder = Adder { bases, unit, source };
-            let sum = adder.sum(b, 5, 0);
+            let sum = lane_sums(b, &mut |b, vector| {
+                let place = (bases[vector / 8], number(vector % 8));
+                b.load(Opcode::LoadV, place, source)
+            });
             b.store(Opcode::StoreVNext, (to, 1, sum), target);
             step(b, from, from, LANES * VECTOR);
         });
         b.finish(None)
-    }
-}
-
-struct Adder {
-    /// Addresses of every eighth vector.
-    bases: Vec<Register>,
-    unit: Register,
-    source: Object,
-}
-
-impl Adder {
-    /// 2^level vectors in one: every 2^(5 - level)th from this one on, their lanes side by side.
-    fn sum(&self, b: &mut Builder, level: u32, vector: usize) -> Register {
-        if level == 0 {
-            let place = (self.bases[vector / 8], number(vector % 8));
-            return b.load(Opcode::LoadV, place, self.source);
-        }
-        let low = self.sum(b, level - 1, vector);
-        let high = self.sum(b, level - 1, vector + (LANES >> level));
-        let both = b.emit(Opcode::Vshuff, (high, low, self.unit));
-        b.emit(Opcode::VaddW, (both.low(), both.high()))
     }
 }

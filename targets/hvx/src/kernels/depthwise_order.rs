@@ -9,8 +9,10 @@ use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Where vectors go. They are stored whole, in the order of memory; those that would leave the result go to working
 /// memory first.
-struct Target {
+pub(super) struct Target {
     y: Register,
+    end: Register,
+    count: usize,
     /// The last address for a whole vector.
     last: Register,
     /// From addresses behind that to working memory.
@@ -19,11 +21,27 @@ struct Target {
 }
 
 impl Target {
-    fn store(&self, b: &mut Builder, address: Register, vector: Register) {
+    /// `end` is three vectors of working memory for a result of so many bytes.
+    pub(super) fn new(b: &mut Builder, y: Register, end: Register, count: usize, object: Object) -> Self {
+        let last = b.emit(Opcode::AddImmediate, (y, number(count) - number(VECTOR)));
+        let distance = b.emit(Opcode::Sub, (end, last));
+        Target { y, end, count, last, distance, object }
+    }
+
+    pub(super) fn store(&self, b: &mut Builder, address: Register, vector: Register) {
         let behind = b.emit(Opcode::CompareGtU, (address, self.last));
         let moved = b.emit(Opcode::Add, (address, self.distance));
         let address = b.emit(Opcode::Mux, (behind, moved, address));
         b.store(Opcode::StoreVUnaligned, (address, 0, vector), self.object);
+    }
+
+    /// Moves what lies in working memory, from the first place of the result from which a vector would leave it.
+    pub(super) fn finish(&self, b: &mut Builder, first: Option<usize>) {
+        let Some(first) = first else { return };
+        let offset = number(first) - (number(self.count) - number(VECTOR));
+        let address = b.emit(Opcode::AddImmediate, (self.end, offset));
+        let rest = b.load(Opcode::LoadVUnaligned, (address, 0), self.object);
+        store(b, self.y, self.object, first..self.count, rest);
     }
 }
 
@@ -45,9 +63,7 @@ impl Sweep {
         let words = networks.iter().flat_map(|n| table("", [n]).words).collect();
         let table = DataObject { symbol: format!("{name}_table"), words };
         let count = self.results();
-        let last = b.emit(Opcode::AddImmediate, (y, number(count) - number(VECTOR)));
-        let distance = b.emit(Opcode::Sub, (end, last));
-        let target = Target { y, last, distance, object };
+        let target = Target::new(&mut b, y, end, count, object);
         let networks = b.address(&table.symbol, 0);
         let plane = b.copy(y);
         // One image: a network, and the bytes of its first channel.
@@ -83,12 +99,7 @@ impl Sweep {
                 step(b, networks, networks, VECTOR);
             });
         }
-        if let Some(first) = self.first_behind() {
-            let offset = number(first) - (number(count) - number(VECTOR));
-            let address = b.emit(Opcode::AddImmediate, (end, offset));
-            let rest = b.load(Opcode::LoadVUnaligned, (address, 0), object);
-            store(&mut b, target.y, object, first..count, rest);
-        }
+        target.finish(&mut b, self.first_behind());
         Ok((b.finish(None)?, table))
     }
 

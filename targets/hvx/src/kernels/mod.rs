@@ -1,5 +1,7 @@
 //! Kernels written on the machine layer, each specialised to its shape.
 
+pub mod average_pool;
+pub mod average_pool_global;
 pub mod convolution;
 pub mod depthwise;
 mod depthwise_gradient;
@@ -8,6 +10,7 @@ mod depthwise_pack;
 mod depthwise_sums;
 pub mod interleave;
 pub mod kernel;
+mod lanes;
 pub mod pack;
 pub mod planes;
 pub mod pool;
@@ -19,6 +22,7 @@ pub mod weight_vectors;
 pub mod weights;
 pub mod window;
 
+pub use average_pool_global::GlobalAverage;
 pub use convolution::convolution;
 pub use depthwise::Depthwise;
 pub use interleave::quantize_gradient;
