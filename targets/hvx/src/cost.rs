@@ -25,7 +25,7 @@ pub(crate) fn packets(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) 
     if let Some(product) = DepthwiseProduct::of(op, inputs, outputs) {
         return product.packets();
     }
-    if let Some(pool) = Pooling::of(op, inputs) {
+    if let Some(pool) = Pooling::of(op, inputs, outputs) {
         return pool.packets();
     }
     let scalar = trainc_c::cycles(op, inputs, outputs);

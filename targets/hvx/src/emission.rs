@@ -204,10 +204,14 @@ impl Dialect for Emission<'_> {
             made.routines.extend(routines);
             return Ok(Some(source));
         }
-        if let Some(pool) = Pooling::of(&kernel.op, &inputs)
+        if let Some(pool) = Pooling::of(&kernel.op, &inputs, &outputs)
             && !self.callers.contains(&kernel.name)
         {
-            let head = format!("static {prototype}");
+            let scratch = match pool.scratch_bytes() > 0 && !prototype.contains("scratch") {
+                true => ", uint8_t *scratch",
+                false => "",
+            };
+            let head = format!("static {}{scratch})", prototype.trim_end_matches(')'));
             return self.add(pool.glue(name, &head).map_err(|e| e.to_string())?).map(Some);
         }
         let selected = select(name, &purpose, &loops).map_err(|e| e.to_string())?;

@@ -9,6 +9,7 @@ use trainc_ir::{Op, TensorType};
 
 use crate::depthwise::DepthwiseProduct;
 use crate::machine::Version;
+use crate::pools::Pooling;
 use crate::products::Product;
 use crate::{cost, emission};
 
@@ -66,7 +67,8 @@ impl Target for HvxTarget {
         // Where a product's kernel does not serve after all, its loops do.
         let product = Product::of(op, inputs, outputs).and_then(|p| p.scratch_bytes().ok());
         let depthwise = || DepthwiseProduct::of(op, inputs, outputs)?.scratch_bytes().ok();
-        product.or_else(depthwise).map_or(loops, |bytes| bytes.max(loops))
+        let pool = || Some(Pooling::of(op, inputs, outputs)?.scratch_bytes());
+        product.or_else(depthwise).or_else(pool).map_or(loops, |bytes| bytes.max(loops))
     }
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
