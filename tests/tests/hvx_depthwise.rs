@@ -198,8 +198,7 @@ impl Batch {
                 (words, None, case.depthwise().gradient_sum_bytes())
             }
             _ => {
-                let requantize =
-                    Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
+                let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
                 let result = requantize.evaluate(&[&sums], &context).remove(0);
                 let bytes: Vec<u8> = result.as_i8().iter().map(|x| x.cast_unsigned()).collect();
                 let size = bytes.len();
@@ -232,7 +231,8 @@ impl Batch {
                     "{}: {} of {} bytes differ, at {:?}: {} instead of {}",
                     run.what,
                     wrong.len(),
-                    found.len(), (first, wrong.last()),
+                    found.len(),
+                    (first, wrong.last()),
                     found[first].cast_signed(),
                     run.expected[first].cast_signed()
                 ));

@@ -167,7 +167,8 @@ impl DepthwiseProduct {
             Pass::Weight { op, sums } => {
                 let bits = TensorType::new([], Element::I32);
                 let operands = [sums, &bits];
-                let results = op.infer(&operands).map_err(|e| SelectError::Kernel(e.to_string()))?;
+                let results =
+                    op.infer(&operands).map_err(|e| SelectError::Kernel(e.to_string()))?;
                 let results: Vec<&TensorType> = results.iter().collect();
                 let loops = lower(&op.clone().into(), &operands, &results);
                 let finish = format!("{name}_quantize");

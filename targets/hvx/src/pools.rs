@@ -47,11 +47,7 @@ fn is_halving(kernel: &[usize; 2], strides: &[usize; 2], pads: &[usize; 4], ceil
 
 impl Pooling {
     /// The pool that an operation is; `None` if its loops serve.
-    pub(crate) fn of(
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<Pooling> {
+    pub(crate) fn of(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Pooling> {
         let shared = |ty: &&TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
         if !inputs.iter().all(shared) {
             return None;
@@ -68,13 +64,9 @@ impl Pooling {
         let windows = |kind| pool.is_supported().then_some(Extent::Windows(pool, kind));
         let extent = match op {
             Op::MaxPool2d(MaxPool2d { kernel, strides, pads, dilations, ceil })
-            | Op::MaxPool2dGradient(MaxPool2dGradient {
-                kernel,
-                strides,
-                pads,
-                dilations,
-                ceil,
-            }) if is_halving(kernel, strides, pads, *ceil) && dilations == &[1, 1] => {
+            | Op::MaxPool2dGradient(MaxPool2dGradient { kernel, strides, pads, dilations, ceil })
+                if is_halving(kernel, strides, pads, *ceil) && dilations == &[1, 1] =>
+            {
                 windows(Kind::Maximum)?
             }
             Op::AvgPool2d(AvgPool2d { kernel, strides, pads, ceil, .. })

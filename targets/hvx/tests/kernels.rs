@@ -467,9 +467,8 @@ fn narrow_and_wide() -> Function {
                 b.emit(Opcode::VmpyiWB, (x, number))
             })
             .collect();
-        let sums: Vec<Register> = (0..6)
-            .map(|i| b.emit(Opcode::VaslW, (values[5 - i], number)))
-            .collect();
+        let sums: Vec<Register> =
+            (0..6).map(|i| b.emit(Opcode::VaslW, (values[5 - i], number))).collect();
         let mut all = sums[0];
         for i in 1..6 {
             let both = b.emit(Opcode::VmaxW, (sums[i], values[i]));

@@ -6,7 +6,7 @@
 use super::depthwise_order::Target;
 use super::depthwise_pack::step;
 use super::kernel::DataObject;
-use super::lanes::{LANES, lane_sums};
+use super::lanes::{LANES, lane_sums, shuffle_unit};
 use super::pool::{VECTOR, number, table};
 use super::support::loop_over;
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
@@ -90,13 +90,14 @@ impl GlobalAverage {
             memory,
         };
         let mean = self.mean(&mut b);
+        let unit = shuffle_unit(&mut b);
         let groups = self.planes.div_ceil(LANES);
         // Groups whose vectors can be read as they are.
         let reach = |group: usize| (group + 1) * LANES * self.size + VECTOR - in_last;
         let free = (0..groups).take_while(|&group| reach(group) <= readable + VECTOR).count();
         let free = free.min(groups - 1);
         let group = |b: &mut Builder, free: bool| {
-            let words = lane_sums(b, &mut |b, plane| sums.plane(b, x, plane, free));
+            let words = lane_sums(b, unit, &mut |b, plane| sums.plane(b, x, plane, free));
             step(b, x, x, LANES * self.size);
             mean(b, words)
         };
@@ -190,9 +191,8 @@ impl GlobalAverage {
     fn first_behind(&self) -> Option<usize> {
         let near = VECTOR.div_ceil(self.size) + 1;
         let planes = self.planes.saturating_sub(near)..self.planes;
-        let vectors = |plane: usize| {
-            (0..self.size).step_by(VECTOR).map(move |at| plane * self.size + at)
-        };
+        let vectors =
+            |plane: usize| (0..self.size).step_by(VECTOR).map(move |at| plane * self.size + at);
         planes.flat_map(vectors).find(|at| at + VECTOR > self.bytes())
     }
 }

@@ -3,8 +3,8 @@
 
 use super::depthwise::Depthwise;
 use super::depthwise_pack::{PlanePacking, step};
-use super::lanes::{LANES, lane_sums};
 use super::kernel::{Argument, Kernel, Phase, Scratch};
+use super::lanes::{LANES, lane_sums, shuffle_unit};
 use super::pool::{VECTOR, number};
 use super::support::{loop_over, zero_vector};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
@@ -146,11 +146,12 @@ impl Depthwise {
         b.purpose("Adds up the lanes of 32 vectors.");
         let (from, to) = (b.parameter(0), b.parameter(1));
         let (source, target) = (b.object("partial sums"), b.object("sums"));
+        let unit = shuffle_unit(&mut b);
         loop_over(&mut b, self.sum_vectors() / LANES, "32 vectors", |b| {
             let bases: Vec<Register> = (0..4)
                 .map(|i| b.emit(Opcode::AddImmediate, (from, number(8 * i * VECTOR))))
                 .collect();
-            let sum = lane_sums(b, &mut |b, vector| {
+            let sum = lane_sums(b, unit, &mut |b, vector| {
                 let place = (bases[vector / 8], number(vector % 8));
                 b.load(Opcode::LoadV, place, source)
             });

@@ -22,7 +22,13 @@ pub(super) struct Target {
 
 impl Target {
     /// `end` is three vectors of working memory for a result of so many bytes.
-    pub(super) fn new(b: &mut Builder, y: Register, end: Register, count: usize, object: Object) -> Self {
+    pub(super) fn new(
+        b: &mut Builder,
+        y: Register,
+        end: Register,
+        count: usize,
+        object: Object,
+    ) -> Self {
         let last = b.emit(Opcode::AddImmediate, (y, number(count) - number(VECTOR)));
         let distance = b.emit(Opcode::Sub, (end, last));
         Target { y, end, count, last, distance, object }

@@ -57,9 +57,7 @@ impl PlanePacking {
     }
 
     fn places(&self) -> Vec<usize> {
-        let row = |r: usize| {
-            (0..self.columns).map(move |c| r * self.pitch() + c * self.steps[1])
-        };
+        let row = |r: usize| (0..self.columns).map(move |c| r * self.pitch() + c * self.steps[1]);
         (0..self.together()).flat_map(row).collect()
     }
 

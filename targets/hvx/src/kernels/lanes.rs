@@ -5,13 +5,18 @@ use crate::machine::{Builder, Opcode, Register};
 /// Words of a vector.
 pub(super) const LANES: usize = 32;
 
+/// The control of a shuffle that puts words side by side.
+pub(super) fn shuffle_unit(b: &mut Builder) -> Register {
+    b.constant(-4)
+}
+
 /// Adds up the 32-bit lanes of 32 vectors: lane i of the result is the sum of vector i's. Vectors are asked for by number,
-/// each once, in an order that keeps few of them alive.
+/// each once, in an order that keeps few of them alive. `unit` is [`shuffle_unit`], made outside of loops.
 pub(super) fn lane_sums(
     b: &mut Builder,
+    unit: Register,
     vector: &mut dyn FnMut(&mut Builder, usize) -> Register,
 ) -> Register {
-    let unit = b.constant(-4);
     side_by_side(b, unit, vector, 5, 0)
 }
 

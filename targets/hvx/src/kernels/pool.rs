@@ -366,7 +366,13 @@ pub(super) fn table<const N: usize>(name: &str, vectors: [&[u8; VECTOR]; N]) -> 
 }
 
 /// A vector from a place in a buffer of so many bytes, whole vectors; beyond its end, anything.
-pub(super) fn load(b: &mut Builder, base: Register, object: Object, at: usize, bytes: usize) -> Register {
+pub(super) fn load(
+    b: &mut Builder,
+    base: Register,
+    object: Object,
+    at: usize,
+    bytes: usize,
+) -> Register {
     let last = bytes - VECTOR;
     let address = b.emit(Opcode::AddImmediate, (base, number(at.min(last))));
     let vector = b.load(Opcode::LoadVUnaligned, (address, 0), object);

@@ -117,7 +117,7 @@ pub fn compile(
     let mut frame = Frame::default();
     let known = flow.classes.len();
     for _ in 0..ATTEMPTS {
-        let Scheduled { flow: scheduled, loops, .. } = 
+        let Scheduled { flow: scheduled, loops, .. } =
             packets(&flow, version, &Plan::source(), &mut Known::new());
         match allocate(&scheduled, limits, &kept) {
             Outcome::Placed(places) => {
