@@ -1,7 +1,9 @@
 //! Hexagon's depthwise kernels under the emulator against the reference operations, byte for byte, with the bytes around
 //! the results.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 use trainc_hvx::kernels::{Depthwise, Kernel, Span};
 use trainc_hvx::machine::{Options, Version, compile};
@@ -252,10 +254,29 @@ impl Batch {
     }
 }
 
+/// The assembler takes what was made for a version.
+fn assembles(name: &str, version: Version, text: &str) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hvx_depthwise").join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let source = folder.join(format!("{version}.S"));
+    std::fs::write(&source, text).expect("the source is written");
+    let output = Command::new("llvm-mc-19")
+        .args(["-triple=hexagon", &format!("-mcpu=hexagon{version}")])
+        .arg(format!("-mattr=+hvx{version},+hvx-length128b"))
+        .args(["-filetype=obj", "-o"])
+        .arg(folder.join(format!("{version}.o")))
+        .arg(&source)
+        .output()
+        .unwrap_or_else(|e| panic!("llvm-mc-19 (Debian: llvm-19): {e}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}, {version}:\n{errors}");
+}
+
 fn check(pass: Pass) {
     let mut random = Random(0x5851_f42d_4c95_7f2d);
     let mut batch = Batch::default();
     let mut count = 0;
+    let mut texts: BTreeMap<Version, String> = BTreeMap::new();
     for (index, case) in CASES.iter().enumerate() {
         // Errors of a stride take as much room as the operand.
         if !case.supports(pass) {
@@ -270,6 +291,7 @@ fn check(pass: Pass) {
                 let assembled = compile(function, version, &Options::default())
                     .unwrap_or_else(|e| panic!("{case:?}, {version}: {e}"));
                 assert_eq!(assembled.spills, 0, "{case:?}, {version}: {}", function.name);
+                texts.entry(version).or_default().push_str(&assembled.assembly());
             }
         }
         let functions = std::iter::once(&entry).chain(kernel.functions());
@@ -279,6 +301,9 @@ fn check(pass: Pass) {
         for fill in fills {
             batch.add(case, pass, &kernel, fill, &mut random);
         }
+    }
+    for (version, text) in texts {
+        assembles(&format!("{pass:?}"), version, &text);
     }
     let least = if pass == Pass::Forward { CASES.len() } else { CASES.len() - 1 };
     assert!(count >= least, "{count} kernels");

@@ -1,5 +1,7 @@
 //! The vector kernels of average pools and their gradients against the operations, with the bytes around the results.
 
+use std::collections::BTreeMap;
+
 use trainc_hvx::kernels::{DataObject, GlobalAverage, Pool};
 use trainc_hvx::lower;
 use trainc_hvx::machine::{Function, Options, Version, compile};
@@ -7,7 +9,7 @@ use trainc_ir::ops::{AvgPool2d, AvgPool2dGradient};
 use trainc_ir::{Data, Op, RunContext, Tensor};
 use trainc_tests::random::Random;
 
-use super::harness::{Image, folder};
+use super::harness::{Image, assemble, folder};
 use super::pools::{SHAPES, bytes, contents};
 use super::{assembly, check, text};
 
@@ -90,6 +92,7 @@ fn result_bytes(meaning: &Tensor) -> Vec<u8> {
 fn averages(name: &str, shapes: &[[usize; 3]], whole: bool, gradient: bool) {
     let (mut image, mut kernels) = (Image::default(), String::new());
     let mut random = Random(9);
+    let mut texts: BTreeMap<Version, String> = BTreeMap::new();
     for &shape in shapes {
         let [planes, height, width] = shape;
         let symbol = format!("{name}_{planes}_{height}_{width}");
@@ -97,6 +100,7 @@ fn averages(name: &str, shapes: &[[usize; 3]], whole: bool, gradient: bool) {
         for version in Version::ALL {
             let assembled = compile(&function, version, &Options::default()).expect("it compiles");
             assert_eq!(assembled.spills, 0, "{symbol}, {version}");
+            texts.entry(version).or_default().push_str(&assembled.assembly());
         }
         kernels.push_str(&text(&function));
         kernels.extend(table.map(|table| table.assembly()));
@@ -118,6 +122,12 @@ fn averages(name: &str, shapes: &[[usize; 3]], whole: bool, gradient: bool) {
             let arguments: Vec<String> = arguments.iter().map(|at| format!("image+{at}")).collect();
             image.call(&symbol, &arguments);
         }
+    }
+    let versions = folder(&format!("{name}_versions"));
+    for (version, text) in texts {
+        let (source, object) = (format!("{version}.S"), format!("{version}.o"));
+        std::fs::write(versions.join(&source), text).expect("the file is written");
+        assemble(&versions, &source, &object, version.number());
     }
     let packets = check(&folder(name), &image, &kernels);
     println!("{name}: {packets} packets");

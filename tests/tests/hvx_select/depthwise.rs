@@ -51,7 +51,8 @@ fn packets(what: &str, op: &Op, operands: [&Tensor; 2], kernel: &Kernel, extra: 
 fn fewer_packets_than_loops() {
     // Images, channels, size, kernel, stride; for forward, error and weight the kernel's packets at most, and how many times
     // fewer they are than the loops'.
-    let cases: [([usize; 5], [(u32, f64); 3]); 7] = [
+    type Limits = [(u32, f64); 3];
+    let cases: [([usize; 5], Limits); 7] = [
         ([1, 32, 14, 3, 1], [(2255, 90.0), (2255, 70.0), (2090, 30.0)]),
         ([1, 32, 14, 3, 2], [(2256, 22.0), (2255, 20.0), (2090, 11.0)]),
         ([4, 16, 7, 3, 1], [(1380, 90.0), (1380, 60.0), (1404, 30.0)]),
