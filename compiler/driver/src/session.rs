@@ -89,6 +89,8 @@ pub struct Session {
     pub warnings: Vec<String>,
     /// The functions.
     pub entries: Vec<EntryStages>,
+    /// Fingerprint of the precision file, if there is one.
+    pub precision_hash: Option<String>,
     /// How 8-bit results are made, if a precision file says so.
     pub(crate) eight_bit: Option<EightBit>,
     /// How close the 8-bit output stages of quantized inference come.
@@ -136,6 +138,7 @@ impl Session {
             imported: empty(),
             warnings: Vec::new(),
             entries: Vec::new(),
+            precision_hash: None,
             eight_bit: None,
             stages: Vec::new(),
             planned: None,

@@ -404,7 +404,9 @@ impl<'m> Translator<'m> {
         {
             return Ok(node.inputs[0]);
         }
-        self.add(Transpose { permutation }, &[v], name, "layout")
+        // Named after what it moves, so that a stage that takes its place bears the quantizer's name.
+        let name = self.graph.producer(v).map_or_else(|| name.to_string(), |node| node.name.clone());
+        self.add(Transpose { permutation }, &[v], &name, "")
     }
 
     /// `[B,C,H,W]` as `[B,H,W,C]`.
