@@ -180,6 +180,7 @@ def make(case, data):
 def gradients():
     """What Brevitas passes back through its quantizers: operand, scales, error of the result, error of the operand."""
     random = np.random.default_rng(6)
+    # Brevitas multiplies and divides an error by the scale: powers of two, so that nothing is rounded.
     archive = {}
 
     def record(name, quantizer, x, **factors):
@@ -196,11 +197,11 @@ def gradients():
         return lambda x, scale, zero: quantizer(scale, zero, torch.tensor(float(bits)), x)
 
     x = random.normal(size=(4, 3, 5, 5)) * 2
-    channels = np.array([0.3, 0.25, 0.7]).reshape(3, 1, 1)
+    channels = np.array([0.25, 0.5, 1.0]).reshape(3, 1, 1)
     record("quant_half_even_signed_narrow_4", integer(RoundSte(), True, True, 4), x, scale=channels, zero=0)
     record("quant_floor_unsigned_3", integer(FloorSte(), False, False, 3), x, scale=0.5, zero=[2])
     record("quant_ceil_signed_2", integer(CeilSte(), True, False, 2), x, scale=channels, zero=0)
-    record("quant_down_unsigned_narrow_4", integer(RoundToZeroSte(), False, True, 4), x, scale=0.375, zero=1)
+    record("quant_down_unsigned_narrow_4", integer(RoundToZeroSte(), False, True, 4), x, scale=0.25, zero=1)
     binary = ClampedBinaryQuant(scaling_impl=ConstScaling(0.75))
     record("bipolar", lambda x, scale: binary(x)[0], x, scale=0.75)
 

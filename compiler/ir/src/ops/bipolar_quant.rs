@@ -6,7 +6,7 @@ use crate::operator;
 use crate::ops::support::grid::{self, Rounding};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{
-    Case, Differentiated, GradientError, Operator, StraightThrough, TypeError, rule,
+    Case, Differentiated, GradientError, Mul, Operator, StraightThrough, TypeError, rule,
 };
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -18,9 +18,8 @@ operator! {
     /// Operands: `x` and `scale`, FP32; the scale broadcasts to `x`. Both zeros give `scale`, NaN gives `-scale`; the
     /// scale may have any sign.
     ///
-    /// Gradient: straight-through where `x / scale` is in [-1, 1], else 0, as Brevitas trains activations (a clamped
-    /// binary quantizer); the file does not tell them from weights, whose errors Brevitas passes everywhere. The scale
-    /// has none.
+    /// Gradient: `dy * scale` where `x / scale` is in [-1, 1], else 0, as Brevitas trains activations (a clamped binary
+    /// quantizer); the file does not tell them from weights, whose errors Brevitas passes everywhere. The scale has none.
     pub struct BipolarQuant = "bipolar_quant" {
     }
 }
@@ -51,7 +50,9 @@ impl Operator for BipolarQuant {
         // Away from zero, so that nothing beyond the bounds rounds to them.
         let rounding = Rounding::Up;
         let op = StraightThrough { low: (-1.0).into(), high: 1.0.into(), rounding };
-        let operands = [node.inputs[0], node.inputs[1], zero, node.output_gradient()];
+        let [x, scale] = [0, 1].map(|i| node.inputs[i]);
+        let dy = graph.add1(Mul {}, &[node.output_gradient(), scale], "bipolar_quant/scaled")?;
+        let operands = [x, scale, zero, dy];
         Ok(vec![Some(graph.add1(op, &operands, "bipolar_quant/gradient")?), None])
     }
 
