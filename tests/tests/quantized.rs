@@ -33,13 +33,14 @@ impl Case {
         let cases = manifest["cases"].as_array().expect("cases");
         let facts = cases.iter().find(|c| c["name"] == name).expect("the case").clone();
         let file = |key: &str| folder().join(facts[key].as_str().expect("a file"));
-        let arrays = read_npz(&file("archive")).expect("the archive").into_iter().map(|(name, a)| {
-            let tensor = match &a.data {
-                NpyData::F32(values) => Tensor::f32(a.shape.clone(), values.clone()),
-                data => Tensor::i32(a.shape.clone(), data.to_integers().expect("integers")),
-            };
-            (name, tensor)
-        });
+        let arrays =
+            read_npz(&file("archive")).expect("the archive").into_iter().map(|(name, a)| {
+                let tensor = match &a.data {
+                    NpyData::F32(values) => Tensor::f32(a.shape.clone(), values.clone()),
+                    data => Tensor::i32(a.shape.clone(), data.to_integers().expect("integers")),
+                };
+                (name, tensor)
+            });
         let options = ImportOptions { batch: Some(1), training: false, ..ImportOptions::default() };
         let imported = import_path(&file("model"), &options).unwrap_or_else(|e| panic!("{e}"));
         Case { name: name.to_string(), arrays: arrays.collect(), imported, facts: facts.clone() }
@@ -159,7 +160,10 @@ fn cut(graph: &Graph, recorded: &[(ValueId, f32)]) -> Graph {
                             let q: Vec<ValueId> = q.collect();
                             let q = fresh.add1(producer.op.clone(), &q, &name).expect("types");
                             let all = [vec![q], operands[1..].to_vec()].concat();
-                            new.insert(old, fresh.add1(node.op.clone(), &all, &name).expect("types"));
+                            new.insert(
+                                old,
+                                fresh.add1(node.op.clone(), &all, &name).expect("types"),
+                            );
                             continue;
                         }
                         op => (op.clone(), operands[1..].to_vec()),
@@ -226,8 +230,7 @@ fn differences(case: &Case, graph: &Graph, module: &Graph) -> BTreeMap<String, D
     found
 }
 
-const CASES: [&str; 5] =
-    ["mixed", "mixed_power_of_two", "mixed_dynamo", "bipolar_trunc", "affine"];
+const CASES: [&str; 5] = ["mixed", "mixed_power_of_two", "mixed_dynamo", "bipolar_trunc", "affine"];
 
 fn is_float_work(kind: OpKind) -> bool {
     !matches!(kind, OpKind::QuantizeLinear | OpKind::DequantizeLinear | OpKind::Quant)
@@ -290,7 +293,9 @@ fn scale_and_shift_layer_by_layer() {
             let v = graph.value_ids().find(|&v| graph.value(v).name == tensor).expect("a value");
             let node = graph.producer(v).expect("a quantizer");
             match node.op {
-                Op::DequantizeLinear(_) => graph.producer(node.inputs[0]).expect("one").name.clone(),
+                Op::DequantizeLinear(_) => {
+                    graph.producer(node.inputs[0]).expect("one").name.clone()
+                }
                 _ => node.name.clone(),
             }
         };
@@ -314,7 +319,8 @@ fn scores_are_those_of_qonnx() {
         for sample in 0..case.samples() {
             let key = format!("input/{}", graph.value(input).name);
             let x = case.sample(&key, sample, &graph.ty(input).shape);
-            let y = Interpreter::new(&found.module).step(&[x], &RunContext::default()).expect("runs");
+            let y =
+                Interpreter::new(&found.module).step(&[x], &RunContext::default()).expect("runs");
             let expected = case.sample(&format!("output/{}", output.name), sample, y[0].shape());
             for (a, b) in y[0].as_f32().iter().zip(expected.as_f32()) {
                 assert!((a - b).abs() <= 1e-5 * (1.0 + b.abs()), "{name}: {a} and {b}");
@@ -375,7 +381,10 @@ fn every_precision_of_a_convolution() {
             let bounded: Vec<f32> = x.as_f32().iter().map(|v| v.clamp(-1e4, 1e4)).collect();
             let x = Tensor::f32(x.shape().clone(), bounded);
             let run = |g: &Graph| {
-                Interpreter::new(g).step(&[x.clone()], &RunContext::default()).expect("runs").remove(0)
+                Interpreter::new(g)
+                    .step(&[x.clone()], &RunContext::default())
+                    .expect("runs")
+                    .remove(0)
             };
             let expected = run(&graph);
             let name = format!("x{input} w{weight} y{output}, depthwise {depthwise}");

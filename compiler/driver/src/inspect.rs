@@ -215,7 +215,11 @@ pub fn summary(session: &Session) -> anyhow::Result<Summary> {
         output_stages: session
             .stages
             .iter()
-            .map(|s| StageSummary { node: s.node.clone(), shift: s.shift, off_by_one: s.off_by_one })
+            .map(|s| StageSummary {
+                node: s.node.clone(),
+                shift: s.shift,
+                off_by_one: s.off_by_one,
+            })
             .collect(),
         memory: session.planned.as_ref().map(|(program, _)| program.memory.into()),
         kernels,

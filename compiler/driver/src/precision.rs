@@ -16,8 +16,7 @@ use crate::session::Session;
 /// If the file cannot be read or does not fit the model, or a range is neither in it nor to be had by calibration.
 pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> anyhow::Result<Graph> {
     let in_file = |message: String| InFile::new(path, message);
-    let text =
-        std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
+    let text = std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
     let file = Precision::parse(&text).map_err(|e| in_file(e.to_string()))?;
     let plan = Plan::new(graph, &file).map_err(|e| in_file(e.to_string()))?;
     session.eight_bit = file.eight_bit;

@@ -204,7 +204,8 @@ impl Session {
             let mut float = model::inference(&self.imported, &self.algorithm, seed, form)?;
             verify(&float, &Stage::Float)?;
             if let Some(path) = self.config.precision.clone() {
-                float = self.timed("precision", |session| precision::assigned(session, &float, &path))?;
+                float =
+                    self.timed("precision", |session| precision::assigned(session, &float, &path))?;
                 verify(&float, &Stage::Float)?;
             }
             self.push(INFER, float);

@@ -74,9 +74,11 @@ pub(crate) fn affine(chain: &Chain) -> Option<AffineChain> {
     for step in &chain.steps {
         let last = matches!(step.op, Op::QuantizeLinear(_));
         if let Some((_, grids)) = &rounded {
-            let same = last && grids.iter().enumerate().all(|(c, &(scale, zero))| {
-                scale == at(step, 0, c) && zero == at(step, 1, c)
-            });
+            let same = last
+                && grids
+                    .iter()
+                    .enumerate()
+                    .all(|(c, &(scale, zero))| scale == at(step, 0, c) && zero == at(step, 1, c));
             if same {
                 continue;
             }
@@ -117,9 +119,7 @@ pub(crate) fn affine(chain: &Chain) -> Option<AffineChain> {
                     let [low, high] = quant.bounds().map(f64::from);
                     v.scaled(1.0 / constant(0)).moved(constant(1)).clamped(low, high)
                 }
-                Op::QuantizeLinear(_) => {
-                    v.scaled(1.0 / constant(0)).moved(constant(1))
-                }
+                Op::QuantizeLinear(_) => v.scaled(1.0 / constant(0)).moved(constant(1)),
                 _ => return None,
             };
         }

@@ -56,7 +56,8 @@ pub(crate) fn stage(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stage> {
     let (shift, pairs) = chosen?;
     let unit = (1u64 << shift) as f64;
     let close = form.channels.iter().enumerate().all(|(c, channel)| {
-        constant[c].is_some() || error(channel, form.rounding, unit, levels, bounds[c], pairs[c]) < LARGEST_ERROR
+        constant[c].is_some()
+            || error(channel, form.rounding, unit, levels, bounds[c], pairs[c]) < LARGEST_ERROR
     });
     if !close {
         return None;
@@ -143,7 +144,8 @@ impl Stage {
             sums.extend(ranges.iter().map(|&(a, b)| (a + (b - a) * row / SAMPLES) as i32));
         }
         let found = chain.evaluate(&sums)?;
-        let off = |(i, found): (usize, i64)| (self.value(i % chain.channels, sums[i]) - found).abs();
+        let off =
+            |(i, found): (usize, i64)| (self.value(i % chain.channels, sums[i]) - found).abs();
         let total: Vec<i64> = found.into_iter().enumerate().map(off).collect();
         let most = total.iter().max().copied().unwrap_or(0);
         let count: i64 = total.iter().sum();
@@ -198,7 +200,8 @@ mod tests {
             let sums: Vec<i32> =
                 bounds.iter().map(|&(a, b)| i64::from(sum).clamp(a, b) as i32).collect();
             for (c, expected) in chain.evaluate(&sums).expect("finite").into_iter().enumerate() {
-                let wide = i64::from(sums[c]) * i64::from(stage.scale[c]) + i64::from(stage.offset[c]);
+                let wide =
+                    i64::from(sums[c]) * i64::from(stage.scale[c]) + i64::from(stage.offset[c]);
                 assert!(i32::try_from(wide).is_ok(), "channel {c}, sum {}", sums[c]);
                 let difference = (stage.value(c, sums[c]) - expected).abs();
                 assert!(difference <= 1, "channel {c}, sum {}: {difference}", sums[c]);
