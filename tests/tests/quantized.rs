@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use trainc_data::{NpyData, read_npz};
 use trainc_driver::model::stored_scales;
-use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::graph::{Definition, Graph, InputRole, Node, ValueId};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{BatchNorm, Conv2d, Quant, Relu, Rounding};
 use trainc_ir::{Op, OpKind, RunContext, Shape, Tensor, TensorType};
@@ -65,7 +65,14 @@ impl Case {
         let runs = runs(graph);
         let recorded = |v: &ValueId| {
             let key = format!("tensor/{}", graph.value(*v).name);
-            runs[v.index()] && graph.ty(*v).is_f32() && self.arrays.contains_key(&key)
+            let quantizer = |node: &Node| {
+                let kind = node.op.kind();
+                use OpKind::{BipolarQuant, DequantizeLinear, Quant, Trunc};
+                matches!(kind, BipolarQuant | DequantizeLinear | Quant | Trunc)
+            };
+            runs[v.index()]
+                && graph.producer(*v).is_some_and(quantizer)
+                && self.arrays.contains_key(&key)
         };
         let ids = graph.value_ids().filter(recorded);
         ids.map(|v| {
@@ -348,13 +355,13 @@ fn layer(input: u32, weight: u32, output: u32, depthwise: bool, random: &mut Ran
     };
     let w = draw(&[features, per_group, 3, 3], -1.0, 1.0);
     let w = g.add_parameter("w", w, true);
-    let steps = (0..features).map(|c| 2f32.powi(1 - weight as i32 - (c % 3) as i32)).collect();
+    let steps = (0..features).map(|c| 2f32.powi(1 - weight as i32 - (c % 2) as i32)).collect();
     let steps = g.add_constant("steps", Tensor::f32([features, 1, 1, 1], steps));
     let w = g.add1(quant(weight, true), &[w, steps, zero], "weight").unwrap();
     let groups = if depthwise { channels } else { 1 };
     let conv = Conv2d { strides: [1, 2], pads: [1, 1, 1, 0], dilations: [1, 1], groups };
     let y = g.add1(conv, &[x, w], "conv").unwrap();
-    let gains = Tensor::f32([features], vec![1.0, -0.75, 0.0, 2.5, -0.25, 0.0]);
+    let gains = Tensor::f32([features], vec![1.0, -0.75, 0.0, 1.5, -0.5, 0.0]);
     let mut operands = vec![y, g.add_parameter("gains", gains, true)];
     for (low, high) in [(-1.0, 2.0), (-0.5, 0.5), (0.5, 2.0)] {
         operands.push(g.add_parameter("vector", draw(&[features], low, high), true));

@@ -10,7 +10,7 @@ use trainc_ir::graph::Graph;
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
-use trainc_onnx_import::{ImportOptions, Imported};
+use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
@@ -188,6 +188,13 @@ impl Session {
             self.algorithm.name
         );
         let entries = if inference { Entries::InferAsExported } else { entries };
+        // Running statistics, unless the user wants others.
+        let training = match (inference, training.batch_norm) {
+            (true, BatchNormMode::AsExported) => {
+                ImportOptions { batch_norm: BatchNormMode::Frozen, ..training }
+            }
+            _ => training,
+        };
         let options = match entries {
             Entries::TrainAndInfer => training,
             Entries::InferAsExported => ImportOptions {

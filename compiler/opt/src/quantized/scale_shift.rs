@@ -2,9 +2,9 @@
 //!
 //! The shift is the largest at which no channel's product and sum leave 32 bits for the sums that its weights allow, so
 //! `kappa` keeps as many bits as there are. `lambda` holds the offset, the half that rounds to nearest, and what
-//! centres the error of the rounded `kappa` on the sums that are not clamped. Where the largest error is below a quarter
-//! of a level the result is at most one level off, and that for less than a quarter of the sums at the ends of the range
-//! and far fewer between; where it would not be, there is no such stage.
+//! centres the error of the rounded `kappa` on the sums that are not clamped. Where the largest error is below one
+//! level the result is at most one level off; where it would not be, or more than a quarter of the sums tried are off,
+//! there is no such stage.
 
 use super::affine::{Affine, affine};
 use super::chain::Chain;
@@ -23,8 +23,10 @@ pub(crate) struct Stage {
 
 /// Sums of a channel that are tried.
 const SAMPLES: i64 = 1 << 10;
-/// Largest error in levels, before the floor: below 1 results are at most one level off, and this bounds how often.
-const LARGEST_ERROR: f64 = 0.25;
+/// Largest error in levels, before the floor, that leaves room for the chain's own roundings.
+const LARGEST_ERROR: f64 = 0.99;
+/// Largest share of sums that may be one level off.
+const LARGEST_SHARE: f64 = 0.25;
 
 /// The stage for a chain whose sums are within bounds (one pair, or one a channel).
 pub(crate) fn stage(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stage> {
@@ -71,7 +73,7 @@ pub(crate) fn stage(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stage> {
         off_by_one: 0.0,
     };
     stage.off_by_one = stage.compare(chain, &form.channels, &bounds)?;
-    Some(stage)
+    (stage.off_by_one <= LARGEST_SHARE).then_some(stage)
 }
 
 /// The sums that are not clamped, or not by more than a level.

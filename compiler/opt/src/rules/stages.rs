@@ -164,7 +164,15 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
         let replaced = replaced.into_iter().map(|(_, op, operands)| (op, operands)).collect();
         Some(Replacement { term, replaced })
     };
-    if matching!(view, id, QuantizeLinear).is_empty() {
+    // Stairs take a while to find: once is enough.
+    let threshold = |id: Id| !matching!(view, id, Threshold).is_empty();
+    let moved = |(op, operands): &(Op, Vec<Id>)| {
+        matches!(op, Op::Transpose(_) | Op::Reshape(_)) && threshold(operands[0])
+    };
+    if matching!(view, id, QuantizeLinear).is_empty()
+        || threshold(id)
+        || view.operations(id).iter().any(moved)
+    {
         return Vec::new();
     }
     found().into_iter().collect()
