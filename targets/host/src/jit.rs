@@ -401,12 +401,8 @@ impl LoopFunction {
     /// # Errors
     /// If a number or length is not the kernel's, or there are more than 16 buffers.
     pub fn run(&self, buffers: &mut [Vec<u8>]) -> Result<(), HostError> {
-        let bytes: Vec<usize> = self
-            .kernel
-            .buffers
-            .iter()
-            .map(|b| b.element.bytes(b.count))
-            .collect();
+        let bytes: Vec<usize> =
+            self.kernel.buffers.iter().map(|b| b.element.bytes(b.count)).collect();
         if bytes != buffers.iter().map(Vec::len).collect::<Vec<_>>() {
             return Err(HostError::Argument(format!("the kernel takes {bytes:?} bytes")));
         }

@@ -85,8 +85,7 @@ fn a_c_program_gives_the_same_bits() {
     );
     for step in 0..STEPS {
         let inputs = operands(step);
-        let encoded: Vec<Vec<u8>> =
-            inputs.iter().map(|t| tensor_bytes(t)).collect();
+        let encoded: Vec<Vec<u8>> = inputs.iter().map(tensor_bytes).collect();
         let _ = write!(
             main,
             "    {{\n        static const unsigned char x[] = {{{}}}, l[] = {{{}}}, m[] = {{{}}};\n\

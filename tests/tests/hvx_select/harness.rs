@@ -256,4 +256,3 @@ impl Image {
         u32::from_le_bytes(packets.try_into().expect("4 bytes"))
     }
 }
-
