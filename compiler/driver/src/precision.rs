@@ -7,6 +7,7 @@ use trainc_ir::graph::Graph;
 use trainc_opt::quantized::precision::{Plan, Precision};
 
 use crate::error::InFile;
+use crate::hash::Fingerprint;
 use crate::session::Session;
 
 /// The graph with the quantizers that the file assigns.
@@ -15,11 +16,11 @@ use crate::session::Session;
 /// If the file cannot be read or does not fit the model, or a range is neither in it nor to be had by calibration.
 pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> anyhow::Result<Graph> {
     let in_file = |message: String| InFile::new(path, message);
-    let text =
-        std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
+    let text = std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
     let file = Precision::parse(&text).map_err(|e| in_file(e.to_string()))?;
     let plan = Plan::new(graph, &file).map_err(|e| in_file(e.to_string()))?;
     session.eight_bit = file.eight_bit;
+    session.precision_hash = Some(Fingerprint::new().add(text.as_bytes()).text());
     let missing = plan.missing(graph);
     let ranges = match (&session.config.calibrate, missing.first_key_value()) {
         (_, None) => Default::default(),

@@ -10,7 +10,7 @@ use trainc_ir::graph::Graph;
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
-use trainc_onnx_import::{ImportOptions, Imported};
+use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
@@ -89,6 +89,8 @@ pub struct Session {
     pub warnings: Vec<String>,
     /// The functions.
     pub entries: Vec<EntryStages>,
+    /// Fingerprint of the precision file, if there is one.
+    pub precision_hash: Option<String>,
     /// How 8-bit results are made, if a precision file says so.
     pub(crate) eight_bit: Option<EightBit>,
     /// How close the 8-bit output stages of quantized inference come.
@@ -136,6 +138,7 @@ impl Session {
             imported: empty(),
             warnings: Vec::new(),
             entries: Vec::new(),
+            precision_hash: None,
             eight_bit: None,
             stages: Vec::new(),
             planned: None,
@@ -185,6 +188,13 @@ impl Session {
             self.algorithm.name
         );
         let entries = if inference { Entries::InferAsExported } else { entries };
+        // Running statistics, unless the user wants others.
+        let training = match (inference, training.batch_norm) {
+            (true, BatchNormMode::AsExported) => {
+                ImportOptions { batch_norm: BatchNormMode::Frozen, ..training }
+            }
+            _ => training,
+        };
         let options = match entries {
             Entries::TrainAndInfer => training,
             Entries::InferAsExported => ImportOptions {
@@ -201,7 +211,8 @@ impl Session {
             let mut float = model::inference(&self.imported, &self.algorithm, seed, form)?;
             verify(&float, &Stage::Float)?;
             if let Some(path) = self.config.precision.clone() {
-                float = self.timed("precision", |session| precision::assigned(session, &float, &path))?;
+                float =
+                    self.timed("precision", |session| precision::assigned(session, &float, &path))?;
                 verify(&float, &Stage::Float)?;
             }
             self.push(INFER, float);

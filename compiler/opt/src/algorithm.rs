@@ -261,7 +261,8 @@ impl Algorithm {
                 rules: Vec::new(),
             },
             (None, None) => {
-                let message = "the part `optimizer` is missing (or `inference`, for inference alone)";
+                let message =
+                    "the part `optimizer` is missing (or `inference`, for inference alone)";
                 return Err(AlgorithmError::Syntax { file: file.into(), message: message.into() });
             }
         };

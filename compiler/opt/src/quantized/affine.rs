@@ -29,10 +29,13 @@ pub(crate) struct AffineChain {
 
 impl Affine {
     fn scaled(self, factor: f64) -> Affine {
+        if factor == 0.0 {
+            // One number, which needs no clamp.
+            return Affine { slope: 0.0, offset: 0.0, low: f64::NEG_INFINITY, high: f64::INFINITY };
+        }
         let (a, b) = (self.low * factor, self.high * factor);
-        // An infinite bound times 0 bounds nothing.
-        let (a, b) = if factor == 0.0 { (0.0, 0.0) } else { (a.min(b), a.max(b)) };
-        Affine { slope: self.slope * factor, offset: self.offset * factor, low: a, high: b }
+        let (slope, offset) = (self.slope * factor, self.offset * factor);
+        Affine { slope, offset, low: a.min(b), high: a.max(b) }
     }
 
     fn moved(self, by: f64) -> Affine {
@@ -71,9 +74,11 @@ pub(crate) fn affine(chain: &Chain) -> Option<AffineChain> {
     for step in &chain.steps {
         let last = matches!(step.op, Op::QuantizeLinear(_));
         if let Some((_, grids)) = &rounded {
-            let same = last && grids.iter().enumerate().all(|(c, &(scale, zero))| {
-                scale == at(step, 0, c) && zero == at(step, 1, c)
-            });
+            let same = last
+                && grids
+                    .iter()
+                    .enumerate()
+                    .all(|(c, &(scale, zero))| scale == at(step, 0, c) && zero == at(step, 1, c));
             if same {
                 continue;
             }
@@ -114,9 +119,7 @@ pub(crate) fn affine(chain: &Chain) -> Option<AffineChain> {
                     let [low, high] = quant.bounds().map(f64::from);
                     v.scaled(1.0 / constant(0)).moved(constant(1)).clamped(low, high)
                 }
-                Op::QuantizeLinear(_) => {
-                    v.scaled(1.0 / constant(0)).moved(constant(1))
-                }
+                Op::QuantizeLinear(_) => v.scaled(1.0 / constant(0)).moved(constant(1)),
                 _ => return None,
             };
         }

@@ -58,8 +58,7 @@ fn within<S: Source>(source: &S, id: S::Id, axis: usize, depth: usize) -> Option
         Op::Reshape(_) => {
             let (before, after) = (&source.ty(operands[0])?.shape, &source.ty(id)?.shape);
             let last = axis == after.rank().wrapping_sub(1) && before.last() == after.last();
-            let found =
-                within(source, operands[0], before.rank().wrapping_sub(1), depth)?;
+            let found = within(source, operands[0], before.rank().wrapping_sub(1), depth)?;
             Some(if last { found } else { vec![hull(&found)] })
         }
         Op::Slice(_) | Op::Broadcast(_) => Some(vec![of(operands[0])?]),
@@ -74,7 +73,8 @@ fn within<S: Source>(source: &S, id: S::Id, axis: usize, depth: usize) -> Option
             let (low, high) = of(operands[0])?;
             let padding = i64::from(conv.padding);
             let w = source.constant(operands[1])?;
-            let found = sums_of_products(&w.to_i64(), w.ty(), (low.min(padding), high.max(padding)));
+            let found =
+                sums_of_products(&w.to_i64(), w.ty(), (low.min(padding), high.max(padding)));
             Some(if axis == 3 { found } else { vec![hull(&found)] })
         }
         Op::IntegerSumPool2d(pool) => {

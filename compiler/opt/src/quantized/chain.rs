@@ -55,10 +55,16 @@ fn direction(op: &Op, position: usize) -> Option<Direction> {
     let first = position == 0;
     match op {
         Op::Add(_) | Op::Sub(_) | Op::Mul(_) | Op::Maximum(_) | Op::Minimum(_) => Some(Monotone),
-        Op::Div(_) | Op::Quant(_) | Op::BipolarQuant(_) | Op::Trunc(_) | Op::Reshape(_)
-        | Op::Relu(_) | Op::Clip(_) | Op::Neg(_) | Op::Floor(_) | Op::Ceil(_) => {
-            first.then_some(Monotone)
-        }
+        Op::Div(_)
+        | Op::Quant(_)
+        | Op::BipolarQuant(_)
+        | Op::Trunc(_)
+        | Op::Reshape(_)
+        | Op::Relu(_)
+        | Op::Clip(_)
+        | Op::Neg(_)
+        | Op::Floor(_)
+        | Op::Ceil(_) => first.then_some(Monotone),
         Op::BatchNorm(norm) => (first && !norm.batch).then_some(Monotone),
         Op::LeakyRelu(relu) => (relu.alpha.get() >= 0.0).then_some(Monotone),
         Op::Sigmoid(_) | Op::Tanh(_) => Some(Approximate),
@@ -103,9 +109,9 @@ fn walk<S: Source>(source: &S, id: S::Id, steps: &mut Vec<Step>) -> Option<S::Id
         }
         for position in 0..operands.len() {
             if direction(&op, position).is_none()
-                || source.ty(operands[position]).is_none_or(|ty| {
-                    Some(ty.count()) != source.ty(id).map(TensorType::count)
-                })
+                || source
+                    .ty(operands[position])
+                    .is_none_or(|ty| Some(ty.count()) != source.ty(id).map(TensorType::count))
             {
                 continue;
             }

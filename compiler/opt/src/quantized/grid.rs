@@ -24,9 +24,9 @@ const ELEMENTS: [Element; 6] =
 
 /// The narrowest element that holds all these integers.
 pub(crate) fn narrowest(low: i64, high: i64) -> Option<Element> {
-    ELEMENTS.into_iter().find(|e| {
-        e.integer_range().is_some_and(|(least, most)| least <= low && high <= most)
-    })
+    ELEMENTS
+        .into_iter()
+        .find(|e| e.integer_range().is_some_and(|(least, most)| least <= low && high <= most))
 }
 
 impl Grid {

@@ -23,7 +23,9 @@ impl Translator<'_> {
             Err(reason) => return Ok(Err(reason)),
         };
         let shape = self.model.ty(node.inputs[1]).shape.clone();
-        let [o, i, h, w] = shape[..] else { return Ok(Err("its weights have no rank of 4".into())) };
+        let [o, i, h, w] = shape[..] else {
+            return Ok(Err("its weights have no rank of 4".into()));
+        };
         // [O,I,H,W] to [O,H,W,I].
         let source = (0..o * h * w * i).map(|n| {
             let (rest, c) = (n / i, n % i);
@@ -70,7 +72,8 @@ impl Translator<'_> {
         let flattened = self.graph.producer(q).and_then(|reshape| {
             let Op::Reshape(_) = reshape.op else { return None };
             let maps = self.graph.ty(reshape.inputs[0]).shape.clone();
-            let whole = maps.rank() == 4 && maps[0] == rows && maps[1..].iter().product::<usize>() == k;
+            let whole =
+                maps.rank() == 4 && maps[0] == rows && maps[1..].iter().product::<usize>() == k;
             whole.then(|| (reshape.inputs[0], maps))
         });
         if let Some((maps, shape)) = flattened {
@@ -136,7 +139,8 @@ impl Translator<'_> {
         let zeros: Vec<i32> = (0..shape.count())
             .map(|i| zeros.get(i).or(zeros.first()).copied().unwrap_or(0) as i32)
             .collect();
-        let scale = self.graph.add_constant(format!("{name}/scale"), Tensor::f32(shape.clone(), scales));
+        let scale =
+            self.graph.add_constant(format!("{name}/scale"), Tensor::f32(shape.clone(), scales));
         let zero = self.graph.add_constant(format!("{name}/zero_point"), Tensor::i32(shape, zeros));
         Ok(Some((sums, scale, zero)))
     }

@@ -94,7 +94,9 @@ impl Translator<'_> {
         let x = self.channels_last(q, &node.name)?;
         let y = self.add(op, &[x], &node.name, "")?;
         let y = self.channels_first(y, &node.name)?;
-        if pool.dilations != [1, 1] || self.graph.ty(y).shape != self.model.ty(node.outputs[0]).shape {
+        if pool.dilations != [1, 1]
+            || self.graph.ty(y).shape != self.model.ty(node.outputs[0]).shape
+        {
             let name = &node.name;
             self.warnings.push(format!(
                 "node `{name}` stays FP32: dilated and partial windows have no integer form"

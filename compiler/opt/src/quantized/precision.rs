@@ -97,7 +97,9 @@ impl Precision {
 impl LayerPrecision {
     fn check(&self, layer: &str) -> Result<(), PrecisionError> {
         let fail = |message: String| PrecisionError::Layer { layer: layer.to_string(), message };
-        for (what, bits) in [("input", self.input), ("weight", self.weight), ("output", self.output)] {
+        for (what, bits) in
+            [("input", self.input), ("weight", self.weight), ("output", self.output)]
+        {
             if let Some(bits) = bits
                 && ![2, 4, 8].contains(&bits)
             {
@@ -246,9 +248,8 @@ impl Plan {
             // Pools of maxima and reshapes keep a grid: the quantizer stands before them.
             let mut place = graph.node(id).inputs[0];
             let mut shared = only_user(place).is_some();
-            let quantized = |plan: &Plan, v: ValueId| {
-                plan.values.get(&v).is_some_and(|p| p.bits == point.bits)
-            };
+            let quantized =
+                |plan: &Plan, v: ValueId| plan.values.get(&v).is_some_and(|p| p.bits == point.bits);
             while !plan.values.contains_key(&place)
                 && let Some(node) = graph.producer(place)
                 && matches!(node.op, Op::MaxPool2d(_) | Op::Reshape(_) | Op::Transpose(_))

@@ -3,7 +3,8 @@
 //! The shift is the largest at which no channel's product and sum leave 32 bits for the sums that its weights allow, so
 //! `kappa` keeps as many bits as there are. `lambda` holds the offset, the half that rounds to nearest, and what
 //! centres the error of the rounded `kappa` on the sums that are not clamped. Where the largest error is below one
-//! level the result is at most one level off; where it would not be, there is no such stage.
+//! level the result is at most one level off; where it would not be, or more than a quarter of the sums tried are off,
+//! there is no such stage.
 
 use super::affine::{Affine, affine};
 use super::chain::Chain;
@@ -24,6 +25,8 @@ pub(crate) struct Stage {
 const SAMPLES: i64 = 1 << 10;
 /// Largest error in levels, before the floor, that leaves room for the chain's own roundings.
 const LARGEST_ERROR: f64 = 0.99;
+/// Largest share of sums that may be one level off.
+const LARGEST_SHARE: f64 = 0.25;
 
 /// The stage for a chain whose sums are within bounds (one pair, or one a channel).
 pub(crate) fn stage(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stage> {
@@ -55,7 +58,8 @@ pub(crate) fn stage(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stage> {
     let (shift, pairs) = chosen?;
     let unit = (1u64 << shift) as f64;
     let close = form.channels.iter().enumerate().all(|(c, channel)| {
-        constant[c].is_some() || error(channel, form.rounding, unit, levels, bounds[c], pairs[c]) < LARGEST_ERROR
+        constant[c].is_some()
+            || error(channel, form.rounding, unit, levels, bounds[c], pairs[c]) < LARGEST_ERROR
     });
     if !close {
         return None;
@@ -69,7 +73,7 @@ pub(crate) fn stage(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stage> {
         off_by_one: 0.0,
     };
     stage.off_by_one = stage.compare(chain, &form.channels, &bounds)?;
-    Some(stage)
+    (stage.off_by_one <= LARGEST_SHARE).then_some(stage)
 }
 
 /// The sums that are not clamped, or not by more than a level.
@@ -142,10 +146,89 @@ impl Stage {
             sums.extend(ranges.iter().map(|&(a, b)| (a + (b - a) * row / SAMPLES) as i32));
         }
         let found = chain.evaluate(&sums)?;
-        let off = |(i, found): (usize, i64)| (self.value(i % chain.channels, sums[i]) - found).abs();
+        let off =
+            |(i, found): (usize, i64)| (self.value(i % chain.channels, sums[i]) - found).abs();
         let total: Vec<i64> = found.into_iter().enumerate().map(off).collect();
         let most = total.iter().max().copied().unwrap_or(0);
         let count: i64 = total.iter().sum();
         (most <= 1).then_some(count as f64 / total.len().max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trainc_ir::ops::{Add, DequantizeLinear, Mul, QuantizeLinear, Relu};
+    use trainc_ir::{Element, Op, ScaleData, Shape, Tensor, TensorType};
+
+    use super::*;
+    use crate::quantized::chain::Step;
+
+    /// `u8(relu(sum * gain + bias) / 0.05)` of each channel.
+    fn chain(gains: &[f32], biases: &[f32]) -> Chain {
+        let channels = gains.len();
+        let shape: Shape = [1, channels, 1, 1].into();
+        let step = |op: Op, constants: Vec<Tensor>| Step {
+            op,
+            constants: constants.into_iter().map(Arc::new).collect(),
+            position: 0,
+            shape: shape.clone(),
+        };
+        let scalar = |v: f32| Tensor::f32([], vec![v]);
+        let vector = |v: &[f32]| Tensor::f32([1, channels, 1, 1], v.to_vec());
+        let zero = Tensor::from_i64(&TensorType::new([], Element::U8), &[0], ScaleData::None);
+        let steps = vec![
+            step(DequantizeLinear { axis: 1 }.into(), vec![scalar(1.0), Tensor::i32([], vec![0])]),
+            step(Mul {}.into(), vec![vector(gains)]),
+            step(Add {}.into(), vec![vector(biases)]),
+            step(Relu {}.into(), vec![]),
+            step(QuantizeLinear { axis: 0 }.into(), vec![scalar(0.05), zero]),
+        ];
+        Chain { axis: 1, channels, steps, element: Element::U8 }
+    }
+
+    /// Slopes of both signs and zero; every sum, against the chain, and never out of 32 bits.
+    #[test]
+    fn at_most_one_level_off_and_no_overflow() {
+        let (gains, biases) = ([0.013, -0.0071, 0.0, 0.0, 2.5], [0.2, 3.0, 1.0, -1.0, -4.0]);
+        let chain = chain(&gains, &biases);
+        let bounds = [(-9000, 9000), (-20000, 800), (-5, 5), (-100, 100), (-300, 300)];
+        let stage = stage(&chain, &bounds).expect("an affine chain");
+        assert_eq!((stage.low, stage.high), (0, 255));
+        assert!(stage.scale[1] < 0 && stage.scale[2..4] == [0, 0]);
+        let (mut off, mut total) = (0, 0);
+        for sum in -20000..=9000 {
+            let sums: Vec<i32> =
+                bounds.iter().map(|&(a, b)| i64::from(sum).clamp(a, b) as i32).collect();
+            for (c, expected) in chain.evaluate(&sums).expect("finite").into_iter().enumerate() {
+                let wide =
+                    i64::from(sums[c]) * i64::from(stage.scale[c]) + i64::from(stage.offset[c]);
+                assert!(i32::try_from(wide).is_ok(), "channel {c}, sum {}", sums[c]);
+                let difference = (stage.value(c, sums[c]) - expected).abs();
+                assert!(difference <= 1, "channel {c}, sum {}: {difference}", sums[c]);
+                off += difference;
+                total += 1;
+            }
+        }
+        assert!(off * 1000 < total, "{off} of {total} are one level off");
+    }
+
+    /// The shift is the largest: one more would leave 32 bits.
+    #[test]
+    fn the_shift_uses_the_bits_there_are() {
+        let chain = chain(&[0.05], &[0.0]);
+        let stage = stage(&chain, &[(0, 1000)]).expect("an affine chain");
+        // 1000 * 2^21 < 2^31 <= 1000 * 2^22, and the half for rounding.
+        assert_eq!((stage.shift, stage.scale[0]), (21, 1 << 21));
+        assert_eq!(stage.offset[0], 1 << 20);
+        assert!(stage.off_by_one < 0.001);
+    }
+
+    /// Where sums are so wide that kappa keeps too few bits, there is no such stage.
+    #[test]
+    fn too_wide_sums_are_refused() {
+        let chain = chain(&[0.05], &[0.0]);
+        assert_eq!(stage(&chain, &[(-(1 << 30), 1 << 30)]), None);
     }
 }

@@ -28,7 +28,8 @@ impl Stairs {
     pub(crate) fn of(chain: &Chain, bounds: &[(i64, i64)]) -> Option<Stairs> {
         let channels = chain.channels;
         let limit = |v: i64| i32::try_from(v).ok();
-        let bound = |c: usize| bounds.get(c).or_else(|| bounds.first().filter(|_| bounds.len() == 1));
+        let bound =
+            |c: usize| bounds.get(c).or_else(|| bounds.first().filter(|_| bounds.len() == 1));
         let mut least = Vec::with_capacity(channels);
         let mut most = Vec::with_capacity(channels);
         for c in 0..channels {
@@ -43,10 +44,12 @@ impl Stairs {
         let levels = usize::try_from(high - low).ok()?.max(1);
         // Complements turn falling stairs into rising ones: they exchange the bounds.
         let turned = |c: usize, v: i32| if falls[c] { !v } else { v };
-        let first: Vec<i64> =
-            (0..channels).map(|c| turned(c, if falls[c] { most[c] } else { least[c] }).into()).collect();
-        let last: Vec<i64> =
-            (0..channels).map(|c| turned(c, if falls[c] { least[c] } else { most[c] }).into()).collect();
+        let first: Vec<i64> = (0..channels)
+            .map(|c| turned(c, if falls[c] { most[c] } else { least[c] }).into())
+            .collect();
+        let last: Vec<i64> = (0..channels)
+            .map(|c| turned(c, if falls[c] { least[c] } else { most[c] }).into())
+            .collect();
         let ends = |c: usize| {
             if falls[c] { (at_most[c], at_least[c]) } else { (at_least[c], at_most[c]) }
         };

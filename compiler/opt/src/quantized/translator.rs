@@ -287,9 +287,8 @@ impl<'m> Translator<'m> {
         }
         let mut grid = grid;
         let mut plain = self.quantized(x, &grid, name)?;
-        let reach = trace(&self.graph, plain).and_then(|(start, chain)| {
-            chain.reach(&bounds(&self.graph, start, chain.axis)?)
-        });
+        let reach = trace(&self.graph, plain)
+            .and_then(|(start, chain)| chain.reach(&bounds(&self.graph, start, chain.axis)?));
         if matches!(&node.op, Op::Trunc(trunc) if !trunc.clamp) {
             let inside = reach.is_some_and(|(low, high)| grid.low <= low && high <= grid.high);
             if !inside {
@@ -334,9 +333,7 @@ impl<'m> Translator<'m> {
         };
         let output = self.model.outputs().iter().any(|o| o.value == result);
         !output
-            && users.all(|u| {
-                matches!(u.op, Op::DequantizeLinear(_)) && same(1, u) && same(2, u)
-            })
+            && users.all(|u| matches!(u.op, Op::DequantizeLinear(_)) && same(1, u) && same(2, u))
     }
 
     /// An 8-bit result as `scale_shift` of its sums, if that is wanted and close enough.
@@ -404,7 +401,10 @@ impl<'m> Translator<'m> {
         {
             return Ok(node.inputs[0]);
         }
-        self.add(Transpose { permutation }, &[v], name, "layout")
+        // Named after what it moves, so that a stage that takes its place bears the quantizer's name.
+        let name =
+            self.graph.producer(v).map_or_else(|| name.to_string(), |node| node.name.clone());
+        self.add(Transpose { permutation }, &[v], &name, "")
     }
 
     /// `[B,C,H,W]` as `[B,H,W,C]`.

@@ -158,16 +158,21 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
         let stage = Threshold { low: stairs.low, element: chain.element };
         let term = moved(inverse, Term::operation(stage, operands));
         let shape = view.ty(id)?.shape.clone();
-        let term = if shape == ty.shape {
-            term
-        } else {
-            Term::operation(Reshape { shape }, vec![term])
-        };
+        let term =
+            if shape == ty.shape { term } else { Term::operation(Reshape { shape }, vec![term]) };
         let replaced = matching!(view, id, QuantizeLinear);
         let replaced = replaced.into_iter().map(|(_, op, operands)| (op, operands)).collect();
         Some(Replacement { term, replaced })
     };
-    if matching!(view, id, QuantizeLinear).is_empty() {
+    // Stairs take a while to find: once is enough.
+    let threshold = |id: Id| !matching!(view, id, Threshold).is_empty();
+    let moved = |(op, operands): &(Op, Vec<Id>)| {
+        matches!(op, Op::Transpose(_) | Op::Reshape(_)) && threshold(operands[0])
+    };
+    if matching!(view, id, QuantizeLinear).is_empty()
+        || threshold(id)
+        || view.operations(id).iter().any(moved)
+    {
         return Vec::new();
     }
     found().into_iter().collect()
@@ -391,8 +396,7 @@ fn clamped_stairs(
     let rows: Vec<i32> =
         rows.chunks(levels).flat_map(|row| row[kept.clone()].iter().copied()).collect();
     let shape = [rows.len() / kept.len(), kept.len()].into();
-    let mut operands =
-        vec![Term::Class(inputs[0]), Term::Integers("thresholds", shape, rows)];
+    let mut operands = vec![Term::Class(inputs[0]), Term::Integers("thresholds", shape, rows)];
     operands.extend(inputs.get(2).map(|&flip| Term::Class(flip)));
     Some(Term::operation(Threshold { low, element: stage.element }, operands))
 }
@@ -438,8 +442,7 @@ fn affine(r: &mut Random, i: &mut Instance, acc: ValueId, most: i32) -> ValueId 
     };
     let [scale, offset] = [(); 2].map(|()| Tensor::i32([channels], draw()));
     let (scale, offset) = (i.constant(scale), i.constant(offset));
-    let stage =
-        ScaleShift { shift: 0, low: i32::MIN, high: i32::MAX, element: Element::I32 };
+    let stage = ScaleShift { shift: 0, low: i32::MIN, high: i32::MAX, element: Element::I32 };
     i.op(stage, &[acc, scale, offset])
 }
 
