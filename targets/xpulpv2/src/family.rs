@@ -3,6 +3,7 @@
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, TensorType};
 
+use crate::elements::Elements;
 use crate::products::Products;
 
 /// Kernels that share a scheme. All three functions agree on which operations they know.
@@ -27,7 +28,7 @@ pub(crate) trait Family: Sync {
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[&Products];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Elements];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

@@ -16,6 +16,9 @@ pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 /// Products, on [`HEADER`].
 const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 
+/// Element by element, on [`HEADER`].
+const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
 const NAME: &str = "xpulpv2";
 
 /// Cores that share a memory.
@@ -101,9 +104,13 @@ impl Dialect for XpulpTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        [("trainc_xpulp.h", HEADER), ("trainc_xpulp_products.h", PRODUCTS)]
-            .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
-            .into()
+        [
+            ("trainc_xpulp.h", HEADER),
+            ("trainc_xpulp_products.h", PRODUCTS),
+            ("trainc_xpulp_elements.h", ELEMENTS),
+        ]
+        .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
+        .into()
     }
 }
 

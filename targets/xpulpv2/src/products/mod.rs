@@ -19,7 +19,8 @@ use crate::family::Family;
 use finish::Finish;
 use layout::{Kind, Layout, Set};
 use shape::Convolution;
-use text::{Text, declare, times};
+pub(crate) use text::Text;
+use text::{declare, times};
 
 /// Products as a family of kernels.
 pub(crate) struct Products;

@@ -21,11 +21,13 @@
 #endif
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) insn
 #elif defined(__pulp__)
+#define TRAINC_XPULP_BUILTINS
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) pulp
 typedef signed char trainc_v4s __attribute__((vector_size(4)));
 typedef unsigned char trainc_v4u __attribute__((vector_size(4)));
 typedef short trainc_v2s __attribute__((vector_size(4)));
 #elif defined(__riscv_xcvsimd) && defined(__riscv_xcvalu) && defined(__riscv_xcvmac)
+#define TRAINC_XPULP_BUILTINS
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) corev
 #else
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) portable

@@ -192,10 +192,15 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile)
             const int8_t *const a = tile->rows + row * tile->stride;
             const int8_t *const b = tile->lanes + lane * tile->stride;
             uint32_t sum = (uint32_t)tile->start[row * (tile->start_stride / 4) + lane];
-            /* What sums of products by words add up to. */
+#if defined(TRAINC_XPULP_BUILTINS)
+            for (int32_t i = 0; i < 4 * tile->words; i += 4) {
+                sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a + i), trainc_xpulp_load(b + i));
+            }
+#else
             for (int32_t i = 0; i < 4 * tile->words; i++) {
                 sum += (uint32_t)(a[i] * b[i]);
             }
+#endif
             tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
             tile->bits |= trainc_xpulp_abs(sum);
         }
@@ -349,11 +354,10 @@ static inline void trainc_xpulp_vector(const struct trainc_xpulp_set *set, int32
 static inline void trainc_xpulp_pack(const struct trainc_xpulp_set *set, int32_t tile, int8_t *to)
 {
     const int32_t bytes = set->bytes, left = set->count - 4 * tile;
-    if (left < 4 || set->length < bytes) {
-        for (int32_t i = 0; i < bytes; i += 4) {
-            for (int32_t l = 0; l < 4; l++) {
-                trainc_xpulp_store(to + l * bytes + i, 0);
-            }
+    for (int32_t l = 0; l < 4; l++) {
+        /* All of a vector that is none, of others the last word. */
+        for (int32_t i = l < left ? set->length & ~3 : 0; i < bytes; i += 4) {
+            trainc_xpulp_store(to + l * bytes + i, 0);
         }
     }
     if (set->kind == TRAINC_XPULP_COLUMNS && left >= 4) {
