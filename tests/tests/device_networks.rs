@@ -92,7 +92,7 @@ fn hexagon() {
 const NATIVE: &str = r#"for argument; do
     shift
     case $argument in
-    -march=* | -mabi=* | -mno-strict-align | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
+    -march=* | -mabi=* | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
     -Wl,* | -DTRAINC_XPULP_INSN | */emulation.c | */start.S) ;;
     # The folder's own `stdio.h` is for the other machine, too.
     -I) set -- "$@" -iquote ;;

@@ -1,4 +1,5 @@
-//! Kernels that go element by element: updates and masks of bytes, four at a time, and the input's conversion, for which a
+//! Kernels that go element by element: updates and masks of bytes, four at a time; pools of windows that
+//! do not overlap; and the input's conversion, for which a
 //! core without arithmetic of floats takes hundreds of cycles an element.
 
 use trainc_ir::program::Kernel;
@@ -14,7 +15,10 @@ enum Kind {
     Subtract,
     WhereAbove,
     Quantize,
+    Unpool,
 }
+
+const OPERANDS: &str = "const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, int8_t *y0, int32_t *y0_exponent)";
 
 /// Cycles of a call.
 const CALL: u64 = 60;
@@ -31,6 +35,16 @@ fn kind(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<(Kin
         Op::ReluGradient(_) if bytes(inputs) && bytes(outputs) => Kind::WhereAbove,
         Op::QuantizeExponent(_) if inputs[0].element == Element::F32 && bytes(outputs) => {
             Kind::Quantize
+        }
+        Op::MaxPool2dGradient(op) => {
+            let (x, dy) = (inputs[0], *inputs.get(1)?);
+            let bytes = |ty: &TensorType| ty.element == Element::I8 && ty.is_shared_integer();
+            let whole = (0..2).all(|a| dy.shape[2 + a] * op.kernel[a] <= x.shape[2 + a]);
+            let apart = op.kernel == op.strides && op.dilations == [1, 1] && op.pads == [0; 4];
+            if !(bytes(x) && bytes(dy) && bytes(outputs[0]) && whole && apart && dy.count() > 0) {
+                return None;
+            }
+            Kind::Unpool
         }
         _ => return None,
     };
@@ -61,9 +75,22 @@ impl Family for Elements {
             out.close();
             return Ok(Some(out.finish()));
         }
-        out.long(format!(
-            "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, int8_t *y0, int32_t *y0_exponent)"
-        ));
+        if let (Kind::Unpool, Op::MaxPool2dGradient(op)) = (&kind, &kernel.op) {
+            let (x, dy) = (&inputs[0].shape, &inputs[1].shape);
+            out.long(format!("static void {name}({OPERANDS}"));
+            out.open("{");
+            out.line("(void)x0_exponent;");
+            out.line("y0_exponent[0] = x1_exponent[0];");
+            out.long(format!(
+                "struct trainc_xpulp_pool work = {{ x0, x1, y0, {}, {}, {}, {}, {}, {} }};",
+                x[2], x[3], dy[2], dy[3], op.kernel[0], op.kernel[1]
+            ));
+            let planes = x[0] * x[1];
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {planes}, trainc_xpulp_unpool);"));
+            out.close();
+            return Ok(Some(out.finish()));
+        }
+        out.long(format!("static void {name}({OPERANDS}"));
         out.open("{");
         let (unused, exponent, body) = match kind {
             Kind::Subtract => ("x1", "x0", "subtract"),
@@ -94,6 +121,7 @@ impl Family for Elements {
         let each = match kind {
             Kind::Subtract | Kind::WhereAbove => 4,
             Kind::Quantize => 40,
+            Kind::Unpool => 15,
         };
         Some(CALL + each * count as u64)
     }

@@ -74,7 +74,7 @@ impl Dialect for XpulpTarget {
     }
 
     fn flags(&self) -> &'static [&'static str] {
-        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-mno-strict-align", "-DTRAINC_XPULP_INSN"]
+        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-DTRAINC_XPULP_INSN"]
     }
 
     fn language(&self) -> Language {
@@ -140,7 +140,7 @@ impl Target for XpulpTarget {
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
         let compilers = vec![Tool::new(GCC, LINKING, "gcc-riscv64-unknown-elf")];
-        let runners = vec![Tool::new(RUNNER, &[], "none; tests/riscv of trainc's sources has it")];
+        let runners = vec![Tool::new(RUNNER, &[], "")];
         let mut harness = trainc_c::harness(program, self, compilers, runners)
             .map_err(|message| EmitError { target: NAME, message })?;
         harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();

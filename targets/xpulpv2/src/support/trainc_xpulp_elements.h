@@ -73,6 +73,50 @@ static inline uint32_t trainc_xpulp_where_above(uint32_t a, uint32_t b)
 TRAINC_XPULP_WORDS_OF(trainc_xpulp_subtract_words, trainc_xpulp_subtract)
 TRAINC_XPULP_WORDS_OF(trainc_xpulp_where_above_words, trainc_xpulp_where_above)
 
+/* The errors of windows that do not overlap, by planes. */
+struct trainc_xpulp_pool {
+    const int8_t *x, *dy;
+    int8_t *dx;
+    int32_t height, width, rows, columns, down, right;
+};
+
+/* The errors of some planes go to the first largest element of their window. */
+static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_pool work = *(const struct trainc_xpulp_pool *)context;
+    const int32_t plane = work.height * work.width;
+    const int8_t *dy = work.dy + begin * work.rows * work.columns;
+    for (int32_t n = begin; n < end; n++) {
+        int8_t *const dx = work.dx + n * plane;
+        int32_t i = 0;
+        for (; i + 4 <= plane; i += 4) {
+            trainc_xpulp_store(dx + i, 0);
+        }
+        for (; i < plane; i++) {
+            dx[i] = 0;
+        }
+        for (int32_t row = 0; row < work.rows; row++) {
+            const int32_t top = n * plane + row * work.down * work.width;
+            for (int32_t column = 0; column < work.columns; column++, dy++) {
+                const int32_t first = top + column * work.right;
+                int32_t winner = first, most = work.x[first];
+                for (int32_t down = 0; down < work.down; down++) {
+                    const int32_t at = first + down * work.width;
+                    for (int32_t right = 0; right < work.right; right++) {
+                        const int32_t value = work.x[at + right];
+                        if (value > most) {
+                            most = value;
+                            winner = at + right;
+                        }
+                    }
+                }
+                /* As of a sum that is clamped. */
+                work.dx[winner] = (int8_t)(*dy < -127 ? -127 : *dy);
+            }
+        }
+    }
+}
+
 /* Floats by an exponent to bytes, without arithmetic of floats. */
 struct trainc_xpulp_floats {
     const float *x;

@@ -571,14 +571,15 @@ static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t
 /* The sum in x5 is replaced by the next one; its magnitude in x6 and its sign in x7. */
 #define TRAINC_XPULP_NEXT \
     TRAINC_XPULP_SCALAR(0, x6, x5, x0) "srai x7, x5, 31\n\t" TRAINC_XPULP_LWI(x5, 4, x10)
-/* The rounded magnitude in x6 with its sign, within the range, to its place. */
-#define TRAINC_XPULP_SIGNED \
+/* The rounded magnitude in x6 with its sign: within the range; where that is -127 to 127. */
+#define TRAINC_XPULP_WITHIN \
     "xor x6, x6, x7\n\tsub x6, x6, x7\n\t" \
     TRAINC_XPULP_SCALAR(4, x6, x6, x13) TRAINC_XPULP_SCALAR(6, x6, x6, x14)
-#define TRAINC_XPULP_ROUND(rounded, ...) \
+#define TRAINC_XPULP_WITHIN_127 \
+    TRAINC_XPULP_SCALAR(5, x6, x6, x13) "xor x6, x6, x7\n\tsub x6, x6, x7\n\t"
+#define TRAINC_XPULP_ROUND(each, ...) \
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LWI(x5, 4, x10) \
-        TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_NEXT rounded TRAINC_XPULP_SIGNED \
-        "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop" \
+        TRAINC_XPULP_LOOP(0, 12, 9) each "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop" \
         : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), __VA_ARGS__ \
         : "x5", "x6", "x7", "x28", "x29", "memory")
 #define TRAINC_XPULP_ROUND_ROW(from, to, count, r) \
@@ -588,6 +589,10 @@ static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t
     register int32_t x13 __asm__("x13") = 127; \
     register int32_t x14 __asm__("x14") = (r)->low; \
     register int32_t x15 __asm__("x15") = (r)->shift
+#define TRAINC_XPULP_HALF_AWAY "add x6, x6, x16\n\tsrl x6, x6, x15\n\t"
+#define TRAINC_XPULP_PSEUDO_STOCHASTIC \
+    "srl x28, x6, x16\n\tand x28, x28, x31\n\tand x29, x6, x30\n\tsll x29, x29, x17\n\t" \
+    "sltu x29, x29, x28\n\tsrl x6, x6, x15\n\tadd x6, x6, x29\n\t"
 
 /* A row of results; a word behind the sums is read, too. */
 static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, int32_t count,
@@ -596,7 +601,13 @@ static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, i
     if (r->shift < 32) {
         TRAINC_XPULP_ROUND_ROW(from, to, count, r);
         register uint32_t x16 __asm__("x16") = r->unit;
-        TRAINC_XPULP_ROUND("add x6, x6, x16\n\tsrl x6, x6, x15\n\t", "r"(x16));
+        if (r->low == 0) {
+            /* Negative sums are 0. */
+            TRAINC_XPULP_ROUND(TRAINC_XPULP_SCALAR(6, x6, x5, x0) TRAINC_XPULP_LWI(x5, 4, x10)
+                TRAINC_XPULP_HALF_AWAY TRAINC_XPULP_SCALAR(5, x6, x6, x13), "r"(x16));
+            return;
+        }
+        TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_HALF_AWAY TRAINC_XPULP_WITHIN, "r"(x16));
         return;
     }
     for (int32_t i = 0; i < count; i++) {
@@ -613,8 +624,12 @@ static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_
         register int32_t x17 __asm__("x17") = r->odd;
         register uint32_t x30 __asm__("x30") = r->low_mask;
         register uint32_t x31 __asm__("x31") = r->high_mask;
-        TRAINC_XPULP_ROUND("srl x28, x6, x16\n\tand x28, x28, x31\n\tand x29, x6, x30\n\t"
-            "sll x29, x29, x17\n\tsltu x29, x29, x28\n\tsrl x6, x6, x15\n\tadd x6, x6, x29\n\t",
+        if (r->low == -127) {
+            TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_PSEUDO_STOCHASTIC
+                TRAINC_XPULP_WITHIN_127, "r"(x16), "r"(x17), "r"(x30), "r"(x31));
+            return;
+        }
+        TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_PSEUDO_STOCHASTIC TRAINC_XPULP_WITHIN,
             "r"(x16), "r"(x17), "r"(x30), "r"(x31));
         return;
     }
