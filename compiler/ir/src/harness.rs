@@ -16,7 +16,7 @@ pub struct Tool {
     pub command: String,
     /// What always follows it.
     pub arguments: Vec<String>,
-    /// Packages, separated by spaces; empty if there are none.
+    /// Packages, separated by spaces.
     pub packages: &'static str,
 }
 
