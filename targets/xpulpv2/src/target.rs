@@ -16,6 +16,9 @@ pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 /// Products, on [`HEADER`].
 const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 
+/// The rounding of their sums.
+const ROUNDING: &str = include_str!("support/trainc_xpulp_rounding.h");
+
 /// Element by element, on [`HEADER`].
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
 
@@ -107,6 +110,7 @@ impl Dialect for XpulpTarget {
         [
             ("trainc_xpulp.h", HEADER),
             ("trainc_xpulp_products.h", PRODUCTS),
+            ("trainc_xpulp_rounding.h", ROUNDING),
             ("trainc_xpulp_elements.h", ELEMENTS),
         ]
         .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
