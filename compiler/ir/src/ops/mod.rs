@@ -238,18 +238,25 @@ operations! {
     sgd_update::SgdUpdate,
     // Quantization: ONNX's affine pair.
     quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
+    // Quantization: FP32 on a grid, as QONNX defines it.
+    quant::Quant, bipolar_quant::BipolarQuant, trunc::Trunc, straight_through::StraightThrough,
     // Quantization: shared exponents.
     quantize_exponent::QuantizeExponent, quantize_weight::QuantizeWeight, dequantize::Dequantize,
     requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
     aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
+    // Quantized inference: plain integers, channels last.
+    integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
+    integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,
+    threshold::Threshold,
     // Fusion.
     chain::Chain,
 }
 
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
+pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 
 impl Op {
     /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
@@ -273,6 +280,9 @@ impl Op {
             | OpKind::Clip
             | OpKind::Dropout
             | OpKind::SgdUpdate
+            | OpKind::Quant
+            | OpKind::BipolarQuant
+            | OpKind::Trunc
             | OpKind::SaturatingSubtract => operand == 0,
             OpKind::ReluGradient | OpKind::LeakyReluGradient | OpKind::ClipGradient => operand == 1,
             OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div => operand < 2,
