@@ -246,6 +246,9 @@ impl Product {
             ));
             from = "placed".into();
         }
+        if layout.start > 0 {
+            from = format!("{from} + {}", layout.start);
+        }
         let (row_tiles, lane_tiles) = (layout.rows.tiles(), layout.lanes.tiles());
         out.line("struct trainc_xpulp_product work;");
         let rows = match (packs, layout.rows_stay) {
