@@ -3,6 +3,7 @@
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, Tensor, TensorType};
 
+use crate::elements::Elements;
 use crate::mixed::{Mixed, Pools};
 use crate::products::Products;
 
@@ -41,7 +42,7 @@ pub(crate) trait Family: Sync {
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed, &Pools];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed, &Pools, &Elements];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

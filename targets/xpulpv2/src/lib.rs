@@ -5,6 +5,7 @@
 //! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. [`family`] says how
 //! kernels of the target's own come in; everything else is loops.
 
+mod elements;
 mod family;
 mod instructions;
 pub mod mixed;

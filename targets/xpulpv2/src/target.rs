@@ -16,6 +16,12 @@ pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 /// Products, on [`HEADER`].
 const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 
+/// The rounding of their sums.
+const ROUNDING: &str = include_str!("support/trainc_xpulp_rounding.h");
+
+/// Element by element, on [`HEADER`].
+const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
 const NAME: &str = "xpulpv2";
 
 /// Cores that share a memory.
@@ -71,7 +77,7 @@ impl Dialect for XpulpTarget {
     }
 
     fn flags(&self) -> &'static [&'static str] {
-        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-mno-strict-align", "-DTRAINC_XPULP_INSN"]
+        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-DTRAINC_XPULP_INSN"]
     }
 
     fn language(&self) -> Language {
@@ -114,12 +120,15 @@ impl Dialect for XpulpTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        let own = [
+        [
             ("trainc_xpulp.h", HEADER),
             ("trainc_xpulp_products.h", PRODUCTS),
+            ("trainc_xpulp_rounding.h", ROUNDING),
+            ("trainc_xpulp_elements.h", ELEMENTS),
             ("trainc_mixed.h", crate::mixed::HEADER),
-        ];
-        own.map(|(name, text)| SupportFile { name: name.into(), contents: text.into() }).into()
+        ]
+        .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
+        .into()
     }
 }
 
@@ -149,7 +158,7 @@ impl Target for XpulpTarget {
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
         let compilers = vec![Tool::new(GCC, LINKING, "gcc-riscv64-unknown-elf")];
-        let runners = vec![Tool::new(RUNNER, &[], "none; tests/riscv of trainc's sources has it")];
+        let runners = vec![Tool::new(RUNNER, &[], "")];
         let mut harness = trainc_c::harness(program, self, compilers, runners)
             .map_err(|message| EmitError { target: NAME, message })?;
         harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();

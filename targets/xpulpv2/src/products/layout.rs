@@ -98,7 +98,8 @@ pub(crate) struct Volume {
 
 impl Volume {
     fn is_plain(&self) -> bool {
-        self.rows == self.height && self.row == self.width
+        // Steps apart need room, but for a single row or column.
+        self.rows == self.height && self.row == self.width && self.top == 0 && self.left == 0
     }
 
     /// Bytes of a plane.
@@ -121,6 +122,8 @@ pub(crate) struct Layout {
     pub(crate) windows: Option<Windows>,
     /// Where windows are of a copy with room.
     pub(crate) volume: Option<Volume>,
+    /// Bytes of the volume before the first window.
+    pub(crate) start: usize,
     /// Places in the working memory.
     pub(crate) sums: usize,
     pub(crate) bits: usize,
@@ -133,7 +136,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Plans a product; `None` if its sizes do not suit.
     pub(crate) fn of(c: &Convolution) -> Option<Layout> {
-        let mut layout = Layout::sets(c)?;
+        let mut layout = Layout::sets(c);
         layout.lay_out();
         // Offsets are 32-bit.
         (layout.bytes < 1 << 30).then_some(layout)
@@ -144,7 +147,7 @@ impl Layout {
         if self.adds { self.groups } else { self.blocks * self.groups }
     }
 
-    fn sets(c: &Convolution) -> Option<Layout> {
+    fn sets(c: &Convolution) -> Layout {
         let plain = Layout {
             groups: c.groups,
             blocks: c.images,
@@ -154,6 +157,7 @@ impl Layout {
             lanes: Set::new(Kind::Rows, 0, 1, 1, 1),
             windows: None,
             volume: None,
+            start: 0,
             sums: 0,
             bits: 0,
             packed_rows: 0,
@@ -162,7 +166,7 @@ impl Layout {
             bytes: 0,
         };
         if c.is_matrix() {
-            return Some(Layout { blocks: 1, ..Layout::matrices_of(c, plain) });
+            return Layout { blocks: 1, ..Layout::matrices_of(c, plain) };
         }
         let (taps, inputs, outputs) = (c.tap_count(), c.channels, c.outputs);
         let (x_image, y_image) = (c.groups * inputs * c.plane(), c.groups * outputs * c.places());
@@ -179,7 +183,7 @@ impl Layout {
                 if pointwise {
                     let lanes = Set::new(Kind::Columns, 0, c.places(), inputs, c.plane())
                         .steps(inputs * c.plane(), x_image);
-                    return Some(Layout { rows, lanes, ..plain });
+                    return Layout { rows, lanes, ..plain };
                 }
                 let volume = c.padded();
                 let (row, plane) = (volume.row, volume.plane());
@@ -191,7 +195,7 @@ impl Layout {
                     [inputs, c.taps[0], c.taps[1]],
                     [plane, c.dilations[0] * row, c.dilations[1]],
                 );
-                Some(Layout { rows, lanes, windows, volume: Some(volume), ..plain }.simplified())
+                Layout { rows, lanes, windows, volume: Some(volume), ..plain }.simplified()
             }
             Pass::Error => {
                 let length = outputs * taps;
@@ -201,9 +205,9 @@ impl Layout {
                 if pointwise {
                     let lanes = Set::new(Kind::Columns, 0, c.plane(), outputs, c.places())
                         .steps(outputs * c.places(), y_image);
-                    return Some(Layout { rows, lanes, ..plain });
+                    return Layout { rows, lanes, ..plain };
                 }
-                let volume = c.spread()?;
+                let (volume, start) = c.spread();
                 let (row, plane) = (volume.row, volume.plane());
                 let lanes = Set::new(Kind::Windows, 0, c.plane(), length, 0)
                     .steps(outputs * c.places(), y_image);
@@ -213,7 +217,8 @@ impl Layout {
                     [outputs, c.taps[0], c.taps[1]],
                     [plane, c.dilations[0] * row, c.dilations[1]],
                 );
-                Some(Layout { rows, lanes, windows, volume: Some(volume), ..plain }.simplified())
+                let volume = Some(volume);
+                Layout { rows, lanes, windows, volume, start, ..plain }.simplified()
             }
             Pass::Gradient => {
                 let length = c.places();
@@ -223,7 +228,7 @@ impl Layout {
                 if pointwise {
                     let lanes = Set::new(Kind::Rows, 0, inputs, length, length)
                         .steps(inputs * c.plane(), x_image);
-                    return Some(Layout { lanes, ..adding });
+                    return Layout { lanes, ..adding };
                 }
                 let volume = c.padded();
                 let (row, plane) = (volume.row, volume.plane());
@@ -235,7 +240,7 @@ impl Layout {
                     [1, c.rows, c.columns],
                     [0, c.strides[0] * row, c.strides[1]],
                 );
-                Some(Layout { lanes, windows, volume: Some(volume), ..adding }.simplified())
+                Layout { lanes, windows, volume: Some(volume), ..adding }.simplified()
             }
         }
     }
@@ -315,17 +320,19 @@ impl Convolution {
     }
 
     /// A group of `dy`, its elements as far apart as windows are, with room such that each place of `x` has a window
-    /// of all taps there; `None` if windows start further outside than they reach.
-    fn spread(&self) -> Option<Volume> {
+    /// of all taps there; and where the first one starts.
+    fn spread(&self) -> (Volume, usize) {
         let axis = |axis: usize| {
             let reach = (self.taps[axis] - 1) * self.dilations[axis];
-            let before = reach.checked_sub(self.pads[axis])?;
+            let before = reach.saturating_sub(self.pads[axis]);
+            // Windows of `y` that lie in the padding alone are passed by.
+            let start = self.pads[axis].saturating_sub(reach);
             let size = [self.rows, self.columns][axis];
             let all = before + (size - 1) * self.strides[axis] + 1;
-            Some((before, all.max([self.height, self.width][axis] + reach)))
+            (before, start, all.max(start + [self.height, self.width][axis] + reach))
         };
-        let ((top, rows), (left, row)) = (axis(0)?, axis(1)?);
-        Some(Volume {
+        let ((top, down, rows), (left, right, row)) = (axis(0), axis(1));
+        let volume = Volume {
             planes: self.outputs,
             height: self.rows,
             width: self.columns,
@@ -334,6 +341,7 @@ impl Convolution {
             steps: self.strides,
             top,
             left,
-        })
+        };
+        (volume, down * row + right)
     }
 }

@@ -19,7 +19,8 @@ use crate::family::Family;
 use finish::Finish;
 use layout::{Kind, Layout, Set};
 use shape::Convolution;
-use text::{Text, declare, times};
+pub(crate) use text::Text;
+use text::{declare, times};
 
 /// Products as a family of kernels.
 pub(crate) struct Products;
@@ -244,6 +245,9 @@ impl Product {
                 volume.planes
             ));
             from = "placed".into();
+        }
+        if layout.start > 0 {
+            from = format!("{from} + {}", layout.start);
         }
         let (row_tiles, lane_tiles) = (layout.rows.tiles(), layout.lanes.tiles());
         out.line("struct trainc_xpulp_product work;");

@@ -21,11 +21,13 @@
 #endif
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) insn
 #elif defined(__pulp__)
+#define TRAINC_XPULP_BUILTINS
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) pulp
 typedef signed char trainc_v4s __attribute__((vector_size(4)));
 typedef unsigned char trainc_v4u __attribute__((vector_size(4)));
 typedef short trainc_v2s __attribute__((vector_size(4)));
 #elif defined(__riscv_xcvsimd) && defined(__riscv_xcvalu) && defined(__riscv_xcvmac)
+#define TRAINC_XPULP_BUILTINS
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) corev
 #else
 #define TRAINC_XPULP_FORM(pulp, corev, insn, portable) portable
@@ -290,17 +292,25 @@ static inline uint32_t trainc_xpulp_clipu(uint32_t a, int bits)
 }
 #endif
 
-/* The word at an address of any alignment. */
+/* The word at an address of any alignment, which these cores reach as a whole. */
 static inline uint32_t trainc_xpulp_load(const void *at)
 {
     uint32_t word;
+#if defined(TRAINC_XPULP_INSN)
+    __asm__("lw %0, %1" : "=r"(word) : "m"(*(const uint8_t(*)[4])at));
+#else
     __builtin_memcpy(&word, at, sizeof word);
+#endif
     return word;
 }
 
 static inline void trainc_xpulp_store(void *at, uint32_t word)
 {
+#if defined(TRAINC_XPULP_INSN)
+    __asm__("sw %1, %0" : "=m"(*(uint8_t(*)[4])at) : "r"(word));
+#else
     __builtin_memcpy(at, &word, sizeof word);
+#endif
 }
 
 #endif
