@@ -90,7 +90,8 @@ fn constants_are_arranged_once() {
     assert_eq!(data.matches("in the order in which its kernel reads it").count(), 4, "{data}");
 
     let bytes = |t: &Tensor| tensor_bytes(t);
-    let mut main = String::from("#include <string.h>\n#include \"net.h\"\n#include \"trainc_rt.h\"\n");
+    let mut main =
+        String::from("#include <string.h>\n#include \"net.h\"\n#include \"trainc_rt.h\"\n");
     main.push_str(&c_bytes("x", &bytes(&x)));
     main.push_str(&c_bytes("expected_y", &bytes(&results[0])));
     main.push_str(&c_bytes("expected_doubled", &bytes(&results[1])));

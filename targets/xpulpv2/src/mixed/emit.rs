@@ -138,7 +138,8 @@ impl<'c> Emission<'c> {
             out.line("end += work->group;");
         }
         // Weights start with the group of the piece.
-        let own = |group: &str| if tiled { format!("({group} - work->group)") } else { group.into() };
+        let own =
+            |group: &str| if tiled { format!("({group} - work->group)") } else { group.into() };
         if self.whole {
             let full = c.filters / FILTERS;
             let y_bytes = FILTERS * bits(c.y) / 8;
@@ -177,7 +178,11 @@ impl<'c> Emission<'c> {
                 out.line(format!(
                     "{name}_tile({}, work->weights + {}, {operands}work->y + {}, 1);",
                     window(&first.to_string()),
-                    if tiled { times(&own(&full.to_string()), bytes) } else { (full * bytes).to_string() },
+                    if tiled {
+                        times(&own(&full.to_string()), bytes)
+                    } else {
+                        (full * bytes).to_string()
+                    },
                     first * bits(c.y) / 8
                 ));
                 out.close();

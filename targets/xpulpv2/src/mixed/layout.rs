@@ -87,8 +87,9 @@ impl Layout {
     pub(crate) fn new(c: &Convolution) -> Option<Layout> {
         let layout = Layout::with(c, false)?;
         let weights = groups(c.filters) * group_bytes(c, &layout);
-        let [x, y] = [(c.input, c.channels, c.x), (c.output, c.filters, c.y)]
-            .map(|([h, w], channels, element)| (c.batch * h * w * channels * bits(element)).div_ceil(8));
+        let [x, y] = [(c.input, c.channels, c.x), (c.output, c.filters, c.y)].map(
+            |([h, w], channels, element)| (c.batch * h * w * channels * bits(element)).div_ceil(8),
+        );
         if x + weights + y + layout.bytes <= XPULPV2.cluster().l1_bytes {
             return Some(layout);
         }
@@ -120,8 +121,7 @@ impl Layout {
         let first = place(groups * group);
         let of_weights = [first, if copies == 2 { place(groups * group) } else { first }];
         let chunks = all.div_ceil(groups);
-        layout.tiling =
-            Some(Tiling { row, rows, groups, chunks, places: [of_rows, of_weights] });
+        layout.tiling = Some(Tiling { row, rows, groups, chunks, places: [of_rows, of_weights] });
         layout.bytes = end;
         (end <= XPULPV2.cluster().l1_bytes).then_some(layout)
     }

@@ -1,8 +1,9 @@
 //! Quantized inference: convolutions of 8-, 4- and 2-bit integers with their output stage.
 //!
-//! One scheme for all: lines of the operand are unpacked to bytes once ([`lines`]), a tile of 4 filters by up to 4 columns is one
-//! instruction list with its output stage ([`tile`]), and weights lie ahead of time in the order in which the tile unpacks
-//! them ([`arrange`]). Weights that are no constants go through a plain kernel ([`direct`]).
+//! One scheme for all: lines of the operand are unpacked to bytes once (`lines`), a tile of 4 filters by up to 4 columns is one
+//! instruction list with its output stage (`tile`), and weights lie ahead of time in the order in which the tile unpacks
+//! them (`arrange`). What does not fit the cluster's memory comes there piece by piece (`tiled`). Weights that are no
+//! constants, and channel groups, go through a plain kernel (`direct`). Max pools of bytes take words (`pool`).
 
 mod arrange;
 mod convolution;
