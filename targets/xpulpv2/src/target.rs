@@ -141,10 +141,6 @@ impl Target for XpulpTarget {
         if let Some(cycles) = first(|family| family.cycles(op, inputs, outputs)) {
             return Cost::new(cycles);
         }
-        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
-        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
-            return Cost::INFEASIBLE;
-        }
         Cost::new(trainc_c::cycles(op, inputs, outputs))
     }
 
