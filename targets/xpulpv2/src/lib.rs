@@ -2,7 +2,7 @@
 //! target's program emission.
 //!
 //! Emitted C names the instructions as functions of `trainc_xpulp.h` ([`HEADER`]), which has four forms of each: builtins
-//! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. [`family`] says how
+//! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. `family` says how
 //! kernels of the target's own come in; everything else is loops.
 
 mod elements;
