@@ -371,14 +371,31 @@ impl ConvolutionCase {
     /// If the kernel does not compile or run.
     #[must_use]
     pub fn check_weight_gradient(&self, folder: &Path, fill: Fill, bits: i32) -> Checked {
-        let gradient = self.weight_gradient();
-        assert!(gradient.is_supported());
-        let kernel = gradient.kernel("gradient").expect("a kernel");
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        let [x, w, y] = self.shapes();
+        let [x, _, y] = self.shapes();
         let count = |shape: [usize; 4]| shape.iter().product::<usize>();
         let operand = random.bytes(count(x), fill);
         let error = random.bytes(count(y), fill);
+        self.check_weight_gradient_of(folder, operand, error, bits)
+    }
+
+    /// As [`Self::check_weight_gradient`], of a given operand and error.
+    ///
+    /// # Panics
+    /// If the kernel does not compile or run.
+    #[must_use]
+    pub fn check_weight_gradient_of(
+        &self,
+        folder: &Path,
+        operand: Vec<i8>,
+        error: Vec<i8>,
+        bits: i32,
+    ) -> Checked {
+        let gradient = self.weight_gradient();
+        assert!(gradient.is_supported());
+        let kernel = gradient.kernel("gradient").expect("a kernel");
+        let [x, w, y] = self.shapes();
+        let count = |shape: [usize; 4]| shape.iter().product::<usize>();
         let mut memory = Memory { bytes: Vec::new() };
         let operand_at = memory.place(&operand);
         let error_at = memory.place(&error);

@@ -28,6 +28,14 @@ fn shapes() -> Vec<(&'static str, ConvolutionCase)> {
         ("two_groups", same(8, 16, 96, 2)),
         ("two_features", same(4, 64, 8, 4)),
         ("many_channels", same(4, 256, 8, 2)),
+        ("few_positions", same(4, 128, 12, 2)),
+        ("few_positions_of_one", same(1, 128, 8, 1)),
+        ("few_in_a_row", ConvolutionCase { pads: [1; 4], ..plain(3, 256, 4, [1, 4], [3, 3]) }),
+        (
+            "few_of_seven_taps",
+            ConvolutionCase { pads: [0, 3, 0, 3], ..plain(2, 128, 8, [1, 4], [1, 7]) },
+        ),
+        ("few_of_three_taps", plain(3, 256, 4, [1, 4], [1, 3])),
         ("odd_steps", plain(8, 64, 4, [3, 3], [3, 1])),
         ("wide_map", same(4, 8, 64, 16)),
         ("wider_map", same(1, 4, 32, 32)),
@@ -147,7 +155,11 @@ fn weight_gradients() {
             (Fill::Random, i32::MAX),
             (Fill::Zero, 3),
         ];
-        let few = if matches!(name, "uneven" | "two_features") { contents.len() } else { 1 };
+        let few = if matches!(name, "uneven" | "two_features" | "few_positions") {
+            contents.len()
+        } else {
+            1
+        };
         for (fill, bits) in contents.into_iter().take(few) {
             let folder = folder(&format!("{name}_weight_{fill:?}_{bits}"));
             let checked = case.check_weight_gradient(&folder, fill, bits);
@@ -155,6 +167,54 @@ fn weight_gradients() {
             assert_eq!(checked.difference, None, "{name}, {fill:?}, {bits} bits: {case:?}");
         }
     }
+}
+
+/// Shifts of the 16-bit form, each once, where sums stay in registers and where they do not.
+#[test]
+fn shifts_of_weight_gradients() {
+    for (name, case) in shapes() {
+        if !matches!(name, "few_positions" | "two_features" | "uneven") {
+            continue;
+        }
+        for bits in 0..19 {
+            let folder = folder(&format!("{name}_shift_{bits}"));
+            let checked = case.check_weight_gradient(&folder, Fill::Random, bits);
+            assert_eq!(checked.difference, None, "{name}, {bits} bits: {case:?}");
+        }
+    }
+}
+
+/// The error channels with the most energy give much smaller sums than the others, or none.
+#[test]
+fn wrong_guesses_of_the_magnitude() {
+    let case = ConvolutionCase::same(4, 128, 12, 2);
+    let operand = vec![100i8; 4 * 128 * 4];
+    for (name, last) in [("small", -60), ("none", -64)] {
+        // `[image][feature][position]`: the first features' images cancel, the others' do not.
+        let signs = [64, -64, 64, last];
+        let error: Vec<i8> = signs
+            .into_iter()
+            .flat_map(|loud| {
+                (0..12 * 4).map(move |i| if i < 4 * 4 { loud } else { 40 - (i % 3) as i8 })
+            })
+            .collect();
+        for bits in [3, 5, 11] {
+            let folder = folder(&format!("wrong_guess_{name}_{bits}"));
+            let checked =
+                case.check_weight_gradient_of(&folder, operand.clone(), error.clone(), bits);
+            assert_eq!(checked.difference, None, "{name}, {bits} bits");
+        }
+    }
+}
+
+/// Sums of few positions: what is done to each counts as much as the products.
+#[test]
+fn packets_of_a_weight_gradient_of_few_positions() {
+    let case = ConvolutionCase::same(4, 256, 256, 2);
+    let checked = case.check_weight_gradient(&folder("few_positions_packets"), Fill::Random, 5);
+    assert_eq!(checked.difference, None);
+    let rate = checked.multiplications[0] as f64 / f64::from(checked.kernel_packets());
+    assert!(rate >= 150.0, "{rate} multiplications a packet");
 }
 
 /// Every version has a schedule without spills.

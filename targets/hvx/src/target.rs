@@ -7,7 +7,9 @@ use trainc_ir::target::{
 };
 use trainc_ir::{Op, TensorType};
 
+use crate::depthwise::DepthwiseProduct;
 use crate::machine::Version;
+use crate::pools::Pooling;
 use crate::products::Product;
 use crate::{cost, emission};
 
@@ -53,10 +55,6 @@ impl Target for HvxTarget {
     }
 
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
-        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
-            return Cost::INFEASIBLE;
-        }
         Cost::new(cost::packets(op, inputs, outputs))
     }
 
@@ -64,7 +62,9 @@ impl Target for HvxTarget {
         let loops = loop_scratch_bytes(op, inputs, outputs);
         // Where a product's kernel does not serve after all, its loops do.
         let product = Product::of(op, inputs, outputs).and_then(|p| p.scratch_bytes().ok());
-        product.map_or(loops, |bytes| bytes.max(loops))
+        let depthwise = || DepthwiseProduct::of(op, inputs, outputs)?.scratch_bytes().ok();
+        let pool = || Some(Pooling::of(op, inputs, outputs)?.scratch_bytes());
+        product.or_else(depthwise).or_else(pool).map_or(loops, |bytes| bytes.max(loops))
     }
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
-use trainc_ir::{Data, RunContext, Tensor};
+use trainc_ir::tensor_bytes::element_bytes;
+use trainc_ir::{RunContext, Tensor};
 
 /// A fresh folder for a test.
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -141,6 +142,21 @@ impl Image {
         gap
     }
 
+    /// Working memory, of which nothing is expected: its offset.
+    pub(crate) fn reserve(&mut self, name: &str, size: usize) -> usize {
+        let at = self.place(name, None, None, size);
+        self.scratch.push(at..at + size);
+        at
+    }
+
+    /// Bytes behind the last buffer of which nothing is expected.
+    pub(crate) fn reserve_behind(&mut self, size: usize) {
+        let at = self.before.len();
+        self.before.resize(at + size, FILL);
+        self.after.resize(at + size, FILL);
+        self.scratch.push(at..at + size);
+    }
+
     /// A call with registers that hold these words.
     pub(crate) fn call(&mut self, function: &str, arguments: &[String]) {
         let more = arguments.len().saturating_sub(6);
@@ -174,11 +190,11 @@ impl Image {
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
         let mut arguments = Vec::new();
         for b in &kernel.buffers {
-            let size = b.count * (b.element.bits() as usize).div_ceil(8);
+            let size = b.element.bytes(b.count);
             let name = format!("{what}: {}", b.name);
             let is_float = b.element == trainc_ir::Element::F32;
             let at = match b.role {
-                Role::Input(k) => self.place(&name, Some(&bytes(operands[k].data())), None, size),
+                Role::Input(k) => self.place(&name, Some(&element_bytes(operands[k])), None, size),
                 Role::InputScale(k) => {
                     self.place(&name, Some(&operands[k].exponent().to_le_bytes()), None, size)
                 }
@@ -186,7 +202,7 @@ impl Image {
                     let words: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
                     self.place(&name, Some(&words), None, size)
                 }
-                Role::Output(k) => self.place(&name, None, Some(&bytes(meaning[k].data())), size),
+                Role::Output(k) => self.place(&name, None, Some(&element_bytes(&meaning[k])), size),
                 Role::OutputScale(k) => {
                     self.place(&name, None, Some(&meaning[k].exponent().to_le_bytes()), size)
                 }
@@ -199,8 +215,7 @@ impl Image {
         }
         if kernel.buffers.iter().any(|b| b.role == Role::Scratch) {
             let size = loop_scratch(kernel).1;
-            let at = self.place(&format!("{what}: scratch"), None, None, size);
-            self.scratch.push(at..at + size);
+            let at = self.reserve(&format!("{what}: scratch"), size);
             arguments.push(format!("image+{at}"));
         }
         self.call(name, &arguments);
@@ -253,18 +268,5 @@ impl Image {
         failures.truncate(20);
         assert!(count == 0, "{program}: {count} buffers differ\n{}", failures.join("\n"));
         u32::from_le_bytes(packets.try_into().expect("4 bytes"))
-    }
-}
-
-/// Elements as loop kernels hold them: one a byte where they are narrower.
-fn bytes(data: &Data) -> Vec<u8> {
-    match data {
-        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
-        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U8(v) => v.clone(),
-        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
     }
 }

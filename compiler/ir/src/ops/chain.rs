@@ -119,7 +119,7 @@ impl Operator for Chain {
             .map(|(position, link)| {
                 let before = position.checked_sub(1).map(|before| &links[before].result);
                 let own = inputs[link.first..][..link.count].iter().copied();
-                link.op.lower(&before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
+                link.op.lower_elements(&before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
             })
             .collect();
         let random =

@@ -124,6 +124,10 @@ impl Operator for DequantizeLinear {
         for element in ELEMENTS {
             let (low, high) = element.integer_range().expect("an integer");
             let values: Vec<i64> = (0..27).map(|i| low + (high - low) * i / 26).collect();
+            let many: Vec<i64> = (0..201).map(|i| low + (high - low) * (i * 37 % 201) / 200).collect();
+            let q = integers(&[3, 67], element, &many);
+            let zero = integers(&[], element, &[high / 3]);
+            cases.push(Case::shape_only(op(0), vec![q, Tensor::f32([], vec![0.1]), zero]));
             for axis in 0..3 {
                 let q = integers(&[3, 3, 3], element, &values);
                 let scales = Tensor::f32([3], vec![0.1, 1.0e-40, 3.0e38]);

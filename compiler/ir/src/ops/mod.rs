@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{LoopKernel, packed};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::text::cursor::{Cursor, SyntaxError};
@@ -98,7 +98,7 @@ pub trait Operator: Attributes + Into<Op> {
         node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError>;
 
-    /// The loops that compute the same bits as [`Operator::evaluate`].
+    /// The loops that compute the same bits as [`Operator::evaluate`], with a place for each element, however narrow.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel;
 
     /// Examples: at least one with known results, and the extremes.
@@ -190,8 +190,12 @@ macro_rules! operations {
                 match self { $(Op::$name(op) => op.gradient(graph, node)),* }
             }
 
-            /// See [`Operator::lower`].
-            pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+            /// See [`Operator::lower`]: loops over elements, however narrow they are.
+            pub(crate) fn lower_elements(
+                &self,
+                inputs: &[&TensorType],
+                outputs: &[&TensorType],
+            ) -> LoopKernel {
                 match self { $(Op::$name(op) => op.lower(inputs, outputs)),* }
             }
 
@@ -259,6 +263,12 @@ pub use nll_loss::Reduction;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 
 impl Op {
+    /// The loops that compute the same bits as [`Op::evaluate`], over buffers as programs hold them: elements narrower
+    /// than a byte are packed ([`packed::packed`]).
+    pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        packed::packed(self.lower_elements(inputs, outputs))
+    }
+
     /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
     /// result depends on element `i` of that operand only. Every target must honour this.
     pub fn may_overwrite(&self, operand: usize) -> bool {

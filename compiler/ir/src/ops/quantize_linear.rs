@@ -129,6 +129,11 @@ impl Operator for QuantizeLinear {
             let extremes = elementwise::extreme_tensor();
             let zero = integers(&[1], element, &[high * 4 / 5]);
             cases.push(Case::shape_only(op(0), vec![extremes, Tensor::f32([1], vec![0.3]), zero]));
+            for shape in [[7, 143], [4, 64]] {
+                let x = Tensor::f32(shape, elementwise::ramp(shape[0] * shape[1]));
+                let zero = integers(&[], element, &[high / 2]);
+                cases.push(Case::shape_only(op(0), vec![x, scalar(0.7), zero]));
+            }
             for axis in 0..3 {
                 let x = Tensor::f32([3, 3, 3], elementwise::ramp(27));
                 let zeros = integers(&[3], element, &[low, high / 24, high]);

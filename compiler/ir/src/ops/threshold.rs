@@ -156,7 +156,11 @@ impl Operator for Threshold {
         for (salt, (element, low)) in ranges.into_iter().enumerate() {
             let salt = 4 * salt as u32;
             let levels = (1 << element.bits()) - 1;
-            for (shape, flipped) in [([2, 3, 3, 5], true), ([1, 2, 3, 8], false)] {
+            // Wide rows for few channels.
+            let channels = if element.bits() == 8 { [2, 3] } else { [5, 8] };
+            for (shape, flipped) in
+                [([2, 3, 3, channels[0]], true), ([1, 2, 3, channels[1]], false)]
+            {
                 let channels = shape[3];
                 let mut rows = sample::integers([channels, levels], I32, salt).as_i32().to_vec();
                 rows.chunks_exact_mut(levels).for_each(|row| row.sort_unstable());

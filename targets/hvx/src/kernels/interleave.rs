@@ -2,46 +2,62 @@
 //!
 //! With magnitude m, shift s, h = s >> 1 and w = s - h, pseudo-stochastic rounding adds 1 to `m >> s` if the upper half of
 //! the dropped bits, q, exceeds the lower half, r (doubled if s is odd; then r'). As `m >> h` is `(m >> s) << w | q`, that
-//! is `((m >> h) - r' + 2^w - 1) >> w`, which is `-((r' - (m >> h)) >> w)`: no comparison, and 16 bits hold it.
+//! is `((m >> h) - r' + 2^w - 1) >> w`, which is `-((r' - (m >> h)) >> w)`: no comparison, and 16 bits hold it. If s is
+//! odd, halving both sides gives `-((r - ((m + 2^h) >> w)) >> h)`: r stays as it is, and the shift of m rounds.
 
 use super::kernel::DataObject;
 use super::product::{LANES, VECTOR};
-use super::support::loop_over;
+use super::support::{Piece, loop_over};
 use super::weight_gradient::{ROWS, WeightGradient, word};
-use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
 /// Longest shift of the 16-bit form, and most bits that it keeps.
 const SHORT: i32 = 16;
 const SHORT_BITS: i32 = 7;
 
 /// What rounding needs besides the sums.
-struct Rounding {
+pub(crate) struct Rounding {
     /// What the exponent grows by: the shift, however long.
-    exponent: Register,
+    pub(crate) exponent: Register,
+    /// Bits of the magnitudes.
+    pub(crate) width: Register,
     /// The shift as far as it matters, its half rounded down, and what that leaves.
-    shift: Register,
+    pub(crate) shift: Register,
     half: Register,
-    rest: Register,
-    odd: Register,
+    pub(crate) rest: Register,
+    pub(crate) odd: Register,
     /// Masks of the dropped bits and of the lower half of them.
     remainder: Register,
     low: Register,
     zero: Register,
     /// Whether the 16-bit form will do.
-    short: Register,
+    pub(crate) short: Register,
+}
+
+/// Which 16-bit form: by the shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parity {
+    /// 2, 4, ..., 14.
+    Even,
+    /// 1, 3, ..., 15.
+    Odd,
+    /// 16: the last shift is by a byte, beyond what its instruction takes.
+    Sixteen,
 }
 
 /// Constants of the 16-bit form.
-struct Short {
-    half: Register,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    parity: Parity,
+    /// Of the magnitudes: half the shift, rounded up.
     rest: Register,
+    /// Of the difference: half the shift, rounded down.
+    half: Register,
     low_mask: Register,
-    /// 1, or 2 if the shift is odd, in each byte.
-    scale: Register,
-    zeros: Register,
-    minus_one: Register,
     /// -127 in all bytes.
     lowest: Register,
+    /// 0 and -1 in all bytes, where sums may have more than 24 bits.
+    limits: Option<[Register; 2]>,
 }
 
 /// Constants of the 32-bit form, for any shift.
@@ -61,7 +77,7 @@ struct Long {
 
 impl Rounding {
     /// From the bitwise or of all magnitudes and the address of the number of bits.
-    fn new(b: &mut Builder, magnitudes: Register, bits: Register) -> Self {
+    pub(crate) fn new(b: &mut Builder, magnitudes: Register, bits: Register) -> Self {
         let object = b.object("bits");
         let bits = b.load(Opcode::LoadW, (bits, 0), object);
         let zero = b.zero();
@@ -98,49 +114,125 @@ impl Rounding {
         let long = b.emit(Opcode::PredicateOr, (many, wide));
         let fits = b.emit(Opcode::PredicateNot, (long,));
         let short = b.emit(Opcode::PredicateAnd, (some, fits));
-        Self { exponent, shift, half, rest, odd, remainder, low, zero, short }
+        Self { exponent, width, shift, half, rest, odd, remainder, low, zero, short }
+    }
+
+    /// Runs the 16-bit form's code for the shift at hand.
+    pub(crate) fn by_parity(&self, b: &mut Builder, body: impl Fn(&mut Builder, Parity)) {
+        let odd = b.emit(Opcode::CompareEqImmediate, (self.odd, 1));
+        b.branch(
+            odd,
+            |b| body(b, Parity::Odd),
+            |b| {
+                let sixteen = b.emit(Opcode::CompareGtImmediate, (self.shift, SHORT - 1));
+                b.branch(sixteen, |b| body(b, Parity::Sixteen), |b| body(b, Parity::Even));
+            },
+        );
     }
 }
 
+/// What is left of two vectors of sums: of every lane r less the magnitude's upper part, and bits of which the highest
+/// is the sign; the first vector's lanes are even.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Halves {
+    difference: Register,
+    sign: Register,
+}
+
 impl Short {
-    fn new(b: &mut Builder, rounding: &Rounding) -> Self {
-        let one = b.constant(1);
-        let scale = b.emit(Opcode::Add, (one, rounding.odd));
-        let (lowest, minus_one) = (b.constant(-127), b.constant(-1));
+    /// `bits`: that magnitudes can have at most.
+    pub(crate) fn new(b: &mut Builder, rounding: &Rounding, parity: Parity, bits: u32) -> Self {
+        let lowest = b.constant(-127);
+        let limits = (bits > 24).then(|| {
+            let minus_one = b.constant(-1);
+            [rounding.zero, minus_one].map(|number| b.emit(Opcode::VsplatW, (number,)))
+        });
         Self {
-            half: rounding.half,
+            parity,
             rest: rounding.rest,
+            half: rounding.half,
             low_mask: b.emit(Opcode::VsplatH, (rounding.low,)),
-            scale: b.emit(Opcode::SplatB, (scale,)),
-            zeros: b.emit(Opcode::VsplatW, (rounding.zero,)),
-            minus_one: b.emit(Opcode::VsplatW, (minus_one,)),
             lowest: b.emit(Opcode::VsplatB, (lowest,)),
+            limits,
         }
+    }
+
+    /// Two vectors of sums, piece by piece: `[even, odd]`; the result is in `halves`. Magnitudes' upper parts are or-ed
+    /// into `seen`, if any.
+    pub(crate) fn halves<'a>(
+        &'a self,
+        b: &mut Builder,
+        [even, odd]: [Register; 2],
+        seen: Option<Register>,
+    ) -> (Vec<Piece<'a>>, Halves) {
+        let fresh = |b: &mut Builder| b.fresh(Class::V);
+        let halves = Halves { difference: fresh(b), sign: fresh(b) };
+        let (m_even, m_odd, upper, lower) = (fresh(b), fresh(b), fresh(b), fresh(b));
+        let shift = match self.parity {
+            Parity::Odd => Opcode::VasrWHRoundSaturate,
+            Parity::Even | Parity::Sixteen => Opcode::VasrWHSaturate,
+        };
+        let mut pieces: Vec<Piece<'a>> = vec![
+            Box::new(move |b| b.emit_to(halves.sign, Opcode::VshuffoH, (odd, even))),
+            Box::new(move |b| b.emit_to(m_even, Opcode::VabsW, (even,))),
+            Box::new(move |b| b.emit_to(m_odd, Opcode::VabsW, (odd,))),
+            Box::new(move |b| b.emit_to(upper, shift, (m_odd, m_even, self.rest))),
+            Box::new(move |b| b.emit_to(lower, Opcode::VshuffeH, (m_odd, m_even))),
+            Box::new(move |b| b.emit_to(lower, Opcode::Vand, (lower, self.low_mask))),
+        ];
+        if let Some(seen) = seen {
+            pieces.push(Box::new(move |b| b.emit_to(seen, Opcode::Vor, (seen, upper))));
+        }
+        pieces.push(Box::new(move |b| {
+            b.emit_to(halves.difference, Opcode::VsubH, (lower, upper));
+        }));
+        (pieces, halves)
+    }
+
+    /// Vectors 0 and 2, then 1 and 3, to bytes, piece by piece: byte `4 l + i` is lane `l` of vector `i`. After the first
+    /// pieces, two registers are all that the others need.
+    pub(crate) fn join<'a>(
+        &'a self,
+        b: &mut Builder,
+        [even, odd]: [Halves; 2],
+    ) -> ([Vec<Piece<'a>>; 2], Register) {
+        let [negated, sign, turned, result] = [(); 4].map(|()| b.fresh(Class::V));
+        let first: Vec<Piece<'a>> = vec![
+            Box::new(move |b| {
+                let operands = (odd.difference, even.difference);
+                match self.parity {
+                    Parity::Sixteen => b.emit_to(negated, Opcode::VshuffoB, operands),
+                    _ => {
+                        let (odd, even) = operands;
+                        b.emit_to(negated, Opcode::VasrHBSaturate, (odd, even, self.half));
+                    }
+                }
+            }),
+            Box::new(move |b| b.emit_to(sign, Opcode::VshuffoB, (odd.sign, even.sign))),
+        ];
+        let mut pieces: Vec<Piece<'a>> =
+            vec![Box::new(move |b| b.emit_to(negated, Opcode::VmaxB, (negated, self.lowest)))];
+        if let Some([zeros, minus_one]) = self.limits {
+            pieces.push(Box::new(move |b| b.emit_to(sign, Opcode::VminB, (sign, zeros))));
+            pieces.push(Box::new(move |b| b.emit_to(sign, Opcode::VmaxB, (sign, minus_one))));
+        }
+        // The negated quotient n: -1 - (n ^ -1) = n for negative sums, 0 - (n ^ 0) = -n for others.
+        pieces.push(Box::new(move |b| b.emit_to(turned, Opcode::Vxor, (negated, sign))));
+        pieces.push(Box::new(move |b| b.emit_to(result, Opcode::VsubB, (sign, turned))));
+        ([first, pieces], result)
     }
 
     /// Four vectors of sums to bytes: byte `4 l + i` is lane `l` of vector `i`.
     fn bytes(&self, b: &mut Builder, load: impl Fn(&mut Builder) -> Register) -> Register {
         let x: [Register; 4] = std::array::from_fn(|_| load(b));
-        // Vectors 0 and 2, then 1 and 3, so that the last step puts all four in order.
-        let halves = [(2, 0), (3, 1)].map(|(odd, even)| {
-            let m_odd = b.emit(Opcode::VabsW, (x[odd],));
-            let m_even = b.emit(Opcode::VabsW, (x[even],));
-            let sign = b.emit(Opcode::VshuffoH, (x[odd], x[even]));
-            let upper = b.emit(Opcode::VasrWH, (m_odd, m_even, self.half));
-            let lower = b.emit(Opcode::VshuffeH, (m_odd, m_even));
-            let lower = b.emit(Opcode::Vand, (lower, self.low_mask));
-            let lower = b.emit(Opcode::VmpyiHB, (lower, self.scale));
-            let difference = b.emit(Opcode::VsubH, (lower, upper));
-            (b.emit(Opcode::VasrH, (difference, self.rest)), sign)
+        let halves = [[x[0], x[2]], [x[1], x[3]]].map(|pair| {
+            let (pieces, halves) = self.halves(b, pair, None);
+            pieces.iter().for_each(|piece| piece(b));
+            halves
         });
-        let negated = b.emit(Opcode::VshuffeB, (halves[1].0, halves[0].0));
-        let negated = b.emit(Opcode::VmaxB, (negated, self.lowest));
-        let signs = b.emit(Opcode::VshuffoB, (halves[1].1, halves[0].1));
-        let signs = b.emit(Opcode::VminB, (signs, self.zeros));
-        let signs = b.emit(Opcode::VmaxB, (signs, self.minus_one));
-        // The negated quotient n: -1 - (n ^ -1) = n for negative sums, 0 - (n ^ 0) = -n for others.
-        let turned = b.emit(Opcode::Vxor, (negated, signs));
-        b.emit(Opcode::VsubB, (signs, turned))
+        let (pieces, result) = self.join(b, halves);
+        pieces.iter().flatten().for_each(|piece| piece(b));
+        result
     }
 }
 
@@ -191,11 +283,16 @@ impl Long {
 /// `int quantize(sums, bytes, magnitudes, bits)`: a multiple of 4 of vectors, in order; `bits` is the address of the number
 /// of bits. Byte `4 l + i` of a result is lane `l` of the i-th of its four vectors. Returns the shift.
 ///
-/// The second function has the same parameters: the first calls it for shifts that 16 bits cannot do.
+/// The second function has the same parameters: the first calls it for shifts that 16 bits cannot do. `width` is the most
+/// bits that a magnitude can have.
 ///
 /// # Errors
 /// Of the machine layer.
-pub fn quantize_gradient(name: &str, vectors: usize) -> Result<[Function; 2], MachineError> {
+pub fn quantize_gradient(
+    name: &str,
+    vectors: usize,
+    width: u32,
+) -> Result<[Function; 2], MachineError> {
     let long_name = format!("{name}_long");
     let form = |name: &str, is_long: bool| {
         let mut b = Builder::new(name, 4);
@@ -218,10 +315,12 @@ pub fn quantize_gradient(name: &str, vectors: usize) -> Result<[Function; 2], Ma
             b.branch(
                 rounding.short,
                 |b| {
-                    let short = Short::new(b, &rounding);
-                    loop_over(b, vectors / 4, "128 sums in 16 bits", |b| {
-                        let y = short.bytes(b, load);
-                        b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
+                    rounding.by_parity(b, |b, parity| {
+                        let short = Short::new(b, &rounding, parity, width);
+                        loop_over(b, vectors / 4, "128 sums in 16 bits", |b| {
+                            let y = short.bytes(b, load);
+                            b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
+                        });
                     });
                 },
                 |b| {
@@ -261,19 +360,9 @@ impl WeightGradient {
         b.purpose("Puts taps side by side.");
         let (bytes, dw) = (b.parameter(0), b.parameter(1));
         let (taps, block) = (self.taps(), self.block());
-        let object = b.object("places");
-        let places = b.address(table, 0);
-        let masks: Vec<Register> =
-            (0..5).map(|i| b.load(Opcode::LoadV, (places, i), object)).collect();
-        let ones = b.constant(0x0101_0101);
         // A row is 128 channels of a feature, or 64 of two.
         let rows = ROWS * block / 4;
-        let step = b.constant(word(rows * VECTOR));
-        let step = b.emit(Opcode::ModifierFromR, (step,));
-        let half = b.constant(64);
-        let memory = (b.object("bytes"), b.object("dw"));
-        let places = masks[..4].iter().map(|&mask| b.emit(Opcode::QandVR, (mask, ones))).collect();
-        let order = Order { taps, block, places, swapped: masks[4], step, half, memory };
+        let order = Order::new(&mut b, self, table, rows * VECTOR);
         let row_bytes = match block {
             4 => taps * self.channels,
             _ => taps * VECTOR,
@@ -337,7 +426,11 @@ impl WeightGradient {
     }
 }
 
-struct Order {
+/// Vectors from a result's start to the address that it is stored by: offsets reach as far back.
+pub(crate) const AHEAD: i32 = 8;
+
+/// How 128 channels of all taps get side by side.
+pub(crate) struct Order {
     taps: usize,
     block: usize,
     /// Places whose number modulo the taps has bit 0, 1, 2, 3.
@@ -350,35 +443,97 @@ struct Order {
 }
 
 impl Order {
+    /// Rows whose taps are so many bytes apart; `table` is that of [`WeightGradient::place_table`].
+    pub(crate) fn new(
+        b: &mut Builder,
+        gradient: &WeightGradient,
+        table: &str,
+        step: usize,
+    ) -> Self {
+        let object = b.object("places");
+        let places = b.address(table, 0);
+        let masks: Vec<Register> =
+            (0..5).map(|i| b.load(Opcode::LoadV, (places, i), object)).collect();
+        let ones = b.constant(0x0101_0101);
+        let step = b.constant(word(step));
+        let step = b.emit(Opcode::ModifierFromR, (step,));
+        let half = b.constant(64);
+        let memory = (b.object("bytes"), b.object("dw"));
+        let places = masks[..4].iter().map(|&mask| b.emit(Opcode::QandVR, (mask, ones))).collect();
+        let (taps, block) = (gradient.taps(), gradient.block());
+        Self { taps, block, places, swapped: masks[4], step, half, memory }
+    }
+
+    /// Where rows are read from.
+    pub(crate) fn bytes(&self) -> Object {
+        self.memory.0
+    }
+
     /// 128 channels: a byte vector of each tap to `taps` vectors of the result.
-    fn row(&self, b: &mut Builder, from: Register, to: Register) {
+    pub(crate) fn row(&self, b: &mut Builder, from: Register, to: Register) {
         let from = b.copy(from);
-        let mut vectors: Vec<Register> = (0..self.taps)
+        let vectors: Vec<Register> = (0..self.taps)
             .map(|tap| {
                 let y = b.load(Opcode::LoadVStep, (from, self.step), self.memory.0);
                 let y = if self.block == 2 { self.two_features(b, y) } else { y };
-                if tap == 0 {
-                    return y;
-                }
-                let turn = b.constant(word(VECTOR - tap));
-                b.emit(Opcode::Vror, (y, turn))
+                self.turn(b, y, tap)
             })
             .collect();
+        let to = b.emit(Opcode::AddImmediate, (to, AHEAD * word(VECTOR)));
+        let selection = self.select(b, vectors, to);
+        selection.iter().flatten().for_each(|piece| piece(b));
+    }
+
+    /// A tap's bytes to where they belong within 128.
+    pub(crate) fn turn(&self, b: &mut Builder, y: Register, tap: usize) -> Register {
+        if tap == 0 {
+            return y;
+        }
+        let turn = b.constant(word(VECTOR - tap));
+        b.emit(Opcode::Vror, (y, turn))
+    }
+
+    /// Turned bytes of all taps to the result [`AHEAD`] vectors before the address, piece by piece; the second part
+    /// stores.
+    pub(crate) fn select<'a>(
+        &'a self,
+        b: &mut Builder,
+        mut vectors: Vec<Register>,
+        to: Register,
+    ) -> [Vec<Piece<'a>>; 2] {
+        let mut parts: [Vec<Piece<'a>>; 2] = [Vec::new(), Vec::new()];
         // Place m of result j belongs to tap (128 j + m) mod taps: after this, vector i holds there tap (i + m) mod taps.
-        for bit in 0..self.taps.next_power_of_two().ilog2() {
+        let bits = self.taps.next_power_of_two().ilog2();
+        for bit in 0..bits {
             let places = self.places[bit as usize];
-            vectors = (0..self.taps)
-                .map(|i| {
-                    let other = vectors[(i + (1 << bit)) % self.taps];
-                    b.emit(Opcode::Vmux, (places, other, vectors[i]))
-                })
-                .collect();
+            let before = vectors.clone();
+            // Around the cycle: each vector is read twice in a row.
+            for i in (0..self.taps).map(|i| (i << bit) % self.taps) {
+                let other = before[(i + (1 << bit)) % self.taps];
+                let (own, result) = (before[i], b.fresh(Class::V));
+                vectors[i] = result;
+                let is_last = bit + 1 == bits;
+                let part = &mut parts[usize::from(is_last)];
+                part.push(Box::new(move |b| {
+                    b.emit_to(result, Opcode::Vmux, (places, other, own));
+                }));
+                if is_last {
+                    part.extend(self.put(i, result, to));
+                }
+            }
         }
-        let to = b.copy(to);
-        for j in 0..self.taps {
-            let vector = vectors[VECTOR * j % self.taps];
-            b.store(Opcode::StoreVNext, (to, 1, vector), self.memory.1);
+        if bits == 0 {
+            parts[1].extend(self.put(0, vectors[0], to));
         }
+        parts
+    }
+
+    /// Stores vector i where it belongs.
+    fn put<'a>(&'a self, i: usize, vector: Register, to: Register) -> Option<Piece<'a>> {
+        let place = (0..self.taps).find(|j| VECTOR * j % self.taps == i)?;
+        Some(Box::new(move |b| {
+            b.store(Opcode::StoreV, (to, word(place) - AHEAD, vector), self.memory.1);
+        }))
     }
 
     /// Bytes `4 l + 2 f + i` to their places: feature f to its half, then swapped where the place says so.

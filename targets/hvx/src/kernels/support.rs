@@ -29,6 +29,21 @@ pub(crate) fn constant_loop(
 /// A piece of code to be placed between others.
 pub(crate) type Piece<'a> = Box<dyn Fn(&mut Builder) + 'a>;
 
+/// Lays several sequences of pieces into one another evenly.
+pub(crate) fn weave(b: &mut Builder, sequences: &[Vec<Piece<'_>>]) {
+    let mut done = vec![0; sequences.len()];
+    // The one that is the least far; fractions compare by their cross products.
+    while let Some(next) =
+        (0..sequences.len()).filter(|&i| done[i] < sequences[i].len()).min_by(|&i, &j| {
+            let (i, j) = ((done[i], sequences[i].len()), (done[j], sequences[j].len()));
+            (i.0 * j.1).cmp(&(j.0 * i.1))
+        })
+    {
+        sequences[next][done[next]](b);
+        done[next] += 1;
+    }
+}
+
 /// Accumulates products two by two, a packet's worth, with other pieces spread between them: the order of the text is
 /// then a good schedule already, whatever the registers allow.
 ///

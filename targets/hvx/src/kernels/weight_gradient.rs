@@ -22,6 +22,7 @@ use super::interleave::quantize_gradient;
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::pack::{Order, Packing};
 use super::product::{GROUP, LANES, VECTOR};
+use super::resident_gradient::Memory;
 use super::support::{Piece, loop_over, multiply_among, or_lanes, rotate_in, words, zero_vector};
 use super::window::Axis;
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
@@ -75,15 +76,15 @@ impl WeightGradient {
         self.vertical.taps * self.horizontal.taps
     }
 
-    fn inputs(&self) -> usize {
+    pub(crate) fn inputs(&self) -> usize {
         self.vertical.input * self.horizontal.input
     }
 
-    fn outputs(&self) -> usize {
+    pub(crate) fn outputs(&self) -> usize {
         self.vertical.reads.len() * self.horizontal.reads.len()
     }
 
-    fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.images.div_ceil(GROUP)
     }
 
@@ -119,6 +120,12 @@ impl WeightGradient {
         self.feature_quads() * self.taps() * ROWS * self.vectors() * VECTOR
     }
 
+    /// Most bits of a sum's magnitude.
+    pub(crate) fn sum_bits(&self) -> u32 {
+        let most = (self.images * self.outputs()).saturating_mul(1 << 14);
+        usize::BITS - most.leading_zeros()
+    }
+
     /// Multiplications including those with padding.
     #[must_use]
     pub fn multiplications(&self) -> usize {
@@ -135,7 +142,7 @@ impl WeightGradient {
             * self.horizontal.count()
     }
 
-    fn error(&self) -> Packing {
+    pub(crate) fn error(&self) -> Packing {
         Packing {
             images: self.images,
             channels: self.features,
@@ -181,7 +188,7 @@ impl WeightGradient {
     }
 
     /// Pairs of positions of a tap: (result position, operand position).
-    fn pairs(&self, tap: usize) -> Vec<(usize, usize)> {
+    pub(crate) fn pairs(&self, tap: usize) -> Vec<(usize, usize)> {
         let (kh, kw) = (tap / self.horizontal.taps, tap % self.horizontal.taps);
         let axis = |axis: &Axis, tap: usize| -> Vec<(usize, usize)> {
             let reads = axis.reads.iter().enumerate();
@@ -389,6 +396,7 @@ impl WeightGradient {
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let (x, dy) = (Argument::Parameter(0), Argument::Parameter(1));
         let (bits, dw) = (Argument::Parameter(2), Argument::Parameter(3));
+        let resident = self.is_resident();
         let mut scratch = Scratch::default();
         let planes = scratch.take(self.operand().bytes());
         let operand = scratch.take(self.groups() * self.group_strides().1);
@@ -397,53 +405,59 @@ impl WeightGradient {
         let starts = scratch.take(self.feature_quads() * self.taps() * VECTOR);
         let sums = scratch.take(self.sums_bytes().max(2 * self.error().plane_bytes()));
         let bytes = scratch.take(self.sums_bytes() / 4);
+        let words = scratch.take(if resident { self.word_bytes() } else { 0 });
         let (taps, masks) = (phase_name("taps"), phase_name("masks"));
         let channels = self.channel_table(&phase_name("channels"));
         let operand_packing =
             Packing { table: channels.as_ref().map(|t| t.symbol.clone()), ..self.operand() };
         let mut data = vec![self.tap_table(&taps), self.mask_table(&masks)];
         data.extend(channels);
+        let phase = |function: Function, arguments: &[Argument]| Phase {
+            function,
+            arguments: arguments.to_vec(),
+        };
+        let packing = operand_packing.function(&phase_name("pack_operand"))?;
         let mut phases = vec![
-            Phase {
-                function: operand_packing.function(&phase_name("pack_operand"))?,
-                arguments: vec![x, planes],
-            },
-            Phase { function: self.lanes(&phase_name("lanes"))?, arguments: vec![planes, operand] },
-            Phase {
-                function: self.error().function(&phase_name("pack_error"))?,
-                arguments: vec![dy, error],
-            },
-            Phase {
-                function: self.start_values(&phase_name("starts"), &masks)?,
-                arguments: vec![error, starts],
-            },
-            Phase {
-                function: self.products(&phase_name("products"), &taps)?,
-                arguments: vec![operand, error, starts, sums],
-            },
+            phase(packing, &[x, planes]),
+            phase(self.lanes(&phase_name("lanes"))?, &[planes, operand]),
+            phase(self.error().function(&phase_name("pack_error"))?, &[dy, error]),
         ];
-        let [quantize, long] =
-            quantize_gradient(&phase_name("quantize"), self.sums_bytes() / VECTOR)?;
-        phases.push(Phase {
-            function: quantize,
-            arguments: vec![sums, bytes, Argument::Result(4), bits],
-        });
-        let function = match self.finish() {
+        let [quantize, long] = quantize_gradient(
+            &phase_name("quantize"),
+            self.sums_bytes() / VECTOR,
+            self.sum_bits(),
+        )?;
+        let places = phase_name("places");
+        let last = match self.finish() {
             Finish::Interleave => {
-                let table = phase_name("places");
-                data.push(self.place_table(&table));
-                self.interleave(&phase_name("interleave"), &table)?
+                data.push(self.place_table(&places));
+                self.interleave(&phase_name("interleave"), &places)?
             }
             Finish::Bytes => self.scatter(&phase_name("scatter"))?,
         };
-        phases.push(Phase { function, arguments: vec![bytes, dw] });
+        let from_memory = [
+            phase(self.start_values(&phase_name("starts"), &masks)?, &[error, starts]),
+            phase(self.products(&phase_name("products"), &taps)?, &[operand, error, starts, sums]),
+            phase(quantize, &[sums, bytes, Argument::Result(4), bits]),
+            phase(last, &[bytes, dw]),
+        ];
+        let mut helpers = vec![long];
+        if resident {
+            let memory = Memory { operand, error, words, starts, sums, bytes };
+            let detour = from_memory.map(|phase| phase.function);
+            let (own, functions) = self.resident_phases(name, &places, memory, &detour)?;
+            phases.extend(own);
+            helpers.extend(functions.into_iter().chain(detour));
+        } else {
+            phases.extend(from_memory);
+        }
         Ok(Kernel {
             name: name.into(),
             purpose: "The weight gradient, quantised to a run-time number of bits.".into(),
             parameters: 4,
             scratch_bytes: scratch.bytes,
             phases,
-            helpers: vec![long],
+            helpers,
             data,
         })
     }

@@ -15,6 +15,12 @@ pub enum Order {
     Source,
 }
 
+/// A longer run than this is scheduled within a window that moves along: [`Order::Critical`] over all of it would start
+/// everything at once, which registers do not hold.
+const LONG: usize = 200;
+/// Instructions of the window.
+const WINDOW: usize = 12;
+
 /// Members of a packet: indices with their time.
 type Row = Vec<(usize, i64)>;
 
@@ -221,6 +227,13 @@ pub fn schedule(
                 packet_of[*index] = packet;
             }
         }
+        if run.len() > 300 && std::env::var("HVXD").is_ok() {
+            eprintln!(
+                "{order:?} waits {waits}: {} cycles {} packets",
+                graph.cycles(&packet_of, rows.len()),
+                rows.len()
+            );
+        }
         let cost = (graph.cycles(&packet_of, rows.len()), rows.len());
         if best.as_ref().is_none_or(|(old, _)| cost < *old) {
             best = Some((cost, rows));
@@ -244,10 +257,11 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<R
     let count = graph.run.len();
     let heights = graph.heights();
     let mut by_priority: Vec<usize> = (0..count).collect();
-    match order {
-        Order::Critical => by_priority.sort_by_key(|i| (-heights[*i], *i)),
-        Order::Source => {}
+    let window = if order == Order::Critical && count > LONG { WINDOW } else { count };
+    if order == Order::Critical && window == count {
+        by_priority.sort_by_key(|i| (-heights[*i], *i));
     }
+    let mut first = 0;
     let mut time: Vec<Option<i64>> = vec![None; count];
     let mut rows: Vec<Row> = Vec::new();
     let mut left = count;
@@ -257,7 +271,14 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<R
         let mut placed = true;
         while placed && row.len() < 4 {
             placed = false;
-            for index in &by_priority {
+            while first < count && time[first].is_some() {
+                first += 1;
+            }
+            let candidates = match window < count {
+                true => &by_priority[first..count.min(first + window)],
+                false => &by_priority[..],
+            };
+            for index in candidates {
                 if time[*index].is_some() {
                     continue;
                 }
