@@ -6,3 +6,4 @@ pub mod hexagon_convolution;
 pub mod programs;
 pub mod random;
 pub mod random_kernels;
+pub mod simulated;
