@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use trainc_ir::{Op, Operator};
+use trainc_ir::Op;
 use trainc_tests::hexagon_clang::clang_packets;
 use trainc_tests::hexagon_convolution::{Checked, ConvolutionCase, Fill};
 

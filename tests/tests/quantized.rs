@@ -389,7 +389,7 @@ fn every_precision_of_a_convolution() {
             let x = Tensor::f32(x.shape().clone(), bounded);
             let run = |g: &Graph| {
                 Interpreter::new(g)
-                    .step(&[x.clone()], &RunContext::default())
+                    .step(std::slice::from_ref(&x), &RunContext::default())
                     .expect("runs")
                     .remove(0)
             };

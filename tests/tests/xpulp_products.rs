@@ -1,6 +1,6 @@
 //! The XpulpV2 target's products of 8-bit integers and its kernels by elements: every case of the operations, and shapes and
 //! values that tiles and words do not fit, natively in the portable form under sanitizers, and in the simulator as RI5CY's
-//! instructions, compared with the interpreter byte by byte. Loops are divided, and their last share comes first.
+//! instructions, by gcc and by clang, compared with the interpreter byte by byte. Loops are divided, and their last share comes first.
 
 #[path = "neon_products/cases.rs"]
 mod cases;
@@ -218,15 +218,27 @@ fn check(name: &str, products: &[Product], least: usize) {
 
     let include = format!("-I{}", folder.display());
     let flags = [&STRICT[..], &["-O3", "-DTRAINC_XPULP_INSN", &include]].concat();
-    let sources = ["cases.c", "trainc_rt.c"].map(|file| folder.join(file));
-    let file = toolchain::compile(&sources, &flags, &folder.join("simulated"));
+    let runtime = folder.join("trainc_rt.c");
+    simulated(&[folder.join("cases.c"), runtime.clone()], &flags, &suite, &folder.join("gcc"));
+    let object = folder.join("clang.o");
+    let support = format!("-I{}", toolchain::support().display());
+    let mut clang = Command::new("clang-19");
+    clang.args(["--target=riscv32", "-march=rv32imc", "-mabi=ilp32", "-ffreestanding", &support]);
+    clang.args(&flags).arg("-c").arg(folder.join("cases.c")).arg("-o").arg(&object);
+    let output = clang.output().expect("clang-19 starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    simulated(&[object, runtime], &flags, &suite, &folder.join("clang"));
+}
+
+fn simulated(sources: &[PathBuf], flags: &[&str], suite: &Suite, executable: &Path) {
+    let file = toolchain::compile(sources, flags, executable);
     let file = file.unwrap_or_else(|error| panic!("{error}"));
     let mut machine = Machine::new(Memory::default());
     machine.set_input(Box::new(Cursor::new(suite.input.clone())));
     machine.load(&std::fs::read(file).expect("the executable")).expect("loads");
     let exit = machine.run(u64::MAX).unwrap_or_else(|trap| panic!("{trap}"));
     assert_eq!(exit.code, 0);
-    same(machine.output(), &suite, "simulated");
+    same(machine.output(), suite, &executable.display().to_string());
 }
 
 #[test]
