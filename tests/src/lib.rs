@@ -7,3 +7,5 @@ pub mod programs;
 pub mod random;
 pub mod random_kernels;
 pub mod simulated;
+pub mod xpulp_convolutions;
+pub mod xpulp_kernels;

@@ -7,6 +7,8 @@
 
 mod elements;
 mod family;
+mod instructions;
+pub mod mixed;
 mod products;
 mod target;
 

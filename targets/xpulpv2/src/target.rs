@@ -6,7 +6,7 @@ use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
 };
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, Tensor, TensorType};
 
 use crate::family::{FAMILIES, first};
 
@@ -56,7 +56,7 @@ pub static XPULPV2: XpulpTarget = XpulpTarget {
 impl XpulpTarget {
     /// What kernels are divided and tiled for.
     #[must_use]
-    pub fn cluster(&self) -> Cluster {
+    pub const fn cluster(&self) -> Cluster {
         self.cluster
     }
 }
@@ -98,6 +98,19 @@ impl Dialect for XpulpTarget {
         Ok(None)
     }
 
+    fn arranged(&self, kernel: &Kernel, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
+        first(|family| family.arranged(kernel, operand, value))
+    }
+
+    fn constant_kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        for family in FAMILIES {
+            if let Some(text) = family.constant_kernel(name, kernel)? {
+                return Ok(Some(text));
+            }
+        }
+        Ok(None)
+    }
+
     fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
         scratch_bytes(op, inputs, outputs)
     }
@@ -112,6 +125,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_products.h", PRODUCTS),
             ("trainc_xpulp_rounding.h", ROUNDING),
             ("trainc_xpulp_elements.h", ELEMENTS),
+            ("trainc_mixed.h", crate::mixed::HEADER),
         ]
         .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
         .into()
@@ -126,10 +140,6 @@ impl Target for XpulpTarget {
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
         if let Some(cycles) = first(|family| family.cycles(op, inputs, outputs)) {
             return Cost::new(cycles);
-        }
-        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
-        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
-            return Cost::INFEASIBLE;
         }
         Cost::new(trainc_c::cycles(op, inputs, outputs))
     }
