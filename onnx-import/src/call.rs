@@ -12,7 +12,7 @@ use crate::known::{Known, KnownData};
 use crate::limits;
 use crate::proto::{AttributeProto, NodeProto, attribute_type, data_type};
 use crate::roles::Roles;
-use crate::{ImportOptions, Loss};
+use crate::{ImportOptions, IntegerParameter, Loss};
 
 /// What a name of the model stands for.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,6 +61,8 @@ pub(crate) struct Builder<'m> {
     pub(crate) inference_batch_norms: Vec<String>,
     /// Loss nodes: name of the result, and what is known of it.
     pub(crate) losses: Vec<(&'m str, Loss)>,
+    /// Parameters that the file stores as integers.
+    pub(crate) integer_parameters: Vec<IntegerParameter>,
     /// Elements folded so far.
     pub(crate) folded: usize,
     /// Elements of copied parameters so far.
@@ -367,6 +369,10 @@ impl<'m> Call<'_, 'm> {
             Bound::Value(value) => match self.builder.graph.ty(value).element {
                 Element::I8 => data_type::INT8,
                 Element::U8 => data_type::UINT8,
+                Element::I4 => data_type::INT4,
+                Element::U4 => data_type::UINT4,
+                Element::I2 => data_type::INT2,
+                Element::U2 => data_type::UINT2,
                 Element::I16 => data_type::INT16,
                 Element::U16 => data_type::UINT16,
                 Element::F32 => data_type::FLOAT,

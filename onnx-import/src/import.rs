@@ -68,6 +68,7 @@ pub(crate) fn import(
         updates: BTreeMap::new(),
         inference_batch_norms: Vec::new(),
         losses: Vec::new(),
+        integer_parameters: Vec::new(),
         folded: 0,
         copied: 0,
         parameter_names: BTreeSet::new(),
@@ -109,6 +110,7 @@ pub(crate) fn import(
         graph: builder.graph,
         warnings: builder.warnings,
         loss,
+        integer_parameters: builder.integer_parameters,
         producer: Producer {
             name: model.producer_name,
             version: model.producer_version,
@@ -294,12 +296,16 @@ fn add_inputs<'m>(
             data_type::INT64 | data_type::INT32 if is_label => (Element::I32, InputRole::Labels),
             data_type::UINT8 => (Element::U8, InputRole::Data),
             data_type::INT8 => (Element::I8, InputRole::Data),
+            data_type::UINT4 => (Element::U4, InputRole::Data),
+            data_type::INT4 => (Element::I4, InputRole::Data),
+            data_type::UINT2 => (Element::U2, InputRole::Data),
+            data_type::INT2 => (Element::I2, InputRole::Data),
             other => {
                 return Err(input_error(
                     name,
                     format!(
-                        "element type {} is not supported for it; supported: FLOAT, INT8 and UINT8 data, INT64 and \
-                         INT32 class labels of a loss node",
+                        "element type {} is not supported for it; supported: FLOAT and signed and unsigned integers of \
+                         8, 4 and 2 bits as data, INT64 and INT32 class labels of a loss node",
                         data_type::name(other)
                     ),
                 ));
@@ -513,9 +519,9 @@ fn check_node(
         let node = display_name(node, index);
         unsupported.push(Unsupported { node, op: op.clone(), what, reason, supported });
     };
-    let row = if own { ops::find(&node.op_type) } else { None };
-    let Some(row) = row else {
-        let reason = if own { "is not supported" } else { "of another domain is not supported" };
+    let Some(row) = ops::find(&node.domain, &node.op_type) else {
+        let known = own || ops::qonnx::DOMAINS.contains(&node.domain.as_str());
+        let reason = if known { "is not supported" } else { "of another domain is not supported" };
         refuse(
             "operator".to_string(),
             reason.to_string(),
@@ -523,7 +529,7 @@ fn check_node(
         );
         return None;
     };
-    if opset < row.since {
+    if own && opset < row.since {
         refuse(
             "opset".to_string(),
             format!("ONNX has no {} in operator set {opset}", row.op),

@@ -31,16 +31,34 @@ pub(crate) enum KnownData {
     Opaque,
 }
 
-/// Bytes of one element in `raw_data`; `None` for types of which nothing is read.
-fn element_bytes(dtype: i32) -> Option<usize> {
+/// Bits of one element in `raw_data`; `None` for types of which nothing is read.
+fn element_bits(dtype: i32) -> Option<usize> {
     use data_type::*;
     Some(match dtype {
-        UINT8 | INT8 | BOOL => 1,
-        UINT16 | INT16 | FLOAT16 | BFLOAT16 => 2,
-        FLOAT | INT32 | UINT32 => 4,
-        DOUBLE | INT64 | UINT64 => 8,
+        UINT2 | INT2 => 2,
+        UINT4 | INT4 => 4,
+        UINT8 | INT8 | BOOL => 8,
+        UINT16 | INT16 | FLOAT16 | BFLOAT16 => 16,
+        FLOAT | INT32 | UINT32 => 32,
+        DOUBLE | INT64 | UINT64 => 64,
         _ => return None,
     })
+}
+
+/// The first `count` elements that share bytes, each byte from its low bits; what is left of the last is ignored.
+fn unpacked(dtype: i32, bytes: impl Iterator<Item = u8>, count: usize) -> Vec<i64> {
+    use data_type::*;
+    let bits = if matches!(dtype, UINT2 | INT2) { 2 } else { 4 };
+    let signed = matches!(dtype, INT2 | INT4);
+    let element = |byte: u8, place: u32| {
+        let high = byte << (8 - bits - place);
+        let value = if signed { i64::from(high as i8) } else { i64::from(high) };
+        value >> (8 - bits)
+    };
+    bytes
+        .flat_map(|byte| (0..8).step_by(bits as usize).map(move |place| element(byte, place)))
+        .take(count)
+        .collect()
 }
 
 /// Whether the type is one of the floats that are read.
@@ -54,6 +72,10 @@ pub(crate) fn integer_range(dtype: i32) -> Option<(i64, i64)> {
     use data_type::*;
     Some(match dtype {
         BOOL => (0, 1),
+        UINT2 => (0, 3),
+        INT2 => (-2, 1),
+        UINT4 => (0, 0xf),
+        INT4 => (-8, 7),
         UINT8 => (0, 0xff),
         INT8 => (-0x80, 0x7f),
         UINT16 => (0, 0xffff),
@@ -82,7 +104,7 @@ fn chunks<const N: usize, T>(bytes: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T
     bytes.as_chunks::<N>().0.iter().map(|&chunk| read(chunk)).collect()
 }
 
-fn from_bytes(dtype: i32, bytes: &[u8]) -> KnownData {
+fn from_bytes(dtype: i32, bytes: &[u8], count: usize) -> KnownData {
     use data_type::*;
     let ints = |v: Vec<i64>| KnownData::Ints(v);
     match dtype {
@@ -94,6 +116,7 @@ fn from_bytes(dtype: i32, bytes: &[u8]) -> KnownData {
             f32::from_le_bytes([0, 0, low, high])
         }))),
         DOUBLE => KnownData::Double(chunks(bytes, f64::from_le_bytes)),
+        UINT2 | INT2 | UINT4 | INT4 => ints(unpacked(dtype, bytes.iter().copied(), count)),
         BOOL => ints(bytes.iter().map(|&b| i64::from(b != 0)).collect()),
         UINT8 => ints(bytes.iter().map(|&b| i64::from(b)).collect()),
         INT8 => ints(bytes.iter().map(|&b| i64::from(b as i8)).collect()),
@@ -149,16 +172,16 @@ impl Known {
     ) -> Result<Known, String> {
         let (dims, count) = limits::dimensions(&tensor.dims)?;
         let dtype = tensor.data_type;
-        let Some(width) = element_bytes(dtype) else {
+        let Some(width) = element_bits(dtype) else {
             return Ok(Known { dims, dtype, data: KnownData::Opaque });
         };
-        let bytes = count as u64 * width as u64;
+        let bytes = (count as u64 * width as u64).div_ceil(8);
         let data = if tensor.data_location == Some(data_location::EXTERNAL) {
             let raw = external(&external_location(tensor, bytes)?)?;
             if raw.len() as u64 != bytes {
                 return Err(format!("{} bytes of external data, not {bytes}", raw.len()));
             }
-            from_bytes(dtype, &raw)
+            from_bytes(dtype, &raw, count)
         } else if let Some(raw) = tensor.raw_data.take() {
             if raw.len() as u64 != bytes {
                 let name = data_type::name(dtype);
@@ -167,9 +190,9 @@ impl Known {
                     raw.len()
                 ));
             }
-            from_bytes(dtype, &raw)
+            from_bytes(dtype, &raw, count)
         } else {
-            Known::typed_fields(tensor, dtype)?
+            Known::typed_fields(tensor, dtype, count)?
         };
         let known = Known { dims, dtype, data };
         let found = known.len();
@@ -188,7 +211,11 @@ impl Known {
         Ok(known)
     }
 
-    fn typed_fields(tensor: &mut TensorProto, dtype: i32) -> Result<KnownData, String> {
+    fn typed_fields(
+        tensor: &mut TensorProto,
+        dtype: i32,
+        count: usize,
+    ) -> Result<KnownData, String> {
         use data_type::*;
         let narrow = |values: &[i32]| -> Result<Vec<u16>, String> {
             values
@@ -209,6 +236,26 @@ impl Known {
                     .collect(),
             )),
             INT64 => KnownData::Ints(std::mem::take(&mut tensor.int64_data)),
+            UINT2 | INT2 | UINT4 | INT4 => {
+                // Bytes as in `raw_data`, one in each number (which some writers sign-extend).
+                let bytes: Vec<u8> = tensor
+                    .int32_data
+                    .iter()
+                    .map(|&v| match (-0x80..=0xff).contains(&v) {
+                        true => Ok(v as u8),
+                        false => Err(format!("{v} is not an 8-bit pattern")),
+                    })
+                    .collect::<Result<_, _>>()?;
+                let needed = count.div_ceil(if matches!(dtype, UINT2 | INT2) { 4 } else { 2 });
+                if bytes.len() != needed {
+                    let name = data_type::name(dtype);
+                    return Err(format!(
+                        "{} bytes of data, but {count} of {name} take {needed}",
+                        bytes.len()
+                    ));
+                }
+                KnownData::Ints(unpacked(dtype, bytes.into_iter(), count))
+            }
             UINT32 | UINT64 => {
                 let values = tensor.uint64_data.iter().map(|&v| v as i64).collect();
                 KnownData::Ints(Known::in_range(values, dtype)?)
@@ -305,6 +352,10 @@ impl Known {
             return Err(format!("an empty tensor of shape {:?}", self.dims));
         }
         let element = match self.dtype {
+            INT2 => Element::I2,
+            UINT2 => Element::U2,
+            INT4 => Element::I4,
+            UINT4 => Element::U4,
             INT8 => Element::I8,
             INT16 => Element::I16,
             INT32 | INT64 => Element::I32,

@@ -26,7 +26,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use trainc_ir::{Graph, Tensor, ValueId};
+use trainc_ir::{Element, Graph, Tensor, ValueId};
 
 pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind};
 pub use known::{ExternalLocation, ExternalReader};
@@ -111,6 +111,24 @@ pub struct Producer {
     pub ir_version: i64,
 }
 
+/// How the file stores a parameter as integers (DequantizeLinear of an initializer): its values are
+/// `(integer - zero_point) * scale`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct IntegerParameter {
+    /// The FP32 parameter.
+    pub value: ValueId,
+    /// The integers' type in the file; bounds by Clip may be tighter.
+    pub element: Element,
+    /// Channel axis if there are several scales.
+    pub axis: usize,
+    /// One scale, or one for each index of the axis.
+    pub scale: Vec<f32>,
+    /// As many zero points.
+    pub zero_point: Vec<i64>,
+    /// The integers, row-major in the shape of the parameter.
+    pub integers: Vec<i64>,
+}
+
 /// An imported model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Imported {
@@ -120,6 +138,8 @@ pub struct Imported {
     pub warnings: Vec<Warning>,
     /// The loss, if an output of the model is one.
     pub loss: Option<Loss>,
+    /// Parameters that the file stores as integers, in the order of their nodes.
+    pub integer_parameters: Vec<IntegerParameter>,
     /// Who wrote the file.
     pub producer: Producer,
 }
@@ -267,7 +287,7 @@ pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
 pub struct SupportedOp {
     /// ONNX's name.
     pub op: &'static str,
-    /// First and last version of ONNX's operator set.
+    /// First and last version of the operator set.
     pub opsets: (i64, i64),
     /// Attributes that are understood.
     pub attributes: &'static [&'static str],
@@ -275,7 +295,7 @@ pub struct SupportedOp {
     pub notes: &'static str,
 }
 
-/// Every operator that is imported, ordered by name.
+/// Every operator of ONNX that is imported, ordered by name.
 pub fn supported_ops() -> impl Iterator<Item = SupportedOp> {
     ops::TABLE.iter().map(|row| SupportedOp {
         op: row.op,
@@ -285,10 +305,29 @@ pub fn supported_ops() -> impl Iterator<Item = SupportedOp> {
     })
 }
 
+/// Every operator of QONNX that is imported, ordered by name, with the versions of QONNX's operator set.
+pub fn supported_qonnx_ops() -> impl Iterator<Item = SupportedOp> {
+    ops::qonnx::TABLE.iter().map(|row| SupportedOp {
+        op: row.op,
+        opsets: (row.since, ops::qonnx::LAST_VERSION),
+        attributes: row.attributes,
+        notes: row.notes,
+    })
+}
+
 /// The table of [`supported_ops`] in Markdown.
 pub fn supported_ops_table() -> String {
+    table(supported_ops())
+}
+
+/// The table of [`supported_qonnx_ops`] in Markdown.
+pub fn supported_qonnx_ops_table() -> String {
+    table(supported_qonnx_ops())
+}
+
+fn table(ops: impl Iterator<Item = SupportedOp>) -> String {
     let mut text = String::from("| operator | opsets | notes |\n| --- | --- | --- |\n");
-    for op in supported_ops() {
+    for op in ops {
         text.push_str(&format!("| {} | {}-{} | {} |\n", op.op, op.opsets.0, op.opsets.1, op.notes));
     }
     text

@@ -333,6 +333,15 @@ pub mod data_type {
     /// The upper half of a binary32.
     pub const BFLOAT16: i32 = 16;
 
+    /// Unsigned 4-bit; two in a byte, the first in its low bits.
+    pub const UINT4: i32 = 21;
+    /// Signed 4-bit.
+    pub const INT4: i32 = 22;
+    /// Unsigned 2-bit; four in a byte, the first in its low bits.
+    pub const UINT2: i32 = 25;
+    /// Signed 2-bit.
+    pub const INT2: i32 = 26;
+
     /// The name ONNX gives to a data type, for messages.
     pub fn name(code: i32) -> &'static str {
         const NAMES: [&str; 27] = [

@@ -93,8 +93,8 @@ fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool) -> Deman
     demand.merge(match (op, operand) {
         (
             "Identity" | "Transpose" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Cast"
-            | "CastLike" | "QuantizeLinear" | "DequantizeLinear" | "Clip" | "Dropout" | "Expand"
-            | "Slice" | "Split" | "Pad",
+            | "CastLike" | "QuantizeLinear" | "DequantizeLinear" | "Quant" | "IntQuant"
+            | "BipolarQuant" | "Trunc" | "Clip" | "Dropout" | "Expand" | "Slice" | "Split" | "Pad",
             0,
         )
         | ("Concat", _) => result,

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use trainc_onnx_import::proto::{TensorProto, data_type};
 use trainc_onnx_import::{ImportOptions, check_bytes, import_bytes};
 
 /// Most memory the whole of these tests may take, in KiB.
@@ -35,7 +36,48 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         models.push((name.to_string(), bytes));
     }
+    let folder = folder.join("../brevitas");
+    for name in ["bipolar_trunc", "affine"] {
+        let path = folder.join(format!("{name}.onnx"));
+        let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        models.push((name.to_string(), bytes));
+    }
+    models.push(("packed".to_string(), packed().bytes()));
     models
+}
+
+/// Four- and two-bit weights, and QONNX's operators with bits and scales in every form.
+fn packed() -> Model {
+    let bits = |name: &str, dtype: i32, dims: &[i64], raw: &[u8]| TensorProto {
+        name: name.into(),
+        dims: dims.to_vec(),
+        data_type: dtype,
+        raw_data: Some(raw.to_vec()),
+        ..TensorProto::default()
+    };
+    model(25)
+        .input("x", &[-1, 3])
+        .tensor(bits("w", data_type::INT4, &[3, 3], &[0x21, 0x43, 0xf5, 0x07, 0x08]))
+        .tensor(bits("v", data_type::UINT2, &[3, 3], &[0xe4, 0x1b, 0x02]))
+        .floats("scale", &[3], &[0.5, 0.25, 0.125])
+        .floats("one", &[], &[1.0])
+        .floats("two", &[1], &[4.0])
+        .floats("none", &[], &[0.0])
+        .ints("eight", &[], &[8])
+        .node_with("DequantizeLinear", &["w", "scale"], &["wf"], vec![int("axis", 1)])
+        .node("DequantizeLinear", &["v", "one"], &["vf"])
+        .node("MatMul", &["x", "wf"], &["a"])
+        .node("MatMul", &["a", "vf"], &["b"])
+        .qonnx(
+            "Quant",
+            &["b", "scale", "none", "eight"],
+            &["c"],
+            vec![int("signed", 1), int("narrow", 0)],
+        )
+        .qonnx("BipolarQuant", &["c", "two"], &["d"], vec![])
+        .qonnx("Trunc", &["d", "one", "none", "eight", "two", "two"], &["e"], vec![])
+        .qonnx("Trunc", &["e", "one", "none", "eight", "two"], &["y"], vec![])
+        .output("y")
 }
 
 fn import(bytes: &[u8]) -> bool {

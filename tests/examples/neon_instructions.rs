@@ -173,7 +173,7 @@ fn source(build: &Build, layers: &[Layer]) -> Result<String, Box<dyn Error>> {
         let (mut arguments, mut after) = (Vec::new(), String::new());
         writeln!(main, "    state = {n};\n    {{")?;
         for (i, buffer) in lowered.buffers.iter().enumerate() {
-            let bytes = buffer.count * (buffer.element.bits() as usize).div_ceil(8);
+            let bytes = buffer.element.bytes(buffer.count);
             if buffer.role == Role::Scratch {
                 continue;
             }

@@ -39,7 +39,7 @@ pub fn clang_packets(
             operands.push(name);
             continue;
         }
-        let bytes = buffer.count * (buffer.element.bits() as usize).div_ceil(8);
+        let bytes = buffer.element.bytes(buffer.count);
         let at = memory.reserve(bytes);
         memory.bytes[at..].fill(1);
         arguments.push(Value::Memory(at));

@@ -31,6 +31,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),
     ("compiler/build", "trainc-build", &["trainc-ir", "trainc-onnx-import", "trainc-driver"]),
+    ("tests/riscv", "trainc-riscv", &[]),
 ];
 
 /// External crates that one crate alone may name.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use trainc_ir::OpKind;
-use trainc_onnx_import::{supported_ops, supported_ops_table};
+use trainc_onnx_import::{supported_ops, supported_ops_table, supported_qonnx_ops_table};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -33,6 +33,7 @@ fn section(document: &str, name: &str, expected: &str) {
 #[test]
 fn imported_operators() {
     section("docs/onnx.md", "operators", &supported_ops_table());
+    section("docs/onnx.md", "qonnx-operators", &supported_qonnx_ops_table());
     let names: Vec<&str> = supported_ops().map(|op| op.op).collect();
     section("README.md", "operators", &format!("{}.\n", names.join(", ")));
 }

@@ -15,8 +15,9 @@ use std::path::Path;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use trainc_data::{Dataset, Images, Split, write_atomically};
-use trainc_host::{decode_tensor, encode_tensor};
+use trainc_host::decode_tensor;
 use trainc_ir::program::buffer_bytes;
+use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::algorithms;
@@ -115,7 +116,7 @@ pub fn save(path: &Path, trainer: &Trainer, data: &str) -> anyhow::Result<()> {
     bytes.extend((json.len() as u64).to_le_bytes());
     bytes.extend(json);
     for (_, tensor) in &state {
-        bytes.extend(encode_tensor(tensor)?);
+        bytes.extend(tensor_bytes(tensor));
     }
     bytes.extend(crc32(&bytes).to_le_bytes());
     Ok(write_atomically(path, &bytes)?)

@@ -328,6 +328,7 @@ fn empty() -> Imported {
         graph: Graph::new(""),
         warnings: Vec::new(),
         loss: None,
+        integer_parameters: Vec::new(),
         producer: trainc_onnx_import::Producer {
             name: String::new(),
             version: String::new(),

@@ -118,9 +118,7 @@ pub fn loop_scratch(kernel: &LoopKernel) -> (Vec<usize>, usize) {
         .filter(|b| b.role == Role::Scratch)
         .map(|b| {
             let offset = total;
-            // Loop kernels keep one sub-byte element a byte.
-            let bytes = b.count * (b.element.bits() as usize).div_ceil(8);
-            total += bytes.next_multiple_of(SCRATCH_ALIGNMENT);
+            total += b.element.bytes(b.count).next_multiple_of(SCRATCH_ALIGNMENT);
             offset
         })
         .collect();

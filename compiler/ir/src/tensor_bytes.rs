@@ -6,21 +6,13 @@
 
 use crate::program::{buffer_bytes, scale_offset};
 use crate::tensor::{Data, ScaleData, Tensor};
-use crate::types::{Scale, TensorType};
+use crate::types::{Element, Scale, TensorType};
 
 /// The bytes of a tensor; [`buffer_bytes`] of its type.
 pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     let ty = tensor.ty();
-    let mut bytes = Vec::with_capacity(buffer_bytes(ty));
-    match tensor.data() {
-        Data::F32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::I8(v) => pack(&mut bytes, v.iter().map(|&x| x as u8), ty.element.bits()),
-        Data::I16(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::I32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::U8(v) => pack(&mut bytes, v.iter().copied(), ty.element.bits()),
-        Data::U16(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::U32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-    }
+    let mut bytes = packed_elements(ty.element, tensor.data());
+    bytes.reserve(buffer_bytes(ty) - bytes.len());
     if ty.scale_bytes() > 0 {
         bytes.resize(scale_offset(ty), 0);
     }
@@ -36,28 +28,32 @@ pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a tensor's elements, without its scale.
+pub fn element_bytes(tensor: &Tensor) -> Vec<u8> {
+    packed_elements(tensor.ty().element, tensor.data())
+}
+
+/// The bytes of elements without a scale.
+pub(crate) fn packed_elements(element: Element, data: &Data) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(element.bytes(data.len()));
+    match data {
+        Data::F32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Data::I8(v) => pack(&mut bytes, v.iter().map(|&x| x as u8), element.bits()),
+        Data::I16(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Data::I32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Data::U8(v) => pack(&mut bytes, v.iter().copied(), element.bits()),
+        Data::U16(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Data::U32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+    }
+    bytes
+}
+
 /// The tensor that [`tensor_bytes`] gave these bytes for; `None` if their number is not that type's.
 pub fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Option<Tensor> {
     if bytes.len() != buffer_bytes(ty) {
         return None;
     }
-    let words = |bytes: &[u8]| -> Vec<[u8; 4]> { bytes.as_chunks::<4>().0.to_vec() };
-    let halves = |bytes: &[u8]| -> Vec<[u8; 2]> { bytes.as_chunks::<2>().0.to_vec() };
-    let elements = &bytes[..ty.element_bytes()];
-    let (bits, count) = (ty.element.bits(), ty.count());
-    let data = match Data::zeros(ty.element, 0) {
-        Data::F32(_) => Data::F32(words(elements).into_iter().map(f32::from_le_bytes).collect()),
-        Data::I8(_) => {
-            // The sign bit of a narrow element is its highest.
-            let widen = |x: u8| ((x << (8 - bits)) as i8) >> (8 - bits);
-            Data::I8(unpack(elements, bits, count).map(widen).collect())
-        }
-        Data::I16(_) => Data::I16(halves(elements).into_iter().map(i16::from_le_bytes).collect()),
-        Data::I32(_) => Data::I32(words(elements).into_iter().map(i32::from_le_bytes).collect()),
-        Data::U8(_) => Data::U8(unpack(elements, bits, count).collect()),
-        Data::U16(_) => Data::U16(halves(elements).into_iter().map(u16::from_le_bytes).collect()),
-        Data::U32(_) => Data::U32(words(elements).into_iter().map(u32::from_le_bytes).collect()),
-    };
+    let data = unpacked_elements(ty, &bytes[..ty.element_bytes()]);
     let scale = &bytes[bytes.len() - ty.scale_bytes()..];
     let scale = match ty.scale {
         Scale::None | Scale::Fixed { .. } => ScaleData::None,
@@ -74,6 +70,29 @@ pub fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Option<Tensor> {
         Scale::Block { .. } => ScaleData::Block(scale.iter().map(|&x| x as i8).collect()),
     };
     Some(Tensor::new(ty.clone(), data, scale))
+}
+
+fn words(bytes: &[u8]) -> Vec<[u8; 4]> {
+    bytes.as_chunks::<4>().0.to_vec()
+}
+
+/// The elements of a tensor of that type from their bytes; as many as there are whole ones, if the length is wrong.
+pub fn unpacked_elements(ty: &TensorType, elements: &[u8]) -> Data {
+    let halves = |bytes: &[u8]| -> Vec<[u8; 2]> { bytes.as_chunks::<2>().0.to_vec() };
+    let (bits, count) = (ty.element.bits(), ty.count());
+    match Data::zeros(ty.element, 0) {
+        Data::F32(_) => Data::F32(words(elements).into_iter().map(f32::from_le_bytes).collect()),
+        Data::I8(_) => {
+            // The sign bit of a narrow element is its highest.
+            let widen = |x: u8| ((x << (8 - bits)) as i8) >> (8 - bits);
+            Data::I8(unpack(elements, bits, count).map(widen).collect())
+        }
+        Data::I16(_) => Data::I16(halves(elements).into_iter().map(i16::from_le_bytes).collect()),
+        Data::I32(_) => Data::I32(words(elements).into_iter().map(i32::from_le_bytes).collect()),
+        Data::U8(_) => Data::U8(unpack(elements, bits, count).collect()),
+        Data::U16(_) => Data::U16(halves(elements).into_iter().map(u16::from_le_bytes).collect()),
+        Data::U32(_) => Data::U32(words(elements).into_iter().map(u32::from_le_bytes).collect()),
+    }
 }
 
 /// Appends elements of at most a byte, the first of a byte in its low bits.
@@ -107,7 +126,6 @@ fn unpack(bytes: &[u8], bits: u32, count: usize) -> impl Iterator<Item = u8> + '
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Element;
 
     /// Layouts written down by hand.
     #[test]

@@ -64,6 +64,8 @@ per_operation! {
     avg_pool2d, avg_pool2d_gradient, batch_statistics, batch_norm, batch_norm_gradient, dropout,
     softmax, log_softmax, nll_loss, nll_loss_gradient, softmax_cross_entropy,
     softmax_cross_entropy_gradient, sgd_update, quantize_linear, dequantize_linear,
+    quant, bipolar_quant, trunc, straight_through,
     quantize_exponent, quantize_weight, dequantize, requantize, quantize_gradient, shift_right,
-    aligned_add, aligned_concat, saturating_subtract, integer_cross_entropy_gradient, chain,
+    aligned_add, aligned_concat, saturating_subtract, integer_cross_entropy_gradient, integer_conv2d,
+    integer_max_pool2d, integer_sum_pool2d, integer_add, scale_shift, threshold, chain,
 }

@@ -10,6 +10,7 @@ mod movement;
 mod normalization;
 mod pooling;
 mod products;
+pub(crate) mod qonnx;
 mod quantization;
 mod reductions;
 
@@ -95,7 +96,7 @@ pub(crate) static TABLE: &[Row] = &[
         "DequantizeLinear",
         10,
         &["axis", "block_size"],
-        "INT8 and UINT8, of a tensor or of an axis; integer weights become FP32 parameters",
+        "INT8, UINT8, INT4, UINT4, INT2 and UINT2, of a tensor or of an axis; integer weights become FP32 parameters",
         quantization::dequantize,
     ),
     row("Div", 7, &[], "", elementwise::binary),
@@ -163,7 +164,7 @@ pub(crate) static TABLE: &[Row] = &[
         "QuantizeLinear",
         10,
         &["axis", "saturate", "block_size", "output_dtype", "precision"],
-        "INT8 and UINT8, of a tensor or of an axis",
+        "INT8, UINT8, INT4, UINT4, INT2 and UINT2, of a tensor or of an axis",
         quantization::quantize,
     ),
     row("Range", 11, &[], KNOWN, constants::range),
@@ -212,9 +213,13 @@ const fn row(
     Row { op, since, attributes, notes, import }
 }
 
-/// The row of an operator.
-pub(crate) fn find(op: &str) -> Option<&'static Row> {
-    TABLE.binary_search_by(|row| row.op.cmp(op)).ok().map(|i| &TABLE[i])
+/// The row of an operator of a domain.
+pub(crate) fn find(domain: &str, op: &str) -> Option<&'static Row> {
+    match domain {
+        "" | "ai.onnx" => TABLE.binary_search_by(|row| row.op.cmp(op)).ok().map(|i| &TABLE[i]),
+        _ if qonnx::DOMAINS.contains(&domain) => qonnx::find(op),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -224,5 +229,6 @@ mod tests {
     #[test]
     fn the_table_is_sorted() {
         assert!(TABLE.is_sorted_by(|a, b| a.op < b.op));
+        assert!(qonnx::TABLE.is_sorted_by(|a, b| a.op < b.op));
     }
 }

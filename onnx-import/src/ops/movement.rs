@@ -144,8 +144,15 @@ fn cast_to(call: &mut Call<'_, '_>, to: i32) -> NodeResult<Vec<Bound>> {
         // Labels stay i32.
         | (Element::I32, data_type::INT32 | data_type::INT64)
         | (Element::I8, data_type::INT8)
-        | (Element::U8, data_type::UINT8) => one(value),
-        (Element::I8 | Element::U8, data_type::FLOAT) => {
+        | (Element::U8, data_type::UINT8)
+        | (Element::I4, data_type::INT4)
+        | (Element::U4, data_type::UINT4)
+        | (Element::I2, data_type::INT2)
+        | (Element::U2, data_type::UINT2) => one(value),
+        (
+            Element::I8 | Element::U8 | Element::I4 | Element::U4 | Element::I2 | Element::U2,
+            data_type::FLOAT,
+        ) => {
             let scale = call.scalar(1.0);
             let zero = Tensor::new(
                 TensorType::new(Vec::new(), ty.element),

@@ -3,6 +3,7 @@
 use trainc_ir::ops::{DequantizeLinear, QuantizeLinear, Reshape};
 use trainc_ir::{Data, Element, ScaleData, Tensor, TensorType, ValueId};
 
+use crate::IntegerParameter;
 use crate::call::{Bound, Call, axis};
 use crate::error::{NodeError, NodeResult, WarningKind, invalid, unsupported};
 use crate::known::Known;
@@ -10,10 +11,34 @@ use crate::ops::movement::one;
 use crate::proto::data_type;
 use crate::shapes::broadcast_index;
 
-const TYPES: &str = "INT8, UINT8";
+const TYPES: &str = "integers of 8, 4 and 2 bits";
 
 fn refuse_type(operand: &str, name: &str) -> NodeError {
     unsupported(format!("operand `{operand}`"), format!("element type {name}"), TYPES)
+}
+
+/// The element of a data type that integers are quantized to.
+fn element(dtype: i32) -> Option<Element> {
+    Some(match dtype {
+        data_type::INT2 => Element::I2,
+        data_type::UINT2 => Element::U2,
+        data_type::INT4 => Element::I4,
+        data_type::UINT4 => Element::U4,
+        data_type::INT8 => Element::I8,
+        data_type::UINT8 => Element::U8,
+        data_type::INT16 => Element::I16,
+        data_type::UINT16 => Element::U16,
+        data_type::INT32 => Element::I32,
+        _ => return None,
+    })
+}
+
+/// Whether QuantizeLinear and DequantizeLinear run on it.
+fn is_narrow(element: Element) -> bool {
+    matches!(
+        element,
+        Element::I2 | Element::U2 | Element::I4 | Element::U4 | Element::I8 | Element::U8
+    )
 }
 
 /// The channel axis; 0 where the scale is a scalar.
@@ -79,11 +104,10 @@ pub(crate) fn quantize(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
             code => Some(i32::try_from(code).unwrap_or(-1)),
         }
     };
-    let element = match given {
-        None | Some(data_type::UINT8) => Element::U8,
-        Some(data_type::INT8) => Element::I8,
-        Some(other) => return Err(refuse_type("y", data_type::name(other))),
-    };
+    let given = given.unwrap_or(data_type::UINT8);
+    let element = element(given)
+        .filter(|&element| is_narrow(element))
+        .ok_or_else(|| refuse_type("y", data_type::name(given)))?;
     let zero = zero_point(call, scale, element)?;
     one(call.add(QuantizeLinear { axis }, &[x, scale, zero], "")?)
 }
@@ -99,7 +123,7 @@ pub(crate) fn dequantize(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     let (q, scale) = (call.value(0)?, call.f32(1)?);
     let scale = scalar_or_vector(call, scale)?;
     let element = call.builder.graph.ty(q).element;
-    if !matches!(element, Element::I8 | Element::U8) {
+    if !is_narrow(element) {
         return Err(refuse_type("x", element.name()));
     }
     let zero = zero_point(call, scale, element)?;
@@ -143,6 +167,16 @@ fn dequantize_known(call: &mut Call<'_, '_>, q: &Known, axis: usize) -> NodeResu
     }
     let name = call.node.input[0].clone();
     let value = call.builder.parameter(&name, known, true).map_err(|e| invalid!("{e}"))?;
+    if let Some(element) = element(q.dtype) {
+        call.builder.integer_parameters.push(IntegerParameter {
+            value,
+            element,
+            axis,
+            scale: scales,
+            zero_point: zeros,
+            integers: values.to_vec(),
+        });
+    }
     call.builder.warn(
         WarningKind::IntegerWeights,
         format!("`{name}` is stored as integers; it becomes an FP32 parameter of the same values"),

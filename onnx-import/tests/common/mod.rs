@@ -74,6 +74,21 @@ impl Model {
         self
     }
 
+    /// A node of QONNX's domain.
+    pub fn qonnx(
+        self,
+        op: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: Vec<AttributeProto>,
+    ) -> Model {
+        let mut model = self.node_with(op, inputs, outputs, attributes);
+        if let Some(node) = model.graph.node.last_mut() {
+            node.domain = "qonnx.custom_op.general".into();
+        }
+        model
+    }
+
     pub fn output(mut self, name: &str) -> Model {
         self.graph.output.push(ValueInfoProto::tensor(name, data_type::FLOAT, vec![]));
         self
@@ -153,6 +168,10 @@ pub fn parameter_names(graph: &Graph, trainable: bool) -> Vec<&str> {
 
 pub fn int(name: &str, value: i64) -> AttributeProto {
     AttributeProto::int(name, value)
+}
+
+pub fn string(name: &str, value: &str) -> AttributeProto {
+    AttributeProto::string(name, value)
 }
 
 pub fn ints(name: &str, values: &[i64]) -> AttributeProto {

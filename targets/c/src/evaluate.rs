@@ -45,7 +45,7 @@ impl<'i> Evaluation<'i> {
         let trains = |f: &&Function| f.entry != "infer" && f.parameters.iter().any(is_label);
         let training = interface.functions.iter().find(trains)?;
         let labelled = infer.parameters.iter().any(|p| p.role == InputRole::Labels);
-        if labelled || batch == 0 || classes == 0 {
+        if labelled || batch == 0 || classes == 0 || scores.ty.element.bits() < 8 {
             return None;
         }
         let mut names: BTreeSet<String> =
@@ -132,7 +132,7 @@ pub(crate) fn sizes(interface: &Interface) -> Vec<(String, usize, String)> {
             let name = elements_macro(interface, function, parameter);
             if !all.iter().any(|(other, ..)| *other == name) {
                 let what = format!("`{}`: {}", parameter.original, parameter.ty);
-                all.push((name, parameter.ty.count(), what));
+                all.push((name, parameter.elements(), what));
             }
         }
     }
@@ -149,7 +149,7 @@ pub(crate) fn elements_macro(
     let macros = interface.macros();
     let all = || interface.functions.iter().flat_map(|f| &f.parameters);
     let agree =
-        all().filter(|p| name(p) == name(parameter)).all(|p| p.ty.count() == parameter.ty.count());
+        all().filter(|p| name(p) == name(parameter)).all(|p| p.elements() == parameter.elements());
     if agree {
         format!("{macros}_{}_ELEMENTS", name(parameter))
     } else {

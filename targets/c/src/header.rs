@@ -90,7 +90,7 @@ fn function(out: &mut Lines, function: &Function) {
         out.line("");
         out.comment(&[meaning(parameter)]);
         out.open("typedef struct {");
-        let (element, count) = (element_type(parameter.ty.element), parameter.ty.count());
+        let (element, count) = (element_type(parameter.ty.element), parameter.elements());
         out.line(&format!("{element} elements[{}];", count.max(1)));
         out.line("int32_t exponent;");
         out.close(&format!("}} {};", function.struct_name(parameter)));

@@ -40,6 +40,11 @@ impl Parameter {
     pub fn is_struct(&self) -> bool {
         self.ty.scale == Scale::Exponent
     }
+
+    /// Elements of its array: bytes, if those of the tensor are packed.
+    pub fn elements(&self) -> usize {
+        if self.ty.element.bits() < 8 { self.ty.element_bytes() } else { self.ty.count() }
+    }
 }
 
 /// An exported function.
@@ -82,7 +87,7 @@ impl Function {
                 format!("{constant}{} *{name}", self.struct_name(parameter))
             }
             // C++ knows no `static` here, so the size is for the reader.
-            _ => format!("{constant}{element} {name}[{}]", parameter.ty.count().max(1)),
+            _ => format!("{constant}{element} {name}[{}]", parameter.elements().max(1)),
         }
     }
 }
@@ -177,7 +182,11 @@ pub fn meaning(parameter: &Parameter) -> String {
         (_, InputRole::LearningRate) if parameter.ty.element == Element::F32 => "learning rate",
         (_, InputRole::LearningRate) => "size of the update in bits",
     };
-    format!("{what}, `{}`: {}", parameter.original, parameter.ty)
+    let packed = match parameter.ty.element.bits() {
+        bits @ 1..8 => format!(", packed: {} a byte, the first in its low bits", 8 / bits),
+        _ => String::new(),
+    };
+    format!("{what}, `{}`: {}{packed}", parameter.original, parameter.ty)
 }
 
 /// Rows of a table of the state's layout: by offset.

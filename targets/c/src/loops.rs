@@ -20,10 +20,12 @@ use crate::parallel::{Independent, independent};
 pub fn element_type(element: Element) -> &'static str {
     match element {
         Element::F32 => "float",
-        Element::I2 | Element::I4 | Element::I8 => "int8_t",
+        Element::I8 => "int8_t",
         Element::I16 => "int16_t",
         Element::I32 => "int32_t",
-        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => "uint8_t",
+        Element::U8 | Element::F8E5M2 => "uint8_t",
+        // Packed.
+        Element::B1 | Element::U2 | Element::U4 | Element::I2 | Element::I4 => "uint8_t",
         Element::U16 => "uint16_t",
         Element::U32 => "uint32_t",
     }

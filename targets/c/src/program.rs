@@ -53,9 +53,6 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
 fn check(program: &Program, dialect: &dyn Dialect) -> Result<(), String> {
     verify_program(program).map_err(|errors| errors.join("; "))?;
     for buffer in &program.buffers {
-        if buffer.ty.element.bits() < 8 {
-            return Err(format!("`{}`: {}: elements narrower than a byte", buffer.name, buffer.ty));
-        }
         if !buffer.offset.is_multiple_of(4) {
             return Err(format!("`{}` is not 4-byte aligned", buffer.name));
         }

@@ -57,10 +57,12 @@ fn snake(name: &str) -> String {
 fn element_type(element: Element) -> &'static str {
     match element {
         Element::F32 => "f32",
-        Element::I2 | Element::I4 | Element::I8 => "i8",
+        Element::I8 => "i8",
         Element::I16 => "i16",
         Element::I32 => "i32",
-        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => "u8",
+        Element::U8 | Element::F8E5M2 => "u8",
+        // Packed.
+        Element::B1 | Element::U2 | Element::U4 | Element::I2 | Element::I4 => "u8",
         Element::U16 => "u16",
         Element::U32 => "u32",
     }
@@ -68,7 +70,7 @@ fn element_type(element: Element) -> &'static str {
 
 /// The type behind an argument's address.
 fn pointee(parameter: &Parameter) -> String {
-    let (element, count) = (element_type(parameter.ty.element), parameter.ty.count().max(1));
+    let (element, count) = (element_type(parameter.ty.element), parameter.elements().max(1));
     match parameter.is_struct() {
         true => format!("Shared<{element}, {count}>"),
         false => format!("[{element}; {count}]"),

@@ -29,7 +29,7 @@ fn time(op: impl Into<Op>, inputs: &[TensorType]) {
         .buffers
         .iter()
         .map(|b| {
-            let n = b.count * (b.element.bits() as usize).div_ceil(8);
+            let n = b.element.bytes(b.count);
             match b.role {
                 Role::Input(_) if b.element == Element::F32 => (0..b.count)
                     .flat_map(|i| ((i % 97) as f32 * 0.01 - 0.3).to_le_bytes())

@@ -3,7 +3,6 @@
 use trainc_ir::program::{Buffer, BufferId, Entry, Program, Region, Step};
 
 use crate::HostError;
-use crate::memory::check_layout;
 
 /// Checks that every access of the schedule stays within the stated sizes and that types agree.
 ///
@@ -11,7 +10,6 @@ use crate::memory::check_layout;
 /// The first promise that does not hold.
 pub(crate) fn check(program: &Program) -> Result<(), HostError> {
     for buffer in &program.buffers {
-        check_layout(&buffer.ty)?;
         let size = match &buffer.region {
             Region::Arena => program.memory.arena_bytes,
             Region::State { initial, .. } => {

@@ -8,13 +8,14 @@ use cranelift_module::{Linkage, Module, default_libcall_names};
 use trainc_ir::loops::LoopKernel;
 use trainc_ir::program::{Program, Region};
 use trainc_ir::random::RunContext;
+use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::HostError;
 use crate::check;
 use crate::codegen::{Machine, instruction_set};
 use crate::entry::{Compiler, define_entries, define_kernels, readonly};
-use crate::memory::{AlignedBytes, check_layout, decode_tensor, encode_tensor};
+use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;
 use crate::staging::{Staging, Work};
 
@@ -129,7 +130,7 @@ impl HostProgram {
             entries,
             _code: Code(Some(module)),
         };
-        let constants = constant_image(&host.program)?;
+        let constants = constant_image(&host.program);
         host.constants.bytes_mut().copy_from_slice(&constants);
         host.reset()?;
         Ok(host)
@@ -145,7 +146,7 @@ impl HostProgram {
     /// # Errors
     /// None once a program has been compiled.
     pub fn reset(&mut self) -> Result<(), HostError> {
-        let image = state_image(&self.program)?;
+        let image = state_image(&self.program);
         self.state.bytes_mut().copy_from_slice(&image);
         Ok(())
     }
@@ -180,7 +181,7 @@ impl HostProgram {
                 )));
             }
         }
-        let inputs = inputs.iter().map(|t| encode_tensor(t)).collect::<Result<Vec<_>, _>>()?;
+        let inputs = inputs.iter().map(|t| tensor_bytes(t)).collect::<Vec<_>>();
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let types: Vec<&TensorType> =
             declared.outputs.iter().map(|a| &program.buffer(a.buffer).ty).collect();
@@ -191,7 +192,7 @@ impl HostProgram {
         types.iter().zip(&outputs).map(|(ty, bytes)| decode_tensor(ty, bytes)).collect()
     }
 
-    /// Runs an entry on bytes in the layout of [`encode_tensor`], without copies where the slices are 4-byte
+    /// Runs an entry on bytes in the layout of [`tensor_bytes`], without copies where the slices are 4-byte
     /// aligned (as those of `f32` and `i32` data are).
     ///
     /// # Errors
@@ -314,7 +315,7 @@ impl HostProgram {
             )));
         }
         let range = buffer.offset..buffer.offset + buffer.bytes();
-        self.state.bytes_mut()[range].copy_from_slice(&encode_tensor(value)?);
+        self.state.bytes_mut()[range].copy_from_slice(&tensor_bytes(value));
         Ok(())
     }
 }
@@ -326,7 +327,7 @@ fn entry_function(address: *const u8) -> EntryFunction {
 }
 
 /// The initial state as bytes.
-pub(crate) fn state_image(program: &Program) -> Result<Vec<u8>, HostError> {
+pub(crate) fn state_image(program: &Program) -> Vec<u8> {
     image(program, program.memory.state_bytes, |region| match region {
         Region::State { initial, .. } => Some(initial),
         _ => None,
@@ -334,7 +335,7 @@ pub(crate) fn state_image(program: &Program) -> Result<Vec<u8>, HostError> {
 }
 
 /// The constants as bytes.
-pub(crate) fn constant_image(program: &Program) -> Result<Vec<u8>, HostError> {
+pub(crate) fn constant_image(program: &Program) -> Vec<u8> {
     image(program, program.memory.constant_bytes, |region| match region {
         Region::Constant(tensor) => Some(tensor),
         _ => None,
@@ -345,15 +346,15 @@ fn image<'a>(
     program: &'a Program,
     length: usize,
     value: impl Fn(&'a Region) -> Option<&'a Arc<Tensor>>,
-) -> Result<Vec<u8>, HostError> {
+) -> Vec<u8> {
     let mut bytes = vec![0; length];
     for buffer in &program.buffers {
         if let Some(tensor) = value(&buffer.region) {
-            let encoded = encode_tensor(tensor)?;
+            let encoded = tensor_bytes(tensor);
             bytes[buffer.offset..buffer.offset + encoded.len()].copy_from_slice(&encoded);
         }
     }
-    Ok(bytes)
+    bytes
 }
 
 /// One loop kernel compiled into memory: the unit of the code generator's tests.
@@ -395,17 +396,13 @@ impl LoopFunction {
         (&self.listing.0, &self.listing.1)
     }
 
-    /// Runs it on buffers of bytes, one a parameter (sub-byte elements one a byte).
+    /// Runs it on buffers of bytes, one a parameter.
     ///
     /// # Errors
     /// If a number or length is not the kernel's, or there are more than 16 buffers.
     pub fn run(&self, buffers: &mut [Vec<u8>]) -> Result<(), HostError> {
-        let bytes: Vec<usize> = self
-            .kernel
-            .buffers
-            .iter()
-            .map(|b| b.count * (b.element.bits() as usize).div_ceil(8))
-            .collect();
+        let bytes: Vec<usize> =
+            self.kernel.buffers.iter().map(|b| b.element.bytes(b.count)).collect();
         if bytes != buffers.iter().map(Vec::len).collect::<Vec<_>>() {
             return Err(HostError::Argument(format!("the kernel takes {bytes:?} bytes")));
         }
@@ -433,10 +430,4 @@ impl LoopFunction {
             );
         }
     }
-}
-
-/// Whether this target can hold tensors of that type in memory.
-#[allow(dead_code, reason = "used by the target's cost model")]
-pub(crate) fn has_layout(ty: &TensorType) -> bool {
-    check_layout(ty).is_ok()
 }

@@ -21,5 +21,5 @@ mod target;
 pub use emission::{Listing, listing};
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};
-pub use memory::{decode_tensor, encode_tensor};
+pub use memory::decode_tensor;
 pub use target::{HOST, HostTarget};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::models::{BATCH, operands, small_model};
-use trainc_host::{HOST, HostProgram, Listing, encode_tensor, listing};
+use trainc_host::{HOST, HostProgram, Listing, listing};
 use trainc_ir::target::{ArtifactFile, Target};
+use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{RunContext, Tensor};
 
 const SEED: u64 = 0x0123_4567_89ab_cdef;
@@ -40,11 +41,11 @@ fn expected() -> Vec<u8> {
         let mut results = compiled.run("train_step", &inputs, &run).expect("a step");
         results.extend(compiled.run("infer", &inputs[..1], &run).expect("inference"));
         for tensor in results {
-            bytes.extend(encode_tensor(&tensor).expect("it has a layout"));
+            bytes.extend(tensor_bytes(&tensor));
         }
     }
     for (_, tensor) in compiled.state().expect("the state") {
-        bytes.extend(encode_tensor(&tensor).expect("it has a layout"));
+        bytes.extend(tensor_bytes(&tensor));
     }
     bytes
 }
@@ -84,8 +85,7 @@ fn a_c_program_gives_the_same_bits() {
     );
     for step in 0..STEPS {
         let inputs = operands(step);
-        let encoded: Vec<Vec<u8>> =
-            inputs.iter().map(|t| encode_tensor(t).expect("it has a layout")).collect();
+        let encoded: Vec<Vec<u8>> = inputs.iter().map(tensor_bytes).collect();
         let _ = write!(
             main,
             "    {{\n        static const unsigned char x[] = {{{}}}, l[] = {{{}}}, m[] = {{{}}};\n\

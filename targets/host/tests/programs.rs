@@ -4,11 +4,12 @@ mod common;
 
 use common::models::{operands, small_model};
 use common::program::{Interpreted, ProgramBuilder, assert_bits};
-use trainc_host::{HostError, HostProgram, decode_tensor, encode_tensor};
+use trainc_host::{HostError, HostProgram, decode_tensor};
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::Neg;
 use trainc_ir::program::Region;
-use trainc_ir::{Element, RunContext, Tensor, TensorType};
+use trainc_ir::tensor_bytes::tensor_bytes;
+use trainc_ir::{RunContext, Tensor, TensorType};
 
 fn state_of(program: &HostProgram) -> Vec<Tensor> {
     program.state().expect("the state decodes").into_iter().map(|(_, t)| t).collect()
@@ -60,7 +61,7 @@ fn runs_on_bytes() {
     let images = &operands(0)[0];
     let run = RunContext::default();
     let expected = compiled.run("infer", &[images], &run).expect("inference");
-    let bytes = encode_tensor(images).expect("it has a layout");
+    let bytes = tensor_bytes(images);
     for shift in 0..4 {
         let mut input = vec![0u8; shift];
         input.extend(&bytes);
@@ -117,6 +118,4 @@ fn plans_that_lie_are_refused() {
     assert!(types.contains("takes f32[5]"), "{types}");
     let input = refused(&|p| p.buffers[0].region = Region::Input(1));
     assert!(input.contains("argument 0"), "{input}");
-    let narrow = refused(&|p| p.buffers[1].ty = TensorType::new([4], Element::I4));
-    assert!(narrow.contains("narrower than a byte"), "{narrow}");
 }

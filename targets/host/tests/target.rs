@@ -7,7 +7,7 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, Conv2d, MatMul, ProductRole, QuantizeGradient, Relu, ReluGradient, Requantize,
 };
-use trainc_ir::target::{Cost, Target};
+use trainc_ir::target::Target;
 use trainc_ir::{Element, Op, TensorType};
 
 fn cost(op: &Op, inputs: &[&TensorType]) -> u64 {
@@ -58,12 +58,6 @@ fn a_chain_that_is_not_fused_costs_its_parts() {
     let parts =
         cost(&matmul, &[&floats[0], &floats[1]]) + cost(&relu, &[&TensorType::f32([64, 128])]);
     assert_eq!(cost(&chain, &[&floats[0], &floats[1]]), parts);
-}
-
-#[test]
-fn what_has_no_layout_is_infeasible() {
-    let narrow = TensorType::new([4], Element::I4);
-    assert_eq!(HOST.cost(&Relu {}.into(), &[&narrow], &[&narrow]), Cost::INFEASIBLE);
 }
 
 #[test]

@@ -53,10 +53,6 @@ impl Target for HvxTarget {
     }
 
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
-        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
-            return Cost::INFEASIBLE;
-        }
         Cost::new(cost::packets(op, inputs, outputs))
     }
 

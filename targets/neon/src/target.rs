@@ -116,10 +116,6 @@ impl Target for NeonTarget {
     }
 
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        // Loop kernels keep an element a byte; a program's buffers pack narrower ones.
-        if inputs.iter().chain(outputs).any(|ty| ty.element.bits() < 8) {
-            return Cost::INFEASIBLE;
-        }
         Cost::new(self.instructions(op, inputs, outputs))
     }
 

@@ -4,23 +4,11 @@ use std::fmt::Write as _;
 
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
-use trainc_ir::{Data, OpKind, RunContext, Tensor, TensorType};
+use trainc_ir::tensor_bytes::element_bytes;
+use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
 
 use crate::parallel::REVERSED;
 use crate::support::{Random, SANITIZED, STRICT, cc, execute, folder, runtime, write};
-
-/// Elements as loop kernels hold them: one a byte where they are narrower.
-pub(crate) fn element_bytes(data: &Data) -> Vec<u8> {
-    match data {
-        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
-        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U8(v) => v.clone(),
-        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-    }
-}
 
 fn array(bytes: &[u8]) -> String {
     let mut text = String::from("{");
@@ -90,7 +78,7 @@ pub(crate) fn kernel_source(
     let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
     for (i, b) in kernel.buffers.iter().enumerate() {
         let ty = trainc_c::element_type(b.element);
-        let size = b.count * (b.element.bits() as usize).div_ceil(8);
+        let size = b.element.bytes(b.count);
         let mut check = |bytes: &[u8]| {
             assert_eq!(bytes.len(), size, "{what} {}", b.name);
             let _ = writeln!(checks, "    static const unsigned char e{i}[] = {};", array(bytes));
@@ -101,11 +89,11 @@ pub(crate) fn kernel_source(
             );
         };
         let from = match b.role {
-            Role::Input(k) => Some(element_bytes(operands[k].data())),
+            Role::Input(k) => Some(element_bytes(operands[k])),
             Role::InputScale(k) => Some(operands[k].exponent().to_le_bytes().to_vec()),
             Role::RunContext => Some(words.iter().flat_map(|w| w.to_le_bytes()).collect()),
             Role::Output(k) => {
-                check(&element_bytes(meaning[k].data()));
+                check(&element_bytes(&meaning[k]));
                 None
             }
             Role::OutputScale(k) => {

@@ -2,8 +2,9 @@
 
 use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Expr, LoopKernel};
+use trainc_ir::ops::{IntegerMaxPool2d, ScaleShift};
 use trainc_ir::target::Target;
-use trainc_ir::{Element, TensorType};
+use trainc_ir::{Element, Op, TensorType};
 
 use crate::support::{program, text};
 
@@ -106,6 +107,30 @@ fn rounds_that_read_what_others_write_are_not() {
     };
     assert!(back(16));
     assert!(!back(8));
+}
+
+/// Rows that share bytes of a packed result are not divided, rows of whole bytes are.
+#[test]
+fn packed_rows() {
+    let is_divided = |op: Op, inputs: &[&TensorType]| {
+        let results = op.infer(inputs).expect("the operands fit");
+        let lowered = op.lower(inputs, &results.iter().collect::<Vec<_>>());
+        trainc_c::function("kernel", &lowered).expect("it prints").contains("TRAINC_PARALLEL_FOR")
+    };
+    for (element, per_byte) in [(Element::I4, 2), (Element::U2, 4), (Element::U8, 1)] {
+        for channels in [3, 4, 5, 6, 8] {
+            let whole = channels % per_byte == 0;
+            let (low, high) = element.integer_range().expect("an integer");
+            let rescale = ScaleShift { shift: 3, low: low as i32, high: high as i32, element };
+            let acc = TensorType::new([6, channels], Element::I32);
+            let vector = TensorType::new([channels], Element::I32);
+            let divided = is_divided(rescale.into(), &[&acc, &vector, &vector]);
+            assert_eq!(divided, whole, "scale_shift to {element}, {channels}");
+            let x = TensorType::new([1, 6, 8, channels], element);
+            let pool = IntegerMaxPool2d { kernel: [2, 2], strides: [2, 2], pads: [0; 4] };
+            assert_eq!(is_divided(pool.into(), &[&x]), whole, "max_pool of {element}, {channels}");
+        }
+    }
 }
 
 /// A sum over all rounds; the same within each.

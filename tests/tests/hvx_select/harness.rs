@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
-use trainc_ir::{Data, RunContext, Tensor};
+use trainc_ir::tensor_bytes::element_bytes;
+use trainc_ir::{RunContext, Tensor};
 
 /// A fresh folder for a test.
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -174,11 +175,11 @@ impl Image {
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
         let mut arguments = Vec::new();
         for b in &kernel.buffers {
-            let size = b.count * (b.element.bits() as usize).div_ceil(8);
+            let size = b.element.bytes(b.count);
             let name = format!("{what}: {}", b.name);
             let is_float = b.element == trainc_ir::Element::F32;
             let at = match b.role {
-                Role::Input(k) => self.place(&name, Some(&bytes(operands[k].data())), None, size),
+                Role::Input(k) => self.place(&name, Some(&element_bytes(operands[k])), None, size),
                 Role::InputScale(k) => {
                     self.place(&name, Some(&operands[k].exponent().to_le_bytes()), None, size)
                 }
@@ -186,7 +187,7 @@ impl Image {
                     let words: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
                     self.place(&name, Some(&words), None, size)
                 }
-                Role::Output(k) => self.place(&name, None, Some(&bytes(meaning[k].data())), size),
+                Role::Output(k) => self.place(&name, None, Some(&element_bytes(&meaning[k])), size),
                 Role::OutputScale(k) => {
                     self.place(&name, None, Some(&meaning[k].exponent().to_le_bytes()), size)
                 }
@@ -253,18 +254,5 @@ impl Image {
         failures.truncate(20);
         assert!(count == 0, "{program}: {count} buffers differ\n{}", failures.join("\n"));
         u32::from_le_bytes(packets.try_into().expect("4 bytes"))
-    }
-}
-
-/// Elements as loop kernels hold them: one a byte where they are narrower.
-fn bytes(data: &Data) -> Vec<u8> {
-    match data {
-        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
-        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U8(v) => v.clone(),
-        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
     }
 }

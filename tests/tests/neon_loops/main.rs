@@ -12,7 +12,8 @@ use std::process::Command;
 
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
-use trainc_ir::{Data, Op, OpKind, RunContext, Tensor, TensorType};
+use trainc_ir::tensor_bytes::element_bytes;
+use trainc_ir::{Op, OpKind, RunContext, Tensor, TensorType};
 use trainc_neon::Level;
 
 /// What emitted code must compile with.
@@ -119,19 +120,6 @@ impl Random {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
-
-/// Elements as loop kernels hold them: one a byte where they are narrower.
-fn element_bytes(data: &Data) -> Vec<u8> {
-    match data {
-        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
-        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U8(v) => v.clone(),
-        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
     }
 }
 
@@ -244,7 +232,7 @@ impl KernelCase<'_> {
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
         for (i, b) in kernel.buffers.iter().enumerate() {
             let ty = trainc_c::element_type(b.element);
-            let size = b.count * (b.element.bits() as usize).div_ceil(8);
+            let size = b.element.bytes(b.count);
             let mut check = |bytes: &[u8], place: usize| {
                 assert_eq!(bytes.len(), size, "{what} {}", b.name);
                 let compare = match b.element {
@@ -261,13 +249,13 @@ impl KernelCase<'_> {
             };
             let same = |role: &Role| kernel.buffers.iter().position(|b| b.role == *role);
             let from = match b.role {
-                Role::Input(k) => Some(element_bytes(operands[k].data())),
+                Role::Input(k) => Some(element_bytes(operands[k])),
                 Role::InputScale(k) => Some(operands[k].exponent().to_le_bytes().to_vec()),
                 Role::RunContext => Some(words.iter().flat_map(|w| w.to_le_bytes()).collect()),
                 Role::Output(k) => {
                     let operand = self.overwritten.filter(|_| k == 0).map(Role::Input);
                     let operand = operand.and_then(|role| same(&role));
-                    check(&element_bytes(meaning[k].data()), operand.unwrap_or(i));
+                    check(&element_bytes(&meaning[k]), operand.unwrap_or(i));
                     if let Some(operand) = operand {
                         arguments.push(format!("b{operand}"));
                         continue;

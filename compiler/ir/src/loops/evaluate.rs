@@ -3,6 +3,7 @@
 use super::{Binary, Comparison, Expr, LoopKernel, Node, Role, Scalar, Stmt, Unary};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
+use crate::tensor_bytes::{packed_elements, unpacked_elements};
 use crate::types::TensorType;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,8 @@ struct Machine {
     locals: Vec<Value>,
 }
 
-/// Runs a kernel that was lowered for operands of these tensors' types and results of `outputs`.
+/// Runs a kernel that was lowered for operands of these tensors' types and results of `outputs`; buffers of the kernel
+/// with another element than their tensor hold it packed. Panics if bits behind a packed result's last element are not 0.
 pub fn run(
     kernel: &LoopKernel,
     inputs: &[&Tensor],
@@ -43,7 +45,10 @@ pub fn run(
         .buffers
         .iter()
         .map(|parameter| match parameter.role {
-            Role::Input(i) => inputs[i].data().clone(),
+            Role::Input(i) if inputs[i].ty().element == parameter.element => {
+                inputs[i].data().clone()
+            }
+            Role::Input(i) => Data::U8(packed_elements(inputs[i].ty().element, inputs[i].data())),
             Role::InputScale(i) => Data::I32(vec![inputs[i].exponent()]),
             Role::RunContext => Data::I32(vec![
                 context.seed as u32 as i32,
@@ -63,15 +68,24 @@ pub fn run(
     let mut machine = Machine { buffers, locals };
     machine.block(&kernel.body);
     let of_role = |role: Role| {
-        kernel.buffers.iter().position(|b| b.role == role).map(|i| machine.buffers[i].clone())
+        let found = kernel.buffers.iter().position(|b| b.role == role);
+        found.map(|i| (machine.buffers[i].clone(), kernel.buffers[i].element))
     };
     outputs
         .iter()
         .enumerate()
         .map(|(i, ty)| {
-            let data = of_role(Role::Output(i)).expect("a buffer for each result");
+            let data = match of_role(Role::Output(i)).expect("a buffer for each result") {
+                (Data::U8(bytes), element) if element != ty.element => {
+                    let data = unpacked_elements(ty, &bytes);
+                    let again = packed_elements(ty.element, &data);
+                    assert_eq!(bytes, again, "bits behind the last element of {ty}");
+                    data
+                }
+                (data, _) => data,
+            };
             let scale = match of_role(Role::OutputScale(i)) {
-                Some(Data::I32(v)) => ScaleData::Exponent(v[0]),
+                Some((Data::I32(v), _)) => ScaleData::Exponent(v[0]),
                 _ => ScaleData::None,
             };
             Tensor::new(ty.clone(), data, scale)

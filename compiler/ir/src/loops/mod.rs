@@ -10,6 +10,7 @@
 
 pub mod builder;
 pub mod evaluate;
+pub mod packed;
 
 use crate::attributes::F32;
 use crate::types::Element;
@@ -199,7 +200,7 @@ pub enum Role {
 pub struct BufferParameter {
     /// Readable name, such as `x` or `x_exponent`.
     pub name: String,
-    /// Stored element. Sub-byte elements are one a byte in loop kernels.
+    /// Stored element. Narrower than a byte only while an operation lowers itself: see [`packed`].
     pub element: Element,
     /// Number of elements.
     pub count: usize,

@@ -70,6 +70,8 @@ impl Operator for Broadcast {
             Case::shape_only(to(&[0, 2]), vec![sample::f32([1, 2], 1)]),
             Case::shape_only(to(&[2, 5, 3, 4]), vec![sample::integers([5, 1, 4], Element::I32, 2)]),
             Case::shape_only(to(&[2, 3]), vec![sample::f32([2, 3], 3)]),
+            Case::shape_only(to(&[3, 67]), vec![sample::integers([67], Element::I4, 4)]),
+            Case::shape_only(to(&[3, 5, 32]), vec![sample::integers([5, 1], Element::U2, 5)]),
         ]
     }
 }

@@ -38,7 +38,7 @@ struct Link<'a> {
 }
 
 impl Chain {
-    /// Divides the chain's operands among its operations: each takes as many as it types with.
+    /// Divides the chain's operands among its operations: each takes the most that it types with.
     fn links(&self, inputs: &[&TensorType]) -> Result<Vec<Link<'_>>, TypeError> {
         ensure(self.ops.len() >= 2, || {
             format!("a chain has at least two operations, here {}", self.ops.len())
@@ -53,17 +53,16 @@ impl Chain {
             })?;
             let so_far = links.last().map(|link| link.result.clone());
             let mut refusals: Vec<String> = Vec::new();
-            let fitting = (0..=inputs.len() - first).find_map(|count| {
+            // The most, so that an optional operand is not left over.
+            let mut fitting = None;
+            for count in 0..=inputs.len() - first {
                 let own = &inputs[first..first + count];
                 let operands: Vec<&TensorType> = so_far.iter().chain(own.iter().copied()).collect();
                 match op.infer(&operands) {
-                    Ok(results) => Some((count, results)),
-                    Err(error) => {
-                        refusals.push(format!("{} operand(s): {error}", operands.len()));
-                        None
-                    }
+                    Ok(results) => fitting = Some((count, results)),
+                    Err(error) => refusals.push(format!("{} operand(s): {error}", operands.len())),
                 }
-            });
+            }
             let Some((count, results)) = fitting else {
                 return Err(TypeError::new(format!(
                     "chain: operation {position} does not fit; {}",
@@ -120,7 +119,7 @@ impl Operator for Chain {
             .map(|(position, link)| {
                 let before = position.checked_sub(1).map(|before| &links[before].result);
                 let own = inputs[link.first..][..link.count].iter().copied();
-                link.op.lower(&before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
+                link.op.lower_elements(&before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
             })
             .collect();
         let random =

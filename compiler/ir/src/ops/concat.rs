@@ -164,6 +164,20 @@ impl Operator for Concat {
                     sample::integers([3, 3], Element::U16, 6),
                 ],
             ),
+            Case::shape_only(
+                Concat { axis: 1 },
+                vec![
+                    sample::integers([3, 5, 7], Element::U4, 7),
+                    sample::integers([3, 9, 7], Element::U4, 8),
+                ],
+            ),
+            Case::shape_only(
+                Concat { axis: 1 },
+                vec![
+                    sample::integers([3, 16], Element::I2, 9),
+                    sample::integers([3, 40], Element::I2, 10),
+                ],
+            ),
         ]
     }
 }

@@ -12,7 +12,7 @@ use crate::types::{Element, Scale, TensorType};
 
 operator! {
     /// ONNX DequantizeLinear: `(q - zero_point) * scale`. Operands: `q` integer, `scale` FP32, `zero_point`
-    /// of the type of `q`. Elements i8, u8, i16, u16, i32; the difference wraps in i32. No gradient: the operand is an
+    /// of the type of `q`. Integers of at most 16 bits, or i32; the difference wraps in i32. No gradient: the operand is an
     /// integer.
     pub struct DequantizeLinear = "dequantize_linear" {
         /// Channel axis if the scale is a vector.
@@ -20,13 +20,26 @@ operator! {
     }
 }
 
+/// Elements that it takes.
+const ELEMENTS: [Element; 10] = [
+    Element::I2,
+    Element::I4,
+    Element::I8,
+    Element::I16,
+    Element::I32,
+    Element::U2,
+    Element::U4,
+    Element::U8,
+    Element::U16,
+    Element::B1,
+];
+
 impl Operator for DequantizeLinear {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, scale, zero_point] = rule::operands::<3>("dequantize_linear", inputs)?;
         rule::all_f32("dequantize_linear", &[scale])?;
-        let elements = [Element::I8, Element::U8, Element::I16, Element::U16, Element::I32];
-        rule::ensure(elements.contains(&q.element) && q.scale == Scale::None, || {
-            format!("dequantize_linear takes unscaled i8, u8, i16, u16 or i32, here {q}")
+        rule::ensure(ELEMENTS.contains(&q.element) && q.scale == Scale::None, || {
+            format!("dequantize_linear takes unscaled integers of at most 16 bits or i32, here {q}")
         })?;
         rule::ensure(q.element == zero_point.element, || {
             format!("dequantize_linear: {q} with zero point {zero_point}")
@@ -95,13 +108,30 @@ impl Operator for DequantizeLinear {
                 vec![Tensor::f32([2, 2], vec![-510.0, -32.0, -248.0, -1.25])],
             ),
         ];
-        for element in [Element::I8, Element::U8, Element::I16, Element::U16, Element::I32] {
+        for (element, zero, q, expected) in [
+            (Element::I4, -8, [-8, 0, 7], [0.0, 4.0, 7.5]),
+            (Element::U2, 3, [0, 3, 1], [-1.5, 0.0, -1.0]),
+            (Element::I2, 1, [-2, 1, 0], [-1.5, 0.0, -0.5]),
+            (Element::B1, 1, [0, 1, 0], [-0.5, 0.0, -0.5]),
+        ] {
+            let operands = vec![
+                integers(&[3], element, &q),
+                Tensor::f32([], vec![0.5]),
+                integers(&[], element, &[zero]),
+            ];
+            cases.push(Case::new(op(0), operands, vec![Tensor::f32([3], expected.to_vec())]));
+        }
+        for element in ELEMENTS {
             let (low, high) = element.integer_range().expect("an integer");
-            let values: Vec<i64> = (0..27).map(|i| low + (high - low) / 26 * i).collect();
+            let values: Vec<i64> = (0..27).map(|i| low + (high - low) * i / 26).collect();
+            let many: Vec<i64> = (0..201).map(|i| low + (high - low) * (i * 37 % 201) / 200).collect();
+            let q = integers(&[3, 67], element, &many);
+            let zero = integers(&[], element, &[high / 3]);
+            cases.push(Case::shape_only(op(0), vec![q, Tensor::f32([], vec![0.1]), zero]));
             for axis in 0..3 {
                 let q = integers(&[3, 3, 3], element, &values);
                 let scales = Tensor::f32([3], vec![0.1, 1.0e-40, 3.0e38]);
-                let zeros = integers(&[3], element, &[low, 5, high]);
+                let zeros = integers(&[3], element, &[low, 5.min(high), high]);
                 cases.push(Case::shape_only(op(axis), vec![q, scales, zeros]));
             }
         }

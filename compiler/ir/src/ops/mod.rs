@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{LoopKernel, packed};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::text::cursor::{Cursor, SyntaxError};
@@ -98,7 +98,7 @@ pub trait Operator: Attributes + Into<Op> {
         node: &Differentiated<'_>,
     ) -> Result<Vec<Option<ValueId>>, GradientError>;
 
-    /// The loops that compute the same bits as [`Operator::evaluate`].
+    /// The loops that compute the same bits as [`Operator::evaluate`], with a place for each element, however narrow.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel;
 
     /// Examples: at least one with known results, and the extremes.
@@ -190,8 +190,12 @@ macro_rules! operations {
                 match self { $(Op::$name(op) => op.gradient(graph, node)),* }
             }
 
-            /// See [`Operator::lower`].
-            pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+            /// See [`Operator::lower`]: loops over elements, however narrow they are.
+            pub(crate) fn lower_elements(
+                &self,
+                inputs: &[&TensorType],
+                outputs: &[&TensorType],
+            ) -> LoopKernel {
                 match self { $(Op::$name(op) => op.lower(inputs, outputs)),* }
             }
 
@@ -238,20 +242,33 @@ operations! {
     sgd_update::SgdUpdate,
     // Quantization: ONNX's affine pair.
     quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
+    // Quantization: FP32 on a grid, as QONNX defines it.
+    quant::Quant, bipolar_quant::BipolarQuant, trunc::Trunc, straight_through::StraightThrough,
     // Quantization: shared exponents.
     quantize_exponent::QuantizeExponent, quantize_weight::QuantizeWeight, dequantize::Dequantize,
     requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
     aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
+    // Quantized inference: plain integers, channels last.
+    integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
+    integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,
+    threshold::Threshold,
     // Fusion.
     chain::Chain,
 }
 
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
+pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 
 impl Op {
+    /// The loops that compute the same bits as [`Op::evaluate`], over buffers as programs hold them: elements narrower
+    /// than a byte are packed ([`packed::packed`]).
+    pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        packed::packed(self.lower_elements(inputs, outputs))
+    }
+
     /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
     /// result depends on element `i` of that operand only. Every target must honour this.
     pub fn may_overwrite(&self, operand: usize) -> bool {
@@ -273,6 +290,9 @@ impl Op {
             | OpKind::Clip
             | OpKind::Dropout
             | OpKind::SgdUpdate
+            | OpKind::Quant
+            | OpKind::BipolarQuant
+            | OpKind::Trunc
             | OpKind::SaturatingSubtract => operand == 0,
             OpKind::ReluGradient | OpKind::LeakyReluGradient | OpKind::ClipGradient => operand == 1,
             OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div => operand < 2,

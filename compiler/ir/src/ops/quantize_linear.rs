@@ -5,7 +5,7 @@ use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
 use crate::ops::support::affine;
-use crate::ops::support::{elementwise};
+use crate::ops::support::{elementwise, narrow};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Data, ScaleData, Tensor};
@@ -14,7 +14,7 @@ use crate::types::{Element, TensorType};
 operator! {
     /// ONNX QuantizeLinear: `saturate(round_ties_even(x / scale) + zero_point)`. Operands: `x` FP32,
     /// `scale` FP32 (scalar or `[C]`), `zero_point` (the result's element type; scalar or `[C]`). Result: an
-    /// unscaled integer tensor, i8 or u8. NaN gives the smallest element. No gradient: the result is an integer, so a
+    /// unscaled integer tensor of at most 8 bits. NaN gives the smallest element. No gradient: the result is an integer, so a
     /// straight-through estimator belongs to the pair with `dequantize_linear`, which a pass must see as one.
     ///
     /// Order: `round_ties_even(x / scale) + zero_point` in FP32, clamped, then converted.
@@ -28,8 +28,8 @@ impl Operator for QuantizeLinear {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, scale, zero_point] = rule::operands::<3>("quantize_linear", inputs)?;
         rule::all_f32("quantize_linear", &[x, scale])?;
-        rule::ensure(matches!(zero_point.element, Element::I8 | Element::U8), || {
-            format!("quantize_linear gives i8 or u8, here zero point {zero_point}")
+        rule::ensure(narrow::is_narrow(zero_point.element), || {
+            format!("quantize_linear gives integers of at most 8 bits, here zero point {zero_point}")
         })?;
         affine::infer("quantize_linear", x, scale, zero_point, self.axis)?;
         Ok(vec![TensorType::new(x.shape.clone(), zero_point.element)])
@@ -51,8 +51,8 @@ impl Operator for QuantizeLinear {
                 (if above < high { above } else { high }) as i32
             }));
         });
-        let data = match element {
-            Element::I8 => Data::I8(q.into_iter().map(|q| q as i8).collect()),
+        let data = match Data::zeros(element, 0) {
+            Data::I8(_) => Data::I8(q.into_iter().map(|q| q as i8).collect()),
             _ => Data::U8(q.into_iter().map(|q| q as u8).collect()),
         };
         let ty = TensorType::new(inputs[0].shape().dims(), element);
@@ -110,13 +110,33 @@ impl Operator for QuantizeLinear {
                 vec![integers(&[2, 2], Element::U8, &[2, 129, 0, 255])],
             ),
         ];
-        for element in [Element::I8, Element::U8] {
+        // Saturation at both ends of narrow elements.
+        let wide = || Tensor::f32([5], vec![-40.0, -1.5, 0.5, 1.5, 40.0]);
+        for (element, zero, expected) in [
+            (Element::I4, -1, [-8, -3, -1, 1, 7]),
+            (Element::U4, 3, [0, 1, 3, 5, 15]),
+            (Element::I2, 0, [-2, -2, 0, 1, 1]),
+            (Element::U2, 1, [0, 0, 1, 3, 3]),
+            (Element::B1, 0, [0, 0, 0, 1, 1]),
+        ] {
+            let zero = integers(&[], element, &[zero]);
+            let expected = integers(&[5], element, &expected);
+            cases.push(Case::new(op(0), vec![wide(), scalar(1.0), zero], vec![expected]));
+        }
+        use Element::{B1, I2, I4, I8, U2, U4, U8};
+        for element in [I8, U8, I4, U4, I2, U2, B1] {
+            let (low, high) = element.integer_range().expect("an integer");
             let extremes = elementwise::extreme_tensor();
-            let zero = integers(&[1], element, &[100]);
+            let zero = integers(&[1], element, &[high * 4 / 5]);
             cases.push(Case::shape_only(op(0), vec![extremes, Tensor::f32([1], vec![0.3]), zero]));
+            for shape in [[7, 143], [4, 64]] {
+                let x = Tensor::f32(shape, elementwise::ramp(shape[0] * shape[1]));
+                let zero = integers(&[], element, &[high / 2]);
+                cases.push(Case::shape_only(op(0), vec![x, scalar(0.7), zero]));
+            }
             for axis in 0..3 {
                 let x = Tensor::f32([3, 3, 3], elementwise::ramp(27));
-                let zeros = integers(&[3], element, &[0, 5, 120]);
+                let zeros = integers(&[3], element, &[low, high / 24, high]);
                 let scales = Tensor::f32([3], vec![0.1, 1.0e-3, 3.0]);
                 cases.push(Case::shape_only(op(axis), vec![x, scales, zeros]));
             }
@@ -127,5 +147,6 @@ impl Operator for QuantizeLinear {
 
 /// Smallest and largest result.
 fn bounds(element: Element) -> [f32; 2] {
-    if element == Element::I8 { [-128.0, 127.0] } else { [0.0, 255.0] }
+    let (low, high) = element.integer_range().unwrap_or_default();
+    [low as f32, high as f32]
 }

@@ -69,6 +69,8 @@ impl Operator for Reshape {
             ),
             Case::shape_only(to(&[0, 5]), vec![Tensor::f32([0], vec![])]),
             Case::shape_only(to(&[5]), vec![sample::integers([5, 1], Element::U32, 1)]),
+            Case::shape_only(to(&[67, 3]), vec![sample::integers([3, 67], Element::I4, 2)]),
+            Case::shape_only(to(&[4, 32]), vec![sample::integers([2, 64], Element::U2, 3)]),
         ]
     }
 }

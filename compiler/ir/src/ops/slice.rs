@@ -172,6 +172,14 @@ impl Operator for Slice {
             Case::shape_only(slice(&[2, 5], &[3, 0], &[1, 1]), vec![sample::f32([5, 5], 2)]),
             Case::shape_only(slice(&[], &[], &[]), vec![Tensor::f32([0; 0], vec![1.5])]),
             Case::shape_only(slice(&[1], &[3], &[3]), vec![sample::integers([9], Element::U8, 3)]),
+            Case::shape_only(
+                slice(&[1, 40], &[3, 37], &[1, -1]),
+                vec![sample::integers([4, 41], Element::I4, 4)],
+            ),
+            Case::shape_only(
+                slice(&[0, 3], &[5, 32], &[1, 2]),
+                vec![sample::integers([5, 69], Element::B1, 5)],
+            ),
         ]
     }
 }

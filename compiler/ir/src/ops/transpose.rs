@@ -84,6 +84,11 @@ impl Operator for Transpose {
             Case::shape_only(permute(&[3, 1, 0, 2]), vec![sample::i8_shared([3, 1, 4, 5], 2, -3)]),
             Case::shape_only(permute(&[1, 0]), vec![sample::integers([4, 7], Element::U16, 3)]),
             Case::shape_only(permute(&[1, 0]), vec![Tensor::f32([0, 7], vec![])]),
+            Case::shape_only(
+                permute(&[0, 2, 3, 1]),
+                vec![sample::integers([2, 5, 3, 37], Element::U4, 4)],
+            ),
+            Case::shape_only(permute(&[0, 2, 1]), vec![sample::integers([3, 8, 40], Element::I2, 5)]),
         ]
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! A chain means the composition of its parts, so fusing keeps every bit; whether it pays is the target's cost.
 
+use trainc_ir::graph::ValueId;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, MatMul, ProductRole, QuantizeGradient,
-    Relu, Requantize,
+    Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, IntegerAdd, IntegerConv2d,
+    IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient, Relu, Requantize, ScaleShift,
+    Threshold,
 };
 use trainc_ir::types::TensorType;
-use trainc_ir::{Element, Op, OpKind};
+use trainc_ir::{Element, Op, OpKind, Tensor};
 
 use super::instance::{Instance, Random};
 use super::{Exactness, Rule, RuleContext};
@@ -40,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "fuse-into-product",
-        summary: "g(f(x, ..), ..) = chain{f; g}(x, .., ..), f a product, pool, reduction or aligned sum, g a rescale, bias or activation",
+        summary: "g(f(x, ..), ..) = chain{f; g}(x, .., ..), f a product, pool, reduction or sum, g a rescale, staircase, bias or activation",
         exactness: Exactness::Bit,
         search: fuse_into_product,
         instance: fusion_instance,
@@ -64,6 +66,9 @@ fn is_head(kind: OpKind) -> bool {
             | OpKind::AvgPool2d
             | OpKind::ReduceSum
             | OpKind::AlignedAdd
+            | OpKind::IntegerConv2d
+            | OpKind::IntegerSumPool2d
+            | OpKind::IntegerAdd
     )
 }
 
@@ -78,6 +83,8 @@ fn is_tail(kind: OpKind) -> bool {
             | OpKind::Relu
             | OpKind::LeakyRelu
             | OpKind::Clip
+            | OpKind::ScaleShift
+            | OpKind::Threshold
     )
 }
 
@@ -153,7 +160,12 @@ fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
     let (height, width) = (r.range(3, 6), r.range(3, 6));
     let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
     let i8 = |shape: [usize; 4]| TensorType::shared(shape, Element::I8);
-    match r.range(0, 4) {
+    match r.range(0, 6) {
+        5 | 6 => {
+            let sums = integer_sums(r, &mut i);
+            let y = integer_tail(r, &mut i, sums);
+            i.finish(y)
+        }
         4 => {
             let x = i.input(i8([batch, input, height, width]));
             let bias = i.input(i8([1, input, 1, 1]));
@@ -178,7 +190,7 @@ fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
                 groups: 1,
                 kernel_size: [3, 3],
             };
-            let bits = i.constant(trainc_ir::Tensor::i32([], vec![r.range(0, 6) as i32 - 1]));
+            let bits = i.constant(Tensor::i32([], vec![r.range(0, 6) as i32 - 1]));
             let g = i.op(gradient, &[x, e]);
             let g = i.op(QuantizeGradient { rounding }, &[g, bits]);
             i.finish(g)
@@ -203,10 +215,81 @@ fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
     }
 }
 
+const NARROW: [Element; 6] =
+    [Element::U8, Element::U4, Element::U2, Element::I8, Element::I4, Element::I2];
+
+/// A head of quantized inference on a random narrow operand: i32 `[B,H,W,C]`.
+fn integer_sums(r: &mut Random, i: &mut Instance) -> ValueId {
+    let (batch, height, width) = (r.range(1, 2), r.range(3, 5), r.range(3, 5));
+    let element = r.choose(&NARROW);
+    let padding = r.choose(&[0, 1, if element == Element::U8 { 255 } else { 0 }]);
+    let (strides, pads) = ([r.range(1, 2), r.range(1, 2)], [r.range(0, 1), 0, r.range(0, 1), 1]);
+    match r.range(0, 2) {
+        0 => {
+            let (groups, inputs, outputs) = (r.range(1, 3), r.range(1, 5), r.range(1, 3));
+            let x = [batch, height, width, groups * inputs];
+            let x = i.input(TensorType::new(x, element));
+            let w = [groups * outputs, 3, 2, inputs];
+            let w = i.input(TensorType::new(w, r.choose(&NARROW[3..])));
+            let dilations = [1, r.range(1, 2)];
+            i.op(IntegerConv2d { strides, pads, dilations, groups, padding }, &[x, w])
+        }
+        1 => {
+            let x = i.input(TensorType::new([batch, height, width, r.range(1, 5)], element));
+            i.op(IntegerSumPool2d { kernel: [2, 3], strides, pads, padding }, &[x])
+        }
+        _ => {
+            let shape = [batch, height, width, r.range(1, 5)];
+            let other = r.choose(&NARROW);
+            let operands = [element, other].map(|e| i.input(TensorType::new(shape, e)));
+            let factors = [r.bits() as i32, r.range(0, 9) as i32 - 4];
+            i.op(IntegerAdd { factors }, &operands)
+        }
+    }
+}
+
+/// A tail of quantized inference on i32 `[..,C]`, with scales and stairs of any values.
+fn integer_tail(r: &mut Random, i: &mut Instance, sums: ValueId) -> ValueId {
+    let channels = i.ty(sums).shape.last().copied().unwrap_or(1);
+    let element = r.choose(&NARROW);
+    let (low, high) = element.integer_range().unwrap_or_default();
+    let vector = TensorType::new([channels], Element::I32);
+    if r.range(0, 1) == 0 {
+        let operands = [sums, i.input(vector.clone()), i.input(vector)];
+        let (low, high) = (low as i32, high as i32);
+        return i.op(ScaleShift { shift: r.range(0, 31) as u32, low, high, element }, &operands);
+    }
+    let levels = r.range(1, (high - low) as usize);
+    let mut operands = vec![sums, i.input(vector.with_shape([channels, levels]))];
+    if r.range(0, 1) == 0 {
+        let flip = (0..channels).map(|_| -(r.range(0, 1) as i32)).collect();
+        operands.push(i.constant(Tensor::i32([channels], flip)));
+    }
+    i.op(Threshold { low: low as i32, element }, &operands)
+}
+
 fn chain_instance(r: &mut Random) -> trainc_ir::Graph {
     let mut i = Instance::new();
     let (batch, input, output) = (r.range(1, 2), r.range(1, 3), r.range(1, 3));
     let size = r.range(3, 6);
+    if r.range(0, 2) == 0 {
+        let x = i.input(TensorType::new([batch, size, size, input], Element::U4));
+        let w = i.input(TensorType::new([output, 3, 3, input], Element::I2));
+        let vectors = [(); 2].map(|()| i.input(TensorType::new([output], Element::I32)));
+        let convolution = IntegerConv2d {
+            strides: [1, r.range(1, 2)],
+            pads: [1, 0, 0, 1],
+            dilations: [1, 1],
+            groups: 1,
+            padding: 7,
+        };
+        let (shift, element) = (r.range(0, 31) as u32, Element::I32);
+        let scale = ScaleShift { shift, low: i32::MIN + 5, high: i32::MAX - 7, element };
+        let chain = Chain { ops: vec![convolution.into(), scale.into()] };
+        let y = i.op(chain, &[x, w, vectors[0], vectors[1]]);
+        let y = integer_tail(r, &mut i, y);
+        return i.finish(y);
+    }
     if r.range(0, 1) == 0 {
         let x = i.input(TensorType::shared([batch, input, size, size], Element::I8));
         let w = i.input(TensorType::shared([output, input, 3, 3], Element::I8));

@@ -117,6 +117,11 @@ impl Instance {
         }
     }
 
+    /// The type of a value.
+    pub fn ty(&self, value: ValueId) -> &TensorType {
+        self.graph.ty(value)
+    }
+
     /// The graph with that output.
     pub fn finish(mut self, output: ValueId) -> Graph {
         self.graph.add_output("y", output);

@@ -62,7 +62,7 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
             line(&format!(
                 "    {} elements[{}];",
                 element_type(parameter.ty.element),
-                parameter.ty.count()
+                parameter.elements()
             ));
             line("    int32_t exponent;");
             line(&format!("}} {};", function.struct_name(parameter)));

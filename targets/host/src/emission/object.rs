@@ -34,8 +34,8 @@ pub(super) fn emit(
     let builder = ObjectBuilder::new(isa, interface.prefix.clone(), default_libcall_names())?;
     let mut module = ObjectModule::new(builder);
     let prefix = &interface.prefix;
-    let constants = data(&mut module, &format!("{prefix}_constants"), constant_image(program)?)?;
-    let initial = data(&mut module, &format!("{prefix}_initial_state"), state_image(program)?)?;
+    let constants = data(&mut module, &format!("{prefix}_constants"), constant_image(program))?;
+    let initial = data(&mut module, &format!("{prefix}_initial_state"), state_image(program))?;
     let mut compiler = Compiler::new(&mut module, listing);
     let stagings: Vec<Staging> = program
         .kernels

@@ -6,6 +6,7 @@ pub(crate) mod program;
 
 use trainc_host::LoopFunction;
 use trainc_ir::loops::{self, LoopKernel, Role};
+use trainc_ir::tensor_bytes::{element_bytes, unpacked_elements};
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
 
 /// A small generator of test data (xorshift64*).
@@ -57,32 +58,6 @@ impl Random {
     }
 }
 
-fn bytes(data: &Data) -> Vec<u8> {
-    match data {
-        Data::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I8(v) => v.iter().map(|&x| x as u8).collect(),
-        Data::I16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U8(v) => v.clone(),
-        Data::U16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Data::U32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-    }
-}
-
-fn elements(element: Element, bytes: &[u8]) -> Data {
-    let words = || bytes.as_chunks::<4>().0.iter().map(|&b| u32::from_le_bytes(b));
-    let halves = || bytes.as_chunks::<2>().0.iter().map(|&b| u16::from_le_bytes(b));
-    match Data::zeros(element, 0) {
-        Data::F32(_) => Data::F32(words().map(f32::from_bits).collect()),
-        Data::I8(_) => Data::I8(bytes.iter().map(|&b| b as i8).collect()),
-        Data::I16(_) => Data::I16(halves().map(|w| w as i16).collect()),
-        Data::I32(_) => Data::I32(words().map(|w| w as i32).collect()),
-        Data::U8(_) => Data::U8(bytes.to_vec()),
-        Data::U16(_) => Data::U16(halves().collect()),
-        Data::U32(_) => Data::U32(words().collect()),
-    }
-}
-
 /// Runs a kernel by Cranelift, as [`loops::evaluate::run`] does by interpretation.
 pub(crate) fn run_compiled(
     kernel: &LoopKernel,
@@ -95,14 +70,14 @@ pub(crate) fn run_compiled(
         .buffers
         .iter()
         .map(|b| match b.role {
-            Role::Input(i) => bytes(inputs[i].data()),
+            Role::Input(i) => element_bytes(inputs[i]),
             Role::InputScale(i) => inputs[i].exponent().to_le_bytes().to_vec(),
             Role::RunContext => [run.seed as u32, (run.seed >> 32) as u32, run.step]
                 .iter()
                 .flat_map(|w| w.to_le_bytes())
                 .collect(),
             // What a kernel must write before it reads.
-            _ => vec![0xa5; b.count * (b.element.bits() as usize).div_ceil(8)],
+            _ => vec![0xa5; b.element.bytes(b.count)],
         })
         .collect();
     function.run(&mut buffers).expect("the buffers fit");
@@ -112,7 +87,7 @@ pub(crate) fn run_compiled(
         .enumerate()
         .map(|(i, ty)| {
             let data = of_role(Role::Output(i)).expect("a buffer for each result");
-            let data = elements(ty.element, &buffers[data]);
+            let data = unpacked_elements(ty, &buffers[data]);
             let scale = match of_role(Role::OutputScale(i)) {
                 Some(b) => ScaleData::Exponent(i32::from_le_bytes(
                     buffers[b][..].try_into().expect("four bytes"),

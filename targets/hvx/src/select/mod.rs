@@ -122,7 +122,7 @@ impl Selector<'_> {
     fn place_buffers(&mut self, b: &mut Builder, offsets: &[usize], parameters: usize, _: usize) {
         let bytes = |i: usize| {
             let buffer = &self.kernel.buffers[i];
-            buffer.count * (buffer.element.bits() as usize).div_ceil(8)
+            buffer.element.bytes(buffer.count)
         };
         let (mut next, mut scratch) = (0, offsets.iter());
         let mut places: Vec<Place> = Vec::new();
