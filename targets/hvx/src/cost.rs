@@ -2,6 +2,7 @@
 
 use trainc_ir::{Element, Op, OpKind, TensorType};
 
+use crate::depthwise::DepthwiseProduct;
 use crate::devices::{Unit, unit};
 use crate::pools::Pooling;
 use crate::products::Product;
@@ -21,7 +22,10 @@ pub(crate) fn packets(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) 
         let results = outputs.iter().map(|ty| ty.count() as u64).sum::<u64>();
         return product.multiplications() as u64 / PRODUCTS + results / RESULTS + CALL;
     }
-    if let Some(pool) = Pooling::of(op, inputs) {
+    if let Some(product) = DepthwiseProduct::of(op, inputs, outputs) {
+        return product.packets();
+    }
+    if let Some(pool) = Pooling::of(op, inputs, outputs) {
         return pool.packets();
     }
     let scalar = trainc_c::cycles(op, inputs, outputs);

@@ -10,6 +10,7 @@ use trainc_ir::program::{Kernel, Program, Region, Step, identifier};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
 use trainc_ir::{Element, Op, TensorType};
 
+use crate::depthwise::DepthwiseProduct;
 use crate::lowering::lower;
 use crate::machine::{Function, Options, Version, compile};
 use crate::pools::Pooling;
@@ -193,10 +194,24 @@ impl Dialect for Emission<'_> {
             let head = format!("static {}{scratch})", prototype.trim_end_matches(')'));
             return self.add(product.glue(name, &head).map_err(|e| e.to_string())?).map(Some);
         }
-        if let Some(pool) = Pooling::of(&kernel.op, &inputs)
+        if let Some(product) = DepthwiseProduct::of(&kernel.op, &inputs, &outputs)
             && !self.callers.contains(&kernel.name)
         {
             let head = format!("static {prototype}");
+            let (glue, routines) = product.glue(name, &head).map_err(|e| e.to_string())?;
+            let source = self.add(glue)?;
+            let mut made = self.made.lock().map_err(|e| e.to_string())?;
+            made.routines.extend(routines);
+            return Ok(Some(source));
+        }
+        if let Some(pool) = Pooling::of(&kernel.op, &inputs, &outputs)
+            && !self.callers.contains(&kernel.name)
+        {
+            let scratch = match pool.scratch_bytes() > 0 && !prototype.contains("scratch") {
+                true => ", uint8_t *scratch",
+                false => "",
+            };
+            let head = format!("static {}{scratch})", prototype.trim_end_matches(')'));
             return self.add(pool.glue(name, &head).map_err(|e| e.to_string())?).map(Some);
         }
         let selected = select(name, &purpose, &loops).map_err(|e| e.to_string())?;

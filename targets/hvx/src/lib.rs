@@ -4,6 +4,7 @@
 //! initial state and checkpoints are C on the C target's emission.
 
 mod cost;
+mod depthwise;
 mod devices;
 mod documents;
 mod emission;

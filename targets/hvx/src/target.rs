@@ -7,7 +7,9 @@ use trainc_ir::target::{
 };
 use trainc_ir::{Op, TensorType};
 
+use crate::depthwise::DepthwiseProduct;
 use crate::machine::Version;
+use crate::pools::Pooling;
 use crate::products::Product;
 use crate::{cost, emission};
 
@@ -60,7 +62,9 @@ impl Target for HvxTarget {
         let loops = loop_scratch_bytes(op, inputs, outputs);
         // Where a product's kernel does not serve after all, its loops do.
         let product = Product::of(op, inputs, outputs).and_then(|p| p.scratch_bytes().ok());
-        product.map_or(loops, |bytes| bytes.max(loops))
+        let depthwise = || DepthwiseProduct::of(op, inputs, outputs)?.scratch_bytes().ok();
+        let pool = || Some(Pooling::of(op, inputs, outputs)?.scratch_bytes());
+        product.or_else(depthwise).or_else(pool).map_or(loops, |bytes| bytes.max(loops))
     }
 
     fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {

@@ -439,6 +439,83 @@ fn streams_overlap_where_rounds_are_disjoint() {
     }
 }
 
+/// A stream that overlaps its rounds, and a loop that holds too many values for that.
+fn narrow_and_wide() -> Function {
+    let mut b = Builder::new("narrow_and_wide", 1);
+    let base = b.parameter(0);
+    let memory = b.object("memory");
+    let number = b.constant(3);
+    let from = b.emit(Opcode::AddImmediate, (base, 0));
+    let to = b.emit(Opcode::AddImmediate, (base, 2048));
+    b.repeat(16, "narrow", |b| {
+        let x = b.load(Opcode::LoadVNext, (from, 1), memory);
+        b.promise_disjoint_rounds();
+        let y = b.emit(Opcode::VaslW, (x, number));
+        let y = b.emit(Opcode::VmpyiWB, (y, number));
+        let y = b.emit(Opcode::VasrW, (y, number));
+        let z = b.emit(Opcode::VmpyiWB, (y, number));
+        let z = b.emit(Opcode::VaddW, (z, y));
+        b.store(Opcode::StoreVNext, (to, 1, z), memory);
+        b.promise_disjoint_rounds();
+    });
+    let from = b.emit(Opcode::AddImmediate, (base, 0));
+    b.repeat(8, "wide", |b| {
+        let values: Vec<Register> = (0..6)
+            .map(|i| {
+                let x = b.load(Opcode::LoadV, (from, i), memory);
+                b.promise_disjoint_rounds();
+                b.emit(Opcode::VmpyiWB, (x, number))
+            })
+            .collect();
+        let sums: Vec<Register> =
+            (0..6).map(|i| b.emit(Opcode::VaslW, (values[5 - i], number))).collect();
+        let mut all = sums[0];
+        for i in 1..6 {
+            let both = b.emit(Opcode::VmaxW, (sums[i], values[i]));
+            all = b.emit(Opcode::Vxor, (all, both));
+        }
+        b.store(Opcode::StoreVNext, (to, 1, all), memory);
+        b.promise_disjoint_rounds();
+        b.emit_to(from, Opcode::AddImmediate, (from, 128));
+    });
+    b.finish(None).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Only the loop that lacks registers gives way.
+#[test]
+fn one_loop_gives_way() {
+    let function = narrow_and_wide();
+    let compiled = |vectors: u32| {
+        let options = Options { vectors, ..Options::default() };
+        let code = compile(&function, Version::V66, &options).unwrap_or_else(|e| panic!("{e}"));
+        let again = compile(&function, Version::V66, &options).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(code.assembly(), again.assembly());
+        code
+    };
+    let plenty = compiled(32);
+    assert!(plenty.loops.iter().all(|l| l.stages > 1), "{:?}", plenty.loops);
+    let mut random = Random(5);
+    let memory = random.bytes(6144);
+    let mut functions = Vec::new();
+    let mut gave_way = 0;
+    for vectors in 12..16 {
+        let code = compiled(vectors);
+        let [narrow, wide] = &code.loops[..] else { panic!("{:?}", code.loops) };
+        assert_eq!(code.spills, 0);
+        assert_eq!(narrow.packets, plenty.loops[0].packets, "{vectors} vectors");
+        gave_way += u32::from(wide.packets > plenty.loops[1].packets);
+        let name = format!("narrow_and_wide_{vectors}");
+        let text = code.assembly().replace("narrow_and_wide", &name);
+        functions.push((name, text, memory.clone()));
+    }
+    assert!(gave_way > 0, "registers never ran short");
+    let expected = agrees(&function, &plenty, &memory);
+    let found = run(&functions, Version::V66, "give_way").unwrap_or_else(|e| panic!("{e}"));
+    for (index, (memory, _)) in found.iter().enumerate() {
+        assert!(*memory == expected, "{}", functions[index].1);
+    }
+}
+
 /// Calls with values alive across them, in loops; arguments beyond the registers; long counts.
 #[test]
 fn calls_keep_what_is_alive() {

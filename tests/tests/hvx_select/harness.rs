@@ -142,6 +142,21 @@ impl Image {
         gap
     }
 
+    /// Working memory, of which nothing is expected: its offset.
+    pub(crate) fn reserve(&mut self, name: &str, size: usize) -> usize {
+        let at = self.place(name, None, None, size);
+        self.scratch.push(at..at + size);
+        at
+    }
+
+    /// Bytes behind the last buffer of which nothing is expected.
+    pub(crate) fn reserve_behind(&mut self, size: usize) {
+        let at = self.before.len();
+        self.before.resize(at + size, FILL);
+        self.after.resize(at + size, FILL);
+        self.scratch.push(at..at + size);
+    }
+
     /// A call with registers that hold these words.
     pub(crate) fn call(&mut self, function: &str, arguments: &[String]) {
         let more = arguments.len().saturating_sub(6);
@@ -200,8 +215,7 @@ impl Image {
         }
         if kernel.buffers.iter().any(|b| b.role == Role::Scratch) {
             let size = loop_scratch(kernel).1;
-            let at = self.place(&format!("{what}: scratch"), None, None, size);
-            self.scratch.push(at..at + size);
+            let at = self.reserve(&format!("{what}: scratch"), size);
             arguments.push(format!("image+{at}"));
         }
         self.call(name, &arguments);

@@ -1,6 +1,8 @@
 //! Selected Hexagon code under `qemu-hexagon`: every operation's cases, random loop kernels, and the routines, against
 //! the reference, bit for bit.
 
+mod average_pools;
+mod depthwise;
 mod harness;
 mod long;
 mod packets;

@@ -11,7 +11,7 @@ use super::{check, text};
 
 /// Planes, rows, columns: even and odd sizes, several planes a vector and several vectors a plane, whole and part
 /// vectors, results shorter than a vector.
-const SHAPES: [[usize; 3]; 27] = [
+pub(super) const SHAPES: [[usize; 3]; 27] = [
     [1, 2, 2],
     [1, 3, 3],
     [64, 2, 2],
@@ -41,7 +41,7 @@ const SHAPES: [[usize; 3]; 27] = [
     [6, 3, 126],
 ];
 
-fn contents(random: &mut Random, count: usize, kind: usize) -> Vec<i8> {
+pub(super) fn contents(random: &mut Random, count: usize, kind: usize) -> Vec<i8> {
     (0..count)
         .map(|_| {
             let any = random.next() >> 40;
@@ -56,7 +56,7 @@ fn contents(random: &mut Random, count: usize, kind: usize) -> Vec<i8> {
         .collect()
 }
 
-fn bytes(values: &[i8]) -> Vec<u8> {
+pub(super) fn bytes(values: &[i8]) -> Vec<u8> {
     values.iter().map(|&v| v.cast_unsigned()).collect()
 }
 

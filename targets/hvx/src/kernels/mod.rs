@@ -1,8 +1,16 @@
 //! Kernels written on the machine layer, each specialised to its shape.
 
+pub mod average_pool;
+pub mod average_pool_global;
 pub mod convolution;
+pub mod depthwise;
+mod depthwise_gradient;
+mod depthwise_order;
+mod depthwise_pack;
+mod depthwise_sums;
 pub mod interleave;
 pub mod kernel;
+mod lanes;
 pub mod pack;
 pub mod planes;
 pub mod pool;
@@ -15,7 +23,9 @@ pub mod weight_vectors;
 pub mod weights;
 pub mod window;
 
+pub use average_pool_global::GlobalAverage;
 pub use convolution::convolution;
+pub use depthwise::Depthwise;
 pub use interleave::quantize_gradient;
 pub use kernel::{Argument, DataObject, Kernel, Phase};
 pub use pool::Pool;

@@ -10,7 +10,7 @@ use super::support::loop_over;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Bytes of a vector.
-const VECTOR: usize = 128;
+pub(super) const VECTOR: usize = 128;
 /// Fewest results of a vector: with fewer, the code of the masked stores grows out of proportion.
 const FEWEST: usize = 8;
 
@@ -26,27 +26,27 @@ pub struct Pool {
 }
 
 /// What is done alike, again and again.
-struct Layout {
+pub(super) struct Layout {
     /// Parts that are walked one by one, their bytes, and their windows.
-    parts: usize,
-    part_bytes: usize,
-    part_windows: usize,
+    pub(super) parts: usize,
+    pub(super) part_bytes: usize,
+    pub(super) part_windows: usize,
     /// Units of a part, their bytes and windows, and how many a vector holds.
-    units: usize,
-    unit_bytes: usize,
-    unit_windows: usize,
-    together: usize,
+    pub(super) units: usize,
+    pub(super) unit_bytes: usize,
+    pub(super) unit_windows: usize,
+    pub(super) together: usize,
     /// Top left bytes of the windows of a vector.
-    places: Vec<usize>,
+    pub(super) places: Vec<usize>,
 }
 
 /// A pointer that moves on with the windows, and what it counts.
 #[derive(Clone, Copy)]
-enum Pointer {
+pub(super) enum Pointer {
     /// Bytes of the planes, from this one on.
     Plane(Register, Register, usize),
-    /// Windows.
-    Window(Register, Register),
+    /// Windows, each of so many bytes.
+    Window(Register, Register, usize),
 }
 
 impl Pool {
@@ -55,7 +55,7 @@ impl Pool {
     }
 
     /// Bytes of the operand.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.planes * self.height * self.width
     }
 
@@ -86,7 +86,7 @@ impl Pool {
         layout.parts * layout.units.div_ceil(layout.together)
     }
 
-    fn layout(&self, gradient: bool) -> Layout {
+    pub(super) fn layout(&self, gradient: bool) -> Layout {
         let [rows, columns] = self.windows();
         let plane = self.height * self.width;
         let pair = 2 * self.width;
@@ -140,7 +140,7 @@ impl Pool {
         let pointers = [
             Pointer::Plane(top, x, 0),
             Pointer::Plane(bottom, x, self.width),
-            Pointer::Window(to, y),
+            Pointer::Window(to, y, 1),
         ];
         let bytes = self.bytes().next_multiple_of(VECTOR);
         let inside = |byte: usize, window: usize| {
@@ -212,7 +212,7 @@ impl Pool {
         let pointers = [
             Pointer::Plane(top, x, 0),
             Pointer::Plane(bottom, x, self.width),
-            Pointer::Window(from, dy),
+            Pointer::Window(from, dy, 1),
             Pointer::Plane(to[0], dx, 0),
             Pointer::Plane(to[1], dx, self.width),
         ];
@@ -257,7 +257,7 @@ impl Pool {
 impl Layout {
     /// Goes over all windows: `whole` where `inside(byte, window)` says that whole vectors may be read and written, then
     /// `masked(byte, window, units)`. `after` comes after each part, with its last bytes' place where it is masked.
-    fn walk(
+    pub(super) fn walk(
         &self,
         b: &mut Builder,
         pointers: &[Pointer],
@@ -282,7 +282,7 @@ impl Layout {
             for pointer in pointers {
                 let (register, by) = match *pointer {
                     Pointer::Plane(register, ..) => (register, bytes),
-                    Pointer::Window(register, _) => (register, windows),
+                    Pointer::Window(register, _, bytes) => (register, windows * bytes),
                 };
                 if by > 0 {
                     b.emit_to(register, Opcode::AddImmediate, (register, number(by)));
@@ -298,7 +298,7 @@ impl Layout {
             for pointer in pointers {
                 let (register, base, at) = match *pointer {
                     Pointer::Plane(register, base, offset) => (register, base, byte + offset),
-                    Pointer::Window(register, base) => (register, base, window),
+                    Pointer::Window(register, base, bytes) => (register, base, window * bytes),
                 };
                 b.emit_to(register, Opcode::AddImmediate, (base, number(at)));
             }
@@ -331,13 +331,13 @@ impl Layout {
     }
 }
 
-fn number(n: usize) -> i32 {
+pub(super) fn number(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
 /// The controls of `vrdelta` that bring the bytes at these places to the front, in order; with `vdelta` they go from the
 /// front to the places. `None` if two would meet.
-fn gather(places: &[usize]) -> Option<[u8; VECTOR]> {
+pub(super) fn gather(places: &[usize]) -> Option<[u8; VECTOR]> {
     let mut controls = [0; VECTOR];
     let mut held: Vec<usize> = places.to_vec();
     for stage in 0..7 {
@@ -359,14 +359,20 @@ fn gather(places: &[usize]) -> Option<[u8; VECTOR]> {
     Some(controls)
 }
 
-fn table<const N: usize>(name: &str, vectors: [&[u8; VECTOR]; N]) -> DataObject {
+pub(super) fn table<const N: usize>(name: &str, vectors: [&[u8; VECTOR]; N]) -> DataObject {
     let words = vectors.into_iter().flat_map(|vector| vector.chunks_exact(4));
     let words = words.map(|w| i32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
     DataObject { symbol: format!("{name}_table"), words }
 }
 
 /// A vector from a place in a buffer of so many bytes, whole vectors; beyond its end, anything.
-fn load(b: &mut Builder, base: Register, object: Object, at: usize, bytes: usize) -> Register {
+pub(super) fn load(
+    b: &mut Builder,
+    base: Register,
+    object: Object,
+    at: usize,
+    bytes: usize,
+) -> Register {
     let last = bytes - VECTOR;
     let address = b.emit(Opcode::AddImmediate, (base, number(at.min(last))));
     let vector = b.load(Opcode::LoadVUnaligned, (address, 0), object);
@@ -378,7 +384,7 @@ fn load(b: &mut Builder, base: Register, object: Object, at: usize, bytes: usize
 }
 
 /// The first bytes of a vector to a place in an aligned buffer, and no other byte.
-fn store(
+pub(super) fn store(
     b: &mut Builder,
     base: Register,
     object: Object,

@@ -150,7 +150,7 @@ fn file_has(class: Class, number: u32, limits: Limits) -> bool {
 }
 
 /// Segments of each unit, and the first packet's number of each block.
-fn lives(flow: &Flow) -> (BTreeMap<u32, Vec<Segment>>, Vec<u32>) {
+pub(super) fn lives(flow: &Flow) -> (BTreeMap<u32, Vec<Segment>>, Vec<u32>) {
     let live = live_out(flow);
     let mut segments: BTreeMap<u32, Vec<Segment>> = BTreeMap::new();
     let mut numbers = Vec::new();

@@ -1,8 +1,8 @@
 //! From structured code to packets on the register file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::allocate::{Limits, Outcome, allocate};
+use super::allocate::{Limits, Outcome, allocate, lives as lives_of};
 use super::error::MachineError;
 use super::flow::{Flow, FlowBlock, lower};
 use super::frame::finish;
@@ -10,8 +10,9 @@ use super::function::{Count, Function, Instruction, Operand};
 use super::instructions::Opcode;
 use super::liveness::{Units, live_out};
 use super::packets::{LoopEnd, Packet};
-use super::pipeline::pipeline;
+use super::pipeline::{Pipelined, pipeline};
 use super::registers::{Class, Register, Version};
+use super::relax::Plan;
 use super::rename::rename;
 use super::schedule::{Order, schedule};
 use super::spill::{Frame, spill};
@@ -77,6 +78,8 @@ pub struct Block {
 
 /// Most rounds of spilling.
 const ATTEMPTS: usize = 40;
+/// Most schedules that give way, each a little more.
+const RELAXATIONS: usize = 24;
 
 /// Compiles a function.
 ///
@@ -91,13 +94,22 @@ pub fn compile(
     rename(&mut flow);
     let limits = Limits { scalars: options.scalars.min(28), vectors: options.vectors.min(32) };
     let mut kept = BTreeSet::new();
-    // With the best schedule first; each further one keeps live ranges shorter.
-    let ways = [(true, Order::Critical), (false, Order::Critical), (false, Order::Source)];
-    for (pipelined, order) in ways {
-        if pipelined && !options.pipeline {
-            continue;
+    // With the best schedules first; then those that are short of registers give way, one by one.
+    let mut known = Known::new();
+    let mut plan = if options.pipeline { Plan::default() } else { Plan::plain() };
+    for _ in 0..RELAXATIONS {
+        let Scheduled { flow: scheduled, loops, pipelined } =
+            packets(&flow, version, &plan, &mut known);
+        if let Outcome::Placed(places) = allocate(&scheduled, limits, &kept) {
+            return Ok(finish(function, version, scheduled, &places, &Frame::default(), loops));
         }
-        let (scheduled, loops) = packets(&flow, version, pipelined, order);
+        let (segments, starts) = lives_of(&scheduled);
+        if !plan.relax(&scheduled, &segments, &starts, limits, &pipelined) {
+            break;
+        }
+    }
+    for plan in [Plan::plain(), Plan::source()] {
+        let Scheduled { flow: scheduled, loops, .. } = packets(&flow, version, &plan, &mut known);
         if let Outcome::Placed(places) = allocate(&scheduled, limits, &kept) {
             return Ok(finish(function, version, scheduled, &places, &Frame::default(), loops));
         }
@@ -105,7 +117,8 @@ pub fn compile(
     let mut frame = Frame::default();
     let known = flow.classes.len();
     for _ in 0..ATTEMPTS {
-        let (scheduled, loops) = packets(&flow, version, false, Order::Source);
+        let Scheduled { flow: scheduled, loops, .. } =
+            packets(&flow, version, &Plan::source(), &mut Known::new());
         match allocate(&scheduled, limits, &kept) {
             Outcome::Placed(places) => {
                 return Ok(finish(function, version, scheduled, &places, &frame, loops));
@@ -128,28 +141,38 @@ pub fn compile(
     })
 }
 
-/// Schedules every block; pipelines innermost loops if asked to.
-fn packets(
-    flow: &Flow,
-    version: Version,
-    pipelined: bool,
-    order: Order,
-) -> (Flow, Vec<LoopReport>) {
+/// Pipelines that were made: by the loop, the most rounds in flight, and what the loop writes that lives on.
+type Known = BTreeMap<(usize, usize, Vec<u32>), Option<Pipelined>>;
+
+/// A function whose blocks are packets.
+struct Scheduled {
+    flow: Flow,
+    loops: Vec<LoopReport>,
+    /// Rounds in flight of pipelined loops by [`FlowBlock::origin`].
+    pipelined: BTreeMap<usize, usize>,
+}
+
+/// Schedules every block and pipelines innermost loops as planned.
+fn packets(flow: &Flow, version: Version, plan: &Plan, known: &mut Known) -> Scheduled {
     let mut flow = flow.clone();
     let mut kernels = Vec::new();
-    if pipelined {
-        let mut index = 0;
-        while index < flow.blocks.len() {
-            if flow.blocks[index].inner.is_some() && flow.blocks[index].packets.is_none() {
-                index = pipeline_block(&mut flow, index, version, &mut kernels);
-            }
-            index += 1;
+    let mut pipelined = BTreeMap::new();
+    let mut index = 0;
+    while index < flow.blocks.len() {
+        let block = &flow.blocks[index];
+        let (origin, before) = (block.origin, kernels.len());
+        let most = plan.stages(origin);
+        if block.inner.is_some() && block.packets.is_none() && most > 0 {
+            index = pipeline_block(&mut flow, index, version, most, known, &mut kernels);
+            pipelined.extend(kernels.get(before).map(|(_, stages)| (origin, *stages)));
         }
+        index += 1;
     }
     let live = live_out(&flow);
     let mut loops = Vec::new();
     for (block, live) in flow.blocks.iter_mut().zip(&live) {
         if block.packets.is_none() {
+            let order = plan.order(block.origin);
             block.packets = Some(schedule(&block.run, version, order, &lives(live)).0);
         }
         if let Some((LoopEnd::Inner, _)) = block.end
@@ -164,7 +187,7 @@ fn packets(
             });
         }
     }
-    (flow, loops)
+    Scheduled { flow, loops, pipelined }
 }
 
 fn lives(live: &Units) -> impl Fn(Register) -> bool + use<'_> {
@@ -176,6 +199,8 @@ fn pipeline_block(
     flow: &mut Flow,
     index: usize,
     version: Version,
+    most: usize,
+    known: &mut Known,
     kernels: &mut Vec<(std::rc::Rc<str>, usize)>,
 ) -> usize {
     let Some((count, at_least)) = flow.blocks[index].inner else { return index };
@@ -185,12 +210,15 @@ fn pipeline_block(
     let body = &flow.blocks[index].run;
     let (plain, cycles) = schedule(body, version, Order::Critical, &lives_on);
     let most = match count {
-        Count::Constant(n) => (n as usize).min(6),
-        Count::Register(_) => 6,
+        Count::Constant(n) => (n as usize).min(most),
+        Count::Register(_) => most,
     };
-    let Some(made) = pipeline(body, version, (plain.len(), cycles), most, &lives_on) else {
-        return index;
-    };
+    let written = body.iter().flat_map(Instruction::writes).flat_map(Register::units);
+    let kept: Vec<u32> = written.filter(|unit| live[index].contains(unit)).collect();
+    let made = known
+        .entry((flow.blocks[index].origin, most, kept))
+        .or_insert_with(|| pipeline(body, version, (plain.len(), cycles), most, &lives_on));
+    let Some(made) = made.clone() else { return index };
     // The prologue and epilogue cost about a round in each stage.
     let overhead = (made.stages - 1) * made.kernel.len();
     if let Count::Constant(n) = count
@@ -270,6 +298,7 @@ fn pipeline_block(
                 depth: flow.blocks[index - 1].depth,
                 call_arguments: 0,
                 returns: false,
+                origin: flow.blocks[index - 1].origin,
             };
             let mut prologue = template.clone();
             prologue.run = made.prologue;

@@ -29,6 +29,8 @@ pub(super) struct FlowBlock {
     pub(super) call_arguments: u32,
     /// Whether the function returns at its end.
     pub(super) returns: bool,
+    /// Number of the block before pipelining.
+    pub(super) origin: usize,
 }
 
 /// A function as blocks.
@@ -144,6 +146,7 @@ impl Lowering {
             depth: self.depth,
             call_arguments: 0,
             returns: false,
+            origin: self.flow.blocks.len(),
         });
         self.flow.blocks.len() - 1
     }

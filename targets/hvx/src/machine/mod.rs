@@ -53,6 +53,7 @@ pub mod packets;
 pub mod pipeline;
 pub mod print;
 pub mod registers;
+mod relax;
 mod rename;
 pub mod schedule;
 mod spill;

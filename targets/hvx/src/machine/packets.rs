@@ -176,6 +176,38 @@ fn lanes(demand: Demand, version: Version) -> &'static [u8] {
     }
 }
 
+/// Packets that these instructions take at least, whatever their order.
+#[must_use]
+pub fn fewest_packets(units: impl Iterator<Item = Unit>, version: Version) -> usize {
+    let (mut all, mut memory, mut stores) = (0usize, 0, 0);
+    let (mut permute, mut shift, mut multiply, mut either) = (0usize, 0, 0, 0);
+    for unit in units {
+        all += 1;
+        let unaligned = matches!(unit, Unit::VectorLoadUnaligned | Unit::VectorStoreUnaligned);
+        // An aligned load and a store can share a packet.
+        memory += usize::from(unaligned || unit == Unit::VectorLoad);
+        stores += usize::from(unaligned || unit == Unit::VectorStore);
+        let demand = Demand { unit, new_store: false, temporary: false };
+        match lanes(demand, version) {
+            [1] => permute += 1,
+            [2] => shift += 1,
+            [3] => {
+                permute += 1;
+                shift += 1;
+            }
+            [4, 8] => multiply += 1,
+            [12] => multiply += 2,
+            // Arithmetic; loads and stores may do without.
+            [3, 12] => either += 2,
+            [_, _, _, _] if unit == Unit::VectorAlu => either += 1,
+            _ => {}
+        }
+    }
+    let lanes = (permute + shift + multiply + either).div_ceil(4);
+    let units = permute.max(shift).max(multiply.div_ceil(2)).max(lanes);
+    [all.div_ceil(4), memory, stores, units].into_iter().max().unwrap_or(0)
+}
+
 /// Whether these demands (at most four) can share a packet: slots, HVX lanes, memory ports.
 #[must_use]
 pub fn resources_fit(demands: &[Demand], version: Version) -> bool {

@@ -6,7 +6,7 @@
 //! list scheduler mixes them with what is there.
 
 use super::function::Instruction;
-use super::packets::Packet;
+use super::packets::{Packet, fewest_packets};
 use super::registers::{Register, Version};
 use super::schedule::Graph;
 
@@ -40,7 +40,8 @@ pub fn pipeline(
         return None;
     }
     let graph = Graph::new(body, true);
-    let least = body.len().div_ceil(4).max(1);
+    let units = body.iter().map(|i| i.opcode.row().unit);
+    let least = fewest_packets(units, version).max(1);
     for interval in least..packets.max(cycles) {
         let Some(times) = modulo(&graph, version, interval as i64) else { continue };
         let stages = times.iter().max().map_or(1, |last| (last / interval as i64) as usize + 1);

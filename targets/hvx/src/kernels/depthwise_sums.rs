@@ -1,0 +1,160 @@
+//! Sums of a depthwise convolution: each row of a kernel is a word of four weights, or two, by which the double
+//! multiplication of sliding words makes 128 sums, four products each, in two packets.
+
+use super::depthwise::Sweep;
+use super::depthwise_pack::step;
+use super::kernel::DataObject;
+use super::pool::{VECTOR, number};
+use super::support::{loop_over, or_lanes, zero_vector};
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
+
+impl Sweep {
+    /// `int sums(padded planes, kernels, sums)`: the bitwise or of the magnitudes of all windows' sums; and the table that
+    /// it reads.
+    pub(super) fn sums(&self, name: &str) -> Result<(Function, DataObject), MachineError> {
+        let mut b = Builder::new(name, 3);
+        b.purpose("Sums of each channel by its own kernel.");
+        let (planes, weights, sums) = (b.parameter(0), b.parameter(1), b.parameter(2));
+        let (object, kernels) = (b.object("planes"), b.object("kernels"));
+        let (result, constant) = (b.object("sums"), b.object("table"));
+        let table = self.masks(name);
+        let address = b.address(&table.symbol, 0);
+        let masks: Vec<Register> =
+            (0..4).map(|i| b.load(Opcode::LoadV, (address, i), constant)).collect();
+        let all = b.fresh(Class::V);
+        zero_vector(&mut b, all);
+        let bias = b.constant(-128);
+        let bias = b.emit(Opcode::VsplatB, (bias,));
+        let taps = self.vertical.taps * self.horizontal.taps;
+        let tile = self.tile();
+        // One walk over all images, or over the rows of each.
+        let (walks, count, distance, last) = match tile.images {
+            1 => {
+                let last = (self.vertical.output - tile.rows) * self.window_row();
+                (self.images, self.vectors_of_image(), tile.rows * self.window_row(), last)
+            }
+            images => {
+                let last = (self.images - images) * self.plane();
+                (1, self.vectors(), images * self.plane(), last)
+            }
+        };
+        loop_over(&mut b, self.channels, "channels", |b| {
+            let words = self.kernel_words(b, weights, kernels);
+            step(b, weights, weights, taps);
+            // What the 128 of each position adds is taken off.
+            let start = b.fresh(Class::V);
+            zero_vector(b, start);
+            let added = b.copy(start);
+            for &word in words.iter().flatten() {
+                b.update(Opcode::VrmpyUbBAccumulate, (added, bias, word));
+            }
+            b.emit_to(start, Opcode::VsubW, (start, added));
+            let plane = b.copy(planes);
+            loop_over(b, walks, "images", |b| {
+                let at = b.copy(plane);
+                // The last vector covers rows of the one before again.
+                let end = (count > 1).then(|| b.emit(Opcode::AddImmediate, (plane, number(last))));
+                loop_over(b, count, "128 positions", |b| {
+                    let vectors = self.vector(b, at, &words, start, object);
+                    let mut magnitudes = Vec::new();
+                    for (vector, &mask) in vectors.into_iter().zip(&masks) {
+                        b.store(Opcode::StoreVNext, (sums, 1, vector), result);
+                        let valid = b.emit(Opcode::Vand, (vector, mask));
+                        magnitudes.push(b.emit(Opcode::VabsW, (valid,)));
+                    }
+                    let low = b.emit(Opcode::Vor, (magnitudes[0], magnitudes[1]));
+                    let high = b.emit(Opcode::Vor, (magnitudes[2], magnitudes[3]));
+                    let both = b.emit(Opcode::Vor, (low, high));
+                    b.emit_to(all, Opcode::Vor, (all, both));
+                    if let Some(end) = end {
+                        let next = b.emit(Opcode::AddImmediate, (at, number(distance)));
+                        b.emit_to(at, Opcode::MinU, (next, end));
+                    }
+                });
+                step(b, plane, plane, self.plane());
+            });
+            step(b, planes, planes, self.channel());
+        });
+        let all = or_lanes(&mut b, all);
+        Ok((b.finish(Some(all))?, table))
+    }
+
+    /// Four vectors: all ones in the lanes of windows.
+    fn masks(&self, name: &str) -> DataObject {
+        let mut words = vec![0; VECTOR];
+        for place in (0..self.tile().images).flat_map(|image| self.places(image)) {
+            words[place % 4 * 32 + place / 4] = -1;
+        }
+        DataObject { symbol: format!("{name}_masks"), words }
+    }
+
+    /// The rows of a channel's kernel in words of four bytes.
+    fn kernel_words(
+        &self,
+        b: &mut Builder,
+        weights: Register,
+        object: Object,
+    ) -> Vec<Vec<Register>> {
+        let (rows, columns) = (self.vertical.taps, self.horizontal.taps);
+        let place = |row: usize, column: usize| {
+            let at = row * columns + column;
+            number(if self.turned { rows * columns - 1 - at } else { at })
+        };
+        let word = |b: &mut Builder, row: usize, word: usize| {
+            let within = 4 * word..columns.min(4 * word + 4);
+            let bytes: Vec<Register> = within
+                .map(|column| b.load(Opcode::LoadUb, (weights, place(row, column)), object))
+                .collect();
+            for (i, &byte) in bytes.iter().enumerate().skip(1) {
+                b.update(Opcode::InsertBits, (bytes[0], byte, 8, 8 * i as i32));
+            }
+            bytes[0]
+        };
+        (0..rows).map(|row| (0..self.words()).map(|w| word(b, row, w)).collect()).collect()
+    }
+
+    /// The sums of 128 positions, of those that are 0, 1, 2, 3 mod 4.
+    fn vector(
+        &self,
+        b: &mut Builder,
+        at: Register,
+        words: &[Vec<Register>],
+        start: Register,
+        object: Object,
+    ) -> [Register; 4] {
+        let even = b.emit(Opcode::Vcombine, (start, start));
+        let odd = b.emit(Opcode::Vcombine, (start, start));
+        // Words behind a vector's end count only for positions behind the last that is used.
+        let turns = self.tile().length + self.horizontal.taps - 1 <= VECTOR;
+        for (row, words) in words.iter().enumerate() {
+            let offset = row * self.vertical.dilation * self.row();
+            let mut address = at;
+            if row > 0 {
+                address = b.emit(Opcode::AddImmediate, (at, number(offset)));
+            }
+            b.comment(&format!("Row {row} of the kernel"));
+            let first = b.fresh(Class::VV);
+            b.load_to(first.low(), Opcode::LoadVUnaligned, (address, 0), object);
+            for (i, &word) in words.iter().enumerate() {
+                let ahead = |b: &mut Builder, result: Register, bytes: i32| {
+                    if turns {
+                        let distance = b.constant(bytes);
+                        b.emit_to(result, Opcode::Vror, (first.low(), distance));
+                    } else {
+                        let address = b.emit(Opcode::AddImmediate, (address, bytes));
+                        b.load_to(result, Opcode::LoadVUnaligned, (address, 0), object);
+                    }
+                };
+                let pair = if i == 0 { first } else { b.fresh(Class::VV) };
+                let bytes = 4 * i as i32;
+                if i > 0 {
+                    ahead(b, pair.low(), bytes);
+                }
+                ahead(b, pair.high(), bytes + 4);
+                b.update(Opcode::VrmpyUbBPairAccumulate, (even, pair, word, 0));
+                b.update(Opcode::VrmpyUbBPairAccumulate, (odd, pair, word, 1));
+            }
+        }
+        [even.low(), odd.low(), even.high(), odd.high()]
+    }
+}
