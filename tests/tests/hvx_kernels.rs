@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use trainc_hvx::kernels::convolution;
-use trainc_hvx::machine::{Options, Version, compile};
+use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_tests::hexagon_convolution::{ConvolutionCase, Fill};
 
 fn folder(name: &str) -> PathBuf {
@@ -35,7 +35,20 @@ fn shapes() -> Vec<(&'static str, ConvolutionCase)> {
             "few_of_seven_taps",
             ConvolutionCase { pads: [0, 3, 0, 3], ..plain(2, 128, 8, [1, 4], [1, 7]) },
         ),
+        ("few_of_one_tap", plain(4, 128, 8, [2, 2], [1, 1])),
         ("few_of_three_taps", plain(3, 256, 4, [1, 4], [1, 3])),
+        (
+            "few_of_five_taps",
+            ConvolutionCase { pads: [0, 2, 0, 2], ..plain(4, 128, 12, [1, 3], [1, 5]) },
+        ),
+        (
+            "few_of_eleven_taps",
+            ConvolutionCase { pads: [0, 5, 0, 5], ..plain(1, 128, 8, [1, 4], [1, 11]) },
+        ),
+        (
+            "few_of_fifteen_taps",
+            ConvolutionCase { pads: [1, 2, 1, 2], ..plain(1, 128, 8, [1, 4], [3, 5]) },
+        ),
         ("odd_steps", plain(8, 64, 4, [3, 3], [3, 1])),
         ("wide_map", same(4, 8, 64, 16)),
         ("wider_map", same(1, 4, 32, 32)),
@@ -217,15 +230,27 @@ fn packets_of_a_weight_gradient_of_few_positions() {
     assert!(rate >= 150.0, "{rate} multiplications a packet");
 }
 
-/// Every version has a schedule without spills.
+/// Every version has a schedule without spills; of weight gradients, with sums in registers and in memory.
 #[test]
 fn versions() {
-    for (name, case) in shapes().into_iter().take(3) {
+    let names = [
+        "whole",
+        "two_groups",
+        "two_features",
+        "few_positions",
+        "few_of_three_taps",
+        "few_of_eleven_taps",
+        "few_of_fifteen_taps",
+    ];
+    let mut resident = 0;
+    for (name, case) in shapes().into_iter().filter(|(name, _)| names.contains(name)) {
         let product = case.forward_product();
         let kernels = [
             convolution("conv", &product, 7, 0).expect("a convolution"),
             case.weight_gradient().kernel("gradient").expect("a gradient"),
         ];
+        let passes = |function: &&Function| &*function.name == "gradient_pass";
+        resident += kernels[1].functions().filter(passes).count();
         for function in kernels.iter().flat_map(|kernel| kernel.functions()) {
             for version in Version::ALL {
                 let assembled = compile(function, version, &Options::default())
@@ -234,4 +259,5 @@ fn versions() {
             }
         }
     }
+    assert_eq!(resident, 3, "kernels with sums in registers");
 }

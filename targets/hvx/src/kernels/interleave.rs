@@ -476,7 +476,9 @@ impl Order {
             .map(|tap| {
                 let y = b.load(Opcode::LoadVStep, (from, self.step), self.memory.0);
                 let y = if self.block == 2 { self.two_features(b, y) } else { y };
-                self.turn(b, y, tap)
+                let turned = if tap == 0 { y } else { b.fresh(Class::V) };
+                self.turn(b, turned, y, tap);
+                turned
             })
             .collect();
         let to = b.emit(Opcode::AddImmediate, (to, AHEAD * word(VECTOR)));
@@ -484,13 +486,12 @@ impl Order {
         selection.iter().flatten().for_each(|piece| piece(b));
     }
 
-    /// A tap's bytes to where they belong within 128.
-    pub(crate) fn turn(&self, b: &mut Builder, y: Register, tap: usize) -> Register {
-        if tap == 0 {
-            return y;
+    /// A tap's bytes `y` to where they belong within 128; those of tap 0 are there.
+    pub(crate) fn turn(&self, b: &mut Builder, turned: Register, y: Register, tap: usize) {
+        if tap > 0 {
+            let turn = b.constant(word(VECTOR - tap));
+            b.emit_to(turned, Opcode::Vror, (y, turn));
         }
-        let turn = b.constant(word(VECTOR - tap));
-        b.emit(Opcode::Vror, (y, turn))
     }
 
     /// Turned bytes of all taps to the result [`AHEAD`] vectors before the address, piece by piece; the second part

@@ -9,7 +9,7 @@
 //! | what | layout |
 //! |---|---|
 //! | error words | `[feature][position][4 images, 32 times over]` i8 |
-//! | rows | `[tap][128 channels]` i8, of one feature |
+//! | rows | `[tap][128 channels]` i8, of one feature, without the last tap |
 
 use super::interleave::{AHEAD, Order, Parity, Rounding, Short};
 use super::kernel::{Argument, Phase};
@@ -20,8 +20,8 @@ use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Reg
 
 /// Most positions of operand and error: what registers hold.
 const POSITIONS: usize = 4;
-/// Fewest taps: with fewer, the loop over features is short enough to be pipelined, which these registers do not allow for.
-const TAPS: usize = 7;
+/// Most taps: a vector of each is in registers when taps are brought together, beside the operand.
+const TAPS: usize = 11;
 /// Vectors of channels: a tile is 128 channels of one feature.
 const BLOCK: usize = 4;
 /// Vectors in the order in which pairs of them are narrowed.
@@ -49,7 +49,7 @@ impl WeightGradient {
     pub(crate) fn is_resident(&self) -> bool {
         self.finish() == Finish::Interleave
             && self.channels.is_multiple_of(BLOCK * LANES)
-            && self.taps() >= TAPS
+            && self.taps() <= TAPS
             && self.images <= GROUP
             && self.inputs() <= POSITIONS
             && self.outputs() <= POSITIONS
@@ -380,8 +380,9 @@ impl Tile {
         pieces
     }
 
-    /// A feature's bytes: quantised tap by tap, turned, kept in the row, brought together. While a step is narrowed, the
-    /// next one is multiplied; the first sums are there already and those of the next feature are at the end.
+    /// A feature's bytes: quantised tap by tap, turned, kept in the row, brought together; the last tap's stay in their
+    /// register, since everything else is loaded while they are made. While a step is narrowed, the next one is
+    /// multiplied; the first sums are there already and those of the next feature are at the end.
     fn row(
         &self,
         b: &mut Builder,
@@ -391,6 +392,9 @@ impl Tile {
         seen: Register,
     ) {
         let middle = b.emit(Opcode::AddImmediate, (row, AHEAD * word(VECTOR)));
+        let last_tap = self.pairs.len() - 1;
+        let place = |tap: usize| word(tap) - AHEAD;
+        let mut vectors: Vec<Register> = (0..last_tap).map(|_| b.fresh(Class::V)).collect();
         let mut halves = Vec::new();
         let mut last: Vec<Piece<'_>> = Vec::new();
         for (step, &sums) in self.sums.iter().enumerate() {
@@ -401,20 +405,23 @@ impl Tile {
                 let ([first, then], y) = short.join(b, [even, odd]);
                 narrow.extend(first);
                 next = then;
+                let tap = step / 2;
+                let turned = if tap == 0 { y } else { b.fresh(Class::V) };
                 next.push(Box::new(move |b| {
-                    let tap = step / 2;
-                    let y = order.turn(b, y, tap);
-                    let place = word(tap) - AHEAD;
-                    b.store(Opcode::StoreV, (middle, place, y), order.bytes());
+                    order.turn(b, turned, y, tap);
+                    if tap < last_tap {
+                        b.store(Opcode::StoreV, (middle, place(tap), turned), order.bytes());
+                    }
                 }));
+                if tap == last_tap {
+                    vectors.push(turned);
+                }
                 halves.clear();
             }
             weave(b, &[self.products(step + 1), narrow, std::mem::replace(&mut last, next)]);
         }
-        let vectors: Vec<Register> = self.pairs.iter().map(|_| b.fresh(Class::V)).collect();
-        let loads = vectors.iter().enumerate().map(|(tap, &vector)| -> Piece<'_> {
-            let place = word(tap) - AHEAD;
-            Box::new(move |b| b.load_to(vector, Opcode::LoadV, (middle, place), order.bytes()))
+        let loads = vectors[..last_tap].iter().enumerate().map(|(tap, &vector)| -> Piece<'_> {
+            Box::new(move |b| b.load_to(vector, Opcode::LoadV, (middle, place(tap)), order.bytes()))
         });
         weave(b, &[last, loads.collect()]);
         let [select, store] = order.select(b, vectors, to);
