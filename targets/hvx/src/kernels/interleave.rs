@@ -255,14 +255,25 @@ impl Short {
         ([first, pieces], result)
     }
 
-    /// Four vectors of sums to bytes: byte `4 l + i` is lane `l` of vector `i`.
-    pub(crate) fn narrow(&self, b: &mut Builder, x: [Register; 4]) -> Register {
-        let halves = [[x[0], x[2]], [x[1], x[3]]].map(|pair| {
-            let (pieces, halves) = self.halves(b, pair, None);
-            pieces.iter().for_each(|piece| piece(b));
-            halves
-        });
-        let (pieces, result) = self.join(b, halves);
+    /// Four vectors of sums to bytes, piece by piece, in three stages: byte `4 l + i` is lane `l` of vector `i`.
+    pub(crate) fn pieces(
+        &self,
+        b: &mut Builder,
+        x: [Register; 4],
+    ) -> ([Vec<Piece<'_>>; 3], Register) {
+        let [(even, first), (odd, second)] =
+            [[x[0], x[2]], [x[1], x[3]]].map(|pair| self.halves(b, pair, None));
+        let ([mut then, last], y) = self.join(b, [first, second]);
+        then.extend(last);
+        // Both pairs side by side; of each, signs and magnitudes first.
+        let halves = even.into_iter().zip(odd).flat_map(|(even, odd)| [even, odd]);
+        let mut magnitudes: Vec<Piece<'_>> = halves.collect();
+        let halves = magnitudes.split_off(6);
+        ([magnitudes, halves, then], y)
+    }
+
+    fn narrow(&self, b: &mut Builder, x: [Register; 4]) -> Register {
+        let (pieces, result) = self.pieces(b, x);
         pieces.iter().flatten().for_each(|piece| piece(b));
         result
     }

@@ -540,10 +540,9 @@ impl Tile {
     /// Stores the four images of each vector of channels as bytes.
     fn finish_shifted(&self, b: &mut Builder, place: Register, step: Register, narrow: &Narrow) {
         let place = b.copy(place);
-        let ready = narrow.ready(b);
-        for &images in &self.accumulators {
-            let y = ready.bytes(b, images);
+        let sums = self.accumulators.iter().copied();
+        narrow.ready(b).all(b, sums, |b, y| {
             b.store(Opcode::StoreVStep, (place, step, y), self.sum_object);
-        }
+        });
     }
 }

@@ -6,7 +6,8 @@
 use trainc_ir::numeric::Rounding;
 
 use super::interleave::{Short, ShortVectors};
-use crate::machine::{Builder, Opcode, Register};
+use super::support::{Piece, weave};
+use crate::machine::{Builder, Class, Opcode, Register};
 
 /// Most products of a sum: with fewer, adding half a unit of any shift done in 16 bits stays within 32 bits.
 const PRODUCTS: usize = 1 << 16;
@@ -41,16 +42,19 @@ pub(crate) enum Narrow {
 
 /// The vectors and amounts in registers.
 pub(crate) enum Ready {
-    Add {
-        negative: Option<[Register; 2]>,
-        /// Of more than [`NARROW`] bits those that are shifted out first.
-        first: Option<Register>,
-        narrow: Opcode,
-        rest: Register,
-        zero: Register,
-        lowest: Register,
-    },
+    Add(Adding),
     Halves(Short),
+}
+
+/// Rounding by what is added.
+pub(crate) struct Adding {
+    negative: Option<[Register; 2]>,
+    /// Of more than [`NARROW`] bits those that are shifted out first.
+    first: Option<Register>,
+    narrow: Opcode,
+    rest: Register,
+    zero: Register,
+    lowest: Register,
 }
 
 impl StaticShift {
@@ -99,7 +103,7 @@ impl Narrow {
             Narrow::Add { shift, negative, lowest } => {
                 let amount = i32::from(shift.amount);
                 let rounds = shift.rounding == Rounding::HalfAway && amount > 0;
-                Ready::Add {
+                Ready::Add(Adding {
                     negative: *negative,
                     first: (amount > NARROW).then(|| b.constant(amount - NARROW)),
                     narrow: match rounds {
@@ -109,33 +113,67 @@ impl Narrow {
                     rest: b.constant(amount.min(NARROW)),
                     zero: b.zero(),
                     lowest: *lowest,
-                }
+                })
             }
         }
     }
 }
 
 impl Ready {
-    /// Four vectors of sums, which may change, to bytes.
-    pub(crate) fn bytes(&self, b: &mut Builder, sums: [Register; 4]) -> Register {
-        let (negative, first, narrow, rest, zero, lowest) = match self {
-            Ready::Halves(short) => return short.narrow(b, sums),
-            Ready::Add { negative, first, narrow, rest, zero, lowest } => {
-                (negative, first, narrow, rest, zero, lowest)
-            }
+    /// Fours of vectors of sums, which may change, to bytes: three fours at a time, each at another stage.
+    pub(crate) fn all(
+        &self,
+        b: &mut Builder,
+        sums: impl Iterator<Item = [Register; 4]>,
+        store: impl Fn(&mut Builder, Register),
+    ) {
+        let store = &store;
+        let mut fours: Vec<[Vec<Piece<'_>>; 3]> = Vec::new();
+        for four in sums {
+            let (mut stages, y) = self.pieces(b, four);
+            stages[2].push(Box::new(move |b| store(b, y)));
+            fours.push(stages);
+        }
+        for time in 0..fours.len() + 2 {
+            let mut at = |stage: usize| {
+                let four = time.checked_sub(stage).and_then(|four| fours.get_mut(four));
+                four.map(|four| std::mem::take(&mut four[stage])).unwrap_or_default()
+            };
+            let stages = [at(2), at(1), at(0)];
+            weave(b, &stages);
+        }
+    }
+
+    /// Four vectors of sums, piece by piece, in three stages.
+    fn pieces(&self, b: &mut Builder, sums: [Register; 4]) -> ([Vec<Piece<'_>>; 3], Register) {
+        let &Adding { negative, first, narrow, rest, zero, lowest } = match self {
+            Ready::Halves(short) => return short.pieces(b, sums),
+            Ready::Add(adding) => adding,
         };
-        for &x in &sums {
-            if let &Some([zeros, more]) = negative {
-                let below = b.emit(Opcode::VcompareGtW, (zeros, x));
-                b.emit_to(x, Opcode::VaddWIfQ, (below, more));
-            }
-            if let &Some(first) = first {
-                b.emit_to(x, Opcode::VasrW, (x, first));
+        let mut begin: Vec<Piece<'_>> = Vec::new();
+        if let Some([zeros, more]) = negative {
+            for x in sums {
+                let below = b.fresh(Class::Q);
+                begin.push(Box::new(move |b| {
+                    b.emit_to(below, Opcode::VcompareGtW, (zeros, x));
+                    b.emit_to(x, Opcode::VaddWIfQ, (below, more));
+                }));
             }
         }
-        let even = b.emit(*narrow, (sums[2], sums[0], *rest));
-        let odd = b.emit(*narrow, (sums[3], sums[1], *rest));
-        let y = b.emit(Opcode::VasrHBSaturate, (odd, even, *zero));
-        b.emit(Opcode::VmaxB, (y, *lowest))
+        if let Some(first) = first {
+            for x in sums {
+                begin.push(Box::new(move |b| b.emit_to(x, Opcode::VasrW, (x, first))));
+            }
+        }
+        let [even, odd, y] = [(); 3].map(|()| b.fresh(Class::V));
+        let middle: Vec<Piece<'_>> = vec![
+            Box::new(move |b| b.emit_to(even, narrow, (sums[2], sums[0], rest))),
+            Box::new(move |b| b.emit_to(odd, narrow, (sums[3], sums[1], rest))),
+        ];
+        let end: Vec<Piece<'_>> = vec![
+            Box::new(move |b| b.emit_to(y, Opcode::VasrHBSaturate, (odd, even, zero))),
+            Box::new(move |b| b.emit_to(y, Opcode::VmaxB, (y, lowest))),
+        ];
+        ([begin, middle, end], y)
     }
 }

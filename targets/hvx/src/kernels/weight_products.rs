@@ -233,10 +233,9 @@ impl Tile {
         let sums: Vec<Register> = (0..ROWS)
             .flat_map(|feature| self.accumulators.iter().map(move |vector| vector[feature]))
             .collect();
-        let ready = narrow.ready(b);
-        for four in sums.chunks_exact(4) {
-            let y = ready.bytes(b, std::array::from_fn(|i| four[i]));
+        let fours = sums.chunks_exact(4).map(|four| std::array::from_fn(|i| four[i]));
+        narrow.ready(b).all(b, fours, |b, y| {
             b.store(Opcode::StoreVNext, (self.sums, 1, y), self.sum_object);
-        }
+        });
     }
 }
