@@ -6,3 +6,6 @@ pub mod hexagon_convolution;
 pub mod programs;
 pub mod random;
 pub mod random_kernels;
+pub mod simulated;
+pub mod xpulp_convolutions;
+pub mod xpulp_kernels;

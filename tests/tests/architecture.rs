@@ -15,6 +15,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("targets/host", "trainc-host", &["trainc-ir", "trainc-c"]),
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-c"]),
     ("targets/hvx", "trainc-hvx", &["trainc-ir", "trainc-c"]),
+    ("targets/xpulpv2", "trainc-xpulpv2", &["trainc-ir", "trainc-c"]),
     (
         "compiler/driver",
         "trainc-driver",
@@ -27,6 +28,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "trainc-host",
             "trainc-neon",
             "trainc-hvx",
+            "trainc-xpulpv2",
         ],
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),

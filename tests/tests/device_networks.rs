@@ -9,10 +9,14 @@ use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
+use trainc_tests::simulated;
 
 const STEPS: u32 = 20;
 /// On Hexagon.
 const HEXAGON_STEPS: u32 = 10;
+
+/// In the simulator of RISC-V.
+const SIMULATED_STEPS: u32 = 5;
 
 /// Images whose sizes, batches whose lengths and classes whose number are odd.
 fn odd(model: &str) -> (ZooSpec, usize) {
@@ -82,4 +86,42 @@ fn hexagon() {
         verified(model, &["hvx"], HEXAGON_STEPS);
     }
     verified("lenet5", &["hvx+v62", "hvx+v68", "hvx+v73"], HEXAGON_STEPS);
+}
+
+/// A compiler for this machine in the place of RISC-V's: it drops what is for the other one.
+const NATIVE: &str = r#"for argument; do
+    shift
+    case $argument in
+    -march=* | -mabi=* | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
+    -Wl,* | -DTRAINC_XPULP_INSN | */emulation.c | */start.S) ;;
+    # The folder's own `stdio.h` is for the other machine, too.
+    -I) set -- "$@" -iquote ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+exec gcc -fsanitize=undefined,address -fno-sanitize-recover=all "$@"
+"#;
+
+/// RISC-V with XpulpV2, in the simulator; then the same sources in their portable form, on this machine.
+#[test]
+fn xpulpv2() {
+    for model in ["lenet5", "residual", "depthwise"] {
+        let folder = artifact(model, "xpulpv2");
+        let script = folder.with_extension("sh");
+        std::fs::write(&script, NATIVE).expect("written");
+        let native = (Some(format!("sh {}", script.display())), Some("env".to_string()));
+        for (compiler, runner) in [(None, Some(simulated::runner())), native] {
+            let options = VerifyOptions {
+                steps: SIMULATED_STEPS,
+                seed: 3,
+                launches: true,
+                compiler,
+                runner,
+                ..VerifyOptions::default()
+            };
+            let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
+            assert!(report.bit_exact, "{model}, {}: {:#?}", report.compiler, report.finding);
+            assert_eq!(report.steps, SIMULATED_STEPS);
+        }
+    }
 }

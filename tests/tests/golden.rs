@@ -145,6 +145,11 @@ fn neon_kernels() {
     }
 }
 
+#[test]
+fn xpulpv2_kernels() {
+    kernels(&trainc_xpulpv2::XPULPV2);
+}
+
 /// The part of an assembly source from the comment of a function to its end.
 fn assembly<'a>(source: &'a str, name: &str) -> &'a str {
     let label = source.find(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name}"));

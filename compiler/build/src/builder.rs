@@ -25,6 +25,7 @@ pub struct Builder {
     name: Option<String>,
     config: Option<PathBuf>,
     algorithm: Option<String>,
+    precision: Option<PathBuf>,
     target: Option<String>,
     batch: Option<usize>,
     dimensions: Vec<(String, usize)>,
@@ -97,6 +98,12 @@ impl Builder {
     /// The training algorithm: a built-in name, or the path of a `.toml` file.
     pub fn algorithm(mut self, name: &str) -> Builder {
         self.algorithm = Some(name.to_string());
+        self
+    }
+
+    /// A file with the bits of each layer, for the algorithm `quantized` and a model that is not quantized itself.
+    pub fn precision(mut self, path: impl AsRef<Path>) -> Builder {
+        self.precision = Some(path.as_ref().to_path_buf());
         self
     }
 
@@ -286,6 +293,10 @@ impl Builder {
         config.algorithm = self.algorithm.clone().unwrap_or(config.algorithm);
         if algorithms::is_path(&config.algorithm) {
             cargo.watch_file(Path::new(&config.algorithm));
+        }
+        config.precision = self.precision.clone().or(config.precision);
+        if let Some(path) = &config.precision {
+            cargo.watch_file(path);
         }
         config.target = match &self.target {
             Some(target) => target.clone(),

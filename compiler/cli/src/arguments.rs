@@ -68,6 +68,12 @@ pub(crate) struct ConfigArguments {
     /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file
     #[arg(short, long, value_name = "NAME|FILE")]
     pub(crate) algorithm: Option<String>,
+    /// Bits of each layer's input, weight and output, for quantized inference of a model that is not quantized
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+    precision: Option<PathBuf>,
+    /// Data set whose activations give the ranges that the precision file leaves out
+    #[arg(long, value_name = "DATA", value_hint = ValueHint::AnyPath, requires = "precision")]
+    calibrate: Option<PathBuf>,
     /// Target (see `trainc targets`)
     #[arg(short, long, value_name = "NAME")]
     target: Option<String>,
@@ -144,6 +150,8 @@ impl ConfigArguments {
             None => Config::default(),
         };
         set(&mut config.algorithm, &self.algorithm);
+        config.precision = self.precision.clone().or(config.precision);
+        config.calibrate = self.calibrate.clone().or(config.calibrate);
         set(&mut config.target, &self.target);
         set(&mut config.seed, &self.seed);
         config.batch = self.batch.or(config.batch);

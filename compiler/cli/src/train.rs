@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use trainc_driver::algorithms;
 use trainc_driver::checkpoint;
 use trainc_driver::config::Config;
 use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
-use trainc_driver::train::{EpochRecord, Progress, Trainer, chart};
+use trainc_driver::train::{EpochRecord, Progress, Trainer, chart, check_trains};
 use trainc_driver::weights;
 
 use crate::arguments::{TrainArguments, built_in_model, model_file};
@@ -87,6 +88,7 @@ fn prepare(
     checkpoint: Option<PathBuf>,
     output: &Output,
 ) -> anyhow::Result<Run> {
+    check_trains(&algorithms::load(&config.algorithm)?)?;
     let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     let program = session.program()?;

@@ -59,9 +59,11 @@ fn text(report: &Report, seconds: f64) -> Vec<String> {
     }
     let equal = report.calls.iter().filter(|c| c.outcome == Outcome::Equal).count();
     let calls = report.calls.len();
+    let trains = report.calls.iter().any(|c| c.entry == "train_step");
+    let steps = if trains { "training steps" } else { "steps" };
     match &report.finding {
         None => lines.push(format!(
-            "bit-exact: {} training steps, {calls} calls, {} elements compared, {seconds:.2} s",
+            "bit-exact: {} {steps}, {calls} calls, {} elements compared, {seconds:.2} s",
             report.steps, report.elements
         )),
         Some(finding) => {

@@ -1,7 +1,7 @@
 //! One configuration behind the command line's flags and a `trainc.toml`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,10 @@ pub enum WeightSource {
 pub struct Config {
     /// Training algorithm: a built-in name or the path of a `.toml` file.
     pub algorithm: String,
+    /// Quantized inference: a file with the bits of each layer, for a model that is not quantized itself.
+    pub precision: Option<PathBuf>,
+    /// Quantized inference: data whose activations give the ranges that the precision file leaves out.
+    pub calibrate: Option<PathBuf>,
     /// Target name.
     pub target: String,
     /// Batch size; the default depends on the command.
@@ -95,6 +99,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             algorithm: "niti".to_string(),
+            precision: None,
+            calibrate: None,
             target: "host".to_string(),
             batch: None,
             dimensions: BTreeMap::new(),

@@ -92,7 +92,11 @@ pub fn text(session: &Session, kind: EmitKind) -> anyhow::Result<String> {
     let missing = || format!("stage `{}` was not reached", kind.name());
     let graphs: Vec<&Graph> = match kind {
         EmitKind::Graph => vec![&session.entries.last().with_context(missing)?.float],
-        EmitKind::Training => vec![&session.entry(crate::session::TRAIN_STEP)?.float],
+        EmitKind::Training => {
+            let name = &session.algorithm.name;
+            let entry = session.entry(crate::session::TRAIN_STEP);
+            vec![&entry.with_context(|| format!("algorithm `{name}` only infers"))?.float]
+        }
         EmitKind::Qir => {
             session.entries.iter().filter_map(|e| e.module.as_ref().map(|m| &m.0)).collect()
         }
@@ -222,6 +226,9 @@ struct Flags {
     batch_norm: crate::config::BatchNormHandling,
     init: crate::config::WeightSource,
     dimensions: BTreeMap<String, usize>,
+    /// Fingerprint of the precision file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -309,7 +316,16 @@ fn manifest<'a>(
             hash: algorithms::hash(&session.algorithm),
         },
         model: Named { name: &session.name, hash: session.model_hash.clone() },
-        flags: Flags { batch, seed, exact, opt, batch_norm, init, dimensions: dimensions.clone() },
+        flags: Flags {
+            batch,
+            seed,
+            exact,
+            opt,
+            batch_norm,
+            init,
+            dimensions: dimensions.clone(),
+            precision: session.precision_hash.clone(),
+        },
         learning_rates: artifact::learning_rates(session),
         program: artifact::fingerprint(program),
         memory: Memory {

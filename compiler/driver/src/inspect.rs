@@ -104,10 +104,24 @@ pub struct Summary {
     pub stages: Vec<StageSeconds>,
     /// Each function's stages.
     pub entries: Vec<EntrySummary>,
+    /// Quantized inference: the output stages of 8 bits that are not exact.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub output_stages: Vec<StageSummary>,
     /// The memory plan.
     pub memory: Option<MemorySummary>,
     /// The kernels, costliest launches first.
     pub kernels: Vec<KernelReport>,
+}
+
+/// An output stage by scale, offset and shift.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StageSummary {
+    /// The quantizer's node.
+    pub node: String,
+    /// The shift.
+    pub shift: u32,
+    /// The share of sums that are not clamped whose result is one level from the model's rounding.
+    pub off_by_one: f64,
 }
 
 /// Seconds of a stage.
@@ -198,6 +212,15 @@ pub fn summary(session: &Session) -> anyhow::Result<Summary> {
         outputs: named(outputs),
         stages: session.times.iter().map(stage_seconds).collect(),
         entries: entries(session),
+        output_stages: session
+            .stages
+            .iter()
+            .map(|s| StageSummary {
+                node: s.node.clone(),
+                shift: s.shift,
+                off_by_one: s.off_by_one,
+            })
+            .collect(),
         memory: session.planned.as_ref().map(|(program, _)| program.memory.into()),
         kernels,
     })
@@ -279,6 +302,12 @@ impl Summary {
             }
             if let Some((arena, bound)) = entry.arena {
                 line(o, format_args!("  arena      {}", arena_text(arena, bound)));
+            }
+        }
+        if !self.output_stages.is_empty() {
+            line(o, format_args!("\n8-bit output stages: shift, results one level off"));
+            for StageSummary { node, shift, off_by_one } in &self.output_stages {
+                line(o, format_args!("  {shift:>5} {:>8.3} %  {node}", 100.0 * off_by_one));
             }
         }
         if let Some(memory) = &self.memory {

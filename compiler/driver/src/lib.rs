@@ -17,6 +17,7 @@ mod hash;
 #[cfg(feature = "host")]
 pub mod inspect;
 pub mod model;
+mod precision;
 #[cfg(feature = "host")]
 pub mod run;
 mod select;

@@ -9,10 +9,12 @@ use trainc_ir::ops::Reduction;
 use trainc_ir::text::Printer;
 use trainc_ir::{Op, OpKind, RunContext, Tensor};
 use trainc_onnx_import::{
-    ExternalLocation, ImportOptions, Imported, Loss, Warning, import_bytes, import_path,
+    ExternalLocation, ImportOptions, Imported, IntegerParameter, Loss, Warning, import_bytes,
+    import_path,
 };
 use trainc_opt::algorithm::{Algorithm, Initialization};
 use trainc_opt::inference::inference_graph;
+use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph};
 use trainc_opt::translate::remove_operations;
 
@@ -138,7 +140,8 @@ pub fn inference(
         .filter(|o| !depends_on_labels(&graph, o.value))
         .map(|o| {
             let scores = before_softmax(&graph, o.value);
-            (o.name.clone(), if algorithm.is_identity() { o.value } else { scores })
+            let whole = algorithm.is_identity() || algorithm.inference.is_some();
+            (o.name.clone(), if whole { o.value } else { scores })
         })
         .collect();
     anyhow::ensure!(!outputs.is_empty(), "every output of the model depends on class labels");
@@ -235,6 +238,20 @@ fn draw(name: &str, old: &Tensor, algorithm: &Algorithm, seed: u64) -> Tensor {
         })
         .collect();
     Tensor::f32(shape.clone(), values)
+}
+
+/// The scale of each element of the parameters that the model's file stores as integers, by name.
+pub fn stored_scales(imported: &Imported) -> StoredScales {
+    let graph = &imported.graph;
+    let scale = |p: &IntegerParameter| {
+        let shape = graph.ty(p.value).shape.clone();
+        let stride = shape.strides().get(p.axis).copied().unwrap_or(1).max(1);
+        let count = p.scale.len().max(1);
+        let own = |i: usize| p.scale.get(i / stride % count).copied().unwrap_or(1.0);
+        Tensor::f32(shape.clone(), (0..shape.count()).map(own).collect())
+    };
+    let name = |p: &IntegerParameter| graph.value(p.value).name.clone();
+    imported.integer_parameters.iter().map(|p| (name(p), scale(p))).collect()
 }
 
 /// The importer's warnings, as lines.

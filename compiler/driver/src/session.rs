@@ -10,16 +10,17 @@ use trainc_ir::graph::Graph;
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
-use trainc_onnx_import::{ImportOptions, Imported};
+use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
+use trainc_opt::quantized::{EightBit, OutputStage, quantize};
 use trainc_opt::translate::{Translation, translate};
 
 use crate::config::{Config, OptimiserStrategy, WeightSource};
 use crate::error::InFile;
 use crate::model::{self, InferenceForm, ModelSource};
-use crate::{algorithms, targets};
+use crate::{algorithms, precision, targets};
 
 /// Name of the entry that trains.
 pub const TRAIN_STEP: &str = "train_step";
@@ -29,7 +30,7 @@ pub const INFER: &str = "infer";
 /// Which functions to compile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entries {
-    /// [`TRAIN_STEP`] and [`INFER`].
+    /// [`TRAIN_STEP`] and [`INFER`]; [`INFER`] alone, of the model as exported, under an algorithm that only infers.
     TrainAndInfer,
     /// [`INFER`] alone, of the model as it was exported but for dropout, which never drops.
     InferAsExported,
@@ -88,6 +89,12 @@ pub struct Session {
     pub warnings: Vec<String>,
     /// The functions.
     pub entries: Vec<EntryStages>,
+    /// Fingerprint of the precision file, if there is one.
+    pub precision_hash: Option<String>,
+    /// How 8-bit results are made, if a precision file says so.
+    pub(crate) eight_bit: Option<EightBit>,
+    /// How close the 8-bit output stages of quantized inference come.
+    pub stages: Vec<OutputStage>,
     /// The program and how it was planned.
     pub planned: Option<(Program, PlanReport)>,
     /// Times in order.
@@ -131,6 +138,9 @@ impl Session {
             imported: empty(),
             warnings: Vec::new(),
             entries: Vec::new(),
+            precision_hash: None,
+            eight_bit: None,
+            stages: Vec::new(),
             planned: None,
             times: Vec::new(),
         };
@@ -171,6 +181,20 @@ impl Session {
     fn import(&mut self, source: &ModelSource, entries: Entries) -> anyhow::Result<()> {
         let seed = (self.config.init == WeightSource::Random).then_some(self.config.seed);
         let training = self.config.training_import();
+        let inference = self.algorithm.inference.is_some();
+        anyhow::ensure!(
+            inference || self.config.precision.is_none(),
+            "a precision file is for quantized inference (`--algorithm quantized`); `{}` does not take one",
+            self.algorithm.name
+        );
+        let entries = if inference { Entries::InferAsExported } else { entries };
+        // Running statistics, unless the user wants others.
+        let training = match (inference, training.batch_norm) {
+            (true, BatchNormMode::AsExported) => {
+                ImportOptions { batch_norm: BatchNormMode::Frozen, ..training }
+            }
+            _ => training,
+        };
         let options = match entries {
             Entries::TrainAndInfer => training,
             Entries::InferAsExported => ImportOptions {
@@ -184,8 +208,13 @@ impl Session {
         self.model_hash = model::graph_hash(&self.imported.graph);
         if entries == Entries::InferAsExported {
             let form = InferenceForm::AsExported;
-            let float = model::inference(&self.imported, &self.algorithm, seed, form)?;
+            let mut float = model::inference(&self.imported, &self.algorithm, seed, form)?;
             verify(&float, &Stage::Float)?;
+            if let Some(path) = self.config.precision.clone() {
+                float =
+                    self.timed("precision", |session| precision::assigned(session, &float, &path))?;
+                verify(&float, &Stage::Float)?;
+            }
             self.push(INFER, float);
             return Ok(());
         }
@@ -213,6 +242,19 @@ impl Session {
 
     fn translate(&mut self) -> anyhow::Result<()> {
         let stage = self.stage();
+        if let Some(inference) = self.algorithm.inference {
+            let eight_bit = self.eight_bit.unwrap_or(inference.eight_bit);
+            return self.timed("translate", |session| {
+                let stored = model::stored_scales(&session.imported);
+                for entry in &mut session.entries {
+                    let found = quantize(&entry.float, eight_bit, &stored)?;
+                    session.warnings.extend(found.warnings);
+                    session.stages.extend(found.stages);
+                    entry.module = Some((found.module, found.report));
+                }
+                Ok(())
+            });
+        }
         self.timed("translate", |session| {
             for entry in &mut session.entries {
                 let (module, report) = translate(&entry.float, &session.algorithm)?;

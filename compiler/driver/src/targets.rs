@@ -21,6 +21,8 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_hvx::V68,
     #[cfg(feature = "hvx")]
     &trainc_hvx::V73,
+    #[cfg(feature = "xpulpv2")]
+    &trainc_xpulpv2::XPULPV2,
 ];
 
 /// Those that emit C, with the flags of its compiler.
@@ -31,6 +33,8 @@ static DIALECTS: &[&dyn Dialect] = &[
     &trainc_neon::I8MM,
     &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
+    #[cfg(feature = "xpulpv2")]
+    &trainc_xpulpv2::XPULPV2,
 ];
 
 /// The target of that name.
@@ -43,6 +47,7 @@ pub fn find(name: &str) -> anyhow::Result<&'static dyn Target> {
         let hint = match name {
             "host" => " (`host` needs the cargo feature `host`)",
             _ if name.starts_with("hvx") => " (Hexagon needs the cargo feature `hvx`)",
+            "xpulpv2" => " (`xpulpv2` needs the cargo feature `xpulpv2`)",
             _ => "",
         };
         anyhow::anyhow!("there is no target `{name}`; there are {}{hint}", names.join(", "))

@@ -12,6 +12,7 @@ use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
 use trainc_ir::{Element, RunContext, Tensor, TensorType};
+use trainc_opt::algorithm::Algorithm;
 
 use crate::config::{Config, InputNormalization};
 use crate::session::{INFER, Session, TRAIN_STEP};
@@ -118,6 +119,7 @@ impl Trainer {
     /// If the session has no `train_step`, shapes, classes or the number of samples do not fit, or a step size is none
     /// of the algorithm's.
     pub fn new(session: Session, data: &Dataset) -> anyhow::Result<Trainer> {
+        check_trains(&session.algorithm)?;
         let host = session.on_this_machine()?;
         let step_entry = Call::new(&host, TRAIN_STEP)?;
         let infer_entry = Call::new(&host, INFER)?;
@@ -315,6 +317,20 @@ fn scores(session: &Session) -> anyhow::Result<(usize, usize)> {
     let position = crate::model::scores_output(graph)
         .context("the model has no output of shape [batch, classes]")?;
     Ok((position, graph.ty(graph.outputs()[position].value).shape[1]))
+}
+
+/// Whether an algorithm trains.
+///
+/// # Errors
+/// If it only infers.
+pub fn check_trains(algorithm: &Algorithm) -> anyhow::Result<()> {
+    ensure!(
+        algorithm.inference.is_none(),
+        "algorithm `{}` only infers: its programs have no training step (`trainc compile` and `trainc run` take it; \
+         `trainc algorithms` lists those that train)",
+        algorithm.name
+    );
+    Ok(())
 }
 
 fn check_data(session: &Session, data: &Dataset) -> anyhow::Result<()> {

@@ -10,11 +10,13 @@ use trainc_ir::{Element, Op, OpKind};
 
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Guard, Rewrite};
+use crate::quantized::EightBit;
 
 /// The built-in algorithm files: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("fp32", include_str!("../algorithms/fp32.toml")),
     ("niti", include_str!("../algorithms/niti.toml")),
+    ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 
 /// Why an algorithm file cannot be used.
@@ -55,15 +57,27 @@ struct File {
     paper: String,
     #[serde(default)]
     notes: String,
+    /// Present for inference in integers alone; the other parts are then absent.
+    inference: Option<Inference>,
+    #[serde(default)]
     translation: Translation,
     #[serde(default)]
     backpropagation: Backpropagation,
     #[serde(default)]
     weight: WeightPart,
-    optimizer: OptimizerPart,
+    optimizer: Option<OptimizerPart>,
 }
 
-#[derive(Deserialize)]
+/// Inference alone: a model's quantizers in integers.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Inference {
+    /// How 8-bit results are made.
+    #[serde(default)]
+    pub eight_bit: EightBit,
+}
+
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Translation {
     /// Pattern of the representation of an FP32 input; `?x` is the input. Absent: inputs stay FP32.
@@ -150,6 +164,8 @@ pub struct Algorithm {
     pub paper: String,
     /// Remarks for the user.
     pub notes: String,
+    /// Present if the algorithm infers and does not train: see [`crate::quantized`].
+    pub inference: Option<Inference>,
     /// Rules of the three parts, in order; empty if the algorithm computes in FP32 as it is.
     pub rules: Vec<Rewrite>,
     /// Form of an FP32 input, with `?x`.
@@ -204,7 +220,7 @@ impl Algorithm {
             .rules
             .iter()
             .chain(&parsed.backpropagation.rules)
-            .chain(&parsed.optimizer.rules);
+            .chain(parsed.optimizer.iter().flat_map(|o| &o.rules));
         for rule in texts {
             rules.push(read_rule(rule).map_err(|message| fail(&rule.name, message))?);
         }
@@ -231,11 +247,30 @@ impl Algorithm {
                     .map_err(|e| fail("weight.quantizer", e.to_string()))
             })
             .transpose()?;
-        let learning_rate = Element::from_name(&parsed.optimizer.learning_rate)
+        let trains = parsed.optimizer.is_some() || !rules.is_empty() || quantizer.is_some();
+        if parsed.inference.is_some() && trains {
+            let message = "an algorithm that only infers has no rules, weights and optimizer";
+            return Err(fail("inference", message.into()));
+        }
+        let optimizer = match (parsed.optimizer, parsed.inference) {
+            (Some(optimizer), _) => optimizer,
+            // Nothing reads it.
+            (None, Some(_)) => OptimizerPart {
+                learning_rate: Element::F32.name().into(),
+                schedule: vec![SchedulePoint { from: 0.0, value: 0.0 }],
+                rules: Vec::new(),
+            },
+            (None, None) => {
+                let message =
+                    "the part `optimizer` is missing (or `inference`, for inference alone)";
+                return Err(AlgorithmError::Syntax { file: file.into(), message: message.into() });
+            }
+        };
+        let learning_rate = Element::from_name(&optimizer.learning_rate)
             .filter(|e| matches!(e, Element::F32 | Element::I32))
             .ok_or_else(|| fail("optimizer.learning_rate", "expected `f32` or `i32`".into()))?;
-        if parsed.optimizer.schedule.first().is_none_or(|p| p.from != 0.0)
-            || parsed.optimizer.schedule.windows(2).any(|w| w[0].from >= w[1].from)
+        if optimizer.schedule.first().is_none_or(|p| p.from != 0.0)
+            || optimizer.schedule.windows(2).any(|w| w[0].from >= w[1].from)
         {
             return Err(fail(
                 "optimizer.schedule",
@@ -256,7 +291,8 @@ impl Algorithm {
             quantizer,
             initialization: parsed.weight.initialization,
             learning_rate,
-            schedule: parsed.optimizer.schedule,
+            schedule: optimizer.schedule,
+            inference: parsed.inference,
             name: parsed.name,
             title: parsed.title,
             paper: parsed.paper,
@@ -267,7 +303,7 @@ impl Algorithm {
 
     /// Whether the algorithm keeps the graph's FP32 meaning (no rule at all).
     pub fn is_identity(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.inference.is_none()
     }
 
     /// The step size for an epoch (from 0) of `epochs`.

@@ -13,6 +13,7 @@ pub mod egraph;
 pub mod inference;
 pub mod optimise;
 pub mod plan;
+pub mod quantized;
 pub mod rules;
 pub mod training;
 pub mod translate;

@@ -12,10 +12,7 @@ use crate::layout::Lines;
 const WORDS: usize = 8;
 
 /// The arrays that a program has: name, what it is, bytes.
-pub(crate) fn arrays(
-    program: &Program,
-    interface: &Interface,
-) -> Vec<(String, &'static str, Vec<u8>)> {
+pub(crate) fn arrays(program: &Program, interface: &Interface) -> Vec<(String, String, Vec<u8>)> {
     let image = |size: usize, of: &dyn Fn(&Region) -> Option<&Tensor>| {
         let mut bytes = vec![0u8; size.next_multiple_of(4)];
         for buffer in &program.buffers {
@@ -36,8 +33,8 @@ pub(crate) fn arrays(
     });
     let prefix = &interface.prefix;
     [
-        (format!("{prefix}_initial_state"), "The state before the first step.", initial),
-        (format!("{prefix}_constants"), "Constants.", constants),
+        (format!("{prefix}_initial_state"), "The state before the first step.".into(), initial),
+        (format!("{prefix}_constants"), "Constants.".into(), constants),
     ]
     .into_iter()
     .filter(|(_, _, bytes)| !bytes.is_empty())
@@ -52,7 +49,7 @@ pub(crate) fn declaration(name: &str, bytes: &[u8]) -> String {
 /// The source file with the arrays.
 pub(crate) fn source(
     interface: &Interface,
-    arrays: &[(String, &str, Vec<u8>)],
+    arrays: &[(String, String, Vec<u8>)],
     dialect: &dyn Dialect,
 ) -> String {
     let mut out = Lines::default();
@@ -60,7 +57,7 @@ pub(crate) fn source(
     out.line("#include <stdint.h>");
     for (name, what, bytes) in arrays {
         out.line("");
-        out.comment(&[what.to_string()]);
+        out.comment(std::slice::from_ref(what));
         out.line(&format!("extern {};", declaration(name, bytes)));
         let attribute = match dialect.constants_attribute() {
             "" => String::new(),

@@ -2,7 +2,7 @@
 
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{TargetDescription, loop_scratch_bytes};
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, Tensor, TensorType};
 
 /// A file that the kernels of a dialect need; headers are included before the first kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +78,20 @@ pub trait Dialect: Sync {
     /// # Errors
     /// If the kernel cannot be expressed.
     fn kernel(&self, _name: &str, _kernel: &Kernel) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    /// The bytes that [`Dialect::constant_kernel`] reads in the place of an operand whose value is known: in an order of its
+    /// own, their number any. `None` if it reads the operand as it is packed.
+    fn arranged(&self, _kernel: &Kernel, _operand: usize, _value: &Tensor) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// As [`Dialect::kernel`], for a kernel whose launches all have constants where [`Dialect::arranged`] has an order.
+    ///
+    /// # Errors
+    /// If the kernel cannot be expressed.
+    fn constant_kernel(&self, _name: &str, _kernel: &Kernel) -> Result<Option<String>, String> {
         Ok(None)
     }
 

@@ -13,13 +13,20 @@ use crate::program::entry_macro;
 /// Name of the example's source.
 pub(crate) const NAME: &str = "main.c";
 const TEMPLATE: &str = include_str!("example.c.txt");
+const INFERENCE: &str = include_str!("inference.c.txt");
 
-/// A hosted C program that trains, evaluates, saves and loads, with documented data.
+/// A hosted C program that trains, evaluates, saves and loads, with documented data; one that infers for a program that
+/// does nothing else.
 ///
 /// # Errors
 /// If the program is not one that classifies one float input.
 pub fn example(program: &Program) -> Result<ArtifactFile, String> {
     let interface = Interface::of(program)?;
+    if let [infer] = &interface.functions[..]
+        && infer.entry == "infer"
+    {
+        return inference(&interface, infer);
+    }
     let evaluation = Evaluation::of(&interface)
         .ok_or("an example needs inference with one result [batch, classes], and labels")?;
     let (training, infer) = (evaluation.training, evaluation.infer);
@@ -77,6 +84,43 @@ pub fn example(program: &Program) -> Result<ArtifactFile, String> {
         .replace("@LOSS_ADD@", &add)
         .replace("@LOSS_PRINT@", print)
         .replace("@STEP@", &format!("{}({step_call})", training.symbol));
+    Ok(ArtifactFile { name: NAME.into(), contents: text.into_bytes() })
+}
+
+/// The example of a program that only infers.
+fn inference(interface: &Interface, infer: &Function) -> Result<ArtifactFile, String> {
+    let input = input(infer)?;
+    let batch = input.ty.shape.first().copied().unwrap_or(1).max(1);
+    let mut names = Names::default();
+    let mut call = vec!["arena".to_string(), "state".to_string()];
+    if infer.random {
+        call.extend(["0".to_string(), "0".to_string()]);
+    }
+    let call = names.call(interface, infer, call, false)?;
+    let mut print = String::new();
+    for result in infer.parameters.iter().filter(|p| p.passing == Passing::Write) {
+        let rows = result.ty.shape.first() == Some(&batch);
+        if result.is_struct() || !rows || result.ty.element.bits() < 8 {
+            return Err("an example needs results of plain numbers, one row an input".into());
+        }
+        let name = names.result(interface, infer, result);
+        let columns = result.ty.count() / batch;
+        print.push_str(&format!(
+            "            printf(\"%zu {}:\", number);\n            \
+             for (size_t j = 0; j < {columns}; j++) {{\n                \
+             printf(\" %g\", (double){name}[i * {columns} + j]);\n            }}\n            \
+             printf(\"\\n\");\n",
+            result.name
+        ));
+    }
+    let text = INFERENCE
+        .replace("@prefix@", &interface.prefix)
+        .replace("@PREFIX@", &interface.macros())
+        .replace("@BATCH@", &batch.to_string())
+        .replace("@INPUT_ELEMENTS@", &elements_macro(interface, infer, input))
+        .replace("@RESULTS@", &names.declarations)
+        .replace("@INFER@", &format!("{}({call})", infer.symbol))
+        .replace("@PRINT@", &print);
     Ok(ArtifactFile { name: NAME.into(), contents: text.into_bytes() })
 }
 

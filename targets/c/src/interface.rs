@@ -121,6 +121,14 @@ impl Interface {
         Ok(Interface { prefix, functions })
     }
 
+    /// What the functions do, for titles.
+    pub fn subject(&self) -> &'static str {
+        match &self.functions[..] {
+            [function] if function.entry == "infer" => "inference",
+            _ => "a training step",
+        }
+    }
+
     /// The prefix of macros.
     pub fn macros(&self) -> String {
         self.prefix.to_uppercase()

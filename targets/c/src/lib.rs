@@ -5,6 +5,7 @@
 //! runtime ([`RUNTIME_HEADER`], [`RUNTIME_SOURCE`]) comes with it. Results have the bits of the reference
 //! interpreter.
 
+mod arranged;
 mod cost;
 mod data;
 mod dialect;

@@ -10,6 +10,7 @@ use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::ArtifactFile;
 use trainc_ir::{Scale, TensorType};
 
+use crate::arranged::Arranged;
 use crate::dialect::Dialect;
 use crate::evaluate::Evaluation;
 use crate::interface::{Function, Interface, Parameter, Passing};
@@ -25,10 +26,18 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
     check(program, dialect)?;
     let interface = Interface::of(program)?;
     let prefix = &interface.prefix;
-    let arrays = data::arrays(program, &interface);
+    let arranged = Arranged::of(program, dialect);
+    let program = &*arranged.without(program, dialect.description().alignment);
+    let mut arrays = data::arrays(program, &interface);
+    let names = arranged_names(prefix, &arranged, &arrays);
+    for (name, (constant, bytes)) in names.iter().zip(arranged.arrays()) {
+        let what = format!("Constant `{constant}`, in the order in which its kernel reads it.");
+        arrays.push((name.clone(), what, bytes.clone()));
+    }
+    let arranged = (&arranged, &names[..]);
     let mut files = vec![
         (format!("{prefix}.h"), header::header(program, &interface, dialect)),
-        (format!("{prefix}.c"), source(program, &interface, &arrays, dialect)?),
+        (format!("{prefix}.c"), source(program, &interface, &arrays, arranged, dialect)?),
     ];
     if !arrays.is_empty() {
         files.push((format!("{prefix}_data.c"), data::source(&interface, &arrays, dialect)));
@@ -112,7 +121,8 @@ fn lower(kernel: &Kernel) -> LoopKernel {
 fn source(
     program: &Program,
     interface: &Interface,
-    arrays: &[(String, &str, Vec<u8>)],
+    arrays: &[(String, String, Vec<u8>)],
+    arranged: (&Arranged, &[String]),
     dialect: &dyn Dialect,
 ) -> Result<String, String> {
     let prefix = &interface.prefix;
@@ -154,7 +164,13 @@ fn source(
         taken.insert(name.clone());
         out.line("");
         out.comment(&kernel_comment(kernel, nodes, dialect));
-        let text = match dialect.kernel(&name, kernel) {
+        let own = if arranged.0.is_constant(id) {
+            dialect.constant_kernel(&name, kernel)
+        } else {
+            dialect.kernel(&name, kernel)
+        };
+        let text = match own {
+            Ok(None) if arranged.0.is_constant(id) => Err("has no form for constants".into()),
             Ok(None) => loops::function(&name, &lower(kernel)),
             own => own.map(Option::unwrap_or_default),
         };
@@ -189,7 +205,7 @@ fn source(
     for (entry, function) in program.entries.iter().zip(&interface.functions) {
         out.line("");
         let entered = format!("{}_ENTRY", entry_macro(interface, function));
-        EntryPrinter::new(program, entry, function, &names, &taken, (prefix, dialect))
+        EntryPrinter::new(program, entry, function, &names, &taken, (prefix, dialect), arranged)
             .print(&entered, &mut out);
     }
     if let Some(evaluation) = &evaluation {
@@ -197,6 +213,21 @@ fn source(
         evaluation.define(&taken, &mut out);
     }
     Ok(out.finish())
+}
+
+/// A name for each array of an arranged constant.
+fn arranged_names(
+    prefix: &str,
+    arranged: &Arranged,
+    arrays: &[(String, String, Vec<u8>)],
+) -> Vec<String> {
+    let mut taken: BTreeSet<String> = arrays.iter().map(|(name, ..)| name.clone()).collect();
+    let of = arranged.arrays().iter().map(|(constant, _)| {
+        let name = unique(&format!("{prefix}_{}", identifier(constant)), &taken);
+        taken.insert(name.clone());
+        name
+    });
+    of.collect()
 }
 
 fn kernel_comment(kernel: &Kernel, nodes: &[&str], dialect: &dyn Dialect) -> Vec<String> {
@@ -220,6 +251,8 @@ struct EntryPrinter<'p> {
     kernels: &'p BTreeMap<KernelId, String>,
     constants: String,
     dialect: &'p dyn Dialect,
+    /// Constants of an order of their own, and the names of their arrays.
+    arranged: (&'p Arranged, &'p [String]),
     /// Launches printed so far.
     launches: usize,
     /// Names that a local must not take.
@@ -236,6 +269,7 @@ impl<'p> EntryPrinter<'p> {
         kernels: &'p BTreeMap<KernelId, String>,
         taken: &BTreeSet<String>,
         (prefix, dialect): (&str, &'p dyn Dialect),
+        arranged: (&'p Arranged, &'p [String]),
     ) -> Self {
         let mut taken = taken.clone();
         taken.extend(["arena", "state", "a", "s", "c", "run", "seed", "step"].map(String::from));
@@ -248,6 +282,7 @@ impl<'p> EntryPrinter<'p> {
             kernels,
             constants,
             dialect,
+            arranged,
             launches: 0,
             taken,
             places: BTreeMap::new(),
@@ -299,7 +334,11 @@ impl<'p> EntryPrinter<'p> {
         for step in steps {
             match step {
                 Step::Launch(launch) => {
-                    launch.inputs.iter().for_each(|&id| _ = used.entry(id).or_insert(false));
+                    for (i, &id) in launch.inputs.iter().enumerate() {
+                        if self.arranged.0.operand(launch, i).is_none() {
+                            used.entry(id).or_insert(false);
+                        }
+                    }
                     launch.outputs.iter().for_each(|&id| _ = used.insert(id, true));
                     *scratch |= self.takes_scratch(launch.kernel);
                 }
@@ -413,7 +452,13 @@ impl<'p> EntryPrinter<'p> {
         let mut arguments: Vec<String> = Vec::new();
         for buffer in &kernel.buffers {
             arguments.push(match buffer.role {
-                Role::Input(i) => self.places[&launch.inputs[i]].0.clone(),
+                Role::Input(i) => match self.arranged.0.operand(launch, i) {
+                    None => self.places[&launch.inputs[i]].0.clone(),
+                    Some(at) => {
+                        let ty = element_type(buffer.element);
+                        format!("(const {ty} *)(const void *){}", self.arranged.1[at])
+                    }
+                },
                 Role::InputScale(i) => self.places[&launch.inputs[i]].1.clone(),
                 Role::Output(i) => self.places[&launch.outputs[i]].0.clone(),
                 Role::OutputScale(i) => self.places[&launch.outputs[i]].1.clone(),

@@ -105,6 +105,7 @@ fn tensors_of(weights: &[NamedTensor]) -> BTreeMap<u64, Arc<Tensor>> {
 /// The step sizes of a session in the order of its schedule.
 pub(crate) fn learning_rates(session: &Session) -> Vec<f64> {
     match session.config.learning_rate {
+        _ if session.algorithm.inference.is_some() => Vec::new(),
         Some(rate) => vec![rate],
         None => session.algorithm.schedule.iter().map(|point| point.value).collect(),
     }

@@ -191,10 +191,15 @@ fn tool(
     if let Some(tool) = tools.iter().find(|t| installed(&t.command)) {
         return Ok(std::iter::once(tool.command.clone()).chain(tool.arguments.clone()).collect());
     }
+    let command = &first.command;
+    if first.packages.is_empty() {
+        bail!(
+            "target `{target}` {purpose} `{command}`, which is not in PATH; {flag} names it, or another command"
+        );
+    }
     bail!(
-        "target `{target}` {purpose} `{}`, which is not installed: on Debian, `apt-get install {}`; another command is \
-         named by {flag}",
-        first.command,
+        "target `{target}` {purpose} `{command}`, which is not installed: on Debian, `apt-get install {}`; another command \
+         is named by {flag}",
         first.packages
     )
 }
@@ -224,6 +229,10 @@ mod tests {
         {
             assert!(error.contains(word), "{error}");
         }
+        let homeless = [Tool::new("no-such-runner", &[], "")];
+        let error = tool("abacus", "is run with", &homeless, None, "--runner").unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("no-such-runner") && !error.contains("apt-get"), "{error}");
         let named = tool("abacus", "is built with", &tools, Some("sh -e"), "--cc").unwrap();
         assert_eq!(named, ["sh", "-e", "-x"]);
         let named = tool("abacus", "is run with", &tools, Some("sh"), "--runner").unwrap();

@@ -27,7 +27,7 @@ pub fn load(graph: &IrGraph) -> Loaded {
         .filter(|&v| !matches!(graph.value(v).definition, Definition::Result { .. }))
         .map(|v| (v, graph.ty(v).clone()))
         .collect();
-    let mut egraph = Graph::new(Types { leaves, conflicts: Vec::new() });
+    let mut egraph = Graph::new(Types { leaves, ..Types::default() });
     let mut classes: Vec<Id> = vec![Id::from(0); graph.values().len()];
     for v in graph.value_ids() {
         if !matches!(graph.value(v).definition, Definition::Result { .. }) {
@@ -169,7 +169,12 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
             done.get(&egraph.find(id)).cloned().ok_or(BuildError::Cycle)
         };
         Ok(match &node {
-            Node::Leaf(value) => vec![(self.leaf)(&mut self.graph, *value)],
+            Node::Leaf(value) => match self.egraph.analysis.constants.get(value) {
+                Some((suffix, tensor)) => {
+                    vec![self.graph.add_constant(format!("{name}/{suffix}"), tensor.clone())]
+                }
+                None => vec![(self.leaf)(&mut self.graph, *value)],
+            },
             Node::Scalar(value) => {
                 let tensor = Tensor::f32(trainc_ir::Shape::scalar(), vec![value.get()]);
                 vec![self.graph.add_constant(name, tensor)]

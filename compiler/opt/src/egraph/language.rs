@@ -4,12 +4,13 @@
 //! operations of the IR are not declared a second time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use trainc_ir::attributes::{Attribute, F32};
 use trainc_ir::graph::ValueId;
 use trainc_ir::types::TensorType;
-use trainc_ir::{Op, OpKind};
+use trainc_ir::{Op, OpKind, Tensor};
 
 /// An e-node.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -108,6 +109,8 @@ pub struct Facts {
 pub struct Types {
     /// Types of the leaves.
     pub leaves: BTreeMap<ValueId, TensorType>,
+    /// Integer constants that rules introduced, by their leaf, with what each is called after its user's name.
+    pub constants: BTreeMap<ValueId, (&'static str, Arc<Tensor>)>,
     /// Contradictions: two types in one class. A bug of a rule; reported by name by the caller.
     pub conflicts: Vec<String>,
 }
@@ -123,7 +126,8 @@ impl Analysis<Node> for Types {
         let (mut attributes, mut source) = (None, None);
         let ty = match node {
             Node::Leaf(value) => {
-                source = Some(*value);
+                // What a rule introduced is named after its user.
+                source = (!egraph.analysis.constants.contains_key(value)).then_some(*value);
                 egraph.analysis.leaves.get(value).cloned().map_or(Ty::Unknown, Ty::Tensor)
             }
             Node::Scalar(_) => Ty::Tensor(TensorType::f32(trainc_ir::Shape::scalar())),
@@ -226,4 +230,23 @@ pub fn add_operation(egraph: &mut Graph, op: &Op, operands: &[Id]) -> Id {
 /// An e-node with its children's canonical classes.
 pub fn canonical(egraph: &Graph, node: &Node) -> Node {
     node.clone().map_children(|id| egraph.find(id))
+}
+
+/// Leaves of constants that rules introduce lie past those of any graph and of its stored forms.
+const FIRST_CONSTANT: usize = 1 << 31;
+
+/// Adds a constant; one leaf for equal tensors.
+pub fn add_constant(egraph: &mut Graph, name: &'static str, tensor: Tensor) -> Id {
+    let known = egraph.analysis.constants.iter();
+    let found = known.clone().find(|(_, (n, t))| *n == name && t.bits_equal(&tensor));
+    let leaf = match found {
+        Some((leaf, _)) => *leaf,
+        None => {
+            let leaf = ValueId::from_index(FIRST_CONSTANT + known.len());
+            egraph.analysis.leaves.insert(leaf, tensor.ty().clone());
+            egraph.analysis.constants.insert(leaf, (name, Arc::new(tensor)));
+            leaf
+        }
+    };
+    egraph.add(Node::Leaf(leaf))
 }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use egg::{Id, Pattern, Searcher, Subst};
-use trainc_ir::Op;
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
-use trainc_ir::types::TensorType;
+use trainc_ir::types::{Shape, TensorType};
+use trainc_ir::{Op, Tensor};
 
-use super::language::{Facts, Graph, Node, Ty, add_operation, operation};
+use super::language::{Facts, Graph, Node, Ty, add_constant, add_operation, operation};
 
 /// Limits of a saturation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub enum Term {
     Operation(Op, Vec<Term>),
     /// An FP32 scalar constant.
     Scalar(F32),
+    /// A constant of unscaled i32: what it is called after its user's name, shape and elements.
+    Integers(&'static str, Shape, Vec<i32>),
     /// Result `.0` of a term with several.
     Result(u8, Box<Term>),
 }
@@ -49,6 +51,9 @@ impl Term {
         match self {
             Term::Class(id) => egraph.find(*id),
             Term::Scalar(value) => egraph.add(Node::Scalar(*value)),
+            Term::Integers(name, shape, values) => {
+                add_constant(egraph, name, Tensor::i32(shape.clone(), values.clone()))
+            }
             Term::Operation(op, operands) => {
                 let operands: Vec<Id> = operands.iter().map(|t| t.add(egraph)).collect();
                 add_operation(egraph, op, &operands)
@@ -99,6 +104,14 @@ impl<'e> View<'e> {
     pub fn leaf(&self, id: Id) -> Option<ValueId> {
         self.egraph[id].nodes.iter().find_map(|node| match node {
             Node::Leaf(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// The constant in a class that a rule introduced.
+    pub fn introduced(&self, id: Id) -> Option<&'e Arc<Tensor>> {
+        self.egraph[id].nodes.iter().find_map(|node| match node {
+            Node::Leaf(value) => self.egraph.analysis.constants.get(value).map(|(_, t)| t),
             _ => None,
         })
     }

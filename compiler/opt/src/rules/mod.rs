@@ -8,9 +8,10 @@
 mod batch_norm;
 mod fusion;
 pub mod instance;
-mod movement;
+pub(crate) mod movement;
 mod quantize;
 mod rescale;
+pub(crate) mod stages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ impl RuleContext {
     }
 
     /// The constant tensor in a class.
-    pub fn constant(&self, view: View<'_>, id: Id) -> Option<&Arc<Tensor>> {
-        view.leaf(id).and_then(|v| self.constants.get(&v))
+    pub fn constant<'a>(&'a self, view: View<'a>, id: Id) -> Option<&'a Arc<Tensor>> {
+        view.leaf(id).and_then(|v| self.constants.get(&v)).or_else(|| view.introduced(id))
     }
 }
 
@@ -84,7 +85,15 @@ impl Rule {
 
 /// Every rule, in the order that `--opt=ordered` applies them.
 pub fn rules() -> Vec<Rule> {
-    [movement::RULES, quantize::RULES, batch_norm::RULES, rescale::RULES, fusion::RULES].concat()
+    [
+        movement::RULES,
+        quantize::RULES,
+        batch_norm::RULES,
+        rescale::RULES,
+        stages::RULES,
+        fusion::RULES,
+    ]
+    .concat()
 }
 
 /// The operations of one kind in a class, by a projection such as `|op| match op { Op::Relu(r) => Some(r), _ => None }`.

@@ -10,7 +10,7 @@ use super::{Exactness, Rule, RuleContext, matching};
 use crate::egraph::Id;
 use crate::egraph::saturate::{Replacement, Term, View};
 
-pub(super) const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "reshape-of-reshape",
         summary: "reshape(reshape(x)) = reshape(x)",

@@ -1,0 +1,124 @@
+//! Precisions assigned by a file, with ranges by calibration.
+
+use std::path::Path;
+
+use anyhow::Context;
+use trainc_ir::graph::Graph;
+use trainc_opt::quantized::precision::{Plan, Precision};
+
+use crate::error::InFile;
+use crate::hash::Fingerprint;
+use crate::session::Session;
+
+/// The graph with the quantizers that the file assigns.
+///
+/// # Errors
+/// If the file cannot be read or does not fit the model, or a range is neither in it nor to be had by calibration.
+pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> anyhow::Result<Graph> {
+    let in_file = |message: String| InFile::new(path, message);
+    let text = std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
+    let file = Precision::parse(&text).map_err(|e| in_file(e.to_string()))?;
+    let plan = Plan::new(graph, &file).map_err(|e| in_file(e.to_string()))?;
+    session.eight_bit = file.eight_bit;
+    session.precision_hash = Some(Fingerprint::new().add(text.as_bytes()).text());
+    let missing = plan.missing(graph);
+    let ranges = match (&session.config.calibrate, missing.first_key_value()) {
+        (_, None) => Default::default(),
+        (None, Some((_, layer))) => {
+            let message = format!(
+                "layer `{layer}`: the file gives no range of its activations; add `input_range` or `output_range`, or \
+                 calibrate on data (`--calibrate`)"
+            );
+            return Err(in_file(message).into());
+        }
+        (Some(data), Some(_)) => ranges::ranges(session, graph, data, missing.keys().copied())
+            .with_context(|| format!("calibration on {}", data.display()))?,
+    };
+    Ok(plan.apply(graph, &ranges)?)
+}
+
+#[cfg(feature = "host")]
+mod ranges {
+    //! Ranges of activations over some batches of data, by the FP32 interpreter.
+
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use anyhow::ensure;
+    use trainc_data::{Dataset, Normalization, Normalizer};
+    use trainc_ir::graph::{Graph, ValueId};
+    use trainc_ir::interpreter::Interpreter;
+    use trainc_ir::{RunContext, Tensor};
+
+    use crate::config::InputNormalization;
+    use crate::model::data_input;
+    use crate::session::Session;
+
+    /// Most training images that are looked at.
+    const IMAGES: usize = 256;
+
+    pub(super) fn ranges(
+        session: &Session,
+        graph: &Graph,
+        data: &Path,
+        wanted: impl Iterator<Item = ValueId>,
+    ) -> anyhow::Result<BTreeMap<ValueId, [f32; 2]>> {
+        let data = Dataset::open(data)?;
+        let input = data_input(graph)
+            .ok_or_else(|| anyhow::anyhow!("the model does not have exactly one data input"))?;
+        let ty = graph.ty(input).clone();
+        let batch = ty.shape.first().copied().unwrap_or(1).max(1);
+        let length = data.train.image_len();
+        ensure!(
+            ty.is_f32() && ty.count() == batch * length,
+            "the model takes {ty}, but images of `{}` are {:?}",
+            data.name,
+            data.train.shape
+        );
+        let normalization = match session.config.normalization {
+            InputNormalization::None => Normalization::None,
+            InputNormalization::Unit => Normalization::UnitInterval,
+            InputNormalization::Standardize => Normalization::Standardize,
+        };
+        let normalizer = Normalizer::fit(normalization, &data.train);
+        let images = data.train.len().min(IMAGES.max(batch));
+        let mut found: BTreeMap<ValueId, [f32; 2]> = wanted.map(|v| (v, [0.0, 0.0])).collect();
+        let mut interpreter = Interpreter::new(graph);
+        for start in (0..images).step_by(batch) {
+            // The last batch is filled with its last image.
+            let indices: Vec<usize> = (start..start + batch).map(|i| i.min(images - 1)).collect();
+            let (mut pixels, mut labels) = (vec![0f32; batch * length], vec![0i32; batch]);
+            data.train.fill_batch(&indices, &normalizer, &mut pixels, &mut labels);
+            let x = Tensor::f32(ty.shape.clone(), pixels);
+            let mut widen = |v: ValueId, tensor: &Tensor| {
+                if let Some([low, high]) = found.get_mut(&v) {
+                    for &x in tensor.as_f32().iter().filter(|x| x.is_finite()) {
+                        (*low, *high) = (low.min(x), high.max(x));
+                    }
+                }
+            };
+            widen(input, &x);
+            interpreter.step_watching(&[x], &RunContext::default(), widen)?;
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(not(feature = "host"))]
+mod ranges {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use trainc_ir::graph::{Graph, ValueId};
+
+    use crate::session::Session;
+
+    pub(super) fn ranges(
+        _: &Session,
+        _: &Graph,
+        _: &Path,
+        _: impl Iterator<Item = ValueId>,
+    ) -> anyhow::Result<BTreeMap<ValueId, [f32; 2]>> {
+        anyhow::bail!("calibration needs the cargo feature `host`")
+    }
+}

@@ -1,0 +1,7 @@
+/* The end of a program in the simulator; see emulation.c. */
+#ifndef TRAINC_EMULATION_STDLIB_H
+#define TRAINC_EMULATION_STDLIB_H
+
+__attribute__((noreturn)) void exit(int status);
+
+#endif

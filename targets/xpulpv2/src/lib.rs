@@ -1,0 +1,15 @@
+//! The XpulpV2 target: C for RISC-V processors of the PULP family (RI5CY, GAP8) and their heirs (CORE-V), on the C
+//! target's program emission.
+//!
+//! Emitted C names the instructions as functions of `trainc_xpulp.h` ([`HEADER`]), which has four forms of each: builtins
+//! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. `family` says how
+//! kernels of the target's own come in; everything else is loops.
+
+mod elements;
+mod family;
+mod instructions;
+pub mod mixed;
+mod products;
+mod target;
+
+pub use target::{Cluster, HEADER, XPULPV2, XpulpTarget};

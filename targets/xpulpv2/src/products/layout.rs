@@ -1,0 +1,347 @@
+//! A product as sets of vectors: which tensors they are made of, and where they lie in the working memory.
+
+use super::shape::{Convolution, Pass};
+use super::text::Scratch;
+
+/// What the vectors of a set are; `enum trainc_xpulp_kind` of the support header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Rows that are whole words.
+    InPlace,
+    Rows,
+    Columns,
+    Windows,
+    Channels,
+}
+
+impl Kind {
+    /// The name in C.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::InPlace => "TRAINC_XPULP_IN_PLACE",
+            Kind::Rows => "TRAINC_XPULP_ROWS",
+            Kind::Columns => "TRAINC_XPULP_COLUMNS",
+            Kind::Windows => "TRAINC_XPULP_WINDOWS",
+            Kind::Channels => "TRAINC_XPULP_CHANNELS",
+        }
+    }
+}
+
+/// A set of vectors of one tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Set {
+    pub(crate) kind: Kind,
+    /// The operand of the kernel.
+    pub(crate) operand: usize,
+    /// Vectors and their elements.
+    pub(crate) count: usize,
+    pub(crate) length: usize,
+    /// Bytes between rows of a matrix, or between output channels of weights.
+    pub(crate) stride: usize,
+    /// Of a channel of weights.
+    pub(crate) taps: usize,
+    /// Bytes from one group to the next, and from one image to the next.
+    pub(crate) group_step: usize,
+    pub(crate) image_step: usize,
+}
+
+impl Set {
+    fn new(kind: Kind, operand: usize, count: usize, length: usize, stride: usize) -> Set {
+        let whole = kind == Kind::Rows
+            && length.is_multiple_of(4)
+            && count.is_multiple_of(4)
+            && stride == length;
+        let kind = if whole { Kind::InPlace } else { kind };
+        Set { kind, operand, count, length, stride, taps: 1, group_step: 0, image_step: 0 }
+    }
+
+    fn steps(self, group_step: usize, image_step: usize) -> Set {
+        let aligned = (group_step | image_step).is_multiple_of(4);
+        let kind = if self.kind == Kind::InPlace && !aligned { Kind::Rows } else { self.kind };
+        Set { kind, group_step, image_step, ..self }
+    }
+
+    /// Tiles of four vectors.
+    pub(crate) fn tiles(&self) -> usize {
+        self.count.div_ceil(4)
+    }
+
+    /// Bytes of a vector in words.
+    pub(crate) fn bytes(&self) -> usize {
+        self.length.next_multiple_of(4)
+    }
+}
+
+/// Vectors that are pieces of a volume; `struct trainc_xpulp_windows` of the support header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Windows {
+    pub(crate) vectors: [usize; 2],
+    pub(crate) vector_strides: [usize; 3],
+    pub(crate) counts: [usize; 3],
+    pub(crate) strides: [usize; 3],
+}
+
+/// A volume with room of zeros around and between the elements of its planes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Volume {
+    pub(crate) planes: usize,
+    /// Of the operand.
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    /// With the room.
+    pub(crate) rows: usize,
+    pub(crate) row: usize,
+    pub(crate) steps: [usize; 2],
+    pub(crate) top: usize,
+    pub(crate) left: usize,
+}
+
+impl Volume {
+    fn is_plain(&self) -> bool {
+        // Steps apart need room, but for a single row or column.
+        self.rows == self.height && self.row == self.width && self.top == 0 && self.left == 0
+    }
+
+    /// Bytes of a plane.
+    pub(crate) fn plane(&self) -> usize {
+        self.rows * self.row
+    }
+}
+
+/// A product: for each group and each block (an image, or all of them), rows by lanes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) groups: usize,
+    pub(crate) blocks: usize,
+    /// Whether blocks add up to one matrix of sums; else each has its own.
+    pub(crate) adds: bool,
+    pub(crate) rows: Set,
+    /// Whether rows are the same for all blocks.
+    pub(crate) rows_stay: bool,
+    pub(crate) lanes: Set,
+    pub(crate) windows: Option<Windows>,
+    /// Where windows are of a copy with room.
+    pub(crate) volume: Option<Volume>,
+    /// Bytes of the volume before the first window.
+    pub(crate) start: usize,
+    /// Places in the working memory.
+    pub(crate) sums: usize,
+    pub(crate) bits: usize,
+    pub(crate) packed_rows: usize,
+    pub(crate) packed_lanes: usize,
+    pub(crate) placed: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Layout {
+    /// Plans a product; `None` if its sizes do not suit.
+    pub(crate) fn of(c: &Convolution) -> Option<Layout> {
+        let mut layout = Layout::sets(c);
+        layout.lay_out();
+        // Offsets are 32-bit.
+        (layout.bytes < 1 << 30).then_some(layout)
+    }
+
+    /// Matrices of sums.
+    pub(crate) fn matrices(&self) -> usize {
+        if self.adds { self.groups } else { self.blocks * self.groups }
+    }
+
+    fn sets(c: &Convolution) -> Layout {
+        let plain = Layout {
+            groups: c.groups,
+            blocks: c.images,
+            adds: false,
+            rows: Set::new(Kind::Rows, 0, 1, 1, 1),
+            rows_stay: true,
+            lanes: Set::new(Kind::Rows, 0, 1, 1, 1),
+            windows: None,
+            volume: None,
+            start: 0,
+            sums: 0,
+            bits: 0,
+            packed_rows: 0,
+            packed_lanes: 0,
+            placed: 0,
+            bytes: 0,
+        };
+        if c.is_matrix() {
+            return Layout { blocks: 1, ..Layout::matrices_of(c, plain) };
+        }
+        let (taps, inputs, outputs) = (c.tap_count(), c.channels, c.outputs);
+        let (x_image, y_image) = (c.groups * inputs * c.plane(), c.groups * outputs * c.places());
+        let same = [c.height, c.width] == [c.rows, c.columns] && c.pads == [0, 0];
+        let pointwise = taps == 1 && c.strides == [1, 1] && same;
+        let weights = outputs * inputs * taps;
+        let x_windows = |vectors, vector_strides, counts, strides| {
+            Some(Windows { vectors, vector_strides, counts, strides })
+        };
+        match c.pass {
+            Pass::Forward => {
+                let length = inputs * taps;
+                let rows = Set::new(Kind::Rows, 1, outputs, length, length).steps(weights, 0);
+                if pointwise {
+                    let lanes = Set::new(Kind::Columns, 0, c.places(), inputs, c.plane())
+                        .steps(inputs * c.plane(), x_image);
+                    return Layout { rows, lanes, ..plain };
+                }
+                let volume = c.padded();
+                let (row, plane) = (volume.row, volume.plane());
+                let lanes = Set::new(Kind::Windows, 0, c.places(), length, 0)
+                    .steps(inputs * c.plane(), x_image);
+                let windows = x_windows(
+                    [c.rows, c.columns],
+                    [0, c.strides[0] * row, c.strides[1]],
+                    [inputs, c.taps[0], c.taps[1]],
+                    [plane, c.dilations[0] * row, c.dilations[1]],
+                );
+                Layout { rows, lanes, windows, volume: Some(volume), ..plain }.simplified()
+            }
+            Pass::Error => {
+                let length = outputs * taps;
+                let mut rows =
+                    Set::new(Kind::Channels, 1, inputs, length, inputs * taps).steps(weights, 0);
+                rows.taps = taps;
+                if pointwise {
+                    let lanes = Set::new(Kind::Columns, 0, c.plane(), outputs, c.places())
+                        .steps(outputs * c.places(), y_image);
+                    return Layout { rows, lanes, ..plain };
+                }
+                let (volume, start) = c.spread();
+                let (row, plane) = (volume.row, volume.plane());
+                let lanes = Set::new(Kind::Windows, 0, c.plane(), length, 0)
+                    .steps(outputs * c.places(), y_image);
+                let windows = x_windows(
+                    [c.height, c.width],
+                    [0, row, 1],
+                    [outputs, c.taps[0], c.taps[1]],
+                    [plane, c.dilations[0] * row, c.dilations[1]],
+                );
+                let volume = Some(volume);
+                Layout { rows, lanes, windows, volume, start, ..plain }.simplified()
+            }
+            Pass::Gradient => {
+                let length = c.places();
+                let rows = Set::new(Kind::Rows, 1, outputs, length, length)
+                    .steps(outputs * length, y_image);
+                let adding = Layout { adds: true, rows_stay: false, rows, ..plain };
+                if pointwise {
+                    let lanes = Set::new(Kind::Rows, 0, inputs, length, length)
+                        .steps(inputs * c.plane(), x_image);
+                    return Layout { lanes, ..adding };
+                }
+                let volume = c.padded();
+                let (row, plane) = (volume.row, volume.plane());
+                let lanes = Set::new(Kind::Windows, 0, inputs * taps, length, 0)
+                    .steps(inputs * c.plane(), x_image);
+                let windows = x_windows(
+                    c.taps,
+                    [plane, c.dilations[0] * row, c.dilations[1]],
+                    [1, c.rows, c.columns],
+                    [0, c.strides[0] * row, c.strides[1]],
+                );
+                Layout { lanes, windows, volume: Some(volume), ..adding }.simplified()
+            }
+        }
+    }
+
+    /// `x` `[images, channels]`, `w` `[outputs, channels]`, `y` `[images, outputs]`: y = x w', dx = dy w, dw = dy' x.
+    fn matrices_of(c: &Convolution, plain: Layout) -> Layout {
+        let (images, inputs, outputs) = (c.images, c.channels, c.outputs);
+        let (rows, lanes) = match c.pass {
+            Pass::Forward => (
+                Set::new(Kind::Rows, 0, images, inputs, inputs),
+                Set::new(Kind::Rows, 1, outputs, inputs, inputs),
+            ),
+            Pass::Error => (
+                Set::new(Kind::Rows, 0, images, outputs, outputs),
+                Set::new(Kind::Columns, 1, inputs, outputs, inputs),
+            ),
+            Pass::Gradient => {
+                let (x, dy) = if c.swapped { (1, 0) } else { (0, 1) };
+                (
+                    Set::new(Kind::Columns, dy, outputs, images, outputs),
+                    Set::new(Kind::Columns, x, inputs, images, inputs),
+                )
+            }
+        };
+        Layout { rows, lanes, ..plain }
+    }
+
+    /// Without a copy of a volume that has no room.
+    fn simplified(mut self) -> Layout {
+        self.volume = self.volume.filter(|volume| !volume.is_plain());
+        self
+    }
+
+    fn lay_out(&mut self) {
+        let mut scratch = Scratch::default();
+        let (row_tiles, lane_tiles) = (self.rows.tiles(), self.lanes.tiles());
+        self.sums = scratch.take(self.matrices() * row_tiles * lane_tiles * 64);
+        // Rounding reads a word behind the sums.
+        self.bits = scratch.take(self.groups * lane_tiles * 4);
+        if self.rows.kind != Kind::InPlace {
+            let all = if self.rows_stay { self.groups } else { 1 };
+            self.packed_rows = scratch.take(all * row_tiles * 4 * self.rows.bytes());
+        }
+        if self.lanes.kind != Kind::InPlace {
+            self.packed_lanes = scratch.take(lane_tiles * 4 * self.lanes.bytes());
+        }
+        if let Some(volume) = &self.volume {
+            self.placed = scratch.take(volume.planes * volume.plane());
+        }
+        self.bytes = scratch.bytes();
+    }
+}
+
+impl Convolution {
+    fn is_matrix(&self) -> bool {
+        self.groups == 1 && self.tap_count() == 1 && self.plane() == 1 && self.places() == 1
+    }
+
+    /// A group of `x` with its padding.
+    fn padded(&self) -> Volume {
+        // Of the padding below and on the right as much as a window meets.
+        let size = |axis: usize| {
+            let last = [self.rows, self.columns][axis].saturating_sub(1) * self.strides[axis];
+            let reach = last + (self.taps[axis] - 1) * self.dilations[axis] + 1;
+            reach.max(self.pads[axis] + [self.height, self.width][axis])
+        };
+        Volume {
+            planes: self.channels,
+            height: self.height,
+            width: self.width,
+            rows: size(0),
+            row: size(1),
+            steps: [1, 1],
+            top: self.pads[0],
+            left: self.pads[1],
+        }
+    }
+
+    /// A group of `dy`, its elements as far apart as windows are, with room such that each place of `x` has a window
+    /// of all taps there; and where the first one starts.
+    fn spread(&self) -> (Volume, usize) {
+        let axis = |axis: usize| {
+            let reach = (self.taps[axis] - 1) * self.dilations[axis];
+            let before = reach.saturating_sub(self.pads[axis]);
+            // Windows of `y` that lie in the padding alone are passed by.
+            let start = self.pads[axis].saturating_sub(reach);
+            let size = [self.rows, self.columns][axis];
+            let all = before + (size - 1) * self.strides[axis] + 1;
+            (before, start, all.max(start + [self.height, self.width][axis] + reach))
+        };
+        let ((top, down, rows), (left, right, row)) = (axis(0), axis(1));
+        let volume = Volume {
+            planes: self.outputs,
+            height: self.rows,
+            width: self.columns,
+            rows,
+            row,
+            steps: self.strides,
+            top,
+            left,
+        };
+        (volume, down * row + right)
+    }
+}

@@ -1,0 +1,166 @@
+/* Element by element, four bytes at a time. */
+#ifndef TRAINC_XPULP_ELEMENTS_H
+#define TRAINC_XPULP_ELEMENTS_H
+
+#include "trainc_rt.h"
+#include "trainc_xpulp.h"
+
+/* Operands and result; count elements of a byte. */
+struct trainc_xpulp_bytes {
+    const int8_t *a, *b;
+    int8_t *y;
+    int32_t count;
+};
+
+/* The word of elements from i on; behind the last one it holds zeros. */
+static inline uint32_t trainc_xpulp_word(const int8_t *at, int32_t i, int32_t count)
+{
+    uint32_t word = 0;
+    if (i + 4 <= count) {
+        return trainc_xpulp_load(at + i);
+    }
+    for (int32_t n = count - 1; n >= i; n--) {
+        word = word << 8 | (uint8_t)at[n];
+    }
+    return word;
+}
+
+static inline void trainc_xpulp_put_word(int8_t *at, int32_t i, int32_t count, uint32_t word)
+{
+    if (i + 4 <= count) {
+        trainc_xpulp_store(at + i, word);
+        return;
+    }
+    for (; i < count; i++, word >>= 8) {
+        at[i] = (int8_t)(word & 0xff);
+    }
+}
+
+/* a - b, clamped to -127..=127: b is first brought to where the difference needs no clamping. */
+static inline uint32_t trainc_xpulp_subtract(uint32_t a, uint32_t b)
+{
+    const uint32_t most = 0x7f7f7f7f;
+    const uint32_t low = trainc_xpulp_sub_b(trainc_xpulp_max_b(a, 0xffffffff), most);
+    const uint32_t high = trainc_xpulp_add_b(trainc_xpulp_min_b(a, 0), most);
+    return trainc_xpulp_sub_b(a, trainc_xpulp_min_b(trainc_xpulp_max_b(b, low), high));
+}
+
+/* b where a is above 0, else 0. */
+static inline uint32_t trainc_xpulp_where_above(uint32_t a, uint32_t b)
+{
+    const uint32_t above = trainc_xpulp_min_b(trainc_xpulp_max_b(a, 0), 0x01010101);
+    return trainc_xpulp_sub_b(0, above) & b;
+}
+
+/* Some words of results. */
+#define TRAINC_XPULP_WORDS_OF(name, f) \
+    static inline void name(void *context, int32_t begin, int32_t end) \
+    { \
+        const struct trainc_xpulp_bytes work = *(const struct trainc_xpulp_bytes *)context; \
+        int32_t i = 4 * begin; \
+        const int32_t whole = 4 * end <= work.count ? 4 * end : work.count & ~3; \
+        for (; i < whole; i += 4) { \
+            const uint32_t a = trainc_xpulp_load(work.a + i); \
+            const uint32_t b = trainc_xpulp_load(work.b + i); \
+            trainc_xpulp_store(work.y + i, f(a, b)); \
+        } \
+        if (i < 4 * end) { \
+            const uint32_t a = trainc_xpulp_word(work.a, i, work.count); \
+            const uint32_t b = trainc_xpulp_word(work.b, i, work.count); \
+            trainc_xpulp_put_word(work.y, i, work.count, f(a, b)); \
+        } \
+    }
+TRAINC_XPULP_WORDS_OF(trainc_xpulp_subtract_words, trainc_xpulp_subtract)
+TRAINC_XPULP_WORDS_OF(trainc_xpulp_where_above_words, trainc_xpulp_where_above)
+
+/* The errors of windows that do not overlap, by planes. */
+struct trainc_xpulp_pool {
+    const int8_t *x, *dy;
+    int8_t *dx;
+    int32_t height, width, rows, columns, down, right;
+};
+
+/* The errors of some planes go to the first largest element of their window. */
+static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_pool work = *(const struct trainc_xpulp_pool *)context;
+    const int32_t plane = work.height * work.width;
+    const int8_t *dy = work.dy + begin * work.rows * work.columns;
+    for (int32_t n = begin; n < end; n++) {
+        int8_t *const dx = work.dx + n * plane;
+        int32_t i = 0;
+        for (; i + 4 <= plane; i += 4) {
+            trainc_xpulp_store(dx + i, 0);
+        }
+        for (; i < plane; i++) {
+            dx[i] = 0;
+        }
+        for (int32_t row = 0; row < work.rows; row++) {
+            const int32_t top = n * plane + row * work.down * work.width;
+            for (int32_t column = 0; column < work.columns; column++, dy++) {
+                const int32_t first = top + column * work.right;
+                int32_t winner = first, most = work.x[first];
+                for (int32_t down = 0; down < work.down; down++) {
+                    const int32_t at = first + down * work.width;
+                    for (int32_t right = 0; right < work.right; right++) {
+                        const int32_t value = work.x[at + right];
+                        if (value > most) {
+                            most = value;
+                            winner = at + right;
+                        }
+                    }
+                }
+                /* As of a sum that is clamped. */
+                work.dx[winner] = (int8_t)(*dy < -127 ? -127 : *dy);
+            }
+        }
+    }
+}
+
+/* Floats by an exponent to bytes, without arithmetic of floats. */
+struct trainc_xpulp_floats {
+    const float *x;
+    int8_t *y;
+    int32_t exponent;
+};
+
+/* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. */
+static inline int32_t trainc_xpulp_largest(const float *x, int32_t count)
+{
+    int32_t largest = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t bits = trainc_bits(x[i]) & INT32_MAX;
+        if (bits > largest && bits <= 0x7f800000) {
+            largest = bits;
+        }
+    }
+    return largest < 0x7f7fffff ? largest : 0x7f7fffff;
+}
+
+/* x / 2^exponent, rounded to nearest with ties to even, clamped to bytes; 0 for NaN. Magnitudes are
+ * at most 2^(exponent + 7), but for infinities. */
+static inline void trainc_xpulp_to_bytes(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_floats work = *(const struct trainc_xpulp_floats *)context;
+    for (int32_t i = begin; i < end; i++) {
+        const int32_t bits = trainc_bits(work.x[i]);
+        const int32_t biased = (bits >> 23) & 255;
+        const int32_t fraction = bits & 0x7fffff;
+        /* The magnitude is mantissa / 2^down units. */
+        const uint32_t mantissa = (uint32_t)(biased > 0 ? fraction | 0x800000 : fraction);
+        const int32_t down = work.exponent + 150 - (biased > 0 ? biased : 1);
+        uint32_t q = 0;
+        if (biased == 255) {
+            q = fraction == 0 ? 128 : 0;
+        } else if (down <= 0) {
+            q = mantissa << -down;
+        } else if (down < 26) {
+            const uint32_t even = (mantissa >> down) & 1;
+            q = (mantissa + (UINT32_C(1) << (down - 1)) - 1 + even) >> down;
+        }
+        const int32_t y = (int32_t)(bits < 0 ? 0 - q : q);
+        work.y[i] = (int8_t)(y > 127 ? 127 : y);
+    }
+}
+
+#endif

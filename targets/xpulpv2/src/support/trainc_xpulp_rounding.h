@@ -1,0 +1,203 @@
+/* 8-bit integers of the sums of products, rounded as an algorithm asks. */
+#ifndef TRAINC_XPULP_ROUNDING_H
+#define TRAINC_XPULP_ROUNDING_H
+
+#include "trainc_xpulp_products.h"
+
+/* The bits of all magnitudes. */
+static inline uint32_t trainc_xpulp_bits(const uint32_t *bits, int32_t count)
+{
+    uint32_t all = 0;
+    for (int32_t i = 0; i < count; i++) {
+        all |= bits[i];
+    }
+    return all;
+}
+
+/* A right shift of sums and the range of its results: low to 127. */
+struct trainc_xpulp_rounding {
+    int32_t shift, low;
+    /* Half a unit; or of what is shifted out, bits of the lower half, their masks, and how much
+     * shorter the lower half is. */
+    uint32_t unit;
+    int32_t half, odd;
+    uint32_t low_mask, high_mask;
+};
+
+/* For a shift by any amount from 0 on: from 64 bits on, all is as it is by 64. */
+static inline struct trainc_xpulp_rounding trainc_xpulp_rounding(int64_t amount, int32_t low)
+{
+    struct trainc_xpulp_rounding r;
+    r.shift = amount < 64 ? (int32_t)amount : 64;
+    r.low = low;
+    r.unit = r.shift > 0 && r.shift <= 32 ? UINT32_C(1) << (r.shift - 1) : 0;
+    r.half = r.shift >> 1;
+    r.odd = r.shift & 1;
+    r.low_mask = r.half < 32 ? (UINT32_C(1) << r.half) - 1 : UINT32_MAX;
+    r.high_mask = r.shift - r.half < 32 ? (UINT32_C(1) << (r.shift - r.half)) - 1 : UINT32_MAX;
+    return r;
+}
+
+static inline uint32_t trainc_xpulp_down(uint32_t m, int32_t by)
+{
+    return by < 32 ? m >> by : 0;
+}
+
+/* To nearest, ties away from zero. */
+static inline int8_t trainc_xpulp_half_away(int32_t x, const struct trainc_xpulp_rounding *r)
+{
+    const uint32_t m = trainc_xpulp_abs((uint32_t)x);
+    const uint32_t q = r->shift < 32 ? (m + r->unit) >> r->shift : (r->shift == 32 ? m >> 31 : 0);
+    const int32_t y = (int32_t)(x < 0 ? 0 - q : q);
+    return (int8_t)trainc_maximum32(trainc_minimum32(y, 127), r->low);
+}
+
+/* Up if the upper half of the bits that are shifted out exceeds the lower half (doubled if it is a
+ * bit shorter). */
+static inline int8_t trainc_xpulp_pseudo_stochastic(int32_t x,
+    const struct trainc_xpulp_rounding *r)
+{
+    const uint32_t m = trainc_xpulp_abs((uint32_t)x);
+    const uint32_t upper = trainc_xpulp_down(m, r->half) & r->high_mask;
+    const uint32_t lower = (m & r->low_mask) << r->odd;
+    const uint32_t q = trainc_xpulp_down(m, r->shift) + (lower < upper);
+    const int32_t y = (int32_t)(x < 0 ? 0 - q : q);
+    return (int8_t)trainc_maximum32(trainc_minimum32(y, 127), r->low);
+}
+
+/* Rows of results: those of `sums` [matrices][rows and those that fill up][lanes likewise]. */
+struct trainc_xpulp_results {
+    const int32_t *sums;
+    int32_t rows, all_rows, lanes, all_lanes;
+    void *y;
+    struct trainc_xpulp_rounding rounding;
+};
+
+static inline const int32_t *trainc_xpulp_result_row(const struct trainc_xpulp_results *work,
+    int32_t n)
+{
+    const int32_t matrix = n / work->rows;
+    return work->sums + (matrix * work->all_rows + n - matrix * work->rows) * work->all_lanes;
+}
+
+/* Some rows of 32-bit results. */
+static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
+    for (int32_t n = begin; n < end; n++) {
+        const int32_t *const from = trainc_xpulp_result_row(work, n);
+        int32_t *const to = (int32_t *)work->y + n * work->lanes;
+        for (int32_t i = 0; i < work->lanes; i++) {
+            to[i] = from[i];
+        }
+    }
+}
+
+#if defined(TRAINC_XPULP_INSN)
+/* The sum in x5 is replaced by the next one; its magnitude in x6 and its sign in x7. */
+#define TRAINC_XPULP_NEXT \
+    TRAINC_XPULP_SCALAR(0, x6, x5, x0) "srai x7, x5, 31\n\t" TRAINC_XPULP_LWI(x5, 4, x10)
+/* The rounded magnitude in x6 with its sign: within the range; where that is -127 to 127. */
+#define TRAINC_XPULP_WITHIN \
+    "xor x6, x6, x7\n\tsub x6, x6, x7\n\t" \
+    TRAINC_XPULP_SCALAR(4, x6, x6, x13) TRAINC_XPULP_SCALAR(6, x6, x6, x14)
+#define TRAINC_XPULP_WITHIN_127 \
+    TRAINC_XPULP_SCALAR(5, x6, x6, x13) "xor x6, x6, x7\n\tsub x6, x6, x7\n\t"
+#define TRAINC_XPULP_ROUND(each, ...) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LWI(x5, 4, x10) \
+        TRAINC_XPULP_LOOP(0, 12, 9) each "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop" \
+        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), __VA_ARGS__ \
+        : "x5", "x6", "x7", "x28", "x29", "memory")
+#define TRAINC_XPULP_ROUND_ROW(from, to, count, r) \
+    register const int32_t *x10 __asm__("x10") = (from); \
+    register int8_t *x11 __asm__("x11") = (to); \
+    register int32_t x12 __asm__("x12") = (count); \
+    register int32_t x13 __asm__("x13") = 127; \
+    register int32_t x14 __asm__("x14") = (r)->low; \
+    register int32_t x15 __asm__("x15") = (r)->shift
+#define TRAINC_XPULP_HALF_AWAY "add x6, x6, x16\n\tsrl x6, x6, x15\n\t"
+#define TRAINC_XPULP_PSEUDO_STOCHASTIC \
+    "srl x28, x6, x16\n\tand x28, x28, x31\n\tand x29, x6, x30\n\tsll x29, x29, x17\n\t" \
+    "sltu x29, x29, x28\n\tsrl x6, x6, x15\n\tadd x6, x6, x29\n\t"
+
+/* A row of results; a word behind the sums is read, too. */
+static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, int32_t count,
+    const struct trainc_xpulp_rounding *r)
+{
+    if (r->shift < 32) {
+        TRAINC_XPULP_ROUND_ROW(from, to, count, r);
+        register uint32_t x16 __asm__("x16") = r->unit;
+        if (r->low == 0) {
+            /* Negative sums are 0. */
+            TRAINC_XPULP_ROUND(TRAINC_XPULP_SCALAR(6, x6, x5, x0) TRAINC_XPULP_LWI(x5, 4, x10)
+                TRAINC_XPULP_HALF_AWAY TRAINC_XPULP_SCALAR(5, x6, x6, x13), "r"(x16));
+            return;
+        }
+        TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_HALF_AWAY TRAINC_XPULP_WITHIN, "r"(x16));
+        return;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        to[i] = trainc_xpulp_half_away(from[i], r);
+    }
+}
+
+static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_t *to,
+    int32_t count, const struct trainc_xpulp_rounding *r)
+{
+    if (r->shift < 32) {
+        TRAINC_XPULP_ROUND_ROW(from, to, count, r);
+        register int32_t x16 __asm__("x16") = r->half;
+        register int32_t x17 __asm__("x17") = r->odd;
+        register uint32_t x30 __asm__("x30") = r->low_mask;
+        register uint32_t x31 __asm__("x31") = r->high_mask;
+        if (r->low == -127) {
+            TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_PSEUDO_STOCHASTIC
+                TRAINC_XPULP_WITHIN_127, "r"(x16), "r"(x17), "r"(x30), "r"(x31));
+            return;
+        }
+        TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_PSEUDO_STOCHASTIC TRAINC_XPULP_WITHIN,
+            "r"(x16), "r"(x17), "r"(x30), "r"(x31));
+        return;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        to[i] = trainc_xpulp_pseudo_stochastic(from[i], r);
+    }
+}
+#else
+static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, int32_t count,
+    const struct trainc_xpulp_rounding *r)
+{
+    for (int32_t i = 0; i < count; i++) {
+        to[i] = trainc_xpulp_half_away(from[i], r);
+    }
+}
+
+static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_t *to,
+    int32_t count, const struct trainc_xpulp_rounding *r)
+{
+    for (int32_t i = 0; i < count; i++) {
+        to[i] = trainc_xpulp_pseudo_stochastic(from[i], r);
+    }
+}
+#endif
+
+/* Some rows of 8-bit results. */
+static inline void trainc_xpulp_store_half_away(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
+    for (int32_t n = begin; n < end; n++) {
+        trainc_xpulp_row_half_away(trainc_xpulp_result_row(work, n),
+            (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);
+    }
+}
+
+static inline void trainc_xpulp_store_pseudo_stochastic(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
+    for (int32_t n = begin; n < end; n++) {
+        trainc_xpulp_row_pseudo_stochastic(trainc_xpulp_result_row(work, n),
+            (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);
+    }
+}
+
+#endif

@@ -1,0 +1,191 @@
+//! The XpulpV2 target as the compiler sees it.
+
+use trainc_c::{Dialect, Language, SupportFile};
+use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::program::{Kernel, Program};
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
+};
+use trainc_ir::{Op, Tensor, TensorType};
+
+use crate::family::{FAMILIES, first};
+
+/// `trainc_xpulp.h`: the instructions as functions.
+pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
+
+/// Products, on [`HEADER`].
+const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
+
+/// The rounding of their sums.
+const ROUNDING: &str = include_str!("support/trainc_xpulp_rounding.h");
+
+/// Element by element, on [`HEADER`].
+const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
+const NAME: &str = "xpulpv2";
+
+/// Cores that share a memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cluster {
+    /// Cores that run rounds of a loop side by side.
+    pub cores: usize,
+    /// Bytes of the memory that all cores reach in one cycle.
+    pub l1_bytes: usize,
+}
+
+/// See [`XPULPV2`].
+#[derive(Clone, Debug)]
+pub struct XpulpTarget {
+    description: TargetDescription,
+    cluster: Cluster,
+}
+
+/// RV32IMC with XpulpV2; the cluster is GAP8's.
+pub static XPULPV2: XpulpTarget = XpulpTarget {
+    description: TargetDescription {
+        name: NAME,
+        summary: "C for RISC-V with XpulpV2 (RI5CY, GAP8, CORE-V): packed SIMD, hardware loops",
+        // Of working memory; words need 4.
+        alignment: 16,
+        vector_bytes: 4,
+        devices: &["cluster"],
+    },
+    cluster: Cluster { cores: 8, l1_bytes: 64 * 1024 },
+};
+
+impl XpulpTarget {
+    /// What kernels are divided and tiled for.
+    #[must_use]
+    pub const fn cluster(&self) -> Cluster {
+        self.cluster
+    }
+}
+
+fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
+    first(|family| family.cycles(op, inputs, outputs))
+        .unwrap_or_else(|| trainc_c::cycles(op, inputs, outputs))
+}
+
+fn scratch_bytes(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+    first(|family| family.scratch_bytes(op, inputs, outputs))
+        .unwrap_or_else(|| loop_scratch_bytes(op, inputs, outputs))
+}
+
+impl Dialect for XpulpTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        &["-O3", "-march=rv32imc", "-mabi=ilp32", "-DTRAINC_XPULP_INSN"]
+    }
+
+    fn language(&self) -> Language {
+        Language {
+            name: "C99 with XpulpV2 instructions (`trainc_xpulp.h`)",
+            built_with: "GCC or Clang for RV32 (here a stock cross compiler; the PULP compiler needs `-march=rv32imcxpulpv2` \
+                 and no `-D`; without `-DTRAINC_XPULP_INSN` any compiler for a little-endian machine makes portable code)",
+            compiler: GCC,
+        }
+    }
+
+    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        for family in FAMILIES {
+            if let Some(text) = family.kernel(name, kernel)? {
+                return Ok(Some(text));
+            }
+        }
+        Ok(None)
+    }
+
+    fn arranged(&self, kernel: &Kernel, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
+        first(|family| family.arranged(kernel, operand, value))
+    }
+
+    fn constant_kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
+        for family in FAMILIES {
+            if let Some(text) = family.constant_kernel(name, kernel)? {
+                return Ok(Some(text));
+            }
+        }
+        Ok(None)
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        scratch_bytes(op, inputs, outputs)
+    }
+
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
+        format!("{} cycles", cycles(op, inputs, outputs))
+    }
+
+    fn support(&self) -> Vec<SupportFile> {
+        [
+            ("trainc_xpulp.h", HEADER),
+            ("trainc_xpulp_products.h", PRODUCTS),
+            ("trainc_xpulp_rounding.h", ROUNDING),
+            ("trainc_xpulp_elements.h", ELEMENTS),
+            ("trainc_mixed.h", crate::mixed::HEADER),
+        ]
+        .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
+        .into()
+    }
+}
+
+impl Target for XpulpTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+        if let Some(cycles) = first(|family| family.cycles(op, inputs, outputs)) {
+            return Cost::new(cycles);
+        }
+        Cost::new(trainc_c::cycles(op, inputs, outputs))
+    }
+
+    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
+        scratch_bytes(op, inputs, outputs)
+    }
+
+    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+        trainc_c::emit(program, self).map_err(|message| EmitError { target: NAME, message })
+    }
+
+    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+        let compilers = vec![Tool::new(GCC, LINKING, "gcc-riscv64-unknown-elf")];
+        let runners = vec![Tool::new(RUNNER, &[], "")];
+        let mut harness = trainc_c::harness(program, self, compilers, runners)
+            .map_err(|message| EmitError { target: NAME, message })?;
+        harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
+        Ok(Some(harness))
+    }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        trainc_c::example(program).map(Some).map_err(|message| EmitError { target: NAME, message })
+    }
+}
+
+const GCC: &str = "riscv64-unknown-elf-gcc";
+
+/// The simulator, which loads an executable to where its headers say.
+const RUNNER: &str = "riscv-run";
+
+/// A program without an operating system, in the simulator's memory.
+const LINKING: &[&str] = &[
+    "-nostartfiles",
+    "-nolibc",
+    "-static",
+    "-fno-builtin",
+    "-Wl,-Ttext-segment=0x80000000",
+    "-Wl,--build-id=none",
+];
+
+/// A C library of a few functions for the simulator.
+const EMULATION: [(&str, &str); 5] = [
+    ("stdio.h", include_str!("emulation/stdio.h")),
+    ("stdlib.h", include_str!("emulation/stdlib.h")),
+    ("string.h", include_str!("emulation/string.h")),
+    ("emulation.c", include_str!("emulation/emulation.c")),
+    ("start.S", include_str!("emulation/start.S")),
+];

@@ -1,0 +1,82 @@
+//! Multiplications a cycle of quantized convolutions on XpulpV2: the 27 combinations of 8, 4 and 2 bits on the layer that
+//! PULP-NN is measured on (16x16x32, 64 filters of 3x3, padded by 1).
+//!
+//! `cargo run --release -p trainc-tests --example xpulp_kernels` prints a table for Markdown; `--check` fails where a figure is below what
+//! the target promises.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use trainc_ir::{Element, Tensor, TensorType};
+use trainc_tests::random::Random;
+use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution};
+use trainc_tests::xpulp_kernels::{Case, Measured, simulate};
+use trainc_xpulpv2::mixed::{InnerLoop, inner_loop};
+
+/// Multiplications of the layer.
+const PRODUCTS: f64 = (16 * 16 * 64 * 9 * 32) as f64;
+
+/// What is known of PULP-NN's kernels by their weights, and what ours must reach: multiplications a cycle.
+struct Bound {
+    weights: Element,
+    /// PULP-NN, innermost loop and whole layer: measured on the RTL of RI5CY.
+    pulp_nn: [f64; 2],
+    /// The same of ours, and on eight cores.
+    least: [f64; 3],
+}
+
+const BOUNDS: [Bound; 3] = [
+    Bound { weights: Element::I8, pulp_nn: [2.286, 1.830], least: [2.6, 2.2, 16.0] },
+    Bound { weights: Element::I4, pulp_nn: [0.889, 0.811], least: [1.75, 1.5, 0.0] },
+    Bound { weights: Element::I2, pulp_nn: [0.914, 0.829], least: [1.75, 1.5, 0.0] },
+];
+
+fn innermost(case: &Case) -> InnerLoop {
+    let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
+    let outputs = case.op.infer(&inputs).expect("the case is well typed");
+    let outputs: Vec<&TensorType> = outputs.iter().collect();
+    inner_loop(&case.op, &inputs, &outputs).expect("the layer suits tiles")
+}
+
+fn main() -> ExitCode {
+    let check = std::env::args().any(|argument| argument == "--check");
+    let mut random = Random(27);
+    let cases: Vec<Case> = combinations()
+        .into_iter()
+        .map(|elements| convolution(&Shape::reference(), elements, false, true, &mut random))
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/xpulp_kernels");
+    let alone = simulate(&folder.join("one"), &cases, false);
+    let shared = simulate(&folder.join("eight"), &cases, true);
+    println!(
+        "RI5CY, one core, ideal memory; MAC a cycle. PULP-NN: its code, measured on the RTL of RI5CY with 8-bit operands and results.\n"
+    );
+    println!("| x | w | y | inner loop | PULP-NN | layer | PULP-NN | cycles | 8 cores |");
+    println!("|---|---|---|---:|---:|---:|---:|---:|---:|");
+    let mut missed = Vec::new();
+    for (elements, (case, (alone, shared))) in
+        combinations().into_iter().zip(cases.iter().zip(alone.iter().zip(&shared)))
+    {
+        let [x, w, y] = elements;
+        let round = innermost(case);
+        let bound = BOUNDS.iter().find(|bound| bound.weights == w).expect("all weights are known");
+        let inner = round.products as f64 / round.cycles as f64;
+        let Measured { cycles, .. } = *alone;
+        let layer = PRODUCTS / cycles as f64;
+        let eight = PRODUCTS / shared.parallel_cycles as f64;
+        let [pulp_inner, pulp_layer] = bound.pulp_nn;
+        println!(
+            "| {x} | {w} | {y} | {inner:.3} | {pulp_inner:.3} | {layer:.3} | {pulp_layer:.3} | {cycles} | {eight:.2} |"
+        );
+        for (found, least) in [inner, layer, eight].into_iter().zip(bound.least) {
+            if found < least {
+                missed.push(format!("{x} {w} {y}: {found:.3} is below {least}"));
+            }
+        }
+    }
+    if check && !missed.is_empty() {
+        eprintln!("{}", missed.join("\n"));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
