@@ -59,7 +59,16 @@ pub fn run(
     let bytes = |ty: &TensorType| tensor_bytes(&Tensor::zeros(ty)).len();
     let of_inputs: Vec<usize> = inputs.map(bytes).collect();
     let of_outputs: Vec<usize> = outputs.iter().map(|ty| bytes(ty)).collect();
-    write("main.c", source(&harness.header, &harness.functions[0].symbol, operands.len(), [&of_inputs, &of_outputs]).as_bytes());
+    write(
+        "main.c",
+        source(
+            &harness.header,
+            &harness.functions[0].symbol,
+            operands.len(),
+            [&of_inputs, &of_outputs],
+        )
+        .as_bytes(),
+    );
 
     let compiler = &harness.compilers[0];
     let own = vec![compiler.command.clone()];
@@ -129,8 +138,7 @@ fn source(header: &str, symbol: &str, rounds: usize, [inputs, outputs]: [&[usize
             "        if (fread({name}, 1, {bytes}, stdin) != {bytes}) {{\n            return 9;\n        }}"
         );
     }
-    let arguments: Vec<String> =
-        all.iter().map(|(name, _)| format!("(void *){name}")).collect();
+    let arguments: Vec<String> = all.iter().map(|(name, _)| format!("(void *){name}")).collect();
     let _ = writeln!(text, "        {symbol}(arena, 0, {});", arguments.join(", "));
     for (name, bytes) in &all[inputs.len()..] {
         let _ = writeln!(text, "        fwrite({name}, 1, {bytes}, stdout);");
