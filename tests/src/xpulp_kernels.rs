@@ -236,9 +236,8 @@ fn source_of(cases: &[Case], loops_alone: bool) -> (String, Vec<u8>) {
             kernel.scratch_bytes = loop_scratch_bytes(&kernel.op, &inputs, &outputs);
         }
         let arranged = |i: usize| {
-            let own =
-                case.constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i]));
-            own.flatten()
+            let constant = case.constant && !loops_alone;
+            constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i])).flatten()
         };
         let function = if loops_alone {
             Ok(None)
@@ -366,7 +365,7 @@ pub fn simulate(folder: &Path, cases: &[Case], shares: bool) -> Vec<Measured> {
     simulate_source(folder, cases, source(cases), shares)
 }
 
-/// The same in the loops that any operation has; operands in an order of the target's are none.
+/// The same in the loops that any operation has, which take all operands as they are.
 ///
 /// # Panics
 /// As [`simulate`].

@@ -364,7 +364,7 @@ fn sum_pools() {
 }
 
 /// How many times as fast as loops kernels must be, on layers of a usual size.
-const LEAST_RATIOS: [(&str, f64); 15] = [
+const LEAST_RATIOS: [(&str, f64); 18] = [
     ("add u8", 3.2),
     ("add u8, sums", 1.9),
     ("sum pool 2x2 u8", 2.1),
@@ -380,6 +380,9 @@ const LEAST_RATIOS: [(&str, f64); 15] = [
     ("sum pool 2x2 u2", 2.2),
     ("sum pool global u2", 2.8),
     ("max pool 2x2 u2", 12.0),
+    ("depthwise 3x3 u8", 1.0),
+    ("depthwise 3x3 u4", 1.0),
+    ("depthwise 3x3 u2", 1.0),
 ];
 
 /// Cycles beside those of the loops that any operation has (16x16x32), and what the target's cost says.
@@ -418,6 +421,13 @@ fn cycles_beside_loops() {
         let pool = IntegerMaxPool2d { kernel: [2; 2], strides: [2; 2], pads: [0; 4] };
         let inputs = vec![tensor(&x, element, &mut random)];
         case(&format!("max pool 2x2 {element}"), Op::IntegerMaxPool2d(pool), inputs);
+    }
+    for element in [Element::U8, Element::U4, Element::U2] {
+        let layer = Shape { groups: 32, ..Shape::three(x, 32) };
+        let elements = [element, Element::I8, element];
+        let mut case = convolution(&layer, elements, false, true, &mut random);
+        case.what = format!("depthwise 3x3 {element}");
+        cases.push(case);
     }
     let own = simulate(&folder("cycles-own"), &cases, false);
     let loops = simulate_loops(&folder("cycles-loops"), &cases);
