@@ -249,6 +249,9 @@ pub struct Differences {
     pub most: i64,
 }
 
+/// Results of each run.
+pub type Results = Vec<Vec<Tensor>>;
+
 /// Differences of each recorded tensor over all samples: `run` computes a module's results of its operands.
 ///
 /// # Panics
@@ -256,7 +259,7 @@ pub struct Differences {
 pub fn differences(
     case: &Case,
     graph: &Graph,
-    run: &mut dyn FnMut(&[Vec<Tensor>]) -> Vec<Vec<Tensor>>,
+    run: &mut dyn FnMut(&[Vec<Tensor>]) -> Results,
 ) -> BTreeMap<String, Differences> {
     let recorded = case.recorded();
     let mut found: BTreeMap<String, Differences> = BTreeMap::new();
@@ -285,7 +288,7 @@ pub fn differences(
 ///
 /// # Panics
 /// If the operands do not fit.
-pub fn interpreted(module: &Graph, operands: &[Vec<Tensor>]) -> Vec<Vec<Tensor>> {
+pub fn interpreted(module: &Graph, operands: &[Vec<Tensor>]) -> Results {
     let step = |inputs: &Vec<Tensor>| {
         Interpreter::new(module).step(inputs, &RunContext::default()).expect("runs")
     };

@@ -184,8 +184,11 @@ fn layers_that_do_not_fit() {
     check("pieces", &cases);
 }
 
-/// Pools whose windows, strides and places beyond the edge are odd.
-const POOLS: [([usize; 2], [usize; 2], [usize; 2], [usize; 4]); 5] = [
+/// Rows and columns of an operand; window, strides and places beyond the edges.
+type Pool = ([usize; 2], [usize; 2], [usize; 2], [usize; 4]);
+
+/// Odd ones.
+const POOLS: [Pool; 5] = [
     ([6, 8], [2, 2], [2, 2], [0; 4]),
     ([7, 5], [3, 3], [2, 2], [1; 4]),
     ([5, 9], [3, 2], [1, 3], [1, 0, 2, 1]),
