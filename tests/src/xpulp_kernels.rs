@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use trainc_c::Dialect;
 use trainc_ir::loops::Role;
 use trainc_ir::program::Kernel;
+use trainc_ir::target::loop_scratch_bytes;
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{Op, RunContext, Tensor, TensorType};
 use trainc_riscv::{Machine, Memory, toolchain};
@@ -220,19 +221,29 @@ fn kernel(case: &Case, number: usize) -> (Kernel, Vec<Tensor>) {
 /// # Panics
 /// If a kernel cannot be printed.
 pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
+    source_of(cases, false)
+}
+
+/// [`source`], in loops alone if asked for.
+fn source_of(cases: &[Case], loops_alone: bool) -> (String, Vec<u8>) {
     let mut text = format!("enum {{ GUARD = {GUARD} }};\n{RUNNER}");
     for file in Dialect::support(&XPULPV2).iter().filter(|file| file.name.ends_with(".h")) {
         let _ = writeln!(text, "#include \"{}\"", file.name);
     }
     let (mut main, mut input, mut most) = (String::new(), Vec::new(), 0);
     for (n, case) in cases.iter().enumerate() {
-        let (kernel, results) = kernel(case, n);
+        let (mut kernel, results) = kernel(case, n);
+        if loops_alone {
+            let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
+            kernel.scratch_bytes = loop_scratch_bytes(&kernel.op, &inputs, &outputs);
+        }
         let arranged = |i: usize| {
-            let own =
-                case.constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i]));
-            own.flatten()
+            let constant = case.constant && !loops_alone;
+            constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i])).flatten()
         };
-        let function = if case.constant {
+        let function = if loops_alone {
+            Ok(None)
+        } else if case.constant {
             XPULPV2.constant_kernel(&kernel.name, &kernel)
         } else {
             Dialect::kernel(&XPULPV2, &kernel.name, &kernel)
@@ -283,9 +294,18 @@ pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
     }
     let _ = write!(
         text,
-        "static TRAINC_ALIGNED(16) uint8_t memory[{most}];\nint main(void)\n{{\n    (void)copy;\n    (void)copy_all;\n{main}    number(\"\\nsum of results: \", sum);\n    number(\"\\nfailures: \", (uint32_t)failures);\n    say(\"\\n\", 1);\n    return failures != 0;\n}}\n"
+        "static TRAINC_ALIGNED(16) uint8_t memory[{most}];\nint main(void)\n{{\n    (void)copy;\n#ifdef SHARES\n    (void)shared;\n#endif\n    (void)copy_all;\n{main}    number(\"\\nsum of results: \", sum);\n    number(\"\\nfailures: \", (uint32_t)failures);\n    say(\"\\n\", 1);\n    return failures != 0;\n}}\n"
     );
     (text, input)
+}
+
+/// Whether the target has a kernel of its own for a case.
+///
+/// # Panics
+/// If it cannot be printed.
+pub fn has_kernel(case: &Case) -> bool {
+    let (kernel, _) = kernel(case, 0);
+    Dialect::kernel(&XPULPV2, &kernel.name, &kernel).expect("prints").is_some()
 }
 
 /// Writes a source and what it includes.
@@ -346,7 +366,23 @@ pub fn check_natively(folder: &Path, cases: &[Case]) {
 /// # Panics
 /// If one differs from the interpreter.
 pub fn simulate(folder: &Path, cases: &[Case], shares: bool) -> Vec<Measured> {
-    let (text, input) = source(cases);
+    simulate_source(folder, cases, source(cases), shares)
+}
+
+/// The same in the loops that any operation has, which take all operands as they are.
+///
+/// # Panics
+/// As [`simulate`].
+pub fn simulate_loops(folder: &Path, cases: &[Case]) -> Vec<Measured> {
+    simulate_source(folder, cases, source_of(cases, true), false)
+}
+
+fn simulate_source(
+    folder: &Path,
+    cases: &[Case],
+    (text, input): (String, Vec<u8>),
+    shares: bool,
+) -> Vec<Measured> {
     let source = write(folder, &text);
     std::fs::write(folder.join("kernels.input"), &input).expect("the input is written");
     let program = folder.join("kernels.elf");

@@ -9,6 +9,7 @@ use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
+use trainc_tests::on_device::NATIVE;
 use trainc_tests::simulated;
 
 const STEPS: u32 = 20;
@@ -87,20 +88,6 @@ fn hexagon() {
     }
     verified("lenet5", &["hvx+v62", "hvx+v68", "hvx+v73"], HEXAGON_STEPS);
 }
-
-/// A compiler for this machine in the place of RISC-V's: it drops what is for the other one.
-const NATIVE: &str = r#"for argument; do
-    shift
-    case $argument in
-    -march=* | -mabi=* | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
-    -Wl,* | -DTRAINC_XPULP_INSN | */emulation.c | */start.S) ;;
-    # The folder's own `stdio.h` is for the other machine, too.
-    -I) set -- "$@" -iquote ;;
-    *) set -- "$@" "$argument" ;;
-    esac
-done
-exec gcc -fsanitize=undefined,address -fno-sanitize-recover=all "$@"
-"#;
 
 /// RISC-V with XpulpV2, in the simulator; then the same sources in their portable form, on this machine.
 #[test]

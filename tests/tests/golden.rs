@@ -5,10 +5,12 @@
 
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::Graph;
-use trainc_ir::program::Program;
+use trainc_ir::ops::{Chain, IntegerAdd, IntegerMaxPool2d, ScaleShift};
+use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::Target;
 use trainc_ir::text::Printer;
 use trainc_ir::verify::Stage;
+use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_onnx_import::{ImportOptions, import_bytes};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::inference::inference_graph;
@@ -16,6 +18,10 @@ use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::{remove_operations, translate};
+use trainc_tests::random::Random;
+use trainc_tests::xpulp_convolutions::{Shape, convolution, tensor};
+use trainc_tests::xpulp_kernels::Case;
+use trainc_xpulpv2::XPULPV2;
 
 /// Training and inference modules of a zoo model at batch 4, optimised for a target.
 fn modules(model: &str, target: &dyn Target) -> [Graph; 3] {
@@ -147,7 +153,58 @@ fn neon_kernels() {
 
 #[test]
 fn xpulpv2_kernels() {
-    kernels(&trainc_xpulpv2::XPULPV2);
+    kernels(&XPULPV2);
+}
+
+/// What XpulpV2 emits for a kernel by itself, with the weights in their order if they are constants.
+fn xpulpv2_kernel(name: &str, case: &Case) -> String {
+    let types: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
+    let outputs = case.op.infer(&types).expect("the case is well typed");
+    let output_types: Vec<&TensorType> = outputs.iter().collect();
+    let kernel = Kernel {
+        name: name.to_string(),
+        op: case.op.clone(),
+        inputs: types.iter().map(|&ty| ty.clone()).collect(),
+        scratch_bytes: trainc_c::Dialect::scratch_bytes(&XPULPV2, &case.op, &types, &output_types),
+        outputs: outputs.clone(),
+    };
+    let text = match case.constant {
+        true => trainc_c::Dialect::constant_kernel(&XPULPV2, name, &kernel),
+        false => trainc_c::Dialect::kernel(&XPULPV2, name, &kernel),
+    };
+    text.expect("prints").expect("the target has a kernel of its own")
+}
+
+/// Quantized inference: convolutions with thresholds and with scale and shift, an addition, a pool.
+#[test]
+fn xpulpv2_mixed_precision() {
+    use Element::{I4, I8, U4, U8};
+    let mut random = Random(1);
+    let layer = Shape::three([1, 8, 8, 32], 16);
+    let mut convolution = |elements| convolution(&layer, elements, false, true, &mut random);
+    let cases = [
+        ("integer_conv2d_threshold_u4_i4_u4", convolution([U4, I4, U4])),
+        ("integer_conv2d_scale_shift_u8_i8_u8", convolution([U8, I8, U8])),
+    ];
+    let mut one = |op: Op, channels: usize, elements: &[Element], vectors: usize| {
+        let operand = |element: &Element| tensor(&[1, 8, 8, channels], *element, &mut random);
+        let mut inputs: Vec<Tensor> = elements.iter().map(operand).collect();
+        inputs.extend((0..vectors).map(|_| Tensor::i32([channels], vec![1; channels])));
+        Case { what: op.to_string(), op, inputs, constant: false }
+    };
+    let add = IntegerAdd { factors: [77, -13] };
+    let stage = ScaleShift { shift: 8, low: 0, high: 255, element: U8 };
+    let add = Op::Chain(Chain { ops: vec![add.into(), stage.into()] });
+    let pool = IntegerMaxPool2d { kernel: [2, 2], strides: [2, 2], pads: [0; 4] };
+    let more = [
+        ("integer_add_scale_shift_u8_u4", one(add, 8, &[U8, U4], 2)),
+        ("integer_max_pool2d_u4", one(pool.into(), 16, &[U4], 0)),
+    ];
+    settings("xpulpv2").bind(|| {
+        for (name, case) in cases.iter().chain(&more) {
+            insta::assert_snapshot!(*name, xpulpv2_kernel(name, case));
+        }
+    });
 }
 
 /// The part of an assembly source from the comment of a function to its end.

@@ -3,12 +3,17 @@
 
 use std::path::{Path, PathBuf};
 
-use trainc_ir::ops::{Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift};
+use trainc_ir::ops::{
+    Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift, Threshold,
+};
 use trainc_ir::target::Target;
+use trainc_ir::tensor::ScaleData;
 use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution, tensor};
-use trainc_tests::xpulp_kernels::{Case, check_natively, simulate, source};
+use trainc_tests::xpulp_kernels::{
+    Case, check_natively, has_kernel, number, simulate, simulate_loops, source,
+};
 use trainc_xpulpv2::XPULPV2;
 
 fn folder(name: &str) -> PathBuf {
@@ -136,6 +141,9 @@ fn depthwise_convolutions() {
         Shape { pads: [0; 4], kernel: [5, 3], ..depthwise([1, 9, 9, 20]) },
         Shape { padded: true, ..depthwise([1, 5, 6, 10]) },
         depthwise([1, 3, 3, 5]),
+        // Rows of whole words.
+        depthwise([1, 6, 8, 4]),
+        depthwise([2, 4, 16, 12]),
     ];
     for (part, cases) in odd(&shapes, true, 31).chunks(70).enumerate() {
         check(&format!("depthwise-{part}"), cases);
@@ -176,51 +184,270 @@ fn layers_that_do_not_fit() {
     check("pieces", &cases);
 }
 
+/// Rows and columns of an operand; window, strides and places beyond the edges.
+type Pool = ([usize; 2], [usize; 2], [usize; 2], [usize; 4]);
+
+/// Odd ones.
+const POOLS: [Pool; 5] = [
+    ([6, 8], [2, 2], [2, 2], [0; 4]),
+    ([7, 5], [3, 3], [2, 2], [1; 4]),
+    ([5, 9], [3, 2], [1, 3], [1, 0, 2, 1]),
+    ([7, 7], [7, 7], [7, 7], [0; 4]),
+    ([4, 3], [1, 4], [3, 1], [0, 3, 0, 2]),
+];
+
+const NARROW: [Element; 6] =
+    [Element::U8, Element::I8, Element::U4, Element::I4, Element::U2, Element::I2];
+
+fn all_of(x: &[usize], element: Element, value: i64) -> Tensor {
+    let ty = TensorType::new(x.to_vec(), element);
+    let values = vec![value; ty.count()];
+    Tensor::from_i64(&ty, &values, ScaleData::None)
+}
+
+/// A random operand, or one of an extreme everywhere.
+fn operand(x: &[usize], element: Element, random: &mut Random) -> Tensor {
+    let (low, high) = element.integer_range().expect("an integer element");
+    match random.next() % 6 {
+        0 => all_of(x, element, low),
+        1 => all_of(x, element, high),
+        _ => tensor(x, element, random),
+    }
+}
+
 #[test]
 fn max_pools() {
     let mut random = Random(41);
-    let pools = [
-        ([2, 6, 8, 8], [2, 2], [2, 2], [0; 4]),
-        ([1, 7, 5, 4], [3, 3], [2, 2], [1; 4]),
-        ([1, 5, 9, 12], [3, 2], [1, 3], [1, 0, 2, 1]),
-    ];
-    let mut cases = Vec::new();
-    for (x, kernel, strides, pads) in pools {
-        for element in [Element::U8, Element::I8] {
-            let op = Op::IntegerMaxPool2d(IntegerMaxPool2d { kernel, strides, pads });
-            let what = format!("{op} of {x:?} {element}");
-            let inputs = vec![tensor(&x, element, &mut random)];
-            cases.push(Case { what, op, inputs, constant: false });
+    let (mut cases, mut loops) = (Vec::new(), Vec::new());
+    for (n, ([height, width], kernel, strides, pads)) in POOLS.into_iter().enumerate() {
+        for element in NARROW {
+            // Channels of words, halves and bytes; then such that places share bytes, which run in loops.
+            for channels in [[16, 6], [8, 5], [4, 12], [6, 32], [5, 4]][n] {
+                let x = [1 + n % 2, height, width, channels];
+                let op = Op::IntegerMaxPool2d(IntegerMaxPool2d { kernel, strides, pads });
+                let what = format!("{op} of {x:?} {element}");
+                let inputs = vec![operand(&x, element, &mut random)];
+                let case = Case { what, op, inputs, constant: false };
+                let whole = (channels * element.bits() as usize).is_multiple_of(8);
+                assert_eq!(has_kernel(&case), whole, "{}", case.what);
+                if whole { &mut cases } else { &mut loops }.push(case);
+            }
         }
     }
     check("pools", &cases);
+    check("pools-loops", &loops);
 }
 
-/// What has no kernel of the target's own runs in loops.
-#[test]
-fn sum_pools_and_sums() {
-    let mut random = Random(43);
-    let mut cases = Vec::new();
-    for element in [Element::U8, Element::U4, Element::U2, Element::I8] {
-        let scale_shift = |channels: usize| {
-            let stage = ScaleShift { shift: 8, low: 0, high: 255, element: Element::U8 };
-            let vectors = [vec![70; channels], (0..channels as i32).collect()];
-            (Op::ScaleShift(stage), vectors.map(|v| Tensor::i32([channels], v)))
-        };
-        let x = [1, 6, 6, 5];
-        let pool =
-            IntegerSumPool2d { kernel: [3, 3], strides: [2, 1], pads: [1, 0, 1, 0], padding: 1 };
-        let (stage, [scale, offset]) = scale_shift(5);
-        let op = Op::Chain(Chain { ops: vec![Op::IntegerSumPool2d(pool), stage.clone()] });
-        let what = format!("{op} of {element}");
-        let inputs = vec![tensor(&x, element, &mut random), scale.clone(), offset.clone()];
-        cases.push(Case { what, op, inputs, constant: false });
-        let add = Op::IntegerAdd(IntegerAdd { factors: [300, -17] });
-        let op = Op::Chain(Chain { ops: vec![add, stage] });
-        let what = format!("{op} of {element}");
-        let two = [Element::I4, element].map(|element| tensor(&x, element, &mut random));
-        let inputs = two.into_iter().chain([scale, offset]).collect();
-        cases.push(Case { what, op, inputs, constant: false });
+/// Output stages for sums of up to so many levels: none, 8 bits with every kind of bounds, 2, 4 and 8 bits by
+/// thresholds.
+fn stages(channels: usize, most: i64, random: &mut Random) -> Vec<(Option<Op>, Vec<Tensor>)> {
+    let mut all = vec![(None, vec![])];
+    let mut vector = |low: i64, high: i64| {
+        let values = (0..channels).map(|_| number(random, low, high) as i32).collect();
+        Tensor::i32([channels], values)
+    };
+    for (element, low, high) in [
+        (Element::U8, 0, 255),
+        (Element::I8, -128, 127),
+        (Element::U8, 3, 250),
+        (Element::I4, -7, 7),
+    ] {
+        let scale = (1i64 << 20) / most;
+        let stage = Op::ScaleShift(ScaleShift { shift: 12, low, high, element });
+        all.push((Some(stage), vec![vector(-scale, scale), vector(-(60 << 12), 200 << 12)]));
     }
-    check("loops", &cases);
+    // Products that wrap.
+    let stage = Op::ScaleShift(ScaleShift { shift: 0, low: 0, high: 127, element: Element::I8 });
+    all.push((Some(stage), vec![vector(i64::from(i32::MIN), i64::from(i32::MAX)); 2]));
+    for element in [Element::U2, Element::I2, Element::U4, Element::I4, Element::U8] {
+        let (low, high) = element.integer_range().expect("an integer element");
+        let levels = (high - low) as usize;
+        let rows: Vec<i32> = (0..channels)
+            .flat_map(|channel| {
+                let mut row: Vec<i32> =
+                    (0..levels).map(|_| number(random, -most, most) as i32).collect();
+                match channel % 4 {
+                    1 => row[0] = i32::MIN,
+                    2 => row[levels - 1] = i32::MAX,
+                    _ => {}
+                }
+                row.sort_unstable();
+                row
+            })
+            .collect();
+        let rows = Tensor::i32([channels, levels], rows);
+        let stage = Op::Threshold(Threshold { low: low as i32, element });
+        all.push((Some(stage.clone()), vec![rows.clone()]));
+        let flips = (0..channels).map(|_| -((random.next() % 2) as i32)).collect();
+        all.push((Some(stage), vec![rows, Tensor::i32([channels], flips)]));
+    }
+    all
+}
+
+fn staged(head: Op, stage: Option<Op>) -> Op {
+    match stage {
+        None => head,
+        Some(stage) => Op::Chain(Chain { ops: vec![head, stage] }),
+    }
+}
+
+#[test]
+fn additions() {
+    let mut random = Random(47);
+    let (mut cases, mut loops) = (Vec::new(), Vec::new());
+    let factors = [[1, 1], [300, -17], [1, 0], [0, 5], [i32::MIN, i32::MAX], [-3, 1]];
+    for (n, a) in NARROW.into_iter().enumerate() {
+        for (m, b) in NARROW.into_iter().enumerate() {
+            // Places of one vector, of an image, and channels that are no multiple of four.
+            for x in [vec![1, 3, 5, 8], vec![2, 20], vec![1, 2, 2, 7]] {
+                let channels = x[x.len() - 1];
+                for (k, (stage, operands_of_stage)) in
+                    stages(channels, 1000, &mut random).into_iter().enumerate()
+                {
+                    if (5 * n + m + k) % 15 != 0 {
+                        continue;
+                    }
+                    let factors = factors[random.next() as usize % factors.len()];
+                    let sums = stage.is_none();
+                    let op = staged(Op::IntegerAdd(IntegerAdd { factors }), stage);
+                    let mut inputs = [a, b].map(|e| operand(&x, e, &mut random)).to_vec();
+                    inputs.extend(operands_of_stage);
+                    let what = format!("{op} of {x:?} {a} {b}");
+                    let case = Case { what, op, inputs, constant: false };
+                    let own = if sums {
+                        x.iter().product::<usize>().is_multiple_of(4)
+                    } else {
+                        channels.is_multiple_of(4)
+                    };
+                    assert_eq!(has_kernel(&case), own, "{}", case.what);
+                    if own { &mut cases } else { &mut loops }.push(case);
+                }
+            }
+        }
+    }
+    for (part, cases) in cases.chunks(200).enumerate() {
+        check(&format!("additions-{part}"), cases);
+    }
+    check("additions-loops", &loops[..20]);
+}
+
+#[test]
+fn sum_pools() {
+    let mut random = Random(43);
+    let (mut cases, mut loops) = (Vec::new(), Vec::new());
+    for (n, ([height, width], kernel, strides, pads)) in POOLS.into_iter().enumerate() {
+        for (m, element) in NARROW.into_iter().enumerate() {
+            for channels in [8, 12, 5] {
+                let x = [1 + n % 2, height, width, channels];
+                let (low, high) = element.integer_range().expect("an integer element");
+                for (k, (stage, operands_of_stage)) in
+                    stages(channels, high * 16, &mut random).into_iter().enumerate()
+                {
+                    if (5 * n + m + k) % 8 != 0 {
+                        continue;
+                    }
+                    let padding = number(&mut random, low, high) as i32;
+                    let pool = IntegerSumPool2d { kernel, strides, pads, padding };
+                    let op = staged(Op::IntegerSumPool2d(pool), stage);
+                    let what = format!("{op} of {x:?} {element}");
+                    let mut inputs = vec![operand(&x, element, &mut random)];
+                    inputs.extend(operands_of_stage);
+                    let case = Case { what, op, inputs, constant: false };
+                    let own = channels.is_multiple_of(4);
+                    assert_eq!(has_kernel(&case), own, "{}", case.what);
+                    if own { &mut cases } else { &mut loops }.push(case);
+                }
+            }
+        }
+    }
+    for (part, cases) in cases.chunks(200).enumerate() {
+        check(&format!("sum-pools-{part}"), cases);
+    }
+    check("sum-pools-loops", &loops[..20]);
+}
+
+/// How many times as fast as loops kernels must be, on layers of a usual size.
+const LEAST_RATIOS: [(&str, f64); 18] = [
+    ("add u8", 2.8),
+    ("add u8, sums", 1.8),
+    ("sum pool 2x2 u8", 2.0),
+    ("sum pool global u8", 1.6),
+    ("max pool 2x2 u8", 7.5),
+    ("add u4", 2.6),
+    ("add u4, sums", 2.8),
+    ("sum pool 2x2 u4", 2.6),
+    ("sum pool global u4", 2.7),
+    ("max pool 2x2 u4", 11.0),
+    ("add u2", 2.0),
+    ("add u2, sums", 2.8),
+    ("sum pool 2x2 u2", 2.1),
+    ("sum pool global u2", 2.6),
+    ("max pool 2x2 u2", 11.0),
+    ("depthwise 3x3 u8", 2.9),
+    ("depthwise 3x3 u4", 5.1),
+    ("depthwise 3x3 u2", 5.2),
+];
+
+/// Cycles beside those of the loops that any operation has (16x16x32), and what the target's cost says.
+#[test]
+fn cycles_beside_loops() {
+    let mut random = Random(61);
+    let x = [1, 16, 16, 32];
+    let mut cases = Vec::new();
+    let mut case = |name: &str, op: Op, inputs: Vec<Tensor>| {
+        cases.push(Case { what: name.into(), op, inputs, constant: false });
+    };
+    let all = stages(32, 1000, &mut random);
+    let stage = |element: Element| {
+        let found = all.iter().find(|(op, _)| match op {
+            Some(Op::ScaleShift(s)) => s.element == element,
+            Some(Op::Threshold(t)) => t.element == element,
+            _ => false,
+        });
+        found.expect("a stage").clone()
+    };
+    for element in [Element::U8, Element::U4, Element::U2] {
+        let inputs = || [0; 2].map(|_| all_of(&x, element, 1));
+        let add = Op::IntegerAdd(IntegerAdd { factors: [77, -13] });
+        let (of_add, operands) = stage(element);
+        let inputs: Vec<Tensor> = inputs().into_iter().chain(operands).collect();
+        case(&format!("add {element}"), staged(add.clone(), of_add), inputs.clone());
+        case(&format!("add {element}, sums"), add, inputs[..2].to_vec());
+        for (name, size) in [("2x2", 2), ("global", 16)] {
+            let [kernel, strides] = [[size; 2]; 2];
+            let pool = IntegerSumPool2d { kernel, strides, pads: [0; 4], padding: 0 };
+            let (of_pool, operands) = stage(element);
+            let inputs = [vec![all_of(&x, element, 1)], operands].concat();
+            let name = format!("sum pool {name} {element}");
+            case(&name, staged(Op::IntegerSumPool2d(pool), of_pool), inputs);
+        }
+        let pool = IntegerMaxPool2d { kernel: [2; 2], strides: [2; 2], pads: [0; 4] };
+        let inputs = vec![tensor(&x, element, &mut random)];
+        case(&format!("max pool 2x2 {element}"), Op::IntegerMaxPool2d(pool), inputs);
+    }
+    for element in [Element::U8, Element::U4, Element::U2] {
+        let layer = Shape { groups: 32, ..Shape::three(x, 32) };
+        let elements = [element, Element::I8, element];
+        let mut case = convolution(&layer, elements, false, true, &mut random);
+        case.what = format!("depthwise 3x3 {element}");
+        cases.push(case);
+    }
+    let own = simulate(&folder("cycles-own"), &cases, false);
+    let loops = simulate_loops(&folder("cycles-loops"), &cases);
+    assert_eq!(cases.len(), LEAST_RATIOS.len());
+    for ((case, (name, least)), (own, loops)) in
+        cases.iter().zip(LEAST_RATIOS).zip(own.iter().zip(&loops))
+    {
+        assert_eq!(case.what, name);
+        let ratio = loops.cycles as f64 / own.cycles as f64;
+        println!("| {name} | {} | {} | {ratio:.2} |", loops.cycles, own.cycles);
+        assert!(ratio >= least, "{name}: {ratio:.2}");
+        let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
+        let outputs = case.op.infer(&inputs).expect("the case is well typed");
+        let outputs: Vec<&TensorType> = outputs.iter().collect();
+        let estimate = Target::cost(&XPULPV2, &case.op, &inputs, &outputs).cycles();
+        let estimate = estimate.expect("the target runs it") as f64;
+        let off = (estimate / own.cycles as f64 - 1.0).abs();
+        assert!(off < 0.2, "{name}: estimate {estimate}, {own:?}");
+    }
 }

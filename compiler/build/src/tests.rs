@@ -187,10 +187,12 @@ fn the_same_input_gives_the_same_files() {
 fn the_module_needs_core_alone_and_gives_no_warning() {
     let out = folder("module");
     // Dropout draws random numbers; fp32 has other types than niti.
-    for (algorithm, model) in
-        [("niti", data("models/lenet5.onnx")), ("fp32", data("pytorch/dropout_ts15_train.onnx"))]
-    {
-        let builder = sources_only(&out).model(model).batch(2).algorithm(algorithm).name("net");
+    for (algorithm, batch, model) in [
+        ("niti", 2, data("models/lenet5.onnx")),
+        ("fp32", 2, data("pytorch/dropout_ts15_train.onnx")),
+        ("quantized", 1, data("brevitas/mixed.onnx")),
+    ] {
+        let builder = sources_only(&out).model(model).batch(batch).algorithm(algorithm).name("net");
         let output = run(&builder, &[]).1.expect("it compiles");
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         for (edition, visibility) in [("2021", "pub "), ("2024", "pub "), ("2024", "")] {
@@ -211,6 +213,35 @@ fn the_module_needs_core_alone_and_gives_no_warning() {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
     }
+    fs::remove_dir_all(out).expect("removed");
+}
+
+#[test]
+fn quantized_inference_has_no_training_step() {
+    let out = folder("quantized");
+    let model = data("brevitas/mixed.onnx");
+    let builder =
+        sources_only(&out).model(&model).batch(1).target("c").algorithm("quantized").name("net");
+    let (lines, result) = run(&builder, &[]);
+    let output = result.expect("it compiles");
+    assert!(!lines.iter().any(|line| line.starts_with("cargo::warning")), "{lines:#?}");
+    let module = fs::read_to_string(&output.module).expect("a module");
+    let header = fs::read_to_string(out.join("net/net.h")).expect("a header");
+    for text in [&module, &header] {
+        assert!(text.contains("infer") && !text.contains("train_step"), "{text}");
+    }
+    // Output stages: thresholds below 8 bits, a scale and a shift at 8.
+    let source = fs::read_to_string(out.join("net/net.c")).expect("a source");
+    for stage in ["integer_conv2d_threshold_", "integer_conv2d_scale_shift_"] {
+        assert!(source.contains(stage), "{source}");
+    }
+    // A precision file is read, but not by algorithms that train.
+    let layers = out.join("layers.toml");
+    fs::write(&layers, "[default]\ninput = 8\nweight = 4\n").expect("written");
+    let ranges = failure(&builder.clone().precision(&layers)).to_string();
+    assert!(ranges.contains("layers.toml") && ranges.contains("`input_range`"), "{ranges}");
+    let other = failure(&builder.algorithm("niti").precision(&layers)).to_string();
+    assert!(other.contains("--algorithm quantized") && other.contains("`niti`"), "{other}");
     fs::remove_dir_all(out).expect("removed");
 }
 

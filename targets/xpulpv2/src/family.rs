@@ -4,7 +4,7 @@ use trainc_ir::program::Kernel;
 use trainc_ir::{Op, Tensor, TensorType};
 
 use crate::elements::Elements;
-use crate::mixed::{Mixed, Pools};
+use crate::mixed::{Mixed, Pools, Sums};
 use crate::products::Products;
 
 /// Kernels that share a scheme. All three functions agree on which operations they know.
@@ -42,7 +42,7 @@ pub(crate) trait Family: Sync {
 }
 
 /// All families, in the order they are asked.
-pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed, &Pools, &Elements];
+pub(crate) static FAMILIES: &[&dyn Family] = &[&Products, &Mixed, &Pools, &Sums, &Elements];
 
 /// What the first family that knows the operation says.
 pub(crate) fn first<T>(f: impl Fn(&dyn Family) -> Option<T>) -> Option<T> {

@@ -139,8 +139,8 @@ pub(crate) enum Instruction {
 /// A part of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Item {
-    /// A remark for readers.
-    Comment(String),
+    /// A remark for readers, and registers whose names it tells.
+    Comment(String, Vec<Register>),
     One(Instruction),
     /// A hardware loop of at least one round; `count` holds their number as it starts, and is free in it. Level 0 may stand in
     /// level 1. The body has at least three instructions, and does not end with another loop.

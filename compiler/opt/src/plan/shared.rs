@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainc_ir::program::{Kernel, buffer_bytes, identifier};
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::types::TensorType;
+use trainc_ir::types::{Element, Scale, TensorType};
 use trainc_ir::{Op, Tensor};
 
 use super::{PlanEntry, PlanError};
@@ -36,8 +36,8 @@ pub(super) struct Shared<'t> {
     pub(super) kernels: Vec<Kernel>,
     /// Constants by content.
     contents: BTreeMap<(TensorType, Vec<u8>), usize>,
-    /// Offsets of constants by their bytes: reshapes of one constant share them.
-    places: BTreeMap<Vec<u8>, usize>,
+    /// Offsets of constants by layout (element, scale, count) and bytes: reshapes of one constant share them.
+    places: BTreeMap<(Element, Scale, usize, Vec<u8>), usize>,
     known: BTreeMap<(Op, Vec<TensorType>, Vec<TensorType>), usize>,
     names: Names,
     kernel_names: Names,
@@ -125,7 +125,8 @@ impl<'t> Shared<'t> {
             return index;
         }
         let alignment = self.alignment();
-        let offset = *self.places.entry(key.1.clone()).or_insert_with(|| {
+        let place = (key.0.element, key.0.scale, key.0.count(), key.1.clone());
+        let offset = *self.places.entry(place).or_insert_with(|| {
             let offset = self.constant_bytes;
             self.constant_bytes += key.1.len().next_multiple_of(alignment);
             offset

@@ -38,12 +38,17 @@ impl Block {
         }
         out.push_str("    __asm__ volatile(\n");
         let mut lines = Lines { block: self, out: Vec::new(), label: 1 };
+        lines.comment("Ends of hardware loops are known distances: no instruction is compressed.");
         lines.directive(".balign 4");
         lines.directive(".option push");
         lines.directive(".option norvc");
         lines.directive(".option norelax");
         let saved = self.saved();
         let frame = (4 * (self.slots.len() + saved.len())).next_multiple_of(16);
+        let places = self.slots.iter().enumerate();
+        let places: Vec<String> =
+            places.map(|(i, slot)| format!("{} at {}(sp)", slot.name, 4 * i)).collect();
+        lines.comment(&format!("The frame: {}", places.join(", ")));
         lines.directive(&format!("addi sp, sp, -{frame}"));
         for (i, &number) in saved.iter().enumerate() {
             let offset = 4 * (self.slots.len() + i);
@@ -53,6 +58,7 @@ impl Block {
             lines.directive(&format!("sw a{i}, {}(sp)", 4 * i));
         }
         lines.items(&self.items);
+        lines.comment("The caller's registers again.");
         for (i, &number) in saved.iter().enumerate() {
             let offset = 4 * (self.slots.len() + i);
             lines.directive(&format!("lw {}, {offset}(sp)", NAMES[number as usize]));
@@ -84,7 +90,7 @@ fn length(items: &[Item]) -> u32 {
     items
         .iter()
         .map(|item| match item {
-            Item::Comment(_) => 0,
+            Item::Comment(..) => 0,
             Item::One(_) => 1,
             Item::HardwareLoop { count, rounds, body, .. } => {
                 constant(*count, *rounds).len() as u32 + 1 + length(body)
@@ -106,6 +112,15 @@ impl Lines<'_> {
         self.out.push(format!("        \"{text}\\n\\t\"\n"));
     }
 
+    /// A remark, broken at commas.
+    fn comment(&mut self, text: &str) {
+        let text = super::wrapped(&format!("/* {text} */"));
+        for (i, line) in text.lines().enumerate() {
+            let indent = if i == 0 { 8 } else { 11 };
+            self.out.push(format!("{:indent$}{}\n", "", line.trim_start()));
+        }
+    }
+
     /// An encoded instruction with its name in the manual.
     fn encoded(&mut self, text: &str, means: &str) {
         let code = format!("        \"{text}\\n\\t\"");
@@ -119,7 +134,15 @@ impl Lines<'_> {
     fn items(&mut self, items: &[Item]) {
         for item in items {
             match item {
-                Item::Comment(text) => self.out.push(format!("        /* {text} */\n")),
+                Item::Comment(text, registers) => {
+                    let named = registers.iter().map(|&register| {
+                        let machine = NAMES[self.number(register) as usize];
+                        format!("{} in {machine}", self.block.registers[register.0].name)
+                    });
+                    let named: Vec<String> = named.collect();
+                    let colon = if named.is_empty() { "" } else { ": " };
+                    self.comment(&format!("{text}{colon}{}", named.join(", ")));
+                }
                 Item::One(instruction) => self.instruction(instruction),
                 Item::HardwareLoop { level, count, rounds, body } => {
                     let number = constant(*count, *rounds);

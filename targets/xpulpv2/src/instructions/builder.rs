@@ -67,8 +67,14 @@ impl Builder {
         }
     }
 
+    /// A remark.
     pub(crate) fn comment(&mut self, text: impl Into<String>) {
-        self.item(Item::Comment(text.into()));
+        self.describe(text, &[]);
+    }
+
+    /// A remark that tells readers of the assembly what some registers are, by the names of the portable form.
+    pub(crate) fn describe(&mut self, text: impl Into<String>, registers: &[Register]) {
+        self.item(Item::Comment(text.into(), registers.to_vec()));
     }
 
     fn item(&mut self, item: Item) {

@@ -21,7 +21,7 @@ impl Block {
             items.iter().find_map(|item| match item {
                 Item::HardwareLoop { body, .. } => Some(innermost(body).unwrap_or(body)),
                 Item::Repeat { body, .. } => innermost(body),
-                Item::Comment(_) | Item::One(_) => None,
+                Item::Comment(..) | Item::One(_) => None,
             })
         }
         let body = innermost(&self.items)?;
@@ -43,7 +43,7 @@ impl Count {
         let mut cycles = 0;
         for item in items {
             cycles += match item {
-                Item::Comment(_) => 0,
+                Item::Comment(..) => 0,
                 Item::One(instruction) => one(instruction, loaded),
                 Item::HardwareLoop { rounds, body, count, .. } => {
                     *loaded = None;

@@ -45,9 +45,15 @@ impl Block {
 
     fn statements(&self, items: &[Item], depth: usize, out: &mut String) {
         let pad = "    ".repeat(depth);
-        for item in items {
+        let mut rest = items.iter();
+        while let Some(item) = rest.next() {
+            if let Some(number) = self.number(item, rest.as_slice().first()) {
+                out.push_str(&format!("{pad}{number}\n"));
+                rest.next();
+                continue;
+            }
             match item {
-                Item::Comment(text) => out.push_str(&format!("{pad}/* {text} */\n")),
+                Item::Comment(text, _) => out.push_str(&format!("{pad}/* {text} */\n")),
                 Item::One(instruction) => {
                     out.push_str(&format!("{pad}{}\n", self.statement(instruction)));
                 }
@@ -65,6 +71,20 @@ impl Block {
                     out.push_str(&format!("{pad}}} while (--{} != 0);\n", self.slot(*counter)));
                 }
             }
+        }
+    }
+
+    /// A number that takes two instructions.
+    fn number(&self, first: &Item, second: Option<&Item>) -> Option<String> {
+        let Item::One(Instruction::UpperConstant(d, upper)) = first else { return None };
+        match second? {
+            Item::One(Instruction::Immediate(Immediate::Add, to, from, low))
+                if [to, from] == [d, d] =>
+            {
+                let value = upper.wrapping_add(*low as u32);
+                Some(format!("{} = {value:#010x};", self.name(*d)))
+            }
+            _ => None,
         }
     }
 
@@ -174,7 +194,7 @@ impl Block {
 fn mark(items: &[Item], used: &mut [bool]) {
     for item in items {
         match item {
-            Item::Comment(_) => {}
+            Item::Comment(..) => {}
             Item::One(instruction) => {
                 let named = instruction.reads().into_iter().chain(instruction.writes());
                 named.for_each(|register| used[register.0] = true);

@@ -14,6 +14,22 @@ pub(crate) enum Stage {
     Threshold { threshold: Threshold, levels: usize, flips: bool },
 }
 
+impl Stage {
+    /// The stage of a chain's last operation, with the operands that are its own.
+    pub(crate) fn of(op: Option<&Op>, operands: &[&TensorType]) -> Option<Stage> {
+        Some(match op {
+            None => Stage::Sums,
+            Some(Op::ScaleShift(scale_shift)) => Stage::ScaleShift(scale_shift.clone()),
+            Some(Op::Threshold(threshold)) => Stage::Threshold {
+                threshold: threshold.clone(),
+                levels: *operands.first()?.shape.dims().get(1)?,
+                flips: operands.len() == 2,
+            },
+            _ => return None,
+        })
+    }
+}
+
 /// A convolution, channels last, and its output stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Convolution {
@@ -52,16 +68,7 @@ impl Convolution {
             },
             _ => return None,
         };
-        let stage = match stage {
-            None => Stage::Sums,
-            Some(Op::ScaleShift(scale_shift)) => Stage::ScaleShift(scale_shift.clone()),
-            Some(Op::Threshold(threshold)) => Stage::Threshold {
-                threshold: threshold.clone(),
-                levels: *inputs.get(2)?.shape.dims().get(1)?,
-                flips: inputs.len() == 4,
-            },
-            _ => return None,
-        };
+        let stage = Stage::of(stage, inputs.get(2..)?)?;
         let [x, w, ..] = inputs else { return None };
         let [y] = outputs else { return None };
         let (&[batch, height, width, channels], &[filters, kh, kw, _], &[_, rows, columns, _]) =

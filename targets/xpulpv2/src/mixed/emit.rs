@@ -9,6 +9,7 @@ use super::stage::{self, TileStage};
 use super::text::{Text, times};
 use super::tile::{InnerLoop, Tile};
 use super::{direct, lines};
+use crate::instructions::Block;
 
 /// Cycles around a tile's call, of an entry, and of an element that C makes.
 const CALL: u64 = 60;
@@ -74,6 +75,7 @@ impl<'c> Emission<'c> {
         let fill = match layout.source {
             Source::InPlace => 0,
             Source::Copied | Source::Unpacked => bytes,
+            Source::Ordered => bytes * 3 / 2,
             Source::Padded | Source::Spread => bytes * ELEMENT,
         };
         ENTRY + tiles * tile + stage + fill
@@ -82,16 +84,17 @@ impl<'c> Emission<'c> {
     /// The kernel's function after those it calls.
     pub(crate) fn functions(&self, name: &str, kernel: &Kernel) -> String {
         let mut out = Text::default();
+        let columns = self.tile.columns;
+        let [tile, window] = match columns {
+            1 => ["a column".to_string(), "the column's window".to_string()],
+            _ => [format!("{columns} columns"), "the window of the second column".to_string()],
+        };
+        let round = self.inner_loop();
         let tile_comment = [
+            format!("`{name}` at {tile} of the result: `groups` times {FILTERS} filters."),
             format!(
-                "{} filters by {} column(s) of `{name}`, for a number of groups of filters.",
-                FILTERS, self.tile.columns
-            ),
-            format!(
-                "x is the window of column {}; a round of the loop does {} products in {} cycles.",
-                usize::from(self.tile.columns > 1),
-                self.inner_loop().products,
-                self.inner_loop().cycles
+                "x: {window}. Innermost loop: {} products in {} cycles.",
+                round.products, round.cycles
             ),
         ];
         out.raw(&self.tile.block().function(&format!("{name}_tile"), &tile_comment));
@@ -232,17 +235,19 @@ impl<'c> Emission<'c> {
         let [height, width] = layout.input;
         let row_bits = width * c.channels * bits(c.x);
         let left = c.pads[1] * layout.column_bytes;
-        let flat = matches!(layout.source, Source::Copied | Source::Unpacked);
+        let flat = matches!(layout.source, Source::Copied | Source::Unpacked | Source::Ordered);
         let right = layout.line.saturating_sub(left + width * layout.column_bytes);
         let outside = c.pads[0] + c.pads[2] > 0;
         let margins = flat && left + right > 0;
         if flat {
-            let block = match layout.source {
-                Source::Copied => lines::copy(row_bits / 32),
-                _ => lines::unpack(row_bits / 32, bits(c.x), c.is_signed()),
-            };
+            let words = row_bits / 32;
             let comment = ["A row of the operand as bytes.".to_string()];
-            out.raw(&block.function(&format!("{name}_row"), &comment));
+            let of_block = |block: Block| block.function(&format!("{name}_row"), &comment);
+            out.raw(&match layout.source {
+                Source::Copied => of_block(lines::copy(words)),
+                Source::Ordered => lines::ordered(name, words, c.x),
+                _ => of_block(lines::unpack(words, bits(c.x), c.is_signed())),
+            });
             out.line("");
         }
         if outside {

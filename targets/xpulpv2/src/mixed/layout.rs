@@ -28,6 +28,8 @@ pub(crate) enum Source {
     Copied,
     /// Words of narrow elements become several; see [`Layout::channel`] for the order.
     Unpacked,
+    /// Words of narrow elements become several, in their order.
+    Ordered,
     /// Element by element; channels are filled up to words.
     Padded,
     /// Element by element; each column's part of a window for itself.
@@ -153,8 +155,11 @@ impl Layout {
         // A word for a channel or two is a waste.
         let wasteful = kernel_columns * padded > exact.next_multiple_of(unit) * 5 / 4;
         let spread = c.dilations[1] != 1 && kernel_columns > 1 || wasteful;
+        let ordered = c.channels == padded && (input[1] * c.channels * x_bits).is_multiple_of(32);
         let source = if spread && !depthwise {
             Source::Spread
+        } else if depthwise && x_bits < 8 && ordered {
+            Source::Ordered
         } else if !words || x_bits < 8 && depthwise {
             Source::Padded
         } else if x_bits < 8 {

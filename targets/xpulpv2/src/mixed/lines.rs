@@ -1,5 +1,9 @@
 //! Lines of bytes out of rows of the operand.
 
+use trainc_ir::Element;
+
+use super::convolution::{bits, is_signed};
+use super::text::Text;
 use crate::instructions::{Binary, Block, Builder, Immediate, Kind, Width};
 
 /// Words that are on their way at once, so that nothing waits for a load.
@@ -66,6 +70,44 @@ pub(crate) fn unpack(words: usize, bits: usize, signed: bool) -> Block {
         }
     });
     b.finish()
+}
+
+/// `NAME_row`: makes words of bytes out of words of narrower integers and keeps their order. Each byte gets the byte that holds its
+/// element, then that is shifted.
+pub(crate) fn ordered(name: &str, words: usize, element: Element) -> String {
+    let (width, mut out) = (bits(element), Text::default());
+    let parts = 8 / width;
+    let word = |byte: &dyn Fn(usize) -> usize| {
+        let bytes = [0, 1, 2, 3].map(|i| byte(i) as u8);
+        format!("UINT32_C({:#010x})", u32::from_le_bytes(bytes))
+    };
+    out.line("/* A row of the operand as bytes. */");
+    out.line(format!("static void {name}_row(const uint8_t *from, uint8_t *to)"));
+    out.open("{");
+    out.for_("i", words);
+    out.line("const uint32_t word = trainc_xpulp_load(from);");
+    for result in 0..parts {
+        let picked =
+            format!("trainc_xpulp_shuffle_b(word, {})", word(&|i| (4 * result + i) / parts));
+        let value = if is_signed(element) {
+            let up = word(&|i| (parts - 1 - i % parts) * width);
+            let moved = format!("trainc_xpulp_sll_b({picked}, {up})");
+            format!("trainc_xpulp_sra_b({moved}, {})", word(&|_| 8 - width))
+        } else {
+            let down = word(&|i| i % parts * width);
+            let mask = word(&|_| (1 << width) - 1);
+            format!("trainc_xpulp_srl_b({picked}, {down}) & {mask}")
+        };
+        out.line(format!("const uint32_t bytes{result} = {value};"));
+    }
+    for result in 0..parts {
+        out.line(format!("trainc_xpulp_store(to + {}, bytes{result});", 4 * result));
+    }
+    out.line("from += 4;");
+    out.line(format!("to += {};", 4 * parts));
+    out.close();
+    out.close();
+    out.finish()
 }
 
 /// A loop of so many at once, and the rest.

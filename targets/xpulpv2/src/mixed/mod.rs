@@ -3,7 +3,8 @@
 //! One scheme for all: lines of the operand are unpacked to bytes once (`lines`), a tile of 4 filters by up to 4 columns is one
 //! instruction list with its output stage (`tile`), and weights lie ahead of time in the order in which the tile unpacks
 //! them (`arrange`). What does not fit the cluster's memory comes there piece by piece (`tiled`). Weights that are no
-//! constants, and channel groups, go through a plain kernel (`direct`). Max pools of bytes take words (`pool`).
+//! constants, and channel groups, go through a plain kernel (`direct`). Max pools take words (`pool`), additions and sum
+//! pools four channels (`sums`).
 
 mod arrange;
 mod convolution;
@@ -11,11 +12,14 @@ mod direct;
 mod emit;
 mod layout;
 mod lines;
+mod packed;
 mod pool;
 mod stage;
+mod sums;
 mod text;
 mod tile;
 mod tiled;
+mod window;
 
 use trainc_ir::program::Kernel;
 use trainc_ir::{Op, Tensor, TensorType};
@@ -24,6 +28,7 @@ use crate::family::Family;
 use convolution::Convolution;
 use emit::Emission;
 pub(crate) use pool::Pools;
+pub(crate) use sums::Sums;
 pub use tile::InnerLoop;
 
 /// `trainc_mixed.h`: what the kernels share.

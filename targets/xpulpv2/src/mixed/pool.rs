@@ -1,110 +1,88 @@
-//! Maximum over windows of bytes, channels last: four channels at a time.
+//! Maximum over windows, channels last: a word of channels at a time. Of elements of 4 and 2 bits, each part of a word's bytes is
+//! compared for itself, at the top of its byte: what lies below it never decides between different elements.
 
-use trainc_ir::ops::IntegerMaxPool2d;
 use trainc_ir::program::Kernel;
 use trainc_ir::{Element, Op, TensorType};
 
+use super::convolution::{bits, is_signed};
 use super::direct;
-use super::text::{Text, times};
+use super::packed::{load, repeated, store};
+use super::text::Text;
+use super::window::Windows;
 use crate::family::Family;
 
-/// Cycles of four channels of an element of a window.
-const CYCLES: u64 = 4;
+/// Cycles of each part of a word: at an element of a window, and as part of the result.
+const CYCLES: [u64; 2] = [2, 3];
 
-/// Max pools of bytes.
+/// Max pools of integers whose channels fill bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pools;
 
-struct Pool<'o> {
-    op: &'o IntegerMaxPool2d,
-    input: [usize; 2],
-    output: [usize; 2],
-    batch: usize,
-    channels: usize,
-    signed: bool,
+struct Pool {
+    windows: Windows,
+    element: Element,
 }
 
-impl Pool<'_> {
-    fn of<'o>(op: &'o Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Pool<'o>> {
+impl Pool {
+    fn of(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Pool> {
         let Op::IntegerMaxPool2d(op) = op else { return None };
-        let (&[batch, height, width, channels], &[_, rows, columns, _]) =
-            (inputs.first()?.shape.dims(), outputs.first()?.shape.dims())
-        else {
-            return None;
-        };
-        let element = inputs[0].element;
-        let bytes = matches!(element, Element::U8 | Element::I8) && channels.is_multiple_of(4);
-        let small = inputs[0].count() < 1 << 28 && inputs[0].count() > 0;
-        // Every window has an element.
-        let meets = |axis: usize, size: usize, results: usize| {
-            let last = (results.max(1) - 1) * op.strides[axis];
-            op.pads[axis] < op.kernel[axis] && last < size + op.pads[axis]
-        };
-        let whole = meets(0, height, rows) && meets(1, width, columns);
-        (bytes && small && whole).then_some(Pool {
-            op,
-            input: [height, width],
-            output: [rows, columns],
-            batch,
-            channels,
-            signed: element == Element::I8,
-        })
+        let ([x], [y]) = (inputs, outputs) else { return None };
+        let windows = Windows::new([op.kernel, op.strides], op.pads, [x, y])?;
+        use Element::{I2, I4, I8, U2, U4, U8};
+        let known = matches!(x.element, U8 | I8 | U4 | I4 | U2 | I2);
+        let pool = Pool { windows, element: x.element };
+        let whole = (pool.windows.channels * bits(x.element)).is_multiple_of(8);
+        (known && whole).then_some(pool)
     }
 
-    /// Declares where a window starts and ends.
-    fn range(&self, axis: usize, place: &str, out: &mut Text) {
-        let name = ["row", "column"][axis];
-        let (stride, pad) = (self.op.strides[axis], self.op.pads[axis]);
-        let (kernel, size) = (self.op.kernel[axis], self.input[axis]);
-        let start = times(place, stride);
-        let edge = (self.output[axis] - 1) * stride + kernel > size + pad;
-        if pad == 0 {
-            out.line(format!("const int32_t {name}_start = {start};"));
-        } else {
-            out.line(format!("const int32_t {name}_first = {start} - {pad};"));
-            out.line(format!("const int32_t {name}_start = {name}_first < 0 ? 0 : {name}_first;"));
-        }
-        let first = if pad == 0 { "start" } else { "first" };
-        let end = format!("{name}_{first} + {kernel}");
-        if edge {
-            out.line(format!("const int32_t {name}_end = {end} < {size} ? {end} : {size};"));
-        } else {
-            out.line(format!("const int32_t {name}_end = {end};"));
-        }
+    /// Bytes of a place.
+    fn bytes(&self) -> usize {
+        self.windows.channels * bits(self.element) / 8
+    }
+
+    /// Bytes that are compared at once.
+    fn unit(&self) -> usize {
+        [4, 2].into_iter().find(|unit| self.bytes().is_multiple_of(*unit)).unwrap_or(1)
     }
 
     fn functions(&self, name: &str, kernel: &Kernel) -> String {
         let mut out = Text::default();
-        let ([height, width], [rows, columns]) = (self.input, self.output);
-        let channels = self.channels;
+        let (width, bytes, unit) = (bits(self.element), self.bytes(), self.unit());
+        let signed = is_signed(self.element);
         out.line(format!("/* Rows begin..end of all images of `{name}`. */"));
         out.line(format!("static void {name}_rows(void *context, int32_t begin, int32_t end)"));
         out.open("{");
         out.line("const struct trainc_mixed_work *const work = context;");
-        out.open("for (int32_t line = begin; line < end; line++) {");
-        out.line(format!(
-            "const uint8_t *const x = work->x + line / {rows} * {};",
-            height * width * channels
-        ));
-        self.range(0, &format!("(line % {rows})"), &mut out);
-        out.for_("place", columns);
-        self.range(1, "place", &mut out);
-        out.line(format!("uint8_t *const y = work->y + (line * {columns} + place) * {channels};"));
-        out.open(format!("for (int32_t channel = 0; channel < {channels}; channel += 4) {{"));
-        out.line(format!(
-            "const uint8_t *from = x + (row_start * {width} + column_start) * {channels} + channel;"
-        ));
-        out.line("uint32_t most = trainc_xpulp_load(from);");
-        out.open("for (int32_t row = row_start; row < row_end; row++) {");
-        out.line("const uint8_t *at = from;");
-        out.open("for (int32_t column = column_start; column < column_end; column++) {");
-        let function = if self.signed { "max_b" } else { "maxu_b" };
-        out.line(format!("most = trainc_xpulp_{function}(most, trainc_xpulp_load(at));"));
-        out.line(format!("at += {channels};"));
-        out.close();
-        out.line(format!("from += {};", width * channels));
-        out.close();
-        out.line("trainc_xpulp_store(y + channel, most);");
+        self.windows.open([bytes, bytes], &mut out);
+        out.open(format!("for (int32_t byte = 0; byte < {bytes}; byte += {unit}) {{"));
+        let parts = 8 / width;
+        // A part's distance from the top of its byte.
+        let shift = |part: usize| 8 - width - part * width;
+        if parts > 1 {
+            out.line(format!("/* Each {width} bits of a byte, moved to its top. */"));
+        }
+        let lowest = repeated(if signed { 0x80 } else { 0 });
+        let first: Vec<String> = (0..parts).map(|part| format!("most{part} = {lowest}")).collect();
+        out.line(format!("uint32_t {};", first.join(", ")));
+        self.windows.open_window(bytes, "byte", &mut out);
+        out.line(format!("const uint32_t word = {};", load("at", unit)));
+        let function = if signed { "max_b" } else { "maxu_b" };
+        for part in 0..parts {
+            let moved = match shift(part) {
+                0 => "word".to_string(),
+                shift => format!("trainc_xpulp_sll_b(word, {})", repeated(shift as u8)),
+            };
+            out.line(format!("most{part} = trainc_xpulp_{function}(most{part}, {moved});"));
+        }
+        self.windows.close_window(bytes, &mut out);
+        let top = repeated(!(0xff >> width) as u8);
+        let back = |part: usize| match (parts, shift(part)) {
+            (1, _) => format!("most{part}"),
+            (_, 0) => format!("(most{part} & {top})"),
+            (_, shift) => format!("(most{part} & {top}) >> {shift}"),
+        };
+        let all: Vec<String> = (0..parts).map(back).collect();
+        out.line(store("y + byte", &all.join(" | "), unit));
         out.close();
         out.close();
         out.close();
@@ -115,7 +93,8 @@ impl Pool<'_> {
         out.line("struct trainc_mixed_work all = {0};");
         out.line("all.x = (const uint8_t *)x0;");
         out.line("all.y = (uint8_t *)y0;");
-        out.line(format!("TRAINC_PARALLEL_FOR(&all, {}, {name}_rows);", self.batch * rows));
+        let rows = self.windows.batch * self.windows.output[0];
+        out.line(format!("TRAINC_PARALLEL_FOR(&all, {rows}, {name}_rows);"));
         out.close();
         out.finish()
     }
@@ -138,7 +117,10 @@ impl Family for Pools {
 
     fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
         let pool = Pool::of(op, inputs, outputs)?;
-        let window = (pool.op.kernel[0] * pool.op.kernel[1]) as u64;
-        Some((outputs[0].count() as u64 / 4) * (window * CYCLES + 10))
+        let [of_tap, of_result] = CYCLES;
+        let parts = (8 / bits(pool.element)) as u64;
+        let places = (outputs[0].count() / pool.windows.channels) as u64;
+        let words = places * (pool.bytes() / pool.unit()) as u64;
+        Some(words * parts * (pool.windows.taps() as u64 * of_tap + of_result))
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum Clamp {
 }
 
 impl Clamp {
-    fn new(low: i32, high: i32) -> Clamp {
+    pub(crate) fn new(low: i32, high: i32) -> Clamp {
         let power = (0..31).find(|&n| high == (1i32 << n) - 1);
         match power {
             Some(n) if low == 0 && n < 31 => Clamp::Unsigned(n + 1),

@@ -121,6 +121,14 @@ impl Tile {
         let filters = if self.bits == 8 { 2 } else { FILTERS };
         let weights: Vec<Register> = (0..filters).map(|f| b.word(format!("w{f}"))).collect();
         let part = (self.bits < 8).then(|| b.word("part"));
+        let all: Vec<Register> = sums.iter().flatten().copied().collect();
+        b.describe("sums, by filter and column", &all);
+        b.describe("addresses of operand and weights", &[x, w]);
+        b.describe("a word of each column", &words);
+        b.describe("words of filters", &weights);
+        if let Some(part) = part {
+            b.describe("a part of a filter's word, its signs extended", &[part]);
+        }
         let line = self.line as i32 - (self.units * 32 / self.bits / 4 * self.x_step) as i32;
         let body = |b: &mut Builder| {
             b.hardware_loop(0, self.units, words[0], |b| match part {
@@ -227,7 +235,7 @@ impl Tile {
         shift: u32,
         clamp: Clamp,
     ) {
-        b.comment("(sum * scale + offset) >> shift, between its bounds");
+        b.comment(format!("(sum * scale + offset) >> {shift}, between its bounds"));
         let [of_scale, of_offset] = [slots.operands[0], slots.operands[1]];
         let [scale, offset] = [of_scale, of_offset].map(|slot| b.take_slot(slot));
         let mut numbers = Vec::new();
@@ -329,7 +337,9 @@ impl Tile {
         let places: Vec<Register> =
             (0..self.columns).map(|c| b.take(format!("place{c}"), Kind::Source)).collect();
         let above: Vec<Register> = (0..self.columns).map(|c| b.word(format!("above{c}"))).collect();
+        b.describe("each column's place in the row", &places);
         for filter in 0..FILTERS {
+            b.comment(format!("filter {filter}"));
             if flips {
                 // No register is left for this address.
                 let (address, flip) = (places[0], above[0]);
@@ -373,6 +383,7 @@ impl Tile {
             TileStage::ScaleShift { .. } => 4,
             TileStage::Threshold { bits, .. } => FILTERS * bits / 8,
         } as i32;
+        b.comment("results, column after column");
         for (n, column) in results.iter().enumerate() {
             match self.stage {
                 TileStage::Sums => {

@@ -24,6 +24,7 @@
 /* What the parts of a convolution work on. */
 struct trainc_mixed_work {
     const uint8_t *x;       /* the operand, or the image's part of it */
+    const uint8_t *other;   /* the second operand of a sum */
     uint8_t *lines;         /* lines of bytes, as tiles read them */
     const uint8_t *window;  /* where a tile reads */
     const uint8_t *weights; /* in the order in which tiles read them */
@@ -49,6 +50,11 @@ static inline void trainc_mixed_store16(uint8_t *at, uint32_t value)
     at[1] = (uint8_t)(value >> 8);
 }
 
+static inline uint32_t trainc_mixed_load16(const uint8_t *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8;
+}
+
 /* Element index of packed elements of 2, 4 or 8 bits: the first one in the lowest bits. */
 static inline int32_t trainc_mixed_get(const uint8_t *from, int32_t index, int32_t bits, int is_signed)
 {
@@ -63,6 +69,13 @@ static inline void trainc_mixed_put(uint8_t *to, int32_t index, int32_t bits, in
     const uint32_t mask = (UINT32_C(1) << bits) - 1;
     uint8_t *const place = to + (bit >> 3);
     *place = (uint8_t)((*place & ~(mask << (bit & 7))) | (((uint32_t)value & mask) << (bit & 7)));
+}
+
+/* (sum * scale + offset) >> shift with sign; what comes before the shift wraps. */
+static inline uint32_t trainc_mixed_shifted(uint32_t sum, int32_t scale, int32_t offset,
+    int32_t shift)
+{
+    return (uint32_t)((int32_t)(sum * (uint32_t)scale + (uint32_t)offset) >> shift);
 }
 
 /* (sum * scale + offset) >> shift, which wraps, in low..=high. */
@@ -86,6 +99,24 @@ static inline int32_t trainc_mixed_threshold(int32_t sum, const int32_t *thresho
         }
     }
     return low;
+}
+
+/* The same of three. */
+static inline uint32_t trainc_mixed_threshold3(int32_t sum, const int32_t *thresholds)
+{
+    return (uint32_t)(sum >= thresholds[0]) + (uint32_t)(sum >= thresholds[1])
+        + (uint32_t)(sum >= thresholds[2]);
+}
+
+/* The same of fifteen. */
+static inline uint32_t trainc_mixed_threshold15(int32_t sum, const int32_t *thresholds)
+{
+    const int32_t *at = thresholds;
+    at += (sum >= at[7]) * 8;
+    at += (sum >= at[3]) * 4;
+    at += (sum >= at[1]) * 2;
+    at += sum >= at[0];
+    return (uint32_t)(at - thresholds);
 }
 
 #endif
