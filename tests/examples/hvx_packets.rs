@@ -1,13 +1,15 @@
 //! Packets that Hexagon's kernels take, by the emulator's counter: VGG-11's convolutions of 64 channels and more, batch
 //! 4, whole kernels but for the packing of weights. `clang` adds the MACs a packet of the same loops (of 32 to 16
-//! channels; of the weight gradient the sums alone) in C by clang-19, `phases` the parts of each kernel; other words choose
-//! layers by their names' start.
+//! channels; of the weight gradient the sums alone) in C by clang-19, `phases` the parts of each kernel, `static` takes shifts
+//! known ahead instead of those by the largest magnitude; other words choose layers by their names' start.
 //!
 //! `cargo run --release -p trainc-tests --example hvx_packets -- clang`
 
 use std::path::Path;
 
+use trainc_hvx::kernels::StaticShift;
 use trainc_ir::Op;
+use trainc_ir::numeric::Rounding;
 use trainc_tests::hexagon_clang::clang_packets;
 use trainc_tests::hexagon_convolution::{Checked, ConvolutionCase, Fill};
 
@@ -18,9 +20,9 @@ const LAYERS: [(usize, usize, usize); 6] =
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|a| a == word);
-    let (phases, clang) = (has("phases"), has("clang"));
+    let (phases, clang, known) = (has("phases"), has("clang"), has("static"));
     let chosen: Vec<&String> =
-        arguments.iter().filter(|a| *a != "phases" && *a != "clang").collect();
+        arguments.iter().filter(|a| !["phases", "clang", "static"].contains(&a.as_str())).collect();
     println!(
         "{:18} {:8} {:>9} {:>12} {:>12} {:>14} {:>12}",
         "layer", "pass", "packets", "MACs/packet", "without pads", "weight packing", "clang-19"
@@ -37,13 +39,23 @@ fn main() {
         }
         let case = ConvolutionCase::same(4, channels, features, size);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/hvx_packets");
-        let folder = |pass: &str| folder.join(format!("{channels}_{features}_{size}_{pass}"));
+        let folder =
+            |pass: &str| folder.join(format!("{channels}_{features}_{size}_{pass}_{known}"));
         let passes = ["forward", "error", "weight"];
         // The rate of plain loops does not grow with the channels: a part of them is enough.
         let small = ConvolutionCase::same(4, 32, 16, size);
         let multiplications = small.forward_product().multiplications();
         for (pass, (op, inputs, output)) in passes.into_iter().zip(small.operations()) {
+            let shift = |rounding| StaticShift { amount: 9, rounding };
             let checked = match pass {
+                "weight" if known => {
+                    let shift = shift(Rounding::PseudoStochastic);
+                    case.check_weight_gradient_shift(&folder(pass), Fill::Random, shift)
+                }
+                _ if known => {
+                    let shift = shift(Rounding::HalfAway);
+                    case.check_shift(&folder(pass), pass == "error", Fill::Random, shift)
+                }
                 "weight" => case.check_weight_gradient(&folder(pass), Fill::Random, 5),
                 _ => case.check(&folder(pass), pass == "error", Fill::Random, -127),
             };

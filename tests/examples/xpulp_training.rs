@@ -2,7 +2,9 @@
 //! kernels on one core and on a cluster of eight, beside the C target's loops on plain RV32IMC, both by the same compiler at
 //! `-O3`. All builds must end with the same weights.
 //!
-//! `cargo run --release -p trainc-tests --example xpulp_training -- [--batch N] [--launches]`
+//! `cargo run --release -p trainc-tests --example xpulp_training -- [--batch N] [--launches] [--elf FOLDER]`
+//!
+//! `--elf` writes the program of one core, `lenet5.elf`, which `tests/riscv/rtl/run` compares with the RTL.
 //!
 //! Needs Debian's gcc-riscv64-unknown-elf. Floats are emulated on all builds, as on GAP8.
 
@@ -81,12 +83,18 @@ fn measure(folder: &Path, batch: usize, flags: &[&str]) -> Measured {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let value = arguments.iter().position(|a| a == "--batch").and_then(|i| arguments.get(i + 1));
-    let batch = value.map_or(4, |value| value.parse().expect("--batch needs a number"));
+    let value = |option: &str| {
+        arguments.iter().position(|a| a == option).map(|i| arguments.get(i + 1).expect(option))
+    };
+    let batch = value("--batch").map_or(4, |value| value.parse().expect("--batch needs a number"));
     let (plain, _) = artifact("c", batch);
     let (own, program) = artifact("xpulpv2", batch);
     let loops = measure(&plain, batch, &[]);
     let one = measure(&own, batch, &["-DTRAINC_XPULP_INSN"]);
+    if let Some(to) = value("--elf") {
+        std::fs::create_dir_all(to).expect("a folder");
+        std::fs::copy(own.join("training"), Path::new(to).join("lenet5.elf")).expect("copied");
+    }
     let eight = measure(&own, batch, &["-DTRAINC_XPULP_INSN", "-DCORES=8"]);
     for other in [&one, &eight] {
         assert_eq!(other.weights, loops.weights, "the weights differ");

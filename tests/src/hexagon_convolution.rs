@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use trainc_hvx::kernels::{
-    Argument, Kernel, Span, WeightGradient, WeightStrides, WindowProduct, convolution,
+    Argument, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct, convolution,
+    static_convolution,
 };
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
+    ShiftRight,
 };
 use trainc_ir::{Element, Op, Operator, RunContext, Scale, Tensor, TensorType};
 
@@ -47,8 +49,19 @@ pub enum Fill {
     Extreme,
     /// -128 everywhere.
     Lowest,
+    /// 127 everywhere.
+    Highest,
+    /// -128 in the first operand, 127 in the second: the most negative sums.
+    Opposite,
     /// Nothing but zero.
     Zero,
+}
+
+impl Fill {
+    /// What the second operand holds.
+    fn second(self) -> Fill {
+        if self == Fill::Opposite { Fill::Highest } else { self }
+    }
 }
 
 /// A run beside its reference.
@@ -94,7 +107,8 @@ impl Random {
                     127
                 }
             }
-            Fill::Lowest => -128,
+            Fill::Lowest | Fill::Opposite => -128,
+            Fill::Highest => 127,
             Fill::Zero => 0,
         };
         (0..count).map(|_| byte(self.next_bits())).collect()
@@ -264,8 +278,39 @@ impl ConvolutionCase {
     #[must_use]
     pub fn check(&self, folder: &Path, error: bool, fill: Fill, low: i8) -> Checked {
         let product = if error { self.error_product() } else { self.forward_product() };
+        let kernel = convolution("conv", &product, 7, low).expect("a kernel");
+        let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low };
+        self.check_kernel(folder, error, fill, kernel, &requantize.into())
+    }
+
+    /// As [`Self::check`], with a shift known ahead.
+    ///
+    /// # Panics
+    /// If the kernel does not compile or run.
+    #[must_use]
+    pub fn check_shift(
+        &self,
+        folder: &Path,
+        error: bool,
+        fill: Fill,
+        shift: StaticShift,
+    ) -> Checked {
+        let product = if error { self.error_product() } else { self.forward_product() };
+        assert!(shift.is_supported(product.depth()));
+        let kernel = static_convolution("conv", &product, shift).expect("a kernel");
+        self.check_kernel(folder, error, fill, kernel, &shift_right(shift))
+    }
+
+    fn check_kernel(
+        &self,
+        folder: &Path,
+        error: bool,
+        fill: Fill,
+        mut kernel: Kernel,
+        finish: &Op,
+    ) -> Checked {
+        let product = if error { self.error_product() } else { self.forward_product() };
         assert!(product.is_supported());
-        let mut kernel = convolution("conv", &product, 7, low).expect("a kernel");
         let (pack, table) =
             product.pack_weights("pack_weights", &self.weight_strides(error)).expect("packing");
         kernel.data.extend(table);
@@ -274,7 +319,7 @@ impl ConvolutionCase {
         let (from, to) = if error { (y, x) } else { (x, y) };
         let count = |shape: [usize; 4]| shape.iter().product::<usize>();
         let operand = random.bytes(count(from), fill);
-        let weights = random.bytes(count(w), fill);
+        let weights = random.bytes(count(w), fill.second());
         let mut memory = Memory { bytes: Vec::new() };
         let operand_at = memory.place(&operand);
         let weights_at = memory.place(&weights);
@@ -308,16 +353,23 @@ impl ConvolutionCase {
             Conv2d { strides: self.strides, pads: self.pads, dilations: self.dilations, groups: 1 }
                 .evaluate(&[&operand, &weights], &context)
         };
-        let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low };
-        let expected = requantize.evaluate(&[&sums[0]], &context).remove(0);
-        let shift = expected.exponent() + 7;
+        let expected = finish.evaluate(&[&sums[0]], &context).remove(0);
+        // A shift known ahead is not returned.
+        let shift = (!matches!(finish, Op::ShiftRight(_))).then_some(expected.exponent() + 7);
         Checked {
-            difference: compare(&outcome, result_at, &expected, 5, shift)
-                .or_else(|| compare(&outcome, again_at, &expected, calls.len() - 1, shift)),
+            difference: compare(&outcome, result_at, &expected, shift.map(|s| (5, s))).or_else(
+                || compare(&outcome, again_at, &expected, shift.map(|s| (calls.len() - 1, s))),
+            ),
             packets: named(&calls, &outcome),
             multiplications: [product.multiplications(), product.multiplications_inside()],
         }
     }
+}
+
+/// The operation of a shift to i8.
+fn shift_right(shift: StaticShift) -> Op {
+    let StaticShift { amount, rounding } = shift;
+    ShiftRight { amount, rounding, element: Element::I8 }.into()
 }
 
 impl ConvolutionCase {
@@ -372,11 +424,33 @@ impl ConvolutionCase {
     #[must_use]
     pub fn check_weight_gradient(&self, folder: &Path, fill: Fill, bits: i32) -> Checked {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        let [x, _, y] = self.shapes();
-        let count = |shape: [usize; 4]| shape.iter().product::<usize>();
-        let operand = random.bytes(count(x), fill);
-        let error = random.bytes(count(y), fill);
+        let [operand, error] = self.gradient_operands(&mut random, fill);
         self.check_weight_gradient_of(folder, operand, error, bits)
+    }
+
+    /// As [`Self::check_weight_gradient`], with a shift known ahead.
+    ///
+    /// # Panics
+    /// If the kernel does not compile or run.
+    #[must_use]
+    pub fn check_weight_gradient_shift(
+        &self,
+        folder: &Path,
+        fill: Fill,
+        shift: StaticShift,
+    ) -> Checked {
+        let gradient = self.weight_gradient();
+        assert!(shift.is_supported(gradient.depth()));
+        let kernel = gradient.static_kernel("gradient", shift).expect("a kernel");
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let [operand, error] = self.gradient_operands(&mut random, fill);
+        self.check_gradient_kernel(folder, &kernel, operand, error, &shift_right(shift), None)
+    }
+
+    fn gradient_operands(&self, random: &mut Random, fill: Fill) -> [Vec<i8>; 2] {
+        let [x, _, y] = self.shapes();
+        [(x, fill), (y, fill.second())]
+            .map(|(shape, fill)| random.bytes(shape.iter().product(), fill))
     }
 
     /// As [`Self::check_weight_gradient`], of a given operand and error.
@@ -391,25 +465,38 @@ impl ConvolutionCase {
         error: Vec<i8>,
         bits: i32,
     ) -> Checked {
+        let kernel = self.weight_gradient().kernel("gradient").expect("a kernel");
+        let quantize = QuantizeGradient { rounding: Rounding::PseudoStochastic };
+        self.check_gradient_kernel(folder, &kernel, operand, error, &quantize.into(), Some(bits))
+    }
+
+    fn check_gradient_kernel(
+        &self,
+        folder: &Path,
+        kernel: &Kernel,
+        operand: Vec<i8>,
+        error: Vec<i8>,
+        finish: &Op,
+        bits: Option<i32>,
+    ) -> Checked {
         let gradient = self.weight_gradient();
         assert!(gradient.is_supported());
-        let kernel = gradient.kernel("gradient").expect("a kernel");
         let [x, w, y] = self.shapes();
         let count = |shape: [usize; 4]| shape.iter().product::<usize>();
         let mut memory = Memory { bytes: Vec::new() };
-        let operand_at = memory.place(&operand);
-        let error_at = memory.place(&error);
-        let bits_at = memory.place(&bits.to_le_bytes().map(|x| x as i8));
+        let mut parameters = vec![memory.place(&operand), memory.place(&error)];
+        parameters.extend(bits.map(|bits| memory.place(&bits.to_le_bytes().map(|x| x as i8))));
         let result_at = memory.reserve(count(w));
         let scratch_at = memory.reserve(kernel.scratch_bytes);
-        let parameters = [operand_at, error_at, bits_at, result_at];
-        let mut calls = phase_calls(&kernel, &parameters, scratch_at, 0);
+        parameters.push(result_at);
+        let mut calls = phase_calls(kernel, &parameters, scratch_at, 0);
         let again_at = memory.reserve(count(w));
-        let parameters = [operand_at, error_at, bits_at, again_at];
-        calls.push(entry_call(&kernel, &parameters, scratch_at));
+        parameters.pop();
+        parameters.push(again_at);
+        calls.push(entry_call(kernel, &parameters, scratch_at));
         let entry = kernel.entry().expect("an entry");
         let functions = std::iter::once(&entry).chain(kernel.functions());
-        let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
+        let outcome = run(folder, 66, &assembly(functions, kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(x, operand, 3);
         let error = Tensor::i8_shared(y, error, 4);
@@ -422,13 +509,15 @@ impl ConvolutionCase {
             kernel_size: self.kernel,
         }
         .evaluate(&[&operand, &error], &context);
-        let quantize = QuantizeGradient { rounding: Rounding::PseudoStochastic };
-        let bits = Tensor::i32([], vec![bits]);
-        let expected = quantize.evaluate(&[&sums[0], &bits], &context).remove(0);
-        let shift = expected.exponent().wrapping_sub(7);
+        let bits_tensor = bits.map(|bits| Tensor::i32([], vec![bits]));
+        let operands: Vec<&Tensor> = sums.iter().chain(&bits_tensor).collect();
+        let expected = finish.evaluate(&operands, &context).remove(0);
+        // A shift known ahead is not returned.
+        let shift = bits.map(|_| expected.exponent().wrapping_sub(7));
         Checked {
-            difference: compare(&outcome, result_at, &expected, 5, shift)
-                .or_else(|| compare(&outcome, again_at, &expected, calls.len() - 1, shift)),
+            difference: compare(&outcome, result_at, &expected, shift.map(|s| (5, s))).or_else(
+                || compare(&outcome, again_at, &expected, shift.map(|s| (calls.len() - 1, s))),
+            ),
             packets: std::iter::once(("nothing".into(), 0))
                 .chain(named(&calls, &outcome))
                 .collect(),
@@ -443,16 +532,17 @@ pub fn named(calls: &[Call], outcome: &Outcome) -> Vec<(String, u32)> {
     calls.iter().map(|c| c.symbol.clone()).zip(outcome.packets.iter().copied()).collect()
 }
 
-/// The first difference of a result in memory, or of the shift that a call returned.
+/// The first difference of a result in memory, or of the shift that a call, if any, returned.
 #[must_use]
 pub fn compare(
     outcome: &Outcome,
     at: usize,
     expected: &Tensor,
-    call: usize,
-    shift: i32,
+    shift: Option<(usize, i32)>,
 ) -> Option<String> {
-    if outcome.results[call] != shift {
+    if let Some((call, shift)) = shift
+        && outcome.results[call] != shift
+    {
         return Some(format!("shift {} instead of {shift}", outcome.results[call]));
     }
     let values = expected.as_i8();

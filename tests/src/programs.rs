@@ -25,17 +25,27 @@ pub const SEED: u64 = 0x0123_4567_89ab_cdef;
 
 /// Training and inference of a zoo model for a target.
 pub fn program(model: &str, algorithm: &str, batch: usize, target: &dyn Target) -> Program {
+    let algorithm = Algorithm::built_in(algorithm).expect("a built-in algorithm");
+    program_of(model, &algorithm, batch, target)
+}
+
+/// As [`program`], by any algorithm.
+pub fn program_of(
+    model: &str,
+    algorithm: &Algorithm,
+    batch: usize,
+    target: &dyn Target,
+) -> Program {
     let spec = ZooSpec::new(model).expect("a model of the zoo");
     let bytes = build(&spec).expect("the zoo builds");
     let options = ImportOptions { batch: Some(batch), ..ImportOptions::default() };
     let imported = import_bytes(&bytes, &|_| Err("no external data".into()), &options);
-    let algorithm = Algorithm::built_in(algorithm).expect("a built-in algorithm");
     let forward = remove_operations(&imported.expect("imports").graph, &algorithm.remove);
     let training = training_graph(&forward, None).expect("trains");
     let inference = inference_graph(&forward).expect("infers");
     let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
     let [step, infer] = [&training, &inference].map(|graph| {
-        let (module, _) = translate(graph, &algorithm).expect("translates");
+        let (module, _) = translate(graph, algorithm).expect("translates");
         optimise(&module, &stage, target, &OptimiseOptions::default()).expect("optimises").0
     });
     let entries = [

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use trainc_hvx::kernels::convolution;
-use trainc_hvx::machine::{Options, Version, compile};
+use trainc_hvx::kernels::{StaticShift, convolution, static_convolution};
+use trainc_hvx::machine::{Function, Options, Version, compile};
+use trainc_ir::numeric::Rounding;
 use trainc_tests::hexagon_convolution::{ConvolutionCase, Fill};
 
 fn folder(name: &str) -> PathBuf {
@@ -35,7 +36,20 @@ fn shapes() -> Vec<(&'static str, ConvolutionCase)> {
             "few_of_seven_taps",
             ConvolutionCase { pads: [0, 3, 0, 3], ..plain(2, 128, 8, [1, 4], [1, 7]) },
         ),
+        ("few_of_one_tap", plain(4, 128, 8, [2, 2], [1, 1])),
         ("few_of_three_taps", plain(3, 256, 4, [1, 4], [1, 3])),
+        (
+            "few_of_five_taps",
+            ConvolutionCase { pads: [0, 2, 0, 2], ..plain(4, 128, 12, [1, 3], [1, 5]) },
+        ),
+        (
+            "few_of_eleven_taps",
+            ConvolutionCase { pads: [0, 5, 0, 5], ..plain(1, 128, 8, [1, 4], [1, 11]) },
+        ),
+        (
+            "few_of_fifteen_taps",
+            ConvolutionCase { pads: [1, 2, 1, 2], ..plain(1, 128, 8, [1, 4], [3, 5]) },
+        ),
         ("odd_steps", plain(8, 64, 4, [3, 3], [3, 1])),
         ("wide_map", same(4, 8, 64, 16)),
         ("wider_map", same(1, 4, 32, 32)),
@@ -217,15 +231,148 @@ fn packets_of_a_weight_gradient_of_few_positions() {
     assert!(rate >= 150.0, "{rate} multiplications a packet");
 }
 
-/// Every version has a schedule without spills.
+/// All roundings with shifts that take each path, as far as kernels do them.
+fn shifts() -> impl Iterator<Item = StaticShift> {
+    let amounts = [0, 1, 2, 5, 8, 15, 16, 17, 23, 31];
+    Rounding::ALL
+        .iter()
+        .flat_map(move |&rounding| amounts.map(|amount| StaticShift { amount, rounding }))
+        .filter(|shift| shift.is_supported(1))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pass {
+    Forward,
+    Error,
+    Weight,
+}
+
+/// A pass with a shift known ahead against the reference.
+fn check_shift(name: &str, case: &ConvolutionCase, pass: Pass, fill: Fill, shift: StaticShift) {
+    let StaticShift { amount, rounding } = shift;
+    let what = format!("{name}_{pass:?}_{fill:?}_{rounding:?}_{amount}");
+    let folder = folder(&format!("static_{what}"));
+    let checked = match pass {
+        Pass::Forward => case.check_shift(&folder, false, fill, shift),
+        Pass::Error if !case.error_product().is_supported() => return,
+        Pass::Error => case.check_shift(&folder, true, fill, shift),
+        Pass::Weight => case.check_weight_gradient_shift(&folder, fill, shift),
+    };
+    assert_eq!(checked.difference, None, "{what}: {case:?}");
+}
+
+#[test]
+fn shifts_known_ahead() {
+    for (index, (name, case)) in shapes().into_iter().enumerate() {
+        let rounding = Rounding::ALL[index % Rounding::ALL.len()];
+        for pass in [Pass::Forward, Pass::Error, Pass::Weight] {
+            for rounding in [rounding, Rounding::PseudoStochastic] {
+                let amount = 7 + (index % 5) as u8;
+                check_shift(name, &case, pass, Fill::Random, StaticShift { amount, rounding });
+            }
+        }
+    }
+}
+
+#[test]
+fn all_shifts_known_ahead() {
+    let passes = [
+        ("uneven", &[Pass::Forward, Pass::Weight][..]),
+        ("few_positions", &[Pass::Weight]),
+        ("two_features", &[Pass::Error]),
+    ];
+    for (name, case) in shapes() {
+        for pass in passes.iter().filter(|(n, _)| *n == name).flat_map(|(_, passes)| *passes) {
+            for shift in shifts() {
+                check_shift(name, &case, *pass, Fill::Random, shift);
+            }
+        }
+    }
+}
+
+/// The largest sums of either sign, of more than 24 bits, and numbers that saturate.
+#[test]
+fn shifts_of_extremes() {
+    let cases = [
+        ("deep", ConvolutionCase::same(3, 456, 40, 2), &[Pass::Forward][..]),
+        ("wide", ConvolutionCase::same(4, 33, 64, 17), &[Pass::Weight]),
+        ("few", ConvolutionCase::same(4, 128, 4, 2), &[Pass::Weight]),
+    ];
+    for (name, case, passes) in cases {
+        for (&pass, fill) in passes
+            .iter()
+            .flat_map(|pass| [Fill::Lowest, Fill::Opposite, Fill::Extreme].map(|fill| (pass, fill)))
+        {
+            for &rounding in Rounding::ALL {
+                for amount in [0, 1, 2, 15, 16, 20, 26] {
+                    let shift = StaticShift { amount, rounding };
+                    if shift.is_supported(1) && (amount < 16 || fill != Fill::Extreme) {
+                        check_shift(name, &case, pass, fill, shift);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a kernel cannot do is left to loops: more bits pseudo-stochastically, sums that could exceed 32 bits.
+#[test]
+fn shifts_left_to_loops() {
+    let shift = |amount, rounding| StaticShift { amount, rounding };
+    assert!(shift(16, Rounding::PseudoStochastic).is_supported(4608));
+    assert!(!shift(17, Rounding::PseudoStochastic).is_supported(4608));
+    assert!(shift(31, Rounding::Floor).is_supported((1 << 16) - 1));
+    assert!(!shift(3, Rounding::HalfAway).is_supported(1 << 16));
+}
+
+/// Sums of few positions with a shift known ahead: no guess, no second pass.
+#[test]
+fn packets_of_shifts_known_ahead() {
+    let pseudo = StaticShift { amount: 9, rounding: Rounding::PseudoStochastic };
+    let away = StaticShift { amount: 9, rounding: Rounding::HalfAway };
+    let case = ConvolutionCase::same(4, 256, 256, 2);
+    for (what, least, checked) in [
+        (
+            "weight",
+            150.0,
+            case.check_weight_gradient_shift(&folder("static_w"), Fill::Random, pseudo),
+        ),
+        ("forward", 200.0, case.check_shift(&folder("static_f"), false, Fill::Random, away)),
+    ] {
+        assert_eq!(checked.difference, None, "{what}");
+        let rate = checked.multiplications[0] as f64 / f64::from(checked.kernel_packets());
+        println!("{what}: {rate:.1}");
+        assert!(rate >= least, "{what}: {rate} multiplications a packet");
+    }
+}
+
+/// Every version has a schedule without spills; of weight gradients, with sums in registers and in memory.
 #[test]
 fn versions() {
-    for (name, case) in shapes().into_iter().take(3) {
+    let names = [
+        "whole",
+        "two_groups",
+        "two_features",
+        "few_positions",
+        "few_of_three_taps",
+        "few_of_eleven_taps",
+        "few_of_fifteen_taps",
+    ];
+    let mut resident = 0;
+    for (name, case) in shapes().into_iter().filter(|(name, _)| names.contains(name)) {
         let product = case.forward_product();
-        let kernels = [
+        let gradient = case.weight_gradient();
+        let mut kernels = vec![
             convolution("conv", &product, 7, 0).expect("a convolution"),
-            case.weight_gradient().kernel("gradient").expect("a gradient"),
+            gradient.kernel("gradient").expect("a gradient"),
         ];
+        let passes = |function: &&Function| &*function.name == "gradient_pass";
+        resident += kernels[1].functions().filter(passes).count();
+        for rounding in [Rounding::HalfAway, Rounding::PseudoStochastic] {
+            let shift = StaticShift { amount: 9, rounding };
+            kernels.push(static_convolution("conv", &product, shift).expect("a convolution"));
+            kernels.push(gradient.static_kernel("gradient", shift).expect("a gradient"));
+        }
         for function in kernels.iter().flat_map(|kernel| kernel.functions()) {
             for version in Version::ALL {
                 let assembled = compile(function, version, &Options::default())
@@ -234,4 +381,5 @@ fn versions() {
             }
         }
     }
+    assert_eq!(resident, 3, "kernels with sums in registers");
 }

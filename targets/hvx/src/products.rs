@@ -8,27 +8,38 @@ use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul};
 use trainc_ir::{Element, Op, Scale, TensorType};
 
 use crate::kernels::{
-    DataObject, Kernel, Span, WeightGradient, WeightStrides, WindowProduct, convolution,
+    DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
+    convolution, static_convolution,
 };
 use crate::machine::{Function, MachineError};
 
 /// A product with its finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Product {
-    /// A sum over windows, requantised to a width.
+    /// A sum over windows.
     Windows {
         product: WindowProduct,
         /// Of the weights, operand 1.
         strides: WeightStrides,
-        bits: u8,
-        low: i8,
+        finish: Finish,
     },
-    /// A gradient of weights, quantised to a run-time width: operand 2.
+    /// A gradient of weights.
     Gradient {
         gradient: WeightGradient,
         /// Which operand is the forward pass's, and which the error.
         operands: [usize; 2],
+        /// Known ahead; otherwise by a run-time width: operand 2.
+        shift: Option<StaticShift>,
     },
+}
+
+/// What sums over windows are shifted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// What brings them to a width.
+    Requantize { bits: u8, low: i8 },
+    /// A number known ahead.
+    Shift(StaticShift),
 }
 
 /// Functions and tables in assembly, and the C around them.
@@ -51,30 +62,65 @@ impl Product {
         if inputs.len() < 2 || !inputs[..2].iter().all(shared) || !outputs.iter().all(shared) {
             return None;
         }
+        let two = inputs.len() == 2;
+        let windows = |finish: Finish| {
+            let (product, strides) = windows(product, inputs, outputs[0])?;
+            Some(Product::Windows { product, strides, finish })
+        };
+        let gradient = |shift: Option<StaticShift>| {
+            let (gradient, operands) = gradient(product, inputs, outputs[0])?;
+            Some(Product::Gradient { gradient, operands, shift })
+        };
         let result = match finish {
-            Op::Requantize(op) if op.rounding == Rounding::HalfAway && inputs.len() == 2 => {
-                let (product, strides) = windows(product, inputs, outputs[0])?;
-                Product::Windows { product, strides, bits: op.bits, low: op.low }
+            Op::Requantize(op) if op.rounding == Rounding::HalfAway && two => {
+                windows(Finish::Requantize { bits: op.bits, low: op.low })?
             }
             Op::QuantizeGradient(op)
                 if op.rounding == Rounding::PseudoStochastic && inputs.len() == 3 =>
             {
-                let (gradient, operands) = gradient(product, inputs, outputs[0])?;
-                Product::Gradient { gradient, operands }
+                gradient(None)?
+            }
+            Op::ShiftRight(op) if two => {
+                let shift = StaticShift { amount: op.amount, rounding: op.rounding };
+                windows(Finish::Shift(shift)).or_else(|| gradient(Some(shift)))?
             }
             _ => return None,
         };
         let supported = match &result {
-            Product::Windows { product, .. } => product.is_supported(),
-            Product::Gradient { gradient, .. } => gradient.is_supported(),
+            Product::Windows { product, finish, .. } => {
+                product.is_supported()
+                    && match finish {
+                        Finish::Requantize { .. } => true,
+                        Finish::Shift(shift) => shift.is_supported(product.depth()),
+                    }
+            }
+            Product::Gradient { gradient, shift, .. } => {
+                gradient.is_supported()
+                    && shift.is_none_or(|shift| shift.is_supported(gradient.depth()))
+            }
         };
         supported.then_some(result)
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
         match self {
-            Product::Windows { product, bits, low, .. } => convolution(name, product, *bits, *low),
+            Product::Windows { product, finish, .. } => match *finish {
+                Finish::Requantize { bits, low } => convolution(name, product, bits, low),
+                Finish::Shift(shift) => static_convolution(name, product, shift),
+            },
+            Product::Gradient { gradient, shift: Some(shift), .. } => {
+                gradient.static_kernel(name, *shift)
+            }
             Product::Gradient { gradient, .. } => gradient.kernel(name),
+        }
+    }
+
+    /// The shift, if it is known ahead.
+    fn shift(&self) -> Option<StaticShift> {
+        match self {
+            Product::Windows { finish: Finish::Shift(shift), .. } => Some(*shift),
+            Product::Windows { .. } => None,
+            Product::Gradient { shift, .. } => *shift,
         }
     }
 
@@ -106,8 +152,14 @@ impl Product {
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
         functions.push(kernel.entry()?);
         let mut source = String::new();
-        let exponent = "y0_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), \
-                        shift);";
+        let (result, exponent) = match self.shift() {
+            Some(StaticShift { amount, .. }) => ("void", format!("{amount}")),
+            None => ("int32_t", "shift".to_string()),
+        };
+        let set = if self.shift().is_some() { "" } else { "const int32_t shift =\n        " };
+        let exponent = format!(
+            "y0_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), {exponent});"
+        );
         match self {
             Product::Windows { product, strides, .. } => {
                 let pack = format!("{name}_pack_weights");
@@ -118,19 +170,23 @@ impl Product {
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed);\n\
-                     int32_t {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
+                     {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
                      {head}\n{{\n    {pack}(x1, scratch);\n    \
-                     const int32_t shift =\n        {own}(x0, scratch, y0, scratch + {bytes});\n    \
+                     {set}{own}(x0, scratch, y0, scratch + {bytes});\n    \
                      {exponent}\n}}\n"
                 );
             }
-            Product::Gradient { operands: [x, dy], .. } => {
+            Product::Gradient { operands: [x, dy], shift, .. } => {
+                let (bits, width) = match shift {
+                    Some(_) => ("", ""),
+                    None => (" const int32_t *bits,\n   ", " x2,"),
+                };
                 let _ = write!(
                     source,
-                    "int32_t {own}(const int8_t *x, const int8_t *dy, const int32_t *bits,\n    \
+                    "{result} {own}(const int8_t *x, const int8_t *dy,{bits} \
                      int8_t *dw, uint8_t *scratch);\n\n\
                      {head}\n{{\n    \
-                     const int32_t shift =\n        {own}(x{x}, x{dy}, x2, y0, scratch);\n    \
+                     {set}{own}(x{x}, x{dy},{width} y0, scratch);\n    \
                      {exponent}\n}}\n"
                 );
             }

@@ -11,6 +11,8 @@
 //!   writes it, or [`JUMP_AFTER_LOAD`] after the load. One that links to the register that it jumps to takes
 //!   [`JUMP_TO_LINK`] unless it hides.
 //! - The upper half of a product takes [`MULTIPLY_HIGH`] cycles, a quotient or remainder [`division`].
+//! - A division that stands behind a taken branch is computed to its end, for nothing, from two cycles after the branch; then
+//!   twice if the branch's target takes 4 bytes and is not aligned to them.
 //! - An access of data that crosses a word takes one more.
 //! - Hardware loops cost nothing, unless the body's first instruction takes 4 bytes and is not aligned to them: then a
 //!   cycle for each iteration, unless one of the last two instructions had to wait. (Not quite: it depends on how far the

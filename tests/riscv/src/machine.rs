@@ -137,6 +137,8 @@ pub struct Machine {
     jumpable: [u64; 32],
     /// After a jump, the first cycle in which an aligned instruction at its target can begin; else 0.
     arrival: u64,
+    /// Cycles of a division that stands behind the branch that was taken; else 0.
+    abandoned: u64,
 }
 
 impl Machine {
@@ -167,6 +169,7 @@ impl Machine {
             computing: 0,
             jumpable: [0; 32],
             arrival: 0,
+            abandoned: 0,
         }
     }
 
@@ -315,6 +318,10 @@ impl Machine {
             let arrival = self.arrival + unaligned * cycles::UNALIGNED_TARGET;
             decoded = decoded.max(arrival - 1);
             slot = slot.max(arrival);
+            if self.abandoned != 0 {
+                slot = slot.max(self.arrival - 1 + (1 + unaligned) * self.abandoned);
+                self.abandoned = 0;
+            }
             self.arrival = 0;
         }
         let mut taken = 1;
@@ -359,12 +366,14 @@ impl Machine {
             }
             Action::Branch(condition) => {
                 if condition(a, b) {
+                    self.abandon(next);
                     next = target(pc, pc.wrapping_add(immediate))?;
                     self.arrival = slot + cycles::REFETCH;
                 }
             }
             Action::BranchImmediate(condition) => {
                 if condition(a, ((u32::from(at.rs2) << 27) as i32 >> 27) as u32) {
+                    self.abandon(next);
                     next = target(pc, pc.wrapping_add(immediate))?;
                     self.arrival = slot + cycles::REFETCH;
                 }
@@ -432,6 +441,15 @@ impl Machine {
         self.cycles = slot + taken - 1;
         self.pc = next;
         Ok(None)
+    }
+
+    /// Notes a division behind a branch that is taken.
+    #[inline]
+    fn abandon(&mut self, pc: u32) {
+        if let Ok(Instruction { action: Action::Divide(_, signed), rs2, .. }) = self.fetch(pc) {
+            let divisor = self.registers[usize::from(rs2 & 31)];
+            self.abandoned = cycles::division(divisor, signed);
+        }
     }
 
     /// Reads a control register into rd; writes it unless it is only to have bits set or cleared and rs1 is x0.

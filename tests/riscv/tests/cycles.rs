@@ -121,6 +121,37 @@ fn long_operations() {
     }
 }
 
+/// As the RTL was seen to take them: rtl/programs/branches.c.
+#[test]
+fn divisions_behind_taken_branches_are_computed() {
+    let branch = b(0, 0, 0, 8);
+    // By 0: 35 cycles.
+    for funct3 in 4..8 {
+        let divide = r(0x33, funct3, 1, X, Y, Z);
+        assert_eq!(cycles(&[branch, divide, NOP]), 4 + 34);
+        // p.beqimm.
+        assert_eq!(cycles(&[b(2, 0, 0, 8), divide, NOP]), 4 + 34);
+        assert_eq!(cycles(&[b(0, 0, 0, 12), NOP, divide, NOP]), 4);
+        assert_eq!(cycles(&[jal(0, 8), divide, NOP]), 3);
+    }
+    assert_eq!(cycles(&[branch, r(0x33, 1, 1, X, Y, Z), NOP]), 4);
+    let divide = r(0x33, 4, 1, X, Y, Z);
+    let by = |divisor: u32| {
+        let set = |machine: &mut trainc_riscv::Machine| machine.set_register(Z as usize, divisor);
+        executed(&[branch, divide, NOP, ECALL], set).cycles - 1
+    };
+    for (divisor, more) in [(1, 33), (7, 31), (100, 27), (0x7fff_ffff, 3), (1 << 31, 2)] {
+        assert_eq!(by(divisor), 4 + more, "{divisor}");
+    }
+    // Twice, if the target is not aligned.
+    let (low, high) = (add(X, Y, Z) & 0xffff, add(X, Y, Z) >> 16);
+    assert_eq!(cycles(&[b(0, 0, 0, 10), divide, low << 16 | 1, 1 << 16 | high]), 6 + 2 * 34);
+    assert_eq!(cycles(&[b(0, 0, 0, 10), divide, HALVES, NOP]), 5 + 34);
+    // A jump at the target hides one cycle more; the next branch costs what it does.
+    assert_eq!(cycles(&[branch, divide, jal(0, 8), NOP, NOP]), 6 + 33);
+    assert_eq!(cycles(&[branch, divide, branch, NOP, NOP]), 7 + 34);
+}
+
 #[test]
 fn accesses_across_words() {
     for (offset, more) in [(0, 0), (1, 1), (2, 1), (3, 1)] {

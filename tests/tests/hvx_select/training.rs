@@ -1,8 +1,10 @@
 //! Whole training programs under the emulator, against the reference interpreter, bit for bit.
 
 use trainc_hvx::HvxTarget;
-use trainc_ir::target::Target;
-use trainc_tests::programs::{SEED, Session, program};
+use trainc_ir::program::Program;
+use trainc_ir::target::{ArtifactFile, Target};
+use trainc_opt::algorithm::Algorithm;
+use trainc_tests::programs::{SEED, Session, program, program_of};
 
 use super::harness::{execute, folder, tool};
 
@@ -40,9 +42,14 @@ static void *memset(void *p, int value, unsigned long n)
 
 fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps: u32) {
     let program = program(model, algorithm, batch, target);
+    runs(target, &format!("{model} {algorithm}"), &program, steps);
+}
+
+/// Steps of a program: its files.
+fn runs(target: &HvxTarget, what: &str, program: &Program, steps: u32) -> Vec<ArtifactFile> {
     let version = target.version();
-    let folder = folder(&format!("{model}_{algorithm}_{version}"));
-    let files = target.emit(&program).expect("the program is emitted");
+    let folder = folder(&format!("{}_{version}", what.replace(' ', "_")));
+    let files = target.emit(program).expect("the program is emitted");
     for file in &files {
         std::fs::write(folder.join(&file.name), &file.contents).expect("the file is written");
     }
@@ -57,7 +64,7 @@ fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps:
     let target_flags = ["--target=hexagon-unknown-none-elf", "-ffreestanding", "-fsyntax-only"];
     let strict = ["-Wall", "-Wextra", "-Werror", "-I.", &implementation];
     tool(&folder, "clang-19", &[&target_flags[..], &strict].concat());
-    let session = Session::new(&program, &files, steps);
+    let session = Session::new(program, &files, steps);
     let macros = prefix.to_uppercase();
     let main = format!(
         "#include \"{prefix}.h\"\n{MAIN}\
@@ -89,7 +96,47 @@ fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps:
     link.extend(["-o", "program"]);
     tool(&folder, "ld.lld-19", &link);
     let found = execute(&folder, "./program", &session.input);
-    session.check(&format!("{model} {algorithm} {version}"), &found);
+    session.check(&format!("{what} {version}"), &found);
+    files
+}
+
+/// NITI with exponents that are known ahead: shifts of a number of bits each. All products are kernels of their own.
+#[test]
+fn static_exponents_train() {
+    let mut text = include_str!("../../../compiler/opt/algorithms/niti.toml").to_string();
+    for (from, to) in [
+        (
+            "requantize{bits=7, rounding=half_away, low=-127} (conv2d_g",
+            "shift_right{amount=6, rounding=floor, element=i8} (conv2d_g",
+        ),
+        (
+            "requantize{bits=7, rounding=half_away, low=-127} (conv2d ",
+            "shift_right{amount=8, rounding=half_away, element=i8} (conv2d ",
+        ),
+        (
+            "requantize{bits=7, rounding=half_away, low=-127} (matmul",
+            "shift_right{amount=7, rounding=truncate, element=i8} (matmul",
+        ),
+        (
+            "quantize_gradient{rounding=pseudo_stochastic} (lowered ?g) (lowered ?bits)",
+            "shift_right{amount=6, rounding=pseudo_stochastic, element=i8} (lowered ?g)",
+        ),
+    ] {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let algorithm = Algorithm::parse("static", &text).expect("an algorithm");
+    let program = program_of("lenet5", &algorithm, 3, &trainc_hvx::HVX);
+    let files = runs(&trainc_hvx::HVX, "lenet5 static", &program, 3);
+    let kernels = files.iter().find(|f| f.name == "lenet5_kernels.S").expect("kernels");
+    let kernels = String::from_utf8(kernels.contents.clone()).expect("text");
+    let functions = || kernels.lines().filter_map(|l| l.trim().strip_prefix(".globl "));
+    let shifts = || functions().filter(|name| name.contains("_shift_right_"));
+    // Five layers forward and their weights, and four errors.
+    assert_eq!(shifts().filter(|name| name.ends_with("_product")).count(), 14);
+    let loops =
+        shifts().find(|name| !name.contains("_product") && !name.ends_with("_pack_weights"));
+    assert_eq!(loops, None, "left to loops");
 }
 
 #[test]

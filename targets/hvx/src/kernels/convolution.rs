@@ -1,8 +1,9 @@
-//! Convolutions and their error gradients with the requantisation, as kernels.
+//! Convolutions and their error gradients with their rounding, as kernels.
 
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::product::WindowProduct;
 use super::requantize::requantize;
+use super::static_shift::StaticShift;
 use crate::machine::MachineError;
 
 /// `int kernel(x, packed weights, y, working memory)`: `y = requantize(product)`; returns the shift.
@@ -17,25 +18,14 @@ pub fn convolution(
 ) -> Result<Kernel, MachineError> {
     let phase_name = |phase: &str| format!("{name}_{phase}");
     let table = phase_name("windows");
-    let (x, weights, y) = (Argument::Parameter(0), Argument::Parameter(1), Argument::Parameter(2));
+    let (weights, y) = (Argument::Parameter(1), Argument::Parameter(2));
     let mut scratch = Scratch::default();
-    let operand = scratch.take(product.operand_bytes());
-    let channel_sums = scratch.take(product.channel_sum_bytes());
-    let starts = scratch.take(product.start_bytes());
+    let Packed { mut phases, operand, starts } = Packed::new(name, product, &mut scratch, &table)?;
     let sums = scratch.take(product.sums_bytes());
     let bytes = scratch.take(product.byte_bytes());
     let planes = scratch.take(product.plane_scratch_bytes());
     let vectors = product.sums_bytes() / 128;
-    let phases = vec![
-        Phase { function: product.pack_operand(&phase_name("pack"))?, arguments: vec![x, operand] },
-        Phase {
-            function: product.channel_sums(&phase_name("channel_sums"))?,
-            arguments: vec![operand, channel_sums],
-        },
-        Phase {
-            function: product.start_values(&phase_name("starts"), &table)?,
-            arguments: vec![channel_sums, starts],
-        },
+    phases.extend([
         Phase {
             function: product.products(&phase_name("products"), &table)?,
             arguments: vec![operand, weights, starts, sums],
@@ -48,7 +38,7 @@ pub fn convolution(
             function: product.planes(&phase_name("planes"))?,
             arguments: vec![bytes, y, planes],
         },
-    ];
+    ]);
     Ok(Kernel {
         name: name.into(),
         purpose: "Sums over windows, requantised by the largest magnitude.".into(),
@@ -58,4 +48,81 @@ pub fn convolution(
         helpers: Vec::new(),
         data: vec![product.table(&table)],
     })
+}
+
+/// `void kernel(x, packed weights, y, working memory)`: `y = shift_right(product)`, rounded as sums are made.
+///
+/// # Errors
+/// Of the machine layer.
+pub fn static_convolution(
+    name: &str,
+    product: &WindowProduct,
+    shift: StaticShift,
+) -> Result<Kernel, MachineError> {
+    let phase_name = |phase: &str| format!("{name}_{phase}");
+    let table = phase_name("windows");
+    let (weights, y) = (Argument::Parameter(1), Argument::Parameter(2));
+    let mut scratch = Scratch::default();
+    let Packed { mut phases, operand, starts } = Packed::new(name, product, &mut scratch, &table)?;
+    let shifted = scratch.take(product.byte_bytes());
+    let bytes = scratch.take(product.byte_bytes());
+    let planes = scratch.take(product.plane_scratch_bytes());
+    phases.extend([
+        Phase {
+            function: product.shifted_products(&phase_name("products"), &table, shift)?,
+            arguments: vec![operand, weights, starts, shifted],
+        },
+        Phase {
+            function: product.positions_inside(&phase_name("positions"))?,
+            arguments: vec![shifted, bytes],
+        },
+        Phase {
+            function: product.planes(&phase_name("planes"))?,
+            arguments: vec![bytes, y, planes],
+        },
+    ]);
+    Ok(Kernel {
+        name: name.into(),
+        purpose: "Sums over windows, shifted right by a number of bits known ahead.".into(),
+        parameters: 3,
+        scratch_bytes: scratch.bytes,
+        phases,
+        helpers: Vec::new(),
+        data: vec![product.table(&table)],
+    })
+}
+
+/// What comes before the products.
+struct Packed {
+    phases: Vec<Phase>,
+    operand: Argument,
+    starts: Argument,
+}
+
+impl Packed {
+    fn new(
+        name: &str,
+        product: &WindowProduct,
+        scratch: &mut Scratch,
+        table: &str,
+    ) -> Result<Self, MachineError> {
+        let operand = scratch.take(product.operand_bytes());
+        let channel_sums = scratch.take(product.channel_sum_bytes());
+        let starts = scratch.take(product.start_bytes());
+        let phases = vec![
+            Phase {
+                function: product.pack_operand(&format!("{name}_pack"))?,
+                arguments: vec![Argument::Parameter(0), operand],
+            },
+            Phase {
+                function: product.channel_sums(&format!("{name}_channel_sums"))?,
+                arguments: vec![operand, channel_sums],
+            },
+            Phase {
+                function: product.start_values(&format!("{name}_starts"), table)?,
+                arguments: vec![channel_sums, starts],
+            },
+        ];
+        Ok(Self { phases, operand, starts })
+    }
 }

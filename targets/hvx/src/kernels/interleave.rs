@@ -48,11 +48,19 @@ pub(crate) enum Parity {
 /// Constants of the 16-bit form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
-    parity: Parity,
+    vectors: ShortVectors,
     /// Of the magnitudes: half the shift, rounded up.
     rest: Register,
     /// Of the difference: half the shift, rounded down.
     half: Register,
+}
+
+/// Those of them that are vectors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortVectors {
+    parity: Parity,
+    /// The shift, if it is known ahead.
+    amount: i32,
     low_mask: Register,
     /// -127 in all bytes.
     lowest: Register,
@@ -139,22 +147,46 @@ pub(crate) struct Halves {
     sign: Register,
 }
 
-impl Short {
-    /// `bits`: that magnitudes can have at most.
-    pub(crate) fn new(b: &mut Builder, rounding: &Rounding, parity: Parity, bits: u32) -> Self {
+impl ShortVectors {
+    /// Of a shift of 1 to 16 bits known ahead; `bits`: that magnitudes can have at most.
+    pub(crate) fn new(b: &mut Builder, amount: i32, bits: u32) -> Self {
+        let parity = match amount {
+            SHORT => Parity::Sixteen,
+            _ if amount % 2 == 1 => Parity::Odd,
+            _ => Parity::Even,
+        };
+        let low = b.constant((1 << (amount / 2)) - 1);
+        let zero = b.zero();
+        Self { amount, ..Self::with(b, parity, [low, zero], bits) }
+    }
+
+    fn with(b: &mut Builder, parity: Parity, [low, zero]: [Register; 2], bits: u32) -> Self {
         let lowest = b.constant(-127);
         let limits = (bits > 24).then(|| {
             let minus_one = b.constant(-1);
-            [rounding.zero, minus_one].map(|number| b.emit(Opcode::VsplatW, (number,)))
+            [zero, minus_one].map(|number| b.emit(Opcode::VsplatW, (number,)))
         });
         Self {
             parity,
-            rest: rounding.rest,
-            half: rounding.half,
-            low_mask: b.emit(Opcode::VsplatH, (rounding.low,)),
+            amount: 0,
+            low_mask: b.emit(Opcode::VsplatH, (low,)),
             lowest: b.emit(Opcode::VsplatB, (lowest,)),
             limits,
         }
+    }
+
+    /// With the amounts of a shift known ahead.
+    pub(crate) fn short(&self, b: &mut Builder) -> Short {
+        let half = self.amount / 2;
+        Short { vectors: *self, rest: b.constant(self.amount - half), half: b.constant(half) }
+    }
+}
+
+impl Short {
+    /// `bits`: that magnitudes can have at most.
+    pub(crate) fn new(b: &mut Builder, rounding: &Rounding, parity: Parity, bits: u32) -> Self {
+        let vectors = ShortVectors::with(b, parity, [rounding.low, rounding.zero], bits);
+        Self { vectors, rest: rounding.rest, half: rounding.half }
     }
 
     /// Two vectors of sums, piece by piece: `[even, odd]`; the result is in `halves`. Magnitudes' upper parts are or-ed
@@ -168,7 +200,7 @@ impl Short {
         let fresh = |b: &mut Builder| b.fresh(Class::V);
         let halves = Halves { difference: fresh(b), sign: fresh(b) };
         let (m_even, m_odd, upper, lower) = (fresh(b), fresh(b), fresh(b), fresh(b));
-        let shift = match self.parity {
+        let shift = match self.vectors.parity {
             Parity::Odd => Opcode::VasrWHRoundSaturate,
             Parity::Even | Parity::Sixteen => Opcode::VasrWHSaturate,
         };
@@ -178,7 +210,7 @@ impl Short {
             Box::new(move |b| b.emit_to(m_odd, Opcode::VabsW, (odd,))),
             Box::new(move |b| b.emit_to(upper, shift, (m_odd, m_even, self.rest))),
             Box::new(move |b| b.emit_to(lower, Opcode::VshuffeH, (m_odd, m_even))),
-            Box::new(move |b| b.emit_to(lower, Opcode::Vand, (lower, self.low_mask))),
+            Box::new(move |b| b.emit_to(lower, Opcode::Vand, (lower, self.vectors.low_mask))),
         ];
         if let Some(seen) = seen {
             pieces.push(Box::new(move |b| b.emit_to(seen, Opcode::Vor, (seen, upper))));
@@ -200,7 +232,7 @@ impl Short {
         let first: Vec<Piece<'a>> = vec![
             Box::new(move |b| {
                 let operands = (odd.difference, even.difference);
-                match self.parity {
+                match self.vectors.parity {
                     Parity::Sixteen => b.emit_to(negated, Opcode::VshuffoB, operands),
                     _ => {
                         let (odd, even) = operands;
@@ -210,9 +242,10 @@ impl Short {
             }),
             Box::new(move |b| b.emit_to(sign, Opcode::VshuffoB, (odd.sign, even.sign))),
         ];
-        let mut pieces: Vec<Piece<'a>> =
-            vec![Box::new(move |b| b.emit_to(negated, Opcode::VmaxB, (negated, self.lowest)))];
-        if let Some([zeros, minus_one]) = self.limits {
+        let mut pieces: Vec<Piece<'a>> = vec![Box::new(move |b| {
+            b.emit_to(negated, Opcode::VmaxB, (negated, self.vectors.lowest))
+        })];
+        if let Some([zeros, minus_one]) = self.vectors.limits {
             pieces.push(Box::new(move |b| b.emit_to(sign, Opcode::VminB, (sign, zeros))));
             pieces.push(Box::new(move |b| b.emit_to(sign, Opcode::VmaxB, (sign, minus_one))));
         }
@@ -222,15 +255,25 @@ impl Short {
         ([first, pieces], result)
     }
 
-    /// Four vectors of sums to bytes: byte `4 l + i` is lane `l` of vector `i`.
-    fn bytes(&self, b: &mut Builder, load: impl Fn(&mut Builder) -> Register) -> Register {
-        let x: [Register; 4] = std::array::from_fn(|_| load(b));
-        let halves = [[x[0], x[2]], [x[1], x[3]]].map(|pair| {
-            let (pieces, halves) = self.halves(b, pair, None);
-            pieces.iter().for_each(|piece| piece(b));
-            halves
-        });
-        let (pieces, result) = self.join(b, halves);
+    /// Four vectors of sums to bytes, piece by piece, in three stages: byte `4 l + i` is lane `l` of vector `i`.
+    pub(crate) fn pieces(
+        &self,
+        b: &mut Builder,
+        x: [Register; 4],
+    ) -> ([Vec<Piece<'_>>; 3], Register) {
+        let [(even, first), (odd, second)] =
+            [[x[0], x[2]], [x[1], x[3]]].map(|pair| self.halves(b, pair, None));
+        let ([mut then, last], y) = self.join(b, [first, second]);
+        then.extend(last);
+        // Both pairs side by side; of each, signs and magnitudes first.
+        let halves = even.into_iter().zip(odd).flat_map(|(even, odd)| [even, odd]);
+        let mut magnitudes: Vec<Piece<'_>> = halves.collect();
+        let halves = magnitudes.split_off(6);
+        ([magnitudes, halves, then], y)
+    }
+
+    fn narrow(&self, b: &mut Builder, x: [Register; 4]) -> Register {
+        let (pieces, result) = self.pieces(b, x);
         pieces.iter().flatten().for_each(|piece| piece(b));
         result
     }
@@ -318,7 +361,8 @@ pub fn quantize_gradient(
                     rounding.by_parity(b, |b, parity| {
                         let short = Short::new(b, &rounding, parity, width);
                         loop_over(b, vectors / 4, "128 sums in 16 bits", |b| {
-                            let y = short.bytes(b, load);
+                            let x = std::array::from_fn(|_| load(b));
+                            let y = short.narrow(b, x);
                             b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
                         });
                     });
@@ -476,7 +520,9 @@ impl Order {
             .map(|tap| {
                 let y = b.load(Opcode::LoadVStep, (from, self.step), self.memory.0);
                 let y = if self.block == 2 { self.two_features(b, y) } else { y };
-                self.turn(b, y, tap)
+                let turned = if tap == 0 { y } else { b.fresh(Class::V) };
+                self.turn(b, turned, y, tap);
+                turned
             })
             .collect();
         let to = b.emit(Opcode::AddImmediate, (to, AHEAD * word(VECTOR)));
@@ -484,13 +530,12 @@ impl Order {
         selection.iter().flatten().for_each(|piece| piece(b));
     }
 
-    /// A tap's bytes to where they belong within 128.
-    pub(crate) fn turn(&self, b: &mut Builder, y: Register, tap: usize) -> Register {
-        if tap == 0 {
-            return y;
+    /// A tap's bytes `y` to where they belong within 128; those of tap 0 are there.
+    pub(crate) fn turn(&self, b: &mut Builder, turned: Register, y: Register, tap: usize) {
+        if tap > 0 {
+            let turn = b.constant(word(VECTOR - tap));
+            b.emit_to(turned, Opcode::Vror, (y, turn));
         }
-        let turn = b.constant(word(VECTOR - tap));
-        b.emit(Opcode::Vror, (y, turn))
     }
 
     /// Turned bytes of all taps to the result [`AHEAD`] vectors before the address, piece by piece; the second part

@@ -44,6 +44,43 @@ impl WindowProduct {
         b.finish(None)
     }
 
+    /// `void positions(shifted, bytes)`: from `[vector][position][32 channels][4 images]`, positions up to whole quads, to
+    /// the order that [`WindowProduct::planes`] takes.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn positions_inside(&self, name: &str) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 2);
+        b.purpose("Exchanges positions and images, four by four bytes.");
+        let (from, to) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("shifted"), b.object("bytes"));
+        let quads = self.padded_outputs() / 4;
+        let image_bytes = i32::try_from(quads * VECTOR).unwrap_or(i32::MAX);
+        let image = b.constant(image_bytes);
+        let image = b.emit(Opcode::ModifierFromR, (image,));
+        loop_over(&mut b, self.groups() * self.vectors(), "vectors of channels", |b| {
+            loop_over(b, quads, "4 positions", |b| {
+                let x: [Register; 4] =
+                    std::array::from_fn(|_| b.load(Opcode::LoadVNext, (from, 1), memory.0));
+                // Images 0 and 2, then 1 and 3, of two positions side by side.
+                let pairs = [[x[1], x[0]], [x[3], x[2]]];
+                let even = pairs.map(|[odd, even]| b.emit(Opcode::VshuffeB, (odd, even)));
+                let odd = pairs.map(|[odd, even]| b.emit(Opcode::VshuffoB, (odd, even)));
+                let target = b.copy(to);
+                for opcode in [Opcode::VshuffeH, Opcode::VshuffoH] {
+                    for [low, high] in [even, odd] {
+                        let y = b.emit(opcode, (high, low));
+                        b.store(Opcode::StoreVStep, (target, image, y), memory.1);
+                    }
+                }
+                b.emit_to(to, Opcode::AddImmediate, (to, VECTOR as i32));
+            });
+            let rest = image_bytes.saturating_mul(GROUP as i32 - 1);
+            b.emit_to(to, Opcode::AddImmediate, (to, rest));
+        });
+        b.finish(None)
+    }
+
     /// Bytes of working memory of [`WindowProduct::planes`].
     #[must_use]
     pub fn plane_scratch_bytes(&self) -> usize {

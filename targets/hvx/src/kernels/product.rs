@@ -18,6 +18,7 @@
 //! Taps in the padding are never multiplied: each result position walks a list of the taps that it has.
 
 use super::DataObject;
+use super::static_shift::{Narrow, StaticShift};
 use super::support::{Piece, constant_loop, loop_over, multiply_among, words, zero_vector};
 use super::window::{Axis, Classes};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
@@ -314,15 +315,49 @@ impl WindowProduct {
     /// # Errors
     /// Of the machine layer.
     pub fn products(&self, name: &str, table: &str) -> Result<Function, MachineError> {
+        self.sums_to(name, table, None)
+    }
+
+    /// `void products(packed operand, packed weights, start values, bytes)`: shifted sums as
+    /// `[group][vector][result position][32 lanes][image]`.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn shifted_products(
+        &self,
+        name: &str,
+        table: &str,
+        shift: StaticShift,
+    ) -> Result<Function, MachineError> {
+        self.sums_to(name, table, Some(shift))
+    }
+
+    /// Most products of a sum.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.taps() * self.channels
+    }
+
+    fn sums_to(
+        &self,
+        name: &str,
+        table: &str,
+        shift: Option<StaticShift>,
+    ) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 4);
-        b.purpose("Sums over windows, and the bitwise or of their magnitudes.");
+        b.purpose(match shift {
+            None => "Sums over windows, and the bitwise or of their magnitudes.",
+            Some(_) => "Sums over windows, shifted right and packed into bytes.",
+        });
         let (operand, weights) = (b.parameter(0), b.parameter(1));
         let (starts, sums) = (b.parameter(2), b.parameter(3));
-        let tile = Tile::new(&mut b, self, weights);
+        let tile = Tile::new(&mut b, self, weights, shift.is_none());
+        let narrow = shift.map(|shift| shift.narrow(&mut b, self.depth()));
         let step = b.constant(word(self.padded_outputs() * VECTOR));
         let step = b.emit(Opcode::ModifierFromR, (step,));
         let outputs = self.outputs();
-        let block_sums = GROUP * self.block() * self.padded_outputs() * VECTOR;
+        let pieces = if shift.is_some() { 1 } else { GROUP };
+        let block_sums = pieces * self.block() * self.padded_outputs() * VECTOR;
         loop_over(&mut b, self.groups(), "groups of images", |b| {
             loop_over(b, self.vectors() / self.block(), "blocks of result channels", |b| {
                 let place = b.copy(sums);
@@ -332,7 +367,10 @@ impl WindowProduct {
                     let second = b.load(Opcode::LoadDNext, (starts, 8), tile.start_object);
                     tile.start(b, [first, second]);
                     tile.sum(b, window, list, self.quads() / 2);
-                    tile.finish(b, place, step);
+                    match &narrow {
+                        Some(narrow) => tile.finish_shifted(b, place, step, narrow),
+                        None => tile.finish(b, place, step),
+                    }
                     b.emit_to(place, Opcode::AddImmediate, (place, word(VECTOR)));
                 });
                 b.emit_to(sums, Opcode::AddImmediate, (sums, word(block_sums)));
@@ -348,8 +386,8 @@ impl WindowProduct {
                 (operand, word(self.quads() * self.plane_bytes())),
             );
         });
-        let magnitude = super::support::or_lanes(&mut b, tile.magnitude);
-        b.finish(Some(magnitude))
+        let magnitude = shift.is_none().then(|| super::support::or_lanes(&mut b, tile.magnitude));
+        b.finish(magnitude)
     }
 }
 
@@ -394,10 +432,12 @@ impl Step {
 }
 
 impl Tile {
-    fn new(b: &mut Builder, product: &WindowProduct, weights: Register) -> Self {
+    fn new(b: &mut Builder, product: &WindowProduct, weights: Register, magnitudes: bool) -> Self {
         let block = product.block();
         let magnitude = b.fresh(Class::V);
-        zero_vector(b, magnitude);
+        if magnitudes {
+            zero_vector(b, magnitude);
+        }
         let plane = product.plane_bytes();
         Self {
             weights,
@@ -495,5 +535,14 @@ impl Tile {
             let magnitude = b.emit(Opcode::VabsW, (accumulator,));
             b.emit_to(self.magnitude, Opcode::Vor, (self.magnitude, magnitude));
         }
+    }
+
+    /// Stores the four images of each vector of channels as bytes.
+    fn finish_shifted(&self, b: &mut Builder, place: Register, step: Register, narrow: &Narrow) {
+        let place = b.copy(place);
+        let sums = self.accumulators.iter().copied();
+        narrow.ready(b).all(b, sums, |b, y| {
+            b.store(Opcode::StoreVStep, (place, step, y), self.sum_object);
+        });
     }
 }

@@ -9,19 +9,20 @@
 //! | what | layout |
 //! |---|---|
 //! | error words | `[feature][position][4 images, 32 times over]` i8 |
-//! | rows | `[tap][128 channels]` i8, of one feature |
+//! | rows | `[tap][128 channels]` i8, of one feature, without the last tap |
 
-use super::interleave::{AHEAD, Order, Parity, Rounding, Short};
+use super::interleave::{AHEAD, Order, Parity, Rounding, Short, ShortVectors};
 use super::kernel::{Argument, Phase};
 use super::product::{GROUP, LANES, VECTOR};
+use super::static_shift::StaticShift;
 use super::support::{Piece, loop_over, or_lanes, weave, zero_vector};
 use super::weight_gradient::{Finish, ROWS, WeightGradient, word};
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
 /// Most positions of operand and error: what registers hold.
 const POSITIONS: usize = 4;
-/// Fewest taps: with fewer, the loop over features is short enough to be pipelined, which these registers do not allow for.
-const TAPS: usize = 7;
+/// Most taps: a vector of each is in registers when taps are brought together, beside the operand.
+const TAPS: usize = 11;
 /// Vectors of channels: a tile is 128 channels of one feature.
 const BLOCK: usize = 4;
 /// Vectors in the order in which pairs of them are narrowed.
@@ -49,7 +50,7 @@ impl WeightGradient {
     pub(crate) fn is_resident(&self) -> bool {
         self.finish() == Finish::Interleave
             && self.channels.is_multiple_of(BLOCK * LANES)
-            && self.taps() >= TAPS
+            && self.taps() <= TAPS
             && self.images <= GROUP
             && self.inputs() <= POSITIONS
             && self.outputs() <= POSITIONS
@@ -98,7 +99,7 @@ impl WeightGradient {
     }
 
     /// `void words(packed error, error words)`.
-    fn words(&self, name: &str) -> Result<Function, MachineError> {
+    pub(crate) fn words(&self, name: &str) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 2);
         b.purpose("Puts the error's words, four images of a channel, into whole vectors.");
         let (error, words) = (b.parameter(0), b.parameter(1));
@@ -225,20 +226,7 @@ impl WeightGradient {
         let odd = b.emit(Opcode::CompareEqImmediate, (rounding.odd, 1));
         let body = |b: &mut Builder, parity: Parity| {
             let short = Short::new(b, rounding, parity, self.sum_bits());
-            loop_over(b, self.blocks(), "blocks of channels", |b| {
-                tile.load(b, operand);
-                b.emit_to(operand, Opcode::AddImmediate, (operand, word(BLOCK * VECTOR)));
-                let from = b.copy(words);
-                let to = b.emit(Opcode::AddImmediate, (dw, AHEAD * word(VECTOR)));
-                tile.begin(from).iter().for_each(|piece| piece(b));
-                loop_over(b, self.features, "a feature and 128 channels", |b| {
-                    tile.row(b, &short, &order, [from, row, to], seen);
-                    let feature = word(self.channels * self.taps());
-                    b.emit_to(to, Opcode::AddImmediate, (to, feature));
-                });
-                let block = word(self.taps() * VECTOR);
-                b.emit_to(dw, Opcode::AddImmediate, (dw, block));
-            });
+            self.tiles(b, &tile, &short, &order, [operand, words, row, dw], Some(seen));
         };
         b.branch(odd, |b| body(b, Parity::Odd), |b| body(b, Parity::Even));
         let seen = or_lanes(b, seen);
@@ -249,6 +237,50 @@ impl WeightGradient {
         let seen = b.emit(Opcode::LogicalRight, (seen, room));
         let wide = b.emit(Opcode::CompareGtImmediate, (seen, 0));
         b.emit_to(result, Opcode::MuxImmediate, (wide, TOO_WIDE, DONE));
+    }
+
+    /// `void pass(packed operand, error words, row, dw)`: everything by a shift that is known ahead.
+    pub(crate) fn static_pass(
+        &self,
+        name: &str,
+        place_table: &str,
+        shift: StaticShift,
+    ) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 4);
+        b.purpose("Sums, shifts and orders the gradient.");
+        let places = [0, 1, 2, 3].map(|index| b.parameter(index));
+        let order = Order::new(&mut b, self, place_table, VECTOR);
+        let tile = Tile::new(&mut b, self);
+        let vectors = ShortVectors::new(&mut b, shift.amount.into(), self.sum_bits());
+        let short = vectors.short(&mut b);
+        self.tiles(&mut b, &tile, &short, &order, places, None);
+        b.finish(None)
+    }
+
+    /// All tiles; `places` are the packed operand, the error words, the row and the result.
+    fn tiles(
+        &self,
+        b: &mut Builder,
+        tile: &Tile,
+        short: &Short,
+        order: &Order,
+        [operand, words, row, dw]: [Register; 4],
+        seen: Option<Register>,
+    ) {
+        loop_over(b, self.blocks(), "blocks of channels", |b| {
+            tile.load(b, operand);
+            b.emit_to(operand, Opcode::AddImmediate, (operand, word(BLOCK * VECTOR)));
+            let from = b.copy(words);
+            let to = b.emit(Opcode::AddImmediate, (dw, AHEAD * word(VECTOR)));
+            tile.begin(from).iter().for_each(|piece| piece(b));
+            loop_over(b, self.features, "a feature and 128 channels", |b| {
+                tile.row(b, short, order, [from, row, to], seen);
+                let feature = word(self.channels * self.taps());
+                b.emit_to(to, Opcode::AddImmediate, (to, feature));
+            });
+            let block = word(self.taps() * VECTOR);
+            b.emit_to(dw, Opcode::AddImmediate, (dw, block));
+        });
     }
 
     /// `int guess(working memory, magnitudes of some, bits, dw)`: returns the shift.
@@ -380,41 +412,48 @@ impl Tile {
         pieces
     }
 
-    /// A feature's bytes: quantised tap by tap, turned, kept in the row, brought together. While a step is narrowed, the
-    /// next one is multiplied; the first sums are there already and those of the next feature are at the end.
+    /// A feature's bytes: quantised tap by tap, turned, kept in the row, brought together; the last tap's stay in their
+    /// register, since everything else is loaded while they are made. While a step is narrowed, the next one is
+    /// multiplied; the first sums are there already and those of the next feature are at the end.
     fn row(
         &self,
         b: &mut Builder,
         short: &Short,
         order: &Order,
         [words, row, to]: [Register; 3],
-        seen: Register,
+        seen: Option<Register>,
     ) {
         let middle = b.emit(Opcode::AddImmediate, (row, AHEAD * word(VECTOR)));
+        let last_tap = self.pairs.len() - 1;
+        let place = |tap: usize| word(tap) - AHEAD;
+        let mut vectors: Vec<Register> = (0..last_tap).map(|_| b.fresh(Class::V)).collect();
         let mut halves = Vec::new();
         let mut last: Vec<Piece<'_>> = Vec::new();
         for (step, &sums) in self.sums.iter().enumerate() {
-            let (mut narrow, half) = short.halves(b, sums, Some(seen));
+            let (mut narrow, half) = short.halves(b, sums, seen);
             halves.push(half);
             let mut next = Vec::new();
             if let [even, odd] = halves[..] {
                 let ([first, then], y) = short.join(b, [even, odd]);
                 narrow.extend(first);
                 next = then;
+                let tap = step / 2;
+                let turned = if tap == 0 { y } else { b.fresh(Class::V) };
                 next.push(Box::new(move |b| {
-                    let tap = step / 2;
-                    let y = order.turn(b, y, tap);
-                    let place = word(tap) - AHEAD;
-                    b.store(Opcode::StoreV, (middle, place, y), order.bytes());
+                    order.turn(b, turned, y, tap);
+                    if tap < last_tap {
+                        b.store(Opcode::StoreV, (middle, place(tap), turned), order.bytes());
+                    }
                 }));
+                if tap == last_tap {
+                    vectors.push(turned);
+                }
                 halves.clear();
             }
             weave(b, &[self.products(step + 1), narrow, std::mem::replace(&mut last, next)]);
         }
-        let vectors: Vec<Register> = self.pairs.iter().map(|_| b.fresh(Class::V)).collect();
-        let loads = vectors.iter().enumerate().map(|(tap, &vector)| -> Piece<'_> {
-            let place = word(tap) - AHEAD;
-            Box::new(move |b| b.load_to(vector, Opcode::LoadV, (middle, place), order.bytes()))
+        let loads = vectors[..last_tap].iter().enumerate().map(|(tap, &vector)| -> Piece<'_> {
+            Box::new(move |b| b.load_to(vector, Opcode::LoadV, (middle, place(tap)), order.bytes()))
         });
         weave(b, &[last, loads.collect()]);
         let [select, store] = order.select(b, vectors, to);

@@ -23,9 +23,10 @@ use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::pack::{Order, Packing};
 use super::product::{GROUP, LANES, VECTOR};
 use super::resident_gradient::Memory;
-use super::support::{Piece, loop_over, multiply_among, or_lanes, rotate_in, words, zero_vector};
+use super::static_shift::StaticShift;
+use super::support::{loop_over, rotate_in, zero_vector};
 use super::window::Axis;
-use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
 /// Features of a tile.
 pub(crate) const ROWS: usize = 4;
@@ -93,7 +94,7 @@ impl WeightGradient {
     }
 
     /// Vectors of channels.
-    fn vectors(&self) -> usize {
+    pub(crate) fn vectors(&self) -> usize {
         self.channels.div_ceil(LANES)
     }
 
@@ -292,7 +293,7 @@ impl WeightGradient {
         b.finish(None)
     }
 
-    fn group_strides(&self) -> (usize, usize) {
+    pub(crate) fn group_strides(&self) -> (usize, usize) {
         let positions = self.inputs().next_multiple_of(8);
         (self.feature_quads() * self.error().plane_bytes(), positions * self.vectors() * VECTOR)
     }
@@ -355,38 +356,6 @@ impl WeightGradient {
         b.finish(None)
     }
 
-    /// `int products(packed operand, packed error, start values, sums)`: returns the bitwise or of all magnitudes.
-    fn products(&self, name: &str, table: &str) -> Result<Function, MachineError> {
-        let mut b = Builder::new(name, 4);
-        b.purpose("Products of error and operand over all positions of each tap.");
-        let (operand, error) = (b.parameter(0), b.parameter(1));
-        let (starts, sums) = (b.parameter(2), b.parameter(3));
-        let tile = Tile::new(&mut b, self, error, sums);
-        loop_over(&mut b, self.feature_quads(), "quads of features", |b| {
-            let column = b.copy(operand);
-            loop_over(b, self.blocks(), "blocks of channels", |b| {
-                let start = b.copy(starts);
-                let head = b.address(table, 0);
-                loop_over(b, self.taps(), "taps", |b| {
-                    tile.start(b, start);
-                    b.emit_to(start, Opcode::AddImmediate, (start, word(VECTOR)));
-                    let entry = b.load(Opcode::LoadDNext, (head, 8), tile.list_object);
-                    let list = b.address(table, 0);
-                    let list = b.emit(Opcode::Add, (list, entry.high()));
-                    tile.sum(b, self, column, entry.low(), list);
-                    tile.finish(b);
-                });
-                let block = word(self.block() * VECTOR);
-                b.emit_to(column, Opcode::AddImmediate, (column, block));
-            });
-            b.emit_to(starts, Opcode::AddImmediate, (starts, word(self.taps() * VECTOR)));
-            let plane = word(self.error().plane_bytes());
-            b.emit_to(error, Opcode::AddImmediate, (error, plane));
-        });
-        let magnitude = or_lanes(&mut b, tile.magnitude);
-        b.finish(Some(magnitude))
-    }
-
     /// `int kernel(x, dy, bits, dw, working memory)`: `dw = quantize_gradient(product, bits)` with pseudo-stochastic
     /// rounding; `bits` is the address of the number of bits. Returns the shift.
     ///
@@ -394,58 +363,33 @@ impl WeightGradient {
     /// Of the machine layer.
     pub fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
         let phase_name = |phase: &str| format!("{name}_{phase}");
-        let (x, dy) = (Argument::Parameter(0), Argument::Parameter(1));
         let (bits, dw) = (Argument::Parameter(2), Argument::Parameter(3));
         let resident = self.is_resident();
-        let mut scratch = Scratch::default();
-        let planes = scratch.take(self.operand().bytes());
-        let operand = scratch.take(self.groups() * self.group_strides().1);
-        // The last step of a tap loads one group ahead: that stays within the sums.
-        let error = scratch.take(self.error().bytes());
+        let Packed { mut phases, mut data, mut scratch, tables, operand, error } =
+            self.packed(name)?;
         let starts = scratch.take(self.feature_quads() * self.taps() * VECTOR);
-        let sums = scratch.take(self.sums_bytes().max(2 * self.error().plane_bytes()));
+        let sums = scratch.take(self.sums_bytes().max(self.ahead_bytes()));
         let bytes = scratch.take(self.sums_bytes() / 4);
         let words = scratch.take(if resident { self.word_bytes() } else { 0 });
-        let (taps, masks) = (phase_name("taps"), phase_name("masks"));
-        let channels = self.channel_table(&phase_name("channels"));
-        let operand_packing =
-            Packing { table: channels.as_ref().map(|t| t.symbol.clone()), ..self.operand() };
-        let mut data = vec![self.tap_table(&taps), self.mask_table(&masks)];
-        data.extend(channels);
-        let phase = |function: Function, arguments: &[Argument]| Phase {
-            function,
-            arguments: arguments.to_vec(),
-        };
-        let packing = operand_packing.function(&phase_name("pack_operand"))?;
-        let mut phases = vec![
-            phase(packing, &[x, planes]),
-            phase(self.lanes(&phase_name("lanes"))?, &[planes, operand]),
-            phase(self.error().function(&phase_name("pack_error"))?, &[dy, error]),
-        ];
         let [quantize, long] = quantize_gradient(
             &phase_name("quantize"),
             self.sums_bytes() / VECTOR,
             self.sum_bits(),
         )?;
-        let places = phase_name("places");
-        let last = match self.finish() {
-            Finish::Interleave => {
-                data.push(self.place_table(&places));
-                self.interleave(&phase_name("interleave"), &places)?
-            }
-            Finish::Bytes => self.scatter(&phase_name("scatter"))?,
-        };
         let from_memory = [
-            phase(self.start_values(&phase_name("starts"), &masks)?, &[error, starts]),
-            phase(self.products(&phase_name("products"), &taps)?, &[operand, error, starts, sums]),
+            phase(self.start_values(&phase_name("starts"), &tables.masks)?, &[error, starts]),
+            phase(
+                self.products(&phase_name("products"), &tables.taps)?,
+                &[operand, error, starts, sums],
+            ),
             phase(quantize, &[sums, bytes, Argument::Result(4), bits]),
-            phase(last, &[bytes, dw]),
+            phase(self.ordered(name, &tables, &mut data)?, &[bytes, dw]),
         ];
         let mut helpers = vec![long];
         if resident {
             let memory = Memory { operand, error, words, starts, sums, bytes };
             let detour = from_memory.map(|phase| phase.function);
-            let (own, functions) = self.resident_phases(name, &places, memory, &detour)?;
+            let (own, functions) = self.resident_phases(name, &tables.places, memory, &detour)?;
             phases.extend(own);
             helpers.extend(functions.into_iter().chain(detour));
         } else {
@@ -461,153 +405,114 @@ impl WeightGradient {
             data,
         })
     }
-}
 
-/// Four features times a block of vectors of channels.
-struct Tile {
-    error: Register,
-    sums: Register,
-    /// `[vector][feature]`.
-    accumulators: Vec<[Register; ROWS]>,
-    steps: [Step; 2],
-    magnitude: Register,
-    operand_object: Object,
-    error_object: Object,
-    list_object: Object,
-    start_object: Object,
-    sum_object: Object,
-}
+    /// `void kernel(x, dy, dw, working memory)`: `dw = shift_right(product)`, rounded as sums are made.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn static_kernel(&self, name: &str, shift: StaticShift) -> Result<Kernel, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let dw = Argument::Parameter(2);
+        let Packed { mut phases, mut data, mut scratch, tables, operand, error } =
+            self.packed(name)?;
+        let last = self.ordered(name, &tables, &mut data)?;
+        if self.is_resident() && shift.compares_halves() {
+            let words = scratch.take(self.word_bytes());
+            let row = scratch.take(self.taps() * VECTOR);
+            let pass = self.static_pass(&phase_name("pass"), &tables.places, shift)?;
+            phases.extend([
+                phase(self.words(&phase_name("words"))?, &[error, words]),
+                phase(pass, &[operand, words, row, dw]),
+            ]);
+        } else {
+            let starts = scratch.take(self.feature_quads() * self.taps() * VECTOR);
+            let bytes = scratch.take((self.sums_bytes() / 4).max(self.ahead_bytes()));
+            phases.extend([
+                phase(self.start_values(&phase_name("starts"), &tables.masks)?, &[error, starts]),
+                phase(
+                    self.shifted_products(&phase_name("products"), &tables.taps, shift)?,
+                    &[operand, error, starts, bytes],
+                ),
+                phase(last, &[bytes, dw]),
+            ]);
+        }
+        Ok(Kernel {
+            name: name.into(),
+            purpose: "The weight gradient, shifted right by a number of bits known ahead.".into(),
+            parameters: 3,
+            scratch_bytes: scratch.bytes,
+            phases,
+            helpers: Vec::new(),
+            data,
+        })
+    }
 
-struct Step {
-    features: [Register; 2],
-    vectors: Vec<Register>,
-}
+    /// The last step of a tap loads one group ahead: so much must be behind the packed error.
+    fn ahead_bytes(&self) -> usize {
+        2 * self.error().plane_bytes()
+    }
 
-/// Where the next loads come from.
-struct Walk {
-    error: Register,
-    operand: Register,
-    list: Register,
-    next: Register,
-    dy: Register,
-    x: Register,
-}
-
-impl Tile {
-    fn new(b: &mut Builder, gradient: &WeightGradient, error: Register, sums: Register) -> Self {
-        let block = gradient.block();
-        let magnitude = b.fresh(Class::V);
-        zero_vector(b, magnitude);
-        let step = |b: &mut Builder| Step {
-            features: [b.fresh(Class::RR), b.fresh(Class::RR)],
-            vectors: (0..block).map(|_| b.fresh(Class::V)).collect(),
+    /// The packing of both operands.
+    fn packed(&self, name: &str) -> Result<Packed, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let (x, dy) = (Argument::Parameter(0), Argument::Parameter(1));
+        let mut scratch = Scratch::default();
+        let planes = scratch.take(self.operand().bytes());
+        let operand = scratch.take(self.groups() * self.group_strides().1);
+        let error = scratch.take(self.error().bytes());
+        let tables = Tables {
+            taps: phase_name("taps"),
+            masks: phase_name("masks"),
+            places: phase_name("places"),
         };
-        Self {
-            error,
-            sums,
-            accumulators: (0..block).map(|_| std::array::from_fn(|_| b.fresh(Class::V))).collect(),
-            steps: [step(b), step(b)],
-            magnitude,
-            operand_object: b.object("packed operand"),
-            error_object: b.object("packed error"),
-            list_object: b.object("taps"),
-            start_object: b.object("start values"),
-            sum_object: b.object("sums"),
-        }
-    }
-
-    fn start(&self, b: &mut Builder, starts: Register) {
-        let first = b.load(Opcode::LoadD, (starts, 0), self.start_object);
-        let second = b.load(Opcode::LoadD, (starts, 8), self.start_object);
-        let values = words([first, second]);
-        for (feature, &value) in values.iter().enumerate() {
-            b.emit_to(self.accumulators[0][feature], Opcode::VsplatW, (value,));
-            for vector in &self.accumulators[1..] {
-                b.emit_to(vector[feature], Opcode::Vassign, (self.accumulators[0][feature],));
-            }
-        }
-    }
-
-    /// What loads a step's operands and the next entry, in pieces of about a packet's load.
-    fn loads<'a>(&'a self, step: usize, walk: &'a Walk) -> Vec<Piece<'a>> {
-        let step = &self.steps[step];
-        let mut pieces: Vec<Piece<'a>> = vec![
-            Box::new(|b| {
-                b.emit_to(walk.dy, Opcode::Add, (walk.error, walk.next.low()));
-                b.emit_to(walk.x, Opcode::Add, (walk.operand, walk.next.high()));
-            }),
-            Box::new(|b| {
-                b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
-            }),
+        let channels = self.channel_table(&phase_name("channels"));
+        let operand_packing =
+            Packing { table: channels.as_ref().map(|t| t.symbol.clone()), ..self.operand() };
+        let mut data = vec![self.tap_table(&tables.taps), self.mask_table(&tables.masks)];
+        data.extend(channels);
+        let packing = operand_packing.function(&phase_name("pack_operand"))?;
+        let phases = vec![
+            phase(packing, &[x, planes]),
+            phase(self.lanes(&phase_name("lanes"))?, &[planes, operand]),
+            phase(self.error().function(&phase_name("pack_error"))?, &[dy, error]),
         ];
-        for (half, &features) in step.features.iter().enumerate() {
-            pieces.push(Box::new(move |b| {
-                b.load_to(features, Opcode::LoadD, (walk.dy, 8 * word(half)), self.error_object);
-            }));
-        }
-        for (index, &vector) in step.vectors.iter().enumerate() {
-            pieces.push(Box::new(move |b| {
-                b.load_to(vector, Opcode::LoadV, (walk.x, word(index)), self.operand_object);
-            }));
-        }
-        pieces
+        Ok(Packed { phases, data, scratch, tables, operand, error })
     }
 
-    fn multiply(&self, b: &mut Builder, step: usize, pieces: &[Piece<'_>]) {
-        let step = &self.steps[step];
-        let rows = words(step.features);
-        let names = ("input channels", "error channels");
-        multiply_among(b, &self.accumulators, &step.vectors, rows, pieces, names);
-    }
-
-    /// Adds all positions of a tap: `rounds` times two pairs, and two more. Loads run one pair ahead.
-    fn sum(
+    /// `void order(bytes, dw)`, and its table.
+    fn ordered(
         &self,
-        b: &mut Builder,
-        gradient: &WeightGradient,
-        column: Register,
-        rounds: Register,
-        list: Register,
-    ) {
-        let walk = Walk {
-            error: b.copy(self.error),
-            operand: b.copy(column),
-            list: b.copy(list),
-            next: b.fresh(Class::RR),
-            dy: b.fresh(Class::R),
-            x: b.fresh(Class::R),
-        };
-        let loads = [self.loads(0, &walk), self.loads(1, &walk)];
-        b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
-        loads[0].iter().for_each(|piece| piece(b));
-        let groups = gradient.groups();
-        let strides = gradient.group_strides();
-        loop_over(b, groups, "groups of images", |b| {
-            b.repeat_if_any(rounds, "two positions of 4 features and a block of channels", |b| {
-                self.multiply(b, 0, &loads[1]);
-                self.multiply(b, 1, &loads[0]);
-            });
-            self.multiply(b, 0, &loads[1]);
-            if groups > 1 {
-                b.emit_to(walk.error, Opcode::AddImmediate, (walk.error, word(strides.0)));
-                b.emit_to(walk.operand, Opcode::AddImmediate, (walk.operand, word(strides.1)));
-                self.multiply(b, 1, &loads[0]);
-                b.emit_to(walk.list, Opcode::AddImmediate, (list, 8));
-                b.load_to(walk.next, Opcode::LoadDNext, (walk.list, 8), self.list_object);
-            } else {
-                self.multiply(b, 1, &[]);
+        name: &str,
+        tables: &Tables,
+        data: &mut Vec<DataObject>,
+    ) -> Result<Function, MachineError> {
+        match self.finish() {
+            Finish::Interleave => {
+                data.push(self.place_table(&tables.places));
+                self.interleave(&format!("{name}_interleave"), &tables.places)
             }
-        });
-    }
-
-    fn finish(&self, b: &mut Builder) {
-        for feature in 0..ROWS {
-            for vector in &self.accumulators {
-                let sum = vector[feature];
-                b.store(Opcode::StoreVNext, (self.sums, 1, sum), self.sum_object);
-                let magnitude = b.emit(Opcode::VabsW, (sum,));
-                b.emit_to(self.magnitude, Opcode::Vor, (self.magnitude, magnitude));
-            }
+            Finish::Bytes => self.scatter(&format!("{name}_scatter")),
         }
     }
+}
+
+/// What comes before the products.
+struct Packed {
+    phases: Vec<Phase>,
+    data: Vec<DataObject>,
+    scratch: Scratch,
+    tables: Tables,
+    operand: Argument,
+    error: Argument,
+}
+
+/// Symbols.
+struct Tables {
+    taps: String,
+    masks: String,
+    places: String,
+}
+
+fn phase(function: Function, arguments: &[Argument]) -> Phase {
+    Phase { function, arguments: arguments.to_vec() }
 }

@@ -227,13 +227,6 @@ pub fn schedule(
                 packet_of[*index] = packet;
             }
         }
-        if run.len() > 300 && std::env::var("HVXD").is_ok() {
-            eprintln!(
-                "{order:?} waits {waits}: {} cycles {} packets",
-                graph.cycles(&packet_of, rows.len()),
-                rows.len()
-            );
-        }
         let cost = (graph.cycles(&packet_of, rows.len()), rows.len());
         if best.as_ref().is_none_or(|(old, _)| cost < *old) {
             best = Some((cost, rows));
