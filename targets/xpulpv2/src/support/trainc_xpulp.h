@@ -292,11 +292,15 @@ static inline uint32_t trainc_xpulp_clipu(uint32_t a, int bits)
 }
 #endif
 
-/* The word at an address of any alignment, which these cores reach as a whole. */
+/* The word at an address of any alignment, which these cores reach as a whole. Of copies that may
+ * be unaligned their compilers make single bytes. */
+#if defined(__riscv) && (defined(TRAINC_XPULP_INSN) || defined(TRAINC_XPULP_BUILTINS))
+#define TRAINC_XPULP_UNALIGNED
+#endif
 static inline uint32_t trainc_xpulp_load(const void *at)
 {
     uint32_t word;
-#if defined(TRAINC_XPULP_INSN)
+#if defined(TRAINC_XPULP_UNALIGNED)
     __asm__("lw %0, %1" : "=r"(word) : "m"(*(const uint8_t(*)[4])at));
 #else
     __builtin_memcpy(&word, at, sizeof word);
@@ -306,7 +310,7 @@ static inline uint32_t trainc_xpulp_load(const void *at)
 
 static inline void trainc_xpulp_store(void *at, uint32_t word)
 {
-#if defined(TRAINC_XPULP_INSN)
+#if defined(TRAINC_XPULP_UNALIGNED)
     __asm__("sw %1, %0" : "=m"(*(uint8_t(*)[4])at) : "r"(word));
 #else
     __builtin_memcpy(at, &word, sizeof word);
