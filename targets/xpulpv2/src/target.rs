@@ -84,7 +84,8 @@ impl Dialect for XpulpTarget {
         Language {
             name: "C99 with XpulpV2 instructions (`trainc_xpulp.h`)",
             built_with: "GCC or Clang for RV32 (here a stock cross compiler; the PULP compiler needs `-march=rv32imcxpulpv2` \
-                 and no `-D`; without `-DTRAINC_XPULP_INSN` any compiler for a little-endian machine makes portable code)",
+                 and no `-D`, GCC 14 for CORE-V `-march=rv32imc_xcvsimd_xcvalu_xcvmac` and no `-D`; without \
+                 `-DTRAINC_XPULP_INSN` any compiler for a little-endian machine makes portable code)",
             compiler: GCC,
         }
     }
