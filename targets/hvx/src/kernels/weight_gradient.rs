@@ -213,6 +213,16 @@ impl WeightGradient {
         self.pairs(tap).len().next_multiple_of(2).max(2)
     }
 
+    /// Rounds of two steps that every tap has before the last, as far as products rely on it: in blocks of fewer than
+    /// four vectors relying on it was measured to cost packets, probably for lack of registers.
+    pub(crate) fn fewest_rounds(&self) -> u32 {
+        if self.block() < 4 {
+            return 0;
+        }
+        let rounds = (0..self.taps()).map(|tap| self.steps(tap) / 2 - 1).min();
+        rounds.and_then(|rounds| u32::try_from(rounds).ok()).unwrap_or(0)
+    }
+
     fn table_bytes(&self) -> usize {
         (0..self.taps()).map(|tap| 8 * (self.steps(tap) + 3)).sum()
     }

@@ -199,10 +199,15 @@ impl Tile {
         let groups = gradient.groups();
         let strides = gradient.group_strides();
         loop_over(b, groups, "groups of images", |b| {
-            b.repeat_if_any(rounds, "two positions of 4 features and a block of channels", |b| {
+            let purpose = "two positions of 4 features and a block of channels";
+            let body = |b: &mut Builder| {
                 self.multiply(b, 0, &loads[1]);
                 self.multiply(b, 1, &loads[0]);
-            });
+            };
+            match gradient.fewest_rounds() {
+                0 => b.repeat_if_any(rounds, purpose, body),
+                fewest => b.repeat_at_least(rounds, fewest, purpose, body),
+            }
             self.multiply(b, 0, &loads[1]);
             if groups > 1 {
                 b.emit_to(walk.error, Opcode::AddImmediate, (walk.error, word(strides.0)));

@@ -79,7 +79,7 @@ pub struct Block {
 /// Most rounds of spilling.
 const ATTEMPTS: usize = 40;
 /// Most schedules that give way, each a little more.
-const RELAXATIONS: usize = 24;
+const RELAXATIONS: usize = 48;
 
 /// Compiles a function.
 ///

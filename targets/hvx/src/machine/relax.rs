@@ -1,6 +1,6 @@
 //! What to give up where the registers do not suffice: of one loop or one piece of straight code at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::allocate::Limits;
 use super::flow::Flow;
@@ -20,8 +20,8 @@ const LARGE: usize = 64;
 pub(super) struct Plan {
     /// Most rounds in flight of a loop; 0 if it is not pipelined.
     stages: BTreeMap<usize, usize>,
-    /// Blocks in source order.
-    source: BTreeSet<usize>,
+    /// Orders of blocks that gave way.
+    orders: BTreeMap<usize, Order>,
     /// Whether no loop is pipelined, and whether all blocks are in source order.
     plain: bool,
     all_source: bool,
@@ -45,9 +45,9 @@ impl Plan {
 
     /// The order of a block.
     pub(super) fn order(&self, origin: usize) -> Order {
-        match self.all_source || self.source.contains(&origin) {
+        match self.all_source {
             true => Order::Source,
-            false => Order::Critical,
+            false => self.orders.get(&origin).copied().unwrap_or(Order::Critical),
         }
     }
 
@@ -67,6 +67,14 @@ impl Plan {
         worst.sort_by_key(|&i| (std::cmp::Reverse(crowds[i]), i));
         let origin = |index: usize| flow.blocks.get(index).map(|block| block.origin);
         for index in worst {
+            // Code around a loop gives way before its rounds do.
+            if let Some(origin) = origin(index)
+                && !pipelined.contains_key(&origin)
+                && self.order(origin) == Order::Critical
+            {
+                self.orders.insert(origin, Order::Window);
+                return true;
+            }
             // The loop itself, or the one whose first or last rounds stand here.
             let near = [Some(index), index.checked_add(1), index.checked_sub(1)];
             let rounds = near
@@ -84,8 +92,8 @@ impl Plan {
                 return true;
             }
             let Some(origin) = origin(index) else { continue };
-            if self.order(origin) == Order::Critical {
-                self.source.insert(origin);
+            if self.order(origin) != Order::Source {
+                self.orders.insert(origin, Order::Source);
                 return true;
             }
         }

@@ -11,6 +11,8 @@ use super::table::{Effect, Unit};
 pub enum Order {
     /// The one with the longest way to the end.
     Critical,
+    /// The first that can go of those within a window that moves along from the first that has not gone.
+    Window,
     /// None before those that stand before it: keeps live ranges as short as they were written.
     Source,
 }
@@ -250,8 +252,8 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<R
     let count = graph.run.len();
     let heights = graph.heights();
     let mut by_priority: Vec<usize> = (0..count).collect();
-    let window = if order == Order::Critical && count > LONG { WINDOW } else { count };
-    if order == Order::Critical && window == count {
+    let order = if order == Order::Critical && count > LONG { Order::Window } else { order };
+    if order == Order::Critical {
         by_priority.sort_by_key(|i| (-heights[*i], *i));
     }
     let mut first = 0;
@@ -267,9 +269,9 @@ fn list(graph: &Graph<'_>, version: Version, order: Order, waits: bool) -> Vec<R
             while first < count && time[first].is_some() {
                 first += 1;
             }
-            let candidates = match window < count {
-                true => &by_priority[first..count.min(first + window)],
-                false => &by_priority[..],
+            let candidates = match order {
+                Order::Window => &by_priority[first..count.min(first + WINDOW)],
+                Order::Critical | Order::Source => &by_priority[..],
             };
             for index in candidates {
                 if time[*index].is_some() {
