@@ -26,6 +26,7 @@ mod parallel;
 mod program;
 pub mod rust;
 mod target;
+pub mod text;
 
 pub use cost::cycles;
 pub use dialect::{Dialect, Facts, Language, SupportFile};

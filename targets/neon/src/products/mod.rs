@@ -8,9 +8,9 @@
 mod finish;
 mod gradient;
 mod shape;
-mod text;
 mod windows;
 
+use trainc_c::text::{self, Text};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::ops::Chain;
 use trainc_ir::program::{Kernel, buffer_bytes, scale_offset};
@@ -21,7 +21,6 @@ use crate::level::Level;
 use finish::Finish;
 use gradient::GradientProduct;
 use shape::{Convolution, Pass};
-use text::Text;
 use windows::WindowProduct;
 
 /// Instructions of a call: set-up of panels, loops.

@@ -7,8 +7,9 @@
 mod finish;
 mod layout;
 mod shape;
-mod text;
 
+pub(crate) use trainc_c::text::Text;
+use trainc_c::text::{self, declare, times};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::ops::Chain;
 use trainc_ir::program::{Kernel, buffer_bytes, scale_offset};
@@ -19,8 +20,6 @@ use crate::family::Family;
 use finish::Finish;
 use layout::{Kind, Layout, Set};
 use shape::Convolution;
-pub(crate) use text::Text;
-use text::{declare, times};
 
 /// Products as a family of kernels.
 pub(crate) struct Products;

@@ -1,15 +1,15 @@
-//! Lines of C, and a kernel's working memory.
+//! Lines of C and a working memory's parts, for targets that print kernels of their own.
 
 /// C text with indentation.
 #[derive(Debug, Default)]
-pub(crate) struct Text {
+pub struct Text {
     out: String,
     depth: usize,
 }
 
 impl Text {
     /// A line; without one, an empty line.
-    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+    pub fn line(&mut self, line: impl AsRef<str>) {
         let line = line.as_ref();
         if !line.is_empty() {
             self.out.extend(std::iter::repeat_n("    ", self.depth));
@@ -19,7 +19,7 @@ impl Text {
     }
 
     /// A line that breaks at commas where it is longer than 100 columns.
-    pub(crate) fn long(&mut self, line: impl AsRef<str>) {
+    pub fn long(&mut self, line: impl AsRef<str>) {
         let (mut rest, mut indent) = (line.as_ref(), 4 * self.depth);
         loop {
             let room = 100 - indent;
@@ -40,56 +40,56 @@ impl Text {
     }
 
     /// A line after which lines belong to a block.
-    pub(crate) fn open(&mut self, line: impl AsRef<str>) {
+    pub fn open(&mut self, line: impl AsRef<str>) {
         self.long(line);
         self.depth += 1;
     }
 
     /// A loop over `0..end`.
-    pub(crate) fn for_(&mut self, variable: &str, end: impl std::fmt::Display) {
+    pub fn for_(&mut self, variable: &str, end: impl std::fmt::Display) {
         self.open(format!("for (int32_t {variable} = 0; {variable} < {end}; {variable}++) {{"));
     }
 
     /// The end of a block.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.depth -= 1;
         self.line("}");
     }
 
     /// The text.
-    pub(crate) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         self.out
     }
 }
 
 /// Parts of a kernel's working memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     bytes: usize,
 }
 
 impl Scratch {
     /// Offset of a further part.
-    pub(crate) fn take(&mut self, bytes: usize) -> usize {
+    pub fn take(&mut self, bytes: usize) -> usize {
         let offset = self.bytes;
         self.bytes += bytes.next_multiple_of(16);
         offset
     }
 
     /// Bytes of all parts.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 /// Declares a pointer into the working memory.
-pub(crate) fn declare(out: &mut Text, ty: &str, name: &str, offset: usize, comment: &str) {
+pub fn declare(out: &mut Text, ty: &str, name: &str, offset: usize, comment: &str) {
     let place = if offset == 0 { "scratch".into() } else { format!("(scratch + {offset})") };
     out.line(format!("/* {comment} */"));
     out.line(format!("{ty} *const {name} = ({ty} *)(void *){place};"));
 }
 
 /// `name * factor`, without what is nothing.
-pub(crate) fn times(name: &str, factor: usize) -> String {
+pub fn times(name: &str, factor: usize) -> String {
     if factor == 1 { name.into() } else { format!("{name} * {factor}") }
 }
