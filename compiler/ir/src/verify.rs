@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::graph::{Definition, Graph, ValueId};
-use crate::ops::OpKind;
+use crate::ops::{Op, OpKind};
 use crate::types::{Scale, TensorType};
 
 /// What a graph may contain.
@@ -27,6 +27,27 @@ pub enum Stage {
         /// Operations that may have FP32 operands or results; `None` if the algorithm carries floats freely.
         float_operations: Option<BTreeSet<OpKind>>,
     },
+}
+
+impl Stage {
+    /// Whether a node of these operands and results may stand in the graph. The parts of a chain count one by one.
+    ///
+    /// The verifier asks this of every node, and the optimiser of every form before it may be chosen.
+    pub fn allows(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> bool {
+        let float = inputs.iter().chain(outputs).any(|ty| ty.is_f32());
+        match (self, op) {
+            (Stage::Float, _) => inputs.iter().chain(outputs).all(|ty| ty.scale == Scale::None),
+            (Stage::Quantized { float_operations: None }, _) => true,
+            (Stage::Quantized { .. }, Op::Chain(chain)) => chain.parts(inputs).is_ok_and(|parts| {
+                parts.iter().all(|(op, inputs, result)| {
+                    self.allows(op, &inputs.iter().collect::<Vec<_>>(), &[result])
+                })
+            }),
+            (Stage::Quantized { float_operations: Some(allowed) }, op) => {
+                !float || allowed.contains(&op.kind())
+            }
+        }
+    }
 }
 
 /// One thing that is wrong.
@@ -158,20 +179,26 @@ fn check_stage(graph: &Graph, stage: &Stage, errors: &mut Vec<VerifyError>) {
             }
         }
         Stage::Quantized { float_operations: None } => {}
-        Stage::Quantized { float_operations: Some(allowed) } => {
-            for node in graph.nodes().iter().filter(|n| !allowed.contains(&n.op.kind())) {
+        Stage::Quantized { float_operations: Some(_) } => {
+            for node in graph.nodes() {
+                let types = |values: &[ValueId]| -> Vec<&TensorType> {
+                    values.iter().map(|&v| graph.ty(v)).collect()
+                };
+                if stage.allows(&node.op, &types(&node.inputs), &types(&node.outputs)) {
+                    continue;
+                }
                 let float =
                     node.inputs.iter().chain(&node.outputs).find(|&&v| graph.ty(v).is_f32());
-                if let Some(&v) = float {
-                    error(
-                        errors,
-                        format!("node `{}` ({})", node.name, node.op.kind().name()),
-                        format!(
-                            "FP32 value `{}` where the algorithm computes in integers",
-                            name_of(graph, v)
-                        ),
-                    );
-                }
+                let what = match float {
+                    Some(&v) => format!("FP32 value `{}`", name_of(graph, v)),
+                    // Inside a chain.
+                    None => "an FP32 value".to_string(),
+                };
+                error(
+                    errors,
+                    format!("node `{}` ({})", node.name, node.op.kind().name()),
+                    format!("{what} where the algorithm computes in integers"),
+                );
             }
         }
     }

@@ -17,3 +17,4 @@ pub mod quantized;
 pub mod rules;
 pub mod training;
 pub mod translate;
+pub mod untranslated;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use trainc_ir::Op;
 use trainc_ir::graph::{Definition, Graph, ValueId};
-use trainc_ir::target::Target;
+use trainc_ir::target::{Cost, Target};
 use trainc_ir::types::TensorType;
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
 
@@ -131,7 +131,13 @@ pub fn optimise(
         .map_err(OptimiseError::Rule)?;
     let egraph = &loaded.egraph;
     let extraction = extract(egraph, |egraph, id, node| {
-        operation_cost(egraph, id, node, |op, i, o| target.cost(op, i, o))
+        // A form that the stage does not allow is equal in bits, yet no choice: rules need not know of stages.
+        operation_cost(egraph, id, node, |op, inputs, outputs| {
+            match stage.allows(op, inputs, outputs) {
+                true => target.cost(op, inputs, outputs),
+                false => Cost::INFEASIBLE,
+            }
+        })
     });
     let mut limit = run.limit;
     let built = match rebuild(graph, &loaded.egraph, &loaded.classes, &extraction) {

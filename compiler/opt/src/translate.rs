@@ -18,27 +18,17 @@ use trainc_ir::{OpKind, Tensor};
 use crate::algorithm::Algorithm;
 use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, Loaded, load, operation_cost};
-use crate::egraph::extract::{Extraction, extract};
-use crate::egraph::language::{Graph as EGraph, Node, Ty};
+use crate::egraph::extract::extract;
+use crate::egraph::language::{Graph as EGraph, Node};
 use crate::egraph::pattern::{self, Part};
 use crate::egraph::saturate::{Limits, saturate};
-
-/// A node that the algorithm's rules do not cover.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Untranslated {
-    /// The model's node.
-    pub node: String,
-    /// Its operation with attributes.
-    pub op: String,
-    /// Why, where a rule applied but its result does not type.
-    pub reason: Option<String>,
-}
+use crate::untranslated::{Untranslated, report, untranslated};
 
 /// Why a graph could not be translated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslateError {
     /// Nodes without a rule.
-    #[error("algorithm `{algorithm}` has no translation for:\n{}", .nodes.iter().map(|n| format!("  node `{}`: {}{}", n.node, n.op, n.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default())).collect::<Vec<_>>().join("\n"))]
+    #[error("algorithm `{algorithm}` has no translation for:\n{}", report(.nodes))]
     Untranslated {
         /// The algorithm.
         algorithm: String,
@@ -329,7 +319,7 @@ fn cost(egraph: &EGraph, algorithm: &Algorithm, id: Id, node: &Node) -> Cost {
     })
 }
 
-fn find_lowered(egraph: &EGraph, class: Id) -> Option<Id> {
+pub(crate) fn find_lowered(egraph: &EGraph, class: Id) -> Option<Id> {
     egraph.lookup(Node::Lowered([egraph.find(class)]))
 }
 
@@ -358,65 +348,11 @@ fn finish_output(
     values.last().copied().ok_or_else(|| "translation.output is empty".into())
 }
 
-fn node_name(graph: &Graph, v: ValueId) -> String {
+pub(crate) fn node_name(graph: &Graph, v: ValueId) -> String {
     // Leaves of stored forms lie past the graph's own values.
     let v = ValueId::from_index(v.index() % graph.values().len().max(1));
     match graph.producer(v) {
         Some(node) => node.name.clone(),
         None => graph.value(v).name.clone(),
     }
-}
-
-/// The earliest nodes behind `roots` whose operands are lowered but which are not.
-fn untranslated(
-    graph: &Graph,
-    loaded: &Loaded,
-    extraction: &Extraction,
-    roots: &[ValueId],
-) -> Vec<Untranslated> {
-    let egraph = &loaded.egraph;
-    let feasible = |v: ValueId| {
-        find_lowered(egraph, loaded.classes[v.index()])
-            .is_some_and(|id| extraction.cost(egraph, id) != Cost::INFEASIBLE)
-    };
-    let mut needed = BTreeSet::new();
-    let mut stack = roots.to_vec();
-    while let Some(v) = stack.pop() {
-        if needed.insert(v)
-            && let Some(node) = graph.producer(v)
-        {
-            stack.extend(&node.inputs);
-        }
-    }
-    let mut found: Vec<Untranslated> = Vec::new();
-    for &v in &needed {
-        let ready = match graph.producer(v) {
-            Some(node) => node.inputs.iter().all(|&o| feasible(o) || !graph.ty(o).is_f32()),
-            None => graph.ty(v).is_f32(),
-        };
-        if feasible(v) || !ready {
-            continue;
-        }
-        let reason = find_lowered(egraph, loaded.classes[v.index()]).and_then(|id| {
-            match &egraph[id].data.ty {
-                Ty::Invalid(reason) => Some(reason.clone()),
-                _ => None,
-            }
-        });
-        let op = graph
-            .producer(v)
-            .map_or_else(|| format!("{} constant", graph.ty(v)), |node| node.op.to_string());
-        let entry = Untranslated { node: node_name(graph, v), op, reason };
-        if !found.contains(&entry) {
-            found.push(entry);
-        }
-    }
-    if found.is_empty() {
-        found.extend(roots.iter().map(|&v| Untranslated {
-            node: node_name(graph, v),
-            op: graph.ty(v).to_string(),
-            reason: Some("no allowed form".into()),
-        }));
-    }
-    found
 }

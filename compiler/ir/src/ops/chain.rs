@@ -83,7 +83,24 @@ impl Chain {
         })?;
         Ok(links)
     }
+
+    /// The chain's operations, each with the types of its operands and of its result.
+    ///
+    /// # Errors
+    /// As the type rule.
+    pub fn parts(&self, inputs: &[&TensorType]) -> Result<Vec<Part<'_>>, TypeError> {
+        let links = self.links(inputs)?;
+        let parts = links.iter().enumerate().map(|(position, link)| {
+            let before = position.checked_sub(1).map(|before| links[before].result.clone());
+            let own = inputs[link.first..][..link.count].iter().map(|&ty| ty.clone());
+            (link.op, before.into_iter().chain(own).collect(), link.result.clone())
+        });
+        Ok(parts.collect())
+    }
 }
+
+/// An operation of a chain, the types of its operands, and that of its result.
+pub type Part<'a> = (&'a Op, Vec<TensorType>, TensorType);
 
 impl Operator for Chain {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {

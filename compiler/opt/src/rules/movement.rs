@@ -1,7 +1,7 @@
 //! Data movement: reshapes and transposes that meet, cancel, move out of the way, or vanish into products.
 
 use trainc_ir::OpKind;
-use trainc_ir::ops::{MatMul, ProductRole, Relu, Requantize, Reshape, Transpose};
+use trainc_ir::ops::{Dequantize, MatMul, ProductRole, Relu, Requantize, Reshape, Transpose};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Op};
 
@@ -100,16 +100,14 @@ pub(crate) const RULES: &[Rule] = &[
             let mut i = Instance::new();
             let shape = r.shape(3);
             let flat = shape.count();
-            let relu = r.range(0, 1) == 0;
-            let element = if relu { Element::I8 } else { Element::I32 };
+            let rounding = trainc_ir::numeric::Rounding::HalfAway;
+            let (element, f): (Element, Op) = match r.range(0, 2) {
+                0 => (Element::I8, Relu {}.into()),
+                1 => (Element::I8, Dequantize {}.into()),
+                _ => (Element::I32, Requantize { bits: 7, rounding, low: -127 }.into()),
+            };
             let x = i.input(TensorType::shared(shape, element));
             let y = i.op(Reshape { shape: [flat].into() }, &[x]);
-            let f: Op = if relu {
-                Relu {}.into()
-            } else {
-                let rounding = trainc_ir::numeric::Rounding::HalfAway;
-                Requantize { bits: 7, rounding, low: -127 }.into()
-            };
             let y = i.op(f, &[y]);
             i.finish(y)
         },
