@@ -52,7 +52,9 @@ pub fn program_of(
         PlanEntry { name: "train_step", graph: &step },
         PlanEntry { name: "infer", graph: &infer },
     ];
-    plan(model, &entries, target, &PlanOptions::default()).expect("plans").0
+    let (mut program, _) = plan(model, &entries, target, &PlanOptions::default()).expect("plans");
+    program.notes.schedule = algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
+    program
 }
 
 /// A random operand of an entry.

@@ -58,11 +58,14 @@ fn feed(session: &Session, data: &Dataset) -> Vec<u8> {
     let mut images = vec![0f32; batch.get() * data.train.image_len()];
     let mut labels = vec![0i32; batch.get()];
     let mut bytes = Vec::new();
+    let steps = EPOCHS * (data.train.len() / batch);
+    let mut step = 0;
     for epoch in 0..EPOCHS {
-        let size = session.algorithm.step_size(epoch, EPOCHS) as i32;
         let batches = TrainingBatches::new(data.train.len(), batch, config.seed, epoch as u64);
         for indices in batches.iter() {
             data.train.fill_batch(indices, &normalizer, &mut images, &mut labels);
+            let size = session.algorithm.step_size(step, steps as u64) as i32;
+            step += 1;
             bytes.extend(size.to_le_bytes());
             bytes.extend(images.iter().flat_map(|v| v.to_le_bytes()));
             bytes.extend(labels.iter().flat_map(|v| v.to_le_bytes()));

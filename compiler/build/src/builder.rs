@@ -215,6 +215,7 @@ impl Builder {
         let session =
             Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
         session.warnings.iter().for_each(|warning| cargo.say("warning", warning));
+        schedule::check(&session)?;
         let program = session.program()?;
         let artifact = session.target.emit(program).map_err(|e| Error::new(e.to_string()))?;
         let module = artifact
@@ -226,10 +227,9 @@ impl Builder {
         for file in artifact.iter().filter(|file| file.name != module.name) {
             files::write(&folder.join(&file.name), &file.contents)?;
         }
-        let mut text = String::from_utf8_lossy(&module.contents).into_owned();
-        text.push_str(&schedule::text(&session, &config)?);
+        let contents = &module.contents;
         let module = out_dir.join(&module.name);
-        files::write(&module, text.as_bytes())?;
+        files::write(&module, contents)?;
         if !self.no_link {
             let ending = |ending: &str| -> Vec<PathBuf> {
                 let files = artifact.iter().filter(|file| file.name.ends_with(ending));

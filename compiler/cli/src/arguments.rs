@@ -206,13 +206,13 @@ pub(crate) struct TrainArguments {
     /// Data set; the built-in digits if absent
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
-    /// Passes over the training images
-    #[arg(short, long, value_name = "N", value_parser = positive)]
+    /// Passes over the training images; with 0 the model is only evaluated
+    #[arg(short, long, value_name = "N")]
     epochs: Option<usize>,
     /// A fixed step size in place of the algorithm's schedule (under NITI: bits, 0 to 7)
     #[arg(long, value_name = "RATE")]
     learning_rate: Option<f64>,
-    /// Stop after this many training steps
+    /// At most this many training steps in all; the schedule of step sizes goes by them
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     /// Take the samples in the file's order

@@ -125,43 +125,68 @@ fn train(
 ) -> anyhow::Result<()> {
     let names: Vec<String> = runs.iter().map(|r| r.name().to_string()).collect();
     output.line(&header(&names))?;
+    let start = Instant::now();
+    let mut records = Vec::new();
+    for run in runs.iter_mut() {
+        records.push(with_bar(run, 0, |trainer, progress| trainer.start(data, progress))?);
+    }
+    report(&records, start, output)?;
     loop {
         let start = Instant::now();
-        let mut records: Vec<Option<EpochRecord>> = Vec::new();
+        let mut records = Vec::new();
         for run in runs.iter_mut() {
-            let mut bar = ProgressBar::new();
             let epoch = run.trainer.epochs() + 1;
-            let name = run.name().to_string();
-            let record = run.trainer.epoch(data, &mut |progress| match progress {
-                Progress::Train(done, total) => {
-                    bar.show(&format!("{name} epoch {epoch}: training"), done, total);
-                }
-                Progress::Evaluate(done, total) => {
-                    bar.show(&format!("{name} epoch {epoch}: testing"), done, total);
-                }
-            })?;
-            bar.clear();
+            let record = with_bar(run, epoch, |trainer, progress| trainer.epoch(data, progress))?;
             if let (Some(_), Some(path)) = (record, &run.checkpoint) {
-                checkpoint::save(path, &run.trainer, fingerprint)?;
+                checkpoint::save(path, &run.trainer, fingerprint, data.train.len())?;
             }
             records.push(record);
         }
         if records.iter().all(Option::is_none) {
             return Ok(());
         }
-        output.line(&row(&records, start.elapsed().as_secs_f64()))?;
-        if let Some(record) = records[0] {
-            let mut object = json!({
-                "reason": "epoch", "epoch": record.epoch, "train_loss": record.train_loss,
-                "test_accuracy": record.test_accuracy,
-            });
-            if let Some(Some(baseline)) = records.get(1) {
-                object["baseline_train_loss"] = json!(baseline.train_loss);
-                object["baseline_test_accuracy"] = json!(baseline.test_accuracy);
-            }
-            output.object(&object)?;
-        }
+        report(&records, start, output)?;
     }
+}
+
+/// Part of a run under a progress bar.
+fn with_bar(
+    run: &mut Run,
+    epoch: usize,
+    work: impl FnOnce(&mut Trainer, &mut dyn FnMut(Progress)) -> anyhow::Result<Option<EpochRecord>>,
+) -> anyhow::Result<Option<EpochRecord>> {
+    let mut bar = ProgressBar::new();
+    let name = run.name().to_string();
+    let record = work(&mut run.trainer, &mut |progress| match progress {
+        Progress::Train(done, total) => {
+            bar.show(&format!("{name} epoch {epoch}: training"), done, total);
+        }
+        Progress::Evaluate(done, total) => {
+            bar.show(&format!("{name} epoch {epoch}: testing"), done, total);
+        }
+    })?;
+    bar.clear();
+    Ok(record)
+}
+
+/// The row and the object of an epoch; nothing if no run has it.
+fn report(records: &[Option<EpochRecord>], start: Instant, output: &Output) -> anyhow::Result<()> {
+    if records.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    output.line(&row(records, start.elapsed().as_secs_f64()))?;
+    if let Some(record) = records[0] {
+        let mut object = json!({
+            "reason": "epoch", "epoch": record.epoch, "train_loss": record.train_loss,
+            "test_accuracy": record.test_accuracy,
+        });
+        if let Some(Some(baseline)) = records.get(1) {
+            object["baseline_train_loss"] = json!(baseline.train_loss);
+            object["baseline_test_accuracy"] = json!(baseline.test_accuracy);
+        }
+        output.object(&object)?;
+    }
+    Ok(())
 }
 
 fn header(names: &[String]) -> String {
@@ -177,7 +202,10 @@ fn row(records: &[Option<EpochRecord>], seconds: f64) -> String {
     let columns: Vec<String> = records
         .iter()
         .map(|record| match record {
-            Some(r) => format!("{:>14.4}  {:>12.2} %", r.train_loss, 100.0 * r.test_accuracy),
+            Some(r) => {
+                let loss = r.train_loss.map_or_else(|| "-".into(), |loss| format!("{loss:.4}"));
+                format!("{loss:>14}  {:>12.2} %", 100.0 * r.test_accuracy)
+            }
             None => format!("{:>14}  {:>14}", "-", "-"),
         })
         .collect();

@@ -34,7 +34,7 @@ fn artifacts_verify() {
         }
     }
     let manifest = fs::read_to_string(folder.path("out/manifest.json")).unwrap();
-    assert!(!manifest.contains("train_step") && manifest.contains("\"learning_rates\": []"));
+    assert!(!manifest.contains("train_step") && manifest.contains("\"schedule\": []"));
     assert!(!folder.path("out/train_step.module.txt").exists());
 }
 

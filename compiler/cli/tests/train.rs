@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use common::{Folder, bytes, objects, only};
+use serde_json::json;
 use trainc_data::{NpyArray, TensorData, read_safetensors};
 
 #[test]
@@ -28,9 +29,14 @@ fn json_lines_of_an_epoch() {
         "--weights-out",
         "w.safetensors",
     ]);
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    let epoch = only(&lines, "epoch");
-    assert_eq!(epoch["epoch"], 1);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    // The state before the first step has accuracies and no loss.
+    let before = &lines[0];
+    assert_eq!((&before["reason"], &before["epoch"]), (&json!("epoch"), &json!(0)));
+    assert!(before["train_loss"].is_null() && before["baseline_train_loss"].is_null());
+    assert!(before["test_accuracy"].is_f64() && before["baseline_test_accuracy"].is_f64());
+    let epoch = &lines[1];
+    assert_eq!((&epoch["reason"], &epoch["epoch"]), (&json!("epoch"), &json!(1)));
     assert!(epoch["train_loss"].as_f64().unwrap() > 0.0);
     let accuracy = epoch["test_accuracy"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&accuracy));
@@ -38,7 +44,10 @@ fn json_lines_of_an_epoch() {
     let finished = only(&lines, "finished");
     assert_eq!(finished["test_accuracy"], accuracy);
     assert!(finished["seconds"].as_f64().unwrap() > 0.0);
-    assert!(String::from_utf8(bytes(&folder.path("curve.svg"))).unwrap().starts_with("<svg"));
+    let curve = String::from_utf8(bytes(&folder.path("curve.svg"))).unwrap();
+    assert!(curve.starts_with("<svg"));
+    // Both accuracies have the points 0 and 1, both losses the point 1.
+    assert_eq!(curve.matches("<circle").count(), 6, "{curve}");
 
     // The stored integers and their real values agree.
     let tensors = read_safetensors(&folder.path("w.safetensors")).unwrap();
@@ -59,7 +68,10 @@ fn a_separable_problem_is_learned() {
     let folder = Folder::new("learn");
     let (model, data) = (folder.model(), folder.data());
     let lines = folder.json(&["train", model, "--data", data, "--epochs", "20", "--batch", "8"]);
-    assert_eq!(lines.len(), 21);
+    assert_eq!(lines.len(), 22);
+    let finished = folder.json(&["train", model, "--data", data, "--epochs", "0", "--batch", "8"]);
+    assert_eq!(only(&finished, "finished")["test_accuracy"], lines[0]["test_accuracy"]);
+    assert_eq!(only(&finished, "epoch"), &lines[0]);
     assert_eq!(only(&lines, "finished")["test_accuracy"], 1.0);
 }
 
@@ -106,10 +118,11 @@ fn the_table_for_people() {
     let model = folder.model();
     let text = folder.succeed(&["train", model, "--data", data, "--epochs", "2", "--batch", "8"]);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 4, "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
     assert!(lines[0].contains("niti loss") && lines[0].contains("seconds"), "{text}");
-    assert!(lines[1].trim_start().starts_with('1') && lines[1].contains('%'), "{text}");
-    assert!(lines[3].starts_with("test accuracy: niti"), "{text}");
+    assert!(lines[1].trim_start().starts_with("0               -"), "{text}");
+    assert!(lines[2].trim_start().starts_with('1') && lines[2].contains('%'), "{text}");
+    assert!(lines[4].starts_with("test accuracy: niti"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }
 
@@ -128,21 +141,58 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
     let folder = Folder::new("resume");
     folder.model();
     folder.data();
-    for algorithm in ["niti", "fp32"] {
+    // A schedule would go by the limit on steps that interrupts here.
+    for (algorithm, rate) in [("niti", "4"), ("fp32", "0.03")] {
         let name = |what: &str| format!("{algorithm}-{what}");
         let (whole, parts) = (name("whole.ckpt"), name("parts.ckpt"));
-        let common = ["--algorithm", algorithm, "--weights-out"];
+        let common = ["--algorithm", algorithm, "--learning-rate", rate, "--weights-out"];
         let run = |more: &[&str]| train(&folder, &[&common, more].concat());
         let straight = run(&[&name("whole.st"), "--checkpoint", &whole]);
         let first = run(&[&name("parts.st"), "--checkpoint", &parts, "--steps", "15"]);
         let second = run(&[&name("parts.st"), "--checkpoint", &parts, "--resume"]);
-        assert_eq!((first.len(), second.len()), (4, 4));
+        assert_eq!((first.len(), second.len()), (5, 4));
         let epochs = |lines: &[serde_json::Value]| lines[..lines.len() - 1].to_vec();
         assert_eq!(epochs(&straight), [epochs(&first), epochs(&second)].concat());
         let same = |a: &str, b: &str| bytes(&folder.path(a)) == bytes(&folder.path(b));
         assert!(same(&whole, &parts), "{algorithm}: checkpoints differ");
         assert!(same(&name("whole.st"), &name("parts.st")), "{algorithm}: weights differ");
     }
+}
+
+/// A schedule divides the steps of the whole run, within epochs as well.
+#[test]
+fn schedules_go_by_the_step() {
+    let folder = Folder::new("schedule");
+    folder.model();
+    folder.data();
+    let text = folder.succeed(&["algorithms", "fp32"]);
+    let at = text.find("schedule = ").expect("a schedule");
+    let schedule = "schedule = [{ from = 0.0, value = 0.1 }, { from = 0.4, value = 0.0 }]\n";
+    let mut stops = text[..at].to_string();
+    stops.push_str(schedule);
+    std::fs::write(folder.path("stops.toml"), stops).unwrap();
+    let weights = |more: &[&str]| {
+        let common =
+            ["train", "digits.onnx", "--data", "data.npz", "--batch", "8", "--weights-out"];
+        folder.json(&[&common[..], &["w.st"], more].concat());
+        bytes(&folder.path("w.st"))
+    };
+    // Of five steps the first two change something.
+    let steps = |n: &str| {
+        weights(&["--algorithm", "fp32", "--learning-rate", "0.1", "--epochs", "1", "--steps", n])
+    };
+    let scheduled = |more: &[&str]| weights(&[&["--algorithm", "stops.toml"], more].concat());
+    assert!(steps("2") == scheduled(&["--epochs", "1"]));
+    assert!(steps("3") != scheduled(&["--epochs", "1"]));
+    // The limit on steps is what the schedule divides: 3 steps change something until 0.4 of 3.
+    assert!(steps("2") == scheduled(&["--epochs", "1", "--steps", "3"]));
+    assert!(steps("4") == scheduled(&["--epochs", "2"]));
+    // Going on with another number of steps says so.
+    let run = ["train", "digits.onnx", "--data", "data.npz", "--batch", "8", "--checkpoint", "c"];
+    folder.json(&[&run[..], &["--epochs", "1"]].concat());
+    let output = folder.run(&[&run[..], &["--epochs", "2", "--resume"]].concat());
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("was to run 5 steps, now 10"), "{words}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn wrong_usage_is_two() {
         &[],
         &["tarin"],
         &["train", "--epoch-count", "3"],
-        &["train", "--epochs", "0"],
+        &["train", "--epochs", "-1"],
         &["train", "--resume"],
         &["compile", "x.onnx"],
         &["zoo", "lenet5"],

@@ -3,7 +3,7 @@
 //! Layout, all integers little-endian:
 //!
 //! ```text
-//! "trainc checkpoint 1\n"
+//! "trainc checkpoint 2\n"
 //! u64    length of the header
 //! ...    header: JSON, see `Header`
 //! ...    for each tensor of the header: its elements and scale, in the layout of a program's memory
@@ -27,7 +27,7 @@ use crate::error::InFile;
 use crate::hash::{Fingerprint, crc32};
 use crate::train::{EpochRecord, Trainer};
 
-const MAGIC: &[u8] = b"trainc checkpoint 1\n";
+const MAGIC: &[u8] = b"trainc checkpoint 2\n";
 
 /// What must be the same for a run to go on. Another number of epochs or steps is allowed, see [`resume`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -50,7 +50,8 @@ struct Identity {
 #[serde(deny_unknown_fields)]
 struct Header {
     identity: Identity,
-    epochs: usize,
+    /// Training steps of the whole run, by which the schedule goes.
+    steps_of_run: u64,
     steps: u64,
     history: Vec<EpochRecord>,
     tensors: Vec<Entry>,
@@ -95,15 +96,15 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
     }
 }
 
-/// Writes a checkpoint. `data` is the data set's [`data_hash`].
+/// Writes a checkpoint. `data` is the data set's [`data_hash`], `data_length` the number of training samples.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn save(path: &Path, trainer: &Trainer, data: &str) -> anyhow::Result<()> {
+pub fn save(path: &Path, trainer: &Trainer, data: &str, data_length: usize) -> anyhow::Result<()> {
     let state = trainer.state()?;
     let header = Header {
         identity: identity(trainer, data),
-        epochs: trainer.session.config.epochs,
+        steps_of_run: trainer.steps_of_run(data_length),
         steps: trainer.steps,
         history: trainer.history.clone(),
         tensors: state
@@ -123,7 +124,7 @@ pub fn save(path: &Path, trainer: &Trainer, data: &str) -> anyhow::Result<()> {
 }
 
 /// Sets a new trainer to where a checkpoint left off. Returns a remark if the run will not be the bits of an
-/// uninterrupted one: because the step-size schedule now spans another number of epochs, or because a limit on steps
+/// uninterrupted one: because the step-size schedule now spans another number of steps, or because a limit on steps
 /// had cut the last epoch short. `data` is as for [`save`], `data_length` the number of training samples.
 ///
 /// # Errors
@@ -152,13 +153,11 @@ pub fn resume(
     trainer.history = header.history;
     let config = &trainer.session.config;
     let scheduled = config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
+    let steps = trainer.steps_of_run(data_length);
     let whole = trainer.steps_of_epoch(data_length) * trainer.epochs() as u64;
-    let remark = if scheduled && header.epochs != config.epochs {
-        let before = header.epochs;
-        format!(
-            "was to run {before} epochs, now {}: other step sizes than one long run",
-            config.epochs
-        )
+    let remark = if scheduled && header.steps_of_run != steps {
+        let before = header.steps_of_run;
+        format!("was to run {before} steps, now {steps}: other step sizes than one long run")
     } else if header.steps != whole {
         "its last epoch was cut short; the next one begins with a new order".to_string()
     } else {
@@ -242,7 +241,7 @@ mod tests {
         let path = folder.join("run.ckpt");
         let mut first = trainer(&data, 1);
         first.epoch(&data, &mut |_| {}).unwrap();
-        save(&path, &first, &hash).unwrap();
+        save(&path, &first, &hash, length).unwrap();
 
         let mut second = trainer(&data, 1);
         assert_eq!(resume(&path, &mut second, &hash, length).unwrap(), None);

@@ -85,7 +85,7 @@ pub struct Config {
     pub normalization: InputNormalization,
     /// Where the weights of the first step come from.
     pub init: WeightSource,
-    /// Passes over the training data.
+    /// Passes over the training data; with 0 the model is only evaluated.
     pub epochs: usize,
     /// A fixed step size in place of the algorithm's schedule.
     pub learning_rate: Option<f64>,
@@ -143,7 +143,6 @@ impl Config {
     /// In words that name the field.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.batch != Some(0), "batch: must be at least 1");
-        anyhow::ensure!(self.epochs > 0, "epochs: must be at least 1");
         if let Some(rate) = self.learning_rate {
             anyhow::ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
         }
@@ -205,7 +204,6 @@ mod tests {
             config.check().unwrap_err().to_string()
         };
         assert!(bad(|c| c.batch = Some(0)).starts_with("batch"));
-        assert!(bad(|c| c.epochs = 0).starts_with("epochs"));
         assert!(bad(|c| c.learning_rate = Some(f64::NAN)).starts_with("learning-rate"));
         assert!(Config::default().check().is_ok());
     }

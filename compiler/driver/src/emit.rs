@@ -199,8 +199,8 @@ struct Manifest<'a> {
     algorithm: Named<'a>,
     model: Named<'a>,
     flags: Flags,
-    /// Step sizes of the schedule.
-    learning_rates: Vec<f64>,
+    /// Step sizes by fraction of the training.
+    schedule: Vec<SchedulePoint>,
     /// Fingerprint of the program.
     program: String,
     memory: Memory,
@@ -229,6 +229,13 @@ struct Flags {
     /// Fingerprint of the precision file.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SchedulePoint {
+    /// Fraction of the training from which the size holds.
+    from: f64,
+    step_size: f64,
 }
 
 #[derive(Serialize)]
@@ -326,7 +333,11 @@ fn manifest<'a>(
             dimensions: dimensions.clone(),
             precision: session.precision_hash.clone(),
         },
-        learning_rates: artifact::learning_rates(session),
+        schedule: session
+            .schedule()
+            .into_iter()
+            .map(|(from, step_size)| SchedulePoint { from, step_size })
+            .collect(),
         program: artifact::fingerprint(program),
         memory: Memory {
             arena_bytes: memory.arena_bytes,

@@ -7,7 +7,7 @@ use anyhow::Context;
 #[cfg(feature = "host")]
 use trainc_host::HostProgram;
 use trainc_ir::graph::Graph;
-use trainc_ir::program::Program;
+use trainc_ir::program::{Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
 use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported};
@@ -307,10 +307,26 @@ impl Session {
                 .iter()
                 .filter_map(|e| Some(PlanEntry { name: e.name, graph: &e.optimised.as_ref()?.0 }))
                 .collect();
-            let planned = plan(&session.name, &entries, session.target, &PlanOptions::default())?;
+            let mut planned =
+                plan(&session.name, &entries, session.target, &PlanOptions::default())?;
+            planned.0.notes = session.notes();
             session.planned = Some(planned);
             Ok(())
         })
+    }
+
+    /// The step sizes of training: from which fraction of it on, and the size. None under an algorithm that only infers.
+    pub fn schedule(&self) -> Vec<(f64, f64)> {
+        match self.config.learning_rate {
+            _ if self.algorithm.inference.is_some() => Vec::new(),
+            Some(rate) => vec![(0.0, rate)],
+            None => self.algorithm.schedule.iter().map(|p| (p.from, p.value)).collect(),
+        }
+    }
+
+    /// What headers and examples say beside the program.
+    fn notes(&self) -> Notes {
+        Notes { schedule: self.schedule() }
     }
 
     /// The program.

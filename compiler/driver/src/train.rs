@@ -20,12 +20,12 @@ use crate::session::{INFER, Session, TRAIN_STEP};
 /// What an epoch gave.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EpochRecord {
-    /// Counted from 1.
+    /// Counted from 1; 0 is the state before the first step.
     pub epoch: usize,
     /// Training steps done since the start, this epoch's included.
     pub steps: u64,
-    /// Mean of the steps' losses in this epoch.
-    pub train_loss: f64,
+    /// Mean of the steps' losses in this epoch; epoch 0 has none.
+    pub train_loss: Option<f64>,
     /// Fraction of the test samples whose class has the highest score.
     pub test_accuracy: f64,
 }
@@ -124,10 +124,8 @@ impl Trainer {
         let step_entry = Call::new(&host, TRAIN_STEP)?;
         let infer_entry = Call::new(&host, INFER)?;
         check_data(&session, data)?;
-        let algorithm = &session.algorithm;
-        let scheduled = algorithm.schedule.iter().map(|point| point.value);
-        for rate in session.config.learning_rate.into_iter().chain(scheduled) {
-            rate_bits(rate, algorithm.learning_rate)?;
+        for (_, rate) in session.schedule() {
+            rate_bits(rate, session.algorithm.learning_rate)?;
         }
         let normalization = match session.config.normalization {
             InputNormalization::None => Normalization::None,
@@ -146,14 +144,14 @@ impl Trainer {
         })
     }
 
-    /// What each epoch gave so far.
+    /// What each epoch gave so far; epoch 0 is there if [`Trainer::start`] was called.
     pub fn history(&self) -> &[EpochRecord] {
         &self.history
     }
 
     /// Epochs begun and ended so far (one that the step limit cut short included).
     pub fn epochs(&self) -> usize {
-        self.history.len()
+        self.history.last().map_or(0, |record| record.epoch)
     }
 
     /// Whether all epochs or steps are done.
@@ -167,12 +165,35 @@ impl Trainer {
         (samples / self.step_entry.batch.max(1)) as u64
     }
 
-    /// The step size for an epoch (from 0).
-    fn step_size(&self, epoch: usize) -> f64 {
+    /// Training steps of the whole run over that many samples: all epochs, or the limit if it comes first.
+    pub(crate) fn steps_of_run(&self, samples: usize) -> u64 {
         let config = &self.session.config;
-        config
-            .learning_rate
-            .unwrap_or_else(|| self.session.algorithm.step_size(epoch, config.epochs))
+        let all = self.steps_of_epoch(samples).saturating_mul(config.epochs as u64);
+        config.steps.map_or(all, |limit| limit.min(all))
+    }
+
+    /// The size of the next step, of so many in the whole run.
+    fn step_size(&self, steps: u64) -> f64 {
+        let scheduled = || self.session.algorithm.step_size(self.steps, steps);
+        self.session.config.learning_rate.unwrap_or_else(scheduled)
+    }
+
+    /// Evaluates the state before the first step, as epoch 0; `None` if an epoch is recorded already.
+    ///
+    /// # Errors
+    /// If the host refuses.
+    pub fn start(
+        &mut self,
+        data: &Dataset,
+        progress: &mut dyn FnMut(Progress),
+    ) -> anyhow::Result<Option<EpochRecord>> {
+        if !self.history.is_empty() {
+            return Ok(None);
+        }
+        let test_accuracy = self.evaluate(&data.test, progress)?;
+        let record = EpochRecord { epoch: 0, steps: 0, train_loss: None, test_accuracy };
+        self.history.push(record);
+        Ok(Some(record))
     }
 
     /// Trains one epoch and evaluates; `None` if the run is finished.
@@ -188,8 +209,7 @@ impl Trainer {
             return Ok(None);
         }
         let epoch = self.epochs();
-        let rate = rate_bits(self.step_size(epoch), self.session.algorithm.learning_rate)?;
-        self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
+        let steps = self.steps_of_run(data.train.len());
         let config = self.session.config.clone();
         let order = epoch_order(&config, data.train.len(), self.step_entry.batch, epoch);
         let left = config.steps.map_or(u64::MAX, |limit| limit - self.steps);
@@ -197,12 +217,14 @@ impl Trainer {
         let mut losses = 0f64;
         for (i, indices) in order.iter().take(count).enumerate() {
             progress(Progress::Train(i, count));
+            let rate = rate_bits(self.step_size(steps), self.session.algorithm.learning_rate)?;
+            self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
             losses += f64::from(self.step(&data.train, indices)?);
         }
         let record = EpochRecord {
             epoch: epoch + 1,
             steps: self.steps,
-            train_loss: losses / count as f64,
+            train_loss: Some(losses / count as f64),
             test_accuracy: self.evaluate(&data.test, progress)?,
         };
         self.history.push(record);
@@ -366,18 +388,18 @@ fn check_data(session: &Session, data: &Dataset) -> anyhow::Result<()> {
 
 /// The curves of runs, each with its name.
 pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
-    let series = |value: fn(&EpochRecord) -> f64| {
+    let series = |value: fn(&EpochRecord) -> Option<f64>| {
         runs.iter()
             .map(|(name, records)| Series {
                 name: (*name).to_string(),
-                points: records.iter().map(|r| (r.epoch as f64, value(r))).collect(),
+                points: records.iter().filter_map(|r| Some((r.epoch as f64, value(r)?))).collect(),
             })
             .collect()
     };
     TrainingChart {
         title: title.to_string(),
         loss: series(|r| r.train_loss),
-        accuracy: series(|r| 100.0 * r.test_accuracy),
+        accuracy: series(|r| Some(100.0 * r.test_accuracy)),
     }
 }
 

@@ -249,6 +249,13 @@ pub struct MemoryPlan {
     pub constant_bytes: usize,
 }
 
+/// What the user of a program must know beside it. It changes no result, and the program's text does not hold it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Notes {
+    /// Step sizes: from which fraction of the training on, and the size. Ascending, the first at 0; empty if unknown.
+    pub schedule: Vec<(f64, f64)>,
+}
+
 /// A compiled model. See the module documentation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
@@ -264,6 +271,8 @@ pub struct Program {
     pub entries: Vec<Entry>,
     /// Sizes.
     pub memory: MemoryPlan,
+    /// For headers and examples.
+    pub notes: Notes,
 }
 
 impl Program {

@@ -282,7 +282,7 @@ mod tests {
     use crate::graph::InputRole;
     use crate::harness::launches;
     use crate::ops::Relu;
-    use crate::program::{DeviceId, Entry, Kernel, KernelId, MemoryPlan};
+    use crate::program::{DeviceId, Entry, Kernel, KernelId, MemoryPlan, Notes};
     use crate::types::{Element, TensorType};
 
     fn launch(name: &str, inputs: usize, output: usize) -> Step {
@@ -343,6 +343,7 @@ mod tests {
                 ],
             }],
             memory: MemoryPlan { arena_bytes: 8, ..MemoryPlan::default() },
+            notes: Notes::default(),
         };
         let names: Vec<&str> =
             launches(&program.entries[0]).iter().map(|l| l.name.as_str()).collect();

@@ -306,9 +306,9 @@ impl Algorithm {
         self.rules.is_empty() && self.inference.is_none()
     }
 
-    /// The step size for an epoch (from 0) of `epochs`.
-    pub fn step_size(&self, epoch: usize, epochs: usize) -> f64 {
-        let fraction = epoch as f64 / epochs.max(1) as f64;
+    /// The step size for a step (from 0) of a training of `steps`.
+    pub fn step_size(&self, step: u64, steps: u64) -> f64 {
+        let fraction = step as f64 / steps.max(1) as f64;
         self.schedule
             .iter()
             .rev()

@@ -9,11 +9,20 @@ use crate::evaluate::{Evaluation, elements_macro};
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::loops::element_type;
 use crate::program::entry_macro;
+use crate::schedule::Schedule;
 
 /// Name of the example's source.
 pub(crate) const NAME: &str = "main.c";
 const TEMPLATE: &str = include_str!("example.c.txt");
 const INFERENCE: &str = include_str!("inference.c.txt");
+/// How many steps the training has, which the schedule divides.
+const COUNT: &str = "    uint32_t total = 0;
+    start(&from);
+    while (next_batch(&from) == @PREFIX@_BATCH) {
+        total++;
+    }
+    total *= (uint32_t)(epochs > 0 ? epochs : 0);
+";
 
 /// A hosted C program that trains, evaluates, saves and loads, with documented data; one that infers for a program that
 /// does nothing else.
@@ -43,6 +52,14 @@ pub fn example(program: &Program) -> Result<ArtifactFile, String> {
         }
         (function, call)
     });
+    let takes_rate = training.parameters.iter().any(|p| p.role == InputRole::LearningRate);
+    let schedule = Schedule::of(program, &interface);
+    if takes_rate && schedule.is_none() {
+        return Err("an example needs a schedule of step sizes".into());
+    }
+    if let Some(schedule) = &schedule {
+        names.step_size = format!("{}(step, total)", schedule.symbol);
+    }
     let step_call = names.call(&interface, step.0, step.1, false)?;
     let test_call = names.call(&interface, test.0, test.1, true)?;
     let is_loss = |p: &&Parameter| {
@@ -64,18 +81,11 @@ pub fn example(program: &Program) -> Result<ArtifactFile, String> {
         None => Default::default(),
     };
     let print = if loss.is_some() { print } else { "printf(\"epoch %ld\\n\", epoch)" };
-    let rate = match training.parameters.iter().find(|p| p.role == InputRole::LearningRate) {
-        None => "",
-        Some(p) if p.ty.element == Element::F32 => "#define LEARNING_RATE 0.05f\n",
-        Some(_) => {
-            "/* Bits of the largest change of a weight in a step. */\n#define LEARNING_RATE 4\n"
-        }
-    };
     let text = TEMPLATE
+        .replace("@COUNT@", if schedule.is_some() { COUNT } else { "" })
         .replace("@prefix@", &interface.prefix)
         .replace("@PREFIX@", &interface.macros())
         .replace("@INPUT_ELEMENTS@", &input_elements)
-        .replace("@RATE@", rate)
         .replace("@RESULTS@", &names.declarations)
         .replace("@TRAIN@", &entry_macro(&interface, training))
         .replace("@train@", &training.symbol)
@@ -137,6 +147,8 @@ fn input(function: &Function) -> Result<&Parameter, String> {
 /// The static variables of results.
 #[derive(Debug, Default)]
 struct Names {
+    /// The expression for the step size.
+    step_size: String,
     declarations: String,
     declared: Vec<(String, String)>,
 }
@@ -156,7 +168,7 @@ impl Names {
                 (Passing::Write, _) => results.push(self.declare(interface, function, parameter)),
                 (_, InputRole::Data) => arguments.push("input".into()),
                 (_, InputRole::Labels) => arguments.push("labels".into()),
-                (Passing::Value, InputRole::LearningRate) => arguments.push("LEARNING_RATE".into()),
+                (Passing::Value, InputRole::LearningRate) => arguments.push(self.step_size.clone()),
                 (_, InputRole::LearningRate) => {
                     return Err("an example needs a learning rate that is a scalar".into());
                 }

@@ -8,6 +8,7 @@ use crate::interface::{Function, Interface, meaning, state_table};
 use crate::layout::Lines;
 use crate::loops::element_type;
 use crate::program::{each_launch, entry_macro, launch_text};
+use crate::schedule::Schedule;
 
 pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dialect) -> String {
     let alignment = dialect.description().alignment;
@@ -57,6 +58,9 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         out.line(&line);
     }
     numbers(&mut out, program, interface, evaluation.as_ref());
+    if let Some(schedule) = Schedule::of(program, interface) {
+        schedule.header(&mut out);
+    }
     for line in [
         String::new(),
         "/* Sets the state to its value before the first step. */".into(),

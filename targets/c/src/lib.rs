@@ -25,6 +25,7 @@ mod loops;
 mod parallel;
 mod program;
 pub mod rust;
+mod schedule;
 mod target;
 pub mod text;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::{Dropout, Relu, SaturatingSubtract};
 use trainc_ir::program::{
-    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Program,
-    Region, Step,
+    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
+    Program, Region, Step,
 };
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::Target;
@@ -80,6 +80,7 @@ fn branching() -> Program {
                 launch(2, &[4], 5),
             ],
         }],
+        notes: Notes::default(),
         memory: MemoryPlan {
             arena_bytes: 48,
             arena_lower_bound_bytes: 48,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::{Neg, Relu, SoftmaxCrossEntropy};
 use trainc_ir::program::{
-    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Program,
-    Region, Step,
+    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
+    Program, Region, Step,
 };
 use trainc_ir::target::Target;
 use trainc_ir::{Element, Op, Tensor, TensorType};
@@ -84,6 +84,7 @@ fn scores(op: Op, ty: &TensorType) -> Program {
                 steps: vec![launch(1, &[3], 4)],
             },
         ],
+        notes: Notes::default(),
         memory: MemoryPlan {
             arena_bytes: 0,
             arena_lower_bound_bytes: 0,

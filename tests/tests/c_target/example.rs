@@ -172,3 +172,40 @@ fn profile() {
     let expected: Vec<String> = names.iter().map(|n| format!("{steps:>12}  {n}")).collect();
     assert_eq!(table.lines().collect::<Vec<_>>(), expected);
 }
+
+/// The header's schedule gives each step the size that training here takes.
+#[test]
+fn schedule() {
+    for name in ["niti", "fp32"] {
+        let algorithm = trainc_opt::algorithm::Algorithm::built_in(name).expect("built in");
+        let folder = emitted(&format!("schedule_{name}"), &program("digits", name, 4));
+        let integer = algorithm.learning_rate == trainc_ir::Element::I32;
+        let (ty, print) = if integer { ("int32_t", "%.0f") } else { ("float", "%.9g") };
+        let main = format!(
+            "#include <stdio.h>\n#include \"digits.h\"\n\
+             static const struct {{ double from; {ty} size; }} table[DIGITS_SCHEDULE_POINTS] = DIGITS_SCHEDULE;\n\
+             int main(void)\n{{\n    for (uint32_t steps = 0; steps < 23; steps++) {{\n        \
+             for (uint32_t step = 0; step <= steps; step++) {{\n            \
+             printf(\"{print}\\n\", (double)digits_learning_rate(step, steps));\n        }}\n    }}\n    \
+             for (int i = 0; i < DIGITS_SCHEDULE_POINTS; i++) {{\n        \
+             printf(\"%g {print}\\n\", table[i].from, (double)table[i].size);\n    }}\n    return 0;\n}}\n"
+        );
+        write(&folder, "main.c", main);
+        build("cc", &folder, "digits", &["-o", "schedule"]);
+        let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
+        let mut lines = printed.lines();
+        for steps in 0..23 {
+            for step in 0..=steps {
+                let size: f32 = lines.next().expect("a size").parse().expect("a number");
+                let expected = algorithm.step_size(step, steps) as f32;
+                assert_eq!(size.to_bits(), expected.to_bits(), "{name}: {step} of {steps}");
+            }
+        }
+        for (point, line) in algorithm.schedule.iter().zip(&mut lines) {
+            let (from, size) = line.split_once(' ').expect("a point");
+            assert_eq!(from.parse::<f64>(), Ok(point.from));
+            assert_eq!(size.parse::<f32>(), Ok(point.value as f32));
+        }
+        assert!(lines.next().is_none());
+    }
+}

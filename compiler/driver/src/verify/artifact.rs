@@ -102,15 +102,6 @@ fn tensors_of(weights: &[NamedTensor]) -> BTreeMap<u64, Arc<Tensor>> {
     tensors
 }
 
-/// The step sizes of a session in the order of its schedule.
-pub(crate) fn learning_rates(session: &Session) -> Vec<f64> {
-    match session.config.learning_rate {
-        _ if session.algorithm.inference.is_some() => Vec::new(),
-        Some(rate) => vec![rate],
-        None => session.algorithm.schedule.iter().map(|point| point.value).collect(),
-    }
-}
-
 /// A fingerprint of all of a program: what it prints, the types of kernels, working memory, arguments, and every value
 /// that it starts with.
 pub(crate) fn fingerprint(program: &Program) -> String {
@@ -143,7 +134,7 @@ struct Manifest {
     model: Model,
     program: Option<String>,
     #[serde(default)]
-    learning_rates: Vec<f64>,
+    schedule: Vec<ManifestPoint>,
     entries: Vec<ManifestEntry>,
     files: Vec<ManifestFile>,
 }
@@ -156,6 +147,11 @@ struct Model {
 #[derive(Deserialize)]
 struct ManifestEntry {
     name: String,
+}
+
+#[derive(Deserialize)]
+struct ManifestPoint {
+    step_size: f64,
 }
 
 #[derive(Deserialize)]
@@ -246,7 +242,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Artifact> {
             )
         )
     );
-    Ok(Artifact { target, modules, program, learning_rates: manifest.learning_rates, edited })
+    let learning_rates = manifest.schedule.iter().map(|point| point.step_size).collect();
+    Ok(Artifact { target, modules, program, learning_rates, edited })
 }
 
 /// A tensor as [`files`] names and packs it.

@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::program::{
-    Argument, Buffer, BufferId, DeviceId, Entry, KernelId, Launch, MemoryPlan, Program, Region,
-    Step, identifier,
+    Argument, Buffer, BufferId, DeviceId, Entry, KernelId, Launch, MemoryPlan, Notes, Program,
+    Region, Step, identifier,
 };
 use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::Target;
@@ -322,6 +322,7 @@ fn assemble(
         kernels: std::mem::take(&mut shared.kernels),
         entries: assembled,
         memory,
+        notes: Notes::default(),
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use trainc_host::HOST;
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{
-    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Program,
-    Region, Step, buffer_bytes,
+    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
+    Program, Region, Step, buffer_bytes,
 };
 use trainc_ir::target::Target;
 use trainc_ir::{Op, RunContext, Tensor, TensorType};
@@ -32,6 +32,7 @@ impl ProgramBuilder {
                 kernels: Vec::new(),
                 entries: Vec::new(),
                 memory: MemoryPlan::default(),
+                notes: Notes::default(),
             },
             inputs: Vec::new(),
             outputs: Vec::new(),

@@ -18,11 +18,12 @@ pub(crate) fn train(learner: &mut Learner, data: &Dataset, seed: u64, epochs: u3
     let normalizer = Normalizer::fit(Normalization::UnitInterval, &data.train);
     let (mut images, mut labels) = ([0.0; BATCH * 64], [0; BATCH]);
     let mut loss = f32::NAN;
+    let steps = epochs * (data.train.len() / BATCH) as u32;
     for epoch in 0..epochs {
-        let size = learning_rate(epoch, epochs);
         let order = TrainingBatches::new(data.train.len(), batch(), seed, epoch.into());
         for indices in order.iter() {
             fill(&data.train, &normalizer, indices, &mut images, &mut labels);
+            let size = learning_rate(learner.steps(), steps);
             loss = learner.learn(&images, &labels, size);
         }
     }
