@@ -219,7 +219,8 @@ fn a_model_with_its_loss_inside_is_trained_in_integers() {
         |graph: &Graph| -> Vec<OpKind> { graph.nodes().iter().map(|n| n.op.kind()).collect() };
     assert!(kinds(&imported.graph).contains(&OpKind::NllLoss));
     let niti = Algorithm::built_in("niti").expect("NITI");
-    let training = model::training(&imported, &niti, None).expect("a training graph");
+    let training =
+        model::training(&imported, &niti, None, &Default::default()).expect("a training graph");
     assert!(!kinds(&training).contains(&OpKind::NllLoss));
     let (lowered, _) = translate(&training, &niti).expect("integers");
     assert_eq!(lowered.updates().len(), strings(&case["parameters"]).len());

@@ -35,6 +35,8 @@ pub struct Builder {
     exact: Option<bool>,
     opt: Option<OptimiserStrategy>,
     batch_norm: Option<BatchNormHandling>,
+    freeze: Vec<String>,
+    train: Vec<String>,
     out_dir: Option<PathBuf>,
     no_link: bool,
     flags: Vec<String>,
@@ -161,6 +163,18 @@ impl Builder {
     /// How batch norm normalizes while training.
     pub fn batch_norm(mut self, handling: BatchNormHandling) -> Builder {
         self.batch_norm = Some(handling);
+        self
+    }
+
+    /// Parameters or layers that do not train, by name with `*` and `?`: constants of the artifact. May be called again.
+    pub fn freeze(mut self, pattern: &str) -> Builder {
+        self.freeze.push(pattern.to_string());
+        self
+    }
+
+    /// The only parameters or layers that train, as for [`Builder::freeze`].
+    pub fn train(mut self, pattern: &str) -> Builder {
+        self.train.push(pattern.to_string());
         self
     }
 
@@ -314,6 +328,8 @@ impl Builder {
         config.exact = self.exact.unwrap_or(config.exact);
         config.opt = self.opt.unwrap_or(config.opt);
         config.batch_norm = self.batch_norm.unwrap_or(config.batch_norm);
+        config.freeze.extend(self.freeze.iter().cloned());
+        config.train.extend(self.train.iter().cloned());
         Ok((config, source))
     }
 }

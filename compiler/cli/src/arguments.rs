@@ -101,6 +101,12 @@ pub(crate) struct ConfigArguments {
     /// Where the first weights come from
     #[arg(long, value_enum, value_name = "FROM")]
     init: Option<Init>,
+    /// Parameters or layers that do not train: names, with `*` and `?`; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    freeze: Vec<String>,
+    /// The only parameters or layers that train; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    train: Vec<String>,
 }
 
 /// How the optimiser searches.
@@ -157,6 +163,12 @@ impl ConfigArguments {
         config.batch = self.batch.or(config.batch);
         config.dimensions.extend(self.dimensions.iter().cloned());
         config.exact = (config.exact || self.exact) && !self.no_exact;
+        for (list, flags) in [(&mut config.freeze, &self.freeze), (&mut config.train, &self.train)]
+        {
+            if !flags.is_empty() {
+                list.clone_from(flags);
+            }
+        }
         if let Some(opt) = self.opt {
             config.opt = match opt {
                 Strategy::Saturate => OptimiserStrategy::Saturate,

@@ -227,7 +227,9 @@ fn finish(
         output.line(&format!("curve: {}", path.display()))?;
     }
     if let Some(path) = &arguments.weights_out {
-        write_safetensors(path, &weights::export(&runs[0].trainer.state()?))?;
+        let trainer = &runs[0].trainer;
+        let tensors = [trainer.state()?, trainer.session.frozen_tensors()].concat();
+        write_safetensors(path, &weights::export(&tensors))?;
         output.line(&format!("weights: {}", path.display()))?;
     }
     let seconds = start.elapsed().as_secs_f64();

@@ -42,6 +42,7 @@ struct Identity {
     batch_norm: String,
     normalization: String,
     init: String,
+    frozen: Vec<String>,
     learning_rate: Option<f64>,
     shuffle: bool,
 }
@@ -91,6 +92,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
         batch_norm: word(&config.batch_norm),
         normalization: word(&config.normalization),
         init: word(&config.init),
+        frozen: session.frozen.clone(),
         learning_rate: config.learning_rate,
         shuffle: config.shuffle,
     }
@@ -204,6 +206,7 @@ fn check_identity(file: &Identity, run: &Identity) -> anyhow::Result<()> {
         ("batch norm", file.batch_norm.clone(), run.batch_norm.clone()),
         ("normalization", file.normalization.clone(), run.normalization.clone()),
         ("init", file.init.clone(), run.init.clone()),
+        ("frozen parameters", file.frozen.join(" "), run.frozen.join(" ")),
         ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
     ];

@@ -85,6 +85,10 @@ pub struct Config {
     pub normalization: InputNormalization,
     /// Where the weights of the first step come from.
     pub init: WeightSource,
+    /// Patterns of parameters and layers that do not train.
+    pub freeze: Vec<String>,
+    /// Patterns of the only parameters and layers that train; empty for all.
+    pub train: Vec<String>,
     /// Passes over the training data; with 0 the model is only evaluated.
     pub epochs: usize,
     /// A fixed step size in place of the algorithm's schedule.
@@ -110,6 +114,8 @@ impl Default for Config {
             batch_norm: BatchNormHandling::default(),
             normalization: InputNormalization::default(),
             init: WeightSource::default(),
+            freeze: Vec::new(),
+            train: Vec::new(),
             epochs: 10,
             learning_rate: None,
             steps: None,

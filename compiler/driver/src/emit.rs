@@ -199,6 +199,8 @@ struct Manifest<'a> {
     algorithm: Named<'a>,
     model: Named<'a>,
     flags: Flags,
+    /// Parameters that do not train: constants.
+    frozen: &'a [String],
     /// Step sizes by fraction of the training.
     schedule: Vec<SchedulePoint>,
     /// Fingerprint of the program.
@@ -333,6 +335,7 @@ fn manifest<'a>(
             dimensions: dimensions.clone(),
             precision: session.precision_hash.clone(),
         },
+        frozen: &session.frozen,
         schedule: session
             .schedule()
             .into_iter()

@@ -96,6 +96,8 @@ pub struct Summary {
     pub target: String,
     /// Trainable numbers.
     pub trainable_parameters: usize,
+    /// Parameters that the configuration freezes.
+    pub frozen: Vec<String>,
     /// Inputs with types.
     pub inputs: Vec<(String, String)>,
     /// Outputs with types.
@@ -205,9 +207,10 @@ pub fn summary(session: &Session) -> anyhow::Result<Summary> {
         trainable_parameters: graph
             .parameters()
             .iter()
-            .filter(|p| p.trainable)
+            .filter(|p| p.trainable && !session.frozen.contains(&graph.value(p.value).name))
             .map(|p| p.initial.ty().count())
             .sum(),
+        frozen: session.frozen.clone(),
         inputs: named(inputs),
         outputs: named(outputs),
         stages: session.times.iter().map(stage_seconds).collect(),
@@ -278,6 +281,9 @@ impl Summary {
             line(o, format_args!("output     {name}: {ty}"));
         }
         line(o, format_args!("trainable  {} numbers", self.trainable_parameters));
+        if !self.frozen.is_empty() {
+            line(o, format_args!("frozen     {}", self.frozen.join(", ")));
+        }
         line(o, format_args!("algorithm  {}", self.algorithm));
         line(o, format_args!("target     {}", self.target));
         line(o, format_args!("\nstage                seconds"));

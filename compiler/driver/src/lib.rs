@@ -13,6 +13,7 @@ pub mod config;
 #[cfg(feature = "host")]
 pub mod emit;
 pub mod error;
+mod freeze;
 mod hash;
 #[cfg(feature = "host")]
 pub mod inspect;

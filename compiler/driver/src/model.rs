@@ -1,5 +1,6 @@
 //! A model as the user gives it, and its graphs for training and for inference.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use trainc_onnx_import::{
     import_path,
 };
 use trainc_opt::algorithm::{Algorithm, Initialization};
+use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph};
@@ -82,7 +84,8 @@ pub fn graph_hash(graph: &Graph) -> String {
 
 /// The FP32 graph of one training step: the loss as its only result, and the updates.
 ///
-/// `seed` draws the weights anew in the way the algorithm names; without it they are the model's.
+/// `seed` draws the weights anew in the way the algorithm names; without it they are the model's. The parameters of the
+/// model at the positions `frozen` are constants.
 ///
 /// # Errors
 /// If the model has no scores to put a loss on, nothing to train, or a node without gradient.
@@ -90,8 +93,9 @@ pub fn training(
     imported: &Imported,
     algorithm: &Algorithm,
     seed: Option<u64>,
+    frozen: &BTreeSet<usize>,
 ) -> anyhow::Result<Graph> {
-    let graph = prepare(imported, algorithm, seed)?;
+    let graph = prepare(imported, algorithm, seed, frozen)?;
     let source = match &imported.loss {
         Some(loss) => Some(own_loss(&graph, loss, algorithm)?),
         None => None,
@@ -119,7 +123,8 @@ pub enum InferenceForm {
 
 /// The FP32 graph for inference: the model's outputs that need no labels.
 ///
-/// Under an algorithm that is not FP32 a final softmax is left out, so the output holds class scores.
+/// Under an algorithm that is not FP32 a final softmax is left out, so the output holds class scores. `seed` and
+/// `frozen` are as for [`training`].
 ///
 /// # Errors
 /// If every output needs labels.
@@ -127,9 +132,10 @@ pub fn inference(
     imported: &Imported,
     algorithm: &Algorithm,
     seed: Option<u64>,
+    frozen: &BTreeSet<usize>,
     form: InferenceForm,
 ) -> anyhow::Result<Graph> {
-    let graph = prepare(imported, algorithm, seed)?;
+    let graph = prepare(imported, algorithm, seed, frozen)?;
     let graph = match form {
         InferenceForm::AsExported => graph,
         InferenceForm::Running => inference_graph(&graph)?,
@@ -148,8 +154,13 @@ pub fn inference(
     Ok(select(&graph, &outputs, false)?)
 }
 
-/// What the algorithm leaves out is left out, weights are as they shall be.
-fn prepare(imported: &Imported, algorithm: &Algorithm, seed: Option<u64>) -> anyhow::Result<Graph> {
+/// What the algorithm leaves out is left out, weights are as they shall be, those that do not train are constants.
+fn prepare(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    seed: Option<u64>,
+    frozen: &BTreeSet<usize>,
+) -> anyhow::Result<Graph> {
     let mut graph = imported.graph.clone();
     if let Some(loss) = &imported.loss
         && loss.scores_output.is_none()
@@ -157,21 +168,21 @@ fn prepare(imported: &Imported, algorithm: &Algorithm, seed: Option<u64>) -> any
     {
         graph.add_output(SCORES, loss.scores);
     }
-    let graph = remove_operations(&graph, &algorithm.remove);
-    Ok(match seed {
-        None => graph,
-        Some(seed) => {
-            let trainable: Vec<(String, bool)> = graph
-                .parameters()
-                .iter()
-                .map(|p| (graph.value(p.value).name.clone(), p.trainable))
-                .collect();
-            with_initial(&graph, |name, old| {
-                let wanted = trainable.iter().any(|(n, trainable)| n == name && *trainable);
-                if wanted { Arc::new(draw(name, old, algorithm, seed)) } else { old.clone() }
-            })?
-        }
-    })
+    if let Some(seed) = seed {
+        let trainable: Vec<(String, bool)> = graph
+            .parameters()
+            .iter()
+            .map(|p| (graph.value(p.value).name.clone(), p.trainable))
+            .collect();
+        graph = with_initial(&graph, |name, old| {
+            let wanted = trainable.iter().any(|(n, trainable)| n == name && *trainable);
+            if wanted { Arc::new(draw(name, old, algorithm, seed)) } else { old.clone() }
+        })?;
+    }
+    if !frozen.is_empty() {
+        graph = freeze(&graph, frozen)?;
+    }
+    Ok(remove_operations(&graph, &algorithm.remove))
 }
 
 /// The loss of a model that brings one, in the prepared graph. FP32 trains it as it is; other algorithms know the mean

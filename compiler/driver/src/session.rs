@@ -1,11 +1,13 @@
 //! A session: a model under a configuration, taken through every stage. Each stage's value is kept, to be printed,
 //! with its report and the time it took.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::Context;
 #[cfg(feature = "host")]
 use trainc_host::HostProgram;
+use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
 use trainc_ir::program::{Notes, Program};
 use trainc_ir::target::Target;
@@ -19,6 +21,7 @@ use trainc_opt::translate::{Translation, translate};
 
 use crate::config::{Config, OptimiserStrategy, WeightSource};
 use crate::error::InFile;
+use crate::freeze::frozen;
 use crate::model::{self, InferenceForm, ModelSource};
 use crate::{algorithms, precision, targets};
 
@@ -89,6 +92,8 @@ pub struct Session {
     pub warnings: Vec<String>,
     /// The functions.
     pub entries: Vec<EntryStages>,
+    /// Parameters of the model that are constants here, because the configuration freezes them.
+    pub frozen: Vec<String>,
     /// Fingerprint of the precision file, if there is one.
     pub precision_hash: Option<String>,
     /// How 8-bit results are made, if a precision file says so.
@@ -138,6 +143,7 @@ impl Session {
             imported: empty(),
             warnings: Vec::new(),
             entries: Vec::new(),
+            frozen: Vec::new(),
             precision_hash: None,
             eight_bit: None,
             stages: Vec::new(),
@@ -208,7 +214,8 @@ impl Session {
         self.model_hash = model::graph_hash(&self.imported.graph);
         if entries == Entries::InferAsExported {
             let form = InferenceForm::AsExported;
-            let mut float = model::inference(&self.imported, &self.algorithm, seed, form)?;
+            let none = BTreeSet::new();
+            let mut float = model::inference(&self.imported, &self.algorithm, seed, &none, form)?;
             verify(&float, &Stage::Float)?;
             if let Some(path) = self.config.precision.clone() {
                 float =
@@ -219,11 +226,16 @@ impl Session {
             return Ok(());
         }
         let (train, infer) = self.timed("training graph", |session| {
-            let train = model::training(&session.imported, &session.algorithm, seed)?;
+            let (imported, algorithm) = (&session.imported, &session.algorithm);
+            let frozen = frozen(&imported.graph, &session.config)?;
+            let train = model::training(imported, algorithm, seed, &frozen)?;
             verify(&train, &Stage::Float)?;
             let form = InferenceForm::Running;
-            let infer = model::inference(&session.imported, &session.algorithm, seed, form)?;
+            let infer = model::inference(imported, algorithm, seed, &frozen, form)?;
             verify(&infer, &Stage::Float)?;
+            let parameter = |&i: &usize| imported.graph.parameters()[i].value;
+            let names = frozen.iter().map(parameter);
+            session.frozen = names.map(|v| imported.graph.value(v).name.clone()).collect();
             Ok((train, infer))
         })?;
         self.push(TRAIN_STEP, train);
@@ -326,7 +338,7 @@ impl Session {
 
     /// What headers and examples say beside the program.
     fn notes(&self) -> Notes {
-        Notes { schedule: self.schedule() }
+        Notes { schedule: self.schedule(), frozen: self.frozen.clone() }
     }
 
     /// The program.
@@ -357,6 +369,19 @@ impl Session {
             }
         }
         names
+    }
+
+    /// The frozen parameters that the program uses, with their FP32 values, in the model's order.
+    pub fn frozen_tensors(&self) -> Vec<(String, Tensor)> {
+        let constant = |name: &String| {
+            self.entries.iter().find_map(|entry| {
+                let graph = &entry.float;
+                let named = graph.value_ids().filter(|&v| graph.value(v).name == *name);
+                let tensor = named.filter_map(|v| graph.constant_of(v)).next()?;
+                Some((name.clone(), (**tensor).clone()))
+            })
+        };
+        self.frozen.iter().filter_map(constant).collect()
     }
 
     /// The program compiled for this machine.

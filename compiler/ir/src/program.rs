@@ -254,6 +254,8 @@ pub struct MemoryPlan {
 pub struct Notes {
     /// Step sizes: from which fraction of the training on, and the size. Ascending, the first at 0; empty if unknown.
     pub schedule: Vec<(f64, f64)>,
+    /// The model's parameters that do not train: constants.
+    pub frozen: Vec<String>,
 }
 
 /// A compiled model. See the module documentation.

@@ -58,7 +58,7 @@ pub fn inference_graph(model: &Graph) -> Result<Graph, TypeError> {
 }
 
 /// For each result of a `batch_statistics`, the parameter whose update follows it.
-fn running_statistics(model: &Graph) -> BTreeMap<ValueId, ValueId> {
+pub(crate) fn running_statistics(model: &Graph) -> BTreeMap<ValueId, ValueId> {
     let mut found = BTreeMap::new();
     for update in model.updates() {
         let parameter = &model.parameters()[update.parameter];

@@ -10,6 +10,7 @@
 pub mod algorithm;
 pub mod autodiff;
 pub mod egraph;
+pub mod freeze;
 pub mod inference;
 pub mod optimise;
 pub mod plan;
