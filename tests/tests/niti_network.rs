@@ -26,7 +26,8 @@ use trainc_opt::translate::translate;
 /// Largest relative difference of the displayed loss, which is FP32, from one in double precision.
 const LOSS_TOLERANCE: f64 = 1e-5;
 /// Every case of the fixtures.
-const CASES: &[&str] = &["mlp", "lenet", "convolutions", "residual", "bias", "concat", "average"];
+const CASES: &[&str] =
+    &["mlp", "lenet", "convolutions", "residual", "bias", "concat", "average", "partial"];
 
 /// A target that prefers fewer elements touched and fewer launches, so that optimisation has something to gain.
 struct Counting;
@@ -201,10 +202,11 @@ fn model(case: &Case) -> Graph {
                 g.add1(op, &[x], name).unwrap()
             }
             "avgpool" => {
+                let padded = node.get("pads").is_some();
                 let op = AvgPool2d {
                     kernel: sizes(node, "kernel"),
                     strides: sizes(node, "strides"),
-                    pads: [0; 4],
+                    pads: if padded { sizes(node, "pads") } else { [0; 4] },
                     ceil: false,
                     count_include_pad: false,
                 };

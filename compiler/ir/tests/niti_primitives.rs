@@ -9,8 +9,9 @@ use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{self, Expr, LoopKernel};
 use trainc_ir::numeric::{self, Rounding, integer::RightShift};
 use trainc_ir::ops::{
-    AlignedAdd, IntegerCrossEntropyGradient, QuantizeExponent, QuantizeGradient, QuantizeWeight,
-    Requantize, SaturatingSubtract, ShiftRight,
+    AlignedAdd, AvgPool2d, AvgPool2dGradient, IntegerCrossEntropyGradient, MaxPool2d,
+    MaxPool2dGradient, QuantizeExponent, QuantizeGradient, QuantizeWeight, Requantize,
+    SaturatingSubtract, ShiftRight,
 };
 use trainc_ir::random::philox4x32;
 use trainc_ir::types::Element;
@@ -238,6 +239,60 @@ fn update_and_aligned_add() {
     assert!(a.len() > 100);
     for (i, ((a, b), y)) in a.into_iter().zip(b).zip(y).enumerate() {
         check(AlignedAdd {}, &[a, b], &y, &run, &format!("aligned_add {i}"));
+    }
+}
+
+/// The numbers of an attribute.
+fn sizes<const N: usize>(array: &Array) -> [usize; N] {
+    let sizes: Vec<usize> = array.i32().iter().map(|&n| n as usize).collect();
+    sizes.try_into().expect("as many as the operation takes")
+}
+
+fn shared(array: &Array, exponent: i32) -> Tensor {
+    Tensor::i8_shared(array.shape.clone(), array.i8(), exponent)
+}
+
+#[test]
+fn max_pools() {
+    let data = primitives();
+    let run = RunContext::default();
+    for i in 0..4 {
+        let array = |key: &str| &data[&format!("max_pool{i}.{key}")];
+        let (kernel, strides) = (sizes(array("kernel")), sizes(array("strides")));
+        let (pads, dilations, ceil) = (sizes(array("pads")), [1, 1], false);
+        let x = shared(array("x"), -6);
+        let op = MaxPool2d { kernel, strides, pads, dilations, ceil };
+        let name = format!("max pool {i}");
+        check(op, std::slice::from_ref(&x), &shared(array("y"), -6), &run, &name);
+        let op = MaxPool2dGradient { kernel, strides, pads, dilations, ceil };
+        check(op, &[x, shared(array("error"), 2)], &shared(array("back"), 2), &run, &name);
+    }
+}
+
+#[test]
+fn average_pools() {
+    let data = primitives();
+    let run = RunContext::default();
+    for (name, count, padded) in [("average_pool", 7, false), ("partial_average_pool", 6, true)] {
+        for i in 0..count {
+            let array = |key: &str| &data[&format!("{name}{i}.{key}")];
+            let (kernel, strides) = (sizes(array("kernel")), sizes(array("strides")));
+            let pads = if padded { sizes(array("pads")) } else { [0; 4] };
+            let (ceil, count_include_pad) = (false, false);
+            let exponents = array("exponents").i32();
+            let tensor = |key: &str, position: usize| shared(array(key), exponents[position]);
+            let x = tensor("x", 0);
+            let input_size = [x.shape()[2], x.shape()[3]];
+            let pool = Op::from(AvgPool2d { kernel, strides, pads, ceil, count_include_pad });
+            let sums = pool.evaluate(&[&x], &run).remove(0);
+            // The stored result is that of both operations.
+            let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
+            check(requantize.clone(), std::slice::from_ref(&sums), &tensor("y", 1), &run, name);
+            check(pool, &[x], &sums, &run, name);
+            let op =
+                AvgPool2dGradient { kernel, strides, pads, ceil, count_include_pad, input_size };
+            check(op, &[tensor("error", 2)], &tensor("back", 3), &run, &format!("{name} {i}"));
+        }
     }
 }
 

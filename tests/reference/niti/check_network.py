@@ -39,7 +39,7 @@ def float_forward(description, x, parameters):
         elif op == "maxpool":
             y = float_windows(a, node, -np.inf).max(axis=(4, 5))
         elif op == "avgpool":
-            y = float_windows(a, node, 0.0).mean(axis=(4, 5))
+            y = np.nanmean(float_windows(a, node, np.nan), axis=(4, 5))
         elif op == "flatten":
             y = a.reshape(len(a), -1)
         elif op == "add":

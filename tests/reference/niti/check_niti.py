@@ -244,6 +244,28 @@ def check_pools():
             assert (d == np.vectorize(divided)(back)).all() and ed == -9
 
 
+def check_partial_pools():
+    for kernel, strides, pads in (((3, 3), (1, 1), (1, 1, 1, 1)), ((2, 3), (2, 2), (1, 2, 0, 1)), ((1, 2), (1, 1), (0, 1, 0, 1))):
+        x = rng.integers(-128, 128, (2, 2, 7, 8), np.int8)
+        out = niti.window_sizes(x.shape, kernel, strides, (1, 1), pads)
+        error = rng.integers(-127, 128, (2, 2, *out), np.int8)
+        total, back = np.zeros((2, 2, *out), int), np.zeros(x.shape, object)
+        for b, c, r, s in itertools.product(*map(range, (2, 2, *out))):
+            rows = [v for i in range(kernel[0]) if 0 <= (v := r * strides[0] + i - pads[0]) < 7]
+            columns = [v for j in range(kernel[1]) if 0 <= (v := s * strides[1] + j - pads[1]) < 8]
+            factor = round(Fraction(2**15, len(rows) * len(columns)))
+            for at in itertools.product([b], [c], rows, columns):
+                total[b, c, r, s] += int(x[at]) * factor
+                back[at] += int(error[b, c, r, s]) * factor
+        y, e = niti.partial_average_pool(x, -5, kernel, strides, pads)
+        wanted, e_wanted = niti.requantize(total, -20)
+        assert (y == wanted).all() and e == e_wanted
+        d, ed = niti.partial_average_pool_backward(error, -9, x.shape, kernel, strides, pads)
+        def divided(v):
+            return int(np.clip(np.sign(v) * ((abs(int(v)) * 2 + 2**15) // 2**16), -127, 127))
+        assert (d == np.vectorize(divided)(back)).all() and ed == -9
+
+
 def scalar_probabilities(logits, exponent, label):
     """One row of the integer softmax gradient, unbounded integers."""
     if exponent > -7:
@@ -277,6 +299,7 @@ def check_loss():
 
 
 if __name__ == "__main__":
-    for check in (check_philox, check_shifts, check_quantisers, check_aligned_add, check_elementwise, check_conv, check_pools, check_loss):
+    for check in (check_philox, check_shifts, check_quantisers, check_aligned_add, check_elementwise, check_conv,
+                  check_pools, check_partial_pools, check_loss):
         check()
         print("ok", check.__name__)

@@ -65,6 +65,12 @@ def cases():
         net.conv("conv1", source, 4, (3, 3), pads=SYMMETRIC), net.relu("relu1", "conv1"),
         net.avgpool("average", "relu1", (4, 4), (2, 2)), net.flatten("flat", "average"),
         net.linear("fc", "flat", 5)], (3, 2, 8, 8), 4, 99, {})
+    yield ("partial", "overlapping averages without their padding, at one stride and at another", [
+        net.conv("conv1", source, 4, (3, 3), pads=SYMMETRIC), net.relu("relu1", "conv1"),
+        net.avgpool("average1", "relu1", (3, 3), (1, 1), SYMMETRIC),
+        net.conv("conv2", "average1", 5, (3, 3), pads=SYMMETRIC), net.relu("relu2", "conv2"),
+        net.avgpool("average2", "relu2", (3, 2), (2, 3), (1, 0, 0, 1)), net.flatten("flat", "average2"),
+        net.linear("fc", "flat", 6)], (3, 2, 7, 9), 4, 1234, {})
 
 
 def train(name, nodes, input_shape, mu, seed, factors, network=net.Network):
@@ -124,7 +130,7 @@ def coverage(description, arrays):
                 first, second = (exponent(i) for i in node["inputs"])
                 seen.add(f"add difference {min(abs(first - second), 2)}")
                 seen.add("add shifted" if exponent(node["name"]) > max(first, second) else "add copied")
-            if node["op"] == "avgpool":
+            if node["op"] == "avgpool" and "pads" not in node:
                 # log2 of the window was taken off the exponent; the rest is the shift of the requantisation.
                 window = node["kernel"][0] * node["kernel"][1]
                 shift = exponent(node["name"]) - exponent(node["inputs"][0]) + window.bit_length() - 1

@@ -53,7 +53,10 @@ class Network:
                 maxima, winners[name] = niti.max_pool(q, node["kernel"], node["strides"], node["pads"])
                 y = maxima, e
             elif op == "avgpool":
-                y = niti.average_pool(q, e, node["kernel"], node["strides"])
+                if any(node.get("pads", ())):
+                    y = niti.partial_average_pool(q, e, *_windows(node))
+                else:
+                    y = niti.average_pool(q, e, node["kernel"], node["strides"])
             elif op == "flatten":
                 y = q.reshape(q.shape[0], -1), e
             elif op == "add":
@@ -115,6 +118,8 @@ class Network:
             geometry = (x.shape, node["kernel"], node["strides"], node["pads"])
             return [(niti.max_pool_backward(error, winners[name], *geometry), e)]
         if op == "avgpool":
+            if any(node.get("pads", ())):
+                return [niti.partial_average_pool_backward(error, e, x.shape, *_windows(node))]
             return [niti.average_pool_backward(error, e, x.shape, node["kernel"], node["strides"])]
         if op == "flatten":
             return [(error.reshape(x.shape), e)]
@@ -140,6 +145,10 @@ class Network:
 
 def _geometry(node):
     return node["strides"], node["dilations"], node["pads"], node["groups"]
+
+
+def _windows(node):
+    return node["kernel"], node["strides"], node["pads"]
 
 
 def parameter_shapes(description, input_shape):
@@ -188,8 +197,10 @@ def maxpool(name, source, kernel, strides, pads=(0, 0, 0, 0)):
             "pads": list(pads)}
 
 
-def avgpool(name, source, kernel, strides):
-    return {"name": name, "op": "avgpool", "inputs": [source], "kernel": list(kernel), "strides": list(strides)}
+def avgpool(name, source, kernel, strides, pads=None):
+    """With pads, averages are over the elements inside."""
+    node = {"name": name, "op": "avgpool", "inputs": [source], "kernel": list(kernel), "strides": list(strides)}
+    return node if pads is None else node | {"pads": list(pads)}
 
 
 def flatten(name, source):

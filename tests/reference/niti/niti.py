@@ -370,6 +370,36 @@ def average_pool_backward(error, exponent, shape, kernel, strides):
     return reciprocal_multiply(total, count), exponent
 
 
+def _partial_counts(shape, out, kernel, strides, pads):
+    """int64 (out): how many elements of each window lie in the operand."""
+    inside = np.zeros((1, 1, shape[2] + pads[0] + pads[2], shape[3] + pads[1] + pads[3]), np.int64)
+    crop(inside, pads, (1, 1, *shape[2:]))[...] = 1
+    return sum(v for _, _, v in window_views(inside, kernel, strides, (1, 1), out))[0, 0]
+
+
+def partial_average_pool(x, exponent, kernel, strides, pads):
+    """Average over the elements inside the operand, where windows hold different counts; returns (int8, exponent).
+
+    The accumulator of a window is its sum times round(2**15 / count), count its own; it is then requantised.
+    """
+    out = window_sizes(x.shape, kernel, strides, (1, 1), pads)
+    counts = _partial_counts(x.shape, out, kernel, strides, pads)
+    assert counts.min() != counts.max(), "all windows are alike"
+    views = window_views(pad(x, pads, 0).astype(np.int64), kernel, strides, (1, 1), out)
+    total = sum(v for _, _, v in views)
+    return requantize(as_int32(total * ((2**16 + counts) // (2 * counts))), exponent - 15)
+
+
+def partial_average_pool_backward(error, exponent, shape, kernel, strides, pads):
+    """Errors times round(2**15 / count) of their windows add up wide; SAT8(RHA(sum, 15)); returns (int8, exponent)."""
+    counts = _partial_counts(shape, error.shape[2:], kernel, strides, pads)
+    shares = error.astype(np.int64) * ((2**16 + counts) // (2 * counts))
+    padded = np.zeros((*shape[:2], shape[2] + pads[0] + pads[2], shape[3] + pads[1] + pads[3]), np.int64)
+    for _, _, view in window_views(padded, kernel, strides, (1, 1), error.shape[2:]):
+        view += shares
+    return saturate8(round_half_away(as_int32(crop(padded, pads, shape)), 15)), exponent
+
+
 # ---------------------------------------------------------------- loss
 
 def loss_probabilities(logits, exponent, labels):

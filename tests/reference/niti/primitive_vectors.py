@@ -196,9 +196,28 @@ def _generator(rng, out):
                                  for a, b, c in zip(seeds, steps, streams)], np.int64).astype(np.uint32)
 
 
+def _partial_pools(rng, out):
+    """Averages without their padding: windows of one element beside whole ones, sums that saturate."""
+    shape = (2, 3, 9, 8)
+    for i, (kernel, strides, pads) in enumerate([((3, 3), (1, 1), (1, 1, 1, 1)), ((2, 2), (1, 1), (1, 1, 0, 0)),
+                                                 ((3, 2), (2, 3), (1, 0, 0, 1)), ((5, 7), (2, 1), (4, 0, 1, 6)),
+                                                 ((1, 2), (1, 1), (0, 1, 0, 1)), ((9, 8), (9, 8), (3, 0, 6, 0))]):
+        x = rng.integers(-128, 128, shape).astype(np.int8)
+        x[0] = rng.integers(-128, -120, shape[1:])
+        y, y_exponent = niti.partial_average_pool(x, -6, kernel, strides, pads)
+        error = ((127 - rng.integers(0, 9, y.shape)) * np.where(rng.random(y.shape) < 0.2, -1, 1)).astype(np.int8)
+        back, back_exponent = niti.partial_average_pool_backward(error, 2, shape, kernel, strides, pads)
+        name = f"partial_average_pool{i}."
+        for key, value in (("kernel", kernel), ("strides", strides), ("pads", pads)):
+            out[name + key] = np.array(value, np.int32)
+        out[name + "x"], out[name + "y"], out[name + "error"], out[name + "back"] = x, y, error, back
+        out[name + "exponents"] = np.array([-6, y_exponent, 2, back_exponent], np.int32)
+
+
 def primitive_vectors():
     rng = np.random.default_rng(20211101)
     out = {}
-    for part in (_shifts, _tensor_quantisers, _aligned_add, _pools, _loss, _border_quantisers, _generator):
+    for part in (_shifts, _tensor_quantisers, _aligned_add, _pools, _loss, _border_quantisers, _generator,
+                 _partial_pools):
         part(rng, out)
     return out

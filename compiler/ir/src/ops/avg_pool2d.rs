@@ -4,19 +4,23 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
-use crate::ops::rule::{self, ensure, operands};
-use crate::ops::support::pool::{self, Mean, Pool};
+use crate::ops::rule::{self, operands};
+use crate::ops::support::pool::{
+    self, Mean, Pool, RECIPROCAL_BITS, lower_reciprocal, reciprocal,
+};
 use crate::ops::support::{derivation, sample};
-use crate::ops::support::window::{Geometry, Windows};
+use crate::ops::support::window::{Axis, Geometry, Windows};
 use crate::ops::{Case, Differentiated, GradientError, AvgPool2dGradient, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Mean over windows of `[B,C,H,W]`. FP32; or i8 with a shared exponent `e` (every window of the same count)
-    /// giving i32: if the window holds `2^n` elements the sum with exponent `e - n`, else the sum times
-    /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`.
+    /// Mean over windows of `[B,C,H,W]`. FP32; or i8 with a shared exponent `e` giving i32: if every window holds
+    /// `2^n` elements the sum with exponent `e - n`; if all hold another count the sum times
+    /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`; if counts
+    /// differ (padding that does not count) each sum times `round(2^15 / count)` of its own window, with
+    /// exponent `e - 15`.
     ///
     /// FP32 order: sequential sum from +0 in row-major order, then one division by the count.
     pub struct AvgPool2d = "avg_pool2d" {
@@ -34,8 +38,8 @@ operator! {
 }
 
 impl AvgPool2d {
-    /// The checked pool of an operand `[B,C,H,W]`; integer windows are all of one count.
-    pub(crate) fn pool(&self, name: &str, x: &Shape, integer: bool) -> Result<Pool, TypeError> {
+    /// The checked pool of an operand `[B,C,H,W]`.
+    pub(crate) fn pool(&self, name: &str, x: &Shape) -> Result<Pool, TypeError> {
         let geometry = Geometry {
             kernel: self.kernel,
             strides: self.strides,
@@ -43,45 +47,53 @@ impl AvgPool2d {
             dilations: [1, 1],
             ceil: self.ceil,
         };
-        let pool = Pool::new(name, &geometry, x)?;
-        // One count for all windows: a reciprocal known at compile time, and one exponent for the whole result.
-        let area = self.kernel[0] * self.kernel[1];
-        ensure(!integer || self.fewest(&pool) == area, || {
-            format!(
-                "{name}: integer windows all hold {area} elements (padding counts with count_include_pad)"
-            )
-        })?;
-        Ok(pool)
+        Pool::new(name, &geometry, x)
     }
 
-    /// The smallest count of a window: that of a corner, where borders cut most.
-    fn fewest(&self, pool: &Pool) -> usize {
-        let last = |size: usize| [0, size.saturating_sub(1)];
-        let [_, _, height, width] = pool.y();
-        let corners = last(height).into_iter().flat_map(|oh| last(width).map(|ow| [oh, ow]));
-        corners.map(|at| self.count(&pool.windows, at)).min().unwrap_or(0)
+    /// The fewest and the most elements that a window's sum is divided by.
+    pub(crate) fn counts(&self, windows: &Windows) -> [usize; 2] {
+        let Windows { vertical, horizontal } = windows;
+        let along = |axis: &Axis| {
+            let counts = (0..axis.output).map(|window| self.along(axis, window));
+            counts.fold([usize::MAX, 0], |[fewest, most], n| [fewest.min(n), most.max(n)])
+        };
+        let (rows, columns) = (along(vertical), along(horizontal));
+        [0, 1].map(|i| rows[i].saturating_mul(columns[i]).max(1))
+    }
+
+    /// How integers are divided.
+    pub(crate) fn mean(&self, pool: &Pool) -> Mean {
+        Mean::of(self.counts(&pool.windows))
     }
 
     /// What a window's sum is divided by.
     pub(crate) fn count(&self, windows: &Windows, [oh, ow]: [usize; 2]) -> usize {
-        let Windows { vertical, horizontal } = windows;
-        if self.count_include_pad {
-            vertical.padded_taps(oh) * horizontal.padded_taps(ow)
-        } else {
-            vertical.taps(oh).len() * horizontal.taps(ow).len()
+        self.along(&windows.vertical, oh) * self.along(&windows.horizontal, ow)
+    }
+
+    /// The elements of a window along one axis.
+    fn along(&self, axis: &Axis, window: usize) -> usize {
+        match self.count_include_pad {
+            true => axis.padded_taps(window),
+            false => axis.taps(window).len(),
         }
     }
 
     /// [`AvgPool2d::count`] in loops, as F32: a constant where all windows have the same.
     pub(crate) fn lower_count(&self, b: &mut LoopBuilder, pool: &Pool, window: &pool::Window) -> Expr {
-        let mut counts = pool.outputs().map(|at| self.count(&pool.windows, at));
-        let first = counts.next().unwrap_or(1);
-        if counts.all(|count| count == first) {
-            return Expr::f32(first as f32);
+        let [fewest, most] = self.counts(&pool.windows);
+        if fewest == most {
+            return Expr::f32(most as f32);
         }
+        let count = self.lower_integer_count(pool, window);
+        b.let_("count", count.unary(Unary::ToFloat))
+    }
+
+    /// [`AvgPool2d::count`] in loops, as I32.
+    pub(crate) fn lower_integer_count(&self, pool: &Pool, window: &pool::Window) -> Expr {
         let count = if self.count_include_pad {
             let Windows { vertical, horizontal } = &pool.windows;
-            let along = |axis: &crate::ops::support::window::Axis, window: &Expr| {
+            let along = |axis: &Axis, window: &Expr| {
                 let rest = Expr::index(axis.before + axis.input + axis.after)
                     - window.clone() * Expr::index(axis.stride);
                 rest.minimum(Expr::index(axis.kernel))
@@ -90,7 +102,7 @@ impl AvgPool2d {
         } else {
             window.taps()
         };
-        b.let_("count", count.truncate().unary(Unary::ToFloat))
+        count.truncate()
     }
 }
 
@@ -100,7 +112,7 @@ impl Operator for AvgPool2d {
         let [x] = operands(name, inputs)?;
         rule::f32_or_shared_i8(name, x)?;
         pool::integer_window(name, x, self.kernel)?;
-        let shape = self.pool(name, &x.shape, !x.is_f32())?.y();
+        let shape = self.pool(name, &x.shape)?.y();
         Ok(vec![match x.is_f32() {
             true => TensorType::f32(shape),
             false => TensorType::shared(shape, Element::I32),
@@ -109,9 +121,8 @@ impl Operator for AvgPool2d {
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let x = inputs[0];
-        let pool = self
-            .pool("avg_pool2d", x.shape(), !x.ty().is_f32())
-            .expect("the type rule has checked the operand");
+        let pool =
+            self.pool("avg_pool2d", x.shape()).expect("the type rule has checked the operand");
         vec![match x.data() {
             Data::F32(x) => {
                 let means = x.chunks_exact(pool.x_plane()).flat_map(|x| {
@@ -123,14 +134,24 @@ impl Operator for AvgPool2d {
                 Tensor::f32(pool.y(), means.collect())
             }
             _ => {
-                let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+                let mean = self.mean(&pool);
                 let means = x.as_i8().chunks_exact(pool.x_plane()).flat_map(|x| {
                     pool.outputs().map(move |window| {
-                        mean.apply(pool.positions(window).map(|tap| i64::from(x[tap])).sum())
+                        let sum = pool.positions(window).map(|tap| i64::from(x[tap])).sum::<i64>();
+                        match mean {
+                            Mean::Windows => {
+                                sum * i64::from(reciprocal(self.count(&pool.windows, window)))
+                            }
+                            mean => mean.apply(sum),
+                        }
                     })
                 });
+                let exponent = match mean {
+                    Mean::Windows => x.exponent().wrapping_sub(RECIPROCAL_BITS as i32),
+                    mean => mean.exponent(x.exponent()),
+                };
                 let ty = TensorType::shared(pool.y(), Element::I32);
-                let scale = ScaleData::Exponent(mean.exponent(x.exponent()));
+                let scale = ScaleData::Exponent(exponent);
                 Tensor::from_i64(&ty, &means.collect::<Vec<_>>(), scale)
             }
         }]
@@ -153,13 +174,16 @@ impl Operator for AvgPool2d {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let float = inputs[0].is_f32();
         let pool = self
-            .pool("avg_pool2d", &inputs[0].shape, !float)
+            .pool("avg_pool2d", &inputs[0].shape)
             .expect("the type rule has checked the operand");
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, y) = (b.input(0), b.output(0));
-        let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+        let mean = self.mean(&pool);
         if !float {
-            let exponent = mean.lower_exponent(b.input_exponent(0));
+            let exponent = match mean {
+                Mean::Windows => b.input_exponent(0) - Expr::i32(RECIPROCAL_BITS as i32),
+                mean => mean.lower_exponent(b.input_exponent(0)),
+            };
             b.set_output_exponent(0, exponent);
         }
         b.for_("plane", pool.planes(), |b, plane| {
@@ -169,9 +193,13 @@ impl Operator for AvgPool2d {
                     let tap = b.load(x, window.x_plane.clone() + tap);
                     b.set(sum, b.get(sum) + tap);
                 });
-                let result = match float {
-                    true => b.get(sum).divide(self.lower_count(b, &pool, window)),
-                    false => mean.lower(b, b.get(sum)),
+                let result = match (float, mean) {
+                    (true, _) => b.get(sum).divide(self.lower_count(b, &pool, window)),
+                    (false, Mean::Windows) => {
+                        let count = self.lower_integer_count(&pool, window);
+                        b.get(sum) * lower_reciprocal(b, count)
+                    }
+                    (false, mean) => mean.lower(b, b.get(sum)),
                 };
                 b.store(y, window.at.clone(), result);
             });
@@ -249,9 +277,45 @@ impl Operator for AvgPool2d {
                 )],
                 vec![Tensor::i32_shared([1, 1, 1, 2], vec![0, -1], 0)],
             ),
+            // Padding does not count: 2, 3 and 2 elements; round(2^15 / 2) = 16384, round(2^15 / 3) = 10923.
+            Case::new(
+                AvgPool2d { pads: [0, 1, 0, 1], ..plain([1, 3]) },
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![127, -128, 5], 4)],
+                vec![Tensor::i32_shared([1, 1, 1, 3], vec![-16_384, 43_692, -2_015_232], -11)],
+            ),
+            // The last window, which `ceil` adds, holds one element: 2^15 times it.
+            Case::new(
+                AvgPool2d { strides: [1, 2], ceil: true, ..plain([1, 2]) },
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![1, 2, -128], 15)],
+                vec![Tensor::i32_shared([1, 1, 1, 2], vec![49_152, -4_194_304], 0)],
+            ),
+            // Every window holds the whole operand of 3 elements.
+            Case::new(
+                AvgPool2d { pads: [0, 2, 0, 2], ..plain([1, 5]) },
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![5, 1, -2], 4)],
+                vec![Tensor::i32_shared([1, 1, 1, 3], vec![1, 1, 1], 4)],
+            ),
             Case::shape_only(
                 AvgPool2d { strides: [2, 3], pads: [1, 0, 2, 1], ceil: true, ..plain([3, 2]) },
                 vec![sample::f32([2, 3, 7, 9], 1)],
+            ),
+            Case::shape_only(
+                AvgPool2d { strides: [2, 3], pads: [1, 0, 2, 1], ceil: true, ..plain([3, 2]) },
+                vec![sample::i8_shared([2, 3, 7, 9], 1, i32::MIN)],
+            ),
+            Case::shape_only(
+                AvgPool2d {
+                    strides: [2, 3],
+                    pads: [1, 2, 0, 1],
+                    ceil: true,
+                    count_include_pad: true,
+                    ..plain([2, 3])
+                },
+                vec![sample::i8_shared([2, 3, 6, 9], 2, 7)],
+            ),
+            Case::shape_only(
+                AvgPool2d { pads: [1; 4], ..plain([3, 3]) },
+                vec![sample::i8_shared([2, 2, 6, 35], 5, -3)],
             ),
             Case::shape_only(
                 AvgPool2d {

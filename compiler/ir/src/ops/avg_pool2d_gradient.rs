@@ -7,7 +7,9 @@ use crate::numeric::saturate_i8;
 use crate::operator;
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::rank4;
-use crate::ops::support::pool::{self, Mean, Pool, saturated};
+use crate::ops::support::pool::{
+    self, Mean, Pool, lower_reciprocal, reciprocal, saturated,
+};
 use crate::ops::support::sample;
 use crate::ops::{Case, AvgPool2d, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
@@ -17,9 +19,10 @@ use crate::types::{Element, Shape, TensorType};
 operator! {
     /// Each element sums its share of the errors of the windows that hold it. Operand: `dy`. FP32:
     /// sequential sum from +0 over windows in row-major order of `dy / count`; or i8 with a shared exponent
-    /// `e` (every window of the same count): the sum, wide, of the errors; for a window of `2^n` elements clamped to +-127 with
+    /// `e`: the sum, wide, of the errors; if every window holds `2^n` elements clamped to +-127 with
     /// exponent `e - n`, else times `round(2^15 / count)` shifted right by 15, half away from zero,
-    /// clamped, with exponent `e`.
+    /// clamped, with exponent `e`. If counts differ each error is first multiplied by that factor of its own window, and
+    /// the sum of the products shifted and clamped once.
     pub struct AvgPool2dGradient = "avg_pool2d_gradient" {
         /// Window.
         pub kernel: [usize; 2],
@@ -42,12 +45,11 @@ impl AvgPool2dGradient {
         AvgPool2d { kernel, strides, pads, ceil, count_include_pad }
     }
 
-    fn pool(&self, dy: &Shape, integer: bool) -> Result<Pool, TypeError> {
+    fn pool(&self, dy: &Shape) -> Result<Pool, TypeError> {
         let name = "avg_pool2d_gradient";
         let [batch, channels, ..] = rank4(name, "dy", dy)?;
         let [height, width] = self.input_size;
-        let pool =
-            self.forward().pool(name, &[batch, channels, height, width].into(), integer)?;
+        let pool = self.forward().pool(name, &[batch, channels, height, width].into())?;
         pool.fits_error(name, dy)?;
         Ok(pool)
     }
@@ -59,14 +61,17 @@ impl Operator for AvgPool2dGradient {
         let [dy] = operands(name, inputs)?;
         rule::f32_or_shared_i8(name, dy)?;
         pool::integer_window(name, dy, self.kernel)?;
-        Ok(vec![dy.with_shape(self.pool(&dy.shape, !dy.is_f32())?.x())])
+        let pool = self.pool(&dy.shape)?;
+        let [fewest, most] = self.forward().counts(&pool.windows);
+        if !dy.is_f32() && fewest != most {
+            pool::integer_overlap(name, &pool.windows, fewest)?;
+        }
+        Ok(vec![dy.with_shape(pool.x())])
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let dy = inputs[0];
-        let pool = self
-            .pool(dy.shape(), !dy.ty().is_f32())
-            .expect("the type rule has checked the operand");
+        let pool = self.pool(dy.shape()).expect("the type rule has checked the operand");
         let ty = dy.ty().with_shape(pool.x());
         let (x_plane, y_plane) = (pool.x_plane(), pool.y_plane());
         vec![match dy.data() {
@@ -82,12 +87,18 @@ impl Operator for AvgPool2dGradient {
                 Tensor::new(ty, Data::F32(dx), ScaleData::None)
             }
             _ => {
-                let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+                let op = self.forward();
+                let mean = op.mean(&pool);
                 let mut dx = vec![0i64; ty.count()];
                 let planes = dx.chunks_exact_mut(x_plane).zip(dy.as_i8().chunks_exact(y_plane));
                 for (dx, dy) in planes {
                     for (window, &error) in pool.outputs().zip(dy) {
-                        pool.positions(window).for_each(|tap| dx[tap] += i64::from(error));
+                        let factor = match mean {
+                            Mean::Windows => reciprocal(op.count(&pool.windows, window)),
+                            _ => 1,
+                        };
+                        let share = i64::from(error) * i64::from(factor);
+                        pool.positions(window).for_each(|tap| dx[tap] += share);
                     }
                 }
                 let dx = dx.into_iter().map(|sum| saturate_i8(mean.apply(sum))).collect();
@@ -107,11 +118,9 @@ impl Operator for AvgPool2dGradient {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let float = inputs[0].is_f32();
-        let pool = self
-            .pool(&inputs[0].shape, !float)
-            .expect("the type rule has checked the operand");
+        let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
         let op = self.forward();
-        let mean = Mean::of(self.kernel[0] * self.kernel[1]);
+        let mean = op.mean(&pool);
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (dy, dx) = (b.input(0), b.output(0));
         // Integers add up in a wide plane and are clamped once.
@@ -131,9 +140,13 @@ impl Operator for AvgPool2dGradient {
             b.for_("i", pool.x_plane(), |b, i| b.store(sums, offset.clone() + i, zero));
             pool.for_windows(b, &plane, |b, window| {
                 let error = b.load(dy, window.at.clone());
-                let share = match float {
-                    true => error.divide(op.lower_count(b, &pool, window)),
-                    false => error,
+                let share = match (float, mean) {
+                    (true, _) => error.divide(op.lower_count(b, &pool, window)),
+                    (false, Mean::Windows) => {
+                        let count = op.lower_integer_count(&pool, window);
+                        error * lower_reciprocal(b, count)
+                    }
+                    (false, _) => error,
                 };
                 let share = b.let_("share", share);
                 window.for_taps(b, |b, tap| {
@@ -210,6 +223,32 @@ impl Operator for AvgPool2dGradient {
                 plain([1, 3], [1, 5]),
                 vec![Tensor::i8_shared([1, 1, 1, 3], vec![127, 127, -128], -3)],
                 vec![Tensor::i8_shared([1, 1, 1, 5], vec![42, 85, 42, 0, -43], -3)],
+            ),
+            // Padding does not count: windows of 2, 3 and 2 elements, factors 16384, 10923, 16384.
+            // 127 f - 128 g = 682624 = 20.8 * 2^15, then less 5 f: 600704 = 18.3 * 2^15; -128 g - 5 f = -45.2 * 2^15.
+            Case::new(
+                AvgPool2dGradient { pads: [0, 1, 0, 1], ..plain([1, 3], [1, 3]) },
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![127, -128, -5], 4)],
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![21, 18, -45], 4)],
+            ),
+            // Windows of 1, 2 and 1: an error alone is passed on whole, a sum is clamped.
+            Case::new(
+                AvgPool2dGradient { pads: [0, 1, 0, 1], ..plain([1, 2], [1, 2]) },
+                vec![Tensor::i8_shared([1, 1, 1, 3], vec![127, 3, -128], 0)],
+                vec![Tensor::i8_shared([1, 1, 1, 2], vec![127, -127], 0)],
+            ),
+            Case::shape_only(
+                AvgPool2dGradient {
+                    strides: [2, 3],
+                    pads: [1, 0, 2, 1],
+                    ceil: true,
+                    ..plain([3, 2], [7, 9])
+                },
+                vec![sample::i8_shared([2, 3, 4, 3], 1, i32::MIN)],
+            ),
+            Case::shape_only(
+                AvgPool2dGradient { pads: [1; 4], ..plain([3, 3], [6, 35]) },
+                vec![sample::i8_shared([2, 2, 6, 35], 5, -3)],
             ),
             Case::shape_only(
                 AvgPool2dGradient {

@@ -14,7 +14,7 @@ use crate::types::{Shape, TensorType};
 const INTEGER_TAPS: usize = 1 << 14;
 
 /// Bits of the fixed-point reciprocal of a window's size.
-const RECIPROCAL_BITS: u32 = 15;
+pub(crate) const RECIPROCAL_BITS: u32 = 15;
 
 /// A pool whose operand fits.
 #[derive(Clone, Copy, Debug)]
@@ -169,46 +169,64 @@ impl Window {
 /// How an integer pool divides by the size of its windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mean {
-    /// `2^n` elements: the exponent drops by `n`.
+    /// `2^n` elements in every window: the exponent drops by `n`.
     Exponent(u32),
-    /// Times this factor, then shifted right by 15, half away from zero, then clamped to +-127.
+    /// One other count: times this factor, then shifted right by 15, half away from zero, then clamped to +-127.
     Factor(i32),
+    /// Counts that differ: each window has the [`reciprocal`] of its own.
+    Windows,
+}
+
+/// `round(2^15 / count)`. No tie: it would need 2^16 / count to be an odd integer.
+pub(crate) fn reciprocal(count: usize) -> i32 {
+    (((2 << RECIPROCAL_BITS) + count) / (2 * count)) as i32
+}
+
+/// [`reciprocal`] of an I32.
+pub(crate) fn lower_reciprocal(b: &mut LoopBuilder, count: Expr) -> Expr {
+    let count = b.let_("count", count);
+    let twice = count.clone() + count.clone();
+    b.let_("reciprocal", (Expr::i32(2 << RECIPROCAL_BITS) + count).divide(twice))
 }
 
 impl Mean {
-    /// The mean of windows of that many elements.
-    pub(crate) fn of(count: usize) -> Mean {
-        if count.is_power_of_two() {
-            return Mean::Exponent(count.trailing_zeros());
+    /// The mean of windows of `fewest` to `most` elements.
+    pub(crate) fn of([fewest, most]: [usize; 2]) -> Mean {
+        if fewest != most {
+            Mean::Windows
+        } else if most.is_power_of_two() {
+            Mean::Exponent(most.trailing_zeros())
+        } else {
+            Mean::Factor(reciprocal(most))
         }
-        // No tie: it would need 2^16 / count to be an odd integer.
-        Mean::Factor((((2 << RECIPROCAL_BITS) + count) / (2 * count)) as i32)
     }
 
-    /// What remains to be done to a sum of elements.
+    /// What remains to be done to a sum of elements; of [`Mean::Windows`] to one of elements times their windows'
+    /// reciprocals.
     pub(crate) fn apply(self, sum: i64) -> i64 {
-        match self {
-            Mean::Exponent(_) => sum,
-            Mean::Factor(factor) => {
-                let mean =
-                    shift_right(sum * i64::from(factor), RECIPROCAL_BITS, Rounding::HalfAway);
-                mean.clamp(-127, 127)
-            }
-        }
+        let factor = match self {
+            Mean::Exponent(_) => return sum,
+            Mean::Factor(factor) => i64::from(factor),
+            Mean::Windows => 1,
+        };
+        shift_right(sum * factor, RECIPROCAL_BITS, Rounding::HalfAway).clamp(-127, 127)
     }
 
-    /// The result's exponent of the operand's.
+    /// The exponent of what [`Mean::apply`] gives, of the operand's.
     pub(crate) fn exponent(self, exponent: i32) -> i32 {
         match self {
             Mean::Exponent(n) => exponent.wrapping_sub(n as i32),
-            Mean::Factor(_) => exponent,
+            Mean::Factor(_) | Mean::Windows => exponent,
         }
     }
 
     /// [`Mean::apply`] of an I32.
     pub(crate) fn lower(self, b: &mut LoopBuilder, sum: Expr) -> Expr {
-        let Mean::Factor(factor) = self else { return sum };
-        let product = b.let_("product", sum * Expr::i32(factor));
+        let product = match self {
+            Mean::Exponent(_) => return sum,
+            Mean::Factor(factor) => b.let_("product", sum * Expr::i32(factor)),
+            Mean::Windows => b.let_("product", sum),
+        };
         let negative = product.clone().less(Expr::i32(0));
         let magnitude = negative.clone().select(Expr::i32(0) - product.clone(), product);
         let half = Expr::i32(1 << (RECIPROCAL_BITS - 1));
@@ -221,7 +239,7 @@ impl Mean {
     pub(crate) fn lower_exponent(self, exponent: Expr) -> Expr {
         match self {
             Mean::Exponent(n) => exponent - Expr::i32(n as i32),
-            Mean::Factor(_) => exponent,
+            Mean::Factor(_) | Mean::Windows => exponent,
         }
     }
 }
@@ -235,6 +253,23 @@ pub(crate) fn integer_window(
     let count = kernel[0].saturating_mul(kernel[1]);
     ensure(ty.is_f32() || count <= INTEGER_TAPS, || {
         format!("{name}: a window of {count} integers is too large (at most {INTEGER_TAPS})")
+    })
+}
+
+/// Refuses the gradient of windows of different counts, of `fewest` elements at least, whose errors times reciprocals
+/// cannot be summed in 32 bits: an element is in so many windows of so few elements.
+pub(crate) fn integer_overlap(
+    name: &str,
+    windows: &Windows,
+    fewest: usize,
+) -> Result<(), TypeError> {
+    let along = |axis: &super::window::Axis| axis.kernel.div_ceil(axis.stride).min(axis.output);
+    let overlap = along(&windows.vertical) * along(&windows.horizontal);
+    let largest = overlap as i64 * i64::from(reciprocal(fewest)) * 128;
+    ensure(largest <= i64::from(i32::MAX) - (1 << RECIPROCAL_BITS), || {
+        format!(
+            "{name}: {overlap} windows over one element are too many where one holds only {fewest} element(s)"
+        )
     })
 }
 
