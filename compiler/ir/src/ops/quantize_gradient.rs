@@ -13,7 +13,7 @@ use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
 
 operator! {
-    /// i32 with a shared exponent to i8 of at most `bits` magnitude bits, the second operand (an i32
+    /// i32 or i8 with a shared exponent (a gradient that nothing summed stays i8) to i8 of at most `bits` magnitude bits, the second operand (an i32
     /// scalar, NITI's mu): `s = b - bits`; `b = 0` gives 0; `s < 1` clamps to +-127; else shift right by
     /// `s` with `rounding`, clamp to +-127. Exponent `e + max(s, 0)` (also for `b = 0`).
     pub struct QuantizeGradient = "quantize_gradient" {
@@ -25,9 +25,8 @@ operator! {
 impl Operator for QuantizeGradient {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, bits] = rule::operands(Self::NAME, inputs)?;
-        rule::ensure(x.element == Element::I32 && x.is_shared_integer(), || {
-            format!("{} takes i32<2^e>, here {x}", Self::NAME)
-        })?;
+        let sums = matches!(x.element, Element::I8 | Element::I32) && x.is_shared_integer();
+        rule::ensure(sums, || format!("{} takes i8<2^e> or i32<2^e>, here {x}", Self::NAME))?;
         rule::ensure(bits == &TensorType::new([], Element::I32), || {
             format!("{} takes its number of bits as i32[], here {bits}", Self::NAME)
         })?;
@@ -35,14 +34,13 @@ impl Operator for QuantizeGradient {
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        let x = inputs[0].as_i32();
-        let largest = x.iter().map(|x| x.unsigned_abs()).max().unwrap_or(0);
+        let x = inputs[0].to_i64();
+        let largest = x.iter().map(|x| x.unsigned_abs()).max().unwrap_or(0) as u32;
         let bits = i64::from(inputs[1].as_i32()[0]);
         let s = (i64::from(numeric::bit_width(largest)) - bits).max(0);
         // At most 32 + 2^31.
-        let quantize = |x: i32| {
-            numeric::saturate_i8(numeric::shift_right(x.into(), s as u32, self.rounding))
-        };
+        let quantize =
+            |x: i64| numeric::saturate_i8(numeric::shift_right(x, s as u32, self.rounding));
         let ty = inputs[0].ty().with_element(Element::I8);
         let data = Data::I8(x.iter().map(|&x| quantize(x)).collect());
         let exponent = inputs[0].exponent().wrapping_add(s as i32);
@@ -109,12 +107,25 @@ impl Operator for QuantizeGradient {
             // Powers of two, b = 9, mu = 5, s = 4: 255 = 15 * 16 + 15: q = 3, r = 3.
             case(&[256, 255, 257, -255, 8, 4], 0, 5, &[16, 15, 16, -15, 1, 1], 4),
         ];
+        // An i8: b = 8, s = 3: 100 = 12 * 8 + 4, q = 2, r = 0; s = 9: 128 has q = 8, r = 0, 100 has q = 6, r = 2 * 4.
+        for (mu, y, ye) in [(5, [-16, 13, 0], 3), (-1, [-1, 0, 0], 9)] {
+            let op = QuantizeGradient { rounding: PseudoStochastic };
+            let x = Tensor::i8_shared([3], vec![-128, 100, 1], 0);
+            let y = Tensor::i8_shared([3], y.to_vec(), ye);
+            cases.push(Case::new(op, vec![x, Tensor::i32([], vec![mu])], vec![y]));
+        }
         let pattern: Vec<i32> =
             (0..33).map(|i: i32| i.wrapping_mul(0x4b1d_93a7) >> (i % 9)).collect();
         for mu in [-40, -31, -30, -12, -3, -1, 0, 3, 5, 7] {
             for rounding in Rounding::ALL {
                 let x = Tensor::i32_shared([3, 11], pattern.clone(), 2);
                 let bits = Tensor::i32([], vec![mu]);
+                let narrow = pattern.iter().map(|&x| x as i8).collect();
+                let narrow = Tensor::i8_shared([3, 11], narrow, 2);
+                cases.push(Case::shape_only(
+                    QuantizeGradient { rounding: *rounding },
+                    vec![narrow, bits.clone()],
+                ));
                 cases.push(Case::shape_only(
                     QuantizeGradient { rounding: *rounding },
                     vec![x, bits],
