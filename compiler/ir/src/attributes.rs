@@ -3,7 +3,10 @@
 //! `operator!` declares an operation's struct; its fields are its attributes. Floats never sit in attributes
 //! as such: [`F32`] keeps the bits, so that attributes have total equality and order.
 
+use std::marker::PhantomData;
+
 use crate::text::cursor::{Cursor, SyntaxError};
+use crate::text::nearest::did_you_mean;
 
 /// An attribute value with a text form that reads back to the same value.
 pub trait Attribute: Sized {
@@ -27,6 +30,23 @@ pub trait Attributes: Sized {
     fn field_text(&self, name: &str) -> Option<String>;
     /// Reads what [`Attributes::print`] wrote.
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, SyntaxError>;
+    /// The text form of a value of one attribute, of any text that reads as one.
+    fn canonical(name: &str, value: &str) -> Result<String, SyntaxError>;
+}
+
+/// [`Attributes::canonical`] of an attribute's type.
+///
+/// # Errors
+/// If the text is no value of it, or goes on after one.
+pub fn canonical<T: Attribute>(value: &str) -> Result<String, SyntaxError> {
+    let mut cursor = Cursor::new(value);
+    let read = T::parse(&mut cursor)?;
+    if !cursor.at_end() {
+        return Err(cursor.error("text after the value"));
+    }
+    let mut text = String::new();
+    read.print(&mut text);
+    Ok(text)
 }
 
 /// An f32 by its bits: total equality and order; prints as the shortest decimal that reads back.
@@ -156,8 +176,10 @@ impl Attribute for crate::types::Element {
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, SyntaxError> {
         let at = cursor.clone();
         let name = cursor.word()?;
-        crate::types::Element::from_name(name)
-            .ok_or_else(|| at.error(format!("unknown element type `{name}`")))
+        crate::types::Element::from_name(name).ok_or_else(|| {
+            let known: Vec<&str> = crate::types::Element::ALL.iter().map(|e| e.name()).collect();
+            at.error(format!("unknown element type `{name}`, expected {}", known.join(", ")))
+        })
     }
 }
 
@@ -185,7 +207,10 @@ macro_rules! keyword_enum {
                 let at = cursor.clone();
                 match cursor.word()? {
                     $($word => Ok($name::$variant),)*
-                    other => Err(at.error(format!("unknown word `{other}`"))),
+                    other => Err(at.error(format!(
+                        "unknown word `{other}`, expected {}",
+                        [$($word),*].join(", ")
+                    ))),
                 }
             }
         }
@@ -229,10 +254,22 @@ macro_rules! operator {
                 cursor: &mut $crate::text::cursor::Cursor<'_>,
             ) -> Result<Self, $crate::text::cursor::SyntaxError> {
                 #[allow(unused_mut, unused_variables, reason = "not every operation has attributes")]
-                let mut fields = $crate::attributes::FieldReader::new::<Self>(cursor)?;
+                let mut fields = $crate::attributes::FieldReader::<Self>::new(cursor)?;
                 $(let $field = fields.field(cursor, stringify!($field))?;)*
                 fields.end(cursor)?;
                 Ok($name { $($field),* })
+            }
+
+            fn canonical(
+                name: &str,
+                #[allow(unused_variables, reason = "not every operation has attributes")]
+                value: &str,
+            ) -> Result<String, $crate::text::cursor::SyntaxError> {
+                $(if name == stringify!($field) {
+                    return $crate::attributes::canonical::<$ty>(value);
+                })*
+                Err($crate::text::cursor::Cursor::new(name)
+                    .error($crate::attributes::no_attribute::<Self>(name)))
             }
         }
     };
@@ -254,21 +291,40 @@ pub fn print_fields(fields: &[FieldPrinter<'_>], out: &mut String) {
     }
 }
 
-/// Reads `{a=1, b=2}` in order.
-#[derive(Debug)]
-pub struct FieldReader {
-    braces: bool,
-    first: bool,
+/// That an operation has no attribute of that name, with those that it has.
+pub fn no_attribute<A: Attributes>(name: &str) -> String {
+    match A::FIELDS {
+        [] => format!("`{}` has no attributes", A::NAME),
+        fields => {
+            let near = did_you_mean(name, fields.iter().copied());
+            let known = fields.join(", ");
+            format!("`{}` has no attribute `{name}`, only {known}{near}", A::NAME)
+        }
+    }
 }
 
-impl FieldReader {
+/// Reads `{a=1, b=2}` in order.
+#[derive(Debug)]
+pub struct FieldReader<A> {
+    braces: bool,
+    first: bool,
+    of: PhantomData<A>,
+}
+
+impl<A: Attributes> FieldReader<A> {
     /// Takes the opening brace, if the operation has attributes.
-    pub fn new<A: Attributes>(cursor: &mut Cursor<'_>) -> Result<FieldReader, SyntaxError> {
+    pub fn new(cursor: &mut Cursor<'_>) -> Result<FieldReader<A>, SyntaxError> {
         let braces = !A::FIELDS.is_empty();
-        if braces {
-            cursor.expect("{")?;
+        if !braces && cursor.peek() == Some('{') {
+            return Err(cursor.error(no_attribute::<A>("")));
         }
-        Ok(FieldReader { braces, first: true })
+        if braces && !cursor.accept("{") {
+            let known = A::FIELDS.join(", ");
+            return Err(
+                cursor.error(format!("expected `{{` and the attributes of `{}`: {known}", A::NAME))
+            );
+        }
+        Ok(FieldReader { braces, first: true, of: PhantomData })
     }
 
     /// Reads `name=value`.
@@ -277,16 +333,40 @@ impl FieldReader {
         cursor: &mut Cursor<'_>,
         name: &str,
     ) -> Result<T, SyntaxError> {
-        if !std::mem::replace(&mut self.first, false) {
-            cursor.expect(",")?;
+        if !std::mem::replace(&mut self.first, false) && !cursor.accept(",") {
+            return Err(
+                cursor.error(format!("expected `,` and the attribute `{name}` of `{}`", A::NAME))
+            );
         }
-        cursor.expect(name)?;
+        let at = cursor.clone();
+        match cursor.word() {
+            Ok(word) if word == name => {}
+            Ok(word) if !A::FIELDS.contains(&word) => {
+                return Err(at.error(no_attribute::<A>(word)));
+            }
+            _ => {
+                let known = A::FIELDS.join(", ");
+                return Err(at.error(format!(
+                    "expected the attribute `{name}`; `{}` takes {known}, in this order",
+                    A::NAME
+                )));
+            }
+        }
         cursor.expect("=")?;
         T::parse(cursor)
     }
 
     /// Takes the closing brace.
     pub fn end(&self, cursor: &mut Cursor<'_>) -> Result<(), SyntaxError> {
-        if self.braces { cursor.expect("}") } else { Ok(()) }
+        if !self.braces || cursor.accept("}") {
+            return Ok(());
+        }
+        let mut rest = cursor.clone();
+        match (rest.accept(","), rest.word()) {
+            (true, Ok(word)) if !A::FIELDS.contains(&word) => {
+                Err(cursor.error(no_attribute::<A>(word)))
+            }
+            _ => Err(cursor.error("expected `}`")),
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use trainc_ir::attributes::Attribute;
 use trainc_ir::text::cursor::Cursor;
-use trainc_ir::{Element, Op, OpKind};
+use trainc_ir::text::nearest::did_you_mean;
+use trainc_ir::{Element, Op, OpKind, TensorType};
 
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Guard, Rewrite};
@@ -207,7 +208,7 @@ impl Algorithm {
     pub fn parse(file: &str, text: &str) -> Result<Algorithm, AlgorithmError> {
         let parsed: File = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
             file: file.to_string(),
-            message: e.to_string(),
+            message: with_nearest_word(&e.to_string()),
         })?;
         let fail = |rule: &str, message: String| AlgorithmError::Rule {
             file: file.to_string(),
@@ -227,10 +228,7 @@ impl Algorithm {
         let kinds = |names: &[String], place: &str| {
             names
                 .iter()
-                .map(|name| {
-                    OpKind::from_name(name)
-                        .ok_or_else(|| fail(place, format!("unknown operation `{name}`")))
-                })
+                .map(|name| OpKind::named(name).map_err(|message| fail(place, message)))
                 .collect::<Result<BTreeSet<_>, _>>()
         };
         let template = |text: &Option<String>, place: &str| {
@@ -242,10 +240,7 @@ impl Algorithm {
             .weight
             .quantizer
             .as_ref()
-            .map(|text| {
-                Op::parse(&mut Cursor::new(text))
-                    .map_err(|e| fail("weight.quantizer", e.to_string()))
-            })
+            .map(|text| read_quantizer(text).map_err(|e| fail("weight.quantizer", e)))
             .transpose()?;
         let trains = parsed.optimizer.is_some() || !rules.is_empty() || quantizer.is_some();
         if parsed.inference.is_some() && trains {
@@ -268,7 +263,13 @@ impl Algorithm {
         };
         let learning_rate = Element::from_name(&optimizer.learning_rate)
             .filter(|e| matches!(e, Element::F32 | Element::I32))
-            .ok_or_else(|| fail("optimizer.learning_rate", "expected `f32` or `i32`".into()))?;
+            .ok_or_else(|| {
+                let message = format!(
+                    "unknown element type `{}`, expected `f32` or `i32`",
+                    optimizer.learning_rate
+                );
+                fail("optimizer.learning_rate", message)
+            })?;
         if optimizer.schedule.first().is_none_or(|p| p.from != 0.0)
             || optimizer.schedule.windows(2).any(|w| w[0].from >= w[1].from)
         {
@@ -315,6 +316,32 @@ impl Algorithm {
             .find(|point| point.from <= fraction)
             .map_or(0.0, |point| point.value)
     }
+}
+
+/// An operation that stores a parameter, and nothing after it.
+fn read_quantizer(text: &str) -> Result<Op, String> {
+    let mut cursor = Cursor::new(text);
+    let op = Op::parse(&mut cursor).map_err(|e| e.to_string())?;
+    if !cursor.at_end() {
+        return Err(cursor
+            .error(format!("text after the operation `{}`", op.kind().name()))
+            .to_string());
+    }
+    let shape = [2, 2];
+    match op.infer(&[&TensorType::f32(shape)]) {
+        Err(e) => Err(format!("not an operation that stores an FP32 parameter: {e}")),
+        Ok(results) if results.len() == 1 && results[0].shape == shape.into() => Ok(op),
+        Ok(_) => Err(format!("`{op}` does not keep a parameter's shape")),
+    }
+}
+
+/// A message of the TOML reader, with the word that was meant where it lists those it expects.
+fn with_nearest_word(message: &str) -> String {
+    let known = ["unknown field ", "unknown variant "];
+    let words = message.lines().rev().find(|line| known.iter().any(|k| line.starts_with(k)));
+    let mut words = words.unwrap_or_default().split('`').skip(1).step_by(2);
+    let near = words.next().map_or_else(String::new, |word| did_you_mean(word, words));
+    format!("{}{near}", message.trim_end())
 }
 
 fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {

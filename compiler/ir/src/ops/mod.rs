@@ -14,6 +14,7 @@ use crate::loops::{LoopKernel, packed};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::text::cursor::{Cursor, SyntaxError};
+use crate::text::nearest::did_you_mean;
 use crate::types::TensorType;
 
 /// Why operands do not fit an operation.
@@ -157,6 +158,19 @@ macro_rules! operations {
             /// The operation of that name.
             pub fn from_name(name: &str) -> Option<OpKind> {
                 OpKind::ALL.iter().copied().find(|kind| kind.name() == name)
+            }
+
+            /// The operation of that name, or why there is none: the nearest names.
+            pub fn named(name: &str) -> Result<OpKind, String> {
+                OpKind::from_name(name).ok_or_else(|| {
+                    let near = did_you_mean(name, OpKind::ALL.iter().map(|kind| kind.name()));
+                    format!("unknown operation `{name}`{near}")
+                })
+            }
+
+            /// The text form of a value of one attribute, of any text that reads as one.
+            pub fn canonical_attribute(self, field: &str, value: &str) -> Result<String, SyntaxError> {
+                match self { $(OpKind::$name => <$name as Attributes>::canonical(field, value)),* }
             }
 
             /// Reads this operation's attributes.
@@ -318,8 +332,7 @@ impl Attribute for Op {
     fn parse(cursor: &mut Cursor<'_>) -> Result<Op, SyntaxError> {
         let at = cursor.clone();
         let name = cursor.word()?;
-        let kind = OpKind::from_name(name)
-            .ok_or_else(|| at.error(format!("unknown operation `{name}`")))?;
+        let kind = OpKind::named(name).map_err(|message| at.error(message))?;
         kind.parse_attributes(cursor)
     }
 }

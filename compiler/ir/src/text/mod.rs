@@ -47,6 +47,7 @@
 //! Reading infers all types again and refuses a text whose written types differ.
 
 pub mod cursor;
+pub mod nearest;
 mod parse;
 mod print;
 

@@ -262,8 +262,7 @@ impl<'a> Reader<'a, '_> {
         word: &str,
         results: &[Written<'a>],
     ) -> Result<(), SyntaxError> {
-        let kind = OpKind::from_name(word)
-            .ok_or_else(|| at.error(format!("unknown operation `{word}`")))?;
+        let kind = OpKind::named(word).map_err(|message| at.error(message))?;
         let mut operands = Vec::new();
         if cursor.peek() == Some('%') {
             operands.push(self.operand(cursor)?);

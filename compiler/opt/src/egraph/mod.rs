@@ -2,8 +2,9 @@
 //!
 //! [`language`]: the nodes and the type analysis; [`pattern`]: the rules' s-expressions; [`saturate`]: the loop with
 //! its limits (nodes and iterations, never the clock); [`extract`]: greedy DAG extraction by integer costs;
-//! [`convert`]: graphs to e-graphs and back.
+//! `check`: patterns that could never match or build; [`convert`]: graphs to e-graphs and back.
 
+mod check;
 pub mod convert;
 pub mod extract;
 pub mod language;

@@ -14,6 +14,7 @@ use egg::{ENodeOrVar, Id, Language, Pattern, PatternAst, Searcher, Var};
 use trainc_ir::OpKind;
 use trainc_ir::text::cursor::{Cursor, SyntaxError};
 
+use super::check;
 use super::language::{Graph, Node, Types};
 use super::saturate::{Body, Guard, Rewrite};
 
@@ -34,6 +35,14 @@ pub fn parse(text: &str) -> Result<Pattern<Node>, SyntaxError> {
 /// The variable of that name (without the question mark).
 pub fn variable(name: &str) -> Option<Var> {
     format!("?{name}").parse().ok()
+}
+
+/// The operations that a pattern holds.
+pub fn operations(pattern: &Pattern<Node>) -> impl Iterator<Item = OpKind> {
+    pattern.ast.as_ref().iter().filter_map(|node| match node {
+        ENodeOrVar::ENode(Node::Operation(kind, _)) => Some(*kind),
+        _ => None,
+    })
 }
 
 fn term(
@@ -62,8 +71,7 @@ fn term(
             Node::Result(slot, [term(cursor, ast, depth + 1)?])
         }
         word => {
-            let kind = OpKind::from_name(word)
-                .ok_or_else(|| at.error(format!("unknown operation `{word}`")))?;
+            let kind = OpKind::named(word).map_err(|message| at.error(message))?;
             let mut children = Vec::new();
             if cursor.peek() == Some('{') {
                 let op = kind.parse_attributes(cursor)?;
@@ -167,6 +175,11 @@ pub fn rewrite(
 ) -> Result<Rewrite, String> {
     let left = parse(left).map_err(|e| format!("match: {e}"))?;
     let right = parse(into).map_err(|e| format!("into: {e}"))?;
+    check::patterns(&left, &right)?;
+    let guards = guards
+        .into_iter()
+        .map(|guard| check::guard(&left, guard))
+        .collect::<Result<Vec<_>, _>>()?;
     let bound = Searcher::<Node, Types>::vars(&left);
     for node in right.ast.as_ref() {
         if let ENodeOrVar::Var(var) = node

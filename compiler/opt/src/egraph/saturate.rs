@@ -225,10 +225,12 @@ pub fn saturate(
 ) -> Result<Report, String> {
     let mut report = Report::default();
     let mut growth = vec![0usize; rules.len()];
+    let mut latest = None;
     egraph.rebuild();
     let rounds = if ordered { 1 } else { limits.iterations };
     while report.iterations < rounds {
         report.iterations += 1;
+        let applied = report.applications.len();
         let mut changed = false;
         // In a round all rules see the same e-graph; in ordered mode each sees what those before it did.
         let mut found: Vec<Vec<Match>> = Vec::new();
@@ -241,6 +243,10 @@ pub fn saturate(
             let before = egraph.total_number_of_nodes();
             for matched in matches {
                 changed |= apply(egraph, rule, index, matched, &mut report);
+                // A rule with very many matches stops within a round as well; stale e-nodes count here.
+                if egraph.total_size() > limits.nodes.saturating_mul(4) {
+                    break;
+                }
             }
             egraph.rebuild();
             if let Some(conflict) = egraph.analysis.conflicts.first() {
@@ -256,6 +262,9 @@ pub fn saturate(
         if report.saturated {
             break;
         }
+        let last = &report.applications[applied..];
+        latest = (0..rules.len())
+            .max_by_key(|&i| (last.iter().filter(|a| a.rule == i).count(), std::cmp::Reverse(i)));
         if full {
             let most = (0..rules.len()).max_by_key(|&i| (growth[i], std::cmp::Reverse(i)));
             let name = most.map_or("none", |i| rules[i].name.as_str());
@@ -268,7 +277,11 @@ pub fn saturate(
         }
     }
     if !report.saturated && report.limit.is_none() && !ordered {
-        report.limit = Some(format!("stopped after {} rounds", report.iterations));
+        let name = latest.map_or("none", |i| rules[i].name.as_str());
+        report.limit = Some(format!(
+            "stopped after {} rounds; rule `{name}` still applies: does its result match again?",
+            report.iterations
+        ));
     }
     report.nodes = egraph.total_number_of_nodes();
     report.classes = egraph.number_of_classes();

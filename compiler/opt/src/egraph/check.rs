@@ -1,0 +1,96 @@
+//! Refuses patterns and guards of rules that parse but could never match or build anything: a typing error in an
+//! algorithm file is an error, not a rule that never applies.
+
+use std::collections::BTreeMap;
+
+use egg::{ENodeOrVar, Pattern, Var};
+use trainc_ir::OpKind;
+
+use super::language::Node;
+use super::saturate::Guard;
+
+/// The variables that stand for attributes, each with the operation whose they are.
+type Attributes = BTreeMap<Var, OpKind>;
+
+/// Checks both sides of a rule.
+///
+/// # Errors
+/// If an operation has no pattern for its attributes, or a variable stands for attributes and for a value, or for
+/// attributes of two operations that have not the same.
+pub(crate) fn patterns(left: &Pattern<Node>, right: &Pattern<Node>) -> Result<(), String> {
+    let mut attributes = Attributes::new();
+    for (side, pattern) in [("match", left), ("into", right)] {
+        one(pattern, &mut attributes).map_err(|e| format!("{side}: {e}"))?;
+    }
+    Ok(())
+}
+
+fn one(pattern: &Pattern<Node>, attributes: &mut Attributes) -> Result<(), String> {
+    let nodes = pattern.ast.as_ref();
+    let mut values = Vec::new();
+    for node in nodes {
+        let ENodeOrVar::ENode(node) = node else { continue };
+        let operands = match node {
+            Node::Operation(kind, children) if !kind.fields().is_empty() => {
+                let missing = || {
+                    format!(
+                        "`{name}` has attributes ({}): the first pattern in it binds them, as `?a` in `({name} ?a ...)`, \
+                         or they are written out, `({name}{{...}} ...)`",
+                        kind.fields().join(", "),
+                        name = kind.name()
+                    )
+                };
+                let (first, operands) = children.split_first().ok_or_else(missing)?;
+                match &nodes[usize::from(*first)] {
+                    ENodeOrVar::Var(var) => {
+                        let known = *attributes.entry(*var).or_insert(*kind);
+                        if known.fields() != kind.fields() {
+                            return Err(format!(
+                                "`{var}` stands for the attributes of `{}` and of `{}`",
+                                known.name(),
+                                kind.name()
+                            ));
+                        }
+                    }
+                    ENodeOrVar::ENode(Node::Attributes(_)) => {}
+                    ENodeOrVar::ENode(_) => return Err(missing()),
+                }
+                operands
+            }
+            node => egg::Language::children(node),
+        };
+        values.extend(operands.iter().map(|&id| &nodes[usize::from(id)]));
+    }
+    for value in values {
+        if let ENodeOrVar::Var(var) = value
+            && let Some(kind) = attributes.get(var)
+        {
+            return Err(format!(
+                "`{var}` stands for the attributes of `{}` and for a value",
+                kind.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A guard with its value as attributes print it.
+///
+/// # Errors
+/// If its variable does not bind attributes that have the field, or the value is none of the field's.
+pub(crate) fn guard(left: &Pattern<Node>, guard: Guard) -> Result<Guard, String> {
+    let mut attributes = Attributes::new();
+    one(left, &mut attributes)?;
+    let var = super::pattern::variable(&guard.variable);
+    let place = format!("?{}.{}", guard.variable, guard.field);
+    let kind = var.and_then(|var| attributes.get(&var)).ok_or_else(|| {
+        format!(
+            "where: `?{}` does not stand for the attributes of an operation in `match`",
+            guard.variable
+        )
+    })?;
+    let value = kind
+        .canonical_attribute(&guard.field, &guard.value)
+        .map_err(|e| format!("where: {place}: {}", e.message))?;
+    Ok(Guard { value, ..guard })
+}

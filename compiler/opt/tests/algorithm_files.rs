@@ -1,0 +1,109 @@
+//! Algorithm files: what is not understood is refused, with what was meant; rules that apply to their own results end.
+
+use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::ops::Relu;
+use trainc_ir::types::TensorType;
+use trainc_opt::algorithm::{Algorithm, BUILT_IN};
+use trainc_opt::translate::translate;
+
+fn niti() -> &'static str {
+    BUILT_IN.iter().find(|(name, _)| *name == "niti").expect("it is built in").1
+}
+
+/// What is said of NITI's file with one text in the place of another.
+fn refused(from: &str, to: &str) -> String {
+    assert!(niti().contains(from), "{from}");
+    match Algorithm::parse("mine.toml", &niti().replacen(from, to, 1)) {
+        Ok(_) => panic!("`{to}` is taken"),
+        Err(e) => e.to_string(),
+    }
+}
+
+fn says(from: &str, to: &str, parts: &[&str]) {
+    let message = refused(from, to);
+    for part in parts {
+        assert!(message.contains(part), "`{to}` gives:\n{message}\nwhich lacks `{part}`");
+    }
+    assert!(message.contains("mine.toml"), "{message}");
+}
+
+#[test]
+fn quantizers() {
+    let own = r#"quantizer = "quantize_weight""#;
+    let quantizer = |text: &str| format!(r#"quantizer = "{text}""#);
+    says(own, &quantizer("quantize_weight{bits=4}"), &["`quantize_weight` has no attributes"]);
+    says(own, &quantizer("quantize_weight 4"), &["text after the operation `quantize_weight`"]);
+    says(own, &quantizer("quantize_wieght"), &["did you mean `quantize_weight`?"]);
+    says(own, &quantizer("dequantize"), &["stores an FP32 parameter"]);
+    says(own, &quantizer("reduce_sum{axes=[0], keep_dims=false}"), &["shape"]);
+}
+
+#[test]
+fn operations_and_attributes() {
+    let own = "(requantize{bits=7, rounding=half_away, low=-127} (conv2d";
+    let requantize = |text: &str| format!("(requantize{text} (conv2d");
+    says(own, &requantize("{bits=7, rounding=half_way, low=-127}"), &["`half_way`", "half_away"]);
+    says(own, &requantize("{bits=7, rounding=half_away}"), &["the attribute `low`"]);
+    says(
+        own,
+        &requantize("{bits=7, round=half_away, low=-127}"),
+        &["no attribute `round`", "rounding"],
+    );
+    says(
+        own,
+        &requantize("{bits=7, rounding=half_away, low=-127, high=127}"),
+        &["no attribute `high`"],
+    );
+    says(own, &requantize("{bits=seven, rounding=half_away, low=-127}"), &["`seven`"]);
+    says(own, &requantize(""), &["`requantize` has attributes (bits, rounding, low)"]);
+    says("(relu (lowered ?x))", "(relu{leak=1} (lowered ?x))", &["`relu` has no attributes"]);
+    says("(relu (lowered ?x))", "(rellu (lowered ?x))", &["`rellu`", "did you mean `relu`?"]);
+    says("(relu (lowered ?x))", "(relu (lowered ?y))", &["`?y` is not bound"]);
+    says("(clip ?a (lowered ?x))", "(clip (lowered ?x))", &["`clip` has attributes (min, max)"]);
+    says(
+        "(clip ?a (lowered ?x))",
+        "(transpose ?a (lowered ?x))",
+        &["`?a`", "`clip` and of `transpose`"],
+    );
+    says("(clip ?a (lowered ?x))", "(clip ?a (lowered ?a))", &["`?a`", "and for a value"]);
+    says(
+        r#"remove = ["batch_norm"]"#,
+        r#"remove = ["batchnorm"]"#,
+        &["did you mean `batch_norm`?"],
+    );
+    says(r#"learning_rate = "i32""#, r#"learning_rate = "i16""#, &["`i16`", "`f32` or `i32`"]);
+}
+
+#[test]
+fn guards() {
+    let own = r#"where = ["?a.role = error"]"#;
+    let guard = |text: &str| format!(r#"where = ["{text}"]"#);
+    says(own, &guard("?a.role = eror"), &["`eror`", "forward", "error", "gradient"]);
+    says(own, &guard("?a.rule = error"), &["no attribute `rule`", "did you mean `role`?"]);
+    says(own, &guard("?b.role = error"), &["`?b` does not stand for the attributes"]);
+    says(own, &guard("?a.role = error or gradient"), &["text after the value"]);
+    says(own, &guard("a.role = error"), &["is not of the form"]);
+}
+
+#[test]
+fn keys() {
+    says("[weight]", "[weights]", &["`weights`", "did you mean `weight`?"]);
+    says("quantizer =", "quantiser =", &["`quantiser`", "did you mean `quantizer`?"]);
+    says(r#""xavier_uniform""#, r#""xavier_unifrm""#, &["did you mean `xavier_uniform`?"]);
+}
+
+/// `relu(x)` as something that holds another `relu` of a new operand, again and again.
+#[test]
+fn rules_that_apply_to_their_results_end() {
+    let own = "(raised (relu (lowered ?x)))";
+    for endless in ["(relu (abs ?x))", "(add (relu (abs ?x)) (relu (neg ?x)))"] {
+        let text = niti().replacen(own, endless, 1);
+        let algorithm = Algorithm::parse("mine.toml", &text).unwrap();
+        let mut graph = Graph::new("net");
+        let x = graph.add_input("x", TensorType::f32([2, 3]), InputRole::Data);
+        let y = graph.add1(Relu {}, &[x], "activation").unwrap();
+        graph.add_output("y", y);
+        let message = translate(&graph, &algorithm).unwrap_err().to_string();
+        assert!(message.contains("rule `relu`"), "{message}");
+    }
+}
