@@ -79,7 +79,7 @@ fn check(model: &str, algorithm: &str, batch: usize, steps: u32) {
         let state = host.state().expect("state");
         let mut compared = 0;
         for (parameter, value) in step.parameters().iter().zip(reference.parameters()) {
-            let name = trainc_ir::program::identifier(&step.value(parameter.value).name);
+            let name = trainc_ir::names::identifier(&step.value(parameter.value).name);
             let own = state.iter().find(|(n, _)| *n == name);
             // A parameter that no entry uses has no state.
             if let Some((_, own)) = own {

@@ -11,7 +11,7 @@ use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::train::Trainer;
 use trainc_driver::zoo::{ZooSpec, build};
-use trainc_ir::program::identifier;
+use trainc_ir::names::identifier;
 
 const EPOCHS: usize = 3;
 const SEED: u64 = 7;

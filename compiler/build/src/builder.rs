@@ -8,6 +8,7 @@ use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
+use trainc_ir::names;
 use trainc_onnx_import::external_files;
 
 use crate::Error;
@@ -56,7 +57,7 @@ pub struct Output {
     pub module: PathBuf,
     /// The artifact's folder: sources or object, header, notes.
     pub folder: PathBuf,
-    /// Prefix of every symbol, name of the module and of the library.
+    /// Prefix of every symbol, name of the module.
     pub name: String,
     /// The target.
     pub target: String,
@@ -258,7 +259,7 @@ impl Builder {
                 )));
             }
             let library = Library {
-                name: &name,
+                name: &names::library(&name),
                 folder: &folder,
                 sources: &ending(".c"),
                 objects: &ending(".o"),

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use trainc_driver::config::{
     BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
 };
-use trainc_driver::emit::EmitKind;
+use trainc_driver::emit::{self, EmitKind};
 use trainc_driver::model::ModelSource;
 
 use crate::message::{Color, MessageFormat};
@@ -292,9 +292,12 @@ pub(crate) struct CompileArguments {
     /// ONNX model
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
-    /// Folder to write; replaced if it is an artifact already
+    /// Folder to write; replaced if it holds an artifact as it was written and nothing else
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: PathBuf,
+    /// Name of the artifact, its files and symbols: letters a to z, digits, `_` [default: the model file's]
+    #[arg(long, value_name = "NAME", value_parser = emit::checked_name)]
+    pub(crate) name: Option<String>,
     /// Add main.c, an example that trains, evaluates, saves and loads (targets that emit C)
     #[arg(long)]
     pub(crate) example: bool,
@@ -308,7 +311,7 @@ pub(crate) struct CompileArguments {
 #[derive(Args, Debug)]
 pub(crate) struct EmitArguments {
     /// Texts of stages: graph, training, qir, optimised, program, clif, asm; `=-` is stdout
-    #[arg(long, value_name = "KIND[=PATH],...", value_delimiter = ',', value_parser = emit)]
+    #[arg(long, value_name = "KIND[=PATH],...", value_delimiter = ',', value_parser = stage)]
     pub(crate) emit: Vec<Emit>,
 }
 
@@ -482,7 +485,7 @@ fn image_shape(text: &str) -> Result<[usize; 3], String> {
         .ok_or_else(|| "expected channels x height x width, such as 3x32x32".to_string())
 }
 
-fn emit(text: &str) -> Result<Emit, String> {
+fn stage(text: &str) -> Result<Emit, String> {
     let (name, path) = match text.split_once('=') {
         Some((name, path)) => (name, Some(PathBuf::from(path))),
         None => (text, None),
@@ -525,9 +528,9 @@ mod tests {
         }
         assert_eq!(dimension("height=5"), Ok(("height".to_string(), 5)));
         assert!(dimension("height").is_err() && positive("0").is_err());
-        let found = emit("asm=x.s").unwrap();
+        let found = stage("asm=x.s").unwrap();
         assert_eq!((found.kind, found.path), (EmitKind::Asm, Some(PathBuf::from("x.s"))));
-        assert!(emit("qir").unwrap().path.is_none() && emit("qor").is_err());
+        assert!(stage("qir").unwrap().path.is_none() && stage("qor").is_err());
     }
 
     #[test]

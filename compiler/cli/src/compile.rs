@@ -11,7 +11,8 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
     let start = std::time::Instant::now();
     let config = arguments.config.config()?;
     let source = model_file(&arguments.model);
-    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+    let name = arguments.name.clone().unwrap_or_else(|| source.name());
+    let session = Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     let (beside, within): (Vec<&Emit>, Vec<&Emit>) =
         arguments.emit.emit.iter().partition(|e| e.path.is_some());

@@ -13,9 +13,10 @@
 //! | `safetensors_io` | weights |
 //! | `curve` | charts of training curves in SVG |
 //! | `atomic` | files that appear whole or not at all |
+//! | `stale` | temporary files and folders of runs that were killed |
 //! | `bounded` | the bound on memory for untrusted files |
 //!
-//! Without the feature `formats` (default) only `digits`, `normalize`, `shuffle`, `curve` and `atomic` are there.
+//! Without the feature `formats` (default) only `digits`, `normalize`, `shuffle`, `curve`, `atomic` and `stale` are there.
 //!
 //! Files come from anywhere, so nothing here panics on their content, allocates on a header's word, or decodes more than
 //! [`DECODED_BYTES_LIMIT`]. Every error is a [`DataError`] that names the file and the reason. Everything written is a
@@ -56,6 +57,7 @@ mod open;
 #[cfg(feature = "formats")]
 mod safetensors_io;
 mod shuffle;
+mod stale;
 #[cfg(all(test, feature = "formats"))]
 mod test_support;
 
@@ -75,3 +77,4 @@ pub use safetensors_io::{
     write_safetensors,
 };
 pub use shuffle::{EvaluationBatch, SplitMix64, TrainingBatches, evaluation_batches, permutation};
+pub use stale::{Hold, hold, is_numbered, stale};

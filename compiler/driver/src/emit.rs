@@ -1,14 +1,14 @@
-//! Writing stages and artifacts: texts of every stage, the artifact's folder with its manifest, nothing half-written.
+//! What is written of stages and artifacts: texts of every stage, an artifact's files with their manifest.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use trainc_data::safetensors_bytes;
 use trainc_ir::Tensor;
 use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::names;
 use trainc_ir::program::{Argument, Program, Region, Step};
 use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::text::Printer;
@@ -19,10 +19,20 @@ use crate::session::{Depth, Session};
 use crate::verify::artifact;
 use crate::{algorithms, weights};
 
+pub use crate::folder::write_folder;
+
 /// Name of the manifest in an artifact's folder.
 pub const MANIFEST: &str = "manifest.json";
 /// Name of the initial weights in an artifact's folder.
 pub const WEIGHTS: &str = "weights.safetensors";
+
+/// A name that a user gives to an artifact, its files and symbols.
+///
+/// # Errors
+/// If it is no such name: what one is, and the nearest.
+pub fn checked_name(name: &str) -> Result<String, String> {
+    names::check(name).map(|()| name.to_string())
+}
 
 /// A stage that can be written as text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -179,11 +189,11 @@ fn files(
     files.push(ArtifactFile { name: WEIGHTS.to_string(), contents });
     files.extend(artifact::files(session, &exported)?);
     for &kind in texts {
-        let name = format!("{}.{}.txt", session.name, kind.name());
+        let name = format!("{}.{}.txt", names::file(&session.name), kind.name());
         files.push(ArtifactFile { name, contents: text(session, kind)?.into_bytes() });
     }
     let manifest = manifest(session, program, &files)?;
-    let mut json = serde_json::to_string_pretty(&manifest)?;
+    let mut json = names::json(&serde_json::to_string_pretty(&manifest)?);
     json.push('\n');
     files.push(ArtifactFile { name: MANIFEST.to_string(), contents: json.into_bytes() });
     Ok(files)
@@ -444,121 +454,9 @@ fn count_launches(steps: &[Step], count: &mut dyn FnMut(usize)) -> usize {
         .sum()
 }
 
-/// Writes files as a folder: into a temporary one beside it, which is then renamed. A folder of that name is replaced
-/// if it is empty or an artifact (has a manifest).
-///
-/// # Errors
-/// If something else is in the way, or the disk refuses; what was there is then as it was.
-pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> anyhow::Result<()> {
-    let at = |what: &str| format!("{}: cannot {what}", folder.display());
-    let name = folder.file_name().with_context(|| at("be written: it names no folder"))?;
-    let parent = match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let replaces = match fs::read_dir(folder) {
-        Ok(mut entries) => {
-            ensure!(
-                folder.join(MANIFEST).is_file() || entries.next().is_none(),
-                "{}: is there already and is not an artifact; not replaced",
-                folder.display()
-            );
-            true
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
-        Err(e) => return Err(e).with_context(|| at("be read")),
-    };
-    fs::create_dir_all(parent).with_context(|| at("be created"))?;
-    let beside = |what: &str| {
-        parent.join(format!(".{}.{}.{what}", name.to_string_lossy(), std::process::id()))
-    };
-    let temporary = Removed(beside("new"));
-    let _ = fs::remove_dir_all(&temporary.0);
-    fs::create_dir(&temporary.0).with_context(|| at("be created"))?;
-    for file in files {
-        let path = temporary.0.join(&file.name);
-        fs::write(&path, &file.contents).with_context(|| at("be written"))?;
-    }
-    let old = Removed(beside("old"));
-    if replaces {
-        fs::rename(folder, &old.0).with_context(|| at("be replaced"))?;
-    }
-    if let Err(e) = fs::rename(&temporary.0, folder) {
-        if replaces {
-            let _ = fs::rename(&old.0, folder);
-        }
-        return Err(e).with_context(|| at("be written"));
-    }
-    Ok(())
-}
-
-/// A folder that is gone when this is dropped, if it was there.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn temporary(name: &str) -> PathBuf {
-        let folder =
-            std::env::temp_dir().join(format!("trainc-emit-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
-    fn file(name: &str, contents: &str) -> ArtifactFile {
-        ArtifactFile { name: name.to_string(), contents: contents.as_bytes().to_vec() }
-    }
-
-    fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn a_folder_appears_whole_and_replaces_its_predecessor() {
-        let root = temporary("replace");
-        let folder = root.join("out");
-        write_folder(&folder, &[file(MANIFEST, "1"), file("a.o", "x")]).unwrap();
-        assert_eq!(names(&folder), ["a.o", MANIFEST]);
-        write_folder(&folder, &[file(MANIFEST, "2")]).unwrap();
-        assert_eq!(names(&folder), [MANIFEST]);
-        assert_eq!(names(&root), ["out"]);
-        fs::remove_dir_all(&root).unwrap();
-    }
-
-    #[test]
-    fn a_foreign_folder_stays() {
-        let root = temporary("foreign");
-        let folder = root.join("mine");
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("thesis.tex"), "x").unwrap();
-        let error = write_folder(&folder, &[file(MANIFEST, "1")]).unwrap_err().to_string();
-        assert!(error.contains("not an artifact"), "{error}");
-        assert_eq!(names(&folder), ["thesis.tex"]);
-        fs::remove_dir_all(&root).unwrap();
-    }
-
-    #[test]
-    fn a_failure_leaves_nothing() {
-        let root = temporary("failure");
-        let folder = root.join("out");
-        let bad = [file("a.o", "x"), file("no/such/folder.o", "x"), file(MANIFEST, "1")];
-        assert!(write_folder(&folder, &bad).is_err());
-        assert!(names(&root).is_empty());
-        fs::remove_dir_all(&root).unwrap();
-    }
 
     #[test]
     fn kinds_have_unique_names() {

@@ -14,6 +14,8 @@ pub mod config;
 pub mod emit;
 pub mod error;
 mod freeze;
+#[cfg(feature = "host")]
+mod folder;
 mod hash;
 #[cfg(feature = "host")]
 pub mod inspect;

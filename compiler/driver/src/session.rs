@@ -9,7 +9,7 @@ use anyhow::Context;
 use trainc_host::HostProgram;
 use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
-use trainc_ir::program::{Notes, Program};
+use trainc_ir::program::{MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
 use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported};
@@ -322,6 +322,7 @@ impl Session {
             let mut planned =
                 plan(&session.name, &entries, session.target, &PlanOptions::default())?;
             planned.0.notes = session.notes();
+            check_size(session.target, session.config.batch_size(), &planned.0.memory)?;
             session.planned = Some(planned);
             Ok(())
         })
@@ -419,6 +420,31 @@ fn empty() -> Imported {
             ir_version: 0,
         },
     }
+}
+
+/// Checks that memory fits the addresses of a target's machines. No object of C has half of them or more.
+fn check_size(target: &dyn Target, batch: usize, memory: &MemoryPlan) -> anyhow::Result<()> {
+    let bits = target.address_bits();
+    let most = (1u64 << (bits - 1)) - 1;
+    let parts = [
+        ("arena", memory.arena_bytes),
+        ("state", memory.state_bytes),
+        ("data of constants", memory.constant_bytes),
+    ];
+    for (what, bytes) in parts {
+        let way_out = match (what, batch) {
+            ("arena", 2..) => format!("; a smaller batch than {batch} needs less (--batch)"),
+            _ => String::new(),
+        };
+        anyhow::ensure!(
+            bytes as u64 <= most,
+            "target {}: the {what} would have {bytes} bytes ({:.1} GiB), and on machines of {bits} bits one object has at \
+             most {most}{way_out}",
+            target.description().name,
+            bytes as f64 / f64::from(1u32 << 30),
+        );
+    }
+    Ok(())
 }
 
 /// Puts the model's file in front of an error that does not name a file.

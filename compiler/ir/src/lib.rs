@@ -14,6 +14,7 @@ pub mod graph;
 pub mod harness;
 pub mod interpreter;
 pub mod loops;
+pub mod names;
 pub mod numeric;
 pub mod ops;
 pub mod program;

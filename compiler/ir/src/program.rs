@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::InputRole;
+use crate::names;
 use crate::ops::Op;
 use crate::tensor::Tensor;
 use crate::types::TensorType;
@@ -79,77 +80,6 @@ pub fn buffer_bytes(ty: &TensorType) -> usize {
         0 => ty.element_bytes(),
         scale => scale_offset(ty) + scale,
     }
-}
-
-/// Words of C that cannot name anything in it.
-const C_KEYWORDS: &[&str] = &[
-    "alignas",
-    "alignof",
-    "asm",
-    "auto",
-    "bool",
-    "break",
-    "case",
-    "char",
-    "const",
-    "constexpr",
-    "continue",
-    "default",
-    "do",
-    "double",
-    "else",
-    "enum",
-    "extern",
-    "false",
-    "float",
-    "for",
-    "goto",
-    "if",
-    "inline",
-    "int",
-    "long",
-    "nullptr",
-    "register",
-    "restrict",
-    "return",
-    "short",
-    "signed",
-    "sizeof",
-    "static",
-    "static_assert",
-    "struct",
-    "switch",
-    "thread_local",
-    "true",
-    "typedef",
-    "typeof",
-    "typeof_unqual",
-    "union",
-    "unsigned",
-    "void",
-    "volatile",
-    "while",
-];
-
-/// A C identifier that reads like `text`: ASCII letters, digits and single underscores, with a letter first. It
-/// keeps as little as it must, so different texts may give the same identifier.
-pub fn identifier(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() {
-            result.push(c);
-        } else if !result.is_empty() && !result.ends_with('_') {
-            result.push('_');
-        }
-    }
-    result.truncate(result.trim_end_matches('_').len());
-    if !result.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        result.insert(0, 'v');
-    }
-    if C_KEYWORDS.contains(&result.as_str()) {
-        result.push('_');
-    }
-    result
 }
 
 /// An operation with concrete types. Launches of equal kernels share one.
@@ -368,7 +298,7 @@ impl Program {
                         self.kernel(launch.kernel).name,
                         names(&launch.inputs).join(", "),
                         self.devices[launch.device.0],
-                        launch.name
+                        names::shown(&launch.name)
                     )?;
                 }
                 Step::Branch { condition, then, otherwise } => {
@@ -381,28 +311,5 @@ impl Program {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::identifier;
-
-    #[test]
-    fn identifiers() {
-        for (text, expected) in [
-            ("conv1", "conv1"),
-            ("/features/0/Conv_output_0", "features_0_Conv_output_0"),
-            ("conv1.weight", "conv1_weight"),
-            ("a//b::c", "a_b_c"),
-            ("trailing/", "trailing"),
-            ("12", "v12"),
-            ("", "v"),
-            ("\u{fc}ber", "ber"),
-            ("float", "float_"),
-            ("__reserved", "reserved"),
-        ] {
-            assert_eq!(identifier(text), expected, "{text}");
-        }
     }
 }

@@ -77,6 +77,11 @@ pub trait Target: Sync {
     /// Name and numbers.
     fn description(&self) -> &TargetDescription;
 
+    /// Bits of an address on the machines that the target is for; where they differ, the most.
+    fn address_bits(&self) -> u32 {
+        64
+    }
+
     /// Cost of an operation on these types.
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost;
 

@@ -37,7 +37,7 @@ pub enum LossSource {
     /// A scalar of the model.
     Model(ValueId),
     /// The mean softmax cross-entropy of these class scores [batch, classes] with the model's labels, or an input
-    /// [`LABELS`] if it has none.
+    /// [`LABELS`] if it has none (with a number after it if the model has another input of that name).
     Scores(ValueId),
 }
 
@@ -63,7 +63,10 @@ pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, 
             let ty = TensorType::new([batch], Element::I32);
             let labels = match graph.input_of_role(InputRole::Labels) {
                 Some(labels) => labels,
-                None => graph.add_input(LABELS, ty, InputRole::Labels),
+                None => {
+                    let name = free_input(&graph, LABELS);
+                    graph.add_input(name, ty, InputRole::Labels)
+                }
             };
             graph.add1(SoftmaxCrossEntropy {}, &[logits, labels], LOSS)?
         }
@@ -84,7 +87,8 @@ pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, 
     let values: Vec<ValueId> = trainable.iter().map(|(_, v)| *v).collect();
     let gradients = differentiate(&mut graph, loss, &values)?;
     let scalar = TensorType::f32(trainc_ir::Shape::scalar());
-    let learning_rate = graph.add_input(LEARNING_RATE, scalar, InputRole::LearningRate);
+    let name = free_input(&graph, LEARNING_RATE);
+    let learning_rate = graph.add_input(name, scalar, InputRole::LearningRate);
     for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
         let Some(gradient) = gradient else { continue };
         let name = format!("{}/update", graph.value(value).name);
@@ -92,6 +96,13 @@ pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, 
         graph.add_update(parameter, updated);
     }
     Ok(graph)
+}
+
+/// The name of an input that is added, with a number where the model has it for another.
+fn free_input(graph: &Graph, name: &str) -> String {
+    let taken = |name: &str| graph.inputs().iter().any(|i| graph.value(i.value).name == name);
+    let mut all = std::iter::once(name.to_string()).chain((2..).map(|n| format!("{name}_{n}")));
+    all.find(|name| !taken(name)).unwrap_or_default()
 }
 
 /// The class scores before a softmax: the first rank-2 FP32 output, looked through a final softmax or log-softmax.

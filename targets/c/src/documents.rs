@@ -1,5 +1,6 @@
 //! README.md and CMakeLists.txt of an artifact.
 
+use trainc_ir::names::library;
 use trainc_ir::program::Program;
 
 use crate::dialect::{Dialect, Facts, Language};
@@ -52,7 +53,7 @@ pub(crate) fn readme(
          `-ffp-contract=off` matters: products and sums of floats must round one by one. `-ffast-math` is refused. \
          The compiler may call `memcpy`, `memmove` and `memset`, and nothing else on a machine that multiplies, \
          divides and computes floats itself; `-DTRAINC_PROVIDE_MEMORY_FUNCTIONS` makes `trainc_rt.c` define these three. \
-         With CMake: `add_subdirectory` of this folder, then link `{prefix}`.\n\n\
+         With CMake: `add_subdirectory` of this folder, then link `{library}`.\n\n\
          | memory | bytes |\n| --- | ---: |\n\
          | `{macros}_ARENA_BYTES`, working memory | {arena} |\n\
          | `{macros}_STATE_BYTES`, weights and statistics | {state} |\n\
@@ -64,6 +65,7 @@ pub(crate) fn readme(
          An example of all of it is `main.c`, which `trainc compile --example` adds:\n\n    \
          {compiler} {hosted} main.c {sources} -o {prefix}_example\n\n\
          `trainc_rt.h` documents the hooks: after each launch, for profiles, and for loops on several threads.\n",
+        library = library(prefix),
         sources = sources.join(" "),
         arena = memory.arena_bytes,
         state = memory.state_bytes,
@@ -74,7 +76,7 @@ pub(crate) fn readme(
 
 pub(crate) fn cmake(interface: &Interface, sources: &[String], dialect: &dyn Dialect) -> String {
     let flags = dialect.flags().join(" ");
-    let prefix = &interface.prefix;
+    let prefix = &library(&interface.prefix);
     let mut out = Lines::default();
     for line in [
         "cmake_minimum_required(VERSION 3.10)".to_string(),

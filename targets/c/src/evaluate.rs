@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use trainc_ir::Element;
 use trainc_ir::graph::InputRole;
-use trainc_ir::program::identifier;
+use trainc_ir::names::{identifier, unique};
 
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
-use crate::loops::{element_type, unique};
+use crate::loops::element_type;
 
 /// Inference as `M_evaluate` uses it: one result of shape [batch, classes], and labels of that batch in training.
 #[derive(Debug)]
@@ -154,6 +154,11 @@ pub(crate) fn elements_macro(
         format!("{macros}_{}_ELEMENTS", name(parameter))
     } else {
         let entry = identifier(&function.entry).to_uppercase();
-        format!("{macros}_{entry}_{}_ELEMENTS", name(parameter))
+        let mut own = format!("{entry}_{}", name(parameter));
+        // Another argument may bear the names of both.
+        while all().any(|p| name(p) == own) {
+            own.push('_');
+        }
+        format!("{macros}_{own}_ELEMENTS")
     }
 }

@@ -188,7 +188,8 @@ impl Names {
         }
         let size = elements_macro(interface, function, parameter);
         let head = format!("{}_", interface.macros());
-        let name = size.trim_start_matches(&head).trim_end_matches("_ELEMENTS");
+        let name = size.strip_prefix(&head).unwrap_or(&size);
+        let name = name.strip_suffix("_ELEMENTS").unwrap_or(name);
         format!("result_{}", name.to_lowercase())
     }
 

@@ -1,5 +1,6 @@
 //! The C header of an artifact.
 
+use trainc_ir::names::{comment, shown};
 use trainc_ir::program::Program;
 
 use crate::dialect::Dialect;
@@ -7,7 +8,7 @@ use crate::evaluate::{Evaluation, sizes};
 use crate::interface::{Function, Interface, meaning, state_table};
 use crate::layout::Lines;
 use crate::loops::element_type;
-use crate::program::{each_launch, entry_macro, launch_text};
+use crate::program::{each_launch, entry_macro};
 use crate::schedule::Schedule;
 
 pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dialect) -> String {
@@ -57,6 +58,15 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
     ] {
         out.line(&line);
     }
+    let largest = memory.arena_bytes.max(memory.state_bytes).max(memory.constant_bytes);
+    if largest > i32::MAX as usize {
+        out.line("");
+        out.line(&format!("#if PTRDIFF_MAX < {largest}"));
+        out.line(&format!(
+            "#error \"{prefix} needs objects of {largest} bytes: a machine of 64 bits, or a smaller batch\""
+        ));
+        out.line("#endif");
+    }
     numbers(&mut out, program, interface, evaluation.as_ref());
     if let Some(schedule) = Schedule::of(program, interface) {
         schedule.header(&mut out);
@@ -100,7 +110,7 @@ fn function(out: &mut Lines, function: &Function) {
         out.close(&format!("}} {};", function.struct_name(parameter)));
     }
     out.line("");
-    let mut comment = vec![format!("Runs `{}`.", function.entry)];
+    let mut comment = vec![format!("Runs `{}`.", shown(&function.entry))];
     if function.random {
         comment.push("seed, step: of the random numbers; count the steps from 0.".into());
     }
@@ -126,7 +136,7 @@ fn numbers(
     }
     out.line("/* Elements of the arguments. */");
     for (name, elements, what) in sizes(interface) {
-        out.line(&format!("#define {name} {elements} /* {} */", what.replace("*/", "*_")));
+        out.line(&format!("#define {name} {elements} /* {} */", comment(&what)));
     }
     out.line("");
     out.line("/* For hooks: the number of each entry, and of its launches. */");
@@ -134,7 +144,7 @@ fn numbers(
     for (i, (entry, function)) in program.entries.iter().zip(&interface.functions).enumerate() {
         let name = entry_macro(interface, function);
         let mut launches = Vec::new();
-        each_launch(&entry.steps, &mut |launch| launches.push(launch_text(&launch.name)));
+        each_launch(&entry.steps, &mut |launch| launches.push(shown(&launch.name)));
         out.line(&format!("#define {name}_ENTRY {i}"));
         out.line(&format!("#define {name}_LAUNCHES {}", launches.len()));
         if !launches.is_empty() {

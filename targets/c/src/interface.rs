@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use trainc_ir::graph::InputRole;
 use trainc_ir::loops::Role;
-use trainc_ir::program::{Argument, Entry, Program, Step, identifier};
+use trainc_ir::names::{self, identifier, shown};
+use trainc_ir::program::{Argument, Entry, Program, Step};
 use trainc_ir::{Element, Scale, TensorType};
 
-use crate::loops::{element_type, unique};
+use crate::loops::element_type;
 
 /// How an argument is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,9 +24,9 @@ pub enum Passing {
 /// An argument of a function.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Unique in the function.
+    /// Unique in the function, in small letters and in capitals.
     pub name: String,
-    /// The model's name.
+    /// The model's name, as readers see it.
     pub original: String,
     /// What it is to the model; results have none of their own.
     pub role: InputRole,
@@ -107,7 +108,7 @@ impl Interface {
     /// # Errors
     /// If a type has no form as an argument, or two functions have one symbol.
     pub fn of(program: &Program) -> Result<Interface, String> {
-        let prefix = identifier(&program.name.to_ascii_lowercase());
+        let prefix = names::prefix(&program.name);
         let mut symbols: BTreeSet<String> =
             ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
         let mut functions = Vec::new();
@@ -119,6 +120,19 @@ impl Interface {
             functions.push(function);
         }
         Ok(Interface { prefix, functions })
+    }
+
+    /// Every name of an artifact that its header declares.
+    pub fn exported(&self) -> BTreeSet<String> {
+        let mut all: BTreeSet<String> =
+            ["init", "save", "load", "evaluate"].map(|f| format!("{}_{f}", self.prefix)).into();
+        for function in &self.functions {
+            all.insert(function.symbol.clone());
+            all.insert(format!("{}_launches", function.symbol));
+            let structs = function.parameters.iter().filter(|p| p.is_struct());
+            all.extend(structs.map(|p| function.struct_name(p)));
+        }
+        all
     }
 
     /// What the functions do, for titles.
@@ -136,24 +150,31 @@ impl Interface {
 }
 
 fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, String> {
-    // Names of the fixed parameters and of locals.
-    let mut names: BTreeSet<String> = ["arena", "state", "seed", "step", "a", "s", "c", "run"]
-        .map(String::from)
-        .into_iter()
-        .collect();
+    // Names of the fixed parameters, of locals, and of the table beside the structs.
+    let fixed = ["arena", "state", "seed", "step", "a", "s", "c", "run", "launches"];
+    let own = format!("{prefix}_");
+    // In small letters: macros of two arguments must differ, too.
+    let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut parameter = |argument: &Argument, passing: Passing| {
         let ty = program.buffer(argument.buffer).ty.clone();
         if !matches!(ty.scale, Scale::None | Scale::Fixed { .. } | Scale::Exponent) {
             return Err(format!("`{}` as an argument: {ty}", argument.name));
         }
-        let name = unique(&argument.name, &names);
-        names.insert(name.clone());
+        // An argument must not hide a function or a struct of the artifact.
+        let mut wanted = identifier(&argument.name);
+        if wanted.starts_with(&own) {
+            wanted.insert_str(0, "v_");
+        }
+        let name = names::free(&wanted, |name| {
+            !fixed.contains(&name) && !taken.contains(&name.to_ascii_lowercase())
+        });
+        taken.insert(name.to_ascii_lowercase());
         let scalar = argument.role == InputRole::LearningRate
             && ty.count() == 1
             && ty.element.bits() == 32
             && ty.scale_bytes() == 0;
         let passing = if scalar && passing == Passing::Read { Passing::Value } else { passing };
-        Ok(Parameter { name, original: argument.name.clone(), role: argument.role, ty, passing })
+        Ok(Parameter { name, original: shown(&argument.name), role: argument.role, ty, passing })
     };
     let mut parameters = Vec::new();
     for argument in &entry.inputs {
@@ -209,7 +230,7 @@ pub fn state_table(program: &Program) -> Vec<String> {
                 }
                 _ => String::new(),
             };
-            format!("{:>10}  {}: {}{exponent}", buffer.offset, buffer.name, buffer.ty)
+            format!("{:>10}  {}: {}{exponent}", buffer.offset, shown(&buffer.name), buffer.ty)
         })
         .collect()
 }

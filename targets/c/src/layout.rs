@@ -1,5 +1,7 @@
 //! Lines of C: indentation and wrapping at 100 columns.
 
+use trainc_ir::names;
+
 /// Columns of a line.
 pub(crate) const COLUMNS: usize = 100;
 const INDENT: usize = 4;
@@ -65,7 +67,7 @@ impl Lines {
         let pad = " ".repeat(margin);
         let mut rows = Vec::new();
         for paragraph in paragraphs {
-            let (mut row, paragraph) = (String::new(), paragraph.replace("*/", "*_"));
+            let (mut row, paragraph) = (String::new(), names::comment(paragraph));
             if paragraph.starts_with(' ') {
                 rows.push(paragraph);
                 continue;

@@ -1,9 +1,10 @@
 //! Loops that a dialect prints in its own way, such as several rounds at a time.
 
 use trainc_ir::loops::{Expr, Local, LoopKernel, Stmt};
+use trainc_ir::names::unique;
 
 use crate::interval::Interval;
-use crate::loops::{Printer, unique};
+use crate::loops::Printer;
 
 /// A loop of a kernel: `for variable in start..end`.
 #[derive(Clone, Copy, Debug)]

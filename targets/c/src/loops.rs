@@ -6,6 +6,7 @@ use trainc_ir::Element;
 use trainc_ir::loops::{
     Binary, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt,
 };
+use trainc_ir::names::unique;
 use trainc_ir::target::loop_scratch;
 
 use crate::expression::{Expressions, Text};
@@ -99,16 +100,6 @@ pub fn simplified(kernel: &LoopKernel) -> Result<LoopKernel, String> {
     let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
     kernel.body = fold_block(&kernel.body, &known);
     Ok(without_dead_code(&kernel))
-}
-
-/// `name`, or `name_2` and so on if that is taken.
-pub(crate) fn unique(name: &str, taken: &BTreeSet<String>) -> String {
-    let name = trainc_ir::program::identifier(name);
-    if !taken.contains(&name) {
-        return name;
-    }
-    let numbered = (2..).map(|n| format!("{name}_{n}"));
-    numbered.into_iter().find(|n| !taken.contains(n)).unwrap_or(name)
 }
 
 /// Which buffers a block reads or writes.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::loops::{LoopKernel, Role};
+use trainc_ir::names::{identifier, shown, unique};
 use trainc_ir::program::{
-    BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, identifier, scale_offset,
+    BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, scale_offset,
 };
 use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::ArtifactFile;
@@ -15,7 +16,7 @@ use crate::dialect::Dialect;
 use crate::evaluate::Evaluation;
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
-use crate::loops::{element_type, unique};
+use crate::loops::element_type;
 use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, data, documents, header, loops, rust};
 
 /// The files of a program in a dialect of C.
@@ -29,9 +30,10 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
     let arranged = Arranged::of(program, dialect);
     let program = &*arranged.without(program, dialect.description().alignment);
     let mut arrays = data::arrays(program, &interface);
-    let names = arranged_names(prefix, &arranged, &arrays);
+    let names = arranged_names(&interface, &arranged, &arrays);
     for (name, (constant, bytes)) in names.iter().zip(arranged.arrays()) {
-        let what = format!("Constant `{constant}`, in the order in which its kernel reads it.");
+        let what =
+            format!("Constant `{}`, in the order in which its kernel reads it.", shown(constant));
         arrays.push((name.clone(), what, bytes.clone()));
     }
     let arranged = (&arranged, &names[..]);
@@ -103,12 +105,6 @@ pub(crate) fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) 
     }
 }
 
-/// The name of a launch as the text of a C string.
-pub(crate) fn launch_text(name: &str) -> String {
-    let text: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
-    text.replace('\\', "/").replace(['"', '?'], "'")
-}
-
 /// What the macros of an entry start with.
 pub(crate) fn entry_macro(interface: &Interface, function: &Function) -> String {
     format!("{}_{}", interface.macros(), identifier(&function.entry).to_uppercase())
@@ -148,14 +144,11 @@ fn source(
             }
         });
     }
-    let mut taken: BTreeSet<String> =
-        ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
-    taken.extend(interface.functions.iter().map(|f| f.symbol.clone()));
+    let mut taken = interface.exported();
     // An argument would hide a kernel of its name.
     let arguments = interface.functions.iter().flat_map(|f| &f.parameters);
     taken.extend(arguments.map(|p| p.name.clone()));
     let evaluation = Evaluation::of(interface);
-    taken.extend(evaluation.iter().map(|e| e.symbol.clone()));
     taken.extend(arrays.iter().map(|(name, ..)| name.clone()));
     let mut names: BTreeMap<KernelId, String> = BTreeMap::new();
     for (&id, nodes) in &nodes {
@@ -217,11 +210,13 @@ fn source(
 
 /// A name for each array of an arranged constant.
 fn arranged_names(
-    prefix: &str,
+    interface: &Interface,
     arranged: &Arranged,
     arrays: &[(String, String, Vec<u8>)],
 ) -> Vec<String> {
-    let mut taken: BTreeSet<String> = arrays.iter().map(|(name, ..)| name.clone()).collect();
+    let prefix = &interface.prefix;
+    let mut taken = interface.exported();
+    taken.extend(arrays.iter().map(|(name, ..)| name.clone()));
     let of = arranged.arrays().iter().map(|(constant, _)| {
         let name = unique(&format!("{prefix}_{}", identifier(constant)), &taken);
         taken.insert(name.clone());
@@ -235,6 +230,7 @@ fn kernel_comment(kernel: &Kernel, nodes: &[&str], dialect: &dyn Dialect) -> Vec
         let all = types.iter().enumerate().map(|(i, ty)| format!("{name}{i}: {ty}"));
         all.collect::<Vec<_>>().join(", ")
     };
+    let nodes: Vec<String> = nodes.iter().map(|name| shown(name)).collect();
     let cost = dialect.cost(&kernel.op, &kernel.input_types(), &kernel.output_types());
     vec![
         kernel.op.to_string(),
@@ -290,7 +286,7 @@ impl<'p> EntryPrinter<'p> {
     }
 
     fn print(mut self, entered: &str, out: &mut Lines) {
-        out.comment(&[format!("Entry `{}`: see the header.", self.entry.name)]);
+        out.comment(&[format!("Entry `{}`: see the header.", shown(&self.entry.name))]);
         out.open_function(&self.function.prototype());
         let (mut used, mut scratch) = (BTreeMap::new(), false);
         self.uses(&self.entry.steps, &mut used, &mut scratch);
@@ -473,7 +469,7 @@ impl<'p> EntryPrinter<'p> {
             });
         }
         out.line(&format!("{}({});", self.kernels[&launch.kernel], arguments.join(", ")));
-        let node = launch_text(&launch.name);
+        let node = shown(&launch.name);
         out.line(&format!("TRAINC_LAUNCHED(arena, state, {}, \"{node}\");", self.launches));
         self.launches += 1;
     }

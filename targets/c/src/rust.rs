@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use trainc_ir::graph::InputRole;
+use trainc_ir::names::{shown, snake};
 use trainc_ir::program::{Entry, Launch, Program, Region, Step};
 use trainc_ir::{Element, Scale, TensorType};
 
@@ -34,24 +35,6 @@ const CHECKPOINT_HEADER: usize = 32;
 pub fn module(program: &Program, interface: &Interface, services: &Services) -> String {
     let generator = Generator { program, interface, services, names: BTreeSet::new() };
     generator.text()
-}
-
-/// Words that Rust reserves, in lower case.
-const RESERVED: &[&str] = &[
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
-    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
-    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
-    "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
-    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
-];
-
-/// A name as a Rust identifier in snake case.
-fn snake(name: &str) -> String {
-    let mut name = name.to_ascii_lowercase();
-    if RESERVED.contains(&name.as_str()) {
-        name.push('_');
-    }
-    name
 }
 
 /// The Rust type of an element; elements narrower than a byte take one each.
@@ -83,7 +66,7 @@ fn dimensions(ty: &TensorType) -> String {
     format!("[{}]", all.join(", "))
 }
 
-/// Text for a documentation comment in Markdown: brackets of types and names must not become links or tags.
+/// Text for a documentation comment in Markdown, with names as readers see them: brackets of types and names must not become links or tags.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -276,7 +259,7 @@ impl Generator<'_> {
             }
             _ => None,
         };
-        let _ = writeln!(out, "/// Runs `{}`.\n///", plain(&function.entry));
+        let _ = writeln!(out, "/// Runs `{}`.\n///", plain(&shown(&function.entry)));
         if function.random {
             out.push_str("/// - `seed`, `step`: of the random numbers; count the steps from 0.\n");
         }
@@ -445,8 +428,9 @@ fn evaluation_arguments(evaluation: &Evaluation<'_>) -> EvaluationArguments {
     let names = parameter_names(infer);
     let fresh = |wanted: &str| {
         let mut name = wanted.to_string();
+        let mut numbered = (2..).map(|n| format!("{wanted}_{n}"));
         while names.contains(&name) {
-            name.push('_');
+            name = numbered.next().unwrap_or_default();
         }
         name
     };
@@ -477,9 +461,11 @@ fn parameter_names(function: &Function) -> Vec<String> {
     let mut taken: BTreeSet<String> = fixed.into();
     let mut names = Vec::new();
     for parameter in &function.parameters {
-        let mut name = snake(&parameter.name);
+        let wanted = snake(&parameter.name);
+        let mut numbered = (2..).map(|n| format!("{}_{n}", wanted.trim_end_matches('_')));
+        let mut name = wanted.clone();
         while !taken.insert(name.clone()) {
-            name.push('_');
+            name = numbered.next().unwrap_or_default();
         }
         names.push(name);
     }
@@ -505,12 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_rust() {
-        assert_eq!(snake("learning_rate"), "learning_rate");
-        assert_eq!(snake("X1"), "x1");
-        for word in ["type", "Self", "match", "crate"] {
-            assert_eq!(snake(word), format!("{}_", word.to_ascii_lowercase()));
-        }
+    fn types_are_text_in_markdown() {
         assert_eq!(plain("i8[2,3]<2^e>"), r"i8\[2,3\]\<2^e\>");
     }
 

@@ -52,12 +52,13 @@ pub(crate) fn readme(facts: &Facts<'_>, version: Version) -> String {
 
 pub(crate) fn cmake(prefix: &str, has_data: bool, version: Version) -> String {
     let data = if has_data { format!("{prefix}_data.c ") } else { String::new() };
+    let library = trainc_ir::names::library(prefix);
     format!(
         "cmake_minimum_required(VERSION 3.10)\n\
-         project({prefix} C ASM)\n\n\
-         add_library({prefix} STATIC {prefix}.c {data}trainc_rt.c {prefix}_kernels.S {RUNTIME})\n\
-         target_include_directories({prefix} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})\n\
-         target_compile_options({prefix} PRIVATE {machine} {FLAGS})\n",
+         project({library} C ASM)\n\n\
+         add_library({library} STATIC {prefix}.c {data}trainc_rt.c {prefix}_kernels.S {RUNTIME})\n\
+         target_include_directories({library} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})\n\
+         target_compile_options({library} PRIVATE {machine} {FLAGS})\n",
         machine = machine(version),
     )
 }

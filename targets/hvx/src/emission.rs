@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use trainc_c::{Dialect, Facts, element_type};
 use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::loops::{LoopKernel, Role};
-use trainc_ir::program::{Kernel, Program, Region, Step, identifier};
+use trainc_ir::names::{self, identifier};
+use trainc_ir::program::{Kernel, Program, Region, Step};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
 use trainc_ir::{Element, Op, TensorType};
 
@@ -27,7 +28,7 @@ pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<Artifact
     let emission = Emission::of(program, target);
     let mut files = trainc_c::emit(program, &emission)?;
     let made = emission.made.into_inner().map_err(|e| e.to_string())?;
-    let prefix = identifier(&program.name.to_ascii_lowercase());
+    let prefix = names::prefix(&program.name);
     let version = target.version();
     let mut kernels = documents::head(&format!("{prefix}: kernels"), version);
     kernels.push_str(&made.text);
@@ -67,7 +68,7 @@ pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, 
         tool.arguments = arguments.iter().map(|a| (*a).to_string()).collect();
         tool.arguments.extend(documents::FLAGS.split(' ').map(String::from));
     }
-    let prefix = identifier(&program.name.to_ascii_lowercase());
+    let prefix = names::prefix(&program.name);
     harness.sources.extend([format!("{prefix}_kernels.S"), RUNTIME.to_string()]);
     harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
     Ok(harness)

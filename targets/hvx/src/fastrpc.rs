@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use trainc_ir::Element;
 use trainc_ir::harness::{Harness, HarnessFunction};
-use trainc_ir::program::{Entry, Program, identifier};
+use trainc_ir::names;
+use trainc_ir::program::{Entry, Program};
 
 use crate::documents::FLAGS;
 use crate::machine::Version;
@@ -27,11 +28,15 @@ fn arguments(program: &Program, entry: &Entry, function: &HarnessFunction) -> Ve
     for (i, (argument, by_value)) in all {
         let buffer = program.buffer(argument.buffer);
         let written = i >= count;
-        let stem = identifier(&argument.name).to_ascii_lowercase();
-        let mut name = format!("{}_{stem}", if written { "out" } else { "in" });
-        if made.iter().any(|a| a.name == name) {
-            name = format!("{name}_{i}");
-        }
+        let stem = argument.name.to_ascii_lowercase();
+        let wanted = format!("{}_{stem}", if written { "out" } else { "in" });
+        // An array's size is an argument, too.
+        let name = names::free(&wanted, |name| {
+            let bytes = |a: &str, b: &str| a.strip_suffix("_bytes") == Some(b);
+            let clash =
+                |a: &Argument| a.name == name || bytes(&a.name, name) || bytes(name, &a.name);
+            !made.iter().any(clash)
+        });
         let value = by_value.then(|| match buffer.ty.element {
             Element::F32 => "float",
             _ => "long",

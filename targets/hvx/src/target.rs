@@ -54,6 +54,10 @@ impl Target for HvxTarget {
         &self.description
     }
 
+    fn address_bits(&self) -> u32 {
+        32
+    }
+
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
         Cost::new(cost::packets(op, inputs, outputs))
     }

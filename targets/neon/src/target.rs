@@ -115,6 +115,10 @@ impl Target for NeonTarget {
         &self.description
     }
 
+    fn address_bits(&self) -> u32 {
+        if self.level == Level::Armv7 { 32 } else { 64 }
+    }
+
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
         Cost::new(self.instructions(op, inputs, outputs))
     }

@@ -138,6 +138,10 @@ impl Target for XpulpTarget {
         &self.description
     }
 
+    fn address_bits(&self) -> u32 {
+        32
+    }
+
     fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
         if let Some(cycles) = first(|family| family.cycles(op, inputs, outputs)) {
             return Cost::new(cycles);

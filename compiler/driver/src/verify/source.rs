@@ -15,6 +15,7 @@ use std::fmt::Write;
 
 use trainc_ir::Element;
 use trainc_ir::harness::{Harness, HarnessFunction, launches};
+use trainc_ir::names;
 use trainc_ir::program::{BufferId, Entry, Program, Region};
 
 /// Command: the initial state.
@@ -88,7 +89,7 @@ pub(super) fn source(program: &Program, harness: &Harness, alignment: usize) -> 
     let mut out = format!(
         "/* Runs `{}` for trainc verify. */\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
          #include <string.h>\n\n#include \"{}\"\n{PROLOGUE}\n",
-        program.name.replace("*/", ""),
+        names::shown(&program.name),
         harness.header,
     );
     let mut line = |text: &str| {

@@ -6,15 +6,28 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, bail, ensure};
+use trainc_data::{Hold, hold, is_numbered, stale};
 use trainc_ir::harness::{Harness, Tool};
 
 use super::process::{Process, Requests};
 use super::source::{HOOKS, HOOKS_HEADER};
 
+/// What the names of temporary folders start with.
+const TEMPORARY: &str = "trainc-verify-";
+
+/// Removes the folders of verifications that were killed.
+fn remove_stale() {
+    for (path, _held) in stale(&std::env::temp_dir(), |name| is_numbered(name, TEMPORARY, "")) {
+        // Other people's cannot be removed.
+        let _ = std::fs::remove_dir_all(path);
+    }
+}
+
 /// The folder of a verification; gone when this is dropped, unless the user wants it.
 pub(super) struct Workspace {
     path: PathBuf,
     keep: bool,
+    _held: Option<Hold>,
 }
 
 impl Workspace {
@@ -28,7 +41,8 @@ impl Workspace {
             Some(path) => path.to_path_buf(),
             None => {
                 let number = COUNT.fetch_add(1, Ordering::Relaxed);
-                let name = format!("trainc-verify-{}-{number}", std::process::id());
+                let name = format!("{TEMPORARY}{}-{number}", std::process::id());
+                remove_stale();
                 std::env::temp_dir().join(name)
             }
         };
@@ -36,7 +50,8 @@ impl Workspace {
             .with_context(|| format!("{}: cannot be created", path.display()))?;
         // Executables are started from it.
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
-        Ok(Workspace { path, keep: keep.is_some() })
+        let held = if keep.is_none() { hold(&path).ok().flatten() } else { None };
+        Ok(Workspace { path, keep: keep.is_some(), _held: held })
     }
 
     fn path(&self) -> &Path {

@@ -162,7 +162,10 @@ pub fn quote(text: &str) -> String {
                 out.push(c);
             }
             '\n' => out.push_str("\\n"),
-            c if c.is_control() => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            // What might change the order or the end of a line is not shown as itself.
+            c if c.is_control() || (!c.is_ascii() && !c.is_alphanumeric()) => {
+                out.push_str(&format!("\\u{{{:x}}}", u32::from(c)))
+            }
             c => out.push(c),
         }
     }

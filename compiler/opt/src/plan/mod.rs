@@ -22,9 +22,10 @@ mod tasks;
 use std::collections::BTreeMap;
 
 use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::names::identifier;
 use trainc_ir::program::{
     Argument, Buffer, BufferId, DeviceId, Entry, KernelId, Launch, MemoryPlan, Notes, Program,
-    Region, Step, identifier,
+    Region, Step,
 };
 use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::Target;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trainc_ir::program::{Kernel, buffer_bytes, identifier};
+use trainc_ir::names::identifier;
+use trainc_ir::program::{Kernel, buffer_bytes};
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::types::{Element, Scale, TensorType};

@@ -2,6 +2,7 @@
 
 use trainc_c::element_type;
 use trainc_c::interface::{Interface, meaning, state_table};
+use trainc_ir::names::{comment, shown};
 use trainc_ir::program::Program;
 
 use crate::memory::ALIGNMENT;
@@ -34,8 +35,7 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
     line(" *");
     line(" * State, by offset in bytes:");
     for row in state_table(program) {
-        // A name must not end the comment.
-        line(&format!(" * {}", row.replace("*/", "*_")));
+        line(&format!(" * {}", comment(&row)));
     }
     line(" */");
     line(&format!("#ifndef {macros}_H"));
@@ -57,23 +57,23 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
     for function in &interface.functions {
         for parameter in function.parameters.iter().filter(|p| p.is_struct()) {
             line("");
-            line(&format!("/* {} */", meaning(parameter).replace("*/", "*_")));
+            line(&format!("/* {} */", comment(&meaning(parameter))));
             line("typedef struct {");
             line(&format!(
                 "    {} elements[{}];",
                 element_type(parameter.ty.element),
-                parameter.elements()
+                parameter.elements().max(1)
             ));
             line("    int32_t exponent;");
             line(&format!("}} {};", function.struct_name(parameter)));
         }
         line("");
-        line(&format!("/* Runs `{}`.", function.entry));
+        line(&format!("/* Runs `{}`.", shown(&function.entry)));
         if function.random {
             line(" * seed, step: of the random numbers; count the steps from 0.");
         }
         for parameter in &function.parameters {
-            line(&format!(" * {}: {}.", parameter.name, meaning(parameter).replace("*/", "*_")));
+            line(&format!(" * {}: {}.", parameter.name, comment(&meaning(parameter))));
         }
         line(" */");
         // One argument a line.

@@ -9,7 +9,8 @@ use cranelift_module::{DataDescription, DataId, Linkage, Module, default_libcall
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use trainc_c::interface::{Function, Interface, Parameter, Passing};
 use trainc_ir::Element;
-use trainc_ir::program::{Program, identifier};
+use trainc_ir::names::identifier;
+use trainc_ir::program::Program;
 
 use crate::HostError;
 use crate::codegen::{Machine, instruction_set};

@@ -1,0 +1,91 @@
+//! What killed runs left: temporary files and folders whose maker no longer lives.
+//!
+//! A maker holds a lock on each of its temporary files and folders; the system drops the lock when the process ends,
+//! however it ends. What bears a temporary name and is not locked is nobody's. Where the system has no such locks
+//! nothing is removed.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The lock on a file or a folder, held until this is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    _file: File,
+}
+
+/// Locks what is at `path`: `None` if somebody else holds it, or it was removed meanwhile.
+///
+/// # Errors
+/// If it cannot be opened, or the system has no locks for it.
+pub fn hold(path: &Path) -> io::Result<Option<Hold>> {
+    lock(File::open(path)?, path)
+}
+
+/// As [`hold`], with a file that is open.
+pub(crate) fn lock(file: File, path: &Path) -> io::Result<Option<Hold>> {
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Ok(None),
+        Err(fs::TryLockError::Error(error)) => return Err(error),
+    }
+    // Whoever removes what is stale holds it while removing it, so it may be gone.
+    Ok(fs::symlink_metadata(path).is_ok().then_some(Hold { _file: file }))
+}
+
+/// What `folder` holds under names that `is_temporary` knows and that no process locks, in the order of names. Each comes
+/// with its lock: nobody else takes it for stale at the same time.
+pub fn stale(folder: &Path, is_temporary: impl Fn(&str) -> bool) -> Vec<(PathBuf, Hold)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(&is_temporary))
+        // A link is nobody's temporary file.
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found.into_iter().filter_map(|path| Some((path.clone(), hold(&path).ok()??))).collect()
+}
+
+/// Whether `name` is `before`, numbers with `-` between them, `after`.
+pub fn is_numbered(name: &str, before: &str, after: &str) -> bool {
+    let middle = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    middle.is_some_and(|numbers| {
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        numbers.split('-').all(number)
+    })
+}
+
+#[cfg(all(test, feature = "formats"))]
+mod tests {
+    use super::*;
+    use crate::test_support::TemporaryFolder;
+
+    #[test]
+    fn what_is_held_is_not_stale() {
+        let folder = TemporaryFolder::new();
+        let path = folder.write(".a.1-2.tmp", b"part");
+        let other = folder.write(".b.1-2.tmp", b"of another file");
+        let temporary = |name: &str| is_numbered(name, ".a.", ".tmp");
+        let held = hold(&path).unwrap().unwrap();
+        assert!(hold(&path).unwrap().is_none());
+        assert!(stale(folder.path(), temporary).is_empty());
+        drop(held);
+        let found = stale(folder.path(), temporary);
+        assert_eq!(found.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&path]);
+        // Two that clean up at once do not both find it.
+        assert!(stale(folder.path(), temporary).is_empty());
+        assert!(other.exists());
+    }
+
+    #[test]
+    fn names() {
+        assert!(is_numbered(".w.bin.12-0.tmp", ".w.bin.", ".tmp"));
+        for other in
+            [".w.bin..tmp", ".w.bin.12-.tmp", ".w.bin.x.tmp", ".w.bin.12.tmp2", "w.bin.1.tmp"]
+        {
+            assert!(!is_numbered(other, ".w.bin.", ".tmp"), "{other}");
+        }
+    }
+}
