@@ -278,10 +278,11 @@ fn check(folder: &Path, prefix: &str, target: &dyn Target, session: &Session) {
         command.push(source);
         quiet(folder, &command);
     }
-    // A machine without an operating system has no library to compile a hosted example with.
-    if files.iter().any(|name| name == "main.c") && harness.support.is_empty() {
+    if files.iter().any(|name| name == "main.c") {
         let mut command = vec![compiler.command.as_str(), "-fsyntax-only"];
-        command.extend(flags.iter().filter(|f| **f != "-ffreestanding"));
+        // Without an operating system there is no library for it.
+        let hosted = harness.support.is_empty();
+        command.extend(flags.iter().filter(|f| !hosted || **f != "-ffreestanding"));
         command.extend(WARNINGS);
         command.push("main.c");
         quiet(folder, &command);

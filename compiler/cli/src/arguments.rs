@@ -65,7 +65,7 @@ pub(crate) struct ConfigArguments {
     /// Read defaults from a configuration file (the keys are these flags' names)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file
+    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file [default: niti; of `run` fp32]
     #[arg(short, long, value_name = "NAME|FILE")]
     pub(crate) algorithm: Option<String>,
     /// Bits of each layer's input, weight and output, for quantized inference of a model that is not quantized
@@ -74,19 +74,19 @@ pub(crate) struct ConfigArguments {
     /// Data set whose activations give the ranges that the precision file leaves out
     #[arg(long, value_name = "DATA", value_hint = ValueHint::AnyPath, requires = "precision")]
     calibrate: Option<PathBuf>,
-    /// Target (see `trainc targets`)
+    /// Target (see `trainc targets`) [default: host]
     #[arg(short, long, value_name = "NAME")]
     target: Option<String>,
-    /// Batch size
+    /// Batch size [default: 32; of `run` the data's]
     #[arg(short, long, value_name = "N", value_parser = positive)]
     batch: Option<usize>,
     /// Size of an open dimension other than the batch; may be repeated
     #[arg(long = "dimension", value_name = "NAME=SIZE", value_parser = dimension)]
     dimensions: Vec<(String, usize)>,
-    /// Seed of weights, shuffling and stochastic rounding
+    /// Seed of weights, shuffling and stochastic rounding [default: 0]
     #[arg(short, long, value_name = "N")]
     seed: Option<u64>,
-    /// How the optimiser searches
+    /// How the optimiser searches [default: saturate]
     #[arg(long, value_enum, value_name = "STRATEGY")]
     opt: Option<Strategy>,
     /// Allow rewrites that move a float by a stated number of units in the last place
@@ -95,10 +95,10 @@ pub(crate) struct ConfigArguments {
     /// Only rewrites that keep every bit (the default)
     #[arg(long)]
     exact: bool,
-    /// How batch norm normalizes while training
+    /// How batch norm normalizes while training [default: as-exported]
     #[arg(long, value_enum, value_name = "HOW")]
     batch_norm: Option<BatchNorm>,
-    /// Where the first weights come from
+    /// Where the first weights come from [default: model]
     #[arg(long, value_enum, value_name = "FROM")]
     init: Option<Init>,
     /// Parameters or layers that do not train: names, with `*` and `?`; may be repeated
@@ -212,16 +212,16 @@ Examples:
 Data: a folder of IDX files (MNIST), of CIFAR-10's binary files, or of images (train/CLASS/*.png, test/CLASS/*.png,
 also JPEG), a tar of such a folder (also .gz, .xz), or an .npz with x_train, y_train, x_test, y_test.")]
 pub(crate) struct TrainArguments {
-    /// ONNX model; the built-in net if absent
+    /// ONNX model [default: the built-in net]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: Option<PathBuf>,
-    /// Data set; the built-in digits if absent
+    /// Data set [default: the built-in digits]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
-    /// Passes over the training images; with 0 the model is only evaluated
+    /// Passes over the training images; with 0 the model is only evaluated [default: 10; 30 of the built-in net]
     #[arg(short, long, value_name = "N")]
     epochs: Option<usize>,
-    /// A fixed step size in place of the algorithm's schedule (under NITI: bits, 0 to 7)
+    /// A fixed step size (under NITI: bits, 0 to 7) [default: the algorithm's schedule]
     #[arg(long, value_name = "RATE")]
     learning_rate: Option<f64>,
     /// At most this many training steps in all; the schedule of step sizes goes by them
@@ -230,13 +230,13 @@ pub(crate) struct TrainArguments {
     /// Take the samples in the file's order
     #[arg(long)]
     no_shuffle: bool,
-    /// How pixels become model inputs
+    /// How pixels become model inputs [default: unit]
     #[arg(long, value_enum, value_name = "HOW")]
     normalization: Option<Normalization>,
     /// Train the same model, seed and data under this algorithm too, and show both
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) baseline: Option<String>,
-    /// A fixed step size of the baseline
+    /// A fixed step size of the baseline [default: its schedule]
     #[arg(long, value_name = "RATE", requires = "baseline")]
     pub(crate) baseline_learning_rate: Option<f64>,
     /// Write a checkpoint after each epoch (the baseline's beside it, with its name appended)
@@ -412,10 +412,10 @@ pub(crate) struct VerifyArguments {
     /// Compare the results of each launch, too, not only the entries' and the state
     #[arg(long)]
     pub(crate) launches: bool,
-    /// Compiler in place of the target's; it gets the target's flags
+    /// Compiler; it gets the target's flags [default: the target's]
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
     pub(crate) cc: Option<String>,
-    /// Emulator in place of the target's, with its arguments
+    /// Emulator with its arguments [default: the target's]
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
     pub(crate) runner: Option<String>,
     /// Keep the program around the artifact, its requests and executables in this folder
@@ -444,10 +444,10 @@ pub(crate) struct ZooArguments {
     /// File to write
     #[arg(short, long, value_name = "FILE.onnx", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
-    /// Channels x height x width of an image
+    /// Channels x height x width of an image [default: the model's own]
     #[arg(long, value_name = "CxHxW", value_parser = image_shape)]
     pub(crate) input: Option<[usize; 3]>,
-    /// Number of classes
+    /// Number of classes [default: the model's own]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) classes: Option<usize>,
     /// Seed of the weights
@@ -518,6 +518,74 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// What an option is when it is not given, its help says; so do the words of [`Config`]'s defaults.
+    #[test]
+    fn help_states_every_default() {
+        // Without these nothing is read, written, left out or fixed.
+        const NOTHING: &[&str] = &[
+            "config",
+            "precision",
+            "calibrate",
+            "dimensions",
+            "freeze",
+            "train",
+            "steps",
+            "baseline",
+            "checkpoint",
+            "curve",
+            "weights_out",
+            "weights",
+            "emit",
+            "keep",
+            "junit",
+            "name",
+            "output",
+        ];
+        fn walk(command: &clap::Command, seen: &mut Vec<(String, String)>) {
+            for argument in command.get_arguments() {
+                let id = argument.get_id().as_str();
+                let takes = argument.get_action().takes_values();
+                if !takes || argument.is_required_set() || ["help", "version"].contains(&id) {
+                    continue;
+                }
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let shown =
+                    !argument.get_default_values().is_empty() || help.contains("[default: ");
+                let place = format!("{} {id}", command.get_name());
+                assert!(
+                    shown || NOTHING.contains(&id),
+                    "{place} does not state its default: {help}"
+                );
+                seen.push((id.to_string(), help));
+            }
+            command.get_subcommands().for_each(|command| walk(command, seen));
+        }
+        let mut seen = Vec::new();
+        walk(&Arguments::command(), &mut seen);
+        let config = Config::default();
+        let json = serde_json::to_value(&config).unwrap();
+        let word = |key: &str| json[key].as_str().unwrap().to_string();
+        for (id, value) in [
+            ("algorithm", config.algorithm.clone()),
+            ("target", config.target.clone()),
+            ("batch", config.batch_size().to_string()),
+            ("seed", config.seed.to_string()),
+            ("opt", word("opt")),
+            ("batch_norm", word("batch-norm")),
+            ("init", word("init")),
+            ("normalization", word("normalization")),
+            ("epochs", config.epochs.to_string()),
+        ] {
+            let helps: Vec<&String> =
+                seen.iter().filter(|(i, _)| i == id).map(|(_, h)| h).collect();
+            // The seeds of data and of reference models are clap's own.
+            let own = |help: &&&String| help.contains(&format!("[default: {value}"));
+            assert!(helps.iter().any(|h| own(&h)), "{id}: {value}: {helps:?}");
+        }
+        let built_in = format!("{BUILT_IN_EPOCHS} of the built-in net");
+        assert!(seen.iter().any(|(id, help)| id == "epochs" && help.contains(&built_in)));
     }
 
     #[test]

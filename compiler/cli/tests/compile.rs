@@ -171,6 +171,61 @@ fn a_foreign_folder_is_not_replaced() {
     assert!(folder.fail(&["compile", model, "-o", "mine"]).contains("mine"));
     assert_eq!(bytes(&folder.path("mine/thesis.tex")), b"x");
     assert_eq!(folder.names(), ["digits.onnx", "mine"]);
+    // Another program's manifest makes it no artifact; a file beside an artifact's, or one that was edited, stays.
+    fs::write(folder.path("mine/manifest.json"), "{}").unwrap();
+    assert!(folder.fail(&["compile", model, "-o", "mine"]).contains("thesis.tex"));
+    assert_eq!(bytes(&folder.path("mine/thesis.tex")), b"x");
+    folder.succeed(&["compile", model, "-t", "c", "--example", "-o", "out"]);
+    folder.succeed(&["compile", model, "-t", "c", "--example", "-o", "out"]);
+    fs::write(folder.path("out/notes"), "x").unwrap();
+    assert!(folder.fail(&["compile", model, "-o", "out"]).contains("notes"));
+    fs::remove_file(folder.path("out/notes")).unwrap();
+    fs::write(folder.path("out/main.c"), "/* mine now */").unwrap();
+    assert!(folder.fail(&["compile", model, "-o", "out"]).contains("main.c (edited)"));
+    assert_eq!(bytes(&folder.path("out/main.c")), b"/* mine now */");
+    fs::remove_file(folder.path("out/main.c")).unwrap();
+    folder.succeed(&["compile", model, "-o", "out"]);
+    assert!(folder.path("out/digits.o").exists() && !folder.path("out/digits.c").exists());
+}
+
+#[test]
+fn a_name_for_the_artifact() {
+    let folder = Folder::new("name");
+    let model = folder.model();
+    folder.succeed(&["compile", model, "-t", "c", "--name", "reader_2", "-o", "out"]);
+    let header = fs::read_to_string(folder.path("out/reader_2.h")).unwrap();
+    for word in ["reader_2_train_step(", "reader_2_init(", "READER_2_ARENA_BYTES"] {
+        assert!(header.contains(word), "{word}");
+    }
+    assert!(!header.to_lowercase().contains("digits"));
+    assert!(folder.succeed(&["verify", "out", "--steps", "1"]).contains("bit-exact"));
+    for (bad, near) in [("Reader", "reader"), ("2nd", "v2nd"), ("a b", "a_b"), ("int", "int_model")]
+    {
+        let output = folder.run(&["compile", model, "--name", bad, "-o", "other"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{bad}: {said}");
+        assert!(said.contains(&format!("`{near}` is one")), "{bad}: {said}");
+    }
+    assert!(!folder.path("other").exists());
+}
+
+/// Memory that a target's machines cannot have is an error, with its size and the way out.
+#[test]
+fn an_arena_beyond_the_target() {
+    let folder = Folder::new("addresses");
+    let model = folder.model();
+    for target in ["hvx", "xpulpv2", "armv7-neon"] {
+        let large = ["compile", model, "-b", "1000000", "-t", target, "-o", "out"];
+        let said = folder.fail(&large);
+        for word in [target, "the arena would have", "GiB", "32 bits", "--batch"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+    assert!(!folder.path("out").exists());
+    // Where addresses may have 64 bits the header says what it needs.
+    folder.succeed(&["compile", model, "-b", "1000000", "-t", "c", "-o", "out"]);
+    let header = fs::read_to_string(folder.path("out/digits.h")).unwrap();
+    assert!(header.contains("#if PTRDIFF_MAX < ") && header.contains("#error \"digits needs"));
 }
 
 #[test]

@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 /// Longest name of an artifact: a file's name has room for more, an identifier of old linkers has not.
 const LONGEST_PREFIX: usize = 64;
 
+/// What tells a model's name from one that means something else.
+const OF_A_MODEL: &str = "_model";
+
 /// Words of C and C++ that cannot name anything in a header of both.
 const KEYWORDS: &str = "\
     alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case \
@@ -140,8 +143,10 @@ pub fn prefix(program: &str) -> String {
         || is_one(RUST_KEYWORDS, &name)
         || device("com")
         || device("lpt");
-    if taken {
-        name.push_str("_model");
+    // Of the runtime's own names none ends so.
+    if taken && !name.ends_with(OF_A_MODEL) {
+        name.truncate(LONGEST_PREFIX - OF_A_MODEL.len());
+        name.push_str(OF_A_MODEL);
     }
     name
 }
@@ -166,7 +171,7 @@ pub fn check(name: &str) -> Result<(), String> {
 /// The name of an artifact's library, which a linker and CMake must not take for one of their own.
 pub fn library(prefix: &str) -> String {
     match is_one(LIBRARIES, prefix) {
-        true => format!("{prefix}_model"),
+        true => format!("{prefix}{OF_A_MODEL}"),
         false => prefix.to_string(),
     }
 }
@@ -356,6 +361,7 @@ mod tests {
             ("com1", "com1_model"),
             ("crate", "crate_model"),
             ("compute", "compute"),
+            ("trainc_model", "trainc_model"),
         ] {
             assert_eq!(prefix(text), expected, "{text}");
             assert_eq!(prefix(&prefix(text)), prefix(text), "{text}");

@@ -64,6 +64,11 @@ pub trait Dialect: Sync {
         ""
     }
 
+    /// Whether its example runs under an operating system, with a C library.
+    fn hosted(&self) -> bool {
+        true
+    }
+
     /// Which C it is, for readers.
     fn language(&self) -> Language {
         Language {

@@ -15,6 +15,8 @@ use crate::schedule::Schedule;
 pub(crate) const NAME: &str = "main.c";
 const TEMPLATE: &str = include_str!("example.c.txt");
 const INFERENCE: &str = include_str!("inference.c.txt");
+const BARE: &str = include_str!("bare.c.txt");
+const BARE_INFERENCE: &str = include_str!("bare_inference.c.txt");
 /// How many steps the training has, which the schedule divides.
 const COUNT: &str = "    uint32_t total = 0;
     start(&from);
@@ -30,11 +32,24 @@ const COUNT: &str = "    uint32_t total = 0;
 /// # Errors
 /// If the program is not one that classifies one float input.
 pub fn example(program: &Program) -> Result<ArtifactFile, String> {
+    filled(program, true)
+}
+
+/// As [`example`], for a machine without an operating system: it includes the artifact alone, and leaves what it found in
+/// memory.
+///
+/// # Errors
+/// As [`example`].
+pub fn bare_example(program: &Program) -> Result<ArtifactFile, String> {
+    filled(program, false)
+}
+
+fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
     let interface = Interface::of(program)?;
     if let [infer] = &interface.functions[..]
         && infer.entry == "infer"
     {
-        return inference(&interface, infer);
+        return inference(&interface, infer, hosted);
     }
     let evaluation = Evaluation::of(&interface)
         .ok_or("an example needs inference with one result [batch, classes], and labels")?;
@@ -81,7 +96,15 @@ pub fn example(program: &Program) -> Result<ArtifactFile, String> {
         None => Default::default(),
     };
     let print = if loss.is_some() { print } else { "printf(\"epoch %ld\\n\", epoch)" };
-    let text = TEMPLATE
+    let print = match (hosted, loss) {
+        (true, _) => print,
+        (false, Some(_)) => {
+            "example_results.losses[epoch - 1] = (float)(loss_sum / (double)(step - first))"
+        }
+        (false, None) => "(void)first",
+    };
+    let text = if hosted { TEMPLATE } else { BARE };
+    let text = text
         .replace("@COUNT@", if schedule.is_some() { COUNT } else { "" })
         .replace("@prefix@", &interface.prefix)
         .replace("@PREFIX@", &interface.macros())
@@ -98,7 +121,11 @@ pub fn example(program: &Program) -> Result<ArtifactFile, String> {
 }
 
 /// The example of a program that only infers.
-fn inference(interface: &Interface, infer: &Function) -> Result<ArtifactFile, String> {
+fn inference(
+    interface: &Interface,
+    infer: &Function,
+    hosted: bool,
+) -> Result<ArtifactFile, String> {
     let input = input(infer)?;
     let batch = input.ty.shape.first().copied().unwrap_or(1).max(1);
     let mut names = Names::default();
@@ -123,7 +150,12 @@ fn inference(interface: &Interface, infer: &Function) -> Result<ArtifactFile, St
             result.name
         ));
     }
-    let text = INFERENCE
+    if !hosted {
+        // For who looks.
+        names.declarations = names.declarations.replace("static ", "");
+    }
+    let text = if hosted { INFERENCE } else { BARE_INFERENCE };
+    let text = text
         .replace("@prefix@", &interface.prefix)
         .replace("@PREFIX@", &interface.macros())
         .replace("@BATCH@", &batch.to_string())

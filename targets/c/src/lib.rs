@@ -32,7 +32,7 @@ pub mod text;
 pub use cost::cycles;
 pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
-pub use example::example;
+pub use example::{bare_example, example};
 pub use harness::harness;
 pub use interval::{Interval, all, element_interval, exact};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};

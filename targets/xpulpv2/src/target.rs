@@ -80,6 +80,10 @@ impl Dialect for XpulpTarget {
         &["-O3", "-march=rv32imc", "-mabi=ilp32", "-DTRAINC_XPULP_INSN"]
     }
 
+    fn hosted(&self) -> bool {
+        false
+    }
+
     fn language(&self) -> Language {
         Language {
             name: "C99 with XpulpV2 instructions (`trainc_xpulp.h`)",
@@ -167,7 +171,8 @@ impl Target for XpulpTarget {
     }
 
     fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
-        trainc_c::example(program).map(Some).map_err(|message| EmitError { target: NAME, message })
+        let refused = |message| EmitError { target: NAME, message };
+        trainc_c::bare_example(program).map(Some).map_err(refused)
     }
 }
 
