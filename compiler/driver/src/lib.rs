@@ -13,9 +13,9 @@ pub mod config;
 #[cfg(feature = "host")]
 pub mod emit;
 pub mod error;
-mod freeze;
 #[cfg(feature = "host")]
 mod folder;
+mod freeze;
 mod hash;
 #[cfg(feature = "host")]
 pub mod inspect;
