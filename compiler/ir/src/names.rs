@@ -69,8 +69,7 @@ fn of_the_library(name: &str) -> bool {
             && (begins(&["FLT_", "DBL_", "LDBL_", "M_", "FP_", "INT", "UINT"])
                 || (name.starts_with('E') && name.len() > 1)
                 || ["_MAX", "_MIN"].iter().any(|end| name.ends_with(end))))
-        || (begins(&["PRI", "SCN"])
-            && name[3..].starts_with(|c| matches!(c, 'd' | 'i' | 'o' | 'u' | 'x' | 'X')))
+        || (begins(&["PRI", "SCN"]) && name[3..].starts_with(['d', 'i', 'o', 'u', 'x', 'X']))
 }
 
 /// Whether an identifier means something in C, in C++, in their libraries, or in the runtime of emitted code.
