@@ -12,6 +12,8 @@ use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::OpKind;
 use trainc_ir::harness::Tool;
 use trainc_onnx_import::{supported_ops, supported_ops_table, supported_qonnx_ops_table};
+use trainc_opt::algorithm::{Algorithm, BUILT_IN};
+use trainc_opt::coverage::{Coverage, coverage};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -42,6 +44,36 @@ fn imported_operators() {
     section("docs/onnx.md", "qonnx-operators", &supported_qonnx_ops_table());
     let names: Vec<&str> = supported_ops().map(|op| op.op).collect();
     section("README.md", "operators", &format!("{}.\n", names.join(", ")));
+}
+
+#[test]
+fn operations_that_algorithms_train() {
+    let algorithms: Vec<Algorithm> = BUILT_IN
+        .iter()
+        .map(|(name, _)| Algorithm::built_in(name).expect("it is built in"))
+        .collect();
+    let training: Vec<&Algorithm> = algorithms.iter().filter(|a| a.inference.is_none()).collect();
+    let columns: Vec<_> = training.iter().map(|algorithm| coverage(algorithm)).collect();
+    let names: Vec<String> = training.iter().map(|a| format!("`{}`", a.name)).collect();
+    let mut table =
+        format!("| operation | {} |\n|{}\n", names.join(" | "), " --- |".repeat(1 + names.len()));
+    for (row, (kind, _)) in columns[0].iter().enumerate() {
+        let cells: Vec<&str> = columns
+            .iter()
+            .map(|column| {
+                assert_eq!(column[row].0, *kind);
+                match column[row].1 {
+                    Coverage::Trains => "yes",
+                    Coverage::Float => "in FP32",
+                    Coverage::Removed => "left out",
+                    Coverage::Forward => "forward only",
+                    Coverage::None => "",
+                }
+            })
+            .collect();
+        table.push_str(&format!("| `{}` | {} |\n", kind.name(), cells.join(" | ")));
+    }
+    section("docs/algorithms.md", "trains", &table);
 }
 
 #[test]

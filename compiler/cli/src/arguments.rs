@@ -109,6 +109,13 @@ pub(crate) struct ConfigArguments {
     train: Vec<String>,
 }
 
+impl ConfigArguments {
+    /// Whether the flags name an algorithm, a target, or a file that may.
+    pub(crate) fn says_how(&self) -> bool {
+        self.algorithm.is_some() || self.target.is_some() || self.config.is_some()
+    }
+}
+
 /// How the optimiser searches.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Strategy {
@@ -334,13 +341,14 @@ impl Emit {
 Examples:
   trainc inspect lenet5.onnx                    stages with times, memory plan, kernels by cost
   trainc inspect lenet5.onnx --check            does it import, and if not, all that is in the way
+  trainc inspect lenet5.onnx --check -a niti -t c   does it compile, and if not, why
   trainc inspect lenet5.onnx --rewrites         rules that fired, where, what each saved; saturation against in-order
   trainc inspect lenet5.onnx --emit=qir         the quantized module, as text that reads back")]
 pub(crate) struct InspectArguments {
     /// ONNX model
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
-    /// Only say whether the model imports, and list everything that is not supported
+    /// Only say whether the model imports, and with --algorithm or --target whether it compiles; list what is in the way
     #[arg(long, conflicts_with_all = ["rewrites", "emit"])]
     pub(crate) check: bool,
     /// Say which rules fired, where, and what each saved

@@ -37,10 +37,18 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
 }
 
 fn check(arguments: &InspectArguments, file: &str, output: &Output) -> anyhow::Result<()> {
-    let report = inspect::check(&arguments.model);
+    let config = match arguments.config.says_how() {
+        true => Some(arguments.config.config()?),
+        false => None,
+    };
+    let report = inspect::check(&arguments.model, config.as_ref());
     output.object(&with_reason("check", serde_json::to_value(&report)?))?;
     if !output.is_json() {
         output.print(&report.text(file))?;
+    }
+    if let Some(inspect::Compiles { compiles: false, error, node, .. }) = report.compiles {
+        let (file, message) = (file.to_string(), error.unwrap_or_default());
+        return Err(trainc_driver::error::InFile { file, message, node }.into());
     }
     if report.imports {
         return Ok(());

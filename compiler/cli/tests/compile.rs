@@ -118,15 +118,69 @@ fn emission_is_deterministic() {
 }
 
 fn unsupported(folder: &Folder) -> &'static str {
+    with_activation(folder, "Frobnicate", "bad.onnx");
+    "bad.onnx"
+}
+
+/// The digits' model with its first ReLU as another operator, `odd`.
+fn with_activation(folder: &Folder, op: &str, file: &str) {
     folder.model();
     let content = bytes(&folder.path("digits.onnx"));
     let mut model = ModelProto::decode(content.as_slice()).unwrap();
     let graph = model.graph.as_mut().unwrap();
     let relu = |n: &&mut NodeProto| n.op_type == "Relu";
     let node = graph.node.iter_mut().find(relu).unwrap();
-    (node.op_type, node.name) = ("Frobnicate".to_string(), "odd".to_string());
-    fs::write(folder.path("bad.onnx"), model.encode_to_vec()).unwrap();
-    "bad.onnx"
+    (node.op_type, node.name) = (op.to_string(), "odd".to_string());
+    fs::write(folder.path(file), model.encode_to_vec()).unwrap();
+}
+
+/// A check with an algorithm and a target answers as a compilation would, and why.
+#[test]
+fn checks_say_what_compile_would() {
+    let folder = Folder::new("checks");
+    let good = folder.model();
+    with_activation(&folder, "Softplus", "unknown.onnx");
+    with_activation(&folder, "LeakyRelu", "leaky.onnx");
+    for (model, algorithm, imports, compiles) in [
+        (good, "niti", true, true),
+        ("leaky.onnx", "niti", true, false),
+        ("leaky.onnx", "fp32", true, true),
+        ("unknown.onnx", "fp32", false, false),
+    ] {
+        let how = ["--algorithm", algorithm, "--target", "c", "--batch", "2"];
+        let compiled = folder.run(&[&["compile", model, "-o", "out"][..], &how].concat());
+        assert_eq!(compiled.status.success(), compiles, "{model} {algorithm}");
+        let json = ["inspect", "--check", model, "--message-format", "json"];
+        let output = folder.run(&[&json[..], &how].concat());
+        assert_eq!(output.status.success(), compiles, "{model} {algorithm}");
+        let lines = objects(std::str::from_utf8(&output.stdout).unwrap());
+        let report = only(&lines, "check");
+        assert_eq!(report["imports"], imports);
+        if imports {
+            assert_eq!(report["compiles"]["compiles"], compiles);
+            assert_eq!(report["compiles"]["target"], "c");
+        } else {
+            assert!(report.get("compiles").is_none());
+        }
+    }
+    // Without either flag the question is whether it imports.
+    assert!(folder.succeed(&["inspect", "--check", "leaky.onnx"]).contains("the model imports"));
+    let said = folder.fail(&["inspect", "--check", "leaky.onnx", "--algorithm", "niti"]);
+    for part in ["leaky.onnx", "leaky_relu", "`odd`", "`--algorithm fp32`"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let error = folder.fail(&["compile", "leaky.onnx", "-o", "out2", "--algorithm", "niti"]);
+    let reason =
+        |text: &str| text[text.find("leaky_relu: no rule").expect("the reason")..].to_string();
+    assert_eq!(reason(&said), reason(&error));
+    let output = ["inspect", "--check", "leaky.onnx", "-a", "niti", "--message-format", "json"];
+    let output = folder.run(&output);
+    let lines = objects(std::str::from_utf8(&output.stdout).unwrap());
+    let report = &only(&lines, "check")["compiles"];
+    assert_eq!(report["without_rule"][0]["op"], "leaky_relu");
+    assert_eq!(report["without_rule"][0]["nodes"][0], "odd");
+    assert!(report["would_train"].as_array().unwrap().contains(&"fp32".into()));
+    assert_eq!(report["node"], "odd");
 }
 
 #[test]

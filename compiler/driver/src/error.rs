@@ -1,10 +1,13 @@
 //! Where an error is: the file and node behind a chain of causes, for messages that machines read.
 
+use std::fmt;
+
 #[cfg(feature = "host")]
 use trainc_data::DataError;
 use trainc_onnx_import::ImportError;
 use trainc_opt::training::TrainingError;
 use trainc_opt::translate::TranslateError;
+use trainc_opt::untranslated::Untranslated;
 
 /// The place of an error, as far as it is known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -41,6 +44,27 @@ impl InFile {
     }
 }
 
+/// An error of a stage about a model, with the model's file in front.
+#[derive(Debug)]
+pub struct InModel {
+    /// Where, in the words of the cause.
+    pub place: InFile,
+    /// The stage's error.
+    pub cause: anyhow::Error,
+}
+
+impl fmt::Display for InModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
+}
+
+impl std::error::Error for InModel {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.cause.as_ref())
+    }
+}
+
 /// The file and node that an error names, taken from the first of its causes that knows.
 pub fn place(error: &anyhow::Error) -> Place {
     let mut place = Place::default();
@@ -49,6 +73,8 @@ pub fn place(error: &anyhow::Error) -> Place {
             (e.file.as_ref().map(|f| f.display().to_string()), e.node().map(str::to_string))
         } else if let Some(e) = cause.downcast_ref::<InFile>() {
             (Some(e.file.clone()), e.node.clone())
+        } else if let Some(InModel { place, .. }) = cause.downcast_ref() {
+            (Some(place.file.clone()), place.node.clone())
         } else if let Some(TranslateError::Untranslated { nodes, .. }) = cause.downcast_ref() {
             (None, nodes.first().map(|n| n.node.clone()))
         } else if let Some(TrainingError::Autodiff(e)) = cause.downcast_ref() {
@@ -60,6 +86,14 @@ pub fn place(error: &anyhow::Error) -> Place {
         place.node = place.node.or(node);
     }
     place
+}
+
+/// The nodes without translation, if an error is about those.
+pub fn untranslated(error: &anyhow::Error) -> Option<&[Untranslated]> {
+    error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(TranslateError::Untranslated { nodes, .. }) => Some(&nodes[..]),
+        _ => None,
+    })
 }
 
 /// An error with its causes in one line, each said once: some messages hold their cause's already.

@@ -9,10 +9,13 @@ use trainc_ir::graph::Graph;
 use trainc_ir::program::MemoryPlan;
 use trainc_onnx_import::check_path;
 use trainc_opt::optimise::{Optimisation, optimise};
+use trainc_opt::untranslated::{WithoutRule, serving, without_rule};
 
-use crate::config::OptimiserStrategy;
+use crate::config::{Config, OptimiserStrategy};
 use crate::emit::{KernelReport, kernels};
-use crate::session::{Session, StageTime};
+use crate::error::InModel;
+use crate::model::ModelSource;
+use crate::session::{Depth, Entries, Session, StageTime};
 
 /// What [`check`] found.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -27,6 +30,37 @@ pub struct CheckReport {
     pub warnings: Vec<String>,
     /// How often each operator occurs.
     pub operators: BTreeMap<String, usize>,
+    /// Whether it compiles as asked; absent if it does not import, or nothing was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compiles: Option<Compiles>,
+}
+
+/// Whether a model compiles with an algorithm for a target.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Compiles {
+    /// The algorithm.
+    pub algorithm: String,
+    /// The target.
+    pub target: String,
+    /// Whether it does.
+    pub compiles: bool,
+    /// Why not: what `compile` says.
+    pub error: Option<String>,
+    /// The node that the error is about.
+    pub node: Option<String>,
+    /// The operations for which the algorithm has no rule.
+    pub without_rule: Vec<OperationNodes>,
+    /// Built-in algorithms that train them all.
+    pub would_train: Vec<String>,
+}
+
+/// An operation and its nodes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct OperationNodes {
+    /// The operation.
+    pub op: String,
+    /// The nodes.
+    pub nodes: Vec<String>,
 }
 
 /// One thing that is not supported.
@@ -40,10 +74,12 @@ pub struct UnsupportedReport {
     pub message: String,
 }
 
-/// Whether a model would import for training, and all that is in the way.
-pub fn check(path: &Path) -> CheckReport {
+/// Whether a model would import for training, and all that is in the way; with a configuration also whether it compiles
+/// with that.
+pub fn check(path: &Path, config: Option<&Config>) -> CheckReport {
     let report = check_path(path);
     CheckReport {
+        compiles: config.filter(|_| report.imports).map(|config| compiles(path, config)),
         imports: report.imports,
         error: report.error.map(|e| e.to_string()),
         unsupported: report
@@ -58,6 +94,40 @@ pub fn check(path: &Path) -> CheckReport {
         warnings: report.warnings.iter().map(ToString::to_string).collect(),
         operators: report.operators,
     }
+}
+
+/// Takes a model through every stage, as `compile` does.
+fn compiles(path: &Path, config: &Config) -> Compiles {
+    let source = ModelSource::File(path.to_path_buf());
+    let error = Session::new(&source, config, Entries::TrainAndInfer, Depth::Planned)
+        .and_then(|session| Ok(session.target.emit(session.program()?).map(|_| ())?))
+        .err();
+    let mut compiles = Compiles {
+        algorithm: config.algorithm.clone(),
+        target: config.target.clone(),
+        compiles: error.is_none(),
+        error: error.as_ref().map(|e| match e.downcast_ref() {
+            Some(InModel { place, .. }) => place.message.clone(),
+            None => crate::error::message(e),
+        }),
+        node: error.as_ref().and_then(|e| crate::error::place(e).node),
+        without_rule: Vec::new(),
+        would_train: Vec::new(),
+    };
+    if let Some(nodes) = error.as_ref().and_then(crate::error::untranslated) {
+        let groups = without_rule(nodes);
+        let kinds = groups.iter().map(|group| group.op).collect();
+        let named = |group: WithoutRule| OperationNodes {
+            op: group.op.name().to_string(),
+            nodes: group.nodes,
+        };
+        if !groups.is_empty() {
+            let serving = serving(&config.algorithm, &kinds);
+            compiles.would_train = serving.training.iter().map(ToString::to_string).collect();
+        }
+        compiles.without_rule = groups.into_iter().map(named).collect();
+    }
+    compiles
 }
 
 impl CheckReport {
@@ -77,6 +147,14 @@ impl CheckReport {
         }
         let verdict = if self.imports { "the model imports" } else { "the model does not import" };
         line(&mut out, format_args!("{verdict}"));
+        if let Some(Compiles { algorithm, target, compiles, error, .. }) = &self.compiles {
+            let how = format!("with `--algorithm {algorithm} --target {target}`");
+            match error {
+                Some(error) => line(&mut out, format_args!("it does not compile {how}: {error}")),
+                None if *compiles => line(&mut out, format_args!("it compiles {how}")),
+                None => {}
+            }
+        }
         out
     }
 }

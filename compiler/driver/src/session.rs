@@ -20,7 +20,7 @@ use trainc_opt::quantized::{EightBit, OutputStage, quantize};
 use trainc_opt::translate::{Translation, translate};
 
 use crate::config::{Config, OptimiserStrategy, WeightSource};
-use crate::error::InFile;
+use crate::error::{InFile, InModel};
 use crate::freeze::frozen;
 use crate::model::{self, InferenceForm, ModelSource};
 use crate::{algorithms, precision, targets};
@@ -454,5 +454,6 @@ fn in_model(error: anyhow::Error, path: &std::path::Path) -> anyhow::Error {
         return error;
     }
     let message = crate::error::message(&error);
-    InFile { file: path.display().to_string(), message, node: place.node }.into()
+    let place = InFile { file: path.display().to_string(), message, node: place.node };
+    InModel { place, cause: error }.into()
 }

@@ -9,6 +9,7 @@
 
 pub mod algorithm;
 pub mod autodiff;
+pub mod coverage;
 pub mod egraph;
 pub mod freeze;
 pub mod inference;

@@ -28,7 +28,7 @@ use crate::untranslated::{Untranslated, report, untranslated};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslateError {
     /// Nodes without a rule.
-    #[error("algorithm `{algorithm}` has no translation for:\n{}", report(.nodes))]
+    #[error("algorithm `{algorithm}` has no translation for:\n{}", report(.algorithm, .nodes))]
     Untranslated {
         /// The algorithm.
         algorithm: String,
@@ -191,7 +191,7 @@ pub fn translate(
     if !missing.is_empty() {
         return Err(TranslateError::Untranslated {
             algorithm: algorithm.name.clone(),
-            nodes: untranslated(graph, &loaded, &extraction, &missing),
+            nodes: untranslated(graph, algorithm, &loaded, &extraction, &missing),
         });
     }
     let mut lowered_leaves = leaves.clone();

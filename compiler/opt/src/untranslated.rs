@@ -1,13 +1,17 @@
-//! What an algorithm's rules leave untranslated, for the error that says so.
+//! What an algorithm's rules leave untranslated, for the error that says so: the operations without a rule, not those
+//! around them.
 
 use std::collections::BTreeSet;
 
+use trainc_ir::OpKind;
 use trainc_ir::graph::{Graph, ValueId};
 use trainc_ir::target::Cost;
 
+use crate::algorithm::{Algorithm, BUILT_IN};
 use crate::egraph::convert::Loaded;
 use crate::egraph::extract::Extraction;
 use crate::egraph::language::Ty;
+use crate::egraph::saturate::Body;
 use crate::translate::{find_lowered, node_name};
 
 /// A node that the algorithm's rules do not cover.
@@ -15,24 +19,110 @@ use crate::translate::{find_lowered, node_name};
 pub struct Untranslated {
     /// The model's node.
     pub node: String,
-    /// Its operation with attributes.
+    /// Its operation with attributes, or the type of a value that none computes.
     pub op: String,
+    /// Its operation, if no rule of the algorithm is about it.
+    pub without_rule: Option<OpKind>,
     /// Why, where a rule applied but its result does not type.
     pub reason: Option<String>,
 }
 
-/// The nodes, one a line.
-pub(crate) fn report(nodes: &[Untranslated]) -> String {
-    let line = |n: &Untranslated| {
-        let reason = n.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
-        format!("  node `{}`: {}{reason}", n.node, n.op)
-    };
-    nodes.iter().map(line).collect::<Vec<_>>().join("\n")
+/// Nodes of one operation that have no rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WithoutRule {
+    /// The operation.
+    pub op: OpKind,
+    /// Its nodes, in the model's order.
+    pub nodes: Vec<String>,
 }
 
-/// The earliest nodes behind `roots` whose operands are lowered but which are not.
+/// The operations without a rule, in the order of their first nodes.
+pub fn without_rule(nodes: &[Untranslated]) -> Vec<WithoutRule> {
+    let mut groups: Vec<WithoutRule> = Vec::new();
+    for (op, node) in nodes.iter().filter_map(|n| Some((n.without_rule?, &n.node))) {
+        match groups.iter_mut().find(|group| group.op == op) {
+            Some(group) => group.nodes.push(node.clone()),
+            None => groups.push(WithoutRule { op, nodes: vec![node.clone()] }),
+        }
+    }
+    groups
+}
+
+/// Most node names of a group in a message.
+const NAMES: usize = 4;
+
+/// The nodes in lines: operations without a rule with their nodes and what has rules for them, then single nodes.
+pub(crate) fn report(algorithm: &str, nodes: &[Untranslated]) -> String {
+    let groups = without_rule(nodes);
+    let mut lines = Vec::new();
+    for WithoutRule { op, nodes } in &groups {
+        let names: Vec<String> = nodes.iter().take(NAMES).map(|n| format!("`{n}`")).collect();
+        let more = if nodes.len() > NAMES { ", ..." } else { "" };
+        let count = match nodes.len() {
+            1 => "1 node".to_string(),
+            n => format!("{n} nodes"),
+        };
+        lines.push(format!("  {}: no rule ({count}: {}{more})", op.name(), names.join(", ")));
+    }
+    for n in nodes.iter().filter(|n| n.without_rule.is_none()) {
+        let reason = n.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
+        lines.push(format!("  node `{}`: {}{reason}", n.node, n.op));
+    }
+    if !groups.is_empty() {
+        let kinds: BTreeSet<OpKind> = groups.iter().map(|group| group.op).collect();
+        let serving = serving(algorithm, &kinds);
+        let names: Vec<String> =
+            serving.training.iter().map(|name| format!("`--algorithm {name}`")).collect();
+        if !names.is_empty() {
+            lines.push(format!("{} would train it", names.join(" or ")));
+        }
+        for name in serving.inference {
+            lines.push(format!(
+                "`--algorithm {name}` would infer in integers, if the model is quantized or with `--precision`"
+            ));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Built-in algorithms that serve where one does not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Serving {
+    /// Those that train every one of the operations.
+    pub training: Vec<&'static str>,
+    /// Those that only infer.
+    pub inference: Vec<&'static str>,
+}
+
+/// The built-in algorithms other than `but` that have rules for all of the operations, or need none.
+pub fn serving(but: &str, kinds: &BTreeSet<OpKind>) -> Serving {
+    let mut serving = Serving::default();
+    for (name, _) in BUILT_IN.iter().filter(|(name, _)| *name != but) {
+        let Ok(algorithm) = Algorithm::built_in(name) else { continue };
+        if algorithm.inference.is_some() {
+            serving.inference.push(*name);
+        } else if algorithm.is_identity() || kinds.is_subset(&covered(&algorithm)) {
+            serving.training.push(*name);
+        }
+    }
+    serving
+}
+
+/// The operations that the left sides of an algorithm's rules hold, and those that it leaves out of models.
+pub fn covered(algorithm: &Algorithm) -> BTreeSet<OpKind> {
+    let patterns = algorithm.rules.iter().filter_map(|rule| match &rule.body {
+        Body::Pattern { left, .. } => Some(left),
+        Body::Search(_) => None,
+    });
+    let rules = patterns.flat_map(|left| crate::egraph::pattern::operations(left));
+    rules.chain(algorithm.remove.iter().copied()).collect()
+}
+
+/// What stands in the way of `roots`: the nodes behind them whose operation has no rule; if all have one, the earliest
+/// nodes whose rules do not give an allowed form though their operands have one.
 pub(crate) fn untranslated(
     graph: &Graph,
+    algorithm: &Algorithm,
     loaded: &Loaded,
     extraction: &Extraction,
     roots: &[ValueId],
@@ -51,35 +141,46 @@ pub(crate) fn untranslated(
             stack.extend(&node.inputs);
         }
     }
-    let mut found: Vec<Untranslated> = Vec::new();
-    for &v in &needed {
-        let ready = match graph.producer(v) {
+    needed.retain(|&v| !feasible(v));
+    let covered = covered(algorithm);
+    let entry = |v: ValueId| Untranslated {
+        node: node_name(graph, v),
+        op: graph
+            .producer(v)
+            .map_or_else(|| format!("{} constant", graph.ty(v)), |node| node.op.to_string()),
+        without_rule: None,
+        reason: None,
+    };
+    let kind = |v: ValueId| graph.producer(v).map(|node| node.op.kind());
+    let without_rule =
+        |v: ValueId| kind(v).filter(|kind| graph.ty(v).is_f32() && !covered.contains(kind));
+    let mut nodes: Vec<Untranslated> = needed
+        .iter()
+        .filter_map(|&v| Some(Untranslated { without_rule: Some(without_rule(v)?), ..entry(v) }))
+        .collect();
+    if nodes.is_empty() {
+        let ready = |v: ValueId| match graph.producer(v) {
             Some(node) => node.inputs.iter().all(|&o| feasible(o) || !graph.ty(o).is_f32()),
             None => graph.ty(v).is_f32(),
         };
-        if feasible(v) || !ready {
-            continue;
-        }
-        let reason = find_lowered(egraph, loaded.classes[v.index()]).and_then(|id| {
-            match &egraph[id].data.ty {
+        nodes.extend(needed.iter().filter(|&&v| ready(v)).map(|&v| {
+            let lowered = find_lowered(egraph, loaded.classes[v.index()]);
+            let reason = lowered.and_then(|id| match &egraph[id].data.ty {
                 Ty::Invalid(reason) => Some(reason.clone()),
                 _ => None,
-            }
-        });
-        let op = graph
-            .producer(v)
-            .map_or_else(|| format!("{} constant", graph.ty(v)), |node| node.op.to_string());
-        let entry = Untranslated { node: node_name(graph, v), op, reason };
-        if !found.contains(&entry) {
-            found.push(entry);
-        }
-    }
-    if found.is_empty() {
-        found.extend(roots.iter().map(|&v| Untranslated {
-            node: node_name(graph, v),
-            op: graph.ty(v).to_string(),
-            reason: Some("no allowed form".into()),
+            });
+            Untranslated { reason, ..entry(v) }
         }));
     }
-    found
+    // Once each: a node may have several results.
+    let mut seen = BTreeSet::new();
+    nodes.retain(|n| seen.insert((n.node.clone(), n.op.clone())));
+    if nodes.is_empty() {
+        nodes.extend(roots.iter().map(|&v| Untranslated {
+            op: graph.ty(v).to_string(),
+            reason: Some("no allowed form".into()),
+            ..entry(v)
+        }));
+    }
+    nodes
 }

@@ -1,0 +1,116 @@
+//! What cannot be translated is named: the operations without a rule, not those around them; and what was once refused
+//! without a reason trains.
+
+use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::interpreter::Interpreter;
+use trainc_ir::ops::{Add, Conv2d, LeakyRelu, MatMul, Neg, ProductRole, Reshape, Tanh};
+use trainc_ir::types::TensorType;
+use trainc_ir::{OpKind, RunContext, Tensor};
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::coverage::{Coverage, coverage};
+use trainc_opt::training::training_graph;
+use trainc_opt::translate::{TranslateError, translate};
+use trainc_opt::untranslated::without_rule;
+
+fn weights(seed: u32, shape: &[usize]) -> Tensor {
+    let run = RunContext { seed: u64::from(seed), step: 0 };
+    let count = shape.iter().product::<usize>();
+    let data =
+        (0..count).map(|i| (run.draw(7, i as u32) >> 8) as f32 / (1 << 24) as f32 - 0.5).collect();
+    Tensor::f32(shape, data)
+}
+
+/// A convolution with a bias over `[batch, 3, size, size]` to 4 channels.
+fn convolution(g: &mut Graph, batch: usize, size: usize) -> ValueId {
+    let x = g.add_input("x", TensorType::f32([batch, 3, size, size]), InputRole::Data);
+    let w = g.add_parameter("conv.weight", weights(1, &[4, 3, 1, 1]), true);
+    let bias = g.add_parameter("conv.bias", weights(2, &[4]), true);
+    let op = Conv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], groups: 1 };
+    let y = g.add1(op, &[x, w], "conv").unwrap();
+    let bias = g.add1(Reshape { shape: [1, 4, 1, 1].into() }, &[bias], "conv/bias").unwrap();
+    g.add1(Add {}, &[y, bias], "conv/add").unwrap()
+}
+
+fn scores(g: &mut Graph, y: ValueId) {
+    let shape = g.ty(y).shape.clone();
+    let flat = [shape[0], shape[1..].iter().product()];
+    let y = g.add1(Reshape { shape: flat.into() }, &[y], "flatten").unwrap();
+    let w = g.add_parameter("fc.weight", weights(3, &[5, flat[1]]), true);
+    let op = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+    let y = g.add1(op, &[y, w], "fc").unwrap();
+    g.add_output("scores", y);
+}
+
+/// What NITI says of a model: the groups, and the message.
+fn refused(model: &Graph) -> (Vec<(&'static str, Vec<String>)>, String) {
+    let niti = Algorithm::built_in("niti").unwrap();
+    let error = translate(&training_graph(model, None).unwrap(), &niti).unwrap_err();
+    let TranslateError::Untranslated { nodes, .. } = &error else { panic!("{error}") };
+    let groups = without_rule(nodes).into_iter().map(|g| (g.op.name(), g.nodes)).collect();
+    (groups, error.to_string())
+}
+
+#[test]
+fn an_activation_is_named_not_the_convolution_before_it() {
+    let mut g = Graph::new("leaky");
+    let mut y = convolution(&mut g, 2, 2);
+    for name in ["first", "second"] {
+        y = g.add1(LeakyRelu { alpha: 0.5.into() }, &[y], name).unwrap();
+    }
+    scores(&mut g, y);
+    let (groups, message) = refused(&g);
+    let names: Vec<&str> = groups.iter().map(|(op, _)| *op).collect();
+    assert_eq!(names, ["leaky_relu", "leaky_relu_gradient"], "{message}");
+    assert_eq!(groups[0].1, ["first", "second"]);
+    assert!(message.contains("2 nodes: `first`, `second`"), "{message}");
+    assert!(message.contains("`--algorithm fp32`"), "{message}");
+    for innocent in ["conv", "fc", "aligned"] {
+        assert!(!message.contains(innocent), "{message}");
+    }
+}
+
+#[test]
+fn every_operation_without_a_rule_is_listed() {
+    let mut g = Graph::new("neg");
+    let y = convolution(&mut g, 2, 2);
+    let y = g.add1(Neg {}, &[y], "minus").unwrap();
+    let y = g.add1(Tanh {}, &[y], "bend").unwrap();
+    scores(&mut g, y);
+    let (groups, message) = refused(&g);
+    for (op, node) in [("neg", "minus"), ("tanh", "bend")] {
+        let group = groups.iter().find(|(name, _)| *name == op).expect(op);
+        assert_eq!(group.1[0], node, "{message}");
+    }
+    assert!(!message.contains("matmul"), "{message}");
+}
+
+/// At batch 1 nothing is summed over a 1x1 map: the gradient of the bias is the error itself.
+#[test]
+fn the_bias_of_a_single_pixel_trains() {
+    let mut g = Graph::new("pixel");
+    let y = convolution(&mut g, 1, 1);
+    scores(&mut g, y);
+    let niti = Algorithm::built_in("niti").unwrap();
+    let (module, _) = translate(&training_graph(&g, None).unwrap(), &niti).unwrap();
+    let mut interpreter = Interpreter::new(&module);
+    let bias = module.parameter_named("conv.bias").unwrap();
+    let before = interpreter.parameters()[bias].to_i64();
+    let inputs = [weights(9, &[1, 3, 1, 1]), Tensor::i32([1], vec![2]), Tensor::i32([], vec![5])];
+    interpreter.step(&inputs, &RunContext { seed: 3, step: 0 }).unwrap();
+    assert_ne!(interpreter.parameters()[bias].to_i64(), before);
+}
+
+#[test]
+fn coverage_of_the_built_in_algorithms() {
+    let of = |name: &str| coverage(&Algorithm::built_in(name).unwrap());
+    let niti = of("niti");
+    let find = |kind: OpKind| niti.iter().find(|(k, _)| *k == kind).expect("an FP32 operation").1;
+    for kind in [OpKind::Conv2d, OpKind::MatMul, OpKind::Relu, OpKind::AvgPool2d, OpKind::Concat] {
+        assert_eq!(find(kind), Coverage::Trains, "{}", kind.name());
+    }
+    assert_eq!(find(OpKind::BatchNorm), Coverage::Removed);
+    for kind in [OpKind::LeakyRelu, OpKind::Neg, OpKind::Mul] {
+        assert_eq!(find(kind), Coverage::None, "{}", kind.name());
+    }
+    assert!(of("fp32").iter().all(|(_, coverage)| *coverage == Coverage::Trains));
+}
