@@ -71,7 +71,11 @@ impl Example {
         let mut gradients: Vec<Option<ValueId>> = Vec::new();
         for (i, &y) in outputs.iter().enumerate() {
             let ty = both.ty(y).clone();
-            gradients.push(Some(both.add_input(format!("dy{i}"), ty, InputRole::Data)));
+            // A loss is where the backward pass starts.
+            gradients.push(Some(match ty.shape.rank() {
+                0 => both.add_constant("one", Tensor::f32([], vec![1.0])),
+                _ => both.add_input(format!("dy{i}"), ty, InputRole::Data),
+            }));
         }
         let wanted: Vec<bool> = inputs.iter().map(|&x| both.ty(x).is_f32()).collect();
         let view = Differentiated {

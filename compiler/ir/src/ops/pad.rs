@@ -130,6 +130,11 @@ impl Operator for Pad {
                 vec![Tensor::i8_shared([2], vec![-128, 127], -3)],
                 vec![Tensor::i8_shared([5], vec![0, 0, -128, 127, 0], -3)],
             ),
+            Case::new(
+                pad(&[1], &[1], 0.0),
+                vec![Tensor::f32([2], vec![1., 2.])],
+                vec![Tensor::f32([4], vec![0., 1., 2., 0.])],
+            ),
             Case::shape_only(pad(&[], &[], 1.0), vec![Tensor::f32([0; 0], vec![2.0])]),
             Case::shape_only(pad(&[1], &[2], f32::INFINITY), vec![Tensor::f32([0], vec![])]),
             Case::shape_only(pad(&[1, 0, 3], &[0, 2, 1], 0.1), vec![sample::f32([3, 5, 2], 1)]),
