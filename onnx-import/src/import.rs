@@ -7,7 +7,9 @@ use std::sync::Arc;
 use trainc_ir::{Element, Graph, InputRole, TensorType};
 
 use crate::call::{Bound, Builder, Call};
-use crate::error::{ImportError, ImportErrorKind, NodeError, Unsupported, WarningKind};
+use crate::error::{
+    ImportError, ImportErrorKind, NodeError, NodeResult, Unsupported, WarningKind, invalid,
+};
 use crate::known::{ExternalReader, Known};
 use crate::ops::{self, FIRST_OPSET, LAST_OPSET};
 use crate::proto::{
@@ -34,6 +36,12 @@ pub(crate) fn import(
     let graph = &graph;
     let live = live_nodes(graph);
     let used = used_names(graph, &live);
+    if let Some(name) = sparse_names(graph).find(|name| used.contains(name)) {
+        return Err(ImportError::invalid(
+            format!("sparse initializer `{name}`"),
+            "sparse tensors are not supported; store it as a dense initializer",
+        ));
+    }
     let names: Vec<String> = tensors.iter().map(|t| t.name.clone()).collect();
     let mut initializers: BTreeMap<&str, Arc<Known>> = BTreeMap::new();
     for (name, mut tensor) in names.iter().zip(tensors) {
@@ -178,6 +186,14 @@ fn check_definitions(graph: &GraphProto, tensors: &[TensorProto]) -> Result<(), 
         }
         defined.insert(&tensor.name);
     }
+    for name in sparse_names(graph) {
+        if !defined.insert(name) {
+            return Err(ImportError::invalid(
+                format!("sparse initializer `{name}`"),
+                "is defined twice",
+            ));
+        }
+    }
     let all: BTreeMap<&str, usize> = graph
         .node
         .iter()
@@ -237,6 +253,10 @@ fn live_nodes(graph: &GraphProto) -> Vec<(usize, &NodeProto)> {
     }
     live.reverse();
     live
+}
+
+fn sparse_names(graph: &GraphProto) -> impl Iterator<Item = &str> {
+    graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref()).map(|v| v.name.as_str())
 }
 
 fn used_names<'m>(graph: &'m GraphProto, live: &[(usize, &'m NodeProto)]) -> BTreeSet<&'m str> {
@@ -458,8 +478,9 @@ fn import_node<'m>(
     {
         let name = display_name(node, index);
         let asked = RefCell::default();
+        let form = check_form(node, row, builder.opset);
         let mut call = Call { builder, node, index, name, asked };
-        let result = (row.import)(&mut call);
+        let result = form.and_then(|()| (row.import)(&mut call));
         debug_assert!(
             call.asked.borrow().iter().all(|a| row.attributes.contains(a)),
             "the table lacks an attribute of {}",
@@ -550,6 +571,31 @@ fn check_node(
         }
     }
     Some(row)
+}
+
+/// Checks what ONNX says of the form of every node: each attribute once, no more operands and results than the
+/// operator has.
+fn check_form(node: &NodeProto, row: &ops::Row, opset: i64) -> NodeResult<()> {
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    if let Some(twice) = node.attribute.iter().find(|a| !names.insert(&a.name)) {
+        return Err(invalid!("attribute `{}` is given twice", twice.name));
+    }
+    let (operands, results) = (row.most_operands(opset), row.most_results(opset));
+    if node.input.len() > operands {
+        return Err(invalid!(
+            "{} operands, but {} has at most {operands}",
+            node.input.len(),
+            row.op
+        ));
+    }
+    if node.output.len() > results {
+        return Err(invalid!(
+            "{} results, but {} has at most {results}",
+            node.output.len(),
+            row.op
+        ));
+    }
+    Ok(())
 }
 
 fn add_outputs(builder: &mut Builder<'_>, graph: &GraphProto) -> Result<(), ImportError> {

@@ -134,7 +134,7 @@ pub struct GraphProto {
     /// Types of inner values.
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfoProto>,
-    /// Sparse constants (only their presence matters here).
+    /// Sparse constants (only their names matter here).
     #[prost(message, repeated, tag = "15")]
     pub sparse_initializer: Vec<SparseTensorProto>,
     /// Key/value pairs.
@@ -377,9 +377,13 @@ pub mod data_type {
     }
 }
 
-/// A sparse tensor, of which nothing is read.
+/// A sparse tensor, of which only the name is read.
 #[derive(Clone, PartialEq, Message)]
-pub struct SparseTensorProto {}
+pub struct SparseTensorProto {
+    /// The elements that are not zero; their tensor has the sparse one's name.
+    #[prost(message, optional, tag = "1")]
+    pub values: Option<TensorProto>,
+}
 
 /// A named value and its type.
 #[derive(Clone, PartialEq, Message)]

@@ -336,3 +336,99 @@ fn the_table_of_operators_is_complete_and_in_order() {
     }
     assert_eq!(supported_ops_table().lines().count(), ops.len() + 2);
 }
+
+#[test]
+fn attributes_given_twice_are_refused() {
+    let conv = |attributes: Vec<AttributeProto>| {
+        model(13)
+            .input("x", &[1, 1, 4, 4])
+            .floats("w", &[1, 1, 2, 2], &[1.0; 4])
+            .node_with("Conv", &["x", "w"], &["y"], attributes)
+            .output("y")
+    };
+    conv(vec![ints("strides", &[2, 2])]).import();
+    for second in [[2, 2], [1, 1]] {
+        let twice = conv(vec![ints("strides", &[2, 2]), int("group", 1), ints("strides", &second)]);
+        assert_eq!(twice.message(), "node `node_y` (Conv): attribute `strides` is given twice");
+    }
+}
+
+#[test]
+fn more_operands_or_results_than_the_operator_has_are_refused() {
+    let node = |opset: i64, op: &str, inputs: &[&str], outputs: &[&str]| {
+        model(opset).input("x", &[1, 2]).node(op, inputs, outputs).output("y")
+    };
+    let message = |m: Model| m.message();
+    assert_eq!(
+        message(node(13, "Relu", &["x", "x"], &["y"])),
+        "node `node_y` (Relu): 2 operands, but Relu has at most 1"
+    );
+    // An absent one counts: its name is there.
+    assert!(message(node(13, "Relu", &["x", ""], &["y"])).contains("at most 1"));
+    assert!(message(node(13, "Add", &["x", "x", "x"], &["y"])).contains("at most 2"));
+    assert_eq!(
+        message(node(13, "Relu", &["x"], &["y", "z"])),
+        "node `node_y` (Relu): 2 results, but Relu has at most 1"
+    );
+    // Bounds became operands in operator set 11.
+    assert!(message(node(10, "Clip", &["x", "", ""], &["y"])).contains("at most 1"));
+    node(11, "Clip", &["x", "", ""], &["y"]).import();
+    node(13, "Max", &["x"; 40], &["y"]).import();
+    node(13, "Split", &["x"], &["y", "z"]).import();
+    let quant = node(13, "Quant", &["x", "x", "x", "x", "x"], &["y"]);
+    let mut quant = quant;
+    quant.graph.node[0].domain = "qonnx.custom_op.general".into();
+    assert!(quant.message().contains("at most 4"), "{}", quant.message());
+}
+
+#[test]
+fn automatic_and_explicit_padding_exclude_each_other() {
+    let window = |op: &str, auto: &str, pads: &[i64]| {
+        let attributes =
+            vec![ints("kernel_shape", &[3, 3]), string("auto_pad", auto), ints("pads", pads)];
+        model(13)
+            .input("x", &[1, 1, 4, 4])
+            .floats("w", &[1, 1, 3, 3], &[1.0; 9])
+            .node_with(op, if op == "Conv" { &["x", "w"] } else { &["x"] }, &["y"], attributes)
+            .output("y")
+    };
+    for op in ["Conv", "MaxPool", "AveragePool"] {
+        window(op, "NOTSET", &[1, 1, 1, 1]).import();
+        for auto in ["VALID", "SAME_UPPER", "SAME_LOWER"] {
+            let message = window(op, auto, &[1, 1, 1, 1]).message();
+            assert_eq!(
+                message,
+                format!(
+                    "node `node_y` ({op}): `auto_pad` {auto} together with `pads` [1, 1, 1, 1]"
+                )
+            );
+            // onnxruntime lets zeros pass in pools alone.
+            let zeros = window(op, auto, &[0; 4]).try_import(&ImportOptions::default());
+            assert_eq!(zeros.is_err(), op == "Conv", "{op} {auto}");
+        }
+    }
+}
+
+#[test]
+fn sparse_initializers_are_named_not_ignored() {
+    let sparse = |name: &str, m: Model| {
+        let values = TensorProto::f32(name, &[1], &[2.0]);
+        let mut m = m;
+        m.graph.sparse_initializer.push(SparseTensorProto { values: Some(values) });
+        m
+    };
+    let used = sparse("w", model(13).input("x", &[1]).node("Add", &["x", "w"], &["y"]).output("y"));
+    assert_eq!(
+        used.message(),
+        "sparse initializer `w`: sparse tensors are not supported; store it as a dense initializer"
+    );
+    for (name, m) in
+        [("w", relu(13).floats("w", &[1], &[1.0])), ("x", relu(13)), ("s", sparse("s", relu(13)))]
+    {
+        let message = sparse(name, m).message();
+        assert_eq!(message, format!("sparse initializer `{name}`: is defined twice"));
+    }
+    let result = sparse("y", relu(13)).message();
+    assert!(result.contains("defines `y`, which is already defined"), "{result}");
+    sparse("unused", relu(13)).import();
+}

@@ -61,6 +61,13 @@ pub(crate) fn window(
         return Err(invalid!("a window of {kernel:?}"));
     }
     let auto_pad = call.string("auto_pad", "NOTSET")?;
+    // ONNX: not both. Exporters write pads of zeros beside it, which say nothing to a pool.
+    if auto_pad != "NOTSET"
+        && let Some(pads) = call.ints("pads")?
+        && (call.node.op_type == "Conv" || pads.iter().any(|&p| p != 0))
+    {
+        return Err(invalid!("`auto_pad` {auto_pad} together with `pads` {pads:?}"));
+    }
     let mut pads = [0; 4];
     match auto_pad {
         "NOTSET" => {

@@ -25,12 +25,13 @@ const BITS: &str = "1 to 32 bits known while importing; straight-through when tr
 
 /// The table, ordered by name.
 pub(crate) static TABLE: &[Row] = &[
-    row("BipolarQuant", &[], "straight-through when trained", bipolar_quant),
+    row("BipolarQuant", &[(1, 2)], &[], "straight-through when trained", bipolar_quant),
     // Another name of Quant in the qonnx package.
-    row("IntQuant", QUANT, BITS, quant),
-    row("Quant", QUANT, BITS, quant),
+    row("IntQuant", &[(1, 4)], QUANT, BITS, quant),
+    row("Quant", &[(1, 4)], QUANT, BITS, quant),
     row(
         "Trunc",
+        &[(1, 6)],
         &["rounding_mode", "signed", "narrow"],
         "5 operands (version 1) and 6 (version 2); all but the first known while importing",
         trunc,
@@ -39,11 +40,12 @@ pub(crate) static TABLE: &[Row] = &[
 
 const fn row(
     op: &'static str,
+    operands: &'static [(i64, usize)],
     attributes: &'static [&'static str],
     notes: &'static str,
     import: Import,
 ) -> Row {
-    Row { op, since: 1, attributes, notes, import }
+    Row { op, since: 1, operands, attributes, notes, import }
 }
 
 /// The row of an operator.
