@@ -59,6 +59,8 @@ pub(crate) struct Builder<'m> {
     pub(crate) updates: BTreeMap<usize, ValueId>,
     /// Names of batch norm nodes that normalize with running statistics.
     pub(crate) inference_batch_norms: Vec<String>,
+    /// Names of batch norm nodes that the file has in training form.
+    pub(crate) training_batch_norms: Vec<String>,
     /// Loss nodes: name of the result, and what is known of it.
     pub(crate) losses: Vec<(&'m str, Loss)>,
     /// Parameters that the file stores as integers.

@@ -65,6 +65,17 @@ pub enum ImportErrorKind {
         /// What is wrong with it.
         reason: String,
     },
+    /// A training step that ONNX Runtime generated, where the model is wanted from which it was generated.
+    #[error(
+        "node `{node}` ({op}): this is a training graph that ONNX Runtime generated, which is not supported: trainc \
+         makes gradients and update itself; give the forward model that was passed to generate_artifacts"
+    )]
+    TrainingGraph {
+        /// The first node that tells.
+        node: String,
+        /// Its operator with its domain.
+        op: String,
+    },
     /// Operators, attributes and operands outside the supported set: all of the model's.
     #[error("{}", list(.0))]
     Unsupported(Vec<Unsupported>),
@@ -142,6 +153,7 @@ impl ImportError {
         match &self.kind {
             ImportErrorKind::Unsupported(items) => items.first().map(|u| u.node.as_str()),
             ImportErrorKind::Invalid { node, .. } => node.as_deref(),
+            ImportErrorKind::TrainingGraph { node, .. } => Some(node),
             _ => None,
         }
     }
@@ -163,6 +175,8 @@ impl std::error::Error for ImportError {}
 pub enum WarningKind {
     /// Batch norm in inference form in a model to be trained.
     InferenceBatchNorm,
+    /// Batch norm in training form, written by an exporter that moved its running statistics.
+    MovedStatistics,
     /// Batch norm seems to have been folded into convolutions by the exporter.
     FoldedBatchNorm,
     /// Parameters that the exporter merged because they were equal are separate again.

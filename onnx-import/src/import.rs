@@ -16,7 +16,7 @@ use crate::proto::{
     DimensionValue, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
 use crate::roles::{self, Roles};
-use crate::{ImportOptions, Imported, Producer, limits, traps};
+use crate::{ImportOptions, Imported, Producer, finite, foreign, limits, traps};
 
 /// Imports a decoded model.
 pub(crate) fn import(
@@ -24,6 +24,10 @@ pub(crate) fn import(
     external: &ExternalReader<'_>,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
+    // Before anything else is found wrong with it.
+    if let Some(error) = model.graph.as_ref().and_then(foreign::training_graph) {
+        return Err(error);
+    }
     let opset = opset(&model)?;
     let Some(mut graph) = model.graph.take() else {
         return Err(ImportError::new(ImportErrorKind::NotOnnx("there is no graph".to_string())));
@@ -75,6 +79,7 @@ pub(crate) fn import(
         streams: 0,
         updates: BTreeMap::new(),
         inference_batch_norms: Vec::new(),
+        training_batch_norms: Vec::new(),
         losses: Vec::new(),
         integer_parameters: Vec::new(),
         folded: 0,
@@ -98,7 +103,10 @@ pub(crate) fn import(
     for (parameter, value) in std::mem::take(&mut builder.updates) {
         builder.graph.add_update(parameter, value);
     }
-    traps::warn(&mut builder, graph, &live);
+    if options.training {
+        finite::check_finite(&builder.graph)?;
+    }
+    traps::warn(&mut builder, graph, &live, &model.producer_name);
     let loss = builder.losses.iter().find_map(|(name, loss)| {
         graph.output.iter().any(|o| o.name == *name).then(|| loss.clone())
     });

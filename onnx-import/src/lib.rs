@@ -10,6 +10,8 @@
 mod call;
 mod error;
 mod external;
+mod finite;
+mod foreign;
 mod import;
 mod known;
 pub mod limits;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 use trainc_ir::{Element, Graph, Tensor, ValueId};
 
 pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind};
+pub use finite::check_finite;
 pub use known::{ExternalLocation, ExternalReader};
 pub use ops::{FIRST_OPSET, LAST_OPSET};
 use proto::{Message, ModelProto, TensorProto};
@@ -216,6 +219,9 @@ fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
 }
 
 fn decode(bytes: &[u8]) -> Result<ModelProto, ImportError> {
+    if let Some(other) = foreign::other_format(bytes) {
+        return Err(other);
+    }
     limits::check_messages(bytes)?;
     ModelProto::decode(bytes).map_err(|e| ImportError::new(ImportErrorKind::NotOnnx(e.to_string())))
 }
@@ -275,7 +281,10 @@ pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
             report.unsupported = items;
         }
         Err(e) => {
-            report.unsupported = in_table;
+            // A training graph is one thing to say, not a list of operators.
+            if !matches!(e.kind, ImportErrorKind::TrainingGraph { .. }) {
+                report.unsupported = in_table;
+            }
             report.error = Some(e);
         }
     }

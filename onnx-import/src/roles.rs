@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::known::{Known, is_float};
+use crate::known::{Known, KnownData, is_float};
 use crate::proto::{GraphProto, NodeProto};
 use crate::untie::untie;
 
@@ -20,6 +20,8 @@ use crate::untie::untie;
 pub(crate) struct Demand {
     /// As a weight.
     pub(crate) weight: bool,
+    /// As a weight, if it looks like one: as a term or factor.
+    pub(crate) term: bool,
     /// As a running statistic.
     pub(crate) statistic: bool,
 }
@@ -27,6 +29,7 @@ pub(crate) struct Demand {
 impl Demand {
     fn merge(&mut self, other: Demand) {
         self.weight |= other.weight;
+        self.term |= other.term;
         self.statistic |= other.statistic;
     }
 
@@ -37,7 +40,7 @@ impl Demand {
             || initializer.dims.contains(&0)
         {
             None
-        } else if self.weight {
+        } else if self.weight || self.term && !is_mask(initializer) {
             Some(true)
         } else {
             self.statistic.then_some(false)
@@ -45,9 +48,20 @@ impl Demand {
     }
 }
 
-const WEIGHT: Demand = Demand { weight: true, statistic: false };
-const STATISTIC: Demand = Demand { weight: false, statistic: true };
-const NONE: Demand = Demand { weight: false, statistic: false };
+const NONE: Demand = Demand { weight: false, term: false, statistic: false };
+const WEIGHT: Demand = Demand { weight: true, ..NONE };
+const TERM: Demand = Demand { term: true, ..NONE };
+const STATISTIC: Demand = Demand { statistic: true, ..NONE };
+
+/// Whether a term or factor is a mask: no vector, and infinite in places, as attention masks are.
+fn is_mask(initializer: &Known) -> bool {
+    let infinite = match &initializer.data {
+        KnownData::Float(v) => v.iter().any(|x| x.is_infinite()),
+        KnownData::Double(v) => v.iter().any(|x| x.is_infinite()),
+        _ => false,
+    };
+    infinite && initializer.dims.len() > 1
+}
 
 /// A parameter of its own made from an initializer that others use too.
 #[derive(Clone, PartialEq, Debug)]
@@ -85,7 +99,7 @@ fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool) -> Deman
             WEIGHT
         }
         ("MatMul", _) => WEIGHT,
-        ("Add" | "Mul", _) => WEIGHT,
+        ("Add" | "Mul", _) => TERM,
         _ => NONE,
     };
     // What is wanted of the result is wanted of what it is made from; of what a weight is computed from, too, but
@@ -103,7 +117,7 @@ fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool) -> Deman
             | "Tanh" | "Sigmoid" | "Relu" | "Sum" | "Mean" | "ReduceSum" | "ReduceMean"
             | "ReduceMax",
             _,
-        ) if !runs && result.weight => WEIGHT,
+        ) if !runs && (result.weight || result.term) => WEIGHT,
         _ => NONE,
     });
     demand

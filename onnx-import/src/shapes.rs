@@ -88,8 +88,8 @@ fn binary(op: &str) -> Option<Binary> {
         "Mul" => arithmetic!(|a, b| a.checked_mul(b), |a, b| a * b),
         // ONNX divides integers towards zero.
         "Div" => arithmetic!(|a, b| a.checked_div(b), |a, b| a / b),
-        "Max" => arithmetic!(|a, b| Some(a.max(b)), |a, b| if a > b { a } else { b }),
-        "Min" => arithmetic!(|a, b| Some(a.min(b)), |a, b| if a < b { a } else { b }),
+        "Max" => arithmetic!(|a, b| Some(a.max(b)), |a, b| if a > b || a.is_nan() { a } else { b }),
+        "Min" => arithmetic!(|a, b| Some(a.min(b)), |a, b| if a < b || a.is_nan() { a } else { b }),
         "Mod" => ints_only(|a, b| if b == 0 { None } else { Some((a % b + b) % b) }),
         "Pow" => ints_only(|a, b| u32::try_from(b).ok().and_then(|b| a.checked_pow(b))),
         "Equal" => compare!(==),

@@ -5,26 +5,47 @@ use crate::call::Builder;
 use crate::error::WarningKind;
 use crate::proto::{GraphProto, NodeProto};
 
-const HOW: &str = "export with torch.onnx.export(model, input, file, dynamo=False, \
+const HOW: &str = "torch.onnx.export(model, input, file, dynamo=False, \
                    training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)";
 
-/// Adds the warnings that need the whole model.
-pub(crate) fn warn(builder: &mut Builder<'_>, graph: &GraphProto, live: &[(usize, &NodeProto)]) {
+/// Adds the warnings that need the whole model: one for each thing the exporter did, whatever the number of nodes.
+/// `producer` is the tool that wrote the file.
+pub(crate) fn warn(
+    builder: &mut Builder<'_>,
+    graph: &GraphProto,
+    live: &[(usize, &NodeProto)],
+    producer: &str,
+) {
     if !builder.options.training {
         return;
     }
     let inference = std::mem::take(&mut builder.inference_batch_norms);
-    if let (Some(first), BatchNormMode::AsExported) =
-        (inference.first(), builder.options.batch_norm)
+    let as_exported = builder.options.batch_norm == BatchNormMode::AsExported;
+    if let Some(first) = inference.first()
+        && as_exported
     {
         builder.warn(
             WarningKind::InferenceBatchNorm,
             format!(
-                "{} batch norm node(s), the first `{first}`, are in inference form: training would leave their \
-                 running statistics as they are; {HOW}, or ask for batch norm in training form",
+                "{} batch norm node(s), the first `{first}`, are in inference form: training leaves their running \
+                 statistics as they are (frozen); to train with the statistics of the batch ask for \
+                 `--batch-norm training`, or export again with {HOW}",
                 inference.len()
             ),
         );
+    }
+    if let Some(first) = builder.training_batch_norms.first()
+        && producer == "pytorch"
+    {
+        let message = format!(
+            "{} batch norm node(s), the first `{first}`, are in training form: to write them PyTorch's exporter ran \
+             the model once in training mode, which moved the running statistics by the example input; \
+             `--reestimate-batch-norm` re-estimates them from data. To avoid it, put them back within that run: \
+             before exporting, saved = copy.deepcopy(model.state_dict()) and model.register_forward_hook(lambda \
+             module, args, result: module.load_state_dict(saved) and None); a momentum of 0 would be exported too",
+            builder.training_batch_norms.len()
+        );
+        builder.warn(WarningKind::MovedStatistics, message);
     }
     let folded: Vec<&str> = live
         .iter()
@@ -32,12 +53,16 @@ pub(crate) fn warn(builder: &mut Builder<'_>, graph: &GraphProto, live: &[(usize
         .map(|(_, n)| n.output.first().map_or("", String::as_str))
         .collect();
     let batch_norms = graph.node.iter().any(|n| n.op_type == "BatchNormalization");
-    if !folded.is_empty() && !batch_norms {
+    if let Some(first) = folded.first()
+        && !batch_norms
+    {
         builder.warn(
             WarningKind::FoldedBatchNorm,
             format!(
-                "the exporter seems to have folded batch norm into {} convolution(s): they would be trained without \
-                 it; {HOW}, or with dynamo=True and optimize=False",
+                "the exporter seems to have folded batch norm into {} convolution(s), the first gives `{first}`: \
+                 that works as it is, with frozen statistics, and the folded weights are trained; to train batch norm \
+                 itself, which is more robust, export again with {HOW}, or with dynamo=True, optimize=False and then \
+                 `--batch-norm training` here",
                 folded.len()
             ),
         );

@@ -432,3 +432,60 @@ fn sparse_initializers_are_named_not_ignored() {
     assert!(result.contains("defines `y`, which is already defined"), "{result}");
     sparse("unused", relu(13)).import();
 }
+
+#[test]
+fn models_in_other_formats_are_named() {
+    // The first bytes of a file of each.
+    let lite = b"\x1c\0\0\0TFL3\x14\0\x20\0\x1c\0\x18\0\x14\0\x10\0\x0c\0\0\0";
+    let cases: [(&[u8], &str); 3] = [
+        (
+            lite,
+            "a TensorFlow Lite model (.tflite), which is not supported yet; give the ONNX model",
+        ),
+        (b"\x20\0\0\0ORTM\0\0\0\0", "ONNX Runtime's own format (.ort)"),
+        (b"PK\x03\x04\0\0\0\0\0\0", "a zip archive, as torch.save and Keras write them"),
+    ];
+    for (bytes, words) in cases {
+        let error = import_bytes(bytes, &no_files, &ImportOptions::default()).expect_err(words);
+        assert!(matches!(error.kind, ImportErrorKind::NotOnnx(_)));
+        let message = error.to_string();
+        assert!(message.contains(words) && message.lines().count() == 1, "{message}");
+        let report = check_bytes(bytes, &no_files);
+        assert!(!report.imports && report.error.is_some_and(|e| e.to_string() == message));
+    }
+}
+
+#[test]
+fn training_graphs_of_onnx_runtime_are_named() {
+    let graph = |domain: &str, op: &str| {
+        let mut m = model(17)
+            .input("x", &[1, 2])
+            .typed_input("lazy_reset_grad", data_type::BOOL, &[1])
+            .node("Relu", &["x"], &["h"])
+            .node("Einsum", &["h"], &["e"])
+            .node(op, &["e", "lazy_reset_grad"], &["y"])
+            .output("y");
+        m.graph.node[2].domain = domain.into();
+        m
+    };
+    for (domain, op) in [
+        ("com.microsoft", "ReluGrad"),
+        ("com.microsoft", "InPlaceAccumulatorV2"),
+        ("com.microsoft", "SGDOptimizerV2"),
+        ("com.microsoft", "AdamWOptimizer"),
+        ("ai.onnx.preview.training", "Momentum"),
+    ] {
+        let m = graph(domain, op);
+        let message = m.message();
+        let start = format!("node `node_y` ({domain}.{op}): this is a training graph");
+        assert!(message.starts_with(&start) && message.lines().count() == 1, "{message}");
+        let report = check_bytes(&m.bytes(), &no_files);
+        assert_eq!(report.unsupported, [], "one line, not a list of operators");
+        assert_eq!(
+            report.error.and_then(|e| e.node().map(str::to_string)).as_deref(),
+            Some("node_y")
+        );
+    }
+    // Other operators of that domain are unsupported operators.
+    assert!(!graph("com.microsoft", "FusedConv").message().contains("training graph"));
+}

@@ -6,8 +6,12 @@ use std::collections::BTreeMap;
 
 use common::*;
 use trainc_ir::{InputRole, OpKind};
-use trainc_onnx_import::proto::{AttributeProto, TensorProto, data_type};
-use trainc_onnx_import::{ImportErrorKind, ImportOptions, Imported, WarningKind};
+use trainc_onnx_import::proto::{
+    AttributeProto, ModelProto, TensorProto, attribute_type, data_type,
+};
+use trainc_onnx_import::{
+    ImportErrorKind, ImportOptions, Imported, WarningKind, check_finite, import_model, import_path,
+};
 
 fn batch(size: usize) -> ImportOptions {
     ImportOptions { batch: Some(size), ..ImportOptions::default() }
@@ -376,6 +380,10 @@ fn folded_and_inference_batch_norm_are_reported_when_training() {
         m.import_with(o).warnings.iter().map(|w| w.kind).collect()
     };
     assert_eq!(kinds(&m, &training), [WarningKind::FoldedBatchNorm]);
+    let message = &m.import_with(&training).warnings[0].message;
+    for part in ["works as it is", "frozen statistics", "TrainingMode.TRAINING", "`y`"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
     assert_eq!(kinds(&m, &ImportOptions::default()), []);
     let m = model(15)
         .input("x", &[1, 1, 1, 1])
@@ -388,7 +396,105 @@ fn folded_and_inference_batch_norm_are_reported_when_training() {
     assert_eq!(kinds(&m, &training), [WarningKind::InferenceBatchNorm]);
     let message = &m.import_with(&training).warnings[0].message;
     assert!(message.contains("dynamo=False") && message.contains("node_y"), "{message}");
+    assert!(message.contains("`--batch-norm training`"), "{message}");
     let asked =
         ImportOptions { batch_norm: trainc_onnx_import::BatchNormMode::Training, ..training };
     assert_eq!(kinds(&m, &asked), []);
+}
+
+#[test]
+fn statistics_that_the_exporter_moved_are_reported_once() {
+    let training = ImportOptions { training: true, ..ImportOptions::default() };
+    let start = ["s", "b", "m", "v"]
+        .iter()
+        .fold(model(15).input("x", &[2, 1, 1, 1]), |m, name| m.floats(name, &[1], &[1.0]));
+    let norm = |m: Model, x: &str, y: &str| {
+        let inputs = [x, "s", "b", "m", "v"];
+        m.node_with("BatchNormalization", &inputs, &[y], vec![int("training_mode", 1)])
+    };
+    let mut proto = norm(norm(start, "x", "h"), "h", "y").output("y").proto();
+    let warnings = |proto: &ModelProto, options: &ImportOptions| -> Vec<String> {
+        let imported = import_model(proto.clone(), &no_files, options).expect("a model");
+        let found = warned(&imported, WarningKind::MovedStatistics);
+        found.into_iter().map(str::to_string).collect()
+    };
+    // Other tools do not run the model.
+    assert_eq!(warnings(&proto, &training), [""; 0]);
+    proto.producer_name = "pytorch".into();
+    assert_eq!(warnings(&proto, &ImportOptions::default()), [""; 0]);
+    let found = warnings(&proto, &training);
+    assert_eq!(found.len(), 1, "{found:?}");
+    for part in ["2 batch norm", "`node_h`", "`--reestimate-batch-norm`", "register_forward_hook"] {
+        assert!(found[0].contains(part), "{part}: {found:?}");
+    }
+}
+
+/// A convolution and a sum with a matrix, to be trained.
+fn convolution(weight: &[f32; 4], term: &[f32; 2]) -> Model {
+    model(15)
+        .input("x", &[1, 1, 2, 2])
+        .floats("w", &[1, 1, 2, 2], weight)
+        .node("Conv", &["x", "w"], &["c"])
+        .floats("t", &[1, 1, 1, 2], term)
+        .node("Add", &["c", "t"], &["y"])
+        .output("y")
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_not_trained() {
+    let training = ImportOptions { training: true, ..ImportOptions::default() };
+    for (bad, word) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+        let m = convolution(&[1.0, 2.0, bad, bad], &[0.0, 1.0]);
+        let error = m.try_import(&training).expect_err("no weights").to_string();
+        let expected = format!("parameter `w`: element 2 of 4 is {word}: ");
+        assert!(error.starts_with(&expected) && error.contains("`trainc run`"), "{error}");
+        // To be evaluated in FP32 it is a model like others.
+        let kept = m.import().graph.parameters()[0].initial.as_f32()[2];
+        assert!(kept.to_bits() == bad.to_bits());
+    }
+    convolution(&[1.0; 4], &[0.0, 1.0]).import_with(&training);
+    let path = std::env::temp_dir().join(format!("trainc-nan-{}.onnx", std::process::id()));
+    std::fs::write(&path, convolution(&[f32::NAN; 4], &[0.0; 2]).bytes()).expect("a file");
+    let error = import_path(&path, &training).expect_err("no weights").to_string();
+    std::fs::remove_file(&path).expect("removed");
+    assert!(error.starts_with(&format!("{}: parameter `w`", path.display())), "{error}");
+}
+
+#[test]
+fn infinite_masks_and_bounds_stay_constants() {
+    let training = ImportOptions { training: true, ..ImportOptions::default() };
+    let masked = convolution(&[1.0; 4], &[0.0, f32::NEG_INFINITY]);
+    let imported = masked.import_with(&training);
+    assert_eq!(parameter_names(&imported.graph, true), ["w"]);
+    let clipped = convolution(&[1.0; 4], &[0.0; 2]).floats("low", &[], &[f32::NEG_INFINITY]);
+    let clipped = clipped.node("Clip", &["y", "low"], &["z"]).output("z");
+    clipped.import_with(&training);
+    // NaN masks nothing.
+    let error = convolution(&[1.0; 4], &[0.0, f32::NAN]).try_import(&training).expect_err("NaN");
+    assert!(error.to_string().starts_with("parameter `t`: element 1 of 2 is NaN"), "{error}");
+}
+
+#[test]
+fn constants_that_are_multiplied_are_weights() {
+    let constant = |values: &[f32; 4]| {
+        let tensor = TensorProto::f32("", &[1, 1, 2, 2], values);
+        let value = AttributeProto {
+            name: "value".into(),
+            r#type: attribute_type::TENSOR,
+            t: Some(Box::new(tensor)),
+            ..AttributeProto::default()
+        };
+        model(15)
+            .input("x", &[1, 1, 2, 2])
+            .node_with("Constant", &[], &["w"], vec![value])
+            .floats("b", &[1], &[0.0])
+            .node("Conv", &["x", "w", "b"], &["y"])
+            .output("y")
+    };
+    let imported = constant(&[1.0; 4]).import();
+    assert_eq!(parameter_names(&imported.graph, true), ["b"]);
+    assert!(check_finite(&imported.graph).is_ok());
+    let imported = constant(&[1.0, f32::INFINITY, 1.0, 1.0]).import();
+    let error = check_finite(&imported.graph).expect_err("infinite").to_string();
+    assert!(error.starts_with("constant `w`: element 1 of 4 is inf"), "{error}");
 }

@@ -12,7 +12,7 @@ use trainc_ir::graph::Graph;
 use trainc_ir::program::{MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
-use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported};
+use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported, check_finite};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
@@ -210,6 +210,9 @@ impl Session {
             },
         };
         self.imported = self.timed("import", |_| source.import(&options))?;
+        if !self.algorithm.is_identity() {
+            check_finite(&self.imported.graph)?;
+        }
         self.warnings.extend(model::warnings(&self.imported));
         self.model_hash = model::graph_hash(&self.imported.graph);
         if entries == Entries::InferAsExported {

@@ -34,6 +34,9 @@ pub(crate) fn batch_norm(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         BatchNormMode::Training => true,
         BatchNormMode::Frozen => false,
     };
+    if as_exported {
+        call.builder.training_batch_norms.push(call.name.clone());
+    }
     let x = call.f32(0)?;
     let dims = call.shape(x);
     if dims.len() < 2 {

@@ -162,7 +162,9 @@ fn dequantize_known(call: &mut Call<'_, '_>, q: &Known, axis: usize) -> NodeResu
         .collect();
     let known = Known::f32(q.dims.clone(), floats);
     let output = call.node.output.first().map(String::as_str).unwrap_or_default();
-    if !call.builder.roles.demands.get(output).is_some_and(|d| d.weight) || q.dims.contains(&0) {
+    if !call.builder.roles.demands.get(output).is_some_and(|d| d.weight || d.term)
+        || q.dims.contains(&0)
+    {
         return Ok(known.into());
     }
     let name = call.node.input[0].clone();

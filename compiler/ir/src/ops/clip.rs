@@ -15,8 +15,8 @@ operator! {
     /// `min(max(x, min), max)`, elementwise: FP32, or i8 with a shared exponent `e` (clamped to
     /// `[ceil(min*2^-e), floor(max*2^-e)]` within i8).
     ///
-    /// FP32: `t = if x > min { x } else { min }`, then `if t < max { t } else { max }`; so NaN gives `min`, and
-    /// `max` wins where the bounds are in reverse.
+    /// FP32: `t = if min > x { min } else { x }`, then `if max < t { max } else { t }`; so NaN stays, and `max` wins
+    /// where the bounds are in reverse.
     pub struct Clip = "clip" {
         /// Lower bound; may be -inf.
         pub min: F32,
@@ -39,8 +39,8 @@ impl Operator for Clip {
         let (x, min, max) = (inputs[0], self.min.get(), self.max.get());
         if x.ty().is_f32() {
             return elementwise::evaluate_unary(inputs, |x| {
-                let low = if x > min { x } else { min };
-                if low < max { low } else { max }
+                let low = if min > x { min } else { x };
+                if max < low { max } else { low }
             });
         }
         let [low, high] = clip_bounds::integer_bounds(min, max, x.exponent());
@@ -65,7 +65,7 @@ impl Operator for Clip {
         let (min, max) = (self.min.get(), self.max.get());
         if inputs[0].is_f32() {
             return elementwise::lower_unary(inputs, outputs, |_, x| {
-                x.maximum(Expr::f32(min)).minimum(Expr::f32(max))
+                Expr::f32(max).minimum(Expr::f32(min).maximum(x))
             });
         }
         let mut builder = LoopBuilder::new(inputs, outputs, false);
@@ -89,7 +89,13 @@ impl Operator for Clip {
             Case::new(
                 clip(0.0, 6.0),
                 vec![Tensor::f32([6], vec![-1.0, -0.0, 3.5, 6.0, 7.0, high])],
-                vec![Tensor::f32([6], vec![0.0, 0.0, 3.5, 6.0, 6.0, 6.0])],
+                vec![Tensor::f32([6], vec![0.0, -0.0, 3.5, 6.0, 6.0, 6.0])],
+            ),
+            // As onnxruntime 1.31 computes it.
+            Case::new(
+                clip(0.0, 6.0),
+                vec![Tensor::f32([2], vec![f32::NAN, -f32::NAN])],
+                vec![Tensor::f32([2], vec![f32::NAN, -f32::NAN])],
             ),
             Case::new(
                 clip(low, 1.0),

@@ -10,7 +10,7 @@ use crate::tensor::{Tensor};
 use crate::types::{TensorType};
 
 operator! {
-    /// `if a > b { a } else { b }` with NumPy broadcasting (FP32).
+    /// `if a > b { a } else { b }`, and NaN where one is NaN (`a` first), with NumPy broadcasting (FP32).
     pub struct Maximum = "maximum" {
     }
 }
@@ -21,7 +21,7 @@ impl Operator for Maximum {
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        elementwise::evaluate_binary(inputs, |a, b| if a > b { a } else { b })
+        elementwise::evaluate_binary(inputs, |a, b| if a > b || a.is_nan() { a } else { b })
     }
 
     fn gradient(
@@ -38,12 +38,21 @@ impl Operator for Maximum {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        elementwise::lower_binary(inputs, outputs, |_, a, b| a.maximum(b))
+        elementwise::lower_binary(inputs, outputs, |_, a, b| {
+            // The comparison fails where one is NaN, which gives `b`.
+            a.clone().not_equal(a.clone()).select(a.clone(), a.maximum(b))
+        })
     }
 
     fn cases() -> Vec<Case> {
+        let nan = f32::NAN;
         let mut cases = vec![
-
+            // As onnxruntime 1.31 computes it.
+            Case::new(
+                Maximum {},
+                vec![Tensor::f32([4], vec![nan, 1.0, nan, -1.0]), Tensor::f32([4], vec![1.0, nan, -nan, -nan])],
+                vec![Tensor::f32([4], vec![nan, nan, nan, -nan])],
+            ),
             Case::new(
                 Maximum {},
                 vec![Tensor::f32([4], vec![1.0, -2.0, 0.0, -0.0]), Tensor::f32([4], vec![0.5, -1.0, -0.0, 0.0])],

@@ -10,8 +10,8 @@ use crate::tensor::{Tensor};
 use crate::types::{TensorType};
 
 operator! {
-    /// `max(x, 0)`, elementwise: FP32 (`if x > 0 { x } else { 0 }`), or i8 with a shared exponent, which is
-    /// kept.
+    /// `max(x, 0)`, elementwise: FP32 (`if 0 > x { 0 } else { x }`, so NaN and -0 stay), or i8 with a shared exponent,
+    /// which is kept.
     pub struct Relu = "relu" {
     }
 }
@@ -26,7 +26,7 @@ impl Operator for Relu {
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let x = inputs[0];
         if x.ty().is_f32() {
-            return elementwise::evaluate_unary(inputs, |x| if x > 0.0 { x } else { 0.0 });
+            return elementwise::evaluate_unary(inputs, |x| if 0.0 > x { 0.0 } else { x });
         }
         let elements = x.as_i8().iter().map(|&x| x.max(0)).collect();
         vec![Tensor::i8_shared(x.shape().dims(), elements, x.exponent())]
@@ -47,9 +47,7 @@ impl Operator for Relu {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         if inputs[0].is_f32() {
-            return elementwise::lower_unary(inputs, outputs, |_, x| {
-                Expr::f32(0.0).less(x.clone()).select(x, Expr::f32(0.0))
-            });
+            return elementwise::lower_unary(inputs, outputs, |_, x| Expr::f32(0.0).maximum(x));
         }
         elementwise::lower_shared(inputs, outputs, 0, |_, values| {
             values[0].clone().maximum(Expr::i32(0))
@@ -61,7 +59,13 @@ impl Operator for Relu {
             Case::new(
                 Relu {},
                 vec![Tensor::f32([5], vec![1.5, -2.0, -0.0, 0.0, f32::NEG_INFINITY])],
-                vec![Tensor::f32([5], vec![1.5, 0.0, 0.0, 0.0, 0.0])],
+                vec![Tensor::f32([5], vec![1.5, 0.0, -0.0, 0.0, 0.0])],
+            ),
+            // As onnxruntime 1.31 computes it.
+            Case::new(
+                Relu {},
+                vec![Tensor::f32([4], vec![f32::NAN, -f32::NAN, f32::INFINITY, -1.0e-40])],
+                vec![Tensor::f32([4], vec![f32::NAN, -f32::NAN, f32::INFINITY, 0.0])],
             ),
             Case::new(
                 Relu {},
