@@ -7,12 +7,13 @@
 //!
 //! The idea of cost sets is that of the extraction gym's greedy-dag extractor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use egg::{Id, Language};
 use trainc_ir::target::Cost;
 
 use super::language::{Graph, Node};
+use super::set::Set;
 
 /// The chosen node of each class that has a finite cost.
 #[derive(Clone, Debug, Default)]
@@ -33,40 +34,26 @@ impl Extraction {
     }
 }
 
-/// A set of classes as bits.
-#[derive(Clone, PartialEq, Eq)]
-struct Set(Vec<u64>);
-
-impl Set {
-    fn new(classes: usize) -> Set {
-        Set(vec![0; classes.div_ceil(64)])
-    }
-
-    fn insert(&mut self, i: usize) {
-        self.0[i / 64] |= 1 << (i % 64);
-    }
-
-    fn contains(&self, i: usize) -> bool {
-        self.0[i / 64] >> (i % 64) & 1 == 1
-    }
-
-    fn union(&mut self, other: &Set) {
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
-    }
-
-    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(word, &bits)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
-        })
-    }
-}
-
-struct Best {
+/// A node of a class: its own cost and the positions of its operands' classes.
+struct Candidate {
     node: Node,
     own: Cost,
+    children: Vec<usize>,
+}
+
+/// The best term of a class so far.
+#[derive(Clone, PartialEq)]
+struct Best {
+    /// Position among the class's candidates.
+    candidate: usize,
+    /// Cost of the set.
     total: Cost,
+    /// The classes that the term uses, its own too.
     set: Set,
 }
+
+/// Most times that a class is looked at. Costs settle after a few; the bound is for cycles that never do.
+const MOST_VISITS: usize = 1000;
 
 /// Extracts by `cost`, the cost of a node alone (its children's are added here).
 pub fn extract(egraph: &Graph, cost: impl Fn(&Graph, Id, &Node) -> Cost) -> Extraction {
@@ -74,89 +61,115 @@ pub fn extract(egraph: &Graph, cost: impl Fn(&Graph, Id, &Node) -> Cost) -> Extr
     ids.sort_unstable();
     let position: BTreeMap<Id, usize> = ids.iter().enumerate().map(|(i, &id)| (id, i)).collect();
     let mut parents: Vec<Vec<usize>> = vec![Vec::new(); ids.len()];
-    let nodes: Vec<Vec<(Node, Cost, Vec<usize>)>> = ids
+    let candidates: Vec<Vec<Candidate>> = ids
         .iter()
         .enumerate()
         .map(|(i, &id)| {
-            let mut nodes: Vec<(Node, Cost, Vec<usize>)> = egraph[id]
+            let mut candidates: Vec<Candidate> = egraph[id]
                 .nodes
                 .iter()
-                .map(|node| {
-                    let children: Vec<usize> =
-                        node.children().iter().map(|&c| position[&egraph.find(c)]).collect();
-                    (node.clone(), cost(egraph, id, node), children)
+                .map(|node| Candidate {
+                    node: node.clone(),
+                    own: cost(egraph, id, node),
+                    children: node.children().iter().map(|&c| position[&egraph.find(c)]).collect(),
                 })
-                .filter(|(_, cost, _)| *cost != Cost::INFEASIBLE)
+                .filter(|candidate| candidate.own != Cost::INFEASIBLE)
                 .collect();
-            nodes.sort_by(|a, b| a.0.cmp(&b.0));
-            for (_, _, children) in &nodes {
-                children.iter().for_each(|&c| parents[c].push(i));
+            candidates.sort_by(|a, b| a.node.cmp(&b.node));
+            for candidate in &candidates {
+                candidate.children.iter().for_each(|&c| parents[c].push(i));
             }
-            nodes
+            candidates
         })
         .collect();
     parents.iter_mut().for_each(|p| {
         p.sort_unstable();
         p.dedup();
     });
-    let mut best: Vec<Option<Best>> = (0..ids.len()).map(|_| None).collect();
-    // A worklist in rounds, each in class order. Costs only fall, and rounds are bounded besides.
-    let mut dirty: Vec<bool> =
-        nodes.iter().map(|n| n.iter().any(|(_, _, children)| children.is_empty())).collect();
-    for _ in 0..ids.len() + 8 {
-        if !dirty.contains(&true) {
-            break;
+    // Operands before their users, as far as cycles let them be, so that most classes are looked at once.
+    let order = post_order(&candidates);
+    let mut rank = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, &class)| rank[class] = at);
+    let mut best: Vec<Option<Best>> = vec![None; ids.len()];
+    let mut visits = vec![0usize; ids.len()];
+    let is_leaf = |class: &usize| candidates[*class].iter().any(|c| c.children.is_empty());
+    let mut dirty: BTreeSet<usize> =
+        (0..ids.len()).filter(is_leaf).map(|class| rank[class]).collect();
+    while let Some(at) = dirty.pop_first() {
+        let class = order[at];
+        visits[class] += 1;
+        if visits[class] > MOST_VISITS {
+            continue;
         }
-        let round = std::mem::replace(&mut dirty, vec![false; ids.len()]);
-        for i in (0..ids.len()).filter(|&i| round[i]) {
-            // The current choice again first: what lies below it may have changed.
-            let current = best[i].take();
-            let previous = current.as_ref().map(|b| (b.total, b.set.clone()));
-            let mut chosen: Option<Best> = current.and_then(|b| {
-                let children = nodes[i].iter().find(|n| n.0 == b.node).map(|n| n.2.clone())?;
-                combine(&best, i, &b.node, b.own, &children)
-            });
-            for (node, own, children) in &nodes[i] {
-                let Some(candidate) = combine(&best, i, node, *own, children) else { continue };
-                if chosen.as_ref().is_none_or(|b| candidate.total < b.total) {
-                    chosen = Some(candidate);
-                }
+        // The current choice again first: what lies below it may have changed.
+        let current = best[class].take();
+        let mut chosen: Option<Best> =
+            current.as_ref().and_then(|b| combine(&best, class, b.candidate, &candidates[class]));
+        for candidate in 0..candidates[class].len() {
+            let Some(other) = combine(&best, class, candidate, &candidates[class]) else {
+                continue;
+            };
+            if chosen.as_ref().is_none_or(|b| other.total < b.total) {
+                chosen = Some(other);
             }
-            let improved = previous != chosen.as_ref().map(|b| (b.total, b.set.clone()));
-            best[i] = chosen;
-            if improved {
-                parents[i].iter().for_each(|&p| dirty[p] = true);
-            }
+        }
+        let improved = current.as_ref().map(|b| &b.set) != chosen.as_ref().map(|b| &b.set);
+        best[class] = chosen;
+        if improved {
+            dirty.extend(parents[class].iter().map(|&p| rank[p]));
         }
     }
     let mut extraction = Extraction::default();
-    for (i, best) in best.into_iter().enumerate() {
+    for (class, (best, mut candidates)) in best.into_iter().zip(candidates).enumerate() {
         if let Some(best) = best {
-            extraction.cost.insert(ids[i], best.total);
-            extraction.choice.insert(ids[i], best.node);
+            extraction.cost.insert(ids[class], best.total);
+            extraction.choice.insert(ids[class], candidates.swap_remove(best.candidate).node);
         }
     }
     extraction
 }
 
+/// Classes after those that their candidates use, but for cycles.
+fn post_order(candidates: &[Vec<Candidate>]) -> Vec<usize> {
+    let mut entered = vec![false; candidates.len()];
+    let mut order = Vec::with_capacity(candidates.len());
+    for root in 0..candidates.len() {
+        if std::mem::replace(&mut entered[root], true) {
+            continue;
+        }
+        let operands = |class: usize| candidates[class].iter().flat_map(|c| &c.children);
+        let mut stack = vec![(root, operands(root))];
+        while let Some((class, operands_left)) = stack.last_mut() {
+            match operands_left.find(|&&child| !entered[child]) {
+                Some(&child) => {
+                    entered[child] = true;
+                    stack.push((child, operands(child)));
+                }
+                None => {
+                    order.push(*class);
+                    stack.pop();
+                }
+            }
+        }
+    }
+    order
+}
+
+/// The term of a candidate with the best terms of its operands, unless that is not known or holds the class itself.
 fn combine(
     best: &[Option<Best>],
     class: usize,
-    node: &Node,
-    own: Cost,
-    children: &[usize],
+    position: usize,
+    candidates: &[Candidate],
 ) -> Option<Best> {
-    let mut set = Set::new(best.len());
-    for &child in children {
-        set.union(&best[child].as_ref()?.set);
+    let candidate = &candidates[position];
+    let mut below = Set::default();
+    for &child in &candidate.children {
+        below = below.union(&best[child].as_ref()?.set);
     }
-    if set.contains(class) {
+    if below.contains(class) {
         return None;
     }
-    let mut total = own;
-    for member in set.iter() {
-        total = total + best[member].as_ref()?.own;
-    }
-    set.insert(class);
-    Some(Best { node: node.clone(), own, total, set })
+    let set = below.union(&Set::of(class, candidate.own));
+    Some(Best { candidate: position, total: set.cost(), set })
 }

@@ -10,5 +10,6 @@ pub mod extract;
 pub mod language;
 pub mod pattern;
 pub mod saturate;
+mod set;
 
 pub use egg::Id;

@@ -248,7 +248,10 @@ pub fn saturate(
                     break;
                 }
             }
-            egraph.rebuild();
+            // Rebuilding goes through every class.
+            if !egraph.clean {
+                egraph.rebuild();
+            }
             if let Some(conflict) = egraph.analysis.conflicts.first() {
                 return Err(format!("rule `{}` joins values of two types: {conflict}", rule.name));
             }

@@ -1,7 +1,7 @@
 //! Orders of the tasks. Each is a topological order of the dependencies; they differ in the memory that is live.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
@@ -15,15 +15,12 @@ pub(super) type Schedule = (&'static str, Vec<usize>);
 /// All orders to compare; without a search, the graph's own alone.
 pub(super) fn schedules(tasks: &Tasks, alignment: usize, search: bool) -> Vec<Schedule> {
     let scheduler = Scheduler::new(tasks, alignment);
-    let mut result = vec![("graph", scheduler.forward(|_, task| (0, task)))];
+    let mut result = vec![("graph", scheduler.forward(|_, task| task))];
     if search {
-        result.push((
-            "freeing-first",
-            scheduler.forward(|s, task| (i64::from(s.change(task) > 0), task)),
-        ));
-        result.push(("greedy", scheduler.forward(|s, task| (s.change(task), task))));
-        result
-            .push(("greedy-latest", scheduler.forward(|s, task| (s.change(task), Reverse(task)))));
+        let freeing = |change, task| (i64::from(change > 0), task);
+        result.push(("freeing-first", scheduler.forward(freeing)));
+        result.push(("greedy", scheduler.forward(|change, task| (change, task))));
+        result.push(("greedy-latest", scheduler.forward(|change, task| (change, Reverse(task)))));
         result.push(("greedy-backward", scheduler.backward()));
         result.push(("depth-first", scheduler.depth_first()));
     }
@@ -41,26 +38,39 @@ struct Scheduler<'a> {
     reads: Vec<Vec<usize>>,
 }
 
-/// Progress of list scheduling.
-struct Progress<'a> {
-    scheduler: &'a Scheduler<'a>,
-    /// Readers of each group that have not run.
-    readers: Vec<usize>,
+/// Tasks that could run now, by key; `K` holds the task, so that keys differ.
+struct Ready<K> {
+    keys: BTreeMap<K, usize>,
+    /// How many tasks each still waits for.
+    waiting: Vec<usize>,
 }
 
-impl Progress<'_> {
-    /// Bytes that are live after the task less those before.
-    fn change(&self, task: usize) -> i64 {
-        let Scheduler { tasks, bytes, reads, .. } = self.scheduler;
-        let freed: usize =
-            reads[task].iter().filter(|&&g| self.readers[g] == 1).map(|&g| bytes[g]).sum();
-        let kept: usize = tasks.tasks[task]
-            .writes
-            .iter()
-            .filter(|o| self.readers[o.group] > 0)
-            .map(|o| bytes[o.group])
-            .sum();
-        kept as i64 - freed as i64
+impl<K: Ord> Ready<K> {
+    fn new(before: &[Vec<usize>], key: impl Fn(usize) -> K) -> Ready<K> {
+        let waiting: Vec<usize> = before.iter().map(Vec::len).collect();
+        let free = (0..waiting.len()).filter(|&task| waiting[task] == 0);
+        Ready { keys: free.map(|task| (key(task), task)).collect(), waiting }
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        self.keys.pop_first().map(|(_, task)| task)
+    }
+
+    /// A task's key is another one.
+    fn changed(&mut self, task: usize, before: K, after: K) {
+        if self.keys.remove(&before).is_some() {
+            self.keys.insert(after, task);
+        }
+    }
+
+    /// These wait for one task less.
+    fn release(&mut self, tasks: &[usize], key: impl Fn(usize) -> K) {
+        for &task in tasks {
+            self.waiting[task] -= 1;
+            if self.waiting[task] == 0 {
+                self.keys.insert(key(task), task);
+            }
+        }
     }
 }
 
@@ -88,55 +98,69 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// List scheduling: among the tasks that are ready, the one with the least key comes next.
-    fn forward<K: Ord>(&self, key: impl Fn(&Progress<'_>, usize) -> K) -> Vec<usize> {
-        let mut progress = Progress {
-            scheduler: self,
-            readers: self.tasks.groups.iter().map(|g| g.readers.len()).collect(),
+    /// List scheduling: among the tasks that are ready, the one with the least key comes next. The key is of the bytes
+    /// that are live after the task less those before, and the task.
+    fn forward<K: Ord>(&self, key: impl Fn(i64, usize) -> K) -> Vec<usize> {
+        let groups = &self.tasks.groups;
+        // Readers of each group that have not run.
+        let mut readers: Vec<usize> = groups.iter().map(|g| g.readers.len()).collect();
+        let change = |task: usize| -> i64 {
+            let freed = self.reads[task].iter().filter(|&&g| readers[g] == 1);
+            let writes = self.tasks.tasks[task].writes.iter().map(|o| o.group);
+            let kept = writes.filter(|&g| readers[g] > 0);
+            self.sum(kept) - self.sum(freed.copied())
         };
-        let mut waiting: Vec<usize> = self.before.iter().map(Vec::len).collect();
-        let mut ready: BTreeSet<usize> = (0..waiting.len()).filter(|&t| waiting[t] == 0).collect();
-        let mut order = Vec::with_capacity(waiting.len());
-        while let Some(task) = ready.iter().copied().min_by_key(|&task| key(&progress, task)) {
-            ready.remove(&task);
+        let mut changes: Vec<i64> = (0..self.before.len()).map(change).collect();
+        let mut ready = Ready::new(&self.before, |task| key(changes[task], task));
+        let mut order = Vec::with_capacity(changes.len());
+        let mut done = vec![false; changes.len()];
+        while let Some(task) = ready.next() {
+            done[task] = true;
             order.push(task);
-            self.reads[task].iter().for_each(|&g| progress.readers[g] -= 1);
-            for &next in &self.after[task] {
-                waiting[next] -= 1;
-                if waiting[next] == 0 {
-                    ready.insert(next);
+            for &group in &self.reads[task] {
+                readers[group] -= 1;
+                // The last reader frees it.
+                if readers[group] == 1
+                    && let Some(&last) = groups[group].readers.iter().find(|&&t| !done[t])
+                {
+                    let before = key(changes[last], last);
+                    changes[last] -= self.bytes[group] as i64;
+                    ready.changed(last, before, key(changes[last], last));
                 }
             }
+            ready.release(&self.after[task], |task| key(changes[task], task));
         }
         order
     }
 
+    fn sum(&self, groups: impl Iterator<Item = usize>) -> i64 {
+        groups.map(|g| self.bytes[g] as i64).sum()
+    }
+
     /// Greedy list scheduling from the end: the last task is the one whose operands cost least and results most.
     fn backward(&self) -> Vec<usize> {
-        let mut live = vec![false; self.tasks.groups.len()];
-        let mut waiting: Vec<usize> = self.after.iter().map(Vec::len).collect();
-        let mut ready: BTreeSet<usize> = (0..waiting.len()).filter(|&t| waiting[t] == 0).collect();
-        let mut order = Vec::with_capacity(waiting.len());
-        let change = |live: &[bool], task: usize| {
-            let more: usize =
-                self.reads[task].iter().filter(|&&g| !live[g]).map(|&g| self.bytes[g]).sum();
-            let writes = self.tasks.tasks[task].writes.iter().map(|o| o.group);
-            let less: usize = writes.filter(|&g| live[g]).map(|g| self.bytes[g]).sum();
-            more as i64 - less as i64
-        };
-        while let Some(task) =
-            ready.iter().copied().min_by_key(|&task| (change(&live, task), Reverse(task)))
-        {
-            ready.remove(&task);
+        let groups = &self.tasks.groups;
+        let mut live = vec![false; groups.len()];
+        // What the operands of each task cost that are not live, less its results that are.
+        let mut changes: Vec<i64> =
+            self.reads.iter().map(|reads| self.sum(reads.iter().copied())).collect();
+        let key = |changes: &[i64], task: usize| (changes[task], Reverse(task));
+        let mut ready = Ready::new(&self.after, |task| key(&changes, task));
+        let mut order = Vec::with_capacity(changes.len());
+        while let Some(task) = ready.next() {
             order.push(task);
-            self.reads[task].iter().for_each(|&g| live[g] = true);
-            self.tasks.tasks[task].writes.iter().for_each(|o| live[o.group] = false);
-            for &next in &self.before[task] {
-                waiting[next] -= 1;
-                if waiting[next] == 0 {
-                    ready.insert(next);
+            for &group in &self.reads[task] {
+                if std::mem::replace(&mut live[group], true) {
+                    continue;
+                }
+                for &user in groups[group].readers.iter().chain(&groups[group].writer) {
+                    let before = key(&changes, user);
+                    changes[user] -= self.bytes[group] as i64;
+                    ready.changed(user, before, key(&changes, user));
                 }
             }
+            // Nobody before it uses its results, so that nothing has to know that they are live no more.
+            ready.release(&self.before[task], |task| key(&changes, task));
         }
         order.reverse();
         order

@@ -35,6 +35,8 @@ pub(super) struct Shared<'t> {
     pub(super) constants: Vec<Fixed>,
     pub(super) constant_bytes: usize,
     pub(super) kernels: Vec<Kernel>,
+    /// Position of each parameter's state by name.
+    state_names: BTreeMap<String, usize>,
     /// Constants by content.
     contents: BTreeMap<(TensorType, Vec<u8>), usize>,
     /// Offsets of constants by layout (element, scale, count) and bytes: reshapes of one constant share them.
@@ -94,8 +96,11 @@ impl<'t> Shared<'t> {
                 }
             }
         }
+        let state_names =
+            state.iter().enumerate().map(|(index, f)| (f.name.clone(), index)).collect();
         Ok(Shared {
             target,
+            state_names,
             state,
             state_bytes: offset,
             constants: Vec::new(),
@@ -115,7 +120,7 @@ impl<'t> Shared<'t> {
 
     /// Position of the parameter of that name, which [`Shared::new`] has seen.
     pub(super) fn state_named(&self, name: &str) -> usize {
-        self.state.iter().position(|f| f.name == name).unwrap_or(usize::MAX)
+        self.state_names.get(name).copied().unwrap_or(usize::MAX)
     }
 
     /// Position of a constant, which may be there already.

@@ -116,7 +116,15 @@ pub(super) fn tasks(
         updates_in_place: 0,
     };
     let PlanEntry { name: entry, graph } = *entry;
-    let mut builder = Builder { entry, graph, shared, options, result, operands: BTreeMap::new() };
+    let mut builder = Builder {
+        entry,
+        graph,
+        shared,
+        options,
+        result,
+        operands: BTreeMap::new(),
+        constants: BTreeMap::new(),
+    };
     builder.leaves();
     builder.nodes();
     builder.roots();
@@ -136,6 +144,8 @@ struct Builder<'a, 's, 't> {
     result: Tasks,
     /// Where each value is.
     operands: BTreeMap<ValueId, Operand>,
+    /// Groups of constants, by position among the program's.
+    constants: BTreeMap<usize, usize>,
 }
 
 impl Builder<'_, '_, '_> {
@@ -206,12 +216,13 @@ impl Builder<'_, '_, '_> {
     }
 
     fn constant(&mut self, tensor: &Arc<Tensor>, name: &str) -> Operand {
-        let home = Home::Constant(self.shared.constant(tensor, name, self.entry));
-        let found = self.result.groups.iter().position(|g| g.home == home);
-        match found {
-            Some(group) => Operand { group, view: 0 },
-            None => self.group(home, tensor.ty(), name),
+        let index = self.shared.constant(tensor, name, self.entry);
+        if let Some(&group) = self.constants.get(&index) {
+            return Operand { group, view: 0 };
         }
+        let operand = self.group(Home::Constant(index), tensor.ty(), name);
+        self.constants.insert(index, operand.group);
+        operand
     }
 
     fn operand(&mut self, v: ValueId) -> Operand {
