@@ -96,7 +96,10 @@ impl Lifetimes {
         if !options.in_place || (home != Home::Arena && !options.argument_views) {
             return None;
         }
-        task.reads.iter().filter_map(|operand| self.storage_of[operand.group]).find(|&storage| {
+        // Operands that cannot be overwritten are out before all are compared with each other.
+        let overwritable = task.reads.iter().enumerate().filter(|(i, _)| task.op.may_overwrite(*i));
+        let mut storages = overwritable.filter_map(|(_, operand)| self.storage_of[operand.group]);
+        storages.find(|&storage| {
             let Storage { home, end, .. } = self.storages[storage];
             home == Home::Arena
                 && end == at

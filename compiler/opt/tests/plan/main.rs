@@ -1,6 +1,7 @@
 //! The planner: programs do what their graphs mean, bit for bit, and keep close to the least memory.
 
 mod corners;
+mod many;
 mod networks;
 mod random;
 mod support;
