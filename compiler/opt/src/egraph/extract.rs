@@ -2,8 +2,8 @@
 //!
 //! Each class keeps the set of classes that its best term uses; its cost is the sum over that set. A node whose set
 //! would hold its own class is refused, so cycles need no special care. Greedy is not optimal, and does not claim to
-//! be; costs are integers, classes are visited in a fixed order and ties go to the smaller node, so the result is the
-//! same on every machine.
+//! be; costs are integers, classes are visited in a fixed order and ties go to the term of fewer classes, then to the
+//! smaller node, so the result is the same on every machine.
 //!
 //! The idea of cost sets is that of the extraction gym's greedy-dag extractor.
 
@@ -109,7 +109,9 @@ pub fn extract(egraph: &Graph, cost: impl Fn(&Graph, Id, &Node) -> Cost) -> Extr
             let Some(other) = combine(&best, class, candidate, &candidates[class]) else {
                 continue;
             };
-            if chosen.as_ref().is_none_or(|b| other.total < b.total) {
+            // Of equal cost the one of fewer parts.
+            let key = |best: &Best| (best.total, best.set.size());
+            if chosen.as_ref().is_none_or(|b| key(&other) < key(b)) {
                 chosen = Some(other);
             }
         }

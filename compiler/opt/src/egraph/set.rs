@@ -20,6 +20,8 @@ pub(super) struct Set(Option<Arc<Tree>>);
 struct Tree {
     /// Sum of the members' costs.
     cost: Cost,
+    /// Number of members.
+    size: usize,
     /// A mark that sets of other members or costs do not have (but for the odds of 64 bits).
     mark: u64,
     kind: Kind,
@@ -52,7 +54,7 @@ impl Tree {
     fn member(member: u32, cost: Cost) -> Arc<Tree> {
         let own = cost.cycles().unwrap_or(u64::MAX);
         let mark = spread(spread(u64::from(member) + 1).wrapping_add(own));
-        Arc::new(Tree { cost, mark, kind: Kind::Member(member) })
+        Arc::new(Tree { cost, size: 1, mark, kind: Kind::Member(member) })
     }
 
     fn branches(
@@ -60,12 +62,13 @@ impl Tree {
         prefix: u32,
         children: Box<[Option<Arc<Tree>>; BRANCHES]>,
     ) -> Arc<Tree> {
-        let (mut cost, mut mark) = (Cost::ZERO, 0u64);
+        let (mut cost, mut size, mut mark) = (Cost::ZERO, 0, 0u64);
         for child in children.iter().flatten() {
             cost = cost + child.cost;
+            size += child.size;
             mark = mark.wrapping_add(child.mark);
         }
-        Arc::new(Tree { cost, mark, kind: Kind::Branches { shift, prefix, children } })
+        Arc::new(Tree { cost, size, mark, kind: Kind::Branches { shift, prefix, children } })
     }
 
     /// Some member, to tell where the tree belongs.
@@ -164,6 +167,11 @@ impl Set {
         self.0.as_ref().map_or(Cost::ZERO, |tree| tree.cost)
     }
 
+    /// Number of members.
+    pub(super) fn size(&self) -> usize {
+        self.0.as_ref().map_or(0, |tree| tree.size)
+    }
+
     pub(super) fn contains(&self, member: usize) -> bool {
         let member = member as u32;
         let mut at = self.0.as_ref();
@@ -227,6 +235,7 @@ mod tests {
                 expected.extend(&b.1);
                 expected.extend(&one.1);
                 assert_eq!(set.cost(), Cost::new(expected.values().sum()));
+                assert_eq!(set.size(), expected.len());
                 let probe = below(limit) as usize;
                 assert!(set.contains(member));
                 assert_eq!(set.contains(probe), expected.contains_key(&probe));
