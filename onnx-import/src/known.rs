@@ -143,7 +143,10 @@ pub struct ExternalLocation {
 /// Gives the bytes of an [`ExternalLocation`], or says why not.
 pub type ExternalReader<'a> = dyn Fn(&ExternalLocation) -> Result<Vec<u8>, String> + 'a;
 
-fn external_location(tensor: &TensorProto, expected: u64) -> Result<ExternalLocation, String> {
+pub(crate) fn external_location(
+    tensor: &TensorProto,
+    expected: u64,
+) -> Result<ExternalLocation, String> {
     let entry =
         |key: &str| tensor.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
     let number = |key: &str| {
@@ -159,6 +162,16 @@ fn external_location(tensor: &TensorProto, expected: u64) -> Result<ExternalLoca
         return Err(format!("external data of {length} bytes where {expected} are needed"));
     }
     Ok(ExternalLocation { location, offset, length: expected })
+}
+
+/// Bytes of a tensor's elements.
+///
+/// # Errors
+/// In words, if the shape or the type is none.
+pub(crate) fn tensor_bytes(tensor: &TensorProto) -> Result<u64, String> {
+    let (_, count) = limits::dimensions(&tensor.dims)?;
+    let width = element_bits(tensor.data_type).ok_or("an element type that is not read")?;
+    Ok((count as u64 * width as u64).div_ceil(8))
 }
 
 impl Known {

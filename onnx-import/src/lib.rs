@@ -9,6 +9,7 @@
 
 mod call;
 mod error;
+pub mod export;
 mod external;
 mod finite;
 mod foreign;

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     /// Evaluate a model on arrays: npz in, npz out
     Run(RunArguments),
+    /// Write trained weights back into the model's own ONNX file
+    Export(ExportArguments),
     /// Build an artifact, run it (under an emulator), and compare every bit with the reference
     Verify(VerifyArguments),
     /// List the training algorithms, or print one's file
@@ -101,6 +103,9 @@ pub(crate) struct ConfigArguments {
     /// Where the first weights come from [default: model]
     #[arg(long, value_enum, value_name = "FROM")]
     init: Option<Init>,
+    /// Weights in place of the model's: safetensors by its names, a checkpoint of `train`, or a device's saved state
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) weights: Option<PathBuf>,
     /// Parameters or layers that do not train: names, with `*` and `?`; may be repeated
     #[arg(long, value_name = "PATTERN")]
     freeze: Vec<String>,
@@ -170,6 +175,7 @@ impl ConfigArguments {
         config.batch = self.batch.or(config.batch);
         config.dimensions.extend(self.dimensions.iter().cloned());
         config.exact = (config.exact || self.exact) && !self.no_exact;
+        config.weights = self.weights.clone().or(config.weights);
         for (list, flags) in [(&mut config.freeze, &self.freeze), (&mut config.train, &self.train)]
         {
             if !flags.is_empty() {
@@ -377,9 +383,6 @@ pub(crate) struct RunArguments {
     /// Where the outputs go
     #[arg(short, long, value_name = "FILE.npz", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,
-    /// Weights in place of the model's own, as `train --weights-out` writes them
-    #[arg(short, long, value_name = "FILE.safetensors", value_hint = ValueHint::FilePath)]
-    pub(crate) weights: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
 }
@@ -393,6 +396,26 @@ impl RunArguments {
         }
         Ok(config)
     }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc export lenet5.onnx --weights trained.safetensors --onnx trained.onnx
+  trainc export lenet5.onnx --weights run.ckpt --onnx trained.onnx
+  trainc export lenet5.onnx --weights device.bin --algorithm niti --onnx trained.onnx
+
+The graph stays as it is; initializers get the trained values, running statistics of batch norm included. What cannot be
+mapped back is an error. A device's state needs the algorithm and the frozen parts that its artifact was compiled with.")]
+pub(crate) struct ExportArguments {
+    /// ONNX model that was trained
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) model: PathBuf,
+    /// File to write, with all weights within
+    #[arg(long, value_name = "FILE.onnx", value_hint = ValueHint::FilePath)]
+    pub(crate) onnx: PathBuf,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
 }
 
 #[derive(Args, Debug)]

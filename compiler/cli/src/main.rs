@@ -5,6 +5,7 @@
 
 mod arguments;
 mod compile;
+mod export;
 mod inspect;
 mod listings;
 mod message;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Compile(options) => compile::run(options, &output),
         Command::Inspect(options) => inspect::run(options, &output),
         Command::Run(options) => run::run(options, &output),
+        Command::Export(options) => export::run(options, &output),
         Command::Verify(options) => match verify::run(options, &output) {
             Ok(true) => Ok(()),
             Ok(false) => return ExitCode::from(1),

@@ -8,8 +8,7 @@ use crate::message::Output;
 
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> anyhow::Result<()> {
     let source = model_file(&arguments.model);
-    let weights = arguments.weights.as_deref();
-    let evaluation = evaluate(&source, &arguments.input, weights, &arguments.config()?)?;
+    let evaluation = evaluate(&source, &arguments.input, &arguments.config()?)?;
     let arrays = evaluation.outputs;
     evaluation.warnings.iter().for_each(|w| output.warning(w));
     write(&arguments.output, &arrays)?;

@@ -6,7 +6,8 @@
 //! "trainc checkpoint 2\n"
 //! u64    length of the header
 //! ...    header: JSON, see `Header`
-//! ...    for each tensor of the header: its elements and scale, in the layout of a program's memory
+//! ...    for each tensor of the header, then for each frozen one: its elements and scale, in the layout of a
+//!        program's memory
 //! u32    CRC-32 of everything before it
 //! ```
 
@@ -18,6 +19,8 @@ use trainc_data::{Dataset, Images, Split, write_atomically};
 use trainc_host::decode_tensor;
 use trainc_ir::program::buffer_bytes;
 use trainc_ir::tensor_bytes::tensor_bytes;
+use trainc_ir::text::cursor::Cursor;
+use trainc_ir::text::parse_type;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::algorithms;
@@ -56,6 +59,8 @@ struct Header {
     steps: u64,
     history: Vec<EpochRecord>,
     tensors: Vec<Entry>,
+    /// Parameters that do not train; [`resume`] has them from the model.
+    frozen: Vec<Entry>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -104,21 +109,27 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
 /// If the file cannot be written.
 pub fn save(path: &Path, trainer: &Trainer, data: &str, data_length: usize) -> anyhow::Result<()> {
     let state = trainer.state()?;
+    let frozen = trainer.session.frozen_tensors();
+    let entries = |tensors: &[(String, Tensor)]| {
+        let entry = |(name, tensor): &(String, Tensor)| Entry {
+            name: name.clone(),
+            ty: tensor.ty().to_string(),
+        };
+        tensors.iter().map(entry).collect()
+    };
     let header = Header {
         identity: identity(trainer, data),
         steps_of_run: trainer.steps_of_run(data_length),
         steps: trainer.steps,
         history: trainer.history.clone(),
-        tensors: state
-            .iter()
-            .map(|(name, tensor)| Entry { name: name.clone(), ty: tensor.ty().to_string() })
-            .collect(),
+        tensors: entries(&state),
+        frozen: entries(&frozen),
     };
     let json = serde_json::to_vec(&header)?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend((json.len() as u64).to_le_bytes());
     bytes.extend(json);
-    for (_, tensor) in &state {
+    for (_, tensor) in state.iter().chain(&frozen) {
         bytes.extend(tensor_bytes(tensor));
     }
     bytes.extend(crc32(&bytes).to_le_bytes());
@@ -142,15 +153,15 @@ pub fn resume(
     let (header, tensors) = split(&bytes).map_err(|e| fail(e.to_string()))?;
     check_identity(&header.identity, &identity(trainer, data)).map_err(|e| fail(e.to_string()))?;
     let state = trainer.state()?;
-    let types: Vec<&TensorType> = state.iter().map(|(_, t)| t.ty()).collect();
     let names = state.iter().zip(&header.tensors);
     let same = state.len() == header.tensors.len()
         && names.clone().all(|((name, t), e)| *name == e.name && t.ty().to_string() == e.ty);
     if !same {
         return Err(fail("its tensors are not this model's".to_string()).into());
     }
-    let tensors = decode(tensors, &types).map_err(|e| fail(e.to_string()))?;
-    trainer.set_state(&tensors)?;
+    let whole = types_of(&header).map_err(|e| fail(e.to_string()))?;
+    let tensors = decode(tensors, &whole).map_err(|e| fail(e.to_string()))?;
+    trainer.set_state(&tensors[..state.len()])?;
     trainer.steps = header.steps;
     trainer.history = header.history;
     let config = &trainer.session.config;
@@ -168,6 +179,33 @@ pub fn resume(
     Ok(Some(format!("{}: {remark}", path.display())))
 }
 
+/// Whether a file that starts so may be a checkpoint.
+pub(crate) fn is_checkpoint(start: &[u8]) -> bool {
+    MAGIC.starts_with(start)
+}
+
+/// All tensors of a checkpoint, of whatever run, by the model's names.
+///
+/// # Errors
+/// If the file is damaged or no checkpoint.
+pub fn tensors(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
+    let fail = |message: String| InFile::new(path, message);
+    let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
+    let read = || {
+        let (header, tensors) = split(&bytes)?;
+        let tensors = decode(tensors, &types_of(&header)?)?;
+        let names = header.tensors.into_iter().chain(header.frozen).map(|entry| entry.name);
+        Ok(names.zip(tensors).collect())
+    };
+    read().map_err(|e: anyhow::Error| fail(e.to_string()).into())
+}
+
+/// The types of a checkpoint's tensors, the frozen ones last.
+fn types_of(header: &Header) -> anyhow::Result<Vec<TensorType>> {
+    let parse = |entry: &Entry| Ok(parse_type(&mut Cursor::new(&entry.ty))?);
+    header.tensors.iter().chain(&header.frozen).map(parse).collect()
+}
+
 fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
     let body = bytes.strip_prefix(MAGIC);
     let Some(body) = body else { anyhow::bail!("not a checkpoint of this version of trainc") };
@@ -181,7 +219,7 @@ fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
     Ok((serde_json::from_slice(json)?, tensors))
 }
 
-fn decode(mut bytes: &[u8], types: &[&TensorType]) -> anyhow::Result<Vec<Tensor>> {
+fn decode(mut bytes: &[u8], types: &[TensorType]) -> anyhow::Result<Vec<Tensor>> {
     let mut tensors = Vec::new();
     for ty in types {
         let (own, rest) = bytes

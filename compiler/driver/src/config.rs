@@ -85,6 +85,8 @@ pub struct Config {
     pub normalization: InputNormalization,
     /// Where the weights of the first step come from.
     pub init: WeightSource,
+    /// A file with other weights than the model's: safetensors, a checkpoint, or a state that a device saved.
+    pub weights: Option<PathBuf>,
     /// Patterns of parameters and layers that do not train.
     pub freeze: Vec<String>,
     /// Patterns of the only parameters and layers that train; empty for all.
@@ -114,6 +116,7 @@ impl Default for Config {
             batch_norm: BatchNormHandling::default(),
             normalization: InputNormalization::default(),
             init: WeightSource::default(),
+            weights: None,
             freeze: Vec::new(),
             train: Vec::new(),
             epochs: 10,

@@ -14,9 +14,13 @@ pub mod config;
 pub mod emit;
 pub mod error;
 #[cfg(feature = "host")]
+pub mod export;
+#[cfg(feature = "host")]
 mod folder;
 mod freeze;
 mod hash;
+#[cfg(feature = "host")]
+pub mod initial;
 #[cfg(feature = "host")]
 pub mod inspect;
 pub mod model;

@@ -23,16 +23,11 @@ pub struct Evaluation {
 
 /// Evaluates `source` on the arrays of the npz file `input`, one for each input of the model under its name, and gives
 /// the outputs under theirs. The batch is the data's; with [`Config::batch`] the data are taken in batches of that
-/// size, the last one padded with copies of its last sample. `weights` is a safetensors file in place of the model's own.
+/// size, the last one padded with copies of its last sample.
 ///
 /// # Errors
 /// If an array is missing, of another shape or type, or the model does not compile.
-pub fn evaluate(
-    source: &ModelSource,
-    input: &Path,
-    weights: Option<&Path>,
-    config: &Config,
-) -> anyhow::Result<Evaluation> {
+pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::Result<Evaluation> {
     let arrays = read_npz(input)?;
     let fail = |message: String| InFile::new(input, message);
     // The model's own inputs say which arrays count; their first dimension is the batch.
@@ -55,17 +50,6 @@ pub fn evaluate(
     let config = Config { batch: Some(batch), ..config.clone() };
     let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
     let mut host = session.on_this_machine()?;
-    if let Some(path) = weights {
-        let buffers = host.state()?;
-        let names = session.state_names();
-        let state: Vec<(String, Tensor)> =
-            names.into_iter().zip(&buffers).map(|(name, (_, t))| (name, t.clone())).collect();
-        let quantizer = session.algorithm.quantizer.as_ref();
-        let new = crate::weights::read(path, &state, quantizer)?;
-        for ((buffer, _), tensor) in buffers.iter().zip(&new) {
-            host.set_state(buffer, tensor)?;
-        }
-    }
     let graph = &session.entry(INFER)?.float;
     let mut inputs: Vec<(&TensorType, Data)> = Vec::new();
     for input in graph.inputs() {

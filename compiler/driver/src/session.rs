@@ -2,6 +2,8 @@
 //! with its report and the time it took.
 
 use std::collections::BTreeSet;
+#[cfg(feature = "host")]
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -22,6 +24,8 @@ use trainc_opt::translate::{Translation, translate};
 use crate::config::{Config, OptimiserStrategy, WeightSource};
 use crate::error::{InFile, InModel};
 use crate::freeze::frozen;
+#[cfg(feature = "host")]
+use crate::initial::InitialState;
 use crate::model::{self, InferenceForm, ModelSource};
 use crate::{algorithms, precision, targets};
 
@@ -94,6 +98,9 @@ pub struct Session {
     pub entries: Vec<EntryStages>,
     /// Parameters of the model that are constants here, because the configuration freezes them.
     pub frozen: Vec<String>,
+    /// The weights that the configuration's file gave.
+    #[cfg(feature = "host")]
+    initial: Option<InitialState>,
     /// Fingerprint of the precision file, if there is one.
     pub precision_hash: Option<String>,
     /// How 8-bit results are made, if a precision file says so.
@@ -144,6 +151,8 @@ impl Session {
             warnings: Vec::new(),
             entries: Vec::new(),
             frozen: Vec::new(),
+            #[cfg(feature = "host")]
+            initial: None,
             precision_hash: None,
             eight_bit: None,
             stages: Vec::new(),
@@ -214,6 +223,7 @@ impl Session {
             check_finite(&self.imported.graph)?;
         }
         self.warnings.extend(model::warnings(&self.imported));
+        self.read_weights(source)?;
         self.model_hash = model::graph_hash(&self.imported.graph);
         if entries == Entries::InferAsExported {
             let form = InferenceForm::AsExported;
@@ -246,6 +256,41 @@ impl Session {
         Ok(())
     }
 
+    /// Gives the model the weights of the configuration's file, if it names one.
+    #[cfg(feature = "host")]
+    fn read_weights(&mut self, source: &ModelSource) -> anyhow::Result<()> {
+        let Some(path) = &self.config.weights else { return Ok(()) };
+        let initial = InitialState::read(path, source, &self.config)?;
+        let words = initial.apply(&mut self.imported, &self.config)?;
+        self.warnings.extend(words);
+        self.initial = Some(initial);
+        Ok(())
+    }
+
+    #[cfg(not(feature = "host"))]
+    fn read_weights(&mut self, _source: &ModelSource) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.config.weights.is_none(),
+            "weights: reading them needs the cargo feature `host`"
+        );
+        Ok(())
+    }
+
+    /// Gives parameters of a module that the file of weights has in their stored form that form, bit for bit.
+    #[cfg(feature = "host")]
+    fn with_stored(&self, module: Graph) -> anyhow::Result<Graph> {
+        let Some(initial) = &self.initial else { return Ok(module) };
+        let stored = |name: &str, old: &Arc<Tensor>| {
+            initial.stored(name, old.ty()).map_or_else(|| old.clone(), Arc::new)
+        };
+        Ok(crate::select::with_initial(&module, stored)?)
+    }
+
+    #[cfg(not(feature = "host"))]
+    fn with_stored(&self, module: Graph) -> anyhow::Result<Graph> {
+        Ok(module)
+    }
+
     fn push(&mut self, name: &'static str, float: Graph) {
         self.entries.push(EntryStages { name, float, module: None, optimised: None });
     }
@@ -271,10 +316,11 @@ impl Session {
             });
         }
         self.timed("translate", |session| {
-            for entry in &mut session.entries {
-                let (module, report) = translate(&entry.float, &session.algorithm)?;
+            for i in 0..session.entries.len() {
+                let (module, report) = translate(&session.entries[i].float, &session.algorithm)?;
+                let module = session.with_stored(module)?;
                 verify(&module, &stage)?;
-                entry.module = Some((module, report));
+                session.entries[i].module = Some((module, report));
             }
             Ok(())
         })

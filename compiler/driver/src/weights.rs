@@ -4,11 +4,8 @@
 //! `q * 2^e`). Beside it stand its stored elements, named `NAME.int8` (or `NAME.int32` for wider integers), and
 //! `NAME.exponent`, one i32.
 
-use std::path::Path;
-
-use anyhow::{Context, ensure};
-use trainc_data::{NamedTensor, TensorData, read_safetensors};
-use trainc_ir::{Data, Element, Op, RunContext, Scale, Tensor};
+use trainc_data::{NamedTensor, TensorData};
+use trainc_ir::{Data, Element, Scale, ScaleData, Tensor, TensorType};
 
 /// The real values of a tensor; `None` for scales that have no export.
 pub fn real_values(tensor: &Tensor) -> Option<Vec<f32>> {
@@ -50,68 +47,36 @@ pub fn export(state: &[(String, Tensor)]) -> Vec<NamedTensor> {
     tensors
 }
 
-/// Reads weights that [`export`] wrote, or that another engine wrote as FP32 under the model's names, as new values of
-/// `state`. A quantized tensor takes its stored elements from the file if they are there, else `quantizer` makes them of
-/// the FP32 values.
-///
-/// # Errors
-/// If the file cannot be read, or a tensor is missing or of another shape.
-pub fn read(
-    path: &Path,
-    state: &[(String, Tensor)],
-    quantizer: Option<&Op>,
-) -> anyhow::Result<Vec<Tensor>> {
-    let tensors = read_safetensors(path)?;
-    let file = path.display();
-    state
-        .iter()
-        .map(|(name, old)| {
-            import(&tensors, name, old, quantizer).with_context(|| format!("{file}: `{name}`"))
-        })
-        .collect()
-}
-
-fn import(
-    tensors: &[NamedTensor],
-    name: &str,
-    old: &Tensor,
-    quantizer: Option<&Op>,
-) -> anyhow::Result<Tensor> {
+/// The stored form of a tensor among those that [`export`] gave, bit for bit; `None` if they do not have it in a form of
+/// that type.
+pub(crate) fn stored(tensors: &[NamedTensor], name: &str, ty: &TensorType) -> Option<Tensor> {
     let find = |name: &str| tensors.iter().find(|t| t.name == name);
-    let fits = |found: &NamedTensor| {
-        let (a, b) = (&found.shape, old.shape().dims());
-        ensure!(*a == b, "its shape is {a:?}, the model's {b:?}");
-        Ok(())
+    let (suffix, integer) = match ty.element {
+        Element::F32 => return None,
+        Element::I8 => ("int8", true),
+        Element::I16 | Element::I32 => ("int32", false),
+        _ => return None,
     };
-    let shared = old.ty().element == Element::I8 && old.ty().scale == Scale::Exponent;
-    if let (true, Some(elements), Some(exponent)) =
-        (shared, find(&format!("{name}.int8")), find(&format!("{name}.exponent")))
-        && let (TensorData::I8(values), TensorData::I32(exponent)) =
-            (&elements.data, &exponent.data)
-    {
-        fits(elements)?;
-        ensure!(exponent.len() == 1, "it has {} exponents", exponent.len());
-        return Ok(Tensor::i8_shared(old.shape().dims(), values.clone(), exponent[0]));
-    }
-    let found = find(name).context("the file has no such tensor")?;
-    fits(found)?;
-    let TensorData::F32(values) = &found.data else {
-        anyhow::bail!("its elements are not FP32");
+    let elements = find(&format!("{name}.{suffix}"))?;
+    let values: Vec<i64> = match &elements.data {
+        TensorData::I8(values) if integer => values.iter().map(|&v| v.into()).collect(),
+        TensorData::I32(values) if !integer => values.iter().map(|&v| v.into()).collect(),
+        _ => return None,
     };
-    let real = Tensor::f32(old.shape().dims(), values.clone());
-    if old.ty().is_f32() {
-        return Ok(real);
+    let fits = |v: &i64| ty.element != Element::I16 || i16::try_from(*v).is_ok();
+    if *elements.shape != *ty.shape.dims() || !values.iter().all(fits) {
+        return None;
     }
-    let quantizer = quantizer.context("the algorithm has no form for FP32 weights")?;
-    let stored = quantizer.evaluate(&[&real], &RunContext::default());
-    let stored = stored.into_iter().next().context("the quantizer gives nothing")?;
-    ensure!(
-        stored.ty() == old.ty(),
-        "it is stored as {}, the model's is {}",
-        stored.ty(),
-        old.ty()
-    );
-    Ok(stored)
+    let exponent = || match find(&format!("{name}.exponent")).map(|t| &t.data) {
+        Some(TensorData::I32(exponent)) if exponent.len() == 1 => Some(exponent[0]),
+        _ => None,
+    };
+    let scale = match ty.scale {
+        Scale::Exponent => ScaleData::Exponent(exponent()?),
+        Scale::None | Scale::Fixed { .. } => ScaleData::None,
+        Scale::Affine { .. } | Scale::Block { .. } => return None,
+    };
+    Some(Tensor::from_i64(ty, &values, scale))
 }
 
 #[cfg(test)]
@@ -122,24 +87,19 @@ mod tests {
     fn what_is_written_is_read() {
         let state = [
             ("w".to_string(), Tensor::i8_shared([2], vec![-127, 3], -4)),
-            ("b".to_string(), Tensor::f32([1], vec![0.5])),
+            ("b".to_string(), Tensor::i32_shared([2], vec![-70_000, 3], -9)),
         ];
         let tensors = export(&state);
         for (name, tensor) in &state {
-            let blank = Tensor::zeros(tensor.ty());
-            let found = import(&tensors, name, &blank, None).unwrap();
+            let found = stored(&tensors, name, tensor.ty()).unwrap();
             assert!(found.bits_equal(tensor), "{name}");
         }
-        // FP32 values alone go through the quantizer.
+        // Another type or shape is another form.
+        assert!(stored(&tensors, "w", state[1].1.ty()).is_none());
+        assert!(stored(&tensors, "w", Tensor::i8_shared([3], vec![0; 3], 0).ty()).is_none());
+        assert!(stored(&tensors, "v", state[0].1.ty()).is_none());
         let plain: Vec<NamedTensor> = tensors.into_iter().filter(|t| t.name == "w").collect();
-        let quantizer = Op::QuantizeWeight(trainc_ir::ops::QuantizeWeight {});
-        let found = import(&plain, "w", &state[0].1, Some(&quantizer)).unwrap();
-        assert_eq!((found.as_i8(), found.exponent()), (&[-127i8, 3][..], -4));
-        let wide = Tensor::i8_shared([3], vec![0; 3], 0);
-        let message =
-            |name: &str, old: &Tensor| import(&plain, name, old, None).unwrap_err().to_string();
-        assert!(message("w", &wide).contains("[2]"));
-        assert!(message("v", &wide).contains("no such tensor"));
+        assert!(stored(&plain, "w", state[0].1.ty()).is_none());
     }
 
     #[test]

@@ -263,6 +263,16 @@ impl Graph {
         value
     }
 
+    /// Gives a parameter another value before the first step, of its type.
+    ///
+    /// # Panics
+    /// If the type is another.
+    pub fn set_initial(&mut self, parameter: usize, initial: Arc<Tensor>) {
+        let parameter = &mut self.parameters[parameter];
+        assert_eq!(initial.ty(), parameter.initial.ty(), "a parameter keeps its type");
+        parameter.initial = initial;
+    }
+
     /// Adds a constant.
     pub fn add_constant(
         &mut self,

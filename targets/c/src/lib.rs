@@ -37,7 +37,7 @@ pub use harness::harness;
 pub use interval::{Interval, all, element_interval, exact};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
 pub use loops::{element_type, function, function_with};
-pub use program::emit;
+pub use program::{emit, model_hash};
 pub use target::{C, CTarget};
 
 /// What is known of loop kernels before code is selected for them.

@@ -83,7 +83,7 @@ fn check(program: &Program, dialect: &dyn Dialect) -> Result<(), String> {
 }
 
 /// FNV-1a of what a checkpoint must agree on: the model's name, and the name, type and place of each state buffer.
-fn model_hash(program: &Program) -> u64 {
+pub fn model_hash(program: &Program) -> u64 {
     let mut text = program.name.clone();
     for buffer in program.state() {
         text.push_str(&format!("\n{}: {} at {}", buffer.name, buffer.ty, buffer.offset));

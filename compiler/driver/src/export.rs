@@ -1,0 +1,81 @@
+//! Trained weights back into the model's own ONNX file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use trainc_data::write_atomically;
+use trainc_ir::Tensor;
+use trainc_ir::graph::Graph;
+use trainc_onnx_import::export::{ParameterValue, with_parameters};
+use trainc_onnx_import::{ImportOptions, import_bytes};
+
+use crate::config::Config;
+use crate::error::InFile;
+use crate::initial::InitialState;
+use crate::model::{self, ModelSource};
+
+/// What [`export`] wrote.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exported {
+    /// Parameters with other values than before, in the model's order.
+    pub changed: Vec<String>,
+    /// How many others it has.
+    pub same: usize,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Writes the model of `source` with the weights of [`Config::weights`] as a file of its own, whose graph is the
+/// model's. The file is read again before it is written: every parameter must have its value there.
+///
+/// # Errors
+/// If the weights do not fit the model, or a parameter that has changed has no initializer of its own to change.
+pub fn export(source: &ModelSource, config: &Config, to: &Path) -> anyhow::Result<Exported> {
+    let path = source.path().context("export needs a model file")?;
+    let weights = config.weights.as_ref().context("export needs weights (`--weights`)")?;
+    let options = ImportOptions { batch: config.batch, ..config.training_import() };
+    let mut imported = source.import(&options)?;
+    let before = parameters(&imported.graph);
+    let initial = InitialState::read(weights, source, config)?;
+    let warnings = initial.apply(&mut imported, config)?;
+    let after = parameters(&imported.graph);
+    let changed: Vec<(String, Arc<Tensor>)> = before
+        .iter()
+        .zip(&after)
+        .filter(|((_, old), (_, new))| !old.bits_equal(new))
+        .map(|(_, new)| new.clone())
+        .collect();
+    let values: Vec<ParameterValue<'_>> = changed
+        .iter()
+        .map(|(name, tensor)| ParameterValue {
+            name,
+            shape: tensor.shape().dims(),
+            values: tensor.as_f32(),
+        })
+        .collect();
+    let bytes = with_parameters(path, &values)?;
+    let none = |_: &_| Err("all weights are within".to_string());
+    let again = import_bytes(&bytes, &none, &options)
+        .with_context(|| format!("{}: the model with new weights", path.display()))?;
+    let again = parameters(&again.graph);
+    let wrong = after.iter().find(|(name, tensor)| {
+        !again.iter().any(|(other, found)| other == name && found.bits_equal(tensor))
+    });
+    let fail = |name: &str| {
+        InFile::new(
+            path,
+            format!("parameter `{name}` shares its initializer in the file with others"),
+        )
+    };
+    ensure!(wrong.is_none(), fail(wrong.map_or("", |(name, _)| name)));
+    write_atomically(to, &bytes)?;
+    let warnings = [model::warnings(&imported), warnings].concat();
+    let same = after.len() - changed.len();
+    Ok(Exported { changed: changed.into_iter().map(|(name, _)| name).collect(), same, warnings })
+}
+
+fn parameters(graph: &Graph) -> Vec<(String, Arc<Tensor>)> {
+    let name = |v| graph.value(v).name.clone();
+    graph.parameters().iter().map(|p| (name(p.value), p.initial.clone())).collect()
+}
