@@ -150,7 +150,7 @@ enum Init {
     Random,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Normalization {
     /// The stored values
     None,
@@ -203,6 +203,16 @@ impl ConfigArguments {
             };
         }
         Ok(config)
+    }
+}
+
+fn normalize(config: &mut Config, flag: Option<Normalization>) {
+    if let Some(normalization) = flag {
+        config.normalization = match normalization {
+            Normalization::None => InputNormalization::None,
+            Normalization::Unit => InputNormalization::Unit,
+            Normalization::Standardize => InputNormalization::Standardize,
+        };
     }
 }
 
@@ -281,13 +291,7 @@ impl TrainArguments {
         config.learning_rate = self.learning_rate.or(config.learning_rate);
         config.steps = self.steps.or(config.steps);
         config.shuffle &= !self.no_shuffle;
-        if let Some(normalization) = self.normalization {
-            config.normalization = match normalization {
-                Normalization::None => InputNormalization::None,
-                Normalization::Unit => InputNormalization::Unit,
-                Normalization::Standardize => InputNormalization::Standardize,
-            };
-        }
+        normalize(&mut config, self.normalization);
         Ok(config)
     }
 }
@@ -314,10 +318,28 @@ pub(crate) struct CompileArguments {
     /// Add main.c, an example that trains, evaluates, saves and loads (targets that emit C)
     #[arg(long)]
     pub(crate) example: bool,
+    /// How pixels become model inputs, for the header and the manifest; `standardize` takes --data
+    #[arg(long, value_enum, value_name = "HOW")]
+    normalization: Option<Normalization>,
+    /// Data set whose normalization and class names the header and the manifest state
+    #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) emit: EmitArguments,
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
+}
+
+impl CompileArguments {
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = self.config.config()?;
+        normalize(&mut config, self.normalization);
+        anyhow::ensure!(
+            self.data.is_some() || self.normalization != Some(Normalization::Standardize),
+            "--normalization standardize takes the mean and deviation from data: give --data"
+        );
+        Ok(config)
+    }
 }
 
 /// Texts of stages, in rustc's manner.

@@ -1,6 +1,7 @@
 //! `trainc compile`.
 
 use serde_json::json;
+use trainc_driver::data::Dataset;
 use trainc_driver::emit::{self, EmitKind};
 use trainc_driver::session::{Depth, Entries, Session};
 
@@ -9,11 +10,14 @@ use crate::message::Output;
 
 pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Result<()> {
     let start = std::time::Instant::now();
-    let config = arguments.config.config()?;
+    let config = arguments.config()?;
     let source = model_file(&arguments.model);
     let name = arguments.name.clone().unwrap_or_else(|| source.name());
-    let session = Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+    let mut session = Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
     session.warnings.iter().for_each(|w| output.warning(w));
+    if let Some(path) = &arguments.data {
+        session.note_data(&Dataset::open(path)?)?;
+    }
     let (beside, within): (Vec<&Emit>, Vec<&Emit>) =
         arguments.emit.emit.iter().partition(|e| e.path.is_some());
     let within: Vec<EmitKind> = within.iter().map(|e| e.kind).collect();

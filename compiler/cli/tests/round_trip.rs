@@ -165,7 +165,10 @@ fn what_cannot_be_mapped_is_refused() {
         message
     };
     let message = export(mlp, &[]);
-    assert!(message.contains("none of its tensors") || message.contains("the model's"), "{message}");
+    assert!(
+        message.contains("none of its tensors") || message.contains("the model's"),
+        "{message}"
+    );
     artifact(&folder, model, &["--algorithm", "fp32"]);
     let good = "artifact/weights.safetensors";
     assert!(export(good, &["--init", "random"]).contains("not both"));

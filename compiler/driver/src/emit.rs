@@ -209,6 +209,11 @@ struct Manifest<'a> {
     algorithm: Named<'a>,
     model: Named<'a>,
     flags: Flags,
+    /// The input, if there is one alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<InputReport<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<ClassReport<'a>>,
     /// Parameters that do not train: constants.
     frozen: &'a [String],
     /// Step sizes by fraction of the training.
@@ -241,6 +246,55 @@ struct Flags {
     /// Fingerprint of the precision file.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<String>,
+}
+
+/// What an artifact's input is.
+#[derive(Serialize)]
+struct InputReport<'a> {
+    name: &'a str,
+    shape: Vec<usize>,
+    /// The meaning of the dimensions: `NCHW` (batch, channels, rows, columns), `NC`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<&'static str>,
+    element: String,
+    /// `(stored / divisor - mean) / deviation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalization: Option<NormalizationReport>,
+}
+
+#[derive(Serialize)]
+struct NormalizationReport {
+    divisor: f64,
+    /// Of each channel.
+    mean: Vec<f64>,
+    deviation: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct ClassReport<'a> {
+    count: usize,
+    /// In the order of the scores; empty if they are not known.
+    names: &'a [String],
+}
+
+fn input_report<'a>(session: &'a Session, program: &'a Program) -> Option<InputReport<'a>> {
+    let graph = &session.entries.first()?.float;
+    let value = graph.value(crate::model::data_input(graph)?);
+    Some(InputReport {
+        name: &value.name,
+        shape: value.ty.shape.to_vec(),
+        layout: match value.ty.shape.rank() {
+            4 => Some("NCHW"),
+            2 => Some("NC"),
+            _ => None,
+        },
+        element: value.ty.element.to_string(),
+        normalization: program.notes.input.as_ref().map(|input| NormalizationReport {
+            divisor: input.divisor,
+            mean: input.channels.iter().map(|c| c.0).collect(),
+            deviation: input.channels.iter().map(|c| c.1).collect(),
+        }),
+    })
 }
 
 #[derive(Serialize)]
@@ -345,6 +399,12 @@ fn manifest<'a>(
             dimensions: dimensions.clone(),
             precision: session.precision_hash.clone(),
         },
+        input: input_report(session, program),
+        classes: session.entries.last().and_then(|entry| {
+            let graph = &entry.float;
+            let scores = graph.outputs()[crate::model::scores_output(graph)?].value;
+            Some(ClassReport { count: graph.ty(scores).shape[1], names: &program.notes.classes })
+        }),
         frozen: &session.frozen,
         schedule: session
             .schedule()

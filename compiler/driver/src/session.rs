@@ -11,7 +11,7 @@ use anyhow::Context;
 use trainc_host::HostProgram;
 use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
-use trainc_ir::program::{MemoryPlan, Notes, Program};
+use trainc_ir::program::{InputNotes, MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
 use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported, check_finite};
@@ -21,7 +21,7 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
 use trainc_opt::quantized::{EightBit, OutputStage, quantize};
 use trainc_opt::translate::{Translation, translate};
 
-use crate::config::{Config, OptimiserStrategy, WeightSource};
+use crate::config::{Config, InputNormalization, OptimiserStrategy, WeightSource};
 use crate::error::{InFile, InModel};
 use crate::freeze::frozen;
 #[cfg(feature = "host")]
@@ -388,7 +388,51 @@ impl Session {
 
     /// What headers and examples say beside the program.
     fn notes(&self) -> Notes {
-        Notes { schedule: self.schedule(), frozen: self.frozen.clone() }
+        Notes {
+            schedule: self.schedule(),
+            frozen: self.frozen.clone(),
+            input: self.normalization(),
+            classes: Vec::new(),
+        }
+    }
+
+    /// How images become the model's input by the configuration alone; `None` where that takes data, or for a model
+    /// that takes no images.
+    fn normalization(&self) -> Option<InputNotes> {
+        let graph = &self.entries.first()?.float;
+        let [_, channels, _, _] = graph.ty(model::data_input(graph)?).shape[..] else {
+            return None;
+        };
+        let divisor = match self.config.normalization {
+            InputNormalization::None => 1.0,
+            InputNormalization::Unit => 255.0,
+            InputNormalization::Standardize => return None,
+        };
+        Some(InputNotes { divisor, channels: vec![(0.0, 1.0); channels] })
+    }
+
+    /// Notes what a data set says about the model's input and classes, for the artifact.
+    ///
+    /// # Errors
+    /// If the data are not what the model takes, or the session was not planned.
+    #[cfg(feature = "host")]
+    pub fn note_data(&mut self, data: &trainc_data::Dataset) -> anyhow::Result<()> {
+        let normalizer = crate::train::normalizer(&self.config, &data.train);
+        let graph = &self.entries.first().context("the session has no entry")?.float;
+        let ty = graph.ty(model::data_input(graph).context("the model has several inputs")?);
+        let [c, h, w] = data.train.shape;
+        anyhow::ensure!(
+            ty.shape[..].get(1..) == Some(&[c, h, w][..]),
+            "the model takes {ty}, but images of `{}` are {c} x {h} x {w} (channels x height x width)",
+            data.name
+        );
+        let planned = self.planned.as_mut().context("the program is not planned")?;
+        planned.0.notes.input = Some(InputNotes {
+            divisor: normalizer.pixel_scale(),
+            channels: normalizer.mean_and_deviation(),
+        });
+        planned.0.notes.classes = data.classes.clone();
+        Ok(())
     }
 
     /// The program.

@@ -127,14 +127,9 @@ impl Trainer {
         for (_, rate) in session.schedule() {
             rate_bits(rate, session.algorithm.learning_rate)?;
         }
-        let normalization = match session.config.normalization {
-            InputNormalization::None => Normalization::None,
-            InputNormalization::Unit => Normalization::UnitInterval,
-            InputNormalization::Standardize => Normalization::Standardize,
-        };
         Ok(Trainer {
             state_names: session.state_names(),
-            normalizer: Normalizer::fit(normalization, &data.train),
+            normalizer: normalizer(&session.config, &data.train),
             host,
             step_entry,
             infer_entry,
@@ -289,6 +284,16 @@ impl Trainer {
         }
         Ok(())
     }
+}
+
+/// How a configuration turns stored images into inputs, fitted to the training split.
+pub(crate) fn normalizer(config: &Config, train: &Split) -> Normalizer {
+    let normalization = match config.normalization {
+        InputNormalization::None => Normalization::None,
+        InputNormalization::Unit => Normalization::UnitInterval,
+        InputNormalization::Standardize => Normalization::Standardize,
+    };
+    Normalizer::fit(normalization, train)
 }
 
 fn fill(call: &mut Call, split: &Split, normalizer: &Normalizer, indices: &[usize]) {

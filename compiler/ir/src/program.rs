@@ -186,6 +186,19 @@ pub struct Notes {
     pub schedule: Vec<(f64, f64)>,
     /// The model's parameters that do not train: constants.
     pub frozen: Vec<String>,
+    /// How stored data become the model's input, if it is known.
+    pub input: Option<InputNotes>,
+    /// Names of the classes, if they are known.
+    pub classes: Vec<String>,
+}
+
+/// How stored data become a model's input: `(stored / divisor - mean) / deviation`, in f64, then rounded to f32.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InputNotes {
+    /// What stored elements are divided by: 255 makes fractions of pixels that are bytes.
+    pub divisor: f64,
+    /// Mean and deviation of each channel.
+    pub channels: Vec<(f64, f64)>,
 }
 
 /// A compiled model. See the module documentation.

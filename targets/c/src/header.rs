@@ -5,6 +5,7 @@ use trainc_ir::program::Program;
 
 use crate::dialect::Dialect;
 use crate::evaluate::{Evaluation, sizes};
+use crate::input::{Input, class_names, frozen};
 use crate::interface::{Function, Interface, meaning, state_table};
 use crate::layout::Lines;
 use crate::loops::element_type;
@@ -33,6 +34,7 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         ]
         .into_iter()
         .chain(state_table(program))
+        .chain(frozen(program).into_iter().flat_map(|line| [String::new(), line]))
         .collect::<Vec<_>>(),
     );
     let evaluation = Evaluation::of(interface);
@@ -68,6 +70,16 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         out.line("#endif");
     }
     numbers(&mut out, program, interface, evaluation.as_ref());
+    if let Some(input) = Input::of(program, interface) {
+        input.header(&macros, &mut out);
+    }
+    if let Some(names) =
+        evaluation.as_ref().and_then(|evaluation| class_names(program, evaluation.classes))
+    {
+        out.line("");
+        out.comment(&["Names of the classes.".into()]);
+        out.line(&format!("#define {macros}_CLASS_NAMES {{ {} }}", names.join(", ")));
+    }
     if let Some(schedule) = Schedule::of(program, interface) {
         schedule.header(&mut out);
     }

@@ -16,6 +16,7 @@ mod expression;
 mod fold;
 mod harness;
 mod header;
+mod input;
 pub mod interface;
 mod interval;
 mod layout;

@@ -11,6 +11,7 @@ use trainc_ir::program::{Entry, Launch, Program, Region, Step};
 use trainc_ir::{Element, Scale, TensorType};
 
 use crate::evaluate::Evaluation;
+use crate::input::{Input, class_names};
 use crate::interface::{Function, Interface, Parameter, Passing, meaning};
 use crate::schedule::Schedule;
 use text::{CHECKPOINTS, INIT, MEMORY, SHARED, STATE_TENSOR, STATUS};
@@ -107,6 +108,18 @@ impl Generator<'_> {
             self.function(entry, function, &mut body);
         }
         self.evaluate(&mut body);
+        if let Some(input) = Input::of(self.program, self.interface) {
+            input.rust(&mut body);
+        }
+        let classes = self.evaluation().map(|evaluation| evaluation.classes);
+        if let Some(names) = classes.and_then(|n| class_names(self.program, n)) {
+            let _ = write!(
+                body,
+                "/// Names of the classes.\npub const CLASS_NAMES: [&str; {}] = [{}];\n\n",
+                names.len(),
+                names.join(", ")
+            );
+        }
         if let Some(schedule) = Schedule::of(self.program, self.interface) {
             schedule.rust(&mut body);
         }
