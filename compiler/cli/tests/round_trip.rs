@@ -100,8 +100,10 @@ fn the_state_of_a_device_comes_back() {
             folder.fail(&[&train[..], &DATA, more].concat())
         };
         assert!(refuse(&["--algorithm", other]).contains("another model"));
-        let frozen = [&by[..], &["--freeze", "*conv*"]].concat();
-        assert!(refuse(&frozen).contains("frozen"), "{algorithm}");
+        if algorithm == "fp32" {
+            let frozen = [&by[..], &["--freeze", "*conv*"]].concat();
+            assert!(refuse(&frozen).contains("frozen"));
+        }
         let mut content = bytes(&path);
         content[50] ^= 4;
         std::fs::write(&path, content).unwrap();

@@ -5,12 +5,11 @@ use trainc_ir::program::Program;
 
 use crate::dialect::Dialect;
 use crate::evaluate::{Evaluation, sizes};
-use crate::input::{Input, class_names, frozen};
+use crate::input::{frozen, notes};
 use crate::interface::{Function, Interface, meaning, state_table};
 use crate::layout::Lines;
 use crate::loops::element_type;
 use crate::program::{each_launch, entry_macro};
-use crate::schedule::Schedule;
 
 pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dialect) -> String {
     let alignment = dialect.description().alignment;
@@ -70,19 +69,7 @@ pub(crate) fn header(program: &Program, interface: &Interface, dialect: &dyn Dia
         out.line("#endif");
     }
     numbers(&mut out, program, interface, evaluation.as_ref());
-    if let Some(input) = Input::of(program, interface) {
-        input.header(&macros, &mut out);
-    }
-    if let Some(names) =
-        evaluation.as_ref().and_then(|evaluation| class_names(program, evaluation.classes))
-    {
-        out.line("");
-        out.comment(&["Names of the classes.".into()]);
-        out.line(&format!("#define {macros}_CLASS_NAMES {{ {} }}", names.join(", ")));
-    }
-    if let Some(schedule) = Schedule::of(program, interface) {
-        schedule.header(&mut out);
-    }
+    notes(&mut out, program, interface);
     for line in [
         String::new(),
         "/* Sets the state to its value before the first step. */".into(),

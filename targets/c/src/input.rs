@@ -6,8 +6,10 @@ use trainc_ir::graph::InputRole;
 use trainc_ir::program::{InputNotes, Program};
 use trainc_ir::{Element, Scale};
 
+use crate::evaluate::Evaluation;
 use crate::interface::{Interface, Parameter, Passing};
 use crate::layout::Lines;
+use crate::schedule::Schedule;
 
 /// The one float image of a program that takes no other data.
 #[derive(Debug)]
@@ -83,6 +85,34 @@ impl<'p> Input<'p> {
             list(|c| c.0),
             list(|c| c.1),
         );
+    }
+}
+
+/// What a header says of the input, the classes and the step sizes, and which parameters are constants.
+pub fn header_notes(program: &Program, interface: &Interface) -> String {
+    let mut out = Lines::default();
+    if let Some(line) = frozen(program) {
+        out.line("");
+        out.comment(&[line]);
+    }
+    notes(&mut out, program, interface);
+    out.finish()
+}
+
+/// The input, the classes and the step sizes, for the header.
+pub(crate) fn notes(out: &mut Lines, program: &Program, interface: &Interface) {
+    let macros = interface.macros();
+    if let Some(input) = Input::of(program, interface) {
+        input.header(&macros, out);
+    }
+    let classes = Evaluation::of(interface).map(|evaluation| evaluation.classes);
+    if let Some(names) = classes.and_then(|classes| class_names(program, classes)) {
+        out.line("");
+        out.comment(&["Names of the classes.".into()]);
+        out.line(&format!("#define {macros}_CLASS_NAMES {{ {} }}", names.join(", ")));
+    }
+    if let Some(schedule) = Schedule::of(program, interface) {
+        schedule.header(out);
     }
 }
 

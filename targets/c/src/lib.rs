@@ -35,6 +35,7 @@ pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
 pub use example::{bare_example, example};
 pub use harness::harness;
+pub use input::header_notes;
 pub use interval::{Interval, all, element_interval, exact};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
 pub use loops::{element_type, function, function_with};

@@ -1,7 +1,7 @@
 //! The C header of an object.
 
-use trainc_c::element_type;
 use trainc_c::interface::{Interface, meaning, state_table};
+use trainc_c::{element_type, header_notes};
 use trainc_ir::names::{comment, shown};
 use trainc_ir::program::Program;
 
@@ -51,6 +51,7 @@ pub(super) fn header(program: &Program, interface: &Interface) -> String {
     line(&format!("#define {macros}_ARENA_BYTES {}", memory.arena_bytes));
     line(&format!("#define {macros}_STATE_BYTES {}", memory.state_bytes));
     line(&format!("#define {macros}_ALIGNMENT {ALIGNMENT}"));
+    line(header_notes(program, interface).trim_end());
     line("");
     line("/* Sets the state to its value before the first step. */");
     line(&format!("void {prefix}_init(void *state);"));
