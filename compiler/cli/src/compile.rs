@@ -13,7 +13,8 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
     let config = arguments.config()?;
     let source = model_file(&arguments.model);
     let name = arguments.name.clone().unwrap_or_else(|| source.name());
-    let mut session = Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+    let mut session =
+        Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     if let Some(path) = &arguments.data {
         session.note_data(&Dataset::open(path)?)?;

@@ -71,6 +71,10 @@ fn saved_by_device(folder: &Folder) -> PathBuf {
     run(Command::new("cc").args(["-std=c99", "-ffp-contract=off", "-o", "save"]).args(sources));
     let path = folder.path("device.bin");
     std::fs::write(&path, run(&mut Command::new(artifact.join("save")))).unwrap();
+    // The folder holds what trainc wrote, and may be replaced.
+    for own in ["save", "save.c"] {
+        std::fs::remove_file(artifact.join(own)).unwrap();
+    }
     path
 }
 

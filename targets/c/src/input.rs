@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use trainc_ir::graph::InputRole;
+use trainc_ir::names::shown;
 use trainc_ir::program::{InputNotes, Program};
 use trainc_ir::{Element, Scale};
 
@@ -120,17 +121,11 @@ pub(crate) fn notes(out: &mut Lines, program: &Program, interface: &Interface) {
 pub(crate) fn class_names(program: &Program, classes: usize) -> Option<Vec<String>> {
     let names = &program.notes.classes;
     (!names.is_empty() && names.len() <= classes)
-        .then(|| names.iter().map(|name| format!("\"{}\"", readable(name))).collect())
+        .then(|| names.iter().map(|name| format!("\"{}\"", shown(name))).collect())
 }
 
 /// A line that says which parameters are constants; `None` if none is frozen.
 pub(crate) fn frozen(program: &Program) -> Option<String> {
-    let names: Vec<String> = program.notes.frozen.iter().map(|name| readable(name)).collect();
+    let names: Vec<String> = program.notes.frozen.iter().map(|name| shown(name)).collect();
     (!names.is_empty()).then(|| format!("Constants, which do not train: {}.", names.join(", ")))
-}
-
-/// A name with nothing that ends a comment or a string.
-fn readable(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || " ._-/".contains(c);
-    name.chars().map(|c| if plain(c) { c } else { '_' }).collect()
 }
