@@ -16,6 +16,7 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
     let mut session =
         Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
     session.warnings.iter().for_each(|w| output.warning(w));
+    session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
     if let Some(path) = &arguments.data {
         session.note_data(&Dataset::open(path)?)?;
     }

@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
     let source = model_file(&arguments.model);
     let session = Session::new(&source, &config, Entries::TrainAndInfer, depth)?;
     session.warnings.iter().for_each(|w| output.warning(w));
+    session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
     for one in emit {
         compile::write(&session, one, output)?;
     }

@@ -91,6 +91,7 @@ fn prepare(
     check_trains(&algorithms::load(&config.algorithm)?)?;
     let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned)?;
     session.warnings.iter().for_each(|w| output.warning(w));
+    session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
     let program = session.program()?;
     output.note(&format!(
         "{} under {}: {} kernels, arena {} bytes, compiled in {:.2} s",

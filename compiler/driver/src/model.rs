@@ -14,10 +14,11 @@ use trainc_onnx_import::{
     import_path,
 };
 use trainc_opt::algorithm::{Algorithm, Initialization};
+use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::quantized::StoredScales;
-use trainc_opt::training::{LOSS, LossSource, training_graph};
+use trainc_opt::training::{LOSS, LossSource, training_graph_with_momentum};
 use trainc_opt::translate::remove_operations;
 
 use crate::hash::Fingerprint;
@@ -95,12 +96,12 @@ pub fn training(
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
 ) -> anyhow::Result<Graph> {
-    let graph = prepare(imported, algorithm, seed, frozen)?;
+    let graph = prepare(imported, algorithm, seed, frozen)?.0;
     let source = match &imported.loss {
         Some(loss) => Some(own_loss(&graph, loss, algorithm)?),
         None => None,
     };
-    let training = training_graph(&graph, source)?;
+    let training = training_graph_with_momentum(&graph, source, algorithm.momentum)?;
     // A loss of the model's own keeps its name; the others are dropped: a step reports its loss alone.
     let loss = match source {
         Some(LossSource::Model(loss)) => loss,
@@ -135,7 +136,7 @@ pub fn inference(
     frozen: &BTreeSet<usize>,
     form: InferenceForm,
 ) -> anyhow::Result<Graph> {
-    let graph = prepare(imported, algorithm, seed, frozen)?;
+    let graph = prepare(imported, algorithm, seed, frozen)?.0;
     let graph = match form {
         InferenceForm::AsExported => graph,
         InferenceForm::Running => inference_graph(&graph)?,
@@ -154,13 +155,26 @@ pub fn inference(
     Ok(select(&graph, &outputs, false)?)
 }
 
-/// What the algorithm leaves out is left out, weights are as they shall be, those that do not train are constants.
+/// What becomes of the model's batch normalizations under an algorithm, in the model's order.
+///
+/// # Errors
+/// As [`training`].
+pub fn batch_norms(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    frozen: &BTreeSet<usize>,
+) -> anyhow::Result<Vec<BatchNormFate>> {
+    Ok(prepare(imported, algorithm, None, frozen)?.1)
+}
+
+/// What the algorithm leaves out is left out, batch normalizations with frozen statistics are folded, weights are as they
+/// shall be, those that do not train are constants.
 fn prepare(
     imported: &Imported,
     algorithm: &Algorithm,
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
-) -> anyhow::Result<Graph> {
+) -> anyhow::Result<(Graph, Vec<BatchNormFate>)> {
     let mut graph = imported.graph.clone();
     if let Some(loss) = &imported.loss
         && loss.scores_output.is_none()
@@ -182,7 +196,11 @@ fn prepare(
     if !frozen.is_empty() {
         graph = freeze(&graph, frozen)?;
     }
-    Ok(remove_operations(&graph, &algorithm.remove))
+    let graph = remove_operations(&graph, &algorithm.remove);
+    Ok(match algorithm.is_identity() || algorithm.inference.is_some() {
+        true => (graph, Vec::new()),
+        false => fold_batch_norms(&graph)?,
+    })
 }
 
 /// The loss of a model that brings one, in the prepared graph. FP32 trains it as it is; other algorithms know the mean

@@ -1,7 +1,7 @@
 //! A session: a model under a configuration, taken through every stage. Each stage's value is kept, to be printed,
 //! with its report and the time it took.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 #[cfg(feature = "host")]
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,17 +9,18 @@ use std::time::Instant;
 use anyhow::Context;
 #[cfg(feature = "host")]
 use trainc_host::HostProgram;
-use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
 use trainc_ir::program::{InputNotes, MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
+use trainc_ir::{OpKind, Tensor};
 use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported, check_finite};
-use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::{Algorithm, BatchNormTreatment};
+use trainc_opt::batch_norm::{BatchNormFate, Fate};
 use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
 use trainc_opt::quantized::{EightBit, OutputStage, quantize};
-use trainc_opt::translate::{Translation, translate};
+use trainc_opt::translate::{Translation, float_operations, translate};
 
 use crate::config::{Config, InputNormalization, OptimiserStrategy, WeightSource};
 use crate::error::{InFile, InModel};
@@ -94,6 +95,10 @@ pub struct Session {
     pub imported: Imported,
     /// What the user should know: the importer's warnings, and limits that the optimiser reached.
     pub warnings: Vec<String>,
+    /// What became of the model's parts under the algorithm: batch normalizations, operations computed in FP32.
+    pub notes: Vec<String>,
+    /// What became of each batch normalization, in the model's order.
+    pub batch_norms: Vec<BatchNormFate>,
     /// The functions.
     pub entries: Vec<EntryStages>,
     /// Parameters of the model that are constants here, because the configuration freezes them.
@@ -149,6 +154,8 @@ impl Session {
             model_hash: String::new(),
             imported: empty(),
             warnings: Vec::new(),
+            notes: Vec::new(),
+            batch_norms: Vec::new(),
             entries: Vec::new(),
             frozen: Vec::new(),
             #[cfg(feature = "host")]
@@ -204,7 +211,8 @@ impl Session {
         );
         let entries = if inference { Entries::InferAsExported } else { entries };
         // Running statistics, unless the user wants others.
-        let training = match (inference, training.batch_norm) {
+        let folds = self.algorithm.batch_norm == BatchNormTreatment::Fold;
+        let training = match (inference || folds, training.batch_norm) {
             (true, BatchNormMode::AsExported) => {
                 ImportOptions { batch_norm: BatchNormMode::Frozen, ..training }
             }
@@ -225,10 +233,16 @@ impl Session {
         self.warnings.extend(model::warnings(&self.imported));
         self.read_weights(source)?;
         self.model_hash = model::graph_hash(&self.imported.graph);
+        let frozen = match entries {
+            Entries::TrainAndInfer => frozen(&self.imported.graph, &self.config)?,
+            Entries::InferAsExported => BTreeSet::new(),
+        };
+        self.batch_norms = model::batch_norms(&self.imported, &self.algorithm, &frozen)?;
+        self.notes.extend(batch_norm_notes(&self.batch_norms));
+        self.warnings.extend(removed(&self.imported.graph, &self.algorithm));
         if entries == Entries::InferAsExported {
             let form = InferenceForm::AsExported;
-            let none = BTreeSet::new();
-            let mut float = model::inference(&self.imported, &self.algorithm, seed, &none, form)?;
+            let mut float = model::inference(&self.imported, &self.algorithm, seed, &frozen, form)?;
             verify(&float, &Stage::Float)?;
             if let Some(path) = self.config.precision.clone() {
                 float =
@@ -240,7 +254,6 @@ impl Session {
         }
         let (train, infer) = self.timed("training graph", |session| {
             let (imported, algorithm) = (&session.imported, &session.algorithm);
-            let frozen = frozen(&imported.graph, &session.config)?;
             let train = model::training(imported, algorithm, seed, &frozen)?;
             verify(&train, &Stage::Float)?;
             let form = InferenceForm::Running;
@@ -297,11 +310,12 @@ impl Session {
 
     /// What a quantized module of this session's algorithm may contain.
     pub fn stage(&self) -> Stage {
-        Stage::Quantized { float_operations: self.algorithm.float_operations.clone() }
+        let modules = self.entries.iter().filter_map(|e| e.module.as_ref());
+        let floated = modules.flat_map(|(_, t)| t.floated.iter().map(|(_, kind)| *kind));
+        Stage::Quantized { float_operations: float_operations(&self.algorithm, floated) }
     }
 
     fn translate(&mut self) -> anyhow::Result<()> {
-        let stage = self.stage();
         if let Some(inference) = self.algorithm.inference {
             let eight_bit = self.eight_bit.unwrap_or(inference.eight_bit);
             return self.timed("translate", |session| {
@@ -319,9 +333,10 @@ impl Session {
             for i in 0..session.entries.len() {
                 let (module, report) = translate(&session.entries[i].float, &session.algorithm)?;
                 let module = session.with_stored(module)?;
-                verify(&module, &stage)?;
                 session.entries[i].module = Some((module, report));
             }
+            let floated = session.entries.first().and_then(|e| e.module.as_ref());
+            session.notes.extend(floated.and_then(|(_, report)| float_note(&report.floated)));
             Ok(())
         })
     }
@@ -498,6 +513,66 @@ impl Session {
     pub fn seconds(&self) -> f64 {
         self.times.iter().map(|t| t.seconds).sum()
     }
+}
+
+/// One line for each kind of fate, with the nodes where they are few.
+fn batch_norm_notes(fates: &[BatchNormFate]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for fate in fates {
+        let text = match &fate.fate {
+            Fate::Trains => "train in FP32, with running statistics".to_string(),
+            Fate::Folded { .. } => {
+                "have frozen statistics and are folded into the weights before them".to_string()
+            }
+            Fate::Frozen { because } => {
+                format!("keep frozen statistics and stay in FP32 ({because})")
+            }
+        };
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, nodes)) => nodes.push(&fate.node),
+            None => groups.push((text, vec![&fate.node])),
+        }
+    }
+    let line = |(text, nodes): (String, Vec<&str>)| {
+        let (count, all) = (nodes.len(), fates.len());
+        format!("{count} of {all} batch normalizations {text}: {}", few(&nodes))
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// At most four names.
+fn few(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(4).map(|name| format!("`{name}`")).collect();
+    let rest = if names.len() > 4 { ", ..." } else { "" };
+    format!("{}{rest}", shown.join(", "))
+}
+
+/// What a training step computes in FP32 because the algorithm has no rule for it, by operation.
+fn float_note(floated: &[(String, OpKind)]) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    floated.iter().for_each(|(_, kind)| *counts.entry(kind.name()).or_default() += 1);
+    let list: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    (!list.is_empty()).then(|| {
+        format!(
+            "{} operations of the training step are computed in FP32, for the algorithm has no integer form of them: {}",
+            floated.len(),
+            list.join(", ")
+        )
+    })
+}
+
+/// Says what an algorithm leaves out of a model.
+fn removed(graph: &Graph, algorithm: &Algorithm) -> Option<String> {
+    let nodes = graph.nodes().iter().filter(|n| algorithm.remove.contains(&n.op.kind()));
+    let names: Vec<&str> = nodes.map(|n| n.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "algorithm `{}` leaves {} operations out of the model, which changes what it computes: {}",
+            algorithm.name,
+            names.len(),
+            few(&names)
+        )
+    })
 }
 
 fn empty() -> Imported {

@@ -345,6 +345,29 @@ impl Graph {
         }
     }
 
+    /// The same graph with other operations in the nodes' places, of the same types.
+    ///
+    /// # Errors
+    /// If an operation gives other types.
+    pub fn map_operations(&self, mut f: impl FnMut(&Op) -> Op) -> Result<Graph, TypeError> {
+        let mut graph = self.clone();
+        for node in &mut graph.nodes {
+            let op = f(&node.op);
+            if op == node.op {
+                continue;
+            }
+            let types = |values: &[ValueId]| -> Vec<&TensorType> {
+                values.iter().map(|v| &self.values[v.index()].ty).collect()
+            };
+            let results = op.infer(&types(&node.inputs))?;
+            if results.iter().collect::<Vec<_>>() != types(&node.outputs) {
+                return Err(TypeError::new(format!("{op} gives other types than {}", node.op)));
+            }
+            node.op = op;
+        }
+        Ok(graph)
+    }
+
     /// Adds a named result.
     pub fn add_output(&mut self, name: impl Into<String>, value: ValueId) {
         self.outputs.push(Output { name: name.into(), value });

@@ -5,6 +5,7 @@
 
 use crate::keyword_enum;
 
+pub mod dither;
 pub mod exponent;
 pub mod float;
 pub mod integer;
@@ -86,6 +87,17 @@ pub fn ceil_log2(m: f32) -> i32 {
         return width - 150 + i32::from(!mantissa.is_power_of_two());
     }
     exponent - 127 + i32::from(mantissa != 0)
+}
+
+/// `floor(log2 m)` of a positive finite float, exactly, from its bits.
+pub fn floor_log2(m: f32) -> i32 {
+    debug_assert!(m > 0.0 && m.is_finite());
+    let bits = m.to_bits();
+    match (bits >> 23) as i32 {
+        // Subnormal: m = mantissa * 2^-149.
+        0 => 31 - bits.leading_zeros() as i32 - 149,
+        exponent => exponent - 127,
+    }
 }
 
 /// `min(max |x|, f32::MAX)` with NaN skipped; 0 if there is no number.

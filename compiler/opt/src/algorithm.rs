@@ -1,7 +1,7 @@
 //! Training algorithms as data: one TOML file each, in the four parts that Mandheling (Xu et al., MobiCom'22, table 2)
 //! names: translation, backpropagation, weight, optimizer. A user's own file works like a built-in one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use trainc_ir::attributes::Attribute;
@@ -17,6 +17,7 @@ use crate::quantized::EightBit;
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("fp32", include_str!("../algorithms/fp32.toml")),
     ("niti", include_str!("../algorithms/niti.toml")),
+    ("niti-finetune", include_str!("../algorithms/niti-finetune.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 
@@ -90,6 +91,15 @@ struct Translation {
     remove: Vec<String>,
     /// Operations that may have FP32 operands or results in the lowered module; absent: all.
     float_operations: Option<Vec<String>>,
+    /// What becomes of operations without a rule.
+    #[serde(default)]
+    otherwise: Otherwise,
+    /// What becomes of batch normalization.
+    #[serde(default)]
+    batch_norm: BatchNormTreatment,
+    /// Forms in 8 bits of forward values in other elements, by element; `?q` is the value.
+    #[serde(default)]
+    narrow: BTreeMap<String, String>,
     #[serde(default)]
     rules: Vec<RuleText>,
 }
@@ -97,6 +107,9 @@ struct Translation {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Backpropagation {
+    /// As in translation, of errors.
+    #[serde(default)]
+    narrow: BTreeMap<String, String>,
     #[serde(default)]
     rules: Vec<RuleText>,
 }
@@ -106,6 +119,8 @@ struct Backpropagation {
 struct WeightPart {
     /// Operation that turns a trainable FP32 parameter into its stored form; absent: FP32.
     quantizer: Option<String>,
+    /// The same for biases; absent: as weights.
+    bias_quantizer: Option<String>,
     /// Random initialisation of weights where the user asks for one.
     #[serde(default)]
     initialization: Initialization,
@@ -118,8 +133,33 @@ struct OptimizerPart {
     learning_rate: String,
     /// Points of the schedule, by fraction of the training.
     schedule: Vec<SchedulePoint>,
+    /// Factor of the last step in the next one: each weight then has one as state; absent: plain gradient descent.
+    momentum: Option<f32>,
     #[serde(default)]
     rules: Vec<RuleText>,
+}
+
+/// What becomes of operations that no rule of the algorithm matches.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Otherwise {
+    /// An error names them.
+    #[default]
+    Refuse,
+    /// They are computed in FP32, between a dequantization and a quantization where neighbours are integers.
+    Float,
+}
+
+/// What becomes of a model's batch normalization.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchNormTreatment {
+    /// Where it trains (exported in training form) it stays; with frozen statistics it is folded into the convolution or
+    /// matrix product before it, exactly, and stays where there is none.
+    #[default]
+    Keep,
+    /// Folded with its running statistics, however it was exported; it stays where it cannot be folded.
+    Fold,
 }
 
 #[derive(Deserialize)]
@@ -177,8 +217,20 @@ pub struct Algorithm {
     pub remove: BTreeSet<OpKind>,
     /// Operations that may touch FP32; `None`: all.
     pub float_operations: Option<BTreeSet<OpKind>>,
+    /// What becomes of operations without a rule.
+    pub otherwise: Otherwise,
+    /// What becomes of batch normalization.
+    pub batch_norm: BatchNormTreatment,
+    /// Forms in 8 bits of forward values in other elements.
+    pub narrow: BTreeMap<Element, Template>,
+    /// Forms in 8 bits of errors in other elements.
+    pub narrow_error: BTreeMap<Element, Template>,
     /// How a trainable parameter is stored.
     pub quantizer: Option<Op>,
+    /// How a bias is stored, if not as weights are.
+    pub bias_quantizer: Option<Op>,
+    /// Factor of the last step in the next one.
+    pub momentum: Option<f32>,
     /// How weights are drawn.
     pub initialization: Initialization,
     /// Element type of the step size.
@@ -242,6 +294,27 @@ impl Algorithm {
             .as_ref()
             .map(|text| read_quantizer(text).map_err(|e| fail("weight.quantizer", e)))
             .transpose()?;
+        let bias_quantizer = parsed
+            .weight
+            .bias_quantizer
+            .as_ref()
+            .map(|text| read_quantizer(text).map_err(|e| fail("weight.bias_quantizer", e)))
+            .transpose()?;
+        let narrowing = |texts: &BTreeMap<String, String>, place: &str| {
+            let mut forms = BTreeMap::new();
+            for (name, text) in texts {
+                let element = Element::from_name(name).ok_or_else(|| {
+                    let known: Vec<&str> = Element::ALL.iter().map(|e| e.name()).collect();
+                    fail(place, format!("unknown element `{name}`; there are {}", known.join(", ")))
+                })?;
+                let form = Template::parse(text).map_err(|e| fail(place, e.to_string()))?;
+                if form.parts().is_none() {
+                    return Err(fail(place, "expected operations applied to ?q".into()));
+                }
+                forms.insert(element, form);
+            }
+            Ok(forms)
+        };
         let trains = parsed.optimizer.is_some() || !rules.is_empty() || quantizer.is_some();
         if parsed.inference.is_some() && trains {
             let message = "an algorithm that only infers has no rules, weights and optimizer";
@@ -253,6 +326,7 @@ impl Algorithm {
             (None, Some(_)) => OptimizerPart {
                 learning_rate: Element::F32.name().into(),
                 schedule: vec![SchedulePoint { from: 0.0, value: 0.0 }],
+                momentum: None,
                 rules: Vec::new(),
             },
             (None, None) => {
@@ -278,7 +352,16 @@ impl Algorithm {
                 "expected points with ascending `from`, the first at 0".into(),
             ));
         }
+        if optimizer.momentum.is_some_and(|m| !(0.0..1.0).contains(&m)) {
+            return Err(fail("optimizer.momentum", "expected a number from 0 to below 1".into()));
+        }
         Ok(Algorithm {
+            otherwise: parsed.translation.otherwise,
+            batch_norm: parsed.translation.batch_norm,
+            narrow: narrowing(&parsed.translation.narrow, "translation.narrow")?,
+            narrow_error: narrowing(&parsed.backpropagation.narrow, "backpropagation.narrow")?,
+            bias_quantizer,
+            momentum: optimizer.momentum,
             input: template(&parsed.translation.input, "translation.input")?,
             output: template(&parsed.translation.output, "translation.output")?,
             remove: kinds(&parsed.translation.remove, "translation.remove")?,
@@ -351,13 +434,21 @@ fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
 
 fn read_guard(text: &str) -> Result<Guard, String> {
     let guard = || {
-        let (place, value) = text.split_once('=')?;
+        let (place, equal, value) = match text.split_once("!=") {
+            Some((place, value)) => (place, false, value),
+            None => text.split_once('=').map(|(place, value)| (place, true, value))?,
+        };
         let (variable, field) = place.trim().strip_prefix('?')?.split_once('.')?;
         Some(Guard {
             variable: variable.trim().to_string(),
             field: field.trim().to_string(),
-            value: value.trim().to_string(),
+            values: value.split('|').map(|v| v.trim().to_string()).collect(),
+            equal,
         })
     };
-    guard().ok_or_else(|| format!("`{text}` is not of the form `?variable.attribute = value`"))
+    guard().ok_or_else(|| {
+        format!(
+            "`{text}` is not of the form `?variable.attribute = value`, `?variable.role = weight|bias`, or either with `!=`"
+        )
+    })
 }

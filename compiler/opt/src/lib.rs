@@ -9,6 +9,7 @@
 
 pub mod algorithm;
 pub mod autodiff;
+pub mod batch_norm;
 pub mod coverage;
 pub mod egraph;
 pub mod freeze;
@@ -16,6 +17,7 @@ pub mod inference;
 pub mod optimise;
 pub mod plan;
 pub mod quantized;
+pub mod roles;
 pub mod rules;
 pub mod training;
 pub mod translate;

@@ -1,9 +1,10 @@
 //! From a model's graph to its training graph: loss, backward pass, update, still with FP32 meaning.
 
-use trainc_ir::TypeError;
+use trainc_ir::attributes::F32;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
-use trainc_ir::ops::{Op, SgdUpdate, SoftmaxCrossEntropy};
+use trainc_ir::ops::{MomentumStep, Op, SgdUpdate, SoftmaxCrossEntropy, Sub};
 use trainc_ir::types::{Element, TensorType};
+use trainc_ir::{Tensor, TypeError};
 
 use crate::autodiff::{AutodiffError, differentiate};
 
@@ -11,6 +12,8 @@ use crate::autodiff::{AutodiffError, differentiate};
 pub const LOSS: &str = "loss";
 /// Name of the input that holds the class labels, where the model brings none.
 pub const LABELS: &str = "labels";
+/// Ending of the name of a parameter's last step, which momentum keeps.
+pub const MOMENTUM: &str = ".momentum";
 /// Name of the input that holds the step size.
 pub const LEARNING_RATE: &str = "learning_rate";
 
@@ -45,12 +48,25 @@ pub enum LossSource {
 /// the loss depends on.
 ///
 /// Where no loss is named the scores are the model's first output [batch, classes]; a final softmax or log-softmax is
-/// then taken as part of the loss. Plain SGD with a run-time [`LEARNING_RATE`] updates the parameters; updates that the model brings
-/// (running statistics) stay.
+/// then taken as part of the loss. Gradient descent with a run-time [`LEARNING_RATE`] updates the parameters; updates that
+/// the model brings (running statistics) stay.
 ///
 /// # Errors
 /// See [`TrainingError`].
 pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, TrainingError> {
+    training_graph_with_momentum(model, loss, None)
+}
+
+/// [`training_graph`] with momentum, if there is one: `m = momentum * m + rate * gradient`, `w = w - m`; each `m` is a
+/// parameter of its own, named as its weight with [`MOMENTUM`].
+///
+/// # Errors
+/// See [`TrainingError`].
+pub fn training_graph_with_momentum(
+    model: &Graph,
+    loss: Option<LossSource>,
+    momentum: Option<f32>,
+) -> Result<Graph, TrainingError> {
     let mut graph = model.clone();
     let source = match loss {
         Some(source) => source,
@@ -91,9 +107,23 @@ pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, 
     let learning_rate = graph.add_input(name, scalar, InputRole::LearningRate);
     for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
         let Some(gradient) = gradient else { continue };
-        let name = format!("{}/update", graph.value(value).name);
-        let updated = graph.add1(SgdUpdate {}, &[value, gradient, learning_rate], name)?;
+        let own = graph.value(value).name.clone();
+        let name = format!("{own}/update");
+        let Some(momentum) = momentum else {
+            let updated = graph.add1(SgdUpdate {}, &[value, gradient, learning_rate], name)?;
+            graph.add_update(parameter, updated);
+            continue;
+        };
+        let last = graph.add_parameter(
+            format!("{own}{MOMENTUM}"),
+            std::sync::Arc::new(Tensor::zeros(graph.ty(value))),
+            false,
+        );
+        let op = MomentumStep { momentum: F32::new(momentum), stream: 0 };
+        let step = graph.add1(op, &[last, gradient, learning_rate], format!("{own}/step"))?;
+        let updated = graph.add1(Sub {}, &[value, step], name)?;
         graph.add_update(parameter, updated);
+        graph.add_update(graph.parameters().len() - 1, step);
     }
     Ok(graph)
 }

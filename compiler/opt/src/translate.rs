@@ -8,20 +8,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::graph::{Definition, Graph, InputRole, NodeId, ValueId};
 use trainc_ir::random::RunContext;
 use trainc_ir::target::Cost;
 use trainc_ir::types::{Scale, Shape, TensorType};
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
-use trainc_ir::{OpKind, Tensor};
+use trainc_ir::{Data, Op, OpKind, Tensor};
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Otherwise};
 use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, Loaded, load, operation_cost};
 use crate::egraph::extract::extract;
-use crate::egraph::language::{Graph as EGraph, Node};
+use crate::egraph::forms::{Forms, resolve_all};
+use crate::egraph::language::{Graph as EGraph, Node, add_operation};
 use crate::egraph::pattern::{self, Part};
-use crate::egraph::saturate::{Limits, saturate};
+use crate::egraph::saturate::{Limits, matched_classes, saturate};
+use crate::roles::{Role, Roles};
+use crate::training::MOMENTUM;
 use crate::untranslated::{Untranslated, report, untranslated};
 
 /// Why a graph could not be translated.
@@ -141,6 +144,8 @@ fn used_without(graph: &Graph, remove: &BTreeSet<OpKind>) -> BTreeSet<ValueId> {
 pub struct Translation {
     /// Names of the rules with the number of nodes each translated.
     pub fired: Vec<(String, usize)>,
+    /// Nodes that no rule matched and that are computed in FP32: name and operation, in the graph's order.
+    pub floated: Vec<(String, OpKind)>,
     /// Rounds of saturation.
     pub iterations: usize,
     /// E-nodes at the end.
@@ -158,25 +163,45 @@ pub fn translate(
     graph: &Graph,
     algorithm: &Algorithm,
 ) -> Result<(Graph, Translation), TranslateError> {
-    let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
     if algorithm.is_identity() {
         return Ok((graph.clone(), Translation::default()));
     }
     let failed =
         |message: String| TranslateError::Rules { algorithm: algorithm.name.clone(), message };
-    let (mut lowered, leaves) = lowered_interface(graph, algorithm);
+    let roles = Roles::of(graph);
+    let (mut lowered, leaves) = lowered_interface(graph, algorithm, &roles);
     let mut loaded = load(graph);
+    loaded.egraph.analysis.roles = roles;
+    loaded.egraph.analysis.forms = Arc::new(Forms {
+        forward: algorithm.narrow.clone(),
+        backward: algorithm.narrow_error.clone(),
+    });
     seed(graph, algorithm, &lowered, &leaves, &mut loaded);
+    let floated = match algorithm.otherwise {
+        Otherwise::Float => float_unmatched(graph, algorithm, &mut loaded),
+        Otherwise::Refuse => Vec::new(),
+    };
+    let kinds = floated.iter().map(|&node| graph.node(node).op.kind());
+    let stage = Stage::Quantized { float_operations: float_operations(algorithm, kinds) };
     let seams =
         pattern::rewrite("lowered-of-raised", "(lowered (raised ?q))", "?q", Vec::new(), false);
     let mut rules = vec![seams.map_err(failed)?];
+    let seam_rules = rules.len();
     rules.extend(algorithm.rules.iter().cloned());
-    let report = saturate(&mut loaded.egraph, &rules, Limits::default(), false).map_err(failed)?;
+    let mut report =
+        saturate(&mut loaded.egraph, &rules, Limits::default(), false).map_err(failed)?;
+    while report.limit.is_none() && resolve_all(&mut loaded.egraph) {
+        let more =
+            saturate(&mut loaded.egraph, &rules, Limits::default(), false).map_err(failed)?;
+        report.iterations += more.iterations;
+        report.applications.extend(more.applications);
+        (report.nodes, report.limit) = (more.nodes, more.limit);
+    }
     if let Some(limit) = report.limit {
         return Err(failed(limit));
     }
     let egraph = &loaded.egraph;
-    let extraction = extract(egraph, |egraph, id, node| cost(egraph, algorithm, id, node));
+    let extraction = extract(egraph, |egraph, id, node| cost(egraph, &stage, id, node));
     let root_class = |v: ValueId| find_lowered(egraph, loaded.classes[v.index()]);
     // FP32 results leave through the algorithm's output form.
     let mut missing = Vec::new();
@@ -221,6 +246,7 @@ pub fn translate(
             .ok_or_else(|| failed(format!("parameter `{name}` is updated but not used")))?;
         result.add_update(parameter, value);
     }
+    let result = with_own_streams(&result).map_err(failed)?;
     verify(&result, &stage)
         .map_err(|errors| TranslateError::Verify { algorithm: algorithm.name.clone(), errors })?;
     let mut fired = vec![0usize; rules.len()];
@@ -228,15 +254,24 @@ pub fn translate(
     let fired = rules
         .iter()
         .zip(fired)
-        .skip(1)
+        .skip(seam_rules)
         .filter(|(_, n)| *n > 0)
         .map(|(rule, n)| (rule.name.clone(), n))
         .collect();
-    Ok((result, Translation { fired, iterations: report.iterations, nodes: report.nodes }))
+    let floated = floated
+        .into_iter()
+        .map(|node| (graph.node(node).name.clone(), graph.node(node).op.kind()))
+        .collect();
+    let (iterations, nodes) = (report.iterations, report.nodes);
+    Ok((result, Translation { fired, floated, iterations, nodes }))
 }
 
 /// Inputs, parameters and constants of the lowered module, and which value stands for which leaf.
-fn lowered_interface(graph: &Graph, algorithm: &Algorithm) -> (Graph, BTreeMap<ValueId, ValueId>) {
+fn lowered_interface(
+    graph: &Graph,
+    algorithm: &Algorithm,
+    roles: &Roles,
+) -> (Graph, BTreeMap<ValueId, ValueId>) {
     let mut lowered = Graph::new(graph.name());
     let mut leaves = BTreeMap::new();
     for input in graph.inputs() {
@@ -247,24 +282,54 @@ fn lowered_interface(graph: &Graph, algorithm: &Algorithm) -> (Graph, BTreeMap<V
         };
         leaves.insert(input.value, lowered.add_input(&value.name, ty, input.role));
     }
+    let mut stored: BTreeMap<String, Arc<Tensor>> = BTreeMap::new();
     for parameter in graph.parameters() {
         let value = graph.value(parameter.value);
-        let initial = match &algorithm.quantizer {
-            Some(quantizer) if parameter.trainable && value.ty.is_f32() => {
-                let stored = quantizer.evaluate(&[&parameter.initial], &RunContext::default());
-                Arc::new(stored.into_iter().next().unwrap_or_else(|| Tensor::zeros(&value.ty)))
+        let initial = match (roles.role(parameter.value), value.name.strip_suffix(MOMENTUM)) {
+            // A momentum is in its weight's units.
+            (_, Some(weight)) if stored.contains_key(weight) => {
+                let weight = &stored[weight];
+                let zeros = Data::zeros(weight.ty().element, weight.ty().count());
+                Arc::new(Tensor::new(weight.ty().clone(), zeros, weight.scale().clone()))
             }
+            (role, _) if parameter.trainable => quantized(algorithm, role, &parameter.initial),
             _ => parameter.initial.clone(),
         };
+        stored.insert(value.name.clone(), initial.clone());
         let new = lowered.add_parameter(&value.name, initial, parameter.trainable);
         leaves.insert(parameter.value, new);
     }
     for v in graph.value_ids() {
         if let Definition::Constant(tensor) = &graph.value(v).definition {
-            leaves.insert(v, lowered.add_constant(&graph.value(v).name, tensor.clone()));
+            // A frozen weight is stored as a trained one.
+            let tensor = match roles.role(v) {
+                role @ Some(Role::Weight | Role::Bias) => quantized(algorithm, role, tensor),
+                _ => tensor.clone(),
+            };
+            leaves.insert(v, lowered.add_constant(&graph.value(v).name, tensor));
         }
     }
     (lowered, leaves)
+}
+
+/// How the algorithm stores a parameter of that role.
+pub fn stored_form(algorithm: &Algorithm, role: Option<Role>) -> Option<&Op> {
+    match role {
+        Some(Role::Bias) => algorithm.bias_quantizer.as_ref().or(algorithm.quantizer.as_ref()),
+        Some(Role::Weight) => algorithm.quantizer.as_ref(),
+        _ if algorithm.otherwise == Otherwise::Float => None,
+        _ => algorithm.quantizer.as_ref(),
+    }
+}
+
+fn quantized(algorithm: &Algorithm, role: Option<Role>, tensor: &Arc<Tensor>) -> Arc<Tensor> {
+    match stored_form(algorithm, role) {
+        Some(quantizer) if tensor.ty().is_f32() => {
+            let stored = quantizer.evaluate(&[tensor], &RunContext::default());
+            Arc::new(stored.into_iter().next().unwrap_or_else(|| Tensor::zeros(tensor.ty())))
+        }
+        _ => tensor.clone(),
+    }
 }
 
 /// Tells the e-graph how leaves are represented.
@@ -288,18 +353,89 @@ fn seed(
             egraph.union(mark, id);
         } else if !before.is_f32() {
             egraph.union(mark, class);
-        } else if let (Some(input), Definition::Input(_)) =
+        } else if let (Some(input), Definition::Input(i)) =
             (&algorithm.input, &graph.value(old).definition)
+            && graph.inputs()[*i].role != InputRole::LearningRate
         {
             let id = input.instantiate(egraph, class);
             egraph.union(mark, id);
+        } else if algorithm.otherwise == Otherwise::Float {
+            egraph.union(mark, class);
         }
     }
-    // Every value that leaves the step is wanted in the algorithm's representation.
-    for v in graph.roots() {
-        egraph.add(Node::Lowered([loaded.classes[v.index()]]));
+    // Every value is wanted in the algorithm's representation, so that markers can look it up.
+    for &class in &loaded.classes {
+        egraph.add(Node::Lowered([class]));
     }
     egraph.rebuild();
+}
+
+/// Gives each FP32 node that no rule matches its own FP32 operation, on operands as FP32. In the graph's order.
+fn float_unmatched(graph: &Graph, algorithm: &Algorithm, loaded: &mut Loaded) -> Vec<NodeId> {
+    let egraph = &mut loaded.egraph;
+    let mut matched = BTreeSet::new();
+    for rule in &algorithm.rules {
+        matched.extend(matched_classes(egraph, rule));
+    }
+    let mut floated = Vec::new();
+    for id in graph.node_ids() {
+        let node = graph.node(id);
+        let classes: Vec<Id> =
+            node.outputs.iter().map(|v| egraph.find(loaded.classes[v.index()])).collect();
+        let float = node.outputs.iter().all(|&v| graph.ty(v).is_f32());
+        if !float || classes.iter().any(|class| matched.contains(class)) {
+            continue;
+        }
+        let operands: Vec<Id> = node
+            .inputs
+            .iter()
+            .map(|v| egraph.add(Node::Floated([loaded.classes[v.index()]])))
+            .collect();
+        let operation = add_operation(egraph, &node.op, &operands);
+        for (slot, &class) in classes.iter().enumerate() {
+            let value = match classes.len() {
+                1 => operation,
+                _ => egraph.add(Node::Result(slot as u8, [operation])),
+            };
+            let mark = egraph.add(Node::Lowered([class]));
+            egraph.union(mark, value);
+        }
+        floated.push(id);
+    }
+    egraph.rebuild();
+    floated
+}
+
+/// What may be FP32 in a module: what the algorithm says (`None`: all), and, where it computes in FP32 what it is silent
+/// about, those operations and movements of their results.
+pub fn float_operations(
+    algorithm: &Algorithm,
+    floated: impl Iterator<Item = OpKind>,
+) -> Option<BTreeSet<OpKind>> {
+    let mut allowed = algorithm.float_operations.clone()?;
+    if algorithm.otherwise == Otherwise::Float {
+        let movements = [OpKind::Reshape, OpKind::Transpose, OpKind::Slice, OpKind::Pad];
+        allowed.extend(movements.into_iter().chain([OpKind::Broadcast, OpKind::Concat]));
+        allowed.extend(floated);
+    }
+    Some(allowed)
+}
+
+/// The module with a random stream of its own for each stochastic operation of the algorithm: those of the model's
+/// dropouts stay, the others take the numbers that these leave, in the module's order.
+fn with_own_streams(graph: &Graph) -> Result<Graph, String> {
+    let dropout = |op: &Op| matches!(op, Op::Dropout(_));
+    let mut taken: BTreeSet<u32> = BTreeSet::new();
+    for node in graph.nodes().iter().filter(|n| dropout(&n.op)) {
+        taken.extend(node.op.stream());
+    }
+    let mut free = (0..).filter(|stream| !taken.contains(stream));
+    graph
+        .map_operations(|op| match op.stream() {
+            Some(_) if !dropout(op) => op.with_stream(free.next().unwrap_or_default()),
+            _ => op.clone(),
+        })
+        .map_err(|e| e.to_string())
 }
 
 /// The leaf of a value's stored form: a value id past the graph's own.
@@ -308,14 +444,9 @@ fn stored_leaf(old: ValueId, count: usize) -> ValueId {
 }
 
 /// Every allowed operation costs one; what the algorithm does not allow is infeasible.
-fn cost(egraph: &EGraph, algorithm: &Algorithm, id: Id, node: &Node) -> Cost {
+fn cost(egraph: &EGraph, stage: &Stage, id: Id, node: &Node) -> Cost {
     operation_cost(egraph, id, node, |op, inputs, outputs| {
-        let float = inputs.iter().chain(outputs).any(|ty| ty.is_f32());
-        let allowed = match &algorithm.float_operations {
-            Some(allowed) if float => allowed.contains(&op.kind()),
-            _ => true,
-        };
-        if allowed { Cost::new(1) } else { Cost::INFEASIBLE }
+        if stage.allows(op, inputs, outputs) { Cost::new(1) } else { Cost::INFEASIBLE }
     })
 }
 

@@ -7,7 +7,7 @@ use trainc_ir::OpKind;
 use trainc_ir::graph::{Graph, ValueId};
 use trainc_ir::target::Cost;
 
-use crate::algorithm::{Algorithm, BUILT_IN};
+use crate::algorithm::{Algorithm, BUILT_IN, Otherwise};
 use crate::egraph::convert::Loaded;
 use crate::egraph::extract::Extraction;
 use crate::egraph::language::Ty;
@@ -108,8 +108,12 @@ pub fn serving(but: &str, kinds: &BTreeSet<OpKind>) -> Serving {
     serving
 }
 
-/// The operations that the left sides of an algorithm's rules hold, and those that it leaves out of models.
+/// The operations that the left sides of an algorithm's rules hold, and those that it leaves out of models; all, if it
+/// computes others in FP32.
 pub fn covered(algorithm: &Algorithm) -> BTreeSet<OpKind> {
+    if algorithm.otherwise == Otherwise::Float {
+        return OpKind::ALL.iter().copied().collect();
+    }
     let patterns = algorithm.rules.iter().filter_map(|rule| match &rule.body {
         Body::Pattern { left, .. } => Some(left),
         Body::Search(_) => None,

@@ -56,21 +56,17 @@ fn operations_and_attributes() {
     );
     says(own, &requantize("{bits=seven, rounding=half_away, low=-127}"), &["`seven`"]);
     says(own, &requantize(""), &["`requantize` has attributes (bits, rounding, low)"]);
-    says("(relu (lowered ?x))", "(relu{leak=1} (lowered ?x))", &["`relu` has no attributes"]);
-    says("(relu (lowered ?x))", "(rellu (lowered ?x))", &["`rellu`", "did you mean `relu`?"]);
-    says("(relu (lowered ?x))", "(relu (lowered ?y))", &["`?y` is not bound"]);
-    says("(clip ?a (lowered ?x))", "(clip (lowered ?x))", &["`clip` has attributes (min, max)"]);
+    says("(relu (narrowed ?x))", "(relu{leak=1} (lowered ?x))", &["`relu` has no attributes"]);
+    says("(relu (narrowed ?x))", "(rellu (lowered ?x))", &["`rellu`", "did you mean `relu`?"]);
+    says("(relu (narrowed ?x))", "(relu (lowered ?y))", &["`?y` is not bound"]);
+    says("(clip ?a (narrowed ?x))", "(clip (lowered ?x))", &["`clip` has attributes (min, max)"]);
     says(
-        "(clip ?a (lowered ?x))",
+        "(clip ?a (narrowed ?x))",
         "(transpose ?a (lowered ?x))",
         &["`?a`", "`clip` and of `transpose`"],
     );
-    says("(clip ?a (lowered ?x))", "(clip ?a (lowered ?a))", &["`?a`", "and for a value"]);
-    says(
-        r#"remove = ["batch_norm"]"#,
-        r#"remove = ["batchnorm"]"#,
-        &["did you mean `batch_norm`?"],
-    );
+    says("(clip ?a (narrowed ?x))", "(clip ?a (lowered ?a))", &["`?a`", "and for a value"]);
+    says(r#"otherwise = "float""#, r#"remove = ["batchnorm"]"#, &["did you mean `batch_norm`?"]);
     says(r#"learning_rate = "i32""#, r#"learning_rate = "i16""#, &["`i16`", "`f32` or `i32`"]);
 }
 
@@ -95,7 +91,7 @@ fn keys() {
 /// `relu(x)` as something that holds another `relu` of a new operand, again and again.
 #[test]
 fn rules_that_apply_to_their_results_end() {
-    let own = "(raised (relu (lowered ?x)))";
+    let own = "(raised (relu (narrowed ?x)))";
     for endless in ["(relu (abs ?x))", "(add (relu (abs ?x)) (relu (neg ?x)))"] {
         let text = niti().replacen(own, endless, 1);
         let algorithm = Algorithm::parse("mine.toml", &text).unwrap();

@@ -41,10 +41,15 @@ fn scores(g: &mut Graph, y: ValueId) {
     g.add_output("scores", y);
 }
 
-/// What NITI says of a model: the groups, and the message.
+/// NITI as an algorithm that computes nothing in FP32.
+fn strict() -> Algorithm {
+    let text = Algorithm::built_in("niti").unwrap().text;
+    Algorithm::parse("strict.toml", &text.replace("\"float\"", "\"refuse\"")).unwrap()
+}
+
+/// What it says of a model: the groups, and the message.
 fn refused(model: &Graph) -> (Vec<(&'static str, Vec<String>)>, String) {
-    let niti = Algorithm::built_in("niti").unwrap();
-    let error = translate(&training_graph(model, None).unwrap(), &niti).unwrap_err();
+    let error = translate(&training_graph(model, None).unwrap(), &strict()).unwrap_err();
     let TranslateError::Untranslated { nodes, .. } = &error else { panic!("{error}") };
     let groups = without_rule(nodes).into_iter().map(|g| (g.op.name(), g.nodes)).collect();
     (groups, error.to_string())
@@ -103,14 +108,16 @@ fn the_bias_of_a_single_pixel_trains() {
 #[test]
 fn coverage_of_the_built_in_algorithms() {
     let of = |name: &str| coverage(&Algorithm::built_in(name).unwrap());
-    let niti = of("niti");
-    let find = |kind: OpKind| niti.iter().find(|(k, _)| *k == kind).expect("an FP32 operation").1;
+    let find = |all: &[(OpKind, Coverage)], kind: OpKind| {
+        all.iter().find(|(k, _)| *k == kind).expect("an FP32 operation").1
+    };
+    let (niti, strict) = (of("niti"), coverage(&strict()));
     for kind in [OpKind::Conv2d, OpKind::MatMul, OpKind::Relu, OpKind::AvgPool2d, OpKind::Concat] {
-        assert_eq!(find(kind), Coverage::Trains, "{}", kind.name());
+        assert_eq!(find(&niti, kind), Coverage::Trains, "{}", kind.name());
     }
-    assert_eq!(find(OpKind::BatchNorm), Coverage::Removed);
-    for kind in [OpKind::LeakyRelu, OpKind::Neg, OpKind::Mul] {
-        assert_eq!(find(kind), Coverage::None, "{}", kind.name());
+    for kind in [OpKind::BatchNorm, OpKind::LeakyRelu, OpKind::Neg, OpKind::Mul] {
+        assert_eq!(find(&niti, kind), Coverage::Float, "{}", kind.name());
+        assert_eq!(find(&strict, kind), Coverage::None, "{}", kind.name());
     }
     assert!(of("fp32").iter().all(|(_, coverage)| *coverage == Coverage::Trains));
 }

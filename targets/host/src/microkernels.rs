@@ -7,7 +7,7 @@
 use trainc_ir::numeric::{self, Rounding};
 use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul};
 use trainc_ir::program::scale_offset;
-use trainc_ir::{Element, Op, TensorType};
+use trainc_ir::{Element, Op, Scale, TensorType};
 
 use crate::kernels::{
     ConvGeometry, MatMulGeometry, conv2d_f32, conv2d_f32_scratch_bytes, conv2d_grad_input_f32,
@@ -56,6 +56,10 @@ impl Product {
     /// The product that an operation is, if the vector kernels have its shape.
     pub(crate) fn of(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Option<Product> {
         if inputs.iter().any(|ty| ty.count() == 0) || output.count() == 0 {
+            return None;
+        }
+        let bytes = |ty: &&TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
+        if !inputs.iter().all(|ty| ty.is_f32()) && !inputs.iter().all(bytes) {
             return None;
         }
         match op {
@@ -235,7 +239,8 @@ impl MicroKernel {
     pub(crate) fn of(ops: &[Op], operands: &[&TensorType]) -> Option<(MicroKernel, usize)> {
         let first = ops.first()?;
         if let Some(finish) = Finish::of(first) {
-            if operands.first()?.element != Element::I32 {
+            let sums = operands.first()?;
+            if sums.element != Element::I32 || sums.scale != Scale::Exponent {
                 return None;
             }
             let own = 1 + usize::from(matches!(finish, Finish::Gradient { .. }));

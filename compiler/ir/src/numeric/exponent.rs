@@ -16,6 +16,15 @@ pub fn ceil_log2(builder: &mut LoopBuilder, m: Expr) -> Expr {
     builder.let_("ceil_log2", exponent.equal(Expr::i32(0)).select(subnormal, normal))
 }
 
+/// [`crate::numeric::floor_log2`] of a positive finite F32.
+pub fn floor_log2(builder: &mut LoopBuilder, m: Expr) -> Expr {
+    let bits = builder.let_("bits", m.unary(Unary::ToBits));
+    let exponent = builder.let_("biased", bits.clone().shr_unsigned(Expr::i32(23)));
+    let subnormal = bit_width(bits) - Expr::i32(150);
+    let normal = exponent.clone() - Expr::i32(127);
+    builder.let_("floor_log2", exponent.equal(Expr::i32(0)).select(subnormal, normal))
+}
+
 /// [`crate::numeric::largest_finite`] of an F32 buffer.
 pub fn largest_finite(builder: &mut LoopBuilder, buffer: Buffer, count: usize) -> Expr {
     let largest = builder.local("largest", Expr::f32(0.0));

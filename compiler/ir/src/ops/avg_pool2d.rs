@@ -16,10 +16,10 @@ use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Mean over windows of `[B,C,H,W]`. FP32; or i8 with a shared exponent `e` giving i32: if every window holds
+    /// Mean over windows of `[B,C,H,W]`. FP32; or i8 or u8 with a shared exponent `e` giving i32: if every window holds
     /// `2^n` elements the sum with exponent `e - n`; if all hold another count the sum times
     /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`; if counts
-    /// differ (padding that does not count) each sum times `round(2^15 / count)` of its own window, with
+    /// differ (padding that does not count), or elements are u8, each sum times `round(2^15 / count)` of its own window, with
     /// exponent `e - 15`.
     ///
     /// FP32 order: sequential sum from +0 in row-major order, then one division by the count.
@@ -62,8 +62,12 @@ impl AvgPool2d {
     }
 
     /// How integers are divided.
-    pub(crate) fn mean(&self, pool: &Pool) -> Mean {
-        Mean::of(self.counts(&pool.windows))
+    pub(crate) fn mean(&self, pool: &Pool, element: Element) -> Mean {
+        match Mean::of(self.counts(&pool.windows)) {
+            // A rounded mean has 8 bits and no sign to spare.
+            Mean::Factor(_) if element == Element::U8 => Mean::Windows,
+            mean => mean,
+        }
     }
 
     /// What a window's sum is divided by.
@@ -110,7 +114,7 @@ impl Operator for AvgPool2d {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let name = "avg_pool2d";
         let [x] = operands(name, inputs)?;
-        rule::f32_or_shared_i8(name, x)?;
+        rule::f32_or_shared_byte(name, x)?;
         pool::integer_window(name, x, self.kernel)?;
         let shape = self.pool(name, &x.shape)?.y();
         Ok(vec![match x.is_f32() {
@@ -134,10 +138,11 @@ impl Operator for AvgPool2d {
                 Tensor::f32(pool.y(), means.collect())
             }
             _ => {
-                let mean = self.mean(&pool);
-                let means = x.as_i8().chunks_exact(pool.x_plane()).flat_map(|x| {
+                let mean = self.mean(&pool, x.ty().element);
+                let elements = x.to_i64();
+                let means = elements.chunks_exact(pool.x_plane()).flat_map(|x| {
                     pool.outputs().map(move |window| {
-                        let sum = pool.positions(window).map(|tap| i64::from(x[tap])).sum::<i64>();
+                        let sum = pool.positions(window).map(|tap| x[tap]).sum::<i64>();
                         match mean {
                             Mean::Windows => {
                                 sum * i64::from(reciprocal(self.count(&pool.windows, window)))
@@ -178,7 +183,7 @@ impl Operator for AvgPool2d {
             .expect("the type rule has checked the operand");
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, y) = (b.input(0), b.output(0));
-        let mean = self.mean(&pool);
+        let mean = self.mean(&pool, inputs[0].element);
         if !float {
             let exponent = match mean {
                 Mean::Windows => b.input_exponent(0) - Expr::i32(RECIPROCAL_BITS as i32),
@@ -333,6 +338,21 @@ impl Operator for AvgPool2d {
             ),
             Case::shape_only(plain([7, 5]), vec![sample::i8_shared([2, 2, 7, 5], 3, i32::MIN)]),
             Case::shape_only(plain([4, 2]), vec![sample::i8_shared([2, 1, 5, 5], 4, i32::MIN)]),
+            // u8: 2 taps; then 3 taps of 255 times round(2^15 / 3) = 10923.
+            Case::new(
+                AvgPool2d { kernel: [1, 2], strides: [1, 1], pads: [0; 4], ceil: false, count_include_pad: true },
+                vec![sample::shared_of([1, 1, 1, 3], Element::U8, &[255, 255, 0], -6)],
+                vec![Tensor::i32_shared([1, 1, 1, 2], vec![510, 255], -7)],
+            ),
+            Case::new(
+                AvgPool2d { kernel: [1, 3], strides: [1, 1], pads: [0; 4], ceil: false, count_include_pad: true },
+                vec![sample::shared_of([1, 1, 1, 3], Element::U8, &[255, 255, 255], -6)],
+                vec![Tensor::i32_shared([1, 1, 1, 1], vec![765 * 10923], -21)],
+            ),
+            Case::shape_only(
+                AvgPool2d { kernel: [7, 7], strides: [1, 1], pads: [0; 4], ceil: false, count_include_pad: true },
+                vec![sample::shared([2, 5, 7, 7], Element::U8, 2, 9)],
+            ),
         ]
     }
 }

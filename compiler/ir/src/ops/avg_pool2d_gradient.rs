@@ -88,7 +88,7 @@ impl Operator for AvgPool2dGradient {
             }
             _ => {
                 let op = self.forward();
-                let mean = op.mean(&pool);
+                let mean = op.mean(&pool, Element::I8);
                 let mut dx = vec![0i64; ty.count()];
                 let planes = dx.chunks_exact_mut(x_plane).zip(dy.as_i8().chunks_exact(y_plane));
                 for (dx, dy) in planes {
@@ -120,7 +120,7 @@ impl Operator for AvgPool2dGradient {
         let float = inputs[0].is_f32();
         let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
         let op = self.forward();
-        let mean = op.mean(&pool);
+        let mean = op.mean(&pool, Element::I8);
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (dy, dx) = (b.input(0), b.output(0));
         // Integers add up in a wide plane and are clamped once.

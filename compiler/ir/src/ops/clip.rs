@@ -5,15 +5,15 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::support::{clip_bounds, elementwise};
+use crate::ops::support::{clip_bounds, elementwise, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, ClipGradient};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
-use crate::types::{TensorType};
+use crate::types::{Element, TensorType};
 
 operator! {
-    /// `min(max(x, min), max)`, elementwise: FP32, or i8 with a shared exponent `e` (clamped to
-    /// `[ceil(min*2^-e), floor(max*2^-e)]` within i8).
+    /// `min(max(x, min), max)`, elementwise: FP32, or i8, u8 or i32 with a shared exponent `e` (clamped to
+    /// `[ceil(min*2^-e), floor(max*2^-e)]` within the element).
     ///
     /// FP32: `t = if min > x { min } else { x }`, then `if max < t { max } else { t }`; so NaN stays, and `max` wins
     /// where the bounds are in reverse.
@@ -28,7 +28,10 @@ operator! {
 impl Operator for Clip {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("clip", inputs)?;
-        rule::f32_or_shared_i8("clip", x)?;
+        let sums = x.element == Element::I32 && x.is_shared_integer();
+        rule::ensure(sums || x.is_f32() || rule::is_shared_byte(x), || {
+            format!("clip takes f32, i8<2^e>, u8<2^e> or i32<2^e>, here {x}")
+        })?;
         rule::ensure(!self.min.get().is_nan() && !self.max.get().is_nan(), || {
             "clip: the bounds must be numbers".to_string()
         })?;
@@ -43,9 +46,10 @@ impl Operator for Clip {
                 if max < low { max } else { low }
             });
         }
-        let [low, high] = clip_bounds::integer_bounds(min, max, x.exponent());
-        let elements = x.as_i8().iter().map(|&x| i32::from(x).max(low).min(high) as i8).collect();
-        vec![Tensor::i8_shared(x.shape().dims(), elements, x.exponent())]
+        let bounds = clip_bounds::integer_bounds(min, max, x.exponent(), x.ty().element);
+        let [low, high] = bounds.map(i64::from);
+        let elements: Vec<i64> = x.to_i64().iter().map(|&x| x.max(low).min(high)).collect();
+        vec![Tensor::from_i64(x.ty(), &elements, x.scale().clone())]
     }
 
     fn gradient(
@@ -72,7 +76,7 @@ impl Operator for Clip {
         let exponent = builder.input_exponent(0);
         let exponent = builder.let_("exponent", exponent);
         builder.set_output_exponent(0, exponent.clone());
-        let [low, high] = clip_bounds::integer_bounds_expression(min, max, exponent);
+        let [low, high] = clip_bounds::integer_bounds_expression(min, max, exponent, inputs[0].element);
         let (low, high) = (builder.let_("low", low), builder.let_("high", high));
         let (x, y) = (builder.input(0), builder.output(0));
         builder.for_("i", inputs[0].count(), |builder, i| {
@@ -135,6 +139,23 @@ impl Operator for Clip {
             for exponent in [-149, -130, -20, -7, 0, 5, 121, 128, i32::MIN, i32::MAX] {
                 let x = Tensor::i8_shared([3, 3], vec![-128, -127, -24, -1, 0, 1, 24, 126, 127], exponent);
                 cases.push(Case::shape_only(clip(min, max), vec![x]));
+            }
+        }
+        // Sums: steps of 2^-20; 6 is 6 * 2^20 steps. u8: steps of 1/16.
+        cases.push(Case::new(
+            clip(0.0, 6.0),
+            vec![Tensor::i32_shared([4], vec![i32::MIN, 7, 6 << 20, i32::MAX], -20)],
+            vec![Tensor::i32_shared([4], vec![0, 7, 6 << 20, 6 << 20], -20)],
+        ));
+        cases.push(Case::new(
+            clip(0.5, 6.0),
+            vec![sample::shared_of([4], Element::U8, &[0, 8, 96, 255], -4)],
+            vec![sample::shared_of([4], Element::U8, &[8, 8, 96, 96], -4)],
+        ));
+        for exponent in [-149, -40, -29, -7, 0, 5, 128, i32::MIN, i32::MAX] {
+            for element in [Element::U8, Element::I32] {
+                let x = sample::shared([3, 11], element, 5, exponent);
+                cases.push(Case::shape_only(clip(-0.3, 6.0), vec![x]));
             }
         }
         cases

@@ -5,16 +5,16 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
-use crate::ops::support::{clip_bounds, elementwise};
+use crate::ops::support::{clip_bounds, elementwise, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
-use crate::types::{TensorType};
+use crate::types::{Element, TensorType};
 
 operator! {
     /// The error where the clip's operand was strictly inside the bounds, else 0.
     ///
-    /// Operands: `x` (the clip's operand) and `dy`; FP32, or i8 with shared exponents, where
+    /// Operands: `x` (the clip's operand) and `dy`; FP32, or i8 with shared exponents (`x` also u8), where
     /// the real operand `q * 2^e` is compared (exactly) with the real bounds, so that a saturated but unbounded
     /// side still passes. The result has the type and exponent of `dy`.
     pub struct ClipGradient = "clip_gradient" {
@@ -40,11 +40,11 @@ impl Operator for ClipGradient {
                 if min < x && x < max { dy } else { 0.0 }
             });
         }
-        let bounds = [min, max].map(|bound| clip_bounds::scaled(bound, x.exponent()));
-        let pairs = x.as_i8().iter().zip(dy.as_i8());
+        let bounds = [min, max].map(|bound| clip_bounds::scaled(bound, x.exponent(), x.ty().element));
+        let pairs = x.to_i64().into_iter().zip(dy.as_i8());
         let elements = pairs
-            .map(|(&x, &dy)| {
-                let x = f32::from(x);
+            .map(|(x, &dy)| {
+                let x = x as f32;
                 if bounds[0] < x && x < bounds[1] { dy } else { 0 }
             })
             .collect();
@@ -73,7 +73,7 @@ impl Operator for ClipGradient {
         let result_exponent = builder.input_exponent(1);
         builder.set_output_exponent(0, result_exponent);
         let bounds = bounds.map(|bound| {
-            let scaled = clip_bounds::scaled_expression(bound, exponent.clone());
+            let scaled = clip_bounds::scaled_expression(bound, exponent.clone(), inputs[0].element);
             builder.let_("bound", scaled)
         });
         let (x, dy, y) = (builder.input(0), builder.input(1), builder.output(0));
@@ -126,6 +126,14 @@ impl Operator for ClipGradient {
                 cases.push(Case::shape_only(clip(min, max), vec![x, dy]));
             }
         }
+        cases.push(Case::new(
+            clip(0.0, 6.0),
+            vec![
+                sample::shared_of([4], Element::U8, &[0, 1, 191, 192], -5),
+                Tensor::i8_shared([4], vec![1, 2, 3, -4], 7),
+            ],
+            vec![Tensor::i8_shared([4], vec![0, 2, 3, 0], 7)],
+        ));
         cases
     }
 }

@@ -11,11 +11,11 @@ use crate::ops::support::window::Geometry;
 use crate::ops::{Case, Conv2dGradientInput, Conv2dGradientWeight, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Shape, TensorType};
+use crate::types::{Element, Shape, TensorType};
 
 operator! {
     /// 2-D convolution (cross-correlation). Operands: `x` `[B,Cin,H,W]`, `w` `[Cout,Cin/groups,KH,KW]`: FP32,
-    /// or i8 x i8 -> i32 with summed exponents.
+    /// or i8 x i8 (one may be u8) -> i32 with summed exponents.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (channel within the group, kh, kw)
     /// ascending of rounded products; taps in the padding are skipped.
@@ -268,6 +268,29 @@ impl Operator for Conv2d {
             Case::shape_only(
                 Conv2d { groups: 4, pads: [1; 4], ..plain },
                 vec![sample::f32([1, 4, 3, 3], 7), sample::f32([4, 1, 3, 3], 8)],
+            ),
+            // u8 by i8: 2 taps of 255 * -128, and of 255 * 127.
+            Case::new(
+                plain.clone(),
+                vec![
+                    sample::shared_of([1, 1, 1, 2], Element::U8, &[255, 255], -7),
+                    Tensor::i8_shared([2, 1, 1, 2], vec![-128, -128, 127, 127], 3),
+                ],
+                vec![Tensor::i32_shared([1, 2, 1, 1], vec![-65280, 64770], -4)],
+            ),
+            Case::shape_only(
+                Conv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1 },
+                vec![
+                    sample::shared([3, 5, 6, 7], Element::U8, 1, -7),
+                    sample::shared([9, 5, 3, 3], Element::I8, 2, -9),
+                ],
+            ),
+            Case::shape_only(
+                Conv2d { strides: [2, 2], pads: [1, 0, 1, 0], dilations: [1, 1], groups: 3 },
+                vec![
+                    sample::shared([2, 3, 8, 7], Element::U8, 1, -7),
+                    sample::shared([3, 1, 3, 3], Element::I8, 2, -9),
+                ],
             ),
         ]
     }

@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 use crate::types::{Shape, TensorType};
 
 operator! {
-    /// Error of a convolution's operand. Operands: `dy` `[B,Cout,OH,OW]`, `w`: FP32, or i8 x i8 -> i32 with
+    /// Error of a convolution's operand. Operands: `dy` `[B,Cout,OH,OW]`, `w`: FP32, or i8 x i8 (one may be u8) -> i32 with
     /// summed exponents. Result `[B,Cin,H,W]`.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (output channel within the group, kh, kw)

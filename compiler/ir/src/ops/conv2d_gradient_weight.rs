@@ -11,10 +11,10 @@ use crate::ops::support::window::Geometry;
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Shape, TensorType};
+use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Gradient of a convolution's weight. Operands: `x` `[B,Cin,H,W]`, `dy` `[B,Cout,OH,OW]`: FP32, or i8 x i8
+    /// Gradient of a convolution's weight. Operands: `x` `[B,Cin,H,W]`, `dy` `[B,Cout,OH,OW]`: FP32, or i8 x i8 (one may be u8)
     /// -> i32 with summed exponents. Result `[Cout,Cin/groups,KH,KW]`.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (batch, oh, ow) ascending; taps outside the
@@ -248,6 +248,29 @@ impl Operator for Conv2dGradientWeight {
             Case::shape_only(
                 Conv2dGradientWeight { pads: [3, 2, 2, 3], ..plain([2, 2]) },
                 vec![sample::f32([1, 1, 2, 1], 5), sample::f32([1, 1, 6, 5], 6)],
+            ),
+            // u8 by i8: 255 * -128 twice.
+            Case::new(
+                plain([1, 1]),
+                vec![
+                    sample::shared_of([1, 1, 1, 2], Element::U8, &[255, 255], -7),
+                    Tensor::i8_shared([1, 1, 1, 2], vec![-128, -128], -20),
+                ],
+                vec![Tensor::i32_shared([1, 1, 1, 1], vec![-65280], -27)],
+            ),
+            Case::shape_only(
+                Conv2dGradientWeight { pads: [1; 4], ..plain([3, 3]) },
+                vec![
+                    sample::shared([3, 5, 6, 7], Element::U8, 1, -7),
+                    sample::shared([3, 9, 6, 7], Element::I8, 2, -9),
+                ],
+            ),
+            Case::shape_only(
+                Conv2dGradientWeight { pads: [1; 4], groups: 3, ..plain([3, 3]) },
+                vec![
+                    sample::shared([2, 3, 6, 7], Element::U8, 1, -7),
+                    sample::shared([2, 3, 6, 7], Element::I8, 2, -9),
+                ],
             ),
         ]
     }

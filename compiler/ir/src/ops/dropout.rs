@@ -5,16 +5,16 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Comparison, Expr, LoopKernel};
 use crate::operator;
-use crate::ops::support::{elementwise};
+use crate::ops::support::{elementwise, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::{RunContext};
-use crate::tensor::{Tensor};
-use crate::types::{TensorType};
+use crate::tensor::{ScaleData, Tensor};
+use crate::types::{Element, TensorType};
 
 operator! {
     /// Elements dropped at random (a draw of `stream` for each element of each step). FP32: kept ones times
     /// `1 / (1 - ratio)` (f32), dropped ones +0. An element is kept if its draw (of its flat index) is at least
-    /// `floor(ratio * 2^32)`, unsigned. i8 with a shared exponent (ratio 0.5 only): the exponent grows by one. Its
+    /// `floor(ratio * 2^32)`, unsigned. i8 or u8 with a shared exponent (ratio 0.5 only): the exponent grows by one. Its
     /// gradient is the same operation on the error: the mask is drawn again.
     pub struct Dropout = "dropout" {
         /// Probability of dropping, in [0, 1).
@@ -32,7 +32,7 @@ fn threshold(ratio: f32) -> u32 {
 impl Operator for Dropout {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("dropout", inputs)?;
-        rule::f32_or_shared_i8("dropout", x)?;
+        rule::f32_or_shared_byte("dropout", x)?;
         let ratio = self.ratio.get();
         rule::ensure((0.0..1.0).contains(&ratio), || {
             format!("dropout: the ratio must be in [0, 1), here {ratio}")
@@ -56,9 +56,10 @@ impl Operator for Dropout {
             let elements = pairs.map(|(&x, kept)| if kept { x * factor } else { 0.0 }).collect();
             return vec![Tensor::f32(shape, elements)];
         }
-        let pairs = x.as_i8().iter().zip(kept);
-        let elements = pairs.map(|(&x, kept)| if kept { x } else { 0 }).collect();
-        vec![Tensor::i8_shared(shape, elements, x.exponent().wrapping_add(1))]
+        let pairs = x.to_i64().into_iter().zip(kept);
+        let elements: Vec<i64> = pairs.map(|(x, kept)| if kept { x } else { 0 }).collect();
+        let exponent = ScaleData::Exponent(x.exponent().wrapping_add(1));
+        vec![Tensor::from_i64(x.ty(), &elements, exponent)]
     }
 
     fn gradient(
@@ -135,6 +136,10 @@ impl Operator for Dropout {
             let x = Tensor::i8_shared([3, 5, 7], elements, exponent);
             cases.push(Case::shape_only(dropout(0.5, 7), vec![x]));
         }
+        cases.push(Case::shape_only(
+            dropout(0.5, 7),
+            vec![sample::shared([3, 5, 7], Element::U8, 1, -9)],
+        ));
         cases
     }
 }

@@ -10,7 +10,7 @@ use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Shape, TensorType};
+use crate::types::{Element, Shape, TensorType};
 use crate::{keyword_enum, operator};
 
 keyword_enum! {
@@ -27,7 +27,7 @@ keyword_enum! {
 
 operator! {
     /// Matrix product `op(A) op(B)` over the last two dimensions, leading ones broadcast (rank >= 2 each):
-    /// FP32, or i8 x i8 -> i32 with summed exponents.
+    /// FP32, or i8 x i8 (one may be u8) -> i32 with summed exponents.
     ///
     /// FP32 order: each result is a sequential sum from +0 over k ascending of rounded products.
     pub struct MatMul = "matmul" {
@@ -307,6 +307,29 @@ impl Operator for MatMul {
                 vec![sample::i8_shared([3, 5, 7], 3, i32::MAX), sample::i8_shared([5, 9], 4, 1)],
             ),
             Case::shape_only(op(false, true), vec![sample::f32([0, 3], 1), sample::f32([2, 3], 2)]),
+            // u8 by i8 on either side.
+            Case::new(
+                op(false, true),
+                vec![
+                    sample::shared_of([1, 2], Element::U8, &[255, 255], -7),
+                    Tensor::i8_shared([2, 2], vec![-128, -128, 127, 127], -9),
+                ],
+                vec![Tensor::i32_shared([1, 2], vec![-65280, 64770], -16)],
+            ),
+            Case::shape_only(
+                op(false, true),
+                vec![
+                    sample::shared([5, 37], Element::U8, 1, -7),
+                    sample::shared([11, 37], Element::I8, 2, -9),
+                ],
+            ),
+            Case::shape_only(
+                op(true, false),
+                vec![
+                    sample::shared([9, 11], Element::I8, 1, -7),
+                    sample::shared([9, 37], Element::U8, 2, -9),
+                ],
+            ),
         ]
     }
 }

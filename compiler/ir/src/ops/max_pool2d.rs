@@ -59,7 +59,7 @@ fn maxima<T: Copy + PartialOrd>(pool: &Pool, x: &[T], least: T) -> Vec<T> {
 impl Operator for MaxPool2d {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("max_pool2d", inputs)?;
-        rule::f32_or_shared_i8("max_pool2d", x)?;
+        rule::f32_or_shared_byte("max_pool2d", x)?;
         Ok(vec![x.with_shape(self.pool(&x.shape)?.y())])
     }
 
@@ -68,6 +68,7 @@ impl Operator for MaxPool2d {
         let pool = self.pool(x.shape()).expect("the type rule has checked the operand");
         let data = match x.data() {
             Data::F32(x) => Data::F32(maxima(&pool, x, f32::NEG_INFINITY)),
+            Data::U8(x) => Data::U8(maxima(&pool, x, u8::MIN)),
             _ => Data::I8(maxima(&pool, x.as_i8(), i8::MIN)),
         };
         vec![Tensor::new(x.ty().with_shape(pool.y()), data, x.scale().clone())]
@@ -95,6 +96,7 @@ impl Operator for MaxPool2d {
                     "most",
                     match inputs[0].element {
                         Element::F32 => Expr::f32(f32::NEG_INFINITY),
+                        Element::U8 => Expr::i32(0),
                         _ => Expr::i32(i32::from(i8::MIN)),
                     },
                 );
@@ -163,6 +165,15 @@ impl Operator for MaxPool2d {
             Case::shape_only(
                 MaxPool2d { strides: [3, 2], pads: [0, 1, 1, 1], ceil: true, ..plain([2, 3]) },
                 vec![sample::i8_shared([1, 3, 6, 5], 2, 9)],
+            ),
+            Case::new(
+                MaxPool2d { pads: [0, 1, 0, 1], ..plain([1, 2]) },
+                vec![sample::shared_of([1, 1, 1, 3], Element::U8, &[0, 200, 255], -6)],
+                vec![sample::shared_of([1, 1, 1, 4], Element::U8, &[0, 200, 255, 255], -6)],
+            ),
+            Case::shape_only(
+                MaxPool2d { strides: [2, 2], ..plain([2, 2]) },
+                vec![sample::shared([2, 3, 8, 12], Element::U8, 2, 9)],
             ),
         ]
     }

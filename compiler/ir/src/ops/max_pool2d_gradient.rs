@@ -76,13 +76,14 @@ impl Operator for MaxPool2dGradient {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let name = "max_pool2d_gradient";
         let [x, dy] = operands(name, inputs)?;
-        rule::f32_or_shared_i8(name, x)?;
-        ensure(x.element == dy.element && x.scale == dy.scale, || {
+        rule::f32_or_shared_byte(name, x)?;
+        rule::f32_or_shared_i8(name, dy)?;
+        ensure(x.is_f32() == dy.is_f32(), || {
             format!("{name} takes operands of one representation, here {x} and {dy}")
         })?;
         pool::integer_window(name, x, self.kernel)?;
         self.pool(&x.shape)?.fits_error(name, &dy.shape)?;
-        Ok(vec![x.clone()])
+        Ok(vec![dy.with_shape(x.shape.clone())])
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
@@ -94,11 +95,13 @@ impl Operator for MaxPool2dGradient {
                 scatter(&pool, (x, f32::NEG_INFINITY), dy.as_f32(), &mut dx, |dx, e| *dx += e);
                 Data::F32(dx)
             }
-            _ => {
-                let x = x.as_i8();
-                let mut dx = vec![0i64; x.len()];
+            integers => {
+                let mut dx = vec![0i64; integers.len()];
                 let add = |dx: &mut i64, e| *dx += i64::from(e);
-                scatter(&pool, (x, i8::MIN), dy.as_i8(), &mut dx, add);
+                match integers {
+                    Data::U8(x) => scatter(&pool, (x, u8::MIN), dy.as_i8(), &mut dx, add),
+                    _ => scatter(&pool, (x.as_i8(), i8::MIN), dy.as_i8(), &mut dx, add),
+                }
                 Data::I8(dx.into_iter().map(saturate_i8).collect())
             }
         };
@@ -120,6 +123,7 @@ impl Operator for MaxPool2dGradient {
         let (x, dy, dx) = (b.input(0), b.input(1), b.output(0));
         let (least, zero) = match float {
             true => (Expr::f32(f32::NEG_INFINITY), Expr::f32(0.0)),
+            false if inputs[0].element == Element::U8 => (Expr::i32(0), Expr::i32(0)),
             false => (Expr::i32(i32::from(i8::MIN)), Expr::i32(0)),
         };
         // Integers add up in a wide plane and are clamped once.
@@ -227,6 +231,22 @@ impl Operator for MaxPool2dGradient {
             Case::shape_only(
                 MaxPool2dGradient { pads: [0, 1, 1, 1], ..plain([2, 3]) },
                 vec![sample::i8_shared([2, 3, 6, 5], 3, 9), sample::i8_shared([2, 3, 6, 5], 4, -9)],
+            ),
+            // u8: 255 is the largest; of zeros the first.
+            Case::new(
+                MaxPool2dGradient { strides: [1, 2], ..plain([1, 2]) },
+                vec![
+                    sample::shared_of([1, 1, 1, 4], Element::U8, &[127, 255, 0, 0], 3),
+                    Tensor::i8_shared([1, 1, 1, 2], vec![5, -6], -11),
+                ],
+                vec![Tensor::i8_shared([1, 1, 1, 4], vec![0, 5, -6, 0], -11)],
+            ),
+            Case::shape_only(
+                MaxPool2dGradient { strides: [2, 2], ..plain([2, 2]) },
+                vec![
+                    sample::shared([2, 3, 8, 12], Element::U8, 2, 9),
+                    sample::i8_shared([2, 3, 4, 6], 4, -9),
+                ],
             ),
         ]
     }

@@ -263,6 +263,11 @@ operations! {
     requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
     aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
+    // Fine-tuning: values keep their meaning, steps their size.
+    quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,
+    quantize_unsigned::QuantizeUnsigned, requantize_stochastic::RequantizeStochastic,
+    accumulate_bias::AccumulateBias, aligned_sum::AlignedSum, scaled_step::ScaledStep,
+    momentum_step::MomentumStep, normalized_update::NormalizedUpdate,
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
     // Quantized inference: plain integers, channels last.
     integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
@@ -281,6 +286,27 @@ impl Op {
     /// than a byte are packed ([`packed::packed`]).
     pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         packed::packed(self.lower_elements(inputs, outputs))
+    }
+
+    /// The random stream that the operation draws from, if it draws.
+    pub fn stream(&self) -> Option<u32> {
+        self.attribute_text("stream")?.parse().ok()
+    }
+
+    /// The operation with another random stream; itself if it draws from none.
+    pub fn with_stream(&self, stream: u32) -> Op {
+        let mut text = String::new();
+        for (i, &field) in self.kind().fields().iter().enumerate() {
+            let value = match field {
+                "stream" => stream.to_string(),
+                _ => self.attribute_text(field).unwrap_or_default(),
+            };
+            text.push_str(&format!("{}{field}={value}", if i == 0 { "{" } else { ", " }));
+        }
+        if !text.is_empty() {
+            text.push('}');
+        }
+        self.kind().parse_attributes(&mut Cursor::new(&text)).unwrap_or_else(|_| self.clone())
     }
 
     /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
@@ -307,9 +333,14 @@ impl Op {
             | OpKind::Quant
             | OpKind::BipolarQuant
             | OpKind::Trunc
-            | OpKind::SaturatingSubtract => operand == 0,
+            | OpKind::SaturatingSubtract
+            | OpKind::AccumulateBias
+            | OpKind::MomentumStep
+            | OpKind::NormalizedUpdate => operand == 0,
             OpKind::ReluGradient | OpKind::LeakyReluGradient | OpKind::ClipGradient => operand == 1,
-            OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div => operand < 2,
+            OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div | OpKind::AlignedSum => {
+                operand < 2
+            }
             _ => false,
         }
     }
@@ -360,23 +391,35 @@ pub(crate) mod rule {
         }
     }
 
+    /// Whether elements are i8 or u8 with a shared exponent.
+    pub(crate) fn is_shared_byte(ty: &TensorType) -> bool {
+        matches!(ty.element, Element::I8 | Element::U8) && ty.scale == Scale::Exponent
+    }
+
     /// The result of a product of `a` and `b`: FP32 of FP32, or i32 accumulators with a shared exponent of two i8
-    /// with shared exponents.
+    /// with shared exponents, one of which may be u8.
     pub(crate) fn product(
         name: &str,
         a: &TensorType,
         b: &TensorType,
     ) -> Result<(Element, Scale), TypeError> {
-        let shared_i8 = |t: &TensorType| t.element == Element::I8 && t.scale == Scale::Exponent;
+        let signed = a.element == Element::I8 || b.element == Element::I8;
         if a.is_f32() && b.is_f32() {
             Ok((Element::F32, Scale::None))
-        } else if shared_i8(a) && shared_i8(b) {
+        } else if is_shared_byte(a) && is_shared_byte(b) && signed {
             Ok((Element::I32, Scale::Exponent))
         } else {
             Err(TypeError::new(format!(
-                "{name} takes two f32 or two i8 with shared exponents, here {a} and {b}"
+                "{name} takes two f32 or two i8 with shared exponents (one may be u8), here {a} and {b}"
             )))
         }
+    }
+
+    /// FP32, or i8 or u8 with a shared exponent.
+    pub(crate) fn f32_or_shared_byte(name: &str, ty: &TensorType) -> Result<(), TypeError> {
+        ensure(ty.is_f32() || is_shared_byte(ty), || {
+            format!("{name} takes f32, i8<2^e> or u8<2^e>, here {ty}")
+        })
     }
 
     /// FP32, or i8 with a shared exponent.

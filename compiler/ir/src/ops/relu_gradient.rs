@@ -3,17 +3,17 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::support::{elementwise};
+use crate::ops::support::{elementwise, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
-use crate::types::{TensorType};
+use crate::types::{Element, TensorType};
 
 operator! {
     /// The error where the ReLU's operand was positive, else 0.
     ///
     /// Operands: `x` (the ReLU's operand, or its result) and `dy`, of one shape; both FP32 or both i8 with shared
-    /// exponents. The result has the type and exponent of `dy`.
+    /// exponents (`x` also u8). The result has the type and exponent of `dy`.
     pub struct ReluGradient = "relu_gradient" {
     }
 }
@@ -28,8 +28,8 @@ impl Operator for ReluGradient {
         if x.ty().is_f32() {
             return elementwise::evaluate_binary(inputs, |x, dy| if x > 0.0 { dy } else { 0.0 });
         }
-        let pairs = x.as_i8().iter().zip(dy.as_i8());
-        let elements = pairs.map(|(&x, &dy)| if x > 0 { dy } else { 0 }).collect();
+        let pairs = x.to_i64().into_iter().zip(dy.as_i8());
+        let elements = pairs.map(|(x, &dy)| if x > 0 { dy } else { 0 }).collect();
         vec![Tensor::i8_shared(x.shape().dims(), elements, dy.exponent())]
     }
 
@@ -73,6 +73,14 @@ impl Operator for ReluGradient {
                 vec![Tensor::i8_shared([5], vec![-127, 0, 0, -128, 0], 4)],
             ),
             Case::shape_only(ReluGradient {}, vec![extremes, errors]),
+            Case::new(
+                ReluGradient {},
+                vec![
+                    sample::shared_of([3], Element::U8, &[0, 128, 255], -9),
+                    Tensor::i8_shared([3], vec![-127, 2, 3], 4),
+                ],
+                vec![Tensor::i8_shared([3], vec![0, 2, 3], 4)],
+            ),
         ]
     }
 }

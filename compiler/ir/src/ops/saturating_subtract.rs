@@ -2,18 +2,19 @@
 
 use crate::attributes::Attributes;
 use crate::graph::{Graph, ValueId};
-use crate::loops::LoopKernel;
+use crate::loops::{Expr, LoopKernel};
 use crate::loops::builder::LoopBuilder;
-use crate::numeric::{self, integer};
+use crate::numeric::integer;
 use crate::operator;
+use crate::ops::support::{sample, step};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::RunContext;
-use crate::tensor::{Data, Tensor};
+use crate::tensor::Tensor;
 use crate::types::{Element, Scale, TensorType};
 
 operator! {
-    /// NITI's update: `clamp(w - g, -127, 127)` on i8 with shared exponents; the exponent of `w` is kept,
-    /// that of `g` is not used.
+    /// NITI's update: `w - g` on i8 with shared exponents, clamped to +-127; the exponent of `w` is kept, that of `g` is
+    /// not used. Likewise i16 and i32, clamped to their symmetric ranges.
     pub struct SaturatingSubtract = "saturating_subtract" {
     }
 }
@@ -21,9 +22,10 @@ operator! {
 impl Operator for SaturatingSubtract {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [w, g] = rule::operands(Self::NAME, inputs)?;
-        let shared = |ty: &TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
-        rule::ensure(shared(w) && shared(g), || {
-            format!("{} takes two i8<2^e>, here {w} and {g}", Self::NAME)
+        let elements = matches!(w.element, Element::I8 | Element::I16 | Element::I32);
+        let shared = w.scale == Scale::Exponent && g.scale == Scale::Exponent;
+        rule::ensure(elements && w.element == g.element && shared, || {
+            format!("{} takes two i8<2^e>, i16<2^e> or i32<2^e>, here {w} and {g}", Self::NAME)
         })?;
         rule::ensure(w.shape == g.shape, || {
             format!("{} takes operands of one shape, here {w} and {g}", Self::NAME)
@@ -32,9 +34,11 @@ impl Operator for SaturatingSubtract {
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        let subtract = |(&w, &g): (&i8, &i8)| numeric::saturate_i8(i64::from(w) - i64::from(g));
-        let data = inputs[0].as_i8().iter().zip(inputs[1].as_i8()).map(subtract).collect();
-        vec![Tensor::new(inputs[0].ty().clone(), Data::I8(data), inputs[0].scale().clone())]
+        let (w, g) = (inputs[0], inputs[1]);
+        let limit = i64::from(step::limit(w.ty().element));
+        let pairs = w.to_i64().into_iter().zip(g.to_i64());
+        let values: Vec<i64> = pairs.map(|(w, g)| (w - g).clamp(-limit, limit)).collect();
+        vec![Tensor::from_i64(w.ty(), &values, w.scale().clone())]
     }
 
     fn gradient(
@@ -51,8 +55,17 @@ impl Operator for SaturatingSubtract {
         let exponent = b.input_exponent(0);
         b.set_output_exponent(0, exponent);
         b.for_("i", inputs[0].count(), |b, i| {
-            let difference = b.load(w, i.clone()) - b.load(g, i.clone());
-            b.store(y, i, integer::clamp(difference, -127, 127));
+            let (w, g) = (b.load(w, i.clone()), b.load(g, i.clone()));
+            let limit = step::limit(inputs[0].element);
+            let difference = match inputs[0].element {
+                Element::I32 => {
+                    let limit = i64::from(limit);
+                    let wide = w.extend() - g.extend();
+                    wide.maximum(Expr::i64(-limit)).minimum(Expr::i64(limit)).truncate()
+                }
+                _ => integer::clamp(w - g, -limit, limit),
+            };
+            b.store(y, i, difference);
         });
         b.finish()
     }
@@ -78,6 +91,22 @@ impl Operator for SaturatingSubtract {
                     Tensor::i8_shared([2, 3, 5], pattern(37), i32::MIN),
                     Tensor::i8_shared([2, 3, 5], pattern(91), i32::MAX),
                 ],
+            ),
+            Case::new(
+                SaturatingSubtract {},
+                vec![
+                    sample::shared_of([4], Element::I16, &[32767, -32768, 5, 300], -15),
+                    sample::shared_of([4], Element::I16, &[-1, 1, 7, 200], -15),
+                ],
+                vec![sample::shared_of([4], Element::I16, &[32767, -32767, -2, 100], -15)],
+            ),
+            Case::new(
+                SaturatingSubtract {},
+                vec![
+                    Tensor::i32_shared([3], vec![i32::MAX, i32::MIN, 5], -24),
+                    Tensor::i32_shared([3], vec![i32::MIN, i32::MAX, 7], -24),
+                ],
+                vec![Tensor::i32_shared([3], vec![i32::MAX, -i32::MAX, -2], -24)],
             ),
         ]
     }

@@ -8,13 +8,14 @@ use crate::loops::Expr;
 use crate::numeric::integer::{self, RightShift};
 use crate::numeric::{self, Rounding};
 use crate::operator;
+use crate::ops::support::sample;
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
 
 operator! {
-    /// Static right shift of integers (i32 or i8, shared exponent or unscaled): rounded, clamped to the
+    /// Static right shift of integers (i32, i16 or i8, shared exponent or unscaled): rounded, clamped to the
     /// range of `element` (symmetric: +-(2^(bits-1)-1)), exponent plus `amount`.
     pub struct ShiftRight = "shift_right" {
         /// Bits, below 32.
@@ -29,10 +30,10 @@ operator! {
 impl Operator for ShiftRight {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
-        let element = matches!(x.element, Element::I8 | Element::I32);
+        let element = matches!(x.element, Element::I8 | Element::I16 | Element::I32);
         let scale = matches!(x.scale, Scale::None | Scale::Exponent);
         rule::ensure(element && scale, || {
-            format!("{} takes i8 or i32, unscaled or with a shared exponent, here {x}", Self::NAME)
+            format!("{} takes i8, i16 or i32, unscaled or with a shared exponent, here {x}", Self::NAME)
         })?;
         rule::ensure(self.amount < 32, || {
             format!("{} shifts by less than 32 bits, here {}", Self::NAME, self.amount)
@@ -136,6 +137,16 @@ impl Operator for ShiftRight {
                 ));
             }
         }
+        // The upper byte of 16 bits, as products take it.
+        cases.push(Case::new(
+            ShiftRight { amount: 8, rounding: HalfAway, element: Element::I8 },
+            vec![sample::shared_of([5], Element::I16, &[32767, -32767, 127, 128, -128], -15)],
+            vec![Tensor::i8_shared([5], vec![127, -127, 0, 1, -1], -7)],
+        ));
+        cases.push(Case::shape_only(
+            ShiftRight { amount: 8, rounding: HalfAway, element: Element::I8 },
+            vec![sample::shared([3, 37], Element::I16, 1, -15)],
+        ));
         cases
     }
 }

@@ -8,6 +8,7 @@ use trainc_ir::OpKind;
 
 use super::language::Node;
 use super::saturate::Guard;
+use crate::roles::Role;
 
 /// The variables that stand for attributes, each with the operation whose they are.
 type Attributes = BTreeMap<Var, OpKind>;
@@ -77,20 +78,36 @@ fn one(pattern: &Pattern<Node>, attributes: &mut Attributes) -> Result<(), Strin
 /// A guard with its value as attributes print it.
 ///
 /// # Errors
-/// If its variable does not bind attributes that have the field, or the value is none of the field's.
+/// If its variable does not bind attributes that have the field, or a value is none of the field's; for the role of a
+/// value, if it is none.
 pub(crate) fn guard(left: &Pattern<Node>, guard: Guard) -> Result<Guard, String> {
     let mut attributes = Attributes::new();
     one(left, &mut attributes)?;
     let var = super::pattern::variable(&guard.variable);
     let place = format!("?{}.{}", guard.variable, guard.field);
-    let kind = var.and_then(|var| attributes.get(&var)).ok_or_else(|| {
-        format!(
-            "where: `?{}` does not stand for the attributes of an operation in `match`",
-            guard.variable
-        )
-    })?;
-    let value = kind
-        .canonical_attribute(&guard.field, &guard.value)
+    let bound = |var| egg::Searcher::<Node, super::language::Types>::vars(left).contains(&var);
+    let Some(kind) = var.and_then(|var| attributes.get(&var)) else {
+        if guard.field != "role" || !var.is_some_and(bound) {
+            return Err(format!(
+                "where: `?{}` does not stand for the attributes of an operation in `match`, nor is `{place}` the role of a \
+                 value in it",
+                guard.variable
+            ));
+        }
+        let names = Role::ALL.map(Role::name);
+        return match guard.values.iter().find(|value| !names.contains(&value.as_str())) {
+            Some(value) => Err(format!(
+                "where: {place}: there is no role `{value}`; there are {}",
+                names.join(", ")
+            )),
+            None => Ok(guard),
+        };
+    };
+    let values = guard
+        .values
+        .iter()
+        .map(|value| kind.canonical_attribute(&guard.field, value))
+        .collect::<Result<_, _>>()
         .map_err(|e| format!("where: {place}: {}", e.message))?;
-    Ok(Guard { value, ..guard })
+    Ok(Guard { values, ..guard })
 }

@@ -157,7 +157,12 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
                 .unwrap_or_default(),
             Node::Result(_, child) => child.to_vec(),
             Node::Leaf(_) | Node::Scalar(_) => Vec::new(),
-            Node::Attributes(_) | Node::Lowered(_) | Node::Raised(_) | Node::Step(_) => {
+            Node::Attributes(_)
+            | Node::Lowered(_)
+            | Node::Narrowed(_)
+            | Node::Floated(_)
+            | Node::Raised(_)
+            | Node::Step(_) => {
                 return Err(BuildError::Cycle);
             }
         })
@@ -192,7 +197,12 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
                 }
                 self.graph.add(op, &values, name)?
             }
-            Node::Attributes(_) | Node::Lowered(_) | Node::Raised(_) | Node::Step(_) => {
+            Node::Attributes(_)
+            | Node::Lowered(_)
+            | Node::Narrowed(_)
+            | Node::Floated(_)
+            | Node::Raised(_)
+            | Node::Step(_) => {
                 return Err(BuildError::Cycle);
             }
         })
@@ -213,7 +223,9 @@ pub fn operation_cost(
         | Node::Attributes(_)
         | Node::Result(..)
         | Node::Step(_) => Cost::ZERO,
-        Node::Lowered(_) | Node::Raised(_) => Cost::INFEASIBLE,
+        Node::Lowered(_) | Node::Narrowed(_) | Node::Floated(_) | Node::Raised(_) => {
+            Cost::INFEASIBLE
+        }
         Node::Operation(kind, children) => {
             let Some((op, operands)) = operation(egraph, *kind, children) else {
                 return Cost::INFEASIBLE;

@@ -12,6 +12,9 @@ use trainc_ir::graph::ValueId;
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, OpKind, Tensor};
 
+use super::forms::{self, Forms};
+use crate::roles::Roles;
+
 /// An e-node.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Node {
@@ -27,6 +30,10 @@ pub enum Node {
     Result(u8, [Id; 1]),
     /// Translation only: a value in the algorithm's representation.
     Lowered([Id; 1]),
+    /// Translation only: a value in the algorithm's representation, in 8 bits.
+    Narrowed([Id; 1]),
+    /// Translation only: a value in the algorithm's representation, as FP32.
+    Floated([Id; 1]),
     /// Translation only: the FP32 value that a lowered value stands for.
     Raised([Id; 1]),
     /// Everything that leaves the step: the only root.
@@ -55,7 +62,10 @@ impl Language for Node {
             (Node::Operation(a, x), Node::Operation(b, y)) => a == b && x.len() == y.len(),
             (Node::Attributes(a), Node::Attributes(b)) => a == b,
             (Node::Result(a, _), Node::Result(b, _)) => a == b,
-            (Node::Lowered(_), Node::Lowered(_)) | (Node::Raised(_), Node::Raised(_)) => true,
+            (Node::Lowered(_), Node::Lowered(_))
+            | (Node::Narrowed(_), Node::Narrowed(_))
+            | (Node::Floated(_), Node::Floated(_))
+            | (Node::Raised(_), Node::Raised(_)) => true,
             (Node::Step(a), Node::Step(b)) => a.len() == b.len(),
             _ => false,
         }
@@ -65,7 +75,11 @@ impl Language for Node {
         match self {
             Node::Leaf(_) | Node::Scalar(_) | Node::Attributes(_) => &[],
             Node::Operation(_, children) | Node::Step(children) => children,
-            Node::Result(_, child) | Node::Lowered(child) | Node::Raised(child) => child,
+            Node::Result(_, child)
+            | Node::Lowered(child)
+            | Node::Narrowed(child)
+            | Node::Floated(child)
+            | Node::Raised(child) => child,
         }
     }
 
@@ -73,7 +87,11 @@ impl Language for Node {
         match self {
             Node::Leaf(_) | Node::Scalar(_) | Node::Attributes(_) => &mut [],
             Node::Operation(_, children) | Node::Step(children) => children,
-            Node::Result(_, child) | Node::Lowered(child) | Node::Raised(child) => child,
+            Node::Result(_, child)
+            | Node::Lowered(child)
+            | Node::Narrowed(child)
+            | Node::Floated(child)
+            | Node::Raised(child) => child,
         }
     }
 }
@@ -111,6 +129,10 @@ pub struct Types {
     pub leaves: BTreeMap<ValueId, TensorType>,
     /// Integer constants that rules introduced, by their leaf, with what each is called after its user's name.
     pub constants: BTreeMap<ValueId, (&'static str, Arc<Tensor>)>,
+    /// Translation only: roles and sides of the source graph's values.
+    pub roles: Roles,
+    /// Translation only: forms in 8 bits.
+    pub forms: Arc<Forms>,
     /// Contradictions: two types in one class. A bug of a rule; reported by name by the caller.
     pub conflicts: Vec<String>,
 }
@@ -136,7 +158,7 @@ impl Analysis<Node> for Types {
                 Ty::NoValue
             }
             Node::Step(_) => Ty::NoValue,
-            Node::Lowered([child]) => {
+            Node::Lowered([child]) | Node::Narrowed([child]) | Node::Floated([child]) => {
                 source = egraph[*child].data.source;
                 Ty::Unknown
             }
@@ -151,6 +173,10 @@ impl Analysis<Node> for Types {
             Node::Operation(kind, children) => operation_type(egraph, *kind, children),
         };
         Facts { ty, attributes, source }
+    }
+
+    fn modify(egraph: &mut Graph, id: Id) {
+        forms::resolve(egraph, id);
     }
 
     fn merge(&mut self, a: &mut Facts, b: Facts) -> DidMerge {
@@ -188,7 +214,7 @@ pub fn operation<'e>(egraph: &Graph, kind: OpKind, children: &'e [Id]) -> Option
 }
 
 /// The attributes of one operation as another operation with the same attributes; the same operation as it is.
-fn retarget(op: Op, kind: OpKind) -> Op {
+pub(super) fn retarget(op: Op, kind: OpKind) -> Op {
     if op.kind() == kind {
         return op;
     }

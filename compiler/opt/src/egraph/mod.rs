@@ -7,6 +7,7 @@
 mod check;
 pub mod convert;
 pub mod extract;
+pub mod forms;
 pub mod language;
 pub mod pattern;
 pub mod saturate;

@@ -4,7 +4,7 @@
 //! pattern := ?name                                  any class
 //!          | (word pattern...)                      an operation; if it has attributes the first child binds them
 //!          | (word{name=value, ...} pattern...)     an operation with exactly these attributes
-//!          | (lowered pattern) | (raised pattern)   the markers of translation
+//!          | (lowered pattern) | (narrowed pattern) | (floated pattern) | (raised pattern)   the markers of translation
 //!          | (result{n} pattern)                    result n of an operation with several
 //! ```
 
@@ -63,6 +63,8 @@ fn term(
     let word = cursor.word()?;
     let node = match word {
         "lowered" => Node::Lowered([term(cursor, ast, depth + 1)?]),
+        "narrowed" => Node::Narrowed([term(cursor, ast, depth + 1)?]),
+        "floated" => Node::Floated([term(cursor, ast, depth + 1)?]),
         "raised" => Node::Raised([term(cursor, ast, depth + 1)?]),
         "result" => {
             cursor.expect("{")?;

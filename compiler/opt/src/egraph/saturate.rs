@@ -9,7 +9,8 @@ use trainc_ir::graph::ValueId;
 use trainc_ir::types::{Shape, TensorType};
 use trainc_ir::{Op, Tensor};
 
-use super::language::{Facts, Graph, Node, Ty, add_constant, add_operation, operation};
+use super::language::{Facts, Graph, Node, Ty, add_constant, add_operation, operation, retarget};
+use crate::roles::Side;
 
 /// Limits of a saturation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,15 +132,18 @@ pub struct Replacement {
     pub replaced: Vec<(Op, Vec<Id>)>,
 }
 
-/// A guard of a pattern rule: an attribute of the operation bound by a variable has a value.
+/// A guard of a pattern rule: an attribute of the operation bound by a variable, or the role of a value, is (or is not)
+/// one of several.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guard {
     /// The variable, without the question mark.
     pub variable: String,
-    /// The attribute.
+    /// The attribute; `role` of what is no operation's attributes.
     pub field: String,
-    /// The value's text form.
-    pub value: String,
+    /// The values' text forms, or names of roles.
+    pub values: Vec<String>,
+    /// Whether the value must be one of them, or none.
+    pub equal: bool,
 }
 
 /// Finds the replacements of one class.
@@ -296,7 +300,8 @@ fn search(egraph: &Graph, rule: &Rewrite) -> Vec<Match> {
         Body::Pattern { left, guards, float_only, .. } => {
             let mut matches: Vec<Match> = Vec::new();
             for found in left.search(egraph) {
-                if *float_only && !is_float(&egraph[found.eclass].data) {
+                let facts = &egraph[found.eclass].data;
+                if *float_only && !(is_float(facts) && is_translated(egraph, facts)) {
                     continue;
                 }
                 for subst in found.substs {
@@ -318,6 +323,12 @@ fn search(egraph: &Graph, rule: &Rewrite) -> Vec<Match> {
     }
 }
 
+/// Rules of algorithms leave statistics alone: those are no part of the step that an algorithm describes.
+fn is_translated(egraph: &Graph, facts: &Facts) -> bool {
+    let side = facts.source.and_then(|v| egraph.analysis.roles.side(v));
+    side != Some(Side::Statistic)
+}
+
 fn is_float(facts: &Facts) -> bool {
     match &facts.ty {
         Ty::Tensor(ty) => ty.is_f32(),
@@ -328,10 +339,32 @@ fn is_float(facts: &Facts) -> bool {
 
 fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
     let bound = super::pattern::variable(&guard.variable).and_then(|var| subst.get(var));
-    let Some(op) = bound.and_then(|&id| egraph[id].data.attributes.as_ref()) else {
-        return false;
+    let Some(facts) = bound.map(|&id| &egraph[id].data) else { return false };
+    let found = match &facts.attributes {
+        Some(op) => match op.attribute_text(&guard.field) {
+            Some(text) => Some(text),
+            None => return false,
+        },
+        None if guard.field == "role" => facts
+            .source
+            .and_then(|v| egraph.analysis.roles.role(v))
+            .map(|role| role.name().to_string()),
+        None => return false,
     };
-    op.attribute_text(&guard.field).is_some_and(|text| text == guard.value)
+    found.is_some_and(|text| guard.values.contains(&text)) == guard.equal
+}
+
+/// The classes that a pattern rule would rewrite; none for rules in Rust.
+pub fn matched_classes(egraph: &Graph, rule: &Rewrite) -> Vec<Id> {
+    match &rule.body {
+        Body::Search(_) => Vec::new(),
+        Body::Pattern { .. } => search(egraph, rule)
+            .into_iter()
+            .map(|found| match found {
+                Match::Subst(id, _) | Match::Found(id, _) => egraph.find(id),
+            })
+            .collect(),
+    }
 }
 
 fn apply(
@@ -370,10 +403,25 @@ fn instantiate(egraph: &mut Graph, pattern: &Pattern<Node>, subst: &Subst) -> Id
             egg::ENodeOrVar::Var(var) => subst[*var],
             egg::ENodeOrVar::ENode(node) => {
                 let node = egg::Language::map_children(node.clone(), |i| ids[usize::from(i)]);
+                let node = with_own_attributes(egraph, node);
                 egraph.add(node)
             }
         };
         ids.push(id);
     }
     ids.last().copied().unwrap_or_else(|| Id::from(0))
+}
+
+/// The node with attributes of its own kind, where a pattern gives it those of another operation with the same fields: so
+/// it is the node that the graph may have already.
+fn with_own_attributes(egraph: &mut Graph, node: Node) -> Node {
+    let Node::Operation(kind, mut children) = node else { return node };
+    let own = children.first().and_then(|&first| {
+        let op = egraph[first].data.attributes.clone()?;
+        (op.kind() != kind && op.kind().fields() == kind.fields()).then(|| retarget(op, kind))
+    });
+    if let Some(op) = own {
+        children[0] = egraph.add(Node::Attributes(op));
+    }
+    Node::Operation(kind, children)
 }

@@ -108,7 +108,11 @@ pub fn quantize(
     verify(&folded.graph, &Stage::Quantized { float_operations: None })?;
     warnings.extend(fold::left_over(&folded.graph));
     let fired = counts.into_iter().map(|(name, n)| (name.to_string(), n)).chain(folded.fired);
-    let report =
-        Translation { fired: fired.collect(), iterations: folded.iterations, nodes: folded.nodes };
+    let report = Translation {
+        fired: fired.collect(),
+        floated: Vec::new(),
+        iterations: folded.iterations,
+        nodes: folded.nodes,
+    };
     Ok(Quantized { module: folded.graph, report, stages, warnings })
 }

@@ -69,14 +69,17 @@ pub(crate) fn infer_same_shape(
     Ok(vec![b.clone()])
 }
 
-/// As [`infer_same_shape`], or both operands i8 with shared exponents.
+/// As [`infer_same_shape`], or both operands i8 with shared exponents; `x` may then be u8.
 pub(crate) fn infer_same_shape_or_shared(
     name: &str,
     inputs: &[&TensorType],
 ) -> Result<Vec<TensorType>, TypeError> {
     let [x, dy] = rule::operands::<2>(name, inputs)?;
-    rule::f32_or_shared_i8(name, x)?;
-    rule::ensure(x == dy, || format!("{name}: operands must have one type, here {x} and {dy}"))?;
+    rule::f32_or_shared_byte(name, x)?;
+    rule::f32_or_shared_i8(name, dy)?;
+    rule::ensure(x.shape == dy.shape && x.is_f32() == dy.is_f32(), || {
+        format!("{name}: operands must have one type (or u8 and i8), here {x} and {dy}")
+    })?;
     Ok(vec![dy.clone()])
 }
 

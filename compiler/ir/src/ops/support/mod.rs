@@ -18,5 +18,6 @@ pub(crate) mod product;
 pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod sample;
+pub(crate) mod step;
 pub(crate) mod walk;
 pub(crate) mod window;

@@ -1,4 +1,4 @@
-//! Matrix products and convolutions over both of their representations: FP32, and i8 x i8 summed in i32.
+//! Matrix products and convolutions over both of their representations: FP32, and 8-bit integers summed in i32.
 
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, Scalar};
@@ -23,6 +23,15 @@ impl Term for f32 {
     }
 }
 
+/// Bytes of two kinds, widened.
+impl Term for i16 {
+    type Sum = i32;
+    const ZERO: i32 = 0;
+    fn add_product(self, other: i16, sum: i32) -> i32 {
+        sum.wrapping_add(i32::from(self) * i32::from(other))
+    }
+}
+
 impl Term for i8 {
     type Sum = i32;
     const ZERO: i32 = 0;
@@ -39,15 +48,18 @@ pub(crate) trait Product {
 
 /// Runs a product on the operands' representation.
 pub(crate) fn evaluate(product: &impl Product, a: &Tensor, b: &Tensor, shape: Shape) -> Tensor {
-    match (a.data(), b.data()) {
-        (Data::F32(x), Data::F32(y)) => Tensor::f32(shape, product.sums(x, y)),
-        (Data::I8(x), Data::I8(y)) => Tensor::new(
-            TensorType::shared(shape, Element::I32),
-            Data::I32(product.sums(x, y)),
-            ScaleData::Exponent(a.exponent().wrapping_add(b.exponent())),
-        ),
+    let wide = |x: &Tensor| -> Vec<i16> { x.to_i64().iter().map(|&x| x as i16).collect() };
+    let sums = match (a.data(), b.data()) {
+        (Data::F32(x), Data::F32(y)) => return Tensor::f32(shape, product.sums(x, y)),
+        (Data::I8(x), Data::I8(y)) => product.sums(x, y),
+        (Data::U8(_), Data::I8(_)) | (Data::I8(_), Data::U8(_)) => product.sums(&wide(a), &wide(b)),
         _ => panic!("a product of {} and {}", a.ty(), b.ty()),
-    }
+    };
+    Tensor::new(
+        TensorType::shared(shape, Element::I32),
+        Data::I32(sums),
+        ScaleData::Exponent(a.exponent().wrapping_add(b.exponent())),
+    )
 }
 
 /// `y[i] += x[i] * factor` for slices of one length.

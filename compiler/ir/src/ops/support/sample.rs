@@ -32,3 +32,34 @@ pub(crate) fn integers(shape: impl Into<Shape>, element: Element, salt: u32) -> 
         (0..ty.count()).map(|i| low + i64::from(bits(salt, i)) % (high - low + 1)).collect();
     Tensor::from_i64(&ty, &values, crate::tensor::ScaleData::None)
 }
+
+/// 32-bit words of the full range.
+pub(crate) fn words(count: usize) -> Vec<i32> {
+    (0..count).map(|i| bits(0x5eed, i) as i32).collect()
+}
+
+/// Integers of the element's full range with a shared exponent; the first two are the extremes.
+pub(crate) fn shared(
+    shape: impl Into<Shape>,
+    element: Element,
+    salt: u32,
+    exponent: i32,
+) -> Tensor {
+    let ty = TensorType::shared(shape, element);
+    let (low, high) = element.integer_range().expect("an integer element");
+    let mut values: Vec<i64> =
+        (0..ty.count()).map(|i| low + i64::from(bits(salt, i)) % (high - low + 1)).collect();
+    values.iter_mut().zip([low, high]).for_each(|(x, extreme)| *x = extreme);
+    Tensor::from_i64(&ty, &values, crate::tensor::ScaleData::Exponent(exponent))
+}
+
+/// These integers with a shared exponent.
+pub(crate) fn shared_of(
+    shape: impl Into<Shape>,
+    element: Element,
+    values: &[i64],
+    exponent: i32,
+) -> Tensor {
+    let scale = crate::tensor::ScaleData::Exponent(exponent);
+    Tensor::from_i64(&TensorType::shared(shape, element), values, scale)
+}

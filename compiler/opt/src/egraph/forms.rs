@@ -1,0 +1,85 @@
+//! Forms of a value in 8 bits and in FP32: what the markers `narrowed` and `floated` of translation stand for, once the
+//! type of the value's representation is known.
+//!
+//! They are resolved as types become known, so that a chain of operations needs no round of saturation for each link.
+
+use std::collections::BTreeMap;
+
+use egg::Id;
+use trainc_ir::ops::Dequantize;
+use trainc_ir::types::{Element, Scale};
+
+use super::language::{Graph, Node, Ty, add_operation};
+use super::pattern::Template;
+use crate::roles::Side;
+
+/// How an algorithm brings values in other elements to 8 bits.
+#[derive(Clone, Debug, Default)]
+pub struct Forms {
+    /// Forward values, by element.
+    pub forward: BTreeMap<Element, Template>,
+    /// Errors, by element.
+    pub backward: BTreeMap<Element, Template>,
+}
+
+/// Resolves the markers that a class is, or waits for.
+pub(super) fn resolve(egraph: &mut Graph, class: Id) {
+    let markers: Vec<Node> = egraph[class]
+        .nodes
+        .iter()
+        .filter(|n| matches!(n, Node::Lowered(_) | Node::Narrowed(_) | Node::Floated(_)))
+        .cloned()
+        .collect();
+    for marker in markers {
+        match marker {
+            Node::Lowered([value]) => {
+                for waiting in [Node::Narrowed([value]), Node::Floated([value])] {
+                    if let Some(id) = egraph.lookup(waiting.clone()) {
+                        resolve_one(egraph, &waiting, id);
+                    }
+                }
+            }
+            _ => resolve_one(egraph, &marker, class),
+        }
+    }
+}
+
+/// Resolves all markers that can be; whether any was new.
+pub fn resolve_all(egraph: &mut Graph) -> bool {
+    let before = egraph.number_of_classes();
+    let size = egraph.total_size();
+    let mut ids: Vec<Id> = egraph.classes().map(|class| class.id).collect();
+    ids.sort_unstable();
+    ids.into_iter().for_each(|id| {
+        let id = egraph.find(id);
+        resolve(egraph, id);
+    });
+    egraph.rebuild();
+    (egraph.number_of_classes(), egraph.total_size()) != (before, size)
+}
+
+fn resolve_one(egraph: &mut Graph, marker: &Node, class: Id) {
+    let (Node::Narrowed([value]) | Node::Floated([value])) = marker else { return };
+    let Some(lowered) = egraph.lookup(Node::Lowered([*value])) else { return };
+    let Ty::Tensor(ty) = &egraph[lowered].data.ty else { return };
+    let (element, scale) = (ty.element, ty.scale);
+    let form = match marker {
+        Node::Floated(_) if scale == Scale::Exponent => {
+            add_operation(egraph, &Dequantize {}.into(), &[lowered])
+        }
+        Node::Floated(_) => lowered,
+        _ if matches!(element, Element::I8 | Element::U8) => lowered,
+        _ => {
+            let side = egraph[*value].data.source.and_then(|v| egraph.analysis.roles.side(v));
+            let forms = match side {
+                Some(Side::Backward) => &egraph.analysis.forms.backward,
+                _ => &egraph.analysis.forms.forward,
+            };
+            let Some(form) = forms.get(&element).cloned() else { return };
+            form.instantiate(egraph, lowered)
+        }
+    };
+    if egraph.find(form) != egraph.find(class) {
+        egraph.union(form, class);
+    }
+}

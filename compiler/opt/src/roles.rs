@@ -1,0 +1,214 @@
+//! What the values of an FP32 graph are for: which parameters are weights, biases or parts of a normalization, and on
+//! which side of the training step a value stands. Algorithms quantize by it.
+
+use std::collections::BTreeSet;
+
+use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::{Op, OpKind};
+
+use crate::training::MOMENTUM;
+
+/// What a parameter or constant is for, and what is only moved from it (reshaped, transposed, broadcast).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// An operand of a convolution or matrix product.
+    Weight,
+    /// Added to the result of a convolution or matrix product, and nothing else.
+    Bias,
+    /// An operand of batch normalization, and nothing else.
+    Normalization,
+    /// Anything else.
+    Other,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 4] = [Role::Weight, Role::Bias, Role::Normalization, Role::Other];
+
+    /// Name in algorithm files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Weight => "weight",
+            Role::Bias => "bias",
+            Role::Normalization => "normalization",
+            Role::Other => "other",
+        }
+    }
+}
+
+/// Where a value stands in a training step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// On the way from the inputs to the outputs.
+    Forward,
+    /// On the way from the loss to the updates by gradients.
+    Backward,
+    /// Only for updates that take no learning rate: running statistics.
+    Statistic,
+}
+
+/// Roles and sides of a graph's values.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Roles {
+    roles: Vec<Option<Role>>,
+    sides: Vec<Option<Side>>,
+}
+
+impl Roles {
+    /// Works them out.
+    pub fn of(graph: &Graph) -> Roles {
+        let sides = sides(graph);
+        let mut roles = vec![None; graph.values().len()];
+        let uses = uses(graph, &sides);
+        for v in graph.value_ids() {
+            let leaf = matches!(
+                graph.value(v).definition,
+                Definition::Parameter(_) | Definition::Constant(_)
+            );
+            if leaf && graph.ty(v).is_f32() {
+                let found = &uses[v.index()];
+                let only = |role| !found.is_empty() && found.iter().all(|r| *r == role);
+                roles[v.index()] = Some(match () {
+                    () if found.contains(&Role::Weight) => Role::Weight,
+                    () if only(Role::Bias) => Role::Bias,
+                    () if only(Role::Normalization) => Role::Normalization,
+                    () => Role::Other,
+                });
+            } else if let Some(node) = graph.producer(v)
+                && is_movement(&node.op)
+            {
+                roles[v.index()] = roles[node.inputs[0].index()];
+            }
+        }
+        // A momentum is what its weight is.
+        for parameter in graph.parameters() {
+            let name = &graph.value(parameter.value).name;
+            let weight = name.strip_suffix(MOMENTUM).and_then(|name| graph.parameter_named(name));
+            if let Some(weight) = weight {
+                let weight = graph.parameters()[weight].value;
+                roles[parameter.value.index()] = roles[weight.index()];
+            }
+        }
+        Roles { roles, sides: sides.into_iter().map(Some).collect() }
+    }
+
+    /// The role of a parameter, a constant, or what is moved from one.
+    pub fn role(&self, value: ValueId) -> Option<Role> {
+        self.roles.get(value.index()).copied().flatten()
+    }
+
+    /// The side of a value of the graph.
+    pub fn side(&self, value: ValueId) -> Option<Side> {
+        self.sides.get(value.index()).copied().flatten()
+    }
+}
+
+fn is_movement(op: &Op) -> bool {
+    matches!(op.kind(), OpKind::Reshape | OpKind::Transpose | OpKind::Broadcast)
+}
+
+/// Values that `roots` are computed from, themselves included.
+fn ancestors(graph: &Graph, roots: impl Iterator<Item = ValueId>) -> BTreeSet<ValueId> {
+    let mut found = BTreeSet::new();
+    let mut stack: Vec<ValueId> = roots.collect();
+    while let Some(v) = stack.pop() {
+        if found.insert(v)
+            && let Some(node) = graph.producer(v)
+        {
+            stack.extend(&node.inputs);
+            found.extend(&node.outputs);
+        }
+    }
+    found
+}
+
+fn sides(graph: &Graph) -> Vec<Side> {
+    let forward = ancestors(graph, graph.outputs().iter().map(|o| o.value));
+    // What depends on the step size updates by a gradient.
+    let mut stepped: Vec<bool> = vec![false; graph.values().len()];
+    for input in graph.inputs().iter().filter(|i| i.role == InputRole::LearningRate) {
+        stepped[input.value.index()] = true;
+    }
+    for node in graph.nodes() {
+        if node.inputs.iter().any(|v| stepped[v.index()]) {
+            node.outputs.iter().for_each(|v| stepped[v.index()] = true);
+        }
+    }
+    let trained = graph.updates().iter().map(|u| u.value).filter(|v| stepped[v.index()]);
+    let backward = ancestors(graph, trained);
+    graph
+        .value_ids()
+        .map(|v| match () {
+            () if forward.contains(&v) => Side::Forward,
+            () if backward.contains(&v) => Side::Backward,
+            () => Side::Statistic,
+        })
+        .collect()
+}
+
+/// For each leaf, what the forward nodes behind it make of it, movements looked through.
+fn uses(graph: &Graph, sides: &[Side]) -> Vec<Vec<Role>> {
+    let product = |v: ValueId| {
+        graph.producer(v).is_some_and(|n| matches!(n.op, Op::Conv2d(_) | Op::MatMul(_)))
+    };
+    let mut uses: Vec<Vec<Role>> = vec![Vec::new(); graph.values().len()];
+    // From the end, so that what is moved on is known already.
+    for id in graph.node_ids().rev() {
+        let node = graph.node(id);
+        if sides[node.outputs[0].index()] != Side::Forward {
+            continue;
+        }
+        for (i, &v) in node.inputs.iter().enumerate() {
+            let found = match &node.op {
+                op if is_movement(op) => uses[node.outputs[0].index()].clone(),
+                Op::Conv2d(_) => vec![if i == 1 { Role::Weight } else { Role::Other }],
+                Op::MatMul(_) => vec![Role::Weight],
+                Op::Add(_)
+                    if product(node.inputs[1 - i]) && broadcasts(graph, v, node.inputs[1 - i]) =>
+                {
+                    vec![Role::Bias]
+                }
+                Op::BatchNorm(_) if i > 0 => vec![Role::Normalization],
+                _ => vec![Role::Other],
+            };
+            uses[v.index()].extend(found);
+        }
+    }
+    uses
+}
+
+/// Whether `v` broadcasts to the shape of the other operand of an addition.
+fn broadcasts(graph: &Graph, v: ValueId, other: ValueId) -> bool {
+    let (shape, wide) = (&graph.ty(v).shape, &graph.ty(other).shape);
+    shape.broadcast(wide).as_ref() == Some(wide)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainc_ir::ops::{Add, MatMul, ProductRole, Relu, Reshape};
+    use trainc_ir::{Tensor, TensorType};
+
+    #[test]
+    fn parameters_by_use() {
+        let mut g = Graph::new("g");
+        let x = g.add_input("x", TensorType::f32([1, 4]), InputRole::Data);
+        let flat = g.add_parameter("w", Tensor::f32([8], vec![1.0; 8]), true);
+        let bias = g.add_parameter("b", Tensor::f32([2], vec![1.0; 2]), true);
+        let other = g.add_parameter("s", Tensor::f32([1, 2], vec![1.0; 2]), true);
+        let w = g.add1(Reshape { shape: [4, 2].into() }, &[flat], "w2").unwrap();
+        let op = MatMul { transpose_a: false, transpose_b: false, role: ProductRole::Forward };
+        let y = g.add1(op, &[x, w], "y").unwrap();
+        let y = g.add1(Add {}, &[y, bias], "y").unwrap();
+        let y = g.add1(Relu {}, &[y], "y").unwrap();
+        let y = g.add1(Add {}, &[y, other], "y").unwrap();
+        g.add_output("y", y);
+        let roles = Roles::of(&g);
+        assert_eq!(roles.role(flat), Some(Role::Weight));
+        assert_eq!(roles.role(w), Some(Role::Weight));
+        assert_eq!(roles.role(bias), Some(Role::Bias));
+        assert_eq!(roles.role(other), Some(Role::Other));
+        assert_eq!(roles.role(y), None);
+        assert_eq!(roles.side(y), Some(Side::Forward));
+    }
+}
