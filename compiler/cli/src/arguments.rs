@@ -9,6 +9,7 @@ use trainc_driver::config::{
 };
 use trainc_driver::emit::{self, EmitKind};
 use trainc_driver::model::ModelSource;
+use trainc_driver::trained::FINE_TUNING;
 
 use crate::message::{Color, MessageFormat};
 
@@ -67,9 +68,13 @@ pub(crate) struct ConfigArguments {
     /// Read defaults from a configuration file (the keys are these flags' names)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file [default: niti; of `run` fp32]
+    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file [default: niti, or niti-finetune if
+    /// the model brings trained weights; of `run` fp32]
     #[arg(short, long, value_name = "NAME|FILE")]
     pub(crate) algorithm: Option<String>,
+    /// Fine-tune the model's weights, whatever they look like: --algorithm niti-finetune
+    #[arg(long, conflicts_with = "algorithm")]
+    fine_tune: bool,
     /// Bits of each layer's input, weight and output, for quantized inference of a model that is not quantized
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
     precision: Option<PathBuf>,
@@ -115,6 +120,11 @@ pub(crate) struct ConfigArguments {
 }
 
 impl ConfigArguments {
+    /// Whether the model's weights decide the algorithm, as nothing else does.
+    pub(crate) fn model_decides(&self) -> bool {
+        self.algorithm.is_none() && self.config.is_none() && !self.fine_tune
+    }
+
     /// Whether the flags name an algorithm, a target, or a file that may.
     pub(crate) fn says_how(&self) -> bool {
         self.algorithm.is_some() || self.target.is_some() || self.config.is_some()
@@ -168,6 +178,9 @@ impl ConfigArguments {
             None => Config::default(),
         };
         set(&mut config.algorithm, &self.algorithm);
+        if self.fine_tune {
+            config.algorithm = FINE_TUNING.to_string();
+        }
         config.precision = self.precision.clone().or(config.precision);
         config.calibrate = self.calibrate.clone().or(config.calibrate);
         set(&mut config.target, &self.target);
@@ -318,10 +331,10 @@ pub(crate) struct CompileArguments {
     /// Add main.c, an example that trains, evaluates, saves and loads (targets that emit C)
     #[arg(long)]
     pub(crate) example: bool,
-    /// How pixels become model inputs, for the header and the manifest; `standardize` takes --data
+    /// How pixels become model inputs, for the header and the manifest; `standardize` takes --data [default: unit]
     #[arg(long, value_enum, value_name = "HOW")]
     normalization: Option<Normalization>,
-    /// Data set whose normalization and class names the header and the manifest state
+    /// Data set whose normalization and class names the header and the manifest state [default: none]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]

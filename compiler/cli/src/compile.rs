@@ -4,14 +4,20 @@ use serde_json::json;
 use trainc_driver::data::Dataset;
 use trainc_driver::emit::{self, EmitKind};
 use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::trained::choose_algorithm;
 
 use crate::arguments::{CompileArguments, Emit, model_file};
 use crate::message::Output;
 
 pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Result<()> {
     let start = std::time::Instant::now();
-    let config = arguments.config()?;
+    let mut config = arguments.config()?;
     let source = model_file(&arguments.model);
+    if arguments.config.model_decides()
+        && let Some(note) = choose_algorithm(&source, &mut config)
+    {
+        output.note(&format!("note: {note}"));
+    }
     let name = arguments.name.clone().unwrap_or_else(|| source.name());
     let mut session =
         Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;

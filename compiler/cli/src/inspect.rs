@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use trainc_driver::inspect;
 use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::trained::choose_algorithm;
 
 use crate::arguments::{InspectArguments, model_file};
 use crate::compile;
@@ -13,11 +14,16 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
     if arguments.check {
         return check(arguments, &file, output);
     }
-    let config = arguments.config.config()?;
+    let mut config = arguments.config.config()?;
     let emit = &arguments.emit.emit;
     let depth = if arguments.rewrites { Some(Depth::Optimised) } else { None };
     let depth = emit.iter().map(|e| e.kind.depth()).chain(depth).max().unwrap_or(Depth::Planned);
     let source = model_file(&arguments.model);
+    if arguments.config.model_decides()
+        && let Some(note) = choose_algorithm(&source, &mut config)
+    {
+        output.note(&format!("note: {note}"));
+    }
     let session = Session::new(&source, &config, Entries::TrainAndInfer, depth)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));

@@ -11,6 +11,7 @@ use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::train::{EpochRecord, Progress, Trainer, chart, check_trains};
+use trainc_driver::trained::choose_algorithm;
 use trainc_driver::weights;
 
 use crate::arguments::{TrainArguments, built_in_model, model_file};
@@ -31,7 +32,7 @@ impl Run {
 
 pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
-    let config = arguments.config()?;
+    let mut config = arguments.config()?;
     let data = match &arguments.data {
         Some(path) => Dataset::open(path)?,
         None => Dataset::digits(),
@@ -40,6 +41,11 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
         Some(path) => model_file(path),
         None => built_in_model(config.seed)?,
     };
+    if arguments.config.model_decides()
+        && let Some(note) = choose_algorithm(&source, &mut config)
+    {
+        output.note(&format!("note: {note}"));
+    }
     // Where results shall go must be known to be writable before hours are spent.
     let outputs = [&arguments.checkpoint, &arguments.curve, &arguments.weights_out];
     for path in outputs.into_iter().flatten() {

@@ -141,9 +141,13 @@ fn checks_say_what_compile_would() {
     let good = folder.model();
     with_activation(&folder, "Softplus", "unknown.onnx");
     with_activation(&folder, "LeakyRelu", "leaky.onnx");
+    // NITI as an algorithm that computes nothing in FP32.
+    let strict = folder.succeed(&["algorithms", "niti"]).replace("\"float\"", "\"refuse\"");
+    fs::write(folder.path("strict.toml"), strict).unwrap();
     for (model, algorithm, imports, compiles) in [
         (good, "niti", true, true),
-        ("leaky.onnx", "niti", true, false),
+        ("leaky.onnx", "niti", true, true),
+        ("leaky.onnx", "strict.toml", true, false),
         ("leaky.onnx", "fp32", true, true),
         ("unknown.onnx", "fp32", false, false),
     ] {
@@ -165,17 +169,18 @@ fn checks_say_what_compile_would() {
     }
     // Without either flag the question is whether it imports.
     assert!(folder.succeed(&["inspect", "--check", "leaky.onnx"]).contains("the model imports"));
-    let said = folder.run(&["inspect", "--check", "leaky.onnx", "--algorithm", "niti"]);
+    let said = folder.run(&["inspect", "--check", "leaky.onnx", "--algorithm", "strict.toml"]);
     assert_eq!(said.status.code(), Some(1));
     let said = String::from_utf8(said.stderr).unwrap();
     for part in ["leaky.onnx", "leaky_relu", "`odd`", "`--algorithm fp32`"] {
         assert!(said.contains(part), "{said}");
     }
-    let error = folder.fail(&["compile", "leaky.onnx", "-o", "out2", "--algorithm", "niti"]);
+    let error = folder.fail(&["compile", "leaky.onnx", "-o", "out2", "--algorithm", "strict.toml"]);
     let reason =
         |text: &str| text[text.find("leaky_relu: no rule").expect("the reason")..].to_string();
     assert_eq!(reason(&said), reason(&error));
-    let output = ["inspect", "--check", "leaky.onnx", "-a", "niti", "--message-format", "json"];
+    let output =
+        ["inspect", "--check", "leaky.onnx", "-a", "strict.toml", "--message-format", "json"];
     let output = folder.run(&output);
     let lines = objects(std::str::from_utf8(&output.stdout).unwrap());
     let report = &only(&lines, "check")["compiles"];

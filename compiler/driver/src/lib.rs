@@ -32,6 +32,7 @@ pub mod session;
 pub mod targets;
 #[cfg(feature = "host")]
 pub mod train;
+pub mod trained;
 #[cfg(feature = "host")]
 pub mod verify;
 #[cfg(feature = "host")]

@@ -68,6 +68,6 @@ per_operation! {
     quantize_exponent, quantize_weight, dequantize, requantize, quantize_gradient, shift_right,
     aligned_add, aligned_concat, saturating_subtract, integer_cross_entropy_gradient, integer_conv2d,
     quantize_parameter, quantize_bias, quantize_unsigned, requantize_stochastic, accumulate_bias,
-    aligned_sum, scaled_step, momentum_step, normalized_update,
+    aligned_sum, scaled_step, momentum_step, normalized_update, split_byte, doubled_sum,
     integer_max_pool2d, integer_sum_pool2d, integer_add, scale_shift, threshold, chain,
 }

@@ -269,6 +269,7 @@ operations! {
     accumulate_bias::AccumulateBias, aligned_sum::AlignedSum, scaled_step::ScaledStep,
     momentum_step::MomentumStep, normalized_update::NormalizedUpdate,
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
+    split_byte::SplitByte, doubled_sum::DoubledSum,
     // Quantized inference: plain integers, channels last.
     integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
     integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,

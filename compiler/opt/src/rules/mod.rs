@@ -12,6 +12,7 @@ pub(crate) mod movement;
 mod quantize;
 mod rescale;
 pub(crate) mod stages;
+mod unsigned;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,6 +92,7 @@ pub fn rules() -> Vec<Rule> {
         batch_norm::RULES,
         rescale::RULES,
         stages::RULES,
+        unsigned::RULES,
         fusion::RULES,
     ]
     .concat()
