@@ -216,6 +216,10 @@ struct Manifest<'a> {
     classes: Option<ClassReport<'a>>,
     /// Parameters that do not train: constants.
     frozen: &'a [String],
+    /// What became of the model's parts under the algorithm.
+    notes: &'a [String],
+    /// What became of each batch normalization.
+    batch_norms: Vec<BatchNormReport<'a>>,
     /// Step sizes by fraction of the training.
     schedule: Vec<SchedulePoint>,
     /// Fingerprint of the program.
@@ -226,6 +230,12 @@ struct Manifest<'a> {
     kernels: Vec<KernelReport>,
     cost: CostReport,
     files: Vec<FileReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct BatchNormReport<'a> {
+    node: &'a str,
+    fate: String,
 }
 
 #[derive(Serialize)]
@@ -406,6 +416,12 @@ fn manifest<'a>(
             Some(ClassReport { count: graph.ty(scores).shape[1], names: &program.notes.classes })
         }),
         frozen: &session.frozen,
+        notes: &session.notes,
+        batch_norms: session
+            .batch_norms
+            .iter()
+            .map(|b| BatchNormReport { node: &b.node, fate: b.fate.to_string() })
+            .collect(),
         schedule: session
             .schedule()
             .into_iter()

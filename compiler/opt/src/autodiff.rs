@@ -102,7 +102,12 @@ fn name_after(graph: &mut Graph, first_new: usize, name: &str) {
     for id in graph.node_ids().skip(first_new).collect::<Vec<_>>() {
         let own = &graph.node(id).name;
         if !own.starts_with(name) {
-            let named = format!("{name}/{}", graph.node(id).op.kind().name());
+            // A product says which operand's gradient it is.
+            let which = match own.rsplit('/').next() {
+                Some(which @ ("gradient_input" | "gradient_weight")) => which,
+                _ => graph.node(id).op.kind().name(),
+            };
+            let named = format!("{name}/{which}");
             graph.set_node_name(id, named);
         }
     }

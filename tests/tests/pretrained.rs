@@ -1,0 +1,156 @@
+//! Networks that were trained elsewhere keep their meaning under the algorithm for them, and get better by it.
+//!
+//! The networks of `tests/data/personalise` know MNIST's digits, 28 by 28; here they see the digits that the repository ships,
+//! drawn at that size.
+
+use std::path::PathBuf;
+
+use trainc_data::{Dataset, Images, Split};
+use trainc_driver::config::Config;
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Depth, Entries, INFER, Session, TRAIN_STEP};
+use trainc_driver::trained::{FINE_TUNING, choose_algorithm};
+use trainc_host::HostProgram;
+use trainc_ir::{RunContext, Tensor};
+
+const SIZE: usize = 28;
+
+fn source(name: &str) -> ModelSource {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/personalise");
+    ModelSource::File(folder.join(format!("{name}.onnx")))
+}
+
+/// The pixels of digit `i`.
+fn pixels(split: &Split, i: usize) -> &[u8] {
+    match &split.images {
+        Images::U8(all) => &all[i * 64..][..64],
+        Images::F32(_) => panic!("digits are bytes"),
+    }
+}
+
+/// A digit of 8 by 8 in the middle 24 by 24 of an image, bilinearly; as the network wants its pixels.
+fn image(pixels: &[u8], normalized: bool) -> Vec<f32> {
+    let largest = f32::from(*pixels.iter().max().expect("pixels").max(&1));
+    let at = |y: usize, x: usize| f32::from(pixels[y.min(7) * 8 + x.min(7)]) / largest;
+    let mut image = vec![0f32; SIZE * SIZE];
+    for y in 0..24 {
+        for x in 0..24 {
+            let (v, u) = (y as f32 * 7.0 / 23.0, x as f32 * 7.0 / 23.0);
+            let (i, j) = (v as usize, u as usize);
+            let (a, b) = (v - i as f32, u - j as f32);
+            let top = at(i, j) * (1.0 - b) + at(i, j + 1) * b;
+            let bottom = at(i + 1, j) * (1.0 - b) + at(i + 1, j + 1) * b;
+            image[(y + 2) * SIZE + x + 2] = top * (1.0 - a) + bottom * a;
+        }
+    }
+    if normalized {
+        image.iter_mut().for_each(|x| *x = (*x - 0.1307) / 0.3081);
+    }
+    image
+}
+
+fn session(name: &str, algorithm: &str, batch: usize) -> Session {
+    let config = Config { algorithm: algorithm.into(), batch: Some(batch), ..Config::default() };
+    Session::new(&source(name), &config, Entries::TrainAndInfer, Depth::Planned).expect("compiles")
+}
+
+fn scores(host: &mut HostProgram, images: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    images
+        .iter()
+        .map(|image| {
+            let x = Tensor::f32([1, 1, SIZE, SIZE], image.clone());
+            let run = RunContext::default();
+            host.run(INFER, &[&x], &run).expect("infers")[0].as_f32().to_vec()
+        })
+        .collect()
+}
+
+fn largest(scores: &[f32]) -> usize {
+    (0..scores.len()).fold(0, |best, i| if scores[i] > scores[best] { i } else { best })
+}
+
+fn right(scores: &[Vec<f32>], labels: &[u32]) -> usize {
+    scores.iter().zip(labels).filter(|(s, l)| largest(s) == **l as usize).count()
+}
+
+const NETWORKS: [&str; 7] = [
+    "lenet_torchscript",
+    "lenet_torchscript_training",
+    "lenet_dynamo",
+    "depthwise_torchscript",
+    "depthwise_torchscript_training",
+    "depthwise_dynamo",
+    "depthwise_dynamo_unoptimized",
+];
+
+/// Scores in integers beside those in FP32: a small error, and nearly always the same class.
+#[test]
+fn integers_mean_what_the_network_meant() {
+    let data = Dataset::digits();
+    for name in NETWORKS {
+        let normalized = name.starts_with("depthwise");
+        let draw = |i: usize| image(pixels(&data.test, i), normalized);
+        let images: Vec<Vec<f32>> = (0..200).map(draw).collect();
+        let mut float = session(name, "fp32", 1).on_this_machine().unwrap();
+        let mut integer = session(name, FINE_TUNING, 1).on_this_machine().unwrap();
+        let (float, integer) = (scores(&mut float, &images), scores(&mut integer, &images));
+        let (mut error, mut power, mut same) = (0f64, 0f64, 0);
+        for (f, q) in float.iter().zip(&integer) {
+            same += usize::from(largest(f) == largest(q));
+            for (f, q) in f.iter().zip(q) {
+                error += f64::from(f - q).powi(2);
+                power += f64::from(*f).powi(2);
+            }
+        }
+        let relative = (error / power).sqrt();
+        println!("{name}: {same} of 200 the same, relative error {relative:.4}");
+        assert!(same >= 194, "{name}: {same} of 200 classes are the same");
+        assert!(relative < 0.06, "{name}: relative error {relative}");
+    }
+}
+
+/// The model's own weights choose the algorithm; fresh ones do not.
+#[test]
+fn trained_weights_choose_the_algorithm() {
+    for name in NETWORKS {
+        let mut config = Config::default();
+        let note = choose_algorithm(&source(name), &mut config);
+        assert_eq!(config.algorithm, FINE_TUNING, "{name}");
+        assert!(note.is_some_and(|n| n.contains(FINE_TUNING)), "{name}");
+    }
+}
+
+/// On digits of another hand the networks learn: more of what they have not seen is right after a few steps.
+#[test]
+fn fine_tuning_improves() {
+    let data = Dataset::digits();
+    for name in ["lenet_torchscript", "depthwise_torchscript", "depthwise_torchscript_training"] {
+        let normalized = name.starts_with("depthwise");
+        let (batch, rate) = (32, 1.0 / 128.0);
+        let draw = |split: &Split, i: usize| image(pixels(split, i), normalized);
+        let (train, test) = (&data.train, &data.test);
+        let tests: Vec<Vec<f32>> = (0..200).map(|i| draw(test, i)).collect();
+        let mut learner = session(name, FINE_TUNING, batch).on_this_machine().unwrap();
+        let accuracy = |host: &HostProgram| {
+            // The same state in a program that infers one image at a time.
+            let mut one = session(name, FINE_TUNING, 1).on_this_machine().unwrap();
+            for (buffer, tensor) in host.state().unwrap() {
+                one.set_state(&buffer, &tensor).unwrap();
+            }
+            right(&scores(&mut one, &tests), &test.labels)
+        };
+        let before = accuracy(&learner);
+        for step in 0..40usize {
+            let range = step * batch % (train.labels.len() - batch)..;
+            let images: Vec<f32> = range.clone().take(batch).flat_map(|i| draw(train, i)).collect();
+            let labels = range.take(batch).map(|i| train.labels[i] as i32).collect();
+            let x = Tensor::f32([batch, 1, SIZE, SIZE], images);
+            let labels = Tensor::i32([batch], labels);
+            let run = RunContext { seed: 1, step: step as u32 };
+            learner.run(TRAIN_STEP, &[&x, &labels, &Tensor::f32([], vec![rate])], &run).unwrap();
+        }
+        let after = accuracy(&learner);
+        println!("{name}: {before} of 200 before, {after} after 40 steps");
+        assert!(after > before && after >= 170, "{name}: {before} of 200 before, {after} after");
+    }
+}
