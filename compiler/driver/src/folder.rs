@@ -273,7 +273,9 @@ mod tests {
         let written = artifact(vec![file("a.c", "x"), file("b.h", "y")]);
         let ours = String::from_utf8(written[2].contents.clone()).unwrap();
         let other_format = ours.replace("\"format\":1", "\"format\":2");
-        let changes: &[(&str, &[(&str, &str)], &str)] = &[
+        /// What stands in a folder: a name for it, its files, and the one that is named.
+        type Change<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+        let changes: &[Change<'_>] = &[
             ("no manifest", &[("thesis.tex", "x")], "thesis.tex"),
             ("an empty one", &[(MANIFEST, "{}"), ("thesis.tex", "x")], "thesis.tex"),
             ("of another program", &[(MANIFEST, r#"{"name": "app"}"#)], MANIFEST),

@@ -103,7 +103,7 @@ impl Operator for AccumulateBias {
             let bias = b.let_("bias", bias);
             let negative = b.let_("negative", bias.clone().less(Expr::i32(0)));
             let m = b.let_("m", integer::magnitude(bias));
-            let m = m.shr_unsigned(first).shift_left(left);
+            let m = b.let_("shifted", m.shr_unsigned(first).shift_left(left));
             let m = (m + rounds.clone()).shr_unsigned(rounds);
             let m = b.let_("aligned", m);
             let aligned = negative.select(m.clone().unary(crate::loops::Unary::Negate), m);

@@ -119,8 +119,10 @@ impl Operator for MomentumStep {
                 step.apply(b, g, bits.clone())
             };
             // In two parts, so that products of 32-bit steps fit 32 bits.
-            let low = last.clone().and(Expr::i32(255)) * factor.clone() + bits.and(Expr::i32(255));
-            let kept = last.shift_right(Expr::i32(8)) * factor + low.shift_right(Expr::i32(8));
+            let low = b.let_("low", last.clone().and(Expr::i32(255)) * factor.clone());
+            let low = b.let_("low", low + bits.and(Expr::i32(255)));
+            let low = b.let_("low", low.shift_right(Expr::i32(8)));
+            let kept = b.let_("kept", last.shift_right(Expr::i32(8)) * factor + low);
             let sum = match element {
                 // Two halves that may not fit 32 bits together.
                 Element::I32 => {

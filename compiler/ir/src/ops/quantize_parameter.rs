@@ -108,7 +108,7 @@ impl Operator for QuantizeParameter {
             // M = 3: e = 1 + 2 - 16 = -13.
             Case::new(
                 wide.clone(),
-                vec![f32(&[3.0, -1.0, 6.103515625e-5])],
+                vec![f32(&[3.0, -1.0, 6.103_515_6e-5])],
                 vec![shared(Element::I16, &[24576, -8192, 1], -13)],
             ),
         ];

@@ -105,7 +105,8 @@ impl Operator for QuantizeUnsigned {
         let half = b.let_("half", half);
         b.for_("i", count, |b, i| {
             let x = b.load(x, i.clone()).maximum(Expr::i32(0));
-            let q = (x + half).shr_unsigned(s);
+            let x = b.let_("x", x);
+            let q = b.let_("q", (x + half).shr_unsigned(s));
             b.store(y, i, q.minimum(Expr::i32(255)));
         });
         b.finish()

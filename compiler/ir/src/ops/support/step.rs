@@ -116,7 +116,7 @@ impl StepLoop {
         let g = b.let_("g", g.and(self.mask.clone()));
         let shifted = self.right.apply(b, g, bits);
         let low = Expr::i32(0) - self.largest.clone();
-        let limited = shifted.maximum(low).minimum(self.largest.clone());
+        let limited = b.let_("limited", shifted.maximum(low).minimum(self.largest.clone()));
         let step = limited.shift_left(self.left.clone());
         let step = step.maximum(Expr::i32(-self.limit)).minimum(Expr::i32(self.limit));
         b.let_("step", step)
