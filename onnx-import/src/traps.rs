@@ -40,8 +40,8 @@ pub(crate) fn warn(
         let message = format!(
             "{} batch norm node(s), the first `{first}`, are in training form: to write them PyTorch's exporter ran \
              the model once in training mode, which moved the running statistics by the example input; \
-             `--reestimate-batch-norm` re-estimates them from data. To avoid it, put them back within that run: \
-             before exporting, saved = copy.deepcopy(model.state_dict()) and model.register_forward_hook(lambda \
+             `trainc train --learning-rate 0 --steps 30 --weights-out FILE` re-estimates them from data and changes \
+             nothing else (take FILE by --weights). To avoid it, put them back within that run: before exporting, saved = copy.deepcopy(model.state_dict()) and model.register_forward_hook(lambda \
              module, args, result: module.load_state_dict(saved) and None); a momentum of 0 would be exported too",
             builder.training_batch_norms.len()
         );
