@@ -59,7 +59,11 @@ fn a_wrong_artifact() {
     assert_eq!(output.status.code(), Some(1));
     let lines = objects(&String::from_utf8(output.stdout).unwrap());
     let last = lines.last().unwrap();
-    assert_eq!((&last["reason"], &last["bit_exact"]), (&"verified".into(), &false.into()));
+    assert_eq!(
+        (&last["reason"], &last["bit_exact"]),
+        (&"verified".into(), &false.into()),
+        "{last}"
+    );
     let finding = &last["finding"];
     assert_eq!((&finding["case"], &finding["entry"]), (&"step 0".into(), &"train_step".into()));
     assert_eq!(finding["differences"][0]["tensor"], "loss");

@@ -77,4 +77,4 @@ pub use safetensors_io::{
     write_safetensors,
 };
 pub use shuffle::{EvaluationBatch, SplitMix64, TrainingBatches, evaluation_batches, permutation};
-pub use stale::{Hold, hold, is_numbered, stale};
+pub use stale::{Hold, create_held, hold, is_numbered, stale};

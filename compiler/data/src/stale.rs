@@ -33,6 +33,31 @@ pub(crate) fn lock(file: File, path: &Path) -> io::Result<Option<Hold>> {
     Ok(fs::symlink_metadata(path).is_ok().then_some(Hold { _file: file }))
 }
 
+/// A new folder with the lock on it (none where the system has no locks), under the first of `names` that nothing has.
+/// Whoever cleans up may find it before it is locked and remove it: then the next name is tried.
+///
+/// # Errors
+/// If it cannot be created.
+pub fn create_held(
+    mut names: impl Iterator<Item = PathBuf>,
+) -> io::Result<(PathBuf, Option<Hold>)> {
+    loop {
+        let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "every name is taken");
+        let path = names.next().ok_or_else(taken)?;
+        match fs::create_dir(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        }
+        match hold(&path) {
+            Ok(Some(held)) => return Ok((path, Some(held))),
+            Ok(None) => {}
+            Err(_) if fs::symlink_metadata(&path).is_err() => {}
+            Err(_) => return Ok((path, None)),
+        }
+    }
+}
+
 /// What `folder` holds under names that `is_temporary` knows and that no process locks, in the order of names. Each comes
 /// with its lock: nobody else takes it for stale at the same time.
 pub fn stale(folder: &Path, is_temporary: impl Fn(&str) -> bool) -> Vec<(PathBuf, Hold)> {
@@ -77,6 +102,40 @@ mod tests {
         // Two that clean up at once do not both find it.
         assert!(stale(folder.path(), temporary).is_empty());
         assert!(other.exists());
+    }
+
+    #[test]
+    fn a_new_folder_outlives_those_who_clean_up() {
+        let folder = TemporaryFolder::new();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        for (path, _held) in stale(folder.path(), |n| is_numbered(n, "w-", "")) {
+                            let _ = fs::remove_dir_all(path);
+                        }
+                    }
+                });
+            }
+            let makers: Vec<_> = (0..2)
+                .map(|maker| {
+                    let root = folder.path();
+                    scope.spawn(move || {
+                        for turn in 0..500 {
+                            let name = |n: u32| root.join(format!("w-{maker}-{turn}-{n}"));
+                            let (path, held) = create_held((0..).map(name)).unwrap();
+                            fs::write(path.join("inside"), b"kept").unwrap();
+                            assert!(held.is_some() && path.join("inside").exists());
+                            drop(held);
+                        }
+                    })
+                })
+                .collect();
+            let results: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(results.iter().all(Result::is_ok));
+        });
     }
 
     #[test]

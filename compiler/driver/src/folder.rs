@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use trainc_data::{Hold, hold, is_numbered, stale};
+use trainc_data::{Hold, create_held, hold, is_numbered, stale};
 use trainc_ir::names::shown;
 use trainc_ir::target::ArtifactFile;
 
@@ -146,7 +146,8 @@ pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> anyhow::Result<()>
     let Some(names) = replaced else {
         return fs::rename(&temporary.path, folder).with_context(|| at("be written"));
     };
-    let old = beside(parent, name, OLD);
+    let unused = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+    let old = beside(parent, name, OLD).find(unused).with_context(|| at("be replaced"))?;
     fs::rename(folder, &old).with_context(|| at("be replaced"))?;
     if let Err(e) = fs::rename(&temporary.path, folder) {
         let _ = fs::rename(&old, folder);
@@ -161,12 +162,10 @@ pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> anyhow::Result<()>
     })
 }
 
-/// A temporary name beside a folder, which nothing has.
-fn beside(parent: &Path, name: &OsStr, end: &str) -> PathBuf {
+/// Temporary names beside a folder.
+fn beside(parent: &Path, name: &OsStr, end: &str) -> impl Iterator<Item = PathBuf> {
     let name = name.to_string_lossy();
-    let numbered = |n: u32| parent.join(format!(".{name}.{}-{n}{end}", std::process::id()));
-    let mut all = (0..u32::MAX).map(numbered);
-    all.find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| numbered(u32::MAX))
+    (0..u32::MAX).map(move |n| parent.join(format!(".{name}.{}-{n}{end}", std::process::id())))
 }
 
 /// The folder that is being made: gone when this is dropped, unless it was renamed.
@@ -177,9 +176,7 @@ struct Temporary {
 
 impl Temporary {
     fn new(parent: &Path, name: &OsStr) -> std::io::Result<Temporary> {
-        let path = beside(parent, name, NEW);
-        fs::create_dir(&path)?;
-        let held = hold(&path).ok().flatten();
+        let (path, held) = create_held(beside(parent, name, NEW))?;
         Ok(Temporary { path, _held: held })
     }
 }

@@ -3,10 +3,9 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, bail, ensure};
-use trainc_data::{Hold, hold, is_numbered, stale};
+use trainc_data::{Hold, create_held, is_numbered, stale};
 use trainc_ir::harness::{Harness, Tool};
 
 use super::process::{Process, Requests};
@@ -16,8 +15,8 @@ use super::source::{HOOKS, HOOKS_HEADER};
 const TEMPORARY: &str = "trainc-verify-";
 
 /// Removes the folders of verifications that were killed.
-fn remove_stale() {
-    for (path, _held) in stale(&std::env::temp_dir(), |name| is_numbered(name, TEMPORARY, "")) {
+fn remove_stale(root: &Path) {
+    for (path, _held) in stale(root, |name| is_numbered(name, TEMPORARY, "")) {
         // Other people's cannot be removed.
         let _ = std::fs::remove_dir_all(path);
     }
@@ -36,21 +35,22 @@ impl Workspace {
     /// # Errors
     /// If it cannot be created.
     pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Workspace> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let path = match keep {
-            Some(path) => path.to_path_buf(),
+        let (path, held) = match keep {
+            Some(path) => {
+                let created = std::fs::create_dir_all(path);
+                created.with_context(|| format!("{}: cannot be created", path.display()))?;
+                (path.to_path_buf(), None)
+            }
             None => {
-                let number = COUNT.fetch_add(1, Ordering::Relaxed);
-                let name = format!("{TEMPORARY}{}-{number}", std::process::id());
-                remove_stale();
-                std::env::temp_dir().join(name)
+                let root = std::env::temp_dir();
+                remove_stale(&root);
+                let name = |n: u32| root.join(format!("{TEMPORARY}{}-{n}", std::process::id()));
+                let created = create_held((0..u32::MAX).map(name));
+                created.with_context(|| format!("{}: no folder can be made", root.display()))?
             }
         };
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("{}: cannot be created", path.display()))?;
         // Executables are started from it.
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
-        let held = if keep.is_none() { hold(&path).ok().flatten() } else { None };
         Ok(Workspace { path, keep: keep.is_some(), _held: held })
     }
 
