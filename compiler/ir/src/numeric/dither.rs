@@ -1,7 +1,8 @@
 //! Stochastic rounding for whole tensors: one Philox draw a tensor and step, then a hash of each element's index.
 //!
 //! A Philox block an element would cost more than the product that it rounds; the hash is two multiplications and
-//! vectorises on every target. Bits still are a function of (seed, step, stream, element) alone.
+//! vectorises on every target. Bits still are a function of (seed, step, stream, element) alone: those of element `i`
+//! (row-major) are `mix(k + i)` modulo 2^32, `k` being [`RunContext::draw`] of the stream's element 0.
 
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, Scalar};
@@ -10,7 +11,8 @@ use crate::random::RunContext;
 /// Multipliers of [`mix`]: Wellons, "Prospecting for hash functions" (2018), the function named lowbias32.
 const MULTIPLIERS: [u32; 2] = [0x7feb_352d, 0x846c_a68b];
 
-/// A bijection of 32 bits whose every output bit depends on every input bit.
+/// A bijection of 32 bits whose every output bit depends on every input bit: `x ^= x >> 16; x *= 0x7feb352d; x ^= x >> 15;
+/// x *= 0x846ca68b; x ^= x >> 16`, modulo 2^32.
 pub fn mix(x: u32) -> u32 {
     let x = (x ^ (x >> 16)).wrapping_mul(MULTIPLIERS[0]);
     let x = (x ^ (x >> 15)).wrapping_mul(MULTIPLIERS[1]);
@@ -33,8 +35,8 @@ impl Dither {
     }
 }
 
-/// `floor((x + u) / 2^s)` with u uniform in 0..2^s, the upper bits of `bits`: `x / 2^s` in the mean. Amounts above 31
-/// first drop `s - 31` bits (at most 31): what that loses is below 2^-31 of a unit.
+/// `floor((x + u) / 2^s)` with u uniform in 0..2^s, the `s` most significant of `bits`: `x / 2^s` in the mean. Amounts above
+/// 31 first drop `s - 31` bits (at most 31) of x, toward minus infinity: what that loses is below 2^-31 of a unit.
 pub fn shift_right(x: i32, s: u32, bits: u32) -> i32 {
     let x = x >> s.saturating_sub(31).min(31);
     let s = s.min(31);

@@ -4,7 +4,8 @@
 //! that follows IEEE gives the same bits. Each comes as a pair: an `f32` function and a `*_expression` that builds
 //! the same sequence as loop expressions.
 //!
-//! Polynomials are minimax fits (Remez exchange) rounded to f32, evaluated by Horner's rule. Subnormal results
+//! Polynomials are minimax fits (Remez exchange) rounded to f32, evaluated by Horner's rule; the constants below are their
+//! coefficients (`poly` of a function: those of its name), from the lowest power. Subnormal results
 //! are rounded, not flushed. Where a result is not a number these functions give the quiet NaN `0x7fc00000`; the
 //! bits of NaNs that plain arithmetic makes (`inf - inf`, `0 / 0`) may differ between targets.
 
@@ -77,7 +78,7 @@ fn is_number(x: &Expr) -> Expr {
 
 /// `e^x`, within 1 ulp, over the full range: infinity from 88.73 on, gradual underflow, 0 from -103.98 on.
 ///
-/// With `c` = `x` clamped to \[-104, 89\], `k = round_ties_even(c * log2 e)`, `r = (c - k*LN2_HIGH) - k*LN2_LOW`:
+/// With `c` = `x` clamped to \[-104, 89\], `k = round_ties_even(c * log2 e)` (log2 e as FP32), `r = (c - k*LN2_HIGH) - k*LN2_LOW`:
 /// `p = (r*r) * poly(r) + r + 1` from the left, then `p * 2^(k >> 1) * 2^(k - (k >> 1))` from the left.
 pub fn exp(x: f32) -> f32 {
     if x.is_nan() {
@@ -117,8 +118,8 @@ const SQRT_HALF_BITS: i32 = 0x3f35_04f3;
 /// Natural logarithm, within 1 ulp; subnormal operands count in full. `log(+-0)` is -infinity; of negative
 /// numbers NaN.
 ///
-/// `x = 2^k * m` with `m` in \[sqrt(1/2), sqrt 2), `f = m - 1`, `s = f / (2 + f)`, `z = s*s`,
-/// `h = 0.5*f*f`: `k*LN2_HIGH - ((h - (s * (h + z*poly(z)) + k*LN2_LOW)) - f)`.
+/// `x = 2^k * m` with `m` in \[sqrt(1/2), sqrt 2) (sqrt(1/2) as FP32: `0x3f3504f3`), `f = m - 1`, `s = f / (2 + f)`,
+/// `z = s*s`, `h = 0.5*f*f`: `k*LN2_HIGH - ((h - (s * (h + z*poly(z)) + k*LN2_LOW)) - f)`.
 pub fn log(x: f32) -> f32 {
     let subnormal = x < f32::MIN_POSITIVE;
     let scaled = if subnormal { x * 8_388_608.0 } else { x };

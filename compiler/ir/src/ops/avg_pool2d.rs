@@ -17,9 +17,9 @@ use crate::types::{Element, Shape, TensorType};
 
 operator! {
     /// Mean over windows of `[B,C,H,W]`. FP32; or i8 or u8 with a shared exponent `e` giving i32: if every window holds
-    /// `2^n` elements the sum with exponent `e - n`; if all hold another count the sum times
-    /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`; if counts
-    /// differ (padding that does not count), or elements are u8, each sum times `round(2^15 / count)` of its own window, with
+    /// `2^n` elements the sum with exponent `e - n`; else, of i8, if all hold one count, the sum times
+    /// `round(2^15 / count)` shifted right by 15, half away from zero, clamped to +-127, with exponent `e`; else (u8, or
+    /// counts that differ: padding that does not count) each sum times `round(2^15 / count)` of its own window, with
     /// exponent `e - 15`.
     ///
     /// FP32 order: sequential sum from +0 in row-major order, then one division by the count.

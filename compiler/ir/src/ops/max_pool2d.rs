@@ -15,8 +15,8 @@ use crate::tensor::{Data, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// Maximum over windows of `[B,C,H,W]`; padding never wins. FP32, or i8 with a shared exponent, which is
-    /// kept.
+    /// Maximum over windows of `[B,C,H,W]`; padding never wins. FP32, or i8 or u8 with a shared exponent, which
+    /// is kept.
     pub struct MaxPool2d = "max_pool2d" {
         /// Window.
         pub kernel: [usize; 2],

@@ -16,8 +16,8 @@ use crate::types::{Element, Shape, TensorType};
 
 operator! {
     /// The error of each window goes to its first (row-major) maximum. Operands: `x` (the pool's operand),
-    /// `dy`. FP32 (windows in row-major order), or i8 with shared exponents: summed wide, then clamped to
-    /// +-127; exponent of `dy`.
+    /// `dy`. FP32 (windows in row-major order), or i8 with shared exponents (`x` also u8): summed
+    /// wide, then clamped to +-127; exponent of `dy`.
     pub struct MaxPool2dGradient = "max_pool2d_gradient" {
         /// Window.
         pub kernel: [usize; 2],

@@ -20,7 +20,8 @@ operator! {
     ///
     /// FP32: two products and a sum, each rounded. Integers: `m` is i8, i16 or i32 with the exponent of what it moves,
     /// and keeps it; the gradient's part is that of [`super::ScaledStep`]; with `c = round(256 * momentum)` the other
-    /// is `floor((m c + u) / 256)`, u uniform in 0..256; the sum is limited to the symmetric range of the element.
+    /// is `floor((m c + u) / 256)`, u the 8 least significant of the element's 32 random bits, whose most significant the
+    /// gradient's part takes; the sum is limited to the symmetric range of the element.
     pub struct MomentumStep = "momentum_step" {
         /// Factor of the last step, in [0, 1).
         pub momentum: F32,

@@ -13,9 +13,10 @@ use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, TensorType};
 
 operator! {
-    /// FP32 to i8 or i16 with a shared exponent, keeping values: `e = floor(log2 M) + 2 - b`, M the largest finite
-    /// magnitude, b the bits of the element; `q = trunc(x * 2^-e +- 0.5)` (the half with the sign of x, FP32), clamped
-    /// to +-(2^(b-1) - 1). Where M = 0, `e = -b`. NaN elements give 0.
+    /// FP32 to i8 or i16 with a shared exponent, keeping values: `e = floor(log2 M) + 2 - b`, M the largest
+    /// magnitude, b the bits of the element; `q = trunc(x * 2^-e +- 0.5)` (the half with the sign of x; product and sum
+    /// round to FP32), clamped to +-(2^(b-1) - 1). Where M = 0, `e = -b`. NaN elements give 0 and do not count in M; an
+    /// infinite M is taken as the largest finite FP32.
     ///
     /// Nothing is stretched to fill the range, as [`super::QuantizeWeight`] does: sums with biases and other branches
     /// stay what they were.

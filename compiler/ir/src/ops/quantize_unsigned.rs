@@ -18,8 +18,9 @@ operator! {
     /// spent on a sign. Operands: i32, i8 or u8 with a shared exponent, or FP32.
     ///
     /// Integers: shift right by `s = max(b - 8, 0)`, b the bit width of the largest element above 0, half away from
-    /// zero, at most 255; exponent `e + s`. FP32: with M the largest finite element above 0 and `e = ceil(log2 M) - 8`,
-    /// `round_ties_even(x * 2^-e)`, at most 255; none above 0 gives exponent 0. NaN elements give 0.
+    /// zero, at most 255; exponent `e + s`. FP32: with M the largest element above 0 and `e = ceil(log2 M) - 8`,
+    /// `round_ties_even(x * 2^-e)`, at most 255; none above 0 gives exponent 0. NaN elements give 0 and do not count in M;
+    /// an infinite M is taken as the largest finite FP32.
     pub struct QuantizeUnsigned = "quantize_unsigned" {
     }
 }

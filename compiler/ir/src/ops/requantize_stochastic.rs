@@ -18,8 +18,9 @@ operator! {
     /// an error on its way back. The mean of the result is the operand (but for the clamp to +-127).
     ///
     /// i32: shift right by `s = max(b - 7, 0)`, b the bit width of max |x|; exponent `e + s`. FP32: with M the largest
-    /// finite magnitude and `e = ceil(log2 M) - 7`, `x * 2^(16 - e)` truncated to an integer, then shifted right by
-    /// 16; M = 0 gives exponent 0. Both shifts as in [`crate::numeric::dither::shift_right`]. NaN elements give 0.
+    /// magnitude and `e = ceil(log2 M) - 7`, `x * 2^(16 - e)` truncated to an integer, then shifted right by 16; M = 0 gives
+    /// exponent 0. Both shifts as in [`crate::numeric::dither::shift_right`]. NaN elements give 0 and do not count in M; an
+    /// infinite M is taken as the largest finite FP32, and infinite elements give +-127.
     pub struct RequantizeStochastic = "requantize_stochastic" {
         /// Random stream of the rounding.
         pub stream: u32,

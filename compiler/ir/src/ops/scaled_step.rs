@@ -19,8 +19,8 @@ operator! {
     /// Operands: gradient (i8 or i32 with a shared exponent `eg`), weight (i8, i16 or i32 with a shared exponent `e`;
     /// only its type and exponent count), learning rate (FP32 scalar). The result has the weight's type and exponent.
     ///
-    /// The rate counts as the nearest power of two `2^k` (in the logarithm); one that is not positive, normal and
-    /// finite gives no step. With `s = e - eg - k`, limited to +-62: `s > 0` shifts right as
+    /// The rate counts as the nearest power of two `2^k` (in the logarithm: the border lies at `sqrt(2) * 2^k`); one that is
+    /// not positive, normal and finite gives no step. With `s = e - eg - k`, limited to +-62: `s > 0` shifts right as
     /// [`crate::numeric::dither::shift_right`], else the gradient is shifted left by `min(-s, b - 2)`, b the bits of the
     /// element; both limit the result to the symmetric range of the element (a left shift to its largest multiple of the
     /// shift's power of two).
