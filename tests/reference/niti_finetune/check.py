@@ -126,7 +126,11 @@ def float_loss(nodes, images, labels, real):
             x = np.split(float_windows(a, node, 0.0), node["groups"], axis=1)
             w = np.split(real[name + ".weight"], node["groups"], axis=0)
             y = np.concatenate([np.einsum("bchwij,ocij->bohw", u, v) for u, v in zip(x, w)], axis=1)
-            y = y + real[name + ".bias"][:, None, None]
+            y = y + real[name + ".bias"][:, None, None] if node["bias"] else y
+        elif op == "norm":
+            mean, variance = a.mean(axis=(0, 2, 3), keepdims=True), a.var(axis=(0, 2, 3), keepdims=True)
+            scale, bias = (real[f"{name}.{kind}"][:, None, None] for kind in ("weight", "bias"))
+            y = (a - mean) / np.sqrt(variance + net.EPSILON) * scale + bias
         elif op == "linear":
             y = a @ real[name + ".weight"].T + real[name + ".bias"]
         elif op == "relu":
@@ -152,17 +156,22 @@ def check_gradients():
         arrays, _, parameters = make_fixtures.train(name, nodes, shape, *rest)
         model = net.Network(nodes, parameters)
         images, labels = arrays["images"][0], arrays["labels"][0]
-        step = net.Step(model, (1, 0))
-        gradients = step.backward(step.forward(images), labels)
+        # The mean over seeds: rounding is right in the mean, and behind batch normalization little is left of large errors.
+        runs = [net.Step(model, (seed, 0)) for seed in range(50)]
+        runs = [step.backward(step.forward(images), labels) for step in runs]
+        gradients = {p: np.mean([run[p][0] * 2.0 ** (run[p][1] or 0) for run in runs], axis=0) for p in runs[0]}
         q, e = ops.quantize_exponent(images)
         x = q * 2.0**e
         real = {}
-        for p in parameters:
+        for p in gradients:
+            if model.elements[p] == "f32":
+                real[p] = model.state[p].astype(np.float64)
+                continue
             byte = model.weight_byte(p[:-7]) if p.endswith(".weight") else (model.state[p], model.exponents[p])
             real[p] = byte[0] * 2.0 ** byte[1]
         worst = (1.0, 1.0)
-        for p in parameters:
-            integer, wanted = gradients[p][0] * 2.0 ** gradients[p][1], np.zeros(real[p].shape)
+        for p in gradients:
+            integer, wanted = gradients[p], np.zeros(real[p].shape)
             for index in np.ndindex(wanted.shape):
                 sides = []
                 for sign in (1, -1):
@@ -173,7 +182,7 @@ def check_gradients():
                 wanted[index] = (sides[0] - sides[1]) / 2e-6
             cosine = (integer * wanted).sum() / np.sqrt((integer**2).sum() * (wanted**2).sum())
             ratio = np.sqrt((integer**2).sum() / (wanted**2).sum())
-            assert cosine > 0.95 and 0.85 < ratio < 1.15, (name, p, cosine, ratio)
+            assert cosine > 0.97 and 0.9 < ratio < 1.1, (name, p, cosine, ratio)
             worst = min(worst, (cosine, ratio))
         print(f"{name}: least cosine {worst[0]:.4f}, its size ratio {worst[1]:.3f}")
 

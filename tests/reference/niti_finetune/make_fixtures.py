@@ -24,7 +24,7 @@ def cases():
         net.conv("conv1", net.INPUT, 4, (3, 3)), net.relu("relu1", "conv1"),
         net.pool("maxpool", "pool1", "relu1", (2, 2), (2, 2)),
         net.conv("conv2", "pool1", 6, (3, 3), pads=(1, 1, 1, 1)), net.relu("relu2", "conv2"), net.flatten("flat", "relu2"),
-        net.linear("fc", "flat", CLASSES)], (3, 1, 12, 10), 1.0, 0xFEDCBA9876543210, (0.0078125, 0.012, 0.25))
+        net.linear("fc", "flat", CLASSES)], (3, 1, 10, 8), 1.0, 0xFEDCBA9876543210, (0.0078125, 0.012, 0.25))
     # An average of bytes over windows of different sizes, then one of signed bytes over 16.
     yield ("residual", [
         net.conv("stem", net.INPUT, 6, (3, 3), pads=(1, 1, 1, 1)), net.clip("clip1", "stem"),
@@ -33,14 +33,24 @@ def cases():
         net.conv("depthwise", "clip2", 9, (3, 3), pads=(1, 1, 1, 1), groups=9), net.clip("clip3", "depthwise"),
         net.conv("project", "clip3", 6, (1, 1)), net.add("sum", "average1", "project"),
         net.pool("avgpool", "average2", "sum", (4, 4), (4, 4)), net.flatten("flat", "average2"),
-        net.linear("fc", "flat", CLASSES)], (3, 2, 8, 8), 4.0, 77, (0.0078125, 0.0009765625, 0.1))
+        net.linear("fc", "flat", CLASSES)], (2, 2, 8, 8), 4.0, 77, (0.0078125, 0.0009765625, 0.1))
+    # Batch normalizations between integer products; one of them leads to a residual addition in 8 bits.
+    yield ("normalized", [
+        net.conv("stem", net.INPUT, 5, (3, 3), (2, 2), (1, 1, 1, 1), bias=False), net.norm("norm1", "stem"), net.clip("clip1", "norm1"),
+        net.conv("depthwise", "clip1", 5, (3, 3), pads=(1, 1, 1, 1), groups=5, bias=False), net.norm("norm2", "depthwise"),
+        net.relu("relu2", "norm2"),
+        net.conv("project", "relu2", 5, (1, 1), bias=False), net.norm("norm3", "project"), net.add("sum", "clip1", "norm3"),
+        net.pool("avgpool", "average", "sum", (4, 4), (4, 4)), net.flatten("flat", "average"),
+        net.linear("fc", "flat", CLASSES)], (3, 1, 8, 8), 1.0, 2**32 + 5, (0.0078125, 0.012, 0.1))
 
 
 def trained(rng, shapes):
     """Parameters as training leaves them: scales that differ by channel, biases that are not 0."""
     parameters = {}
     for name, shape in shapes.items():
-        if len(shape) == 1:
+        if name.endswith(("running_var", "norm1.weight")):
+            parameters[name] = np.exp(rng.normal(1, 0.5, shape)).astype(np.float32)
+        elif len(shape) == 1:
             parameters[name] = rng.normal(0, 0.3, shape).astype(np.float32)
         else:
             channel = np.exp(rng.normal(0, 0.4, (shape[0],) + (1,) * (len(shape) - 1)))
@@ -52,12 +62,16 @@ def onnx_model(name, nodes, shape, parameters):
     """The network for the importer; values bear the names of their nodes."""
     written, constants = [], []
     for node in nodes:
-        op, inputs, attributes = node["op"], list(node["inputs"]), {}
+        op, inputs, outputs, attributes = node["op"], list(node["inputs"]), [node["name"]], {}
         if op in ("conv", "linear"):
-            inputs += [node["name"] + ".weight", node["name"] + ".bias"]
+            inputs += [node["name"] + ".weight"] + [node["name"] + ".bias"] * node["bias"]
         if op == "conv":
             attributes = {"kernel_shape": node["kernel"], "strides": node["strides"], "pads": node["pads"],
                           "group": node["groups"]}
+        elif op == "norm":
+            inputs += [f"{node['name']}.{kind}" for kind in net.NORM]
+            attributes = {"epsilon": net.EPSILON, "momentum": net.RUNNING, "training_mode": 1}
+            outputs += [f"{node['name']}.{kind}_after" for kind in net.NORM[2:]]
         elif op == "linear":
             attributes = {"transB": 1}
         elif op in ("maxpool", "avgpool"):
@@ -67,8 +81,9 @@ def onnx_model(name, nodes, shape, parameters):
                 inputs.append(f"{node['name']}.{bound}")
                 constants.append(numpy_helper.from_array(np.array(node[bound], np.float32), inputs[-1]))
         kind = {"conv": "Conv", "linear": "Gemm", "relu": "Relu", "clip": "Clip", "maxpool": "MaxPool",
-                "avgpool": "AveragePool", "flatten": "Flatten", "add": "Add"}[op]
-        written.append(helper.make_node(kind, inputs, [node["name"]], name=node["name"], **attributes))
+                "avgpool": "AveragePool", "flatten": "Flatten", "add": "Add",
+                "norm": "BatchNormalization"}[op]
+        written.append(helper.make_node(kind, inputs, outputs, name=node["name"], **attributes))
     initializers = [numpy_helper.from_array(v, k) for k, v in parameters.items()] + constants
     graph = helper.make_graph(
         written, name, [helper.make_tensor_value_info(net.INPUT, TensorProto.FLOAT, ["batch", *shape[1:]])],
@@ -93,12 +108,13 @@ def train(name, nodes, shape, scale, seed, rates):
         return np.concatenate([model.infer(image[None]) for image in arrays["images"][0]])
 
     def kept(key, q, e, element):
-        arrays.setdefault(key, []).append(q.astype({"i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4"}[element]))
-        exponents.setdefault(key, []).append(e)
+        arrays.setdefault(key, []).append(q.astype({"i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4", "f32": "f4"}[element]))
+        if e is not None:
+            exponents.setdefault(key, []).append(e)
 
     def keep_state():
         for parameter, q in model.state.items():
-            kept("state." + parameter, q, model.exponents[parameter], "i32" if ".bias" in parameter else "i16")
+            kept("state." + parameter, q, model.exponents[parameter], model.elements[parameter])
 
     arrays["scores.before"], losses = scores(), []
     keep_state()
@@ -121,7 +137,7 @@ def check_coverage(name, nodes, arrays, exponents):
             assert all(v.any() for v in value), (name, key, "vanishes")
         if key.startswith("state."):
             assert all((value[i] != value[i + 1]).any() for i in range(len(value) - 1)), (name, key, "does not move")
-            assert len(set(exponents[key])) == 1
+            assert len(set(exponents.get(key, []))) <= 1
     for node in nodes:
         if node["op"] == "clip":
             value, e = arrays["value." + node["name"]], exponents["value." + node["name"]]

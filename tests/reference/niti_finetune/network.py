@@ -14,6 +14,9 @@ INPUT = "images"
 LOSS = "loss"
 MOMENTUM = 0.9
 BIAS_EXPONENT = -24
+# Batch normalization: what is added to the variance, and how much of the running statistics a step keeps.
+EPSILON, RUNNING = 1e-5, 0.9
+NORM = ("weight", "bias", "running_mean", "running_var")
 
 
 class Value:
@@ -29,19 +32,20 @@ class Step:
     """One pass of a network. `tensors`: 8-bit values by what the compiler calls them, as (q, e, element)."""
 
     def __init__(self, net, run):
-        self.net, self.run = net, run
+        self.net, self.run = net, run  # without a run it is inference
         self.values, self.winners, self.tensors = {}, {}, {}
-        self.streams = {}
+        self.streams, self.statistics = {}, {}
 
     # Random streams are numbered in the order in which they are met: errors on the way back, then one a parameter.
     def stream(self, name):
         return self.streams.setdefault(name, len(self.streams))
 
     def narrowed(self, name):
-        """An activation in 8 bits: sums are requantized to nearest."""
+        """An activation in 8 bits: sums and FP32 are quantized to nearest."""
         value = self.values[name]
         if value.narrow is None:
-            value.narrow = (*ops.requantize(value.q, value.e), "i8")
+            narrow = ops.quantize_exponent(value.q) if value.element == "f32" else ops.requantize(value.q, value.e)
+            value.narrow = (*narrow, "i8")
         self.tensors[name] = value.narrow
         return value.narrow
 
@@ -62,10 +66,7 @@ class Step:
             self.values[node["name"]] = self.forward_node(node)
             if self.values[node["name"]].narrow:
                 self.narrowed(node["name"])
-        return ops.dequantize(*self._sums(self.net.nodes[-1]["name"]))
-
-    def _sums(self, name):
-        return self.values[name].q, self.values[name].e
+        return floated(self.values[self.net.nodes[-1]["name"]])
 
     def forward_node(self, node):
         name, op, source = node["name"], node["op"], node["inputs"][0]
@@ -73,12 +74,25 @@ class Step:
             x, ex, _ = self.narrowed(source)
             w, ew = self.net.weight_byte(name)
             y = ops.niti.linear(x, w) if op == "linear" else ops.niti.conv(x, w, *geometry(node))
+            if not node["bias"]:
+                return Value(y, ex + ew, "i32")
             bias = self.net.state[name + ".bias"].reshape((1, -1) + (1,) * (y.ndim - 2))
             return Value(*ops.accumulate_bias(y, ex + ew, bias, BIAS_EXPONENT), "i32")
+        value = self.values[source]
+        if op == "norm":
+            x = floated(value)
+            state = {kind: self.net.state[f"{name}.{kind}"] for kind in NORM}
+            statistics = (state["running_mean"], state["running_var"])
+            if self.run:
+                statistics = ops.batch_statistics(x)
+                self.statistics[name] = (x, *statistics)
+            return Value(ops.batch_norm(x, state["weight"], state["bias"], *statistics, EPSILON), None, "f32")
+        if op in ("relu", "clip") and value.element == "f32":
+            bounded = value.q if op == "relu" else ops.clip_float(value.q, node["low"], node["high"])
+            return Value(*ops.quantize_unsigned_float(bounded), "u8")
         if op == "relu":
-            return Value(*ops.quantize_unsigned(*self._sums(source)), "u8")
+            return Value(*ops.quantize_unsigned(value.q, value.e), "u8")
         if op == "clip":
-            value = self.values[source]
             bounded = ops.clip(value.q, value.e, node["low"], node["high"], value.element)
             return Value(*ops.quantize_unsigned(*bounded), "u8")
         if op == "maxpool":
@@ -91,12 +105,11 @@ class Step:
         if op == "add":
             return Value(*ops.aligned_sum(*self.narrowed(source), *self.narrowed(node["inputs"][1])), "i32")
         if op == "flatten":
-            value = self.values[source]
             return Value(value.q.reshape(len(value.q), -1), value.e, value.element)
         raise ValueError(op)
 
     def backward(self, logits, labels):
-        """Gradients (i32 sums, exponent) of all parameters."""
+        """Gradients of all parameters: (i32 sums, exponent), or (FP32, None)."""
         names = {self.net.nodes[-1]["name"]: f"{LOSS}/softmax_cross_entropy_gradient"}
         errors = {self.net.nodes[-1]["name"]: Value(ops.cross_entropy_gradient(logits, labels), None, "f32")}
         gradients = {}
@@ -123,11 +136,17 @@ class Step:
         if op == "flatten":
             shape = self.values[source].q.shape
             return [(Value(error.q.reshape(shape), error.e, error.element), name + "/gradient/reshape")]
+        if op == "norm":
+            x, *statistics = self.statistics[name]
+            dx, *parts = ops.batch_norm_gradient(x, self.net.state[name + ".weight"], *statistics, floated(error), EPSILON)
+            gradients[name + ".weight"], gradients[name + ".bias"] = ((part, None) for part in parts)
+            return [(Value(dx, None, "f32"), name + "/batch_norm_gradient")]
         dy, e = self.narrowed_error(error, error_name)
         if op in ("conv", "linear"):
             x, ex, _ = self.values[source].narrow
             w, ew = self.net.weight_byte(name)
-            gradients[name + ".bias"] = ops.niti.bias_backward(dy), e
+            if node["bias"]:
+                gradients[name + ".bias"] = ops.niti.bias_backward(dy), e
             back = None
             if op == "linear":
                 gradients[name + ".weight"] = ops.niti.linear_backward_weight(dy, x), e + ex
@@ -136,7 +155,8 @@ class Step:
                 gradients[name + ".weight"] = ops.niti.conv_backward_weight(dy, x, w, *geometry(node)), e + ex
                 if source != INPUT:
                     back = ops.niti.conv_backward_input(dy, w, x.shape, *geometry(node))
-            return [(None if back is None else Value(back, e + ew, "i32"), name + "/product/gradient_input")]
+            product = name + "/product" if node["bias"] else name
+            return [(None if back is None else Value(back, e + ew, "i32"), product + "/gradient_input")]
         if op == "relu":
             # The compiler sees the ReLU's operand in its result: what is positive there passes.
             back, suffix = (ops.relu_gradient(self.values[name].q, dy), e), "/relu_gradient"
@@ -154,16 +174,27 @@ class Step:
         return [(value, name + suffix)]
 
 
+def floated(value):
+    return value.q if value.element == "f32" else ops.dequantize(value.q, value.e)
+
+
 class Network:
-    """int16 weights and int32 biases with their momentum, trained by `step`."""
+    """int16 weights and int32 biases with their momentum, trained by `step`. Batch normalizations keep theirs in FP32."""
 
     def __init__(self, nodes, parameters):
-        self.nodes, self.state, self.exponents = nodes, {}, {}
+        self.nodes, self.state, self.exponents, self.elements = nodes, {}, {}, {}
+        norms = {node["name"] for node in nodes if node["op"] == "norm"}
         for name, value in parameters.items():
-            bias = name.endswith(".bias")
-            q, e = ops.quantize_bias(value, BIAS_EXPONENT) if bias else ops.quantize_parameter(value, "i16")
-            self.state[name], self.exponents[name] = q, e
-            self.state[name + ".momentum"], self.exponents[name + ".momentum"] = np.zeros_like(q), e
+            kind = name.split(".")[1]
+            if name.split(".")[0] in norms:
+                q, e, element = value, None, "f32"
+            elif kind == "bias":
+                q, e, element = *ops.quantize_bias(value, BIAS_EXPONENT), "i32"
+            else:
+                q, e, element = *ops.quantize_parameter(value, "i16"), "i16"
+            for key, tensor in ((name, q), (name + ".momentum", np.zeros_like(q))):
+                if not kind.startswith("running") or key == name:
+                    self.state[key], self.exponents[key], self.elements[key] = tensor, e, element
 
     def weight_byte(self, node):
         return ops.upper_byte(self.state[node + ".weight"], self.exponents[node + ".weight"])
@@ -177,12 +208,21 @@ class Network:
         step = Step(self, run)
         logits = step.forward(images)
         gradients = step.backward(logits, labels)
-        for name in [n for n in self.state if not n.endswith(".momentum")]:
-            element, e = ("i32" if name.endswith(".bias") else "i16"), self.exponents[name]
-            moved = ops.momentum_step(self.state[name + ".momentum"], e, *gradients[name], rate, MOMENTUM, element, run,
-                                      step.stream(name + "/step"))
+        for name in [n[:-9] for n in self.state if n.endswith(".momentum")]:
+            m, element, e = self.state[name + ".momentum"], self.elements[name], self.exponents[name]
+            # FP32 steps have a stream, too, though they draw nothing; and they take the rate as it is.
+            stream = step.stream(name + "/step")
+            if element == "f32":
+                moved = ops.momentum_step_float(m, gradients[name][0], rate, MOMENTUM)
+                self.state[name] = self.state[name] - moved
+            else:
+                moved = ops.momentum_step(m, e, *gradients[name], rate, MOMENTUM, element, run, stream)
+                self.state[name] = ops.saturating_subtract(self.state[name], moved, element)
             self.state[name + ".momentum"] = moved
-            self.state[name] = ops.saturating_subtract(self.state[name], moved, element)
+        for name, (_, *statistics) in step.statistics.items():
+            for kind, found in zip(("running_mean", "running_var"), statistics):
+                kept = self.state[f"{name}.{kind}"] * np.float32(RUNNING)
+                self.state[f"{name}.{kind}"] = kept + found * (np.float32(1) - np.float32(RUNNING))
         return ops.cross_entropy(logits, labels), step
 
 
@@ -196,13 +236,18 @@ def window(node):
 
 # ---------------------------------------------------------------- node constructors
 
-def conv(name, source, outputs, kernel, strides=(1, 1), pads=(0, 0, 0, 0), groups=1):
+def conv(name, source, outputs, kernel, strides=(1, 1), pads=(0, 0, 0, 0), groups=1, bias=True):
     return {"name": name, "op": "conv", "inputs": [source], "outputs": outputs, "kernel": kernel, "strides": strides,
-            "dilations": (1, 1), "pads": pads, "groups": groups}
+            "dilations": (1, 1), "pads": pads, "groups": groups, "bias": bias}
+
+
+def norm(name, source):
+    """Batch normalization in training form."""
+    return {"name": name, "op": "norm", "inputs": [source]}
 
 
 def linear(name, source, outputs):
-    return {"name": name, "op": "linear", "inputs": [source], "outputs": outputs}
+    return {"name": name, "op": "linear", "inputs": [source], "outputs": outputs, "bias": True}
 
 
 def relu(name, source):
@@ -242,7 +287,9 @@ def parameter_shapes(nodes, input_shape):
             shape = (*shape[:2], *out)
         elif op == "flatten":
             shape = (shape[0], math.prod(shape[1:]))
-        if op in ("conv", "linear"):
+        if op in ("conv", "linear") and node["bias"]:
             parameters[name + ".bias"] = (node["outputs"],)
+        if op == "norm":
+            parameters.update({f"{name}.{kind}": (shape[1],) for kind in NORM})
         shapes[name] = shape
     return parameters, shapes

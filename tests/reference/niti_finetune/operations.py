@@ -316,6 +316,56 @@ def cross_entropy_gradient(logits, labels):
     return np.where(((labels >= 0) & (labels < logits.shape[1]))[:, None], y, F(0))
 
 
+# ---------------------------------------------------------------- batch normalization and what is beside it (FP32)
+
+def channel_sums(x):
+    """Sums from +0 by batch, then space, of each channel of [B,C,...]; the last of the running sums."""
+    rows = np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
+    y = np.add.accumulate(np.concatenate([np.zeros((len(rows), 1), F), rows], axis=1), axis=1)[:, -1]
+    assert y.dtype == F
+    return y
+
+
+def stretched(v, x):
+    """A number for each channel beside [B,C,...]."""
+    return v.reshape((1, -1) + (1,) * (x.ndim - 2))
+
+
+def batch_statistics(x):
+    """(mean, biased variance) of each channel."""
+    n = F(x.size // x.shape[1])
+    mean = channel_sums(x) / n
+    centred = x - stretched(mean, x)
+    return mean, channel_sums(centred * centred) / n
+
+
+def batch_norm(x, scale, bias, mean, variance, epsilon):
+    inverse = F(1) / np.sqrt(variance + F(epsilon))
+    y = ((x - stretched(mean, x)) * stretched(inverse, x)) * stretched(scale, x) + stretched(bias, x)
+    assert y.dtype == F
+    return y
+
+
+def batch_norm_gradient(x, scale, mean, variance, dy, epsilon):
+    """(dx, dscale, dbias) through the batch's own statistics."""
+    n = F(x.size // x.shape[1])
+    inverse = F(1) / np.sqrt(variance + F(epsilon))
+    normal = (x - stretched(mean, x)) * stretched(inverse, x)
+    dbias, dscale, slope = channel_sums(dy), channel_sums(dy * normal), scale * inverse
+    dx = stretched(slope / n, x) * ((n * dy - stretched(dbias, x)) - normal * stretched(dscale, x))
+    assert dx.dtype == F
+    return dx, dscale, dbias
+
+
+def clip_float(x, low, high):
+    x = np.where(F(low) > x, F(low), x)
+    return np.where(F(high) < x, F(high), x)
+
+
+def momentum_step_float(m, g, rate, momentum):
+    return F(momentum) * m + F(rate) * g
+
+
 # ---------------------------------------------------------------- backward
 
 def requantize_stochastic(x, e, run, stream):
