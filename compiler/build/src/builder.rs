@@ -29,6 +29,7 @@ pub struct Builder {
     precision: Option<PathBuf>,
     target: Option<String>,
     batch: Option<usize>,
+    infer_batch: Option<usize>,
     dimensions: Vec<(String, usize)>,
     seed: Option<u64>,
     init: Option<WeightSource>,
@@ -122,6 +123,13 @@ impl Builder {
     /// Examples of a batch.
     pub fn batch(mut self, examples: usize) -> Builder {
         self.batch = Some(examples);
+        self
+    }
+
+    /// Examples of a call of inference; without it 1 (`host` under an algorithm that does not compute examples one by
+    /// one: those of a batch).
+    pub fn infer_batch(mut self, examples: usize) -> Builder {
+        self.infer_batch = Some(examples);
         self
     }
 
@@ -322,6 +330,7 @@ impl Builder {
             },
         };
         config.batch = self.batch.or(config.batch);
+        config.infer_batch = self.infer_batch.or(config.infer_batch);
         config.dimensions.extend(self.dimensions.iter().cloned());
         config.seed = self.seed.unwrap_or(config.seed);
         config.init = self.init.unwrap_or(config.init);

@@ -87,6 +87,10 @@ pub(crate) struct ConfigArguments {
     /// Batch size [default: 32; of `run` the data's]
     #[arg(short, long, value_name = "N", value_parser = positive)]
     batch: Option<usize>,
+    /// Examples of a call of inference [default: 1 on devices; on the host --batch, or 1 where the algorithm's exponents
+    /// follow the values: there examples are always computed one by one]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    infer_batch: Option<usize>,
     /// Size of an open dimension other than the batch; may be repeated
     #[arg(long = "dimension", value_name = "NAME=SIZE", value_parser = dimension)]
     dimensions: Vec<(String, usize)>,
@@ -186,6 +190,7 @@ impl ConfigArguments {
         set(&mut config.target, &self.target);
         set(&mut config.seed, &self.seed);
         config.batch = self.batch.or(config.batch);
+        config.infer_batch = self.infer_batch.or(config.infer_batch);
         config.dimensions.extend(self.dimensions.iter().cloned());
         config.exact = (config.exact || self.exact) && !self.no_exact;
         config.weights = self.weights.clone().or(config.weights);

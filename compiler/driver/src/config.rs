@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
+use trainc_opt::algorithm::Algorithm;
 
 /// How the optimiser searches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -71,6 +72,8 @@ pub struct Config {
     pub target: String,
     /// Batch size; the default depends on the command.
     pub batch: Option<usize>,
+    /// Examples of a call of inference; see [`Config::inference_batch`] for the default.
+    pub infer_batch: Option<usize>,
     /// Sizes of open dimensions other than the batch, by symbol.
     pub dimensions: BTreeMap<String, usize>,
     /// Seed of weights, shuffling and stochastic rounding.
@@ -109,6 +112,7 @@ impl Default for Config {
             calibrate: None,
             target: "host".to_string(),
             batch: None,
+            infer_batch: None,
             dimensions: BTreeMap::new(),
             seed: 0,
             exact: true,
@@ -127,6 +131,8 @@ impl Default for Config {
     }
 }
 
+/// The target that is this machine.
+const HOST: &str = "host";
 /// Batch size where neither flag nor file gives one.
 pub const DEFAULT_BATCH: usize = 32;
 
@@ -146,12 +152,21 @@ impl Config {
         self.batch.unwrap_or(DEFAULT_BATCH)
     }
 
+    /// Examples of a call of inference: as asked for, else 1 on devices and where the algorithm computes examples one by
+    /// one; on the host otherwise the batch of training. A program that only infers has the batch that is asked for.
+    pub fn inference_batch(&self, algorithm: &Algorithm) -> usize {
+        let host = self.target == HOST && !algorithm.shares_exponents();
+        let only = self.batch.filter(|_| algorithm.inference.is_some());
+        self.infer_batch.or(only).unwrap_or(if host { self.batch_size() } else { 1 })
+    }
+
     /// Checks numbers that no type can.
     ///
     /// # Errors
     /// In words that name the field.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.batch != Some(0), "batch: must be at least 1");
+        anyhow::ensure!(self.infer_batch != Some(0), "infer-batch: must be at least 1");
         if let Some(rate) = self.learning_rate {
             anyhow::ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
         }
@@ -193,6 +208,20 @@ mod tests {
     }
 
     #[test]
+    fn the_batch_of_inference() {
+        let of = |target: &str, algorithm: &str, batch: Option<usize>| {
+            let target = target.to_string();
+            let config = Config { target, batch, ..Config::default() };
+            config.inference_batch(&crate::algorithms::load(algorithm).unwrap())
+        };
+        assert_eq!([of("host", "fp32", None), of("host", "fp32", Some(8))], [DEFAULT_BATCH, 8]);
+        assert_eq!([of("c", "fp32", Some(8)), of("host", "niti", Some(8))], [1, 1]);
+        assert_eq!([of("c", "quantized", Some(8)), of("c", "quantized", None)], [8, 1]);
+        let asked = Config { infer_batch: Some(5), ..Config::default() };
+        assert_eq!(asked.inference_batch(&crate::algorithms::load("niti").unwrap()), 5);
+    }
+
+    #[test]
     fn unknown_keys_are_refused() {
         let error = toml::from_str::<Config>("bach = 8\n").unwrap_err();
         assert!(error.to_string().contains("bach"), "{error}");
@@ -213,6 +242,7 @@ mod tests {
             config.check().unwrap_err().to_string()
         };
         assert!(bad(|c| c.batch = Some(0)).starts_with("batch"));
+        assert!(bad(|c| c.infer_batch = Some(0)).starts_with("infer-batch"));
         assert!(bad(|c| c.learning_rate = Some(f64::NAN)).starts_with("learning-rate"));
         assert!(Config::default().check().is_ok());
     }

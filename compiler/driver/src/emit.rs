@@ -247,6 +247,8 @@ struct Named<'a> {
 #[derive(Serialize)]
 struct Flags {
     batch: usize,
+    /// Examples of a call of inference.
+    infer_batch: usize,
     seed: u64,
     exact: bool,
     opt: crate::config::OptimiserStrategy,
@@ -401,6 +403,7 @@ fn manifest<'a>(
         model: Named { name: &session.name, hash: session.model_hash.clone() },
         flags: Flags {
             batch,
+            infer_batch: session.inference_batch,
             seed,
             exact,
             opt,

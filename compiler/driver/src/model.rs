@@ -191,7 +191,7 @@ fn prepare(
         graph = with_initial(&graph, |name, old| {
             let wanted = trainable.iter().any(|(n, trainable)| n == name && *trainable);
             if wanted { Arc::new(draw(name, old, algorithm, seed)) } else { old.clone() }
-        })?;
+        });
     }
     if !frozen.is_empty() {
         graph = freeze(&graph, frozen)?;

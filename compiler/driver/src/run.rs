@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use trainc_data::{NpyArray, read_npz, write_npz};
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
 
+use crate::algorithms;
 use crate::config::Config;
 use crate::error::InFile;
 use crate::model::ModelSource;
@@ -23,7 +24,8 @@ pub struct Evaluation {
 
 /// Evaluates `source` on the arrays of the npz file `input`, one for each input of the model under its name, and gives
 /// the outputs under theirs. The batch is the data's; with [`Config::batch`] the data are taken in batches of that
-/// size, the last one padded with copies of its last sample.
+/// size, the last one padded with copies of its last sample. Where examples of a batch would share exponents they are
+/// taken one by one, whatever the batch.
 ///
 /// # Errors
 /// If an array is missing, of another shape or type, or the model does not compile.
@@ -46,8 +48,10 @@ pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::
     let samples = sizes.max().filter(|&n| n > 0).ok_or_else(|| {
         fail(format!("no array for an input of the model ({})", names.join(", ")))
     })?;
-    let batch = config.batch.unwrap_or(samples);
-    let config = Config { batch: Some(batch), ..config.clone() };
+    let one_by_one = algorithms::load(&config.algorithm)?.shares_exponents();
+    let all = if one_by_one { 1 } else { samples };
+    let batch = config.infer_batch.or(config.batch.filter(|_| !one_by_one)).unwrap_or(all);
+    let config = Config { batch: Some(batch), infer_batch: Some(batch), ..config.clone() };
     let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
     let mut host = session.on_this_machine()?;
     let graph = &session.entry(INFER)?.float;

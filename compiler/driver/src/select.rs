@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::graph::{Definition, Graph, InputRole, Update, ValueId};
 use trainc_ir::{Op, Tensor, TypeError};
 
 /// A copy of the graph that computes only these results (and updates, if `updates`). Nodes, constants, parameters and
@@ -13,70 +13,17 @@ pub(crate) fn select(
     outputs: &[(String, ValueId)],
     updates: bool,
 ) -> Result<Graph, TypeError> {
-    let mut needed = BTreeSet::new();
-    let mut stack: Vec<ValueId> = outputs.iter().map(|(_, v)| *v).collect();
+    let mut roots: Vec<ValueId> = outputs.iter().map(|(_, v)| *v).collect();
     if updates {
-        stack.extend(graph.updates().iter().map(|u| u.value));
-        stack.extend(graph.updates().iter().map(|u| graph.parameters()[u.parameter].value));
+        let updated = |u: &Update| [u.value, graph.parameters()[u.parameter].value];
+        roots.extend(graph.updates().iter().flat_map(updated));
     }
-    while let Some(value) = stack.pop() {
-        if needed.insert(value)
-            && let Some(node) = graph.producer(value)
-        {
-            stack.extend(&node.inputs);
-            needed.extend(&node.outputs);
-        }
-    }
-    copy(graph, outputs, updates, |v| needed.contains(&v), |_, initial| initial.clone())
-}
-
-/// A copy of the graph whose parameters start with other values of the same types.
-pub(crate) fn with_initial(
-    graph: &Graph,
-    initial: impl Fn(&str, &Arc<Tensor>) -> Arc<Tensor>,
-) -> Result<Graph, TypeError> {
-    let outputs: Vec<_> = graph.outputs().iter().map(|o| (o.name.clone(), o.value)).collect();
-    copy(graph, &outputs, true, |_| true, initial)
-}
-
-fn copy(
-    graph: &Graph,
-    outputs: &[(String, ValueId)],
-    updates: bool,
-    needed: impl Fn(ValueId) -> bool,
-    initial: impl Fn(&str, &Arc<Tensor>) -> Arc<Tensor>,
-) -> Result<Graph, TypeError> {
+    let needed = graph.needed(roots);
+    let data = graph.inputs().iter().filter(|i| i.role == InputRole::Data);
+    let data: BTreeSet<ValueId> = data.map(|i| i.value).collect();
     let mut fresh = Graph::new(graph.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    for old in graph.value_ids() {
-        let value = graph.value(old);
-        let keep_input =
-            |i: usize| matches!(graph.inputs()[i].role, InputRole::Data) || needed(old);
-        match &value.definition {
-            Definition::Input(i) if keep_input(*i) => {
-                let role = graph.inputs()[*i].role;
-                new.insert(old, fresh.add_input(&value.name, value.ty.clone(), role));
-            }
-            Definition::Parameter(i) if needed(old) => {
-                let parameter = &graph.parameters()[*i];
-                let initial = initial(&value.name, &parameter.initial);
-                new.insert(old, fresh.add_parameter(&value.name, initial, parameter.trainable));
-            }
-            Definition::Constant(tensor) if needed(old) => {
-                new.insert(old, fresh.add_constant(&value.name, tensor.clone()));
-            }
-            Definition::Result { node, slot: 0 } if needed(old) => {
-                let node = graph.node(*node);
-                let operands: Vec<ValueId> = node.inputs.iter().map(|v| new[v]).collect();
-                let results = fresh.add(node.op.clone(), &operands, &node.name)?;
-                for (&old, result) in node.outputs.iter().zip(results) {
-                    fresh.set_name(result, &graph.value(old).name);
-                    new.insert(old, result);
-                }
-            }
-            _ => {}
-        }
-    }
+    graph.copy_into(&mut fresh, &mut new, |v| needed.contains(&v) || data.contains(&v))?;
     for (name, value) in outputs {
         fresh.add_output(name, new[value]);
     }
@@ -89,6 +36,19 @@ fn copy(
         }
     }
     Ok(fresh)
+}
+
+/// A copy of the graph whose parameters start with other values of the same types.
+pub(crate) fn with_initial(
+    graph: &Graph,
+    initial: impl Fn(&str, &Arc<Tensor>) -> Arc<Tensor>,
+) -> Graph {
+    let mut fresh = graph.clone();
+    for (i, parameter) in graph.parameters().iter().enumerate() {
+        let name = &graph.value(parameter.value).name;
+        fresh.set_initial(i, initial(name, &parameter.initial));
+    }
+    fresh
 }
 
 /// Whether a value depends on class labels.
@@ -162,8 +122,7 @@ mod tests {
         let ones = with_initial(&g, |name, old| match name {
             "w" => Arc::new(Tensor::f32([1, 2], vec![1.0, 1.0])),
             _ => old.clone(),
-        })
-        .unwrap();
+        });
         assert_eq!(ones.parameters()[0].initial.as_f32(), [1.0, 1.0]);
         assert_eq!(ones.parameters()[1].initial, g.parameters()[1].initial);
         assert_eq!(ones.nodes(), g.nodes());

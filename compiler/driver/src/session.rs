@@ -17,6 +17,8 @@ use trainc_ir::{OpKind, Tensor};
 use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported, check_finite};
 use trainc_opt::algorithm::{Algorithm, BatchNormTreatment};
 use trainc_opt::batch_norm::{BatchNormFate, Fate};
+use trainc_opt::frozen_prefix::{FrozenPrefix, frozen_prefix};
+use trainc_opt::one_by_one::one_by_one;
 use trainc_opt::optimise::{Optimisation, OptimiseOptions, Strategy, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
 use trainc_opt::quantized::{EightBit, OutputStage, quantize};
@@ -68,6 +70,16 @@ pub struct EntryStages {
     pub module: Option<(Graph, Translation)>,
     /// The module after the optimiser.
     pub optimised: Option<(Graph, Optimisation)>,
+    /// Of a training step whose first layers are frozen: what is computed for one example, as inference is, and the rest.
+    frozen: Option<FrozenStages>,
+}
+
+/// A training step in two parts on its way through the stages.
+#[derive(Debug)]
+struct FrozenStages {
+    float: FrozenPrefix,
+    /// The modules of the prefix and of the rest.
+    modules: Option<(Graph, Graph)>,
 }
 
 /// Wall time of a stage.
@@ -93,6 +105,8 @@ pub struct Session {
     pub model_hash: String,
     /// The model as imported for the first entry.
     pub imported: Imported,
+    /// Examples of a call of inference.
+    pub inference_batch: usize,
     /// What the user should know: the importer's warnings, and limits that the optimiser reached.
     pub warnings: Vec<String>,
     /// What became of the model's parts under the algorithm: batch normalizations, operations computed in FP32.
@@ -146,6 +160,7 @@ impl Session {
         config.check()?;
         let algorithm = algorithms::load(&config.algorithm)?;
         let target = targets::find(&config.target)?;
+        let inference_batch = config.inference_batch(&algorithm);
         let mut session = Session {
             config: config.clone(),
             algorithm,
@@ -153,6 +168,7 @@ impl Session {
             name: name.to_string(),
             model_hash: String::new(),
             imported: empty(),
+            inference_batch,
             warnings: Vec::new(),
             notes: Vec::new(),
             batch_norms: Vec::new(),
@@ -221,6 +237,7 @@ impl Session {
         let options = match entries {
             Entries::TrainAndInfer => training,
             Entries::InferAsExported => ImportOptions {
+                batch: Some(self.graph_batch()),
                 training: false,
                 dropout: trainc_onnx_import::DropoutMode::Off,
                 ..training
@@ -231,7 +248,8 @@ impl Session {
             check_finite(&self.imported.graph)?;
         }
         self.warnings.extend(model::warnings(&self.imported));
-        self.read_weights(source)?;
+        let inferring = self.import_for_inference(source, &options)?;
+        let inferring = self.read_weights(source, inferring)?;
         self.model_hash = model::graph_hash(&self.imported.graph);
         let frozen = match entries {
             Entries::TrainAndInfer => frozen(&self.imported.graph, &self.config)?,
@@ -241,7 +259,11 @@ impl Session {
         self.notes.extend(batch_norm_notes(&self.batch_norms));
         self.warnings.extend(removed(&self.imported.graph, &self.algorithm));
         if entries == Entries::InferAsExported {
-            let form = InferenceForm::AsExported;
+            // Statistics of one example would not be those of the batch that the file means.
+            let form = match self.algorithm.shares_exponents() {
+                true => InferenceForm::Running,
+                false => InferenceForm::AsExported,
+            };
             let mut float = model::inference(&self.imported, &self.algorithm, seed, &frozen, form)?;
             verify(&float, &Stage::Float)?;
             if let Some(path) = self.config.precision.clone() {
@@ -252,41 +274,84 @@ impl Session {
             self.push(INFER, float);
             return Ok(());
         }
-        let (train, infer) = self.timed("training graph", |session| {
+        let (train, infer, prefix) = self.timed("training graph", |session| {
             let (imported, algorithm) = (&session.imported, &session.algorithm);
             let train = model::training(imported, algorithm, seed, &frozen)?;
             verify(&train, &Stage::Float)?;
             let form = InferenceForm::Running;
-            let infer = model::inference(imported, algorithm, seed, &frozen, form)?;
+            let alone = inferring.as_ref().unwrap_or(imported);
+            let prefix = match algorithm.shares_exponents() && !frozen.is_empty() {
+                true => {
+                    let one = model::training(alone, algorithm, seed, &frozen)?;
+                    frozen_prefix(&train, &one)?
+                }
+                false => None,
+            };
+            let infer = model::inference(alone, algorithm, seed, &frozen, form)?;
             verify(&infer, &Stage::Float)?;
             let parameter = |&i: &usize| imported.graph.parameters()[i].value;
             let names = frozen.iter().map(parameter);
             session.frozen = names.map(|v| imported.graph.value(v).name.clone()).collect();
-            Ok((train, infer))
+            Ok((train, infer, prefix))
         })?;
         self.push(TRAIN_STEP, train);
+        if let (Some(prefix), Some(entry)) = (prefix, self.entries.last_mut()) {
+            self.notes.push(frozen_note(&prefix));
+            entry.frozen = Some(FrozenStages { float: prefix, modules: None });
+        }
         self.push(INFER, infer);
         Ok(())
     }
 
-    /// Gives the model the weights of the configuration's file, if it names one.
+    /// Examples of the graphs that infer, before [`one_by_one`].
+    fn graph_batch(&self) -> usize {
+        if self.algorithm.shares_exponents() { 1 } else { self.inference_batch }
+    }
+
+    /// The model for inference, where its batch is another than that of `options`.
+    fn import_for_inference(
+        &mut self,
+        source: &ModelSource,
+        options: &ImportOptions,
+    ) -> anyhow::Result<Option<Imported>> {
+        let batch = self.graph_batch();
+        if options.batch == Some(batch) {
+            return Ok(None);
+        }
+        let options = ImportOptions { batch: Some(batch), ..options.clone() };
+        let imported = self.timed("import", |_| source.import(&options))?;
+        Ok(Some(imported))
+    }
+
+    /// Gives the model, and that for inference, the weights of the configuration's file, if it names one.
     #[cfg(feature = "host")]
-    fn read_weights(&mut self, source: &ModelSource) -> anyhow::Result<()> {
-        let Some(path) = &self.config.weights else { return Ok(()) };
+    fn read_weights(
+        &mut self,
+        source: &ModelSource,
+        mut inferring: Option<Imported>,
+    ) -> anyhow::Result<Option<Imported>> {
+        let Some(path) = &self.config.weights else { return Ok(inferring) };
         let initial = InitialState::read(path, source, &self.config)?;
         let words = initial.apply(&mut self.imported, &self.config)?;
+        if let Some(imported) = &mut inferring {
+            initial.apply(imported, &self.config)?;
+        }
         self.warnings.extend(words);
         self.initial = Some(initial);
-        Ok(())
+        Ok(inferring)
     }
 
     #[cfg(not(feature = "host"))]
-    fn read_weights(&mut self, _source: &ModelSource) -> anyhow::Result<()> {
+    fn read_weights(
+        &mut self,
+        _source: &ModelSource,
+        inferring: Option<Imported>,
+    ) -> anyhow::Result<Option<Imported>> {
         anyhow::ensure!(
             self.config.weights.is_none(),
             "weights: reading them needs the cargo feature `host`"
         );
-        Ok(())
+        Ok(inferring)
     }
 
     /// Gives parameters of a module that the file of weights has in their stored form that form, bit for bit.
@@ -296,7 +361,7 @@ impl Session {
         let stored = |name: &str, old: &Arc<Tensor>| {
             initial.stored(name, old.ty()).map_or_else(|| old.clone(), Arc::new)
         };
-        Ok(crate::select::with_initial(&module, stored)?)
+        Ok(crate::select::with_initial(&module, stored))
     }
 
     #[cfg(not(feature = "host"))]
@@ -305,13 +370,18 @@ impl Session {
     }
 
     fn push(&mut self, name: &'static str, float: Graph) {
-        self.entries.push(EntryStages { name, float, module: None, optimised: None });
+        self.entries.push(EntryStages { name, float, module: None, optimised: None, frozen: None });
     }
 
     /// What a quantized module of this session's algorithm may contain.
     pub fn stage(&self) -> Stage {
         let modules = self.entries.iter().filter_map(|e| e.module.as_ref());
         let floated = modules.flat_map(|(_, t)| t.floated.iter().map(|(_, kind)| *kind));
+        // Inputs of several examples are taken apart, their results put together.
+        let apart = [OpKind::Slice, OpKind::Concat];
+        let in_two = self.entries.iter().any(|entry| entry.frozen.is_some());
+        let several = in_two || self.graph_batch() != self.inference_batch;
+        let floated = floated.chain(apart.into_iter().filter(|_| several));
         Stage::Quantized { float_operations: float_operations(&self.algorithm, floated) }
     }
 
@@ -331,9 +401,21 @@ impl Session {
         }
         self.timed("translate", |session| {
             for i in 0..session.entries.len() {
-                let (module, report) = translate(&session.entries[i].float, &session.algorithm)?;
-                let module = session.with_stored(module)?;
-                session.entries[i].module = Some((module, report));
+                let algorithm = &session.algorithm;
+                let entry = &session.entries[i];
+                let float = entry.frozen.as_ref().map_or(&entry.float, |f| &f.float.rest);
+                let (module, mut report) = translate(float, algorithm)?;
+                let mut module = session.with_stored(module)?;
+                let batch = session.config.batch_size();
+                let entry = &mut session.entries[i];
+                if let Some(frozen) = &mut entry.frozen {
+                    let (prefix, own) = translate(&frozen.float.prefix, algorithm)?;
+                    report.floated.splice(0..0, own.floated);
+                    let rest = module;
+                    module = frozen.float.join(&one_by_one(&prefix, batch)?, &rest)?;
+                    frozen.modules = Some((prefix, rest));
+                }
+                entry.module = Some((module, report));
             }
             let floated = session.entries.first().and_then(|e| e.module.as_ref());
             session.notes.extend(floated.and_then(|(_, report)| float_note(&report.floated)));
@@ -361,7 +443,17 @@ impl Session {
             let mut limits = Vec::new();
             for entry in &mut session.entries {
                 let Some((module, _)) = &entry.module else { continue };
-                let (optimised, report) = optimise(module, &stage, session.target, &options)?;
+                let parts = entry.frozen.as_ref().and_then(|f| Some((f, f.modules.as_ref()?)));
+                let rest = parts.map_or(module, |(_, (_, rest))| rest);
+                let (mut optimised, mut report) = optimise(rest, &stage, session.target, &options)?;
+                if let Some((frozen, (prefix, _))) = parts {
+                    let (before, own) = optimise(prefix, &stage, session.target, &options)?;
+                    let batch = session.config.batch_size();
+                    optimised = frozen.float.join(&one_by_one(&before, batch)?, &optimised)?;
+                    report.cost_before += own.cost_before * batch as u64;
+                    report.cost_after += own.cost_after * batch as u64;
+                    report.limit = report.limit.or(own.limit);
+                }
                 verify(&optimised, &stage)?;
                 if let Some(limit) = &report.limit {
                     limits.push(format!(
@@ -372,8 +464,27 @@ impl Session {
                 entry.optimised = Some((optimised, report));
             }
             session.warnings.extend(limits);
+            if session.graph_batch() != session.inference_batch {
+                session.infer_one_by_one()?;
+            }
             Ok(())
         })
+    }
+
+    /// Inference of several examples from that of one, at every stage.
+    fn infer_one_by_one(&mut self) -> anyhow::Result<()> {
+        let (count, stage) = (self.inference_batch, self.stage());
+        for entry in self.entries.iter_mut().filter(|entry| entry.name == INFER) {
+            entry.float = one_by_one(&entry.float, count)?;
+            if let Some((module, _)) = &mut entry.module {
+                *module = one_by_one(module, count)?;
+            }
+            if let Some((optimised, _)) = &mut entry.optimised {
+                *optimised = one_by_one(optimised, count)?;
+                verify(optimised, &stage)?;
+            }
+        }
+        Ok(())
     }
 
     fn plan(&mut self) -> anyhow::Result<()> {
@@ -538,6 +649,18 @@ fn batch_norm_notes(fates: &[BatchNormFate]) -> Vec<String> {
         format!("{count} of {all} batch normalizations {text}: {}", few(&nodes))
     };
     groups.into_iter().map(line).collect()
+}
+
+/// Says that the layers before the first trained one are computed one example after the other.
+fn frozen_note(prefix: &FrozenPrefix) -> String {
+    let outputs = prefix.prefix.outputs();
+    let names: Vec<&str> = outputs.iter().map(|o| o.name.as_str()).collect();
+    format!(
+        "what comes before the first trained layer ({} nodes, up to {}) is computed as in inference: one example after the \
+         other, in the memory of one",
+        prefix.prefix.nodes().len(),
+        few(&names)
+    )
 }
 
 /// At most four names.

@@ -4,6 +4,7 @@
 //! the stages apart. A graph is append-only: passes build a new one, so operands always exist before their use
 //! and a graph is acyclic by construction.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ops::{Op, TypeError};
@@ -381,6 +382,66 @@ impl Graph {
     /// Values that leave the step: outputs, then updates.
     pub fn roots(&self) -> impl Iterator<Item = ValueId> + '_ {
         self.outputs.iter().map(|o| o.value).chain(self.updates.iter().map(|u| u.value))
+    }
+
+    /// These values and all that they depend on, with every result of the nodes among it.
+    pub fn needed(&self, values: impl IntoIterator<Item = ValueId>) -> BTreeSet<ValueId> {
+        let mut needed = BTreeSet::new();
+        let mut stack: Vec<ValueId> = values.into_iter().collect();
+        while let Some(value) = stack.pop() {
+            if needed.insert(value)
+                && let Some(node) = self.producer(value)
+            {
+                stack.extend(&node.inputs);
+                needed.extend(&node.outputs);
+            }
+        }
+        needed
+    }
+
+    /// Copies the values that are `wanted` into another graph, in order, with their names. `new` says which of them have
+    /// a counterpart there already, and learns the others'.
+    ///
+    /// # Errors
+    /// If a counterpart has a type that its users refuse.
+    ///
+    /// # Panics
+    /// If a wanted node has an operand that neither is wanted nor has a counterpart.
+    pub fn copy_into(
+        &self,
+        target: &mut Graph,
+        new: &mut BTreeMap<ValueId, ValueId>,
+        wanted: impl Fn(ValueId) -> bool,
+    ) -> Result<(), TypeError> {
+        for old in self.value_ids() {
+            if new.contains_key(&old) || !wanted(old) {
+                continue;
+            }
+            let value = self.value(old);
+            let name = &value.name;
+            let copy = match &value.definition {
+                Definition::Input(i) => {
+                    target.add_input(name, value.ty.clone(), self.inputs[*i].role)
+                }
+                Definition::Parameter(i) => {
+                    let parameter = &self.parameters[*i];
+                    target.add_parameter(name, parameter.initial.clone(), parameter.trainable)
+                }
+                Definition::Constant(tensor) => target.add_constant(name, tensor.clone()),
+                Definition::Result { node, .. } => {
+                    let node = self.node(*node);
+                    let operands: Vec<ValueId> = node.inputs.iter().map(|v| new[v]).collect();
+                    let results = target.add(node.op.clone(), &operands, &node.name)?;
+                    for (&old, result) in node.outputs.iter().zip(results) {
+                        target.set_name(result, &self.value(old).name);
+                        new.insert(old, result);
+                    }
+                    continue;
+                }
+            };
+            new.insert(old, copy);
+        }
+        Ok(())
     }
 
     /// For each node, whether a root depends on it.

@@ -390,6 +390,12 @@ impl Algorithm {
         self.rules.is_empty() && self.inference.is_none()
     }
 
+    /// Whether the exponent of an activation follows the values of its whole tensor, so that the examples of a batch share
+    /// it and the result of one depends on the others.
+    pub fn shares_exponents(&self) -> bool {
+        !self.is_identity() && self.inference.is_none()
+    }
+
     /// The step size for a step (from 0) of a training of `steps`.
     pub fn step_size(&self, step: u64, steps: u64) -> f64 {
         let fraction = step as f64 / steps.max(1) as f64;

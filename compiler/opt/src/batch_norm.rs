@@ -282,52 +282,17 @@ fn with_bias(
 
 /// The graph without nodes, parameters and constants that no output or update needs, as after folding.
 fn without_unused(graph: &Graph) -> Result<Graph, TypeError> {
-    let mut needed = vec![false; graph.values().len()];
-    let mut stack: Vec<ValueId> = graph.roots().collect();
-    while let Some(v) = stack.pop() {
-        if std::mem::replace(&mut needed[v.index()], true) {
-            continue;
-        }
-        if let Some(node) = graph.producer(v) {
-            stack.extend(&node.inputs);
-            node.outputs.iter().for_each(|o| needed[o.index()] = true);
-        }
-    }
+    let needed = graph.needed(graph.roots());
     let mut result = Graph::new(graph.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    let mut parameters: BTreeMap<usize, usize> = BTreeMap::new();
-    for v in graph.value_ids() {
-        let value = graph.value(v);
-        let id = match &value.definition {
-            Definition::Input(i) => {
-                result.add_input(&value.name, value.ty.clone(), graph.inputs()[*i].role)
-            }
-            _ if !needed[v.index()] => continue,
-            Definition::Parameter(i) => {
-                let p = &graph.parameters()[*i];
-                parameters.insert(*i, result.parameters().len());
-                result.add_parameter(&value.name, p.initial.clone(), p.trainable)
-            }
-            Definition::Constant(tensor) => result.add_constant(&value.name, tensor.clone()),
-            Definition::Result { slot, .. } if *slot > 0 => continue,
-            Definition::Result { node, .. } => {
-                let node = graph.node(*node);
-                let operands: Vec<ValueId> = node.inputs.iter().map(|o| new[o]).collect();
-                let outputs = result.add(node.op.clone(), &operands, &node.name)?;
-                for (&old, &output) in node.outputs.iter().zip(&outputs) {
-                    result.set_name(output, &graph.value(old).name);
-                    new.insert(old, output);
-                }
-                continue;
-            }
-        };
-        new.insert(v, id);
-    }
+    let input = |v: ValueId| matches!(graph.value(v).definition, Definition::Input(_));
+    graph.copy_into(&mut result, &mut new, |v| needed.contains(&v) || input(v))?;
     for output in graph.outputs() {
         result.add_output(&output.name, new[&output.value]);
     }
     for update in graph.updates() {
-        if let Some(&parameter) = parameters.get(&update.parameter) {
+        let name = &graph.value(graph.parameters()[update.parameter].value).name;
+        if let Some(parameter) = result.parameter_named(name) {
             result.add_update(parameter, new[&update.value]);
         }
     }

@@ -10,7 +10,7 @@ use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::layout::Lines;
 use crate::loops::element_type;
 
-/// Inference as `M_evaluate` uses it: one result of shape [batch, classes], and labels of that batch in training.
+/// Inference as `M_evaluate` uses it: one result of shape [batch, classes], and labels in training.
 #[derive(Debug)]
 pub(crate) struct Evaluation<'i> {
     pub(crate) symbol: String,
@@ -20,7 +20,10 @@ pub(crate) struct Evaluation<'i> {
     pub(crate) training: &'i Function,
     /// The result of inference.
     pub(crate) scores: &'i Parameter,
+    /// Examples of inference.
     pub(crate) batch: usize,
+    /// Examples of a training step.
+    pub(crate) training_batch: usize,
     pub(crate) classes: usize,
     labels: String,
     examples: String,
@@ -39,20 +42,36 @@ impl<'i> Evaluation<'i> {
         let (Some(scores), None) = (results.next(), results.next()) else { return None };
         let [batch, classes] = scores.ty.shape[..] else { return None };
         let is_label = |p: &Parameter| {
-            let one_each = p.ty.element == Element::I32 && p.ty.shape[..] == [batch];
+            let one_each = p.ty.element == Element::I32 && p.ty.shape.rank() == 1;
             p.role == InputRole::Labels && p.passing == Passing::Read && one_each && !p.is_struct()
         };
         let trains = |f: &&Function| f.entry != "infer" && f.parameters.iter().any(is_label);
         let training = interface.functions.iter().find(trains)?;
+        let training_batch = training.parameters.iter().find(|p| is_label(p))?.ty.shape[0];
         let labelled = infer.parameters.iter().any(|p| p.role == InputRole::Labels);
-        if labelled || batch == 0 || classes == 0 || scores.ty.element.bits() < 8 {
+        if labelled
+            || batch == 0
+            || training_batch == 0
+            || classes == 0
+            || scores.ty.element.bits() < 8
+        {
             return None;
         }
         let mut names: BTreeSet<String> =
             ["arena", "state", "seed", "step"].map(String::from).into();
         names.extend(infer.parameters.iter().map(|p| p.name.clone()));
         let [labels, examples] = ["labels", "examples"].map(|name| unique(name, &names));
-        Some(Evaluation { symbol, infer, training, scores, batch, classes, labels, examples })
+        Some(Evaluation {
+            symbol,
+            infer,
+            training,
+            scores,
+            batch,
+            training_batch,
+            classes,
+            labels,
+            examples,
+        })
     }
 
     /// `uint32_t M_evaluate(...)`, without an end.

@@ -20,7 +20,7 @@ const BARE_INFERENCE: &str = include_str!("bare_inference.c.txt");
 /// How many steps the training has, which the schedule divides.
 const COUNT: &str = "    uint32_t total = 0;
     start(&from);
-    while (next_batch(&from) == @PREFIX@_BATCH) {
+    while (next_batch(&from, @PREFIX@_BATCH) == @PREFIX@_BATCH) {
         total++;
     }
     total *= (uint32_t)(epochs > 0 ? epochs : 0);
@@ -55,8 +55,10 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         .ok_or("an example needs inference with one result [batch, classes], and labels")?;
     let (training, infer) = (evaluation.training, evaluation.infer);
     let (input, of_inference) = (input(training)?, input(infer)?);
-    if input.ty != of_inference.ty || input.ty.shape.first() != Some(&evaluation.batch) {
-        return Err("an example needs training and inference on the same kind of batch".into());
+    let (step, other) = (&input.ty.shape, &of_inference.ty.shape);
+    let batches = (Some(&evaluation.training_batch), Some(&evaluation.batch));
+    if step.get(1..) != other.get(1..) || (step.first(), other.first()) != batches {
+        return Err("an example needs training and inference on the same kind of example".into());
     }
     let input_elements = elements_macro(&interface, training, input);
     let mut names = Names::default();

@@ -128,8 +128,11 @@ fn numbers(
     let macros = interface.macros();
     out.line("");
     if let Some(evaluation) = evaluation {
-        out.line("/* Examples of a batch, classes of an example. */");
-        out.line(&format!("#define {macros}_BATCH {}", evaluation.batch));
+        out.line(
+            "/* Examples of a training step and of a call of inference, classes of an example. */",
+        );
+        out.line(&format!("#define {macros}_BATCH {}", evaluation.training_batch));
+        out.line(&format!("#define {macros}_INFER_BATCH {}", evaluation.batch));
         out.line(&format!("#define {macros}_CLASSES {}", evaluation.classes));
         out.line("");
     }

@@ -151,7 +151,9 @@ impl Generator<'_> {
 
     fn sizes(&mut self, out: &mut String) {
         let memory = &self.program.memory;
-        let batch = self.batch();
+        let trains = self.interface.functions.len() > 1;
+        let batch = self.batch(|f| !trains || f.entry != "infer");
+        let infer_batch = self.batch(|f| f.entry == "infer").filter(|_| trains);
         let classes = self.evaluation().map(|evaluation| evaluation.classes);
         let mut constant = |name: &str, what: &str, value: String| {
             self.names.insert(name.to_string());
@@ -168,6 +170,9 @@ impl Generator<'_> {
         if let Some(batch) = batch {
             constant("BATCH", "Examples of a batch.", batch.to_string());
         }
+        if let Some(batch) = infer_batch {
+            constant("INFER_BATCH", "Examples of a call of inference.", batch.to_string());
+        }
         if let Some(classes) = classes {
             constant("CLASSES", "Classes of an example.", classes.to_string());
         }
@@ -178,9 +183,10 @@ impl Generator<'_> {
         Evaluation::of(self.interface).filter(|_| self.services.evaluation)
     }
 
-    /// The first dimension of all data, if it is one.
-    fn batch(&self) -> Option<usize> {
-        let all = self.interface.functions.iter().flat_map(|f| &f.parameters);
+    /// The first dimension of all data of some functions, if it is one.
+    fn batch(&self, which: impl Fn(&Function) -> bool) -> Option<usize> {
+        let some = self.interface.functions.iter().filter(|f| which(f));
+        let all = some.flat_map(|f| &f.parameters);
         let data = all.filter(|p| p.passing == Passing::Read && p.role == InputRole::Data);
         let sizes: BTreeSet<usize> = data.filter_map(|p| p.ty.shape.first().copied()).collect();
         sizes.first().copied().filter(|_| sizes.len() == 1)

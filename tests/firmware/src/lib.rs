@@ -8,9 +8,11 @@ pub mod digits {
     include!(concat!(env!("OUT_DIR"), "/digits.rs"));
 }
 
-use digits::{Arena, BATCH, CLASSES, State, Status};
+use digits::{Arena, BATCH, CLASSES, INFER_BATCH, State, Status};
 
-/// Pixels of a batch: 8 x 8 each, from 0 to 1.
+/// Pixels of an image: 8 x 8, from 0 to 1.
+pub type Image = [f32; INFER_BATCH * 64];
+/// Pixels of a batch.
 pub type Images = [f32; BATCH * 64];
 /// Digits of a batch.
 pub type Labels = [i32; BATCH];
@@ -42,26 +44,28 @@ impl Learner {
         digits::train_step(&mut self.arena, &mut self.state, seed, step, images, labels, step_size)
     }
 
-    /// The digits that the images show.
-    pub fn read(&mut self, images: &Images) -> Labels {
-        let mut scores = [0.0; BATCH * CLASSES];
-        digits::infer(&mut self.arena, &self.state, images, &mut scores);
-        let mut labels = [0; BATCH];
-        for (label, row) in labels.iter_mut().zip(scores.chunks(CLASSES)) {
-            for (class, score) in (0..).zip(row) {
-                if *score > row[*label as usize] {
-                    *label = class;
-                }
+    /// The digit that an image shows.
+    pub fn read(&mut self, image: &Image) -> i32 {
+        let mut scores = [0.0; INFER_BATCH * CLASSES];
+        digits::infer(&mut self.arena, &self.state, image, &mut scores);
+        let mut label = 0;
+        for (class, score) in (0..).zip(&scores) {
+            if *score > scores[label as usize] {
+                label = class;
             }
         }
-        labels
+        label
     }
 
-    /// How many of the first `examples` images the learner reads rightly.
-    pub fn right(&mut self, images: &Images, labels: &Labels, examples: u32) -> u32 {
-        let mut scores = [0.0; BATCH * CLASSES];
-        let (arena, state) = (&mut self.arena, &self.state);
-        digits::evaluate(arena, state, images, labels, examples, &mut scores)
+    /// How many of the images the learner reads rightly.
+    pub fn right(&mut self, images: &[Image], labels: &[i32]) -> u32 {
+        let mut scores = [0.0; INFER_BATCH * CLASSES];
+        let mut right = 0;
+        for (image, &label) in images.iter().zip(labels) {
+            let (arena, state) = (&mut self.arena, &self.state);
+            right += digits::evaluate(arena, state, image, &[label], 1, &mut scores);
+        }
+        right
     }
 
     /// The weights.

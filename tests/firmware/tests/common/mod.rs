@@ -38,9 +38,10 @@ pub(crate) fn accuracy(learner: &mut Learner, split: &Split) -> f64 {
     let mut right = 0;
     for batch in evaluation_batches(split.len(), batch()) {
         fill(split, &normalizer, &batch.indices, &mut images, &mut labels);
-        let counted = learner.right(&images, &labels, batch.count as u32);
-        let read = learner.read(&images);
-        let agree = (0..batch.count).filter(|&i| read[i] == labels[i]).count();
+        let alone = &images.as_chunks::<64>().0[..batch.count];
+        let counted = learner.right(alone, &labels);
+        let agree = alone.iter().zip(&labels).filter(|(x, label)| learner.read(x) == **label);
+        let agree = agree.count();
         assert_eq!(counted as usize, agree, "what the model counts is what it reads");
         right += counted;
     }
