@@ -63,9 +63,9 @@ fn check(printed: &str) {
         .filter(|l| l.ends_with("examples right"))
         .map(|l| l.split(' ').filter_map(|w| w.parse().ok()).collect())
         .collect();
-    assert_eq!(counts.len(), 2, "{printed}");
-    assert_eq!(counts[0], counts[1]);
-    assert!(counts[0][0] > 0.8 * counts[0][1], "{printed}");
+    assert_eq!(counts.len(), 3, "{printed}");
+    assert_eq!(counts[1], counts[2]);
+    assert!(counts[1][0] > 0.8 * counts[1][1] && counts[1][0] > counts[0][0], "{printed}");
     assert!(printed.contains("saved and loaded") && printed.contains("refused"), "{printed}");
 }
 
@@ -121,10 +121,22 @@ fn own_data() {
     write(&folder, "examples.bin", &bytes);
     let printed = succeeds(&folder, &[&example, "examples.bin", "12"]);
     assert_eq!(printed.lines().filter(|l| l.contains("mean loss")).count(), 12);
-    let right = printed.lines().find_map(|l| l.strip_suffix(" of 67 examples right"));
-    assert!(right.expect("all are read").parse::<u32>().expect("a number") >= 60, "{printed}");
+    let right = |printed: &str, when: &str, all: usize| {
+        let (before, after) = (format!("{when} training: "), format!(" of {all} examples right"));
+        let mut counts =
+            printed.lines().filter_map(|l| l.strip_prefix(&before)?.strip_suffix(&after));
+        counts.next().expect("all are read").parse::<u32>().expect("a number")
+    };
+    assert!(right(&printed, "after", 67) >= 60, "{printed}");
     // 16 full batches an epoch.
     assert!(printed.contains("after 192 steps"), "{printed}");
+
+    // Others to evaluate on than to train on: the first ten, which are not all right before.
+    write(&folder, "ten.bin", &bytes[..10 * (64 * 4 + 4)]);
+    let printed = succeeds(&folder, &[&example, "examples.bin", "12", "ten.bin"]);
+    assert!(right(&printed, "before", 10) < 9, "{printed}");
+    assert!(right(&printed, "after", 10) >= 9, "{printed}");
+    assert!(fails(&folder, &[&example, "examples.bin", "1", "none.bin"]).contains("none.bin"));
 
     bytes.truncate(3 * (64 * 4 + 4));
     write(&folder, "few.bin", &bytes);
@@ -157,7 +169,7 @@ fn profile() {
     );
     let printed = succeeds(&folder, &[&folder.join("profile").to_string_lossy()]);
     check(&printed);
-    let steps = printed.split("after ").nth(1).and_then(|t| t.split(' ').next()).expect("steps");
+    let steps = printed.split("bytes after ").nth(1).and_then(|t| t.split(' ').next()).expect("steps");
     let table = printed.split("by launch:\n").nth(1).expect("a profile");
     let mut names = Vec::new();
     fn launches(steps: &[trainc_ir::program::Step], names: &mut Vec<String>) {
