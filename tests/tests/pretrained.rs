@@ -126,31 +126,90 @@ fn fine_tuning_improves() {
     let data = Dataset::digits();
     for name in ["lenet_torchscript", "depthwise_torchscript", "depthwise_torchscript_training"] {
         let normalized = name.starts_with("depthwise");
-        let (batch, rate) = (32, 1.0 / 128.0);
-        let draw = |split: &Split, i: usize| image(pixels(split, i), normalized);
+        let batch = 32;
         let (train, test) = (&data.train, &data.test);
-        let tests: Vec<Vec<f32>> = (0..200).map(|i| draw(test, i)).collect();
+        let tests: Vec<Vec<f32>> = (0..200).map(|i| image(pixels(test, i), normalized)).collect();
         let mut learner = session(name, FINE_TUNING, batch).on_this_machine().unwrap();
-        let accuracy = |host: &HostProgram| {
-            // The same state in a program that infers one image at a time.
-            let mut one = session(name, FINE_TUNING, 1).on_this_machine().unwrap();
-            for (buffer, tensor) in host.state().unwrap() {
-                one.set_state(&buffer, &tensor).unwrap();
-            }
-            right(&scores(&mut one, &tests), &test.labels)
-        };
-        let before = accuracy(&learner);
-        for step in 0..40usize {
-            let range = step * batch % (train.labels.len() - batch)..;
-            let images: Vec<f32> = range.clone().take(batch).flat_map(|i| draw(train, i)).collect();
-            let labels = range.take(batch).map(|i| train.labels[i] as i32).collect();
-            let x = Tensor::f32([batch, 1, SIZE, SIZE], images);
-            let labels = Tensor::i32([batch], labels);
-            let run = RunContext { seed: 1, step: step as u32 };
-            learner.run(TRAIN_STEP, &[&x, &labels, &Tensor::f32([], vec![rate])], &run).unwrap();
-        }
-        let after = accuracy(&learner);
+        let before = right(&scores(&mut learner, &tests), &test.labels);
+        learn(&mut learner, train, batch, 40, normalized);
+        let after = right(&scores(&mut learner, &tests), &test.labels);
         println!("{name}: {before} of 200 before, {after} after 40 steps");
         assert!(after > before && after >= 170, "{name}: {before} of 200 before, {after} after");
     }
+}
+
+/// Steps of size 2^-7 on the first digits of the training split.
+fn learn(host: &mut HostProgram, train: &Split, batch: usize, steps: usize, normalized: bool) {
+    let rate = Tensor::f32([], vec![1.0 / 128.0]);
+    for step in 0..steps {
+        let range = step * batch % (train.labels.len() - batch)..;
+        let draw = |i| image(pixels(train, i), normalized);
+        let images: Vec<f32> = range.clone().take(batch).flat_map(draw).collect();
+        let labels = range.take(batch).map(|i| train.labels[i] as i32).collect();
+        let x = Tensor::f32([batch, 1, SIZE, SIZE], images);
+        let labels = Tensor::i32([batch], labels);
+        let run = RunContext { seed: 1, step: step as u32 };
+        host.run(TRAIN_STEP, &[&x, &labels, &rate], &run).unwrap();
+    }
+}
+
+/// What fills the rest of a batch changes nothing of an image's scores, under either integer algorithm.
+#[test]
+fn neighbours_do_not_matter() {
+    let data = Dataset::digits();
+    let alone: Vec<Vec<f32>> = (0..3).map(|i| image(pixels(&data.test, i), false)).collect();
+    for algorithm in [FINE_TUNING, "niti"] {
+        let name = "lenet_torchscript";
+        let mut one = session(name, algorithm, 8).on_this_machine().unwrap();
+        let expected = scores(&mut one, &alone);
+        let config = Config {
+            algorithm: algorithm.into(),
+            batch: Some(8),
+            infer_batch: Some(4),
+            ..Config::default()
+        };
+        let session =
+            Session::new(&source(name), &config, Entries::TrainAndInfer, Depth::Planned).unwrap();
+        let mut four = session.on_this_machine().unwrap();
+        let huge = vec![1e6f32; SIZE * SIZE];
+        let batch = [&alone[..], &[huge]].concat().concat();
+        let x = Tensor::f32([4, 1, SIZE, SIZE], batch);
+        let found = four.run(INFER, &[&x], &RunContext::default()).unwrap();
+        assert_eq!(found[0].shape()[..], [4, 10]);
+        assert_eq!(found[0].as_f32()[..30], expected.concat()[..], "{algorithm}");
+    }
+}
+
+/// The last layer alone: it learns, in a fraction of the memory, and nothing else changes.
+#[test]
+fn the_last_layer_alone() {
+    let data = Dataset::digits();
+    let tests: Vec<Vec<f32>> = (0..200).map(|i| image(pixels(&data.test, i), false)).collect();
+    let planned = |target: &str, train: &[&str]| {
+        let config = Config {
+            algorithm: FINE_TUNING.into(),
+            target: target.into(),
+            batch: Some(32),
+            train: train.iter().map(|name| name.to_string()).collect(),
+            ..Config::default()
+        };
+        let source = source("lenet_torchscript");
+        Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned).expect("compiles")
+    };
+    for target in ["host", "c", "neon+dotprod", "hvx", "xpulpv2"] {
+        let arena = |train: &[&str]| planned(target, train).program().unwrap().memory.arena_bytes;
+        let (last, whole) = (arena(&["fc3"]), arena(&[]));
+        println!("{target}: {last} of {whole} bytes of arena");
+        assert!(5 * last < 3 * whole, "{target}: {last} of {whole} bytes of arena");
+    }
+    let session = planned("host", &["fc3"]);
+    assert!(session.notes.iter().any(|n| n.contains("as in inference")), "{:?}", session.notes);
+    let mut learner = session.on_this_machine().unwrap();
+    let before = right(&scores(&mut learner, &tests), &data.test.labels);
+    learn(&mut learner, &data.train, 32, 40, false);
+    let after = right(&scores(&mut learner, &tests), &data.test.labels);
+    println!("last layer: {before} of 200 before, {after} after 40 steps");
+    assert!(after > before && after >= 170, "{before} of 200 before, {after} after");
+    let state: Vec<String> = learner.state().unwrap().into_iter().map(|(name, _)| name).collect();
+    assert!(state.iter().all(|name| name.contains("fc3")), "{state:?}");
 }

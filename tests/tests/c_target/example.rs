@@ -169,7 +169,8 @@ fn profile() {
     );
     let printed = succeeds(&folder, &[&folder.join("profile").to_string_lossy()]);
     check(&printed);
-    let steps = printed.split("bytes after ").nth(1).and_then(|t| t.split(' ').next()).expect("steps");
+    let steps =
+        printed.split("bytes after ").nth(1).and_then(|t| t.split(' ').next()).expect("steps");
     let table = printed.split("by launch:\n").nth(1).expect("a profile");
     let mut names = Vec::new();
     fn launches(steps: &[trainc_ir::program::Step], names: &mut Vec<String>) {
