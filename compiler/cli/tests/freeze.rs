@@ -123,8 +123,10 @@ fn artifacts() {
     let model = folder.model();
     let names = names_of_state(&folder, model);
     let last = names.iter().rev().find(|n| n.ends_with(".weight")).unwrap().clone();
-    for target in ["c", "host"] {
-        let common = ["compile", model, "--algorithm", "fp32", "--batch", "4", "--target", target];
+    let both = [("fp32", "c"), ("fp32", "host"), ("niti", "c"), ("niti-finetune", "c")];
+    for (algorithm, target) in both {
+        let common =
+            ["compile", model, "--algorithm", algorithm, "--batch", "4", "--target", target];
         folder.succeed(&[&common[..], &["-o", "all"]].concat());
         folder.succeed(&[&common[..], &["-o", "some", "--train", &last]].concat());
         let manifest = |name: &str| -> serde_json::Value {
@@ -139,6 +141,27 @@ fn artifacts() {
         assert!(!frozen.is_empty() && frozen.iter().all(|n| n.as_str() != Some(&last)));
         if target == "c" {
             folder.succeed(&["verify", "some"]);
+        }
+    }
+}
+
+/// Under integer algorithms, too, the frozen layers stay as they are and the others move; weights that are constants of the
+/// model's file are frozen layers.
+#[test]
+fn under_integers() {
+    let folder = Folder::new("integers");
+    let (model, _) = (folder.model(), folder.data());
+    let names = names(&folder, model);
+    for algorithm in ["niti", "niti-finetune"] {
+        for (flag, last_moves) in [("--train", true), ("--freeze", false)] {
+            let last = names.last().unwrap().as_str();
+            let common = ["--algorithm", algorithm, flag, last, "--steps"];
+            let before = trained(&folder, model, &[&common[..], &["0"]].concat());
+            let after = trained(&folder, model, &[&common[..], &["3"]].concat());
+            for name in &names {
+                let moved = named(&before, name) != named(&after, name);
+                assert_eq!(moved, (name == last) == last_moves, "{algorithm} {flag}: {name}");
+            }
         }
     }
 }

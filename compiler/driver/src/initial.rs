@@ -170,7 +170,7 @@ fn device_state(bytes: &[u8], session: &Session) -> anyhow::Result<Vec<(String, 
     let program = placed.into_iter().find(of_device).with_context(|| {
         format!(
             "a device's state of another model than `{}` under algorithm `{}`, or of one that was compiled with other \
-             frozen parts or under another name",
+             frozen parts",
             program.name, session.algorithm.name
         )
     })?;

@@ -82,9 +82,10 @@ fn check(program: &Program, dialect: &dyn Dialect) -> Result<(), String> {
     Ok(())
 }
 
-/// FNV-1a of what a checkpoint must agree on: the model's name, and the name, type and place of each state buffer.
+/// FNV-1a of what a checkpoint must agree on: the name, type and place of each state buffer. An artifact's own name is not
+/// among it.
 pub fn model_hash(program: &Program) -> u64 {
-    let mut text = program.name.clone();
+    let mut text = String::new();
     for buffer in program.state() {
         text.push_str(&format!("\n{}: {} at {}", buffer.name, buffer.ty, buffer.offset));
     }
