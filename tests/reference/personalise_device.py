@@ -150,11 +150,13 @@ def main():
                     if angle and arguments.network == LENET:
                         floats = in_floats(arguments, layers, seed, train, test)
                     rows.append((before, after, floats))
-                    print(f"  {angle} degrees, {layers}, seed {seed}: %.2f to %.2f; FP32 %.2f" % rows[-1], flush=True)
+                    print(f"  seed {seed}: %.2f to %.2f; FP32 %.2f" % rows[-1], flush=True)
                 before, after, floats = np.mean(rows, axis=0)
-                share = 100 * (after - before) / (floats - before)
-                print(f"{arguments.target}, {angle} degrees, {layers}: {before:.2f} to {after:.2f}; FP32 {floats:.2f}; "
-                      f"{share:.0f} % of what FP32 gains", flush=True)
+                line = f"{arguments.target}, {angle} degrees, {layers}: {before:.2f} to {after:.2f}"
+                if not np.isnan(floats):
+                    share = 100 * (after - before) / (floats - before)
+                    line += f"; FP32 {floats:.2f}; {share:.0f} % of what FP32 gains"
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 
 use trainc_data::{Dataset, Images, Split};
-use trainc_driver::config::Config;
+use trainc_driver::config::{BatchNormHandling, Config};
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, INFER, Session, TRAIN_STEP};
 use trainc_driver::trained::{FINE_TUNING, choose_algorithm};
 use trainc_host::HostProgram;
-use trainc_ir::{RunContext, Tensor};
+use trainc_ir::{Op, RunContext, Tensor};
 
 const SIZE: usize = 28;
 
@@ -212,4 +212,59 @@ fn the_last_layer_alone() {
     assert!(after > before && after >= 170, "{before} of 200 before, {after} after");
     let state: Vec<String> = learner.state().unwrap().into_iter().map(|(name, _)| name).collect();
     assert!(state.iter().all(|name| name.contains("fc3")), "{state:?}");
+}
+
+/// The flag and the algorithm file decide what becomes of batch normalization, whatever the export's form.
+#[test]
+fn batch_normalization_as_asked() {
+    let folder = std::env::temp_dir().join(format!("trainc-fold-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("folding.toml");
+    let text = trainc_opt::algorithm::BUILT_IN.iter().find(|(name, _)| *name == FINE_TUNING);
+    let text = text.expect("built in").1.replacen(
+        "[translation]\n",
+        "[translation]\nbatch_norm = \"fold\"\n",
+        1,
+    );
+    std::fs::write(&file, text).expect("written");
+    let folding = file.to_string_lossy().into_owned();
+    let of = |name: &str, algorithm: &str, batch_norm: BatchNormHandling| {
+        let config =
+            Config { algorithm: algorithm.into(), batch: Some(4), batch_norm, ..Config::default() };
+        let source = source(name);
+        let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+        let session = session.expect("compiles");
+        let (module, _) = session.entry(TRAIN_STEP).unwrap().module.as_ref().unwrap();
+        let training = |op: &Op| matches!(op, Op::BatchNorm(norm) if norm.batch);
+        let count = module.nodes().iter().filter(|n| training(&n.op)).count();
+        (session, count)
+    };
+    use BatchNormHandling::{AsExported, Frozen, Training};
+    let trained = "depthwise_torchscript_training";
+    let all = of(trained, FINE_TUNING, AsExported).1;
+    assert!(all > 10);
+    assert_eq!(of(trained, FINE_TUNING, Frozen).1, 0);
+    assert_eq!(of(trained, &folding, AsExported).1, 0);
+    // Asked for by the flag, it trains even so.
+    assert_eq!(of(trained, &folding, Training).1, all);
+    assert_eq!(of("depthwise_dynamo_unoptimized", FINE_TUNING, AsExported).1, 0);
+    assert_eq!(of("depthwise_dynamo_unoptimized", FINE_TUNING, Training).1, all);
+    // Folded, the network computes what it did with frozen statistics.
+    let data = Dataset::digits();
+    let images: Vec<Vec<f32>> = (0..50).map(|i| image(pixels(&data.test, i), true)).collect();
+    let classes = |session: Session| -> Vec<usize> {
+        let mut host = session.on_this_machine().unwrap();
+        if session.algorithm.name == "fp32" {
+            let x: Vec<f32> = images.iter().take(4).flatten().copied().collect();
+            let x = Tensor::f32([4, 1, SIZE, SIZE], x);
+            let scores = host.run(INFER, &[&x], &RunContext::default()).unwrap();
+            return scores[0].as_f32().chunks(10).map(largest).collect();
+        }
+        scores(&mut host, &images).iter().map(|s| largest(s)).collect()
+    };
+    let folded = classes(of(trained, &folding, AsExported).0);
+    assert_eq!(folded, classes(of(trained, FINE_TUNING, Frozen).0));
+    let float = classes(of(trained, "fp32", Frozen).0);
+    assert_eq!(float[..], folded[..4]);
+    std::fs::remove_dir_all(folder).expect("removed");
 }
