@@ -17,7 +17,7 @@ use trainc_ir::{Data, Op, OpKind, Tensor};
 
 use crate::algorithm::{Algorithm, Otherwise};
 use crate::egraph::Id;
-use crate::egraph::convert::{BuildError, Builder, Loaded, load, operation_cost};
+use crate::egraph::convert::{BuildError, Builder, Loaded, load_but, operation_cost};
 use crate::egraph::extract::extract;
 use crate::egraph::forms::{Forms, resolve_all};
 use crate::egraph::language::{Graph as EGraph, Node, add_operation};
@@ -166,11 +166,34 @@ pub fn translate(
     if algorithm.is_identity() {
         return Ok((graph.clone(), Translation::default()));
     }
+    // Nodes whose rules give no allowed form here (a dropout of another ratio, bounds that are no integers): FP32, too.
+    let mut refused = BTreeSet::new();
+    loop {
+        let result = attempt(graph, algorithm, &refused);
+        let Err(TranslateError::Untranslated { nodes, .. }) = &result else { return result };
+        let float = |id: &NodeId| {
+            let node = graph.node(*id);
+            node.outputs.iter().all(|&v| graph.ty(v).is_f32()) && !refused.contains(id)
+        };
+        let more: Vec<NodeId> = nodes.iter().filter_map(|n| n.id).filter(float).collect();
+        if more.is_empty() || algorithm.otherwise == Otherwise::Refuse {
+            return result;
+        }
+        refused.extend(more);
+    }
+}
+
+/// [`translate`], with some nodes in FP32 whatever the rules say.
+fn attempt(
+    graph: &Graph,
+    algorithm: &Algorithm,
+    refused: &BTreeSet<NodeId>,
+) -> Result<(Graph, Translation), TranslateError> {
     let failed =
         |message: String| TranslateError::Rules { algorithm: algorithm.name.clone(), message };
     let roles = Roles::of(graph);
     let (mut lowered, leaves) = lowered_interface(graph, algorithm, &roles);
-    let mut loaded = load(graph);
+    let mut loaded = load_but(graph, refused);
     loaded.egraph.analysis.roles = roles;
     loaded.egraph.analysis.forms = Arc::new(Forms {
         forward: algorithm.narrow.clone(),
@@ -178,7 +201,7 @@ pub fn translate(
     });
     seed(graph, algorithm, &lowered, &leaves, &mut loaded);
     let floated = match algorithm.otherwise {
-        Otherwise::Float => float_unmatched(graph, algorithm, &mut loaded),
+        Otherwise::Float => float_unmatched(graph, algorithm, refused, &mut loaded),
         Otherwise::Refuse => Vec::new(),
     };
     let kinds = floated.iter().map(|&node| graph.node(node).op.kind());
@@ -201,7 +224,14 @@ pub fn translate(
         return Err(failed(limit));
     }
     let egraph = &loaded.egraph;
-    let extraction = extract(egraph, |egraph, id, node| cost(egraph, &stage, id, node));
+    let opaque = |v: ValueId| match graph.values().get(v.index()).map(|value| &value.definition) {
+        Some(Definition::Result { node, .. }) => refused.contains(node),
+        _ => false,
+    };
+    let extraction = extract(egraph, |egraph, id, node| match node {
+        Node::Leaf(v) if opaque(*v) => Cost::INFEASIBLE,
+        _ => cost(egraph, &stage, id, node),
+    });
     let root_class = |v: ValueId| find_lowered(egraph, loaded.classes[v.index()]);
     // FP32 results leave through the algorithm's output form.
     let mut missing = Vec::new();
@@ -370,8 +400,13 @@ fn seed(
     egraph.rebuild();
 }
 
-/// Gives each FP32 node that no rule matches its own FP32 operation, on operands as FP32. In the graph's order.
-fn float_unmatched(graph: &Graph, algorithm: &Algorithm, loaded: &mut Loaded) -> Vec<NodeId> {
+/// Gives each FP32 node that no rule matches, or whose rules are refused, its own FP32 operation, on operands as FP32. In the graph's order.
+fn float_unmatched(
+    graph: &Graph,
+    algorithm: &Algorithm,
+    refused: &BTreeSet<NodeId>,
+    loaded: &mut Loaded,
+) -> Vec<NodeId> {
     let egraph = &mut loaded.egraph;
     let mut matched = BTreeSet::new();
     for rule in &algorithm.rules {
@@ -383,7 +418,8 @@ fn float_unmatched(graph: &Graph, algorithm: &Algorithm, loaded: &mut Loaded) ->
         let classes: Vec<Id> =
             node.outputs.iter().map(|v| egraph.find(loaded.classes[v.index()])).collect();
         let float = node.outputs.iter().all(|&v| graph.ty(v).is_f32());
-        if !float || classes.iter().any(|class| matched.contains(class)) {
+        let has_rule = classes.iter().any(|class| matched.contains(class));
+        if !float || has_rule && !refused.contains(&id) {
             continue;
         }
         let operands: Vec<Id> = node

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use trainc_ir::OpKind;
-use trainc_ir::graph::{Graph, ValueId};
+use trainc_ir::graph::{Definition, Graph, NodeId, ValueId};
 use trainc_ir::target::Cost;
 
 use crate::algorithm::{Algorithm, BUILT_IN, Otherwise};
@@ -19,6 +19,8 @@ use crate::translate::{find_lowered, node_name};
 pub struct Untranslated {
     /// The model's node.
     pub node: String,
+    /// Its place in the graph; `None` for a value that no node computes.
+    pub id: Option<NodeId>,
     /// Its operation with attributes, or the type of a value that none computes.
     pub op: String,
     /// Its operation, if no rule of the algorithm is about it.
@@ -149,6 +151,10 @@ pub(crate) fn untranslated(
     let covered = covered(algorithm);
     let entry = |v: ValueId| Untranslated {
         node: node_name(graph, v),
+        id: match graph.value(v).definition {
+            Definition::Result { node, .. } => Some(node),
+            _ => None,
+        },
         op: graph
             .producer(v)
             .map_or_else(|| format!("{} constant", graph.ty(v)), |node| node.op.to_string()),

@@ -1,14 +1,17 @@
 //! What cannot be translated is named: the operations without a rule, not those around them; and what was once refused
 //! without a reason trains.
 
+use trainc_ir::attributes::F32;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::interpreter::Interpreter;
-use trainc_ir::ops::{Add, Conv2d, LeakyRelu, MatMul, Neg, ProductRole, Reshape, Tanh};
+use trainc_ir::ops::{
+    Add, Concat, Conv2d, Dropout, LeakyRelu, MatMul, Neg, ProductRole, Reshape, Tanh,
+};
 use trainc_ir::types::TensorType;
 use trainc_ir::{OpKind, RunContext, Tensor};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::coverage::{Coverage, coverage};
-use trainc_opt::training::training_graph;
+use trainc_opt::training::{training_graph, training_graph_with_momentum};
 use trainc_opt::translate::{TranslateError, translate};
 use trainc_opt::untranslated::without_rule;
 
@@ -120,4 +123,48 @@ fn coverage_of_the_built_in_algorithms() {
         assert_eq!(find(&strict, kind), Coverage::None, "{}", kind.name());
     }
     assert!(of("fp32").iter().all(|(_, coverage)| *coverage == Coverage::Trains));
+}
+
+/// Where the rules of an operation do not fit a node, it is FP32 as if it had none.
+#[test]
+fn what_a_rule_refuses_is_computed_in_floats() {
+    let mut g = Graph::new("refused");
+    let y = convolution(&mut g, 2, 3);
+    // Integers drop with probability one half alone; rules join up to six.
+    let parts = vec![y; 7];
+    let y = g.add1(Concat { axis: 1 }, &parts, "concat").unwrap();
+    let y = g.add(Dropout { ratio: F32::new(0.2), stream: 0 }, &[y], "dropout").unwrap()[0];
+    scores(&mut g, y);
+    let training = training_graph(&g, None).unwrap();
+    let TranslateError::Untranslated { nodes, .. } = translate(&training, &strict()).unwrap_err()
+    else {
+        panic!("it translates")
+    };
+    assert!(!nodes.is_empty());
+    let translated = |name: &str| {
+        let algorithm = Algorithm::built_in(name).unwrap();
+        let training = training_graph_with_momentum(&g, None, algorithm.momentum).unwrap();
+        let (module, report) = translate(&training, &algorithm).expect("it translates");
+        let floated: Vec<&str> = report.floated.iter().map(|(_, kind)| kind.name()).collect();
+        for kind in ["dropout", "concat"] {
+            assert!(floated.contains(&kind), "{name}: {kind}: {floated:?}");
+        }
+        assert!(!floated.contains(&"conv2d") && !floated.contains(&"matmul"), "{floated:?}");
+        module
+    };
+    translated("niti");
+    let module = translated("niti-finetune");
+    // It runs, and its loss is near that of the FP32 step.
+    let run = RunContext { seed: 3, step: 0 };
+    let x = weights(9, &[2, 3, 3, 3]);
+    let labels = Tensor::i32([2], vec![1, 4]);
+    let loss = |graph: &Graph, rate: Tensor| {
+        let results = Interpreter::new(graph).step(&[x.clone(), labels.clone(), rate], &run);
+        let outputs = graph.outputs().iter();
+        let place = outputs.clone().position(|o| o.name == "loss").expect("a loss");
+        results.expect("a step")[place].as_f32()[0]
+    };
+    let float = loss(&training, Tensor::f32([], vec![0.0]));
+    let integer = loss(&module, Tensor::f32([], vec![0.0]));
+    assert!((float - integer).abs() < 0.1 * float, "{float} in FP32, {integer}");
 }

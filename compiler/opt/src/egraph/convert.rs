@@ -1,9 +1,9 @@
 //! Graphs to e-graphs and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
-use trainc_ir::graph::{Definition, Graph as IrGraph, ValueId};
+use trainc_ir::graph::{Definition, Graph as IrGraph, NodeId, ValueId};
 use trainc_ir::ops::TypeError;
 use trainc_ir::target::Cost;
 use trainc_ir::{Op, Tensor};
@@ -22,19 +22,30 @@ pub struct Loaded {
 
 /// Loads a graph: one class a value.
 pub fn load(graph: &IrGraph) -> Loaded {
-    let leaves = graph
-        .value_ids()
-        .filter(|&v| !matches!(graph.value(v).definition, Definition::Result { .. }))
-        .map(|v| (v, graph.ty(v).clone()))
-        .collect();
+    load_but(graph, &BTreeSet::new())
+}
+
+/// [`load`], with the results of some nodes as leaves: no rule sees these nodes.
+pub(crate) fn load_but(graph: &IrGraph, opaque: &BTreeSet<NodeId>) -> Loaded {
+    let is_leaf = |v: ValueId| match graph.value(v).definition {
+        Definition::Result { node, .. } => opaque.contains(&node),
+        _ => true,
+    };
+    let leaves =
+        graph.value_ids().filter(|&v| is_leaf(v)).map(|v| (v, graph.ty(v).clone())).collect();
     let mut egraph = Graph::new(Types { leaves, ..Types::default() });
     let mut classes: Vec<Id> = vec![Id::from(0); graph.values().len()];
     for v in graph.value_ids() {
-        if !matches!(graph.value(v).definition, Definition::Result { .. }) {
-            classes[v.index()] = egraph.add(Node::Leaf(v));
+        if is_leaf(v) {
+            let class = egraph.add(Node::Leaf(v));
+            if matches!(graph.value(v).definition, Definition::Result { .. }) {
+                set_source(&mut egraph, class, v);
+            }
+            classes[v.index()] = class;
         }
     }
-    for node in graph.nodes() {
+    for id in graph.node_ids().filter(|id| !opaque.contains(id)) {
+        let node = graph.node(id);
         let operands: Vec<Id> = node.inputs.iter().map(|v| classes[v.index()]).collect();
         let id = add_operation(&mut egraph, &node.op, &operands);
         for (slot, &output) in node.outputs.iter().enumerate() {
