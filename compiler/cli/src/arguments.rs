@@ -333,7 +333,7 @@ pub(crate) struct CompileArguments {
     /// Name of the artifact, its files and symbols: letters a to z, digits, `_` [default: the model file's]
     #[arg(long, value_name = "NAME", value_parser = emit::checked_name)]
     pub(crate) name: Option<String>,
-    /// Add main.c, an example that trains, evaluates, saves and loads (targets that emit C)
+    /// Add main.c, an example that trains, evaluates, saves and loads (every target but `host`)
     #[arg(long)]
     pub(crate) example: bool,
     /// How pixels become model inputs, for the header and the manifest; `standardize` takes --data [default: unit]

@@ -346,10 +346,11 @@ impl Algorithm {
             })?;
         if optimizer.schedule.first().is_none_or(|p| p.from != 0.0)
             || optimizer.schedule.windows(2).any(|w| w[0].from >= w[1].from)
+            || optimizer.schedule.iter().any(|p| !(0.0..1.0).contains(&p.from))
         {
             return Err(fail(
                 "optimizer.schedule",
-                "expected points with ascending `from`, the first at 0".into(),
+                "expected points with ascending `from` below 1, the first at 0".into(),
             ));
         }
         if optimizer.momentum.is_some_and(|m| !(0.0..1.0).contains(&m)) {

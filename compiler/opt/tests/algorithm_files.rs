@@ -88,6 +88,18 @@ fn keys() {
     says(r#""xavier_uniform""#, r#""xavier_unifrm""#, &["did you mean `xavier_uniform`?"]);
 }
 
+#[test]
+fn schedules() {
+    for from in ["1.0", "nan", "inf", "0.5", "-0.5"] {
+        says(
+            "from = 0.75",
+            &format!("from = {from}"),
+            &["optimizer.schedule", "ascending", "below 1"],
+        );
+    }
+    says("from = 0.0", "from = 0.1", &["the first at 0"]);
+}
+
 /// `relu(x)` as something that holds another `relu` of a new operand, again and again.
 #[test]
 fn rules_that_apply_to_their_results_end() {

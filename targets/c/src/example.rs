@@ -86,24 +86,21 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
             && p.ty.scale == Scale::None
     };
     let loss = training.parameters.iter().find(is_loss);
-    let (start, add, print) = match loss {
-        Some(loss) => (
-            "        double loss_sum = 0;\n".to_string(),
-            format!(
-                "            loss_sum += (double){}[0];\n",
-                names.result(&interface, training, loss)
-            ),
+    let result = loss.map(|loss| names.result(&interface, training, loss));
+    let (start, add, print) = match (result, hosted) {
+        (Some(loss), true) => (
+            "        double loss_sum = 0;\n",
+            format!("            loss_sum += (double){loss}[0];\n"),
             "printf(\"epoch %ld: mean loss %.4f\\n\", epoch, loss_sum / (double)(step - first))",
         ),
-        None => Default::default(),
-    };
-    let print = if loss.is_some() { print } else { "printf(\"epoch %ld\\n\", epoch)" };
-    let print = match (hosted, loss) {
-        (true, _) => print,
-        (false, Some(_)) => {
-            "example_results.losses[epoch - 1] = (float)(loss_sum / (double)(step - first))"
-        }
-        (false, None) => "(void)first",
+        (None, true) => ("", String::new(), "printf(\"epoch %ld\\n\", epoch)"),
+        // Nothing that divides, for machines whose compiler calls a library for that.
+        (Some(loss), false) => (
+            "        float loss_sum = 0;\n",
+            format!("            loss_sum += {loss}[0];\n"),
+            "        example_results.losses[epoch - 1] = loss_sum;\n",
+        ),
+        (None, false) => ("", String::new(), ""),
     };
     let text = if hosted { TEMPLATE } else { BARE };
     let text = text
@@ -115,7 +112,7 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         .replace("@TRAIN@", &entry_macro(&interface, training))
         .replace("@train@", &training.symbol)
         .replace("@EVALUATE@", &format!("{}({test_call})", evaluation.symbol))
-        .replace("@LOSS_START@", &start)
+        .replace("@LOSS_START@", start)
         .replace("@LOSS_ADD@", &add)
         .replace("@LOSS_PRINT@", print)
         .replace("@STEP@", &format!("{}({step_call})", training.symbol));

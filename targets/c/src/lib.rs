@@ -14,6 +14,7 @@ mod evaluate;
 mod example;
 mod expression;
 mod fold;
+mod fraction;
 mod harness;
 mod header;
 mod input;

@@ -6,6 +6,7 @@ use trainc_ir::graph::InputRole;
 use trainc_ir::program::Program;
 use trainc_ir::{Element, Scale};
 
+use crate::fraction::Fraction;
 use crate::interface::Interface;
 use crate::layout::Lines;
 
@@ -21,7 +22,8 @@ pub(crate) struct Schedule<'p> {
 }
 
 impl<'p> Schedule<'p> {
-    /// The schedule of a program's notes; `None` if it has none, takes no step size, or has a function of that name.
+    /// The schedule of a program's notes; `None` if it has none, takes no step size, or has a function of that name, or if
+    /// what it gives are not fractions.
     pub(crate) fn of(program: &'p Program, interface: &Interface) -> Option<Schedule<'p>> {
         let symbol = format!("{}_learning_rate", interface.prefix);
         let mut all = interface.functions.iter().flat_map(|f| &f.parameters);
@@ -31,7 +33,8 @@ impl<'p> Schedule<'p> {
         let known = integer || rate.ty.element == Element::F32;
         let taken = interface.functions.iter().any(|f| f.symbol == symbol);
         let points = &program.notes.schedule[..];
-        (plain && known && !taken && !points.is_empty()).then(|| Schedule {
+        let fractions = points.iter().all(|(from, _)| (0.0..=1.0).contains(from));
+        (plain && known && !taken && !points.is_empty() && fractions).then(|| Schedule {
             symbol,
             macros: interface.macros(),
             integer,
@@ -61,7 +64,9 @@ impl<'p> Schedule<'p> {
         out.line(&format!("#define {macros}_SCHEDULE {{ {} }}", table.join(", ")));
         out.line("");
         out.comment(&[
-            "The schedule's size for a step (from 0) of a training of so many steps.".into()
+            "The schedule's size for a step (from 0) of a training of so many steps: exact, by integers"
+                .into(),
+            "that neither wrap nor divide.".into(),
         ]);
         let element = if self.integer { "int32_t" } else { "float" };
         out.open_function(&format!(
@@ -75,9 +80,11 @@ impl<'p> Schedule<'p> {
                 out.line(&format!("return {};", self.c_size(*size)));
             }
             points => {
-                out.line("const double done = (double)step / (double)(steps > 0 ? steps : 1);");
+                out.line("const uint64_t all = steps > 0 ? steps : 1;");
                 for &(from, size) in points.iter().skip(1).rev() {
-                    out.open(&format!("if (done >= {from:?}) {{"));
+                    let Fraction { numerator, denominator } = Fraction::reached(from);
+                    let reached = format!("(uint64_t)step * {denominator}u >= all * {numerator}u");
+                    out.open(&format!("if ({reached}) {{"));
                     out.line(&format!("return {};", self.c_size(size)));
                     out.close("}");
                 }
@@ -99,15 +106,30 @@ impl<'p> Schedule<'p> {
             .iter()
             .map(|&(from, size)| format!("({from:?}, {})", value(size)))
             .collect();
+        let mut body = String::new();
+        match self.points {
+            [_] => body.push_str("    let _ = (step, steps);\n"),
+            points => {
+                body.push_str(
+                    "    let (step, all) = (u64::from(step), u64::from(steps.max(1)));\n",
+                );
+                for (index, &(from, _)) in points.iter().enumerate().skip(1).rev() {
+                    let Fraction { numerator, denominator } = Fraction::reached(from);
+                    let _ = write!(
+                        body,
+                        "    if step * {denominator} >= all * {numerator} {{\n        \
+                         return SCHEDULE[{index}].1;\n    }}\n"
+                    );
+                }
+            }
+        }
         let _ = write!(
             out,
             "/// Step sizes: from which fraction of the training on, and the size.\n\
              pub const SCHEDULE: [(f64, {ty}); {}] = [{}];\n\n\
-             /// The size of [`SCHEDULE`] for a step (from 0) of a training of so many steps.\n\
-             pub fn learning_rate(step: u32, steps: u32) -> {ty} {{\n    \
-             let done = f64::from(step) / f64::from(steps.max(1));\n    \
-             let reached = SCHEDULE.iter().rev().find(|(from, _)| *from <= done);\n    \
-             reached.map_or(SCHEDULE[0].1, |(_, size)| *size)\n}}\n\n",
+             /// The size of [`SCHEDULE`] for a step (from 0) of a training of so many steps: exact, by integers that\n\
+             /// neither wrap nor divide.\n\
+             pub fn learning_rate(step: u32, steps: u32) -> {ty} {{\n{body}    SCHEDULE[0].1\n}}\n\n",
             points.len(),
             points.join(", "),
         );

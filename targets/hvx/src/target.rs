@@ -81,4 +81,10 @@ impl Target for HvxTarget {
         let target = self.description.name;
         emission::emit(program, self).map_err(|message| EmitError { target, message })
     }
+
+    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+        let target = self.description.name;
+        let example = trainc_c::bare_example(program);
+        example.map(Some).map_err(|message| EmitError { target, message })
+    }
 }

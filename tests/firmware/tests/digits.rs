@@ -4,7 +4,9 @@ mod common;
 
 use common::{accuracy, learner, train};
 use trainc_data::Dataset;
-use trainc_firmware::digits::{BATCH, CHECKPOINT_BYTES, STATE_BYTES, STATE_TENSORS, Status};
+use trainc_firmware::digits::{
+    BATCH, CHECKPOINT_BYTES, SCHEDULE, STATE_BYTES, STATE_TENSORS, Status, learning_rate,
+};
 
 #[test]
 fn it_learns_to_read_digits() {
@@ -61,4 +63,18 @@ fn what_is_no_checkpoint_of_this_model_is_refused() {
     assert_eq!(learner.state().as_bytes(), before);
     assert_eq!(Status::Damaged.to_string(), "the checkpoint is damaged");
     assert_eq!(learner.resume(&good), Ok(()));
+}
+
+/// The integers of `learning_rate` give what a quotient of doubles gives, by which training on a desk goes.
+#[test]
+fn the_schedule_divides_trainings_of_any_length() {
+    let trainings = (0..300).chain((1..1_000).map(|i| i * 4_294_967)).chain([u32::MAX]);
+    for steps in trainings {
+        let places = SCHEDULE.map(|(from, _)| (from * f64::from(steps)) as u32);
+        for step in places.iter().flat_map(|p| p.saturating_sub(2)..=p.saturating_add(2)) {
+            let done = f64::from(step) / f64::from(steps.max(1));
+            let reached = SCHEDULE.iter().rev().find(|(from, _)| *from <= done);
+            assert_eq!(Some(learning_rate(step, steps)), reached.map(|r| r.1), "{step} of {steps}");
+        }
+    }
 }

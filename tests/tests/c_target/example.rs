@@ -189,30 +189,39 @@ fn profile() {
 /// The header's schedule gives each step the size that training here takes.
 #[test]
 fn schedule() {
-    for name in ["niti", "fp32"] {
+    // Every step of short trainings, then a thousand places of long ones and the steps around them.
+    let short = (0..100).flat_map(|steps| (0..=steps).map(move |step| (step, steps)));
+    let long = [1_000, 65_537, 1_000_003, 3_000_000_005, u64::from(u32::MAX)];
+    let places = long.iter().flat_map(|&steps| (0..1_000).map(move |k| (steps * k / 1_000, steps)));
+    let around = places.flat_map(|(step, steps)| (0..3).map(move |more| (step + more, steps)));
+    let cases: Vec<(u64, u64)> = short.chain(around).collect();
+    let list: Vec<String> = cases.iter().map(|(a, b)| format!("{{ {a}u, {b}u }}")).collect();
+    for (name, like) in [("niti", "niti"), ("fp32", "fp32"), ("niti-finetune", "fp32")] {
         let algorithm = trainc_opt::algorithm::Algorithm::built_in(name).expect("built in");
-        let folder = emitted(&format!("schedule_{name}"), &program("digits", name, 4));
+        let mut program = program("digits", like, 4);
+        program.notes.schedule = algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
+        let folder = emitted(&format!("schedule_{name}"), &program);
         let integer = algorithm.learning_rate == trainc_ir::Element::I32;
         let (ty, print) = if integer { ("int32_t", "%.0f") } else { ("float", "%.9g") };
         let main = format!(
             "#include <stdio.h>\n#include \"digits.h\"\n\
              static const struct {{ double from; {ty} size; }} table[DIGITS_SCHEDULE_POINTS] = DIGITS_SCHEDULE;\n\
-             int main(void)\n{{\n    for (uint32_t steps = 0; steps < 23; steps++) {{\n        \
-             for (uint32_t step = 0; step <= steps; step++) {{\n            \
-             printf(\"{print}\\n\", (double)digits_learning_rate(step, steps));\n        }}\n    }}\n    \
+             static const uint32_t cases[{count}][2] = {{\n{list}\n}};\n\
+             int main(void)\n{{\n    for (int i = 0; i < {count}; i++) {{\n        \
+             printf(\"{print}\\n\", (double)digits_learning_rate(cases[i][0], cases[i][1]));\n    }}\n    \
              for (int i = 0; i < DIGITS_SCHEDULE_POINTS; i++) {{\n        \
-             printf(\"%g {print}\\n\", table[i].from, (double)table[i].size);\n    }}\n    return 0;\n}}\n"
+             printf(\"%g {print}\\n\", table[i].from, (double)table[i].size);\n    }}\n    return 0;\n}}\n",
+            count = cases.len(),
+            list = list.join(",\n"),
         );
         write(&folder, "main.c", main);
         build("cc", &folder, "digits", &["-o", "schedule"]);
         let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
         let mut lines = printed.lines();
-        for steps in 0..23 {
-            for step in 0..=steps {
-                let size: f32 = lines.next().expect("a size").parse().expect("a number");
-                let expected = algorithm.step_size(step, steps) as f32;
-                assert_eq!(size.to_bits(), expected.to_bits(), "{name}: {step} of {steps}");
-            }
+        for &(step, steps) in &cases {
+            let size: f32 = lines.next().expect("a size").parse().expect("a number");
+            let expected = algorithm.step_size(step, steps) as f32;
+            assert_eq!(size.to_bits(), expected.to_bits(), "{name}: {step} of {steps}");
         }
         for (point, line) in algorithm.schedule.iter().zip(&mut lines) {
             let (from, size) = line.split_once(' ').expect("a point");
