@@ -1,5 +1,6 @@
-//! Whole NITI training steps of networks on devices: twenty steps under an emulator (ten on Hexagon), every weight, exponent, loss and
-//! output equal to the reference interpreter's, bit for bit, at sizes that no vector width divides.
+//! Whole training steps of networks on devices, under an emulator: every weight, exponent, loss and output equal to the
+//! reference interpreter's, bit for bit. Fresh networks by NITI, twenty steps (ten on Hexagon) at sizes that no vector width
+//! divides; trained ones by the algorithm that keeps what they know, two steps, whole and from their last layer on.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::trained::FINE_TUNING;
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_tests::on_device::NATIVE;
@@ -18,6 +20,9 @@ const HEXAGON_STEPS: u32 = 10;
 
 /// In the simulator of RISC-V.
 const SIMULATED_STEPS: u32 = 5;
+
+/// Of trained networks.
+const TUNING_STEPS: u32 = 2;
 
 /// Images whose sizes, batches whose lengths and classes whose number are odd.
 fn odd(model: &str) -> (ZooSpec, usize) {
@@ -34,11 +39,16 @@ fn artifact(model: &str, target: &str) -> PathBuf {
     let bytes = build(&spec).expect("the zoo builds");
     let source = ModelSource::Bytes { name: model.to_string(), bytes };
     let config = Config { target: target.into(), batch: Some(batch), ..Config::default() };
-    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+    compiled(&format!("{model}-{target}"), &source, &config)
+}
+
+fn compiled(name: &str, source: &ModelSource, config: &Config) -> PathBuf {
+    let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned);
     let files = emit::artifact(&session.expect("compiles"), &[]).expect("emits");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device_networks");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let folder = folder.join(format!("{model}-{target}"));
+    let folder = folder.join(name);
+    let _ = std::fs::remove_dir_all(&folder);
     emit::write_folder(&folder, &files).expect("written");
     folder
 }
@@ -52,6 +62,55 @@ fn verified(model: &str, targets: &[&str], steps: u32) {
         assert_eq!(report.steps, steps);
         assert!(report.elements > 0);
     }
+}
+
+/// Steps on networks that know MNIST, of all layers or of those that are named.
+fn tuned(targets: &[&str], layers: [Option<&str>; 2]) {
+    let networks = ["lenet_torchscript", "depthwise_torchscript_training"];
+    for (network, train) in networks.into_iter().zip(layers) {
+        let file = format!("data/personalise/{network}.onnx");
+        let source = ModelSource::File(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+        for target in targets {
+            let config = Config {
+                algorithm: FINE_TUNING.into(),
+                target: (*target).into(),
+                batch: Some(3),
+                train: train.iter().map(ToString::to_string).collect(),
+                ..Config::default()
+            };
+            let folder = compiled(
+                &format!("{network}-{target}-{}", train.unwrap_or("all")),
+                &source,
+                &config,
+            );
+            let options = VerifyOptions {
+                steps: TUNING_STEPS,
+                seed: 3,
+                extremes: false,
+                runner: (*target == "xpulpv2").then(simulated::runner),
+                ..VerifyOptions::default()
+            };
+            let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
+            assert!(report.bit_exact, "{network} on {target}: {:#?}", report.finding);
+            assert_eq!(report.steps, TUNING_STEPS);
+        }
+    }
+}
+
+#[test]
+fn tuning_on_neon() {
+    tuned(&["neon", "neon+i8mm", "armv7-neon"], [None, None]);
+}
+
+#[test]
+fn tuning_on_xpulpv2() {
+    tuned(&["xpulpv2"], [None, None]);
+}
+
+/// The first layers are frozen: they run example by example, and their weights are constants.
+#[test]
+fn tuning_the_last_layer() {
+    tuned(&["hvx", "neon+dotprod"], [Some("fc3"), Some("fc")]);
 }
 
 /// One artifact for every AArch64 processor: what each has is found when it runs.

@@ -97,7 +97,7 @@ fn rows(
         starts[0] = example;
         let steps = vec![1; one.shape.rank()];
         let slice = Slice { starts, lengths: one.shape.to_vec(), steps };
-        graph.add1(slice, &[input], &format!("{name}/example{example}"))
+        graph.add1(slice, &[input], format!("{name}/example{example}"))
     };
     (0..count).map(row).collect()
 }
