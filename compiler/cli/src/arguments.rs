@@ -84,7 +84,7 @@ pub(crate) struct ConfigArguments {
     /// Target (see `trainc targets`) [default: host]
     #[arg(short, long, value_name = "NAME")]
     target: Option<String>,
-    /// Batch size [default: 32; of `run` the data's]
+    /// Examples of a training step [default: 32]; those that `run` takes at once [default: the data's]
     #[arg(short, long, value_name = "N", value_parser = positive)]
     batch: Option<usize>,
     /// Examples of a call of inference [default: 1 on devices; on the host --batch, or 1 where the algorithm's exponents

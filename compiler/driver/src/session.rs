@@ -280,7 +280,8 @@ impl Session {
             verify(&train, &Stage::Float)?;
             let form = InferenceForm::Running;
             let alone = inferring.as_ref().unwrap_or(imported);
-            let prefix = match algorithm.shares_exponents() && !frozen.is_empty() {
+            // What is frozen here, or constant in the model's file.
+            let prefix = match algorithm.shares_exponents() {
                 true => {
                     let one = model::training(alone, algorithm, seed, &frozen)?;
                     frozen_prefix(&train, &one)?
