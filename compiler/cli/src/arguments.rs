@@ -168,7 +168,7 @@ enum Init {
 enum Normalization {
     /// The stored values
     None,
-    /// Pixels divided by 255
+    /// Stored bytes divided by 255; floats as they stand
     Unit,
     /// Unit, then mean 0 and deviation 1 for each channel
     Standardize,
