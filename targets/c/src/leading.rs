@@ -68,12 +68,16 @@ impl<'k> Scope<'_, 'k> {
 
     /// Forgets what was printed and named if nothing came of it.
     pub fn attempt<T>(&mut self, f: impl FnOnce(&mut Scope<'_, 'k>) -> Option<T>) -> Option<T> {
-        let Printer { lines, taken, expressions, .. } = &*self.printer;
-        let before = (lines.clone(), taken.clone(), expressions.names.clone());
+        let Printer { lines, added, renamed, .. } = &*self.printer;
+        let (end, added, renamed) = (lines.end(), added.len(), renamed.len());
         let result = f(self);
         if result.is_none() {
-            let Printer { lines, taken, expressions, .. } = &mut *self.printer;
-            (*lines, *taken, expressions.names) = before;
+            let printer = &mut *self.printer;
+            printer.lines.cut(end);
+            printer.release(added);
+            for (local, name) in printer.renamed.drain(renamed..).rev() {
+                printer.expressions.names[local.0 as usize] = name;
+            }
         }
         result
     }
@@ -91,13 +95,13 @@ impl<'k> Scope<'_, 'k> {
     /// A name that nothing in sight has.
     pub fn fresh(&mut self, name: &str) -> String {
         let name = unique(name, &self.printer.taken);
-        self.printer.taken.insert(name.clone());
+        self.printer.take(&name);
         name
     }
 
     /// Gives a local a name.
     pub fn set_local_name(&mut self, local: Local, name: &str) {
-        self.printer.expressions.names[local.0 as usize] = name.into();
+        self.printer.rename(local, name);
     }
 
     /// A line of code.

@@ -79,6 +79,8 @@ fn print(
         repeats: false,
         lines: Lines::default(),
         taken,
+        added: Vec::new(),
+        renamed: Vec::new(),
         statements: 0,
         leading,
     };
@@ -183,6 +185,10 @@ pub(crate) struct Printer<'k> {
     pub(crate) lines: Lines,
     /// Names in sight.
     pub(crate) taken: BTreeSet<String>,
+    /// Those of them that came after the parameters', in order.
+    pub(crate) added: Vec<String>,
+    /// Locals that got a name, with the one before.
+    pub(crate) renamed: Vec<(Local, String)>,
     /// Number of the next statement.
     statements: usize,
     leading: Option<&'k dyn LeadingRounds>,
@@ -239,15 +245,35 @@ impl Printer<'_> {
 
     fn declare(&mut self, local: Local) -> String {
         let name = unique(&self.expressions.kernel.locals[local.0 as usize].0, &self.taken);
-        self.taken.insert(name.clone());
-        self.expressions.names[local.0 as usize].clone_from(&name);
+        self.take(&name);
+        self.rename(local, &name);
         name
     }
 
+    /// Gives a local a name.
+    pub(crate) fn rename(&mut self, local: Local, name: &str) {
+        let place = &mut self.expressions.names[local.0 as usize];
+        self.renamed.push((local, std::mem::replace(place, name.to_string())));
+    }
+
+    /// Takes a name until [`Printer::release`].
+    pub(crate) fn take(&mut self, name: &str) {
+        if self.taken.insert(name.to_string()) {
+            self.added.push(name.to_string());
+        }
+    }
+
+    /// Frees the names taken since there were `mark` of [`Printer::added`]: their scope ends.
+    pub(crate) fn release(&mut self, mark: usize) {
+        for name in self.added.drain(mark..) {
+            self.taken.remove(&name);
+        }
+    }
+
     fn block(&mut self, block: &[Stmt]) {
-        let taken = self.taken.clone();
+        let mark = self.added.len();
         block.iter().for_each(|s| self.statement(s));
-        self.taken = taken;
+        self.release(mark);
     }
 
     fn statement(&mut self, statement: &Stmt) {
@@ -349,7 +375,7 @@ impl Printer<'_> {
         body: &[Stmt],
         rest: Option<Rest>,
     ) {
-        let taken = self.taken.clone();
+        let mark = self.added.len();
         let (of_start, of_end) =
             (self.expressions.intervals.get(start), self.expressions.intervals.get(end));
         // The variable reaches the end.
@@ -365,7 +391,7 @@ impl Printer<'_> {
         each_local(end, &mut |l| moves |= changes(body, Some(l)));
         let last = if moves {
             let name = unique("end", &self.taken);
-            self.taken.insert(name.clone());
+            self.take(&name);
             self.lines.line(&format!("const {ty} {name} = {};", last.text));
             name
         } else {
@@ -375,7 +401,7 @@ impl Printer<'_> {
         self.lines.open(&format!("for ({ty} {name} = {first}; {name} < {last}; {name}++) {{"));
         self.block(body);
         self.lines.close("}");
-        self.taken = taken;
+        self.release(mark);
     }
 
     /// A loop as a function of a range of its rounds, and the call that divides them.
@@ -396,10 +422,10 @@ impl Printer<'_> {
             (ty, self.expressions.names[local.0 as usize].clone())
         });
         let fields: Vec<(String, String)> = buffers.chain(locals).collect();
-        let taken = self.taken.clone();
+        let mark = self.added.len();
         let [context, work, begin, end] = ["context", "work", "begin", "end"].map(|name| {
             let name = unique(name, &self.taken);
-            self.taken.insert(name.clone());
+            self.take(&name);
             name
         });
         let outside = std::mem::take(&mut self.lines);
@@ -427,10 +453,10 @@ impl Printer<'_> {
         self.lines.line("");
         let lines = std::mem::replace(&mut self.lines, outside);
         self.parts.raw(&lines.finish());
-        self.taken = taken;
+        self.release(mark);
         let values: Vec<&str> = fields.iter().map(|(_, name)| name.as_str()).collect();
         let work = unique("work", &self.taken);
-        self.taken.insert(work.clone());
+        self.take(&work);
         self.lines.line(&format!("struct {part} {work} = {{ {} }};", values.join(", ")));
         let rounds = free.rounds;
         self.lines.line(&format!("TRAINC_PARALLEL_FOR(&{work}, {rounds}, {part});"));
