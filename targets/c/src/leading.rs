@@ -1,5 +1,7 @@
 //! Loops that a dialect prints in its own way, such as several rounds at a time.
 
+use std::rc::Rc;
+
 use trainc_ir::loops::{Expr, Local, LoopKernel, Stmt};
 use trainc_ir::names::unique;
 
@@ -80,6 +82,12 @@ impl<'k> Scope<'_, 'k> {
             }
         }
         result
+    }
+
+    /// Mentions of each local in the kernel, counted by the first call.
+    pub fn uses(&self, count: impl FnOnce(&LoopKernel) -> Vec<usize>) -> Rc<[usize]> {
+        let kernel = self.printer.expressions.kernel;
+        self.printer.uses.get_or_init(|| count(kernel).into()).clone()
     }
 
     /// The name of a local in sight.

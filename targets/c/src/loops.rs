@@ -1,6 +1,8 @@
 //! A loop kernel as a C99 function.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use trainc_ir::Element;
 use trainc_ir::loops::{
@@ -81,6 +83,7 @@ fn print(
         taken,
         added: Vec::new(),
         renamed: Vec::new(),
+        uses: OnceCell::new(),
         statements: 0,
         leading,
     };
@@ -189,6 +192,8 @@ pub(crate) struct Printer<'k> {
     pub(crate) added: Vec<String>,
     /// Locals that got a name, with the one before.
     pub(crate) renamed: Vec<(Local, String)>,
+    /// See [`Scope::uses`].
+    pub(crate) uses: OnceCell<Rc<[usize]>>,
     /// Number of the next statement.
     statements: usize,
     leading: Option<&'k dyn LeadingRounds>,

@@ -83,8 +83,11 @@ struct Trip<'a> {
 
 impl LeadingRounds for Vectors {
     fn print(&self, counted: &CountedLoop<'_>, scope: &mut Scope<'_, '_>) -> Option<Rest> {
-        let mut uses = vec![0; scope.kernel().locals.len()];
-        count_uses(&scope.kernel().body, &mut uses);
+        let uses = scope.uses(|kernel| {
+            let mut uses = vec![0; kernel.locals.len()];
+            count_uses(&kernel.body, &mut uses);
+            uses
+        });
         if self.has_better_inside(counted.body, &uses, scope) {
             return None;
         }
