@@ -39,7 +39,7 @@ fn artifact(target: &str, batch: usize) -> (PathBuf, Program) {
     std::fs::create_dir_all(&folder).expect("a folder");
     let folder = folder.join(target);
     emit::write_folder(&folder, &files).expect("written");
-    (folder, session.program().expect("planned").clone())
+    (folder, session.program().expect("planned").clone().into_inner())
 }
 
 /// Counters of the last step, and of each of its launches.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::{tensor_bytes, tensor_from_bytes};
-use trainc_ir::{Tensor, TensorType};
+use trainc_ir::{Tensor, TensorType, Verified};
 
 /// A compiler for this machine in the place of RISC-V's, as a shell script: it drops what is for the other one.
 pub const NATIVE: &str = r#"for argument; do
@@ -38,7 +38,7 @@ pub struct Tools {
 /// If it cannot be built or run.
 pub fn run(
     folder: &Path,
-    (program, target): (&Program, &dyn Target),
+    (program, target): (&Verified<Program>, &dyn Target),
     tools: &Tools,
     operands: &[Vec<Tensor>],
 ) -> Vec<Vec<Tensor>> {

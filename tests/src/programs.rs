@@ -9,7 +9,7 @@ use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::verify::Stage;
-use trainc_ir::{Element, RunContext, Tensor, TensorType};
+use trainc_ir::{Element, RunContext, Tensor, TensorType, Verified};
 use trainc_onnx_import::{ImportOptions, import_bytes};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::inference::inference_graph;
@@ -24,7 +24,12 @@ use crate::random::Random;
 pub const SEED: u64 = 0x0123_4567_89ab_cdef;
 
 /// Training and inference of a zoo model for a target.
-pub fn program(model: &str, algorithm: &str, batch: usize, target: &dyn Target) -> Program {
+pub fn program(
+    model: &str,
+    algorithm: &str,
+    batch: usize,
+    target: &dyn Target,
+) -> Verified<Program> {
     let algorithm = Algorithm::built_in(algorithm).expect("a built-in algorithm");
     program_of(model, &algorithm, batch, target)
 }
@@ -35,7 +40,7 @@ pub fn program_of(
     algorithm: &Algorithm,
     batch: usize,
     target: &dyn Target,
-) -> Program {
+) -> Verified<Program> {
     let spec = ZooSpec::new(model).expect("a model of the zoo");
     let bytes = build(&spec).expect("the zoo builds");
     let options = ImportOptions { batch: Some(batch), ..ImportOptions::default() };
@@ -53,7 +58,7 @@ pub fn program_of(
         PlanEntry { name: "infer", graph: &infer },
     ];
     let (mut program, _) = plan(model, &entries, target, &PlanOptions::default()).expect("plans");
-    program.notes.schedule = algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
+    program.notes_mut().schedule = algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
     program
 }
 
@@ -89,7 +94,7 @@ pub struct Session {
 
 impl Session {
     /// Steps of a program, by the reference interpreter.
-    pub fn new(program: &Program, files: &[ArtifactFile], steps: u32) -> Session {
+    pub fn new(program: &Verified<Program>, files: &[ArtifactFile], steps: u32) -> Session {
         let prefix = &program.name;
         let header = files.iter().find(|f| f.name == format!("{prefix}.h")).expect("a header");
         let header = String::from_utf8(header.contents.clone()).expect("text");

@@ -10,7 +10,7 @@ use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::Target;
 use trainc_ir::text::Printer;
 use trainc_ir::verify::Stage;
-use trainc_ir::{Element, Op, Tensor, TensorType};
+use trainc_ir::{Element, Op, Tensor, TensorType, Verified};
 use trainc_onnx_import::{ImportOptions, import_bytes};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::inference::inference_graph;
@@ -41,7 +41,7 @@ fn modules(model: &str, target: &dyn Target) -> [Graph; 3] {
     [training, step, infer]
 }
 
-fn planned(model: &str, [_, step, infer]: &[Graph; 3], target: &dyn Target) -> Program {
+fn planned(model: &str, [_, step, infer]: &[Graph; 3], target: &dyn Target) -> Verified<Program> {
     let entries =
         [PlanEntry { name: "train_step", graph: step }, PlanEntry { name: "infer", graph: infer }];
     plan(model, &entries, target, &PlanOptions::default()).expect("plans").0

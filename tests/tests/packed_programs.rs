@@ -16,7 +16,7 @@ use trainc_ir::ops::{
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::{Element, Op, RunContext, ScaleData, Tensor, TensorType, ValueId};
+use trainc_ir::{Element, Op, RunContext, ScaleData, Tensor, TensorType, ValueId, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_tests::random::Random;
 
@@ -80,7 +80,7 @@ fn network(random: &mut Random) -> Graph {
 }
 
 struct Run {
-    program: Program,
+    program: Verified<Program>,
     operands: Vec<Tensor>,
     expected: Vec<Tensor>,
 }

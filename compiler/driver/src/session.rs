@@ -13,7 +13,7 @@ use trainc_ir::graph::Graph;
 use trainc_ir::program::{InputNotes, MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::verify::{Stage, verify};
-use trainc_ir::{OpKind, Tensor};
+use trainc_ir::{OpKind, Tensor, Verified};
 use trainc_onnx_import::{BatchNormMode, ImportOptions, Imported, check_finite};
 use trainc_opt::algorithm::{Algorithm, BatchNormTreatment};
 use trainc_opt::batch_norm::{BatchNormFate, Fate};
@@ -127,7 +127,7 @@ pub struct Session {
     /// How close the 8-bit output stages of quantized inference come.
     pub stages: Vec<OutputStage>,
     /// The program and how it was planned.
-    pub planned: Option<(Program, PlanReport)>,
+    pub planned: Option<(Verified<Program>, PlanReport)>,
     /// Times in order.
     pub times: Vec<StageTime>,
 }
@@ -497,7 +497,7 @@ impl Session {
                 .collect();
             let mut planned =
                 plan(&session.name, &entries, session.target, &PlanOptions::default())?;
-            planned.0.notes = session.notes();
+            *planned.0.notes_mut() = session.notes();
             check_size(session.target, session.config.batch_size(), &planned.0.memory)?;
             session.planned = Some(planned);
             Ok(())
@@ -554,11 +554,12 @@ impl Session {
             data.name
         );
         let planned = self.planned.as_mut().context("the program is not planned")?;
-        planned.0.notes.input = Some(InputNotes {
+        let notes = planned.0.notes_mut();
+        notes.input = Some(InputNotes {
             divisor: normalizer.pixel_scale(),
             channels: normalizer.mean_and_deviation(),
         });
-        planned.0.notes.classes = data.classes.clone();
+        notes.classes = data.classes.clone();
         Ok(())
     }
 
@@ -566,7 +567,7 @@ impl Session {
     ///
     /// # Errors
     /// If the session was not taken that far.
-    pub fn program(&self) -> anyhow::Result<&Program> {
+    pub fn program(&self) -> anyhow::Result<&Verified<Program>> {
         self.planned.as_ref().map(|(program, _)| program).context("the program is not planned")
     }
 

@@ -1,7 +1,8 @@
 //! trainc's language: typed tensor graphs for training, their reference interpreter, loop kernels, and programs.
 //!
 //! Read in this order: [`types`] (what a tensor is), [`ops`] (what can be computed, one file an operation),
-//! [`graph`] (FP32 graphs, training graphs and quantized modules alike), [`verify`] (what each stage allows),
+//! [`graph`] (FP32 graphs, training graphs and quantized modules alike), [`verify`] (what each stage allows; [`Verified`]
+//! is a value that it accepts),
 //! [`interpreter`] (what a graph means, in exact bits), [`loops`] (what any target can run), [`program`] (the
 //! static schedule that emitters receive, with [`program_verify`] and [`program_interpreter`]) and [`target`] (what a
 //! target is).
@@ -26,6 +27,7 @@ pub mod tensor;
 pub mod tensor_bytes;
 pub mod text;
 pub mod types;
+pub mod verified;
 pub mod verify;
 
 pub use graph::{Graph, InputRole, NodeId, ValueId};
@@ -33,3 +35,4 @@ pub use ops::{Op, OpKind, Operator, TypeError};
 pub use random::RunContext;
 pub use tensor::{Data, ScaleData, Tensor};
 pub use types::{Element, Scale, Shape, TensorType};
+pub use verified::Verified;

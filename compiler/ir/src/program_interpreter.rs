@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::Verified;
 use crate::harness::launch_count;
 use crate::program::{Argument, Buffer, BufferId, Launch, Program, Region, Step};
 use crate::program_verify::Space;
@@ -53,8 +54,14 @@ pub struct ProgramInterpreter<'p> {
 }
 
 impl<'p> ProgramInterpreter<'p> {
-    /// A program before its first step. Memory that the program's sizes do not cover shows when it is used.
-    pub fn new(program: &'p Program) -> ProgramInterpreter<'p> {
+    /// A program before its first step.
+    pub fn new(program: &'p Verified<Program>) -> ProgramInterpreter<'p> {
+        ProgramInterpreter::unverified(program)
+    }
+
+    /// [`ProgramInterpreter::new`] of a program that may break its promises, for the checks of who must find that. Memory
+    /// that its sizes do not cover shows when it is used.
+    pub fn unverified(program: &'p Program) -> ProgramInterpreter<'p> {
         let mut state = vec![GARBAGE; program.memory.state_bytes];
         let mut constants = vec![GARBAGE; program.memory.constant_bytes];
         for buffer in &program.buffers {
@@ -283,6 +290,7 @@ mod tests {
     use crate::harness::launches;
     use crate::ops::Relu;
     use crate::program::{DeviceId, Entry, Kernel, KernelId, MemoryPlan, Notes};
+    use crate::program_verify::verify_program;
     use crate::types::{Element, TensorType};
 
     fn launch(name: &str, inputs: usize, output: usize) -> Step {
@@ -345,6 +353,7 @@ mod tests {
             memory: MemoryPlan { arena_bytes: 8, ..MemoryPlan::default() },
             notes: Notes::default(),
         };
+        let program = verify_program(program).expect("a valid program");
         let names: Vec<&str> =
             launches(&program.entries[0]).iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["first", "then", "then again", "otherwise", "last"]);

@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Verified;
 use crate::program::{Argument, Buffer, BufferId, Entry, Kernel, Launch, Program, Region, Step};
 use crate::types::TensorType;
 
@@ -41,21 +42,26 @@ impl Space {
     }
 }
 
+/// Everything that is wrong with a program.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the program is not valid:\n{}", .0.join("\n"))]
+pub struct ProgramErrors(pub Vec<String>);
+
 /// Checks a program. See the module documentation for the list.
 ///
 /// # Errors
 /// Everything found.
-pub fn verify_program(program: &Program) -> Result<(), Vec<String>> {
+pub fn verify_program(program: Program) -> Result<Verified<Program>, ProgramErrors> {
     let mut errors = Vec::new();
-    check_names(program, &mut errors);
-    check_regions(program, &mut errors);
+    check_names(&program, &mut errors);
+    check_regions(&program, &mut errors);
     // Without sound ids a replay would go nowhere.
     if errors.is_empty() {
         for entry in &program.entries {
-            Replay::new(program, entry, &mut errors).check();
+            Replay::new(&program, entry, &mut errors).check();
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if errors.is_empty() { Ok(Verified::accepted(program)) } else { Err(ProgramErrors(errors)) }
 }
 
 fn check_names(program: &Program, errors: &mut Vec<String>) {

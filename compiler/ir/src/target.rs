@@ -1,5 +1,6 @@
 //! What a target is: costs for extraction, working memory for planning, and emission.
 
+use crate::Verified;
 use crate::harness::Harness;
 use crate::loops::{LoopKernel, Role};
 use crate::ops::Op;
@@ -92,13 +93,13 @@ pub trait Target: Sync {
     ///
     /// # Errors
     /// If the program holds something that the target cannot express.
-    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError>;
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError>;
 
     /// How the artifact of a program is built and run for `trainc verify`; `None` if it cannot be.
     ///
     /// # Errors
     /// As [`Target::emit`].
-    fn harness(&self, _program: &Program) -> Result<Option<Harness>, EmitError> {
+    fn harness(&self, _program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         Ok(None)
     }
 
@@ -106,7 +107,7 @@ pub trait Target: Sync {
     ///
     /// # Errors
     /// If the program is not one that the example can show.
-    fn example(&self, _program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+    fn example(&self, _program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
         Ok(None)
     }
 }

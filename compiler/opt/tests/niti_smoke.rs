@@ -36,7 +36,10 @@ impl Target for Counting {
         0
     }
 
-    fn emit(&self, _: &trainc_ir::program::Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(
+        &self,
+        _: &trainc_ir::Verified<trainc_ir::program::Program>,
+    ) -> Result<Vec<ArtifactFile>, EmitError> {
         Ok(Vec::new())
     }
 }

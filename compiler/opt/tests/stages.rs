@@ -41,7 +41,10 @@ impl Target for Any {
         0
     }
 
-    fn emit(&self, _: &trainc_ir::program::Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(
+        &self,
+        _: &trainc_ir::Verified<trainc_ir::program::Program>,
+    ) -> Result<Vec<ArtifactFile>, EmitError> {
         Ok(Vec::new())
     }
 }

@@ -7,9 +7,8 @@ use trainc_ir::names::{identifier, shown, unique};
 use trainc_ir::program::{
     BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, scale_offset,
 };
-use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::ArtifactFile;
-use trainc_ir::{Scale, TensorType};
+use trainc_ir::{Scale, TensorType, Verified};
 
 use crate::arranged::Arranged;
 use crate::dialect::Dialect;
@@ -23,7 +22,10 @@ use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, data, documents, header, loops, rust
 ///
 /// # Errors
 /// What the program holds that the dialect cannot express.
-pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile>, String> {
+pub fn emit(
+    program: &Verified<Program>,
+    dialect: &dyn Dialect,
+) -> Result<Vec<ArtifactFile>, String> {
     check(program, dialect)?;
     let interface = Interface::of(program)?;
     let prefix = &interface.prefix;
@@ -62,7 +64,6 @@ pub fn emit(program: &Program, dialect: &dyn Dialect) -> Result<Vec<ArtifactFile
 }
 
 fn check(program: &Program, dialect: &dyn Dialect) -> Result<(), String> {
-    verify_program(program).map_err(|errors| errors.join("; "))?;
     for buffer in &program.buffers {
         if !buffer.offset.is_multiple_of(4) {
             return Err(format!("`{}` is not 4-byte aligned", buffer.name));

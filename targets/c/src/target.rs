@@ -5,7 +5,7 @@ use trainc_ir::program::Program;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
 };
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, TensorType, Verified};
 
 use crate::dialect::Dialect;
 use crate::example::example;
@@ -51,17 +51,17 @@ impl Target for CTarget {
         loop_scratch_bytes(op, inputs, outputs)
     }
 
-    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         program::emit(program, self).map_err(|message| EmitError { target: NAME, message })
     }
 
-    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
         let harness = harness::harness(program, self, compilers, Vec::new());
         harness.map(Some).map_err(|message| EmitError { target: NAME, message })
     }
 
-    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+    fn example(&self, program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
         let refused = |message| EmitError { target: NAME, message };
         example(program).map(Some).map_err(refused)
     }

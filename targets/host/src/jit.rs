@@ -9,7 +9,7 @@ use trainc_ir::loops::LoopKernel;
 use trainc_ir::program::{Program, Region};
 use trainc_ir::random::RunContext;
 use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::{Tensor, TensorType};
+use trainc_ir::{Tensor, TensorType, Verified};
 
 use crate::HostError;
 use crate::check;
@@ -60,7 +60,7 @@ pub struct EntryHandle(usize);
 
 /// A compiled program with its own arena and state.
 pub struct HostProgram {
-    program: Arc<Program>,
+    program: Arc<Verified<Program>>,
     // Generated code holds the addresses of these.
     _stagings: Vec<Staging>,
     entries: Vec<EntryFunction>,
@@ -80,9 +80,9 @@ impl HostProgram {
     /// Compiles a program; its state is the initial one.
     ///
     /// # Errors
-    /// If the program breaks a promise of its plan, holds elements narrower than a byte, or this machine has no code
+    /// If a buffer does not start at a whole word, the program holds elements narrower than a byte, or this machine has no code
     /// generator.
-    pub fn compile(program: &Program) -> Result<HostProgram, HostError> {
+    pub fn compile(program: &Verified<Program>) -> Result<HostProgram, HostError> {
         HostProgram::compile_with(Arc::new(program.clone()), true)
     }
 
@@ -90,11 +90,14 @@ impl HostProgram {
     ///
     /// # Errors
     /// As [`HostProgram::compile`].
-    pub fn compile_generic(program: &Program) -> Result<HostProgram, HostError> {
+    pub fn compile_generic(program: &Verified<Program>) -> Result<HostProgram, HostError> {
         HostProgram::compile_with(Arc::new(program.clone()), false)
     }
 
-    fn compile_with(program: Arc<Program>, vector: bool) -> Result<HostProgram, HostError> {
+    fn compile_with(
+        program: Arc<Verified<Program>>,
+        vector: bool,
+    ) -> Result<HostProgram, HostError> {
         check::check(&program)?;
         let stagings: Vec<Staging> = program
             .kernels
@@ -137,7 +140,7 @@ impl HostProgram {
     }
 
     /// The program.
-    pub fn program(&self) -> &Program {
+    pub fn program(&self) -> &Verified<Program> {
         &self.program
     }
 

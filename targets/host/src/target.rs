@@ -3,7 +3,7 @@
 use trainc_ir::harness::Harness;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, TensorType, Verified};
 
 use crate::cost;
 use crate::memory::ALIGNMENT;
@@ -44,12 +44,12 @@ impl Target for HostTarget {
         vector.max(Staging::generic(op, inputs, outputs).scratch_bytes)
     }
 
-    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         crate::emission::emit(program)
             .map_err(|e| EmitError { target: NAME, message: e.to_string() })
     }
 
-    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         crate::emission::harness(program)
             .map(Some)
             .map_err(|e| EmitError { target: NAME, message: e.to_string() })

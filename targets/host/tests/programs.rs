@@ -7,7 +7,8 @@ use common::program::{Interpreted, ProgramBuilder, assert_bits};
 use trainc_host::{HostError, HostProgram, decode_tensor};
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::Neg;
-use trainc_ir::program::Region;
+use trainc_ir::program::{Program, Region};
+use trainc_ir::program_verify::verify_program;
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{RunContext, Tensor, TensorType};
 
@@ -92,7 +93,7 @@ fn arguments_that_do_not_fit_are_refused() {
     assert!(matches!(compiled.set_state("none", &other), Err(HostError::Argument(_))));
 }
 
-/// Generated code trusts the plan, so a plan that lies must not get that far.
+/// Generated code trusts the plan, so a plan that lies must not get that far; and it reads whole words.
 #[test]
 fn plans_that_lie_are_refused() {
     let build = || {
@@ -102,20 +103,28 @@ fn plans_that_lie_are_refused() {
         let y = b.output("y", TensorType::f32([4]));
         b.op_into(Neg {}, &[t], &[y]);
         b.entry("infer");
-        (b.finish(), t)
+        b.finish()
     };
-    assert!(HostProgram::compile(&build().0).is_ok());
-    let refused = |change: &dyn Fn(&mut trainc_ir::program::Program)| {
-        let (mut program, _) = build();
+    assert!(HostProgram::compile(&build()).is_ok());
+    let changed = |change: &dyn Fn(&mut Program)| {
+        let mut program = build().into_inner();
         change(&mut program);
-        HostProgram::compile(&program).expect_err("a plan that lies").to_string()
+        verify_program(program)
     };
+    let refused = |change: &dyn Fn(&mut Program)| changed(change).expect_err("a lie").to_string();
     let beyond = refused(&|p| p.memory.arena_bytes = 12);
-    assert!(beyond.contains("beyond the 12 bytes"), "{beyond}");
+    assert!(beyond.contains("ends beyond its region"), "{beyond}");
     let offset = refused(&|p| p.buffers[1].offset = usize::MAX - 3);
     assert!(offset.contains("beyond"), "{offset}");
     let types = refused(&|p| p.kernels[0].inputs[0] = TensorType::f32([5]));
     assert!(types.contains("takes f32[5]"), "{types}");
     let input = refused(&|p| p.buffers[0].region = Region::Input(1));
-    assert!(input.contains("argument 0"), "{input}");
+    assert!(input.contains("is not input 0"), "{input}");
+    let crooked = changed(&|p| {
+        p.memory.arena_bytes += 2;
+        p.buffers[1].offset += 2;
+    });
+    let crooked =
+        HostProgram::compile(&crooked.expect("a valid program")).expect_err("half a word");
+    assert!(crooked.to_string().contains("not 4-byte aligned"), "{crooked}");
 }

@@ -12,12 +12,12 @@ use trainc_ir::ops::{
     QuantizeGradient, Relu, Requantize, ShiftRight,
 };
 use trainc_ir::program::Program;
-use trainc_ir::{Element, Op, OpKind, RunContext, Tensor, TensorType};
+use trainc_ir::{Element, Op, OpKind, RunContext, Tensor, TensorType, Verified};
 
 const RUN: RunContext = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
 
 /// A program of one operation.
-fn program(op: &Op, inputs: &[&TensorType]) -> Program {
+fn program(op: &Op, inputs: &[&TensorType]) -> Verified<Program> {
     let mut b = ProgramBuilder::new("one");
     let operands: Vec<_> = inputs
         .iter()

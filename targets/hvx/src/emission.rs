@@ -9,7 +9,7 @@ use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::names::{self, identifier};
 use trainc_ir::program::{Kernel, Program, Region, Step};
 use trainc_ir::target::{ArtifactFile, Target, TargetDescription};
-use trainc_ir::{Element, Op, TensorType};
+use trainc_ir::{Element, Op, TensorType, Verified};
 
 use crate::depthwise::DepthwiseProduct;
 use crate::lowering::lower;
@@ -24,7 +24,10 @@ use crate::{documents, fastrpc};
 pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
 
 /// The files of a program.
-pub(crate) fn emit(program: &Program, target: &HvxTarget) -> Result<Vec<ArtifactFile>, String> {
+pub(crate) fn emit(
+    program: &Verified<Program>,
+    target: &HvxTarget,
+) -> Result<Vec<ArtifactFile>, String> {
     let emission = Emission::of(program, target);
     let mut files = trainc_c::emit(program, &emission)?;
     let made = emission.made.into_inner().map_err(|e| e.to_string())?;

@@ -5,7 +5,7 @@ use trainc_ir::program::Program;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
 };
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, TensorType, Verified};
 
 use crate::depthwise::DepthwiseProduct;
 use crate::machine::Version;
@@ -71,18 +71,18 @@ impl Target for HvxTarget {
         product.or_else(depthwise).or_else(pool).map_or(loops, |bytes| bytes.max(loops))
     }
 
-    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         let target = self.description.name;
         let harness = emission::harness(program, self);
         harness.map(Some).map_err(|message| EmitError { target, message })
     }
 
-    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         let target = self.description.name;
         emission::emit(program, self).map_err(|message| EmitError { target, message })
     }
 
-    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+    fn example(&self, program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
         let target = self.description.name;
         let example = trainc_c::bare_example(program);
         example.map(Some).map_err(|message| EmitError { target, message })

@@ -4,7 +4,7 @@ use trainc_c::{Dialect, Language, SupportFile};
 use trainc_ir::harness::{Harness, Tool};
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, TensorType, Verified};
 
 use crate::level::Level;
 use crate::{depthwise, loops, products};
@@ -127,12 +127,12 @@ impl Target for NeonTarget {
         Dialect::scratch_bytes(self, op, inputs, outputs)
     }
 
-    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         let target = self.description.name;
         trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
     }
 
-    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         let (compiler, packages, emulator, processor) = match self.level {
             Level::Armv7 => (
                 "arm-linux-gnueabihf-gcc",
@@ -155,7 +155,7 @@ impl Target for NeonTarget {
         harness.map(Some).map_err(|message| EmitError { target, message })
     }
 
-    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+    fn example(&self, program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
         let target = self.description.name;
         trainc_c::example(program).map(Some).map_err(|message| EmitError { target, message })
     }

@@ -6,7 +6,7 @@ use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
 };
-use trainc_ir::{Op, Tensor, TensorType};
+use trainc_ir::{Op, Tensor, TensorType, Verified};
 
 use crate::family::{FAMILIES, first};
 
@@ -157,11 +157,11 @@ impl Target for XpulpTarget {
         scratch_bytes(op, inputs, outputs)
     }
 
-    fn emit(&self, program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         trainc_c::emit(program, self).map_err(|message| EmitError { target: NAME, message })
     }
 
-    fn harness(&self, program: &Program) -> Result<Option<Harness>, EmitError> {
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         let compilers = vec![Tool::new(GCC, LINKING, "gcc-riscv64-unknown-elf")];
         let runners = vec![Tool::new(RUNNER, &[], "")];
         let mut harness = trainc_c::harness(program, self, compilers, runners)
@@ -170,7 +170,7 @@ impl Target for XpulpTarget {
         Ok(Some(harness))
     }
 
-    fn example(&self, program: &Program) -> Result<Option<ArtifactFile>, EmitError> {
+    fn example(&self, program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
         let refused = |message| EmitError { target: NAME, message };
         trainc_c::bare_example(program).map(Some).map_err(refused)
     }

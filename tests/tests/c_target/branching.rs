@@ -9,6 +9,7 @@ use trainc_ir::program::{
     Program, Region, Step,
 };
 use trainc_ir::program_interpreter::ProgramInterpreter;
+use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::element_bytes;
 use trainc_ir::{Element, Op, RunContext, Tensor, TensorType};
@@ -92,7 +93,7 @@ fn branching() -> Program {
 
 #[test]
 fn branches_constants_and_exponents() {
-    let program = branching();
+    let program = verify_program(branching()).expect("a valid program");
     let folder = folder("branching");
     let files = trainc_c::C.emit(&program).expect("emitted");
     write_all(&folder, &files);
@@ -142,21 +143,22 @@ int main(void)
     assert_eq!(found, expected);
 }
 
-/// What C cannot express, or a plan that lies, is an error and not a wrong program.
+/// What C cannot express is an error and not a wrong program.
 #[test]
 fn refusals() {
     let refused = |change: &dyn Fn(&mut Program)| {
         let mut program = branching();
         change(&mut program);
+        let program = verify_program(program).expect("a valid program");
         trainc_c::C.emit(&program).expect_err("refused").to_string()
     };
-    let beyond = refused(&|p| p.memory.arena_bytes = 8);
-    assert!(beyond.starts_with("target c: "), "{beyond}");
     let clash = refused(&|p| p.entries[0].name = "init".into());
+    assert!(clash.starts_with("target c: "), "{clash}");
     assert!(clash.contains("`branching_1_init`"), "{clash}");
     // The runtime's own files keep their names.
     let mut reserved = branching();
     reserved.name = "trainc_rt".into();
+    let reserved = verify_program(reserved).expect("a valid program");
     let files = trainc_c::C.emit(&reserved).expect("under another name");
     let headers: Vec<&str> =
         files.iter().map(|f| f.name.as_str()).filter(|name| name.ends_with(".h")).collect();

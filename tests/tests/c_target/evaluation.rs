@@ -8,8 +8,9 @@ use trainc_ir::program::{
     Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
     Program, Region, Step,
 };
+use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::Target;
-use trainc_ir::{Element, Op, Tensor, TensorType};
+use trainc_ir::{Element, Op, Tensor, TensorType, Verified};
 
 use crate::support::{SANITIZED, cc, execute, folder, text, write, write_all};
 
@@ -94,9 +95,13 @@ fn scores(op: Op, ty: &TensorType) -> Program {
     }
 }
 
+fn valid(program: &Program) -> Verified<Program> {
+    verify_program(program.clone()).expect("a valid program")
+}
+
 fn run(name: &str, program: &Program, main: &str) {
     let folder = folder(name);
-    let files = trainc_c::C.emit(program).expect("emitted");
+    let files = trainc_c::C.emit(&valid(program)).expect("emitted");
     write_all(&folder, &files);
     let head = "#include <stdio.h>\n#include <math.h>\n#include \"scores.h\"\n\
         #define CHECK(x) do { if (!(x)) { printf(\"line %d: \" #x \"\\n\", __LINE__); return 1; } } while (0)\n\
@@ -164,7 +169,8 @@ int main(void)
 /// Without scores of one label each there is nothing to count.
 #[test]
 fn only_where_it_makes_sense() {
-    let header = |program: &Program| text(&trainc_c::C.emit(program).expect("emitted"), "scores.h");
+    let header =
+        |program: &Program| text(&trainc_c::C.emit(&valid(program)).expect("emitted"), "scores.h");
     let ty = TensorType::new([BATCH, CLASSES], Element::F32);
     let whole = scores(Neg {}.into(), &ty);
     assert!(header(&whole).contains("uint32_t scores_evaluate("));
@@ -178,5 +184,5 @@ fn only_where_it_makes_sense() {
     let mut unlabelled = whole;
     unlabelled.entries[0].inputs[1].role = InputRole::Data;
     assert!(!header(&unlabelled).contains("scores_evaluate"));
-    assert!(trainc_c::example(&unlabelled).is_err());
+    assert!(trainc_c::example(&valid(&unlabelled)).is_err());
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use trainc_ir::Verified;
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 
 use crate::support::{Random, STRICT, compile, folder, program, text, write, write_all};
 
 /// An artifact with its example in a folder.
-fn emitted(name: &str, program: &Program) -> std::path::PathBuf {
+fn emitted(name: &str, program: &Verified<Program>) -> std::path::PathBuf {
     let folder = folder(name);
     write_all(&folder, &trainc_c::C.emit(program).expect("emitted"));
     write_all(&folder, &[trainc_c::C.example(program).expect("an example").expect("C has one")]);
@@ -199,7 +200,8 @@ fn schedule() {
     for (name, like) in [("niti", "niti"), ("fp32", "fp32"), ("niti-finetune", "fp32")] {
         let algorithm = trainc_opt::algorithm::Algorithm::built_in(name).expect("built in");
         let mut program = program("digits", like, 4);
-        program.notes.schedule = algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
+        program.notes_mut().schedule =
+            algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
         let folder = emitted(&format!("schedule_{name}"), &program);
         let integer = algorithm.learning_rate == trainc_ir::Element::I32;
         let (ty, print) = if integer { ("int32_t", "%.0f") } else { ("float", "%.9g") };

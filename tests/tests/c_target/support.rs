@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use trainc_ir::Verified;
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
 pub(crate) use trainc_tests::programs::operand;
@@ -105,6 +106,6 @@ pub(crate) fn runtime(folder: &Path) {
 }
 
 /// Training and inference of a zoo model for this target.
-pub(crate) fn program(model: &str, algorithm: &str, batch: usize) -> Program {
+pub(crate) fn program(model: &str, algorithm: &str, batch: usize) -> Verified<Program> {
     trainc_tests::programs::program(model, algorithm, batch, &trainc_c::C)
 }

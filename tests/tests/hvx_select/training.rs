@@ -1,6 +1,7 @@
 //! Whole training programs under the emulator, against the reference interpreter, bit for bit.
 
 use trainc_hvx::HvxTarget;
+use trainc_ir::Verified;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Target};
 use trainc_opt::algorithm::Algorithm;
@@ -46,7 +47,12 @@ fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps:
 }
 
 /// Steps of a program: its files.
-fn runs(target: &HvxTarget, what: &str, program: &Program, steps: u32) -> Vec<ArtifactFile> {
+fn runs(
+    target: &HvxTarget,
+    what: &str,
+    program: &Verified<Program>,
+    steps: u32,
+) -> Vec<ArtifactFile> {
     let version = target.version();
     let folder = folder(&format!("{}_{version}", what.replace(' ', "_")));
     let files = target.emit(program).expect("the program is emitted");

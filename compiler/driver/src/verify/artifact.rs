@@ -13,7 +13,6 @@ use serde::Deserialize;
 use trainc_data::{
     NamedTensor, TensorData, read_safetensors, read_safetensors_bytes, safetensors_bytes,
 };
-use trainc_ir::Tensor;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::harness::launches;
 use trainc_ir::program::{Program, Region};
@@ -21,6 +20,7 @@ use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::tensor_bytes::{tensor_bytes, tensor_from_bytes};
 use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::{Printer, content_hash, parse_graph, parse_type};
+use trainc_ir::{Tensor, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::emit::{MANIFEST, WEIGHTS};
@@ -165,7 +165,7 @@ pub(super) struct Artifact {
     pub(super) target: &'static dyn Target,
     /// The optimised module of each entry, in the program's order.
     pub(super) modules: Vec<Graph>,
-    pub(super) program: Program,
+    pub(super) program: Verified<Program>,
     /// Step sizes of the schedule.
     pub(super) learning_rates: Vec<f64>,
     /// Files that are not as trainc wrote them.

@@ -1,11 +1,10 @@
 //! The harness beside the interpreter: each call runs in both, and all that comes of it is compared.
 
-use trainc_ir::RunContext;
-use trainc_ir::Tensor;
 use trainc_ir::harness::launches;
 use trainc_ir::program::{BufferId, Entry, Launch, Program, Region};
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::tensor_bytes::tensor_bytes;
+use trainc_ir::{RunContext, Tensor, Verified};
 
 use super::compare::{Difference, difference};
 use super::inputs::Case;
@@ -27,7 +26,7 @@ pub(super) struct Call<'p> {
 
 /// A run with its reference.
 pub(super) struct Run<'p> {
-    pub(super) program: &'p Program,
+    pub(super) program: &'p Verified<Program>,
     /// The model's names of the state.
     pub(super) state_names: &'p [String],
     pub(super) process: Process,

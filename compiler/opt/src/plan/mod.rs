@@ -21,13 +21,14 @@ mod tasks;
 
 use std::collections::BTreeMap;
 
+use trainc_ir::Verified;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::names::identifier;
 use trainc_ir::program::{
     Argument, Buffer, BufferId, DeviceId, Entry, KernelId, Launch, MemoryPlan, Notes, Program,
     Region, Step,
 };
-use trainc_ir::program_verify::verify_program;
+use trainc_ir::program_verify::{ProgramErrors, verify_program};
 use trainc_ir::target::Target;
 
 use self::arena::{Item, Placement};
@@ -148,8 +149,8 @@ pub enum PlanError {
         ty: String,
     },
     /// The plan does not pass its check: a bug of the planner.
-    #[error("the plan is not valid:\n{}", .0.join("\n"))]
-    Internal(Vec<String>),
+    #[error("the plan is not valid:\n{}", .0.0.join("\n"))]
+    Internal(ProgramErrors),
 }
 
 /// Plans a program of several entries, which share state (parameters of the same name), constants, kernels and the
@@ -162,7 +163,7 @@ pub fn plan(
     entries: &[PlanEntry<'_>],
     target: &dyn Target,
     options: &PlanOptions,
-) -> Result<(Program, PlanReport), PlanError> {
+) -> Result<(Verified<Program>, PlanReport), PlanError> {
     check_entries(entries)?;
     let mut shared = Shared::new(entries, target)?;
     let mut planned = Vec::new();
@@ -192,7 +193,7 @@ pub fn plan(
     }
     memory.constant_bytes = shared.constant_bytes;
     let program = assemble(name, entries, target, &mut shared, &planned, memory);
-    check_program(&program, entries).map_err(PlanError::Internal)?;
+    let program = check_program(program, entries).map_err(PlanError::Internal)?;
     Ok((program, report))
 }
 
@@ -201,9 +202,13 @@ pub fn plan(
 ///
 /// # Errors
 /// Everything found.
-pub fn check_program(program: &Program, entries: &[PlanEntry<'_>]) -> Result<(), Vec<String>> {
-    verify_program(program)?;
-    check::check(program, entries)
+pub fn check_program(
+    program: Program,
+    entries: &[PlanEntry<'_>],
+) -> Result<Verified<Program>, ProgramErrors> {
+    let program = verify_program(program)?;
+    check::check(&program, entries).map_err(ProgramErrors)?;
+    Ok(program)
 }
 
 fn check_entries(entries: &[PlanEntry<'_>]) -> Result<(), PlanError> {

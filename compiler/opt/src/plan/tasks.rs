@@ -19,6 +19,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::Dfs;
 use trainc_ir::graph::{Definition, Graph, ValueId};
 use trainc_ir::ops::Reshape;
+use trainc_ir::program_verify::ProgramErrors;
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, Tensor};
 
@@ -131,7 +132,9 @@ pub(super) fn tasks(
     builder.data_edges();
     builder.updates();
     if petgraph::algo::toposort(&builder.result.order, None).is_err() {
-        return Err(PlanError::Internal(vec!["the tasks depend on each other in a circle".into()]));
+        return Err(PlanError::Internal(ProgramErrors(vec![
+            "the tasks depend on each other in a circle".into(),
+        ])));
     }
     Ok(builder.result)
 }

@@ -3,13 +3,13 @@
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::{Add, BatchStatistics, Neg, Relu, Reshape, SgdUpdate, Sub, Tanh};
 use trainc_ir::program::{Program, Region, Step};
-use trainc_ir::{Graph, Tensor, TensorType};
+use trainc_ir::{Graph, Tensor, TensorType, Verified};
 use trainc_opt::plan::{EntryReport, PlanEntry, PlanError, PlanOptions, plan};
 
 use crate::support::{Generic, Random, difference, node, zeros};
 
 /// Plans one graph and compares it with its meaning over three steps.
-fn planned(graph: &Graph) -> (Program, EntryReport) {
+fn planned(graph: &Graph) -> (Verified<Program>, EntryReport) {
     let entries = [PlanEntry { name: "train_step", graph }];
     let (program, report) = plan("corner", &entries, &Generic::new(), &PlanOptions::default())
         .unwrap_or_else(|e| panic!("{e}"));

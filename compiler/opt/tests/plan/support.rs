@@ -8,7 +8,9 @@ use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
 };
-use trainc_ir::{Data, Element, Graph, Op, RunContext, Scale, ScaleData, Tensor, TensorType};
+use trainc_ir::{
+    Data, Element, Graph, Op, RunContext, Scale, ScaleData, Tensor, TensorType, Verified,
+};
 use trainc_opt::plan::PlanEntry;
 
 /// A target that runs products with as much working memory as their result takes, and the rest by generic loops with
@@ -50,7 +52,7 @@ impl Target for Generic {
         }
     }
 
-    fn emit(&self, _program: &Program) -> Result<Vec<ArtifactFile>, EmitError> {
+    fn emit(&self, _program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         Ok(Vec::new())
     }
 }
@@ -102,7 +104,7 @@ pub(crate) fn difference(
     rounds: u32,
     random: &mut Random,
 ) -> Option<String> {
-    let mut machine = ProgramInterpreter::new(program);
+    let mut machine = ProgramInterpreter::unverified(program);
     let mut state: BTreeMap<String, Tensor> = BTreeMap::new();
     // Names in the order of first appearance: the order of the state.
     let mut order: Vec<String> = Vec::new();

@@ -5,6 +5,7 @@ mod object;
 
 use trainc_c::interface::{Interface, Passing};
 use trainc_c::rust::{self, Services};
+use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
@@ -13,7 +14,7 @@ use crate::memory::ALIGNMENT;
 use crate::{HostError, check};
 
 /// The files of a program: `NAME.o`, `NAME.h`, `NAME.rs`.
-pub(crate) fn emit(program: &Program) -> Result<Vec<ArtifactFile>, HostError> {
+pub(crate) fn emit(program: &Verified<Program>) -> Result<Vec<ArtifactFile>, HostError> {
     check::check(program)?;
     let interface = interface(program)?;
     let object = object::emit(program, &interface, false)?.bytes;
@@ -76,7 +77,7 @@ pub enum Listing {
 ///
 /// # Errors
 /// As emission.
-pub fn listing(program: &Program, form: Listing) -> Result<String, HostError> {
+pub fn listing(program: &Verified<Program>, form: Listing) -> Result<String, HostError> {
     check::check(program)?;
     let interface = interface(program)?;
     let functions = object::emit(program, &interface, true)?.functions;

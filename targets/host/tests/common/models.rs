@@ -10,7 +10,7 @@ use trainc_ir::ops::{
     SgdUpdate,
 };
 use trainc_ir::program::{Program, Step};
-use trainc_ir::{Element, Op, Tensor, TensorType};
+use trainc_ir::{Element, Op, Tensor, TensorType, Verified};
 
 use super::Random;
 use super::program::ProgramBuilder;
@@ -34,7 +34,7 @@ fn chain(ops: Vec<Op>) -> Op {
 /// and an FP32 parameter; and inference.
 ///
 /// `train_step(images f32, labels, mask i8<2^e>, flag, bits, rate) -> (logits, bias)`, `infer(images) -> logits`.
-pub(crate) fn small_model() -> Program {
+pub(crate) fn small_model() -> Verified<Program> {
     let mut random = Random(3);
     let mut b = ProgramBuilder::new("Small-Model 1");
     let weight = |random: &mut Random, shape: &[usize]| {

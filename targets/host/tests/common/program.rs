@@ -10,8 +10,9 @@ use trainc_ir::program::{
     Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
     Program, Region, Step, buffer_bytes,
 };
+use trainc_ir::program_verify::verify_program;
 use trainc_ir::target::Target;
-use trainc_ir::{Op, RunContext, Tensor, TensorType};
+use trainc_ir::{Op, RunContext, Tensor, TensorType, Verified};
 
 /// Lays every buffer out behind the one before; nothing is reused.
 pub(crate) struct ProgramBuilder {
@@ -54,8 +55,11 @@ impl ProgramBuilder {
             *size = offset + buffer_bytes(&ty);
             offset
         });
-        self.program.buffers.push(Buffer { name: name.into(), ty, region, offset });
-        BufferId(self.program.buffers.len() - 1)
+        let number = self.program.buffers.len();
+        let taken = self.program.buffers.iter().any(|b| b.name == name);
+        let name = if taken { format!("{name}_{number}") } else { name.into() };
+        self.program.buffers.push(Buffer { name, ty, region, offset });
+        BufferId(number)
     }
 
     pub(crate) fn input(&mut self, name: &str, ty: TensorType, role: InputRole) -> BufferId {
@@ -155,8 +159,8 @@ impl ProgramBuilder {
         });
     }
 
-    pub(crate) fn finish(self) -> Program {
-        self.program
+    pub(crate) fn finish(self) -> Verified<Program> {
+        verify_program(self.program).expect("a valid program")
     }
 }
 
