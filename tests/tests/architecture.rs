@@ -43,6 +43,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("prost", "trainc-onnx-import"),
     ("cranelift-codegen", "trainc-host"),
     ("clap", "trainc"),
+    ("anyhow", "trainc"),
     ("cc", "trainc-build"),
 ];
 

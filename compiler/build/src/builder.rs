@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use trainc_driver::config::{BatchNormHandling, Config, OptimiserStrategy, WeightSource};
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
@@ -244,7 +243,7 @@ impl Builder {
         let module = artifact
             .iter()
             .find(|file| file.name.ends_with(".rs"))
-            .with_context(|| format!("target `{}` has no Rust module", config.target))?;
+            .ok_or_else(|| Error::new(format!("target `{}` has no Rust module", config.target)))?;
         let name = module.name.trim_end_matches(".rs").to_string();
         let folder = out_dir.join(&name);
         for file in artifact.iter().filter(|file| file.name != module.name) {
@@ -301,8 +300,8 @@ impl Builder {
             Some(Model::Zoo(name)) => {
                 // Without any line, cargo would watch the whole package.
                 cargo.watch_file(Path::new("build.rs"));
-                let bytes =
-                    zoo::build(&ZooSpec::new(name).context("the zoo")?).context("the zoo")?;
+                let bytes = ZooSpec::new(name).and_then(|spec| zoo::build(&spec));
+                let bytes = bytes.map_err(|e| Error::new(format!("the zoo: {e}")))?;
                 ModelSource::Bytes { name: name.clone(), bytes }
             }
         };

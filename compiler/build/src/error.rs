@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use trainc_driver::error::{InFile, Place, message, place};
+use trainc_driver::error::{self, InFile, Place, message, place};
 
 /// Why a model could not be compiled. `Debug` is the message too, so that a build script may return it from `main`.
 pub struct Error {
@@ -18,7 +18,7 @@ impl Error {
 
     /// An error of a file that the words do not name.
     pub(crate) fn at(path: &std::path::Path, message: impl fmt::Display) -> Error {
-        anyhow::Error::new(InFile::new(path, message)).into()
+        error::Error::from(InFile::new(path, message)).into()
     }
 
     /// The file it is about.
@@ -32,8 +32,8 @@ impl Error {
     }
 }
 
-impl From<anyhow::Error> for Error {
-    fn from(error: anyhow::Error) -> Error {
+impl From<error::Error> for Error {
+    fn from(error: error::Error) -> Error {
         Error { message: message(&error), place: place(&error) }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
 pub(crate) fn write(session: &Session, one: &Emit, output: &Output) -> anyhow::Result<()> {
     let text = emit::text(session, one.kind)?;
     match &one.path {
-        Some(path) if !one.to_stdout() => emit::write_text(path, &text),
+        Some(path) if !one.to_stdout() => Ok(emit::write_text(path, &text)?),
         _ if output.is_json() => {
             output.object(&json!({ "reason": "emit", "kind": one.kind.name(), "text": text }))
         }

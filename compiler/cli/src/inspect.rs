@@ -1,6 +1,7 @@
 //! `trainc inspect`.
 
 use serde_json::{Value, json};
+use trainc_driver::error::{Error, InFile};
 use trainc_driver::inspect;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::trained::choose_algorithm;
@@ -55,7 +56,7 @@ fn check(arguments: &InspectArguments, file: &str, output: &Output) -> anyhow::R
     }
     if let Some(inspect::Compiles { compiles: false, error, node, .. }) = report.compiles {
         let (file, message) = (file.to_string(), error.unwrap_or_default());
-        return Err(trainc_driver::error::InFile { file, message, node }.into());
+        return Err(Error::from(InFile { file, message, node }).into());
     }
     if report.imports {
         return Ok(());
@@ -64,7 +65,7 @@ fn check(arguments: &InspectArguments, file: &str, output: &Output) -> anyhow::R
     let what = report
         .error
         .unwrap_or_else(|| format!("{} thing(s) are not supported", report.unsupported.len()));
-    Err(trainc_driver::error::InFile { file: file.to_string(), message: what, node }.into())
+    Err(Error::from(InFile { file: file.to_string(), message: what, node }).into())
 }
 
 fn with_reason(reason: &str, value: Value) -> Value {

@@ -83,9 +83,9 @@ impl Output {
 
     /// An error: on stderr for people, on stdout for scripts.
     pub(crate) fn error(&self, error: &anyhow::Error) {
-        let message = message(error);
+        let message = message(error.as_ref());
         if self.is_json() {
-            let place = place(error);
+            let place = place(error.as_ref());
             let object = json!({
                 "reason": "error", "message": message, "file": place.file, "node": place.node,
             });

@@ -8,6 +8,7 @@ use trainc_driver::algorithms;
 use trainc_driver::checkpoint;
 use trainc_driver::config::Config;
 use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
+use trainc_driver::error::Result;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::train::{EpochRecord, Progress, Trainer, chart, check_trains};
@@ -160,7 +161,7 @@ fn train(
 fn with_bar(
     run: &mut Run,
     epoch: usize,
-    work: impl FnOnce(&mut Trainer, &mut dyn FnMut(Progress)) -> anyhow::Result<Option<EpochRecord>>,
+    work: impl FnOnce(&mut Trainer, &mut dyn FnMut(Progress)) -> Result<Option<EpochRecord>>,
 ) -> anyhow::Result<Option<EpochRecord>> {
     let mut bar = ProgressBar::new();
     let name = run.name().to_string();

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 
-use crate::error::InFile;
+use crate::error::{Context, InFile, Result};
 use crate::hash::Fingerprint;
 
 /// Whether an algorithm's name is the path of a TOML file: it ends in `.toml`, or has `/` or `\`.
@@ -17,7 +16,7 @@ pub fn is_path(name: &str) -> bool {
 ///
 /// # Errors
 /// If there is none of that name, or the file cannot be read or is not an algorithm.
-pub fn load(name: &str) -> anyhow::Result<Algorithm> {
+pub fn load(name: &str) -> Result<Algorithm> {
     if !is_path(name) {
         return Ok(Algorithm::built_in(name)?);
     }
@@ -38,7 +37,7 @@ pub fn hash(algorithm: &Algorithm) -> String {
 ///
 /// # Errors
 /// If a built-in file does not parse: a bug.
-pub fn built_in() -> anyhow::Result<Vec<Algorithm>> {
+pub fn built_in() -> Result<Vec<Algorithm>> {
     BUILT_IN.iter().map(|(name, _)| Ok(Algorithm::built_in(name)?)).collect()
 }
 

@@ -13,7 +13,6 @@
 
 use std::path::Path;
 
-use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use trainc_data::{Dataset, Images, Split, write_atomically};
 use trainc_host::decode_tensor;
@@ -26,7 +25,7 @@ use trainc_ir::{Tensor, TensorType};
 use crate::algorithms;
 #[cfg(test)]
 use crate::config::Config;
-use crate::error::InFile;
+use crate::error::{Context, Error, InFile, Result, bail, ensure};
 use crate::hash::{Fingerprint, crc32};
 use crate::train::{EpochRecord, Trainer};
 
@@ -107,7 +106,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn save(path: &Path, trainer: &Trainer, data: &str, data_length: usize) -> anyhow::Result<()> {
+pub fn save(path: &Path, trainer: &Trainer, data: &str, data_length: usize) -> Result<()> {
     let state = trainer.state()?;
     let frozen = trainer.session.frozen_tensors();
     let entries = |tensors: &[(String, Tensor)]| {
@@ -147,7 +146,7 @@ pub fn resume(
     trainer: &mut Trainer,
     data: &str,
     data_length: usize,
-) -> anyhow::Result<Option<String>> {
+) -> Result<Option<String>> {
     let fail = |message: String| InFile::new(path, message);
     let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
     let (header, tensors) = split(&bytes).map_err(|e| fail(e.to_string()))?;
@@ -188,7 +187,7 @@ pub(crate) fn is_checkpoint(start: &[u8]) -> bool {
 ///
 /// # Errors
 /// If the file is damaged or no checkpoint.
-pub fn tensors(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
+pub fn tensors(path: &Path) -> Result<Vec<(String, Tensor)>> {
     let fail = |message: String| InFile::new(path, message);
     let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
     let read = || {
@@ -197,34 +196,35 @@ pub fn tensors(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
         let names = header.tensors.into_iter().chain(header.frozen).map(|entry| entry.name);
         Ok(names.zip(tensors).collect())
     };
-    read().map_err(|e: anyhow::Error| fail(e.to_string()).into())
+    read().map_err(|e: Error| fail(e.to_string()).into())
 }
 
 /// The types of a checkpoint's tensors, the frozen ones last.
-fn types_of(header: &Header) -> anyhow::Result<Vec<TensorType>> {
-    let parse = |entry: &Entry| Ok(parse_type(&mut Cursor::new(&entry.ty))?);
+fn types_of(header: &Header) -> Result<Vec<TensorType>> {
+    let parse = |entry: &Entry| {
+        parse_type(&mut Cursor::new(&entry.ty)).map_err(|e| Error::Refused(e.to_string()))
+    };
     header.tensors.iter().chain(&header.frozen).map(parse).collect()
 }
 
-fn split(bytes: &[u8]) -> anyhow::Result<(Header, &[u8])> {
+fn split(bytes: &[u8]) -> Result<(Header, &[u8])> {
     let body = bytes.strip_prefix(MAGIC);
-    let Some(body) = body else { anyhow::bail!("not a checkpoint of this version of trainc") };
+    let Some(body) = body else { bail!("not a checkpoint of this version of trainc") };
     let damaged = "the checkpoint is damaged";
-    let (whole, sum) = bytes.split_last_chunk::<4>().ok_or_else(|| anyhow::anyhow!(damaged))?;
+    let (whole, sum) = bytes.split_last_chunk::<4>().context(damaged)?;
     ensure!(crc32(whole) == u32::from_le_bytes(*sum), "{damaged}: its checksum is wrong");
     let body = &body[..body.len() - 4];
-    let (length, rest) = body.split_first_chunk::<8>().ok_or_else(|| anyhow::anyhow!(damaged))?;
-    let length = usize::try_from(u64::from_le_bytes(*length))?;
-    let (json, tensors) = rest.split_at_checked(length).ok_or_else(|| anyhow::anyhow!(damaged))?;
+    let (length, rest) = body.split_first_chunk::<8>().context(damaged)?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok().context(damaged)?;
+    let (json, tensors) = rest.split_at_checked(length).context(damaged)?;
     Ok((serde_json::from_slice(json)?, tensors))
 }
 
-fn decode(mut bytes: &[u8], types: &[TensorType]) -> anyhow::Result<Vec<Tensor>> {
+fn decode(mut bytes: &[u8], types: &[TensorType]) -> Result<Vec<Tensor>> {
     let mut tensors = Vec::new();
     for ty in types {
-        let (own, rest) = bytes
-            .split_at_checked(buffer_bytes(ty))
-            .ok_or_else(|| anyhow::anyhow!("the checkpoint is too short"))?;
+        let (own, rest) =
+            bytes.split_at_checked(buffer_bytes(ty)).context("the checkpoint is too short")?;
         tensors.push(decode_tensor(ty, own)?);
         bytes = rest;
     }
@@ -232,7 +232,7 @@ fn decode(mut bytes: &[u8], types: &[TensorType]) -> anyhow::Result<Vec<Tensor>>
     Ok(tensors)
 }
 
-fn check_identity(file: &Identity, run: &Identity) -> anyhow::Result<()> {
+fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
     let rate = |r: Option<f64>| r.map_or_else(|| "the schedule".to_string(), |r| r.to_string());
     let fields = [
         ("model", file.model.clone(), run.model.clone()),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
 use trainc_opt::algorithm::Algorithm;
+
+use crate::error::{InFile, Result, ensure};
 
 /// How the optimiser searches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -141,10 +142,11 @@ impl Config {
     ///
     /// # Errors
     /// If the file cannot be read, is not TOML, or has an unknown key.
-    pub fn read(path: &Path) -> anyhow::Result<Config> {
+    pub fn read(path: &Path) -> Result<Config> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("{}: cannot read", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("{}: not a configuration", path.display()))
+            .map_err(|e| InFile::new(path, format!("cannot read: {e}")))?;
+        Ok(toml::from_str(&text)
+            .map_err(|e| InFile::new(path, format!("not a configuration: {e}")))?)
     }
 
     /// Batch size for training and compiling.
@@ -164,11 +166,11 @@ impl Config {
     ///
     /// # Errors
     /// In words that name the field.
-    pub fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.batch != Some(0), "batch: must be at least 1");
-        anyhow::ensure!(self.infer_batch != Some(0), "infer-batch: must be at least 1");
+    pub fn check(&self) -> Result<()> {
+        ensure!(self.batch != Some(0), "batch: must be at least 1");
+        ensure!(self.infer_batch != Some(0), "infer-batch: must be at least 1");
         if let Some(rate) = self.learning_rate {
-            anyhow::ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
+            ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
         }
         Ok(())
     }

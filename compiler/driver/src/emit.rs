@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
 use serde::Serialize;
 use trainc_data::safetensors_bytes;
 use trainc_ir::Tensor;
@@ -14,6 +13,7 @@ use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::text::Printer;
 
 use crate::config::Config;
+use crate::error::{Context, Result, ensure};
 use crate::hash::Fingerprint;
 use crate::session::{Depth, Session};
 use crate::verify::artifact;
@@ -98,7 +98,7 @@ impl EmitKind {
 ///
 /// # Errors
 /// If the session was not taken that far, or the target has no such text.
-pub fn text(session: &Session, kind: EmitKind) -> anyhow::Result<String> {
+pub fn text(session: &Session, kind: EmitKind) -> Result<String> {
     let missing = || format!("stage `{}` was not reached", kind.name());
     let graphs: Vec<&Graph> = match kind {
         EmitKind::Graph => vec![&session.entries.last().with_context(missing)?.float],
@@ -121,7 +121,7 @@ pub fn text(session: &Session, kind: EmitKind) -> anyhow::Result<String> {
     Ok(graphs.iter().map(|g| Printer::default().graph(g)).collect::<Vec<_>>().join("\n"))
 }
 
-fn listing(session: &Session, form: trainc_host::Listing) -> anyhow::Result<String> {
+fn listing(session: &Session, form: trainc_host::Listing) -> Result<String> {
     let program = session.program()?;
     if session.target.description().name == trainc_host::HOST.description().name {
         return Ok(trainc_host::listing(program, form)?);
@@ -139,7 +139,7 @@ fn listing(session: &Session, form: trainc_host::Listing) -> anyhow::Result<Stri
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_text(path: &Path, text: &str) -> Result<()> {
     Ok(trainc_data::write_atomically(path, text.as_bytes())?)
 }
 
@@ -148,7 +148,7 @@ pub fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the target cannot express the program.
-pub fn artifact(session: &Session, texts: &[EmitKind]) -> anyhow::Result<Vec<ArtifactFile>> {
+pub fn artifact(session: &Session, texts: &[EmitKind]) -> Result<Vec<ArtifactFile>> {
     files(session, texts, false)
 }
 
@@ -156,18 +156,11 @@ pub fn artifact(session: &Session, texts: &[EmitKind]) -> anyhow::Result<Vec<Art
 ///
 /// # Errors
 /// If the target cannot express the program, or has no example for it.
-pub fn artifact_with_example(
-    session: &Session,
-    texts: &[EmitKind],
-) -> anyhow::Result<Vec<ArtifactFile>> {
+pub fn artifact_with_example(session: &Session, texts: &[EmitKind]) -> Result<Vec<ArtifactFile>> {
     files(session, texts, true)
 }
 
-fn files(
-    session: &Session,
-    texts: &[EmitKind],
-    example: bool,
-) -> anyhow::Result<Vec<ArtifactFile>> {
+fn files(session: &Session, texts: &[EmitKind], example: bool) -> Result<Vec<ArtifactFile>> {
     let program = session.program()?;
     let mut files = session.target.emit(program)?;
     if example {
@@ -376,7 +369,7 @@ fn manifest<'a>(
     session: &'a Session,
     program: &'a Program,
     files: &'a [ArtifactFile],
-) -> anyhow::Result<Manifest<'a>> {
+) -> Result<Manifest<'a>> {
     let Config { seed, exact, opt, batch_norm, init, ref dimensions, .. } = session.config;
     let batch = session.config.batch_size();
     let memory = program.memory;
@@ -490,7 +483,7 @@ fn arguments<'a>(
 ///
 /// # Errors
 /// If the session has no program.
-pub fn kernels(session: &Session) -> anyhow::Result<Vec<KernelReport>> {
+pub fn kernels(session: &Session) -> Result<Vec<KernelReport>> {
     let program = session.program()?;
     let counts = launch_counts(program);
     Ok(program

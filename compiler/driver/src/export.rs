@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use trainc_data::write_atomically;
 use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
@@ -11,7 +10,7 @@ use trainc_onnx_import::export::{ParameterValue, with_parameters};
 use trainc_onnx_import::{ImportOptions, import_bytes};
 
 use crate::config::Config;
-use crate::error::InFile;
+use crate::error::{Context, InFile, Result, ensure};
 use crate::initial::InitialState;
 use crate::model::{self, ModelSource};
 
@@ -31,7 +30,7 @@ pub struct Exported {
 ///
 /// # Errors
 /// If the weights do not fit the model, or a parameter that has changed has no initializer of its own to change.
-pub fn export(source: &ModelSource, config: &Config, to: &Path) -> anyhow::Result<Exported> {
+pub fn export(source: &ModelSource, config: &Config, to: &Path) -> Result<Exported> {
     let path = source.path().context("export needs a model file")?;
     let weights = config.weights.as_ref().context("export needs weights (`--weights`)")?;
     let options = ImportOptions { batch: config.batch, ..config.training_import() };

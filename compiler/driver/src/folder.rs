@@ -6,13 +6,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use serde::Deserialize;
 use trainc_data::{Hold, create_held, hold, is_numbered, stale};
 use trainc_ir::names::shown;
 use trainc_ir::target::ArtifactFile;
 
 use crate::emit::MANIFEST;
+use crate::error::{Context, Result, bail};
 use crate::hash::Fingerprint;
 
 /// Most names of a list in an error.
@@ -109,7 +109,7 @@ fn remove(folder: &Path, names: &[String]) -> std::io::Result<()> {
 ///
 /// # Errors
 /// If something else is in the way, or the disk refuses; what was there is then as it was.
-pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> anyhow::Result<()> {
+pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> Result<()> {
     let at = |what: &str| format!("{}: cannot {what}", folder.display());
     let name = folder.file_name().with_context(|| at("be written: it names no folder"))?;
     let parent = match folder.parent() {

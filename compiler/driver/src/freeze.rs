@@ -6,24 +6,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::ensure;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_opt::freeze::normalizations;
 
 use crate::config::Config;
+use crate::error::{Result, ensure};
 
 /// The parameters that do not train, by position: with `train` all that it does not match, and whatever `freeze`
 /// matches. The running statistics of a batch normalisation go with its scale and shift.
 ///
 /// # Errors
 /// If a pattern matches no parameter.
-pub(crate) fn frozen(graph: &Graph, config: &Config) -> anyhow::Result<BTreeSet<usize>> {
+pub(crate) fn frozen(graph: &Graph, config: &Config) -> Result<BTreeSet<usize>> {
     let mut frozen = BTreeSet::new();
     if config.freeze.is_empty() && config.train.is_empty() {
         return Ok(frozen);
     }
     let names = names(graph);
-    let matched = |pattern: &String| {
+    let matched = |pattern: &String| -> Result<BTreeSet<usize>> {
         let found: BTreeSet<usize> = (0..names.len())
             .filter(|&i| names[i].iter().any(|name| matches(pattern, name)))
             .collect();

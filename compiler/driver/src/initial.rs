@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use trainc_data::{NamedTensor, TensorData, read_safetensors};
 use trainc_ir::program::{Program, Region, buffer_bytes};
 use trainc_ir::tensor_bytes::tensor_from_bytes;
@@ -13,7 +12,7 @@ use trainc_ir::{Tensor, TensorType};
 use trainc_onnx_import::Imported;
 
 use crate::config::{Config, WeightSource};
-use crate::error::InFile;
+use crate::error::{Context, InFile, Result, ensure};
 use crate::hash::crc32;
 use crate::model::ModelSource;
 use crate::session::{Depth, Entries, Session};
@@ -37,11 +36,7 @@ impl InitialState {
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or is the state of another model.
-    pub fn read(
-        path: &Path,
-        source: &ModelSource,
-        config: &Config,
-    ) -> anyhow::Result<InitialState> {
+    pub fn read(path: &Path, source: &ModelSource, config: &Config) -> Result<InitialState> {
         let fail = |message: String| InFile::new(path, message);
         let mut start = [0; 4];
         let file = std::fs::File::open(path).map_err(|e| fail(format!("cannot read: {e}")))?;
@@ -81,11 +76,7 @@ impl InitialState {
     /// # Errors
     /// If no tensor is the model's, one has another shape or a value that is not finite, or the model stores one as
     /// integers.
-    pub(crate) fn apply(
-        &self,
-        imported: &mut Imported,
-        config: &Config,
-    ) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn apply(&self, imported: &mut Imported, config: &Config) -> Result<Vec<String>> {
         let fail = |message: String| InFile::new(&self.path, message);
         ensure!(
             config.init == WeightSource::Model,
@@ -151,7 +142,7 @@ fn listed(names: &[String]) -> String {
 }
 
 /// The state that a device saved, under the model's names. It is checked as the device's own `_load` does.
-fn device_state(bytes: &[u8], session: &Session) -> anyhow::Result<Vec<(String, Tensor)>> {
+fn device_state(bytes: &[u8], session: &Session) -> Result<Vec<(String, Tensor)>> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok());
     let number = |at: usize| word(at).map(u32::from_le_bytes).context("it is cut short");
     ensure!(number(4)? == DEVICE_VERSION, "a device's state of another version");

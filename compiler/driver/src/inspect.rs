@@ -13,7 +13,7 @@ use trainc_opt::untranslated::{WithoutRule, serving, without_rule};
 
 use crate::config::{Config, OptimiserStrategy};
 use crate::emit::{KernelReport, kernels};
-use crate::error::InModel;
+use crate::error::{Error, Result, bail};
 use crate::model::ModelSource;
 use crate::session::{Depth, Entries, Session, StageTime};
 
@@ -106,15 +106,15 @@ fn compiles(path: &Path, config: &Config) -> Compiles {
         algorithm: config.algorithm.clone(),
         target: config.target.clone(),
         compiles: error.is_none(),
-        error: error.as_ref().map(|e| match e.downcast_ref() {
-            Some(InModel { place, .. }) => place.message.clone(),
-            None => crate::error::message(e),
+        error: error.as_ref().map(|e| match e {
+            Error::InModel { place, .. } => place.message.clone(),
+            other => crate::error::message(other),
         }),
         node: error.as_ref().and_then(|e| crate::error::place(e).node),
         without_rule: Vec::new(),
         would_train: Vec::new(),
     };
-    if let Some(nodes) = error.as_ref().and_then(crate::error::untranslated) {
+    if let Some(nodes) = error.as_ref().and_then(Error::untranslated) {
         let groups = without_rule(nodes);
         let kinds = groups.iter().map(|group| group.op).collect();
         let named = |group: WithoutRule| OperationNodes {
@@ -264,7 +264,7 @@ fn live(graph: &Graph) -> usize {
 ///
 /// # Errors
 /// None for a session that was built.
-pub fn summary(session: &Session) -> anyhow::Result<Summary> {
+pub fn summary(session: &Session) -> Result<Summary> {
     let graph = &session.imported.graph;
     let named = |values: Vec<(String, trainc_ir::ValueId)>| {
         values.into_iter().map(|(name, v)| (name, graph.ty(v).to_string())).collect()
@@ -499,15 +499,15 @@ pub struct Comparison {
 ///
 /// # Errors
 /// If the session was not taken that far, or the optimiser has a bug.
-pub fn rewrites(session: &Session) -> anyhow::Result<Rewrites> {
+pub fn rewrites(session: &Session) -> Result<Rewrites> {
     let mut entries = Vec::new();
     let stage = session.stage();
     for entry in &session.entries {
         let (Some((module, translation)), Some((_, own))) = (&entry.module, &entry.optimised)
         else {
-            anyhow::bail!("the session was not optimised");
+            bail!("the session was not optimised");
         };
-        let under = |strategy: OptimiserStrategy| -> anyhow::Result<Optimisation> {
+        let under = |strategy: OptimiserStrategy| -> Result<Optimisation> {
             if session.config.opt == strategy {
                 return Ok(own.clone());
             }

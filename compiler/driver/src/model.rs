@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::ops::Reduction;
 use trainc_ir::text::Printer;
@@ -21,6 +20,7 @@ use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_with_momentum};
 use trainc_opt::translate::remove_operations;
 
+use crate::error::{Context, Result, ensure};
 use crate::hash::Fingerprint;
 use crate::select::{before_softmax, depends_on_labels, select, with_initial};
 
@@ -64,7 +64,7 @@ impl ModelSource {
     ///
     /// # Errors
     /// The importer's, with the file.
-    pub fn import(&self, options: &ImportOptions) -> anyhow::Result<Imported> {
+    pub fn import(&self, options: &ImportOptions) -> Result<Imported> {
         Ok(match self {
             ModelSource::File(path) => import_path(path, options)?,
             ModelSource::Bytes { name, bytes } => {
@@ -95,7 +95,7 @@ pub fn training(
     algorithm: &Algorithm,
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
-) -> anyhow::Result<Graph> {
+) -> Result<Graph> {
     let graph = prepare(imported, algorithm, seed, frozen)?.0;
     let source = match &imported.loss {
         Some(loss) => Some(own_loss(&graph, loss, algorithm)?),
@@ -135,7 +135,7 @@ pub fn inference(
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
     form: InferenceForm,
-) -> anyhow::Result<Graph> {
+) -> Result<Graph> {
     let graph = prepare(imported, algorithm, seed, frozen)?.0;
     let graph = match form {
         InferenceForm::AsExported => graph,
@@ -151,7 +151,7 @@ pub fn inference(
             (o.name.clone(), if whole { o.value } else { scores })
         })
         .collect();
-    anyhow::ensure!(!outputs.is_empty(), "every output of the model depends on class labels");
+    ensure!(!outputs.is_empty(), "every output of the model depends on class labels");
     Ok(select(&graph, &outputs, false)?)
 }
 
@@ -163,7 +163,7 @@ pub fn batch_norms(
     imported: &Imported,
     algorithm: &Algorithm,
     frozen: &BTreeSet<usize>,
-) -> anyhow::Result<Vec<BatchNormFate>> {
+) -> Result<Vec<BatchNormFate>> {
     Ok(prepare(imported, algorithm, None, frozen)?.1)
 }
 
@@ -174,7 +174,7 @@ fn prepare(
     algorithm: &Algorithm,
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
-) -> anyhow::Result<(Graph, Vec<BatchNormFate>)> {
+) -> Result<(Graph, Vec<BatchNormFate>)> {
     let mut graph = imported.graph.clone();
     if let Some(loss) = &imported.loss
         && loss.scores_output.is_none()
@@ -209,7 +209,7 @@ fn prepare(
 ///
 /// # Errors
 /// If the algorithm is not FP32 and the model's loss is another one.
-fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> anyhow::Result<LossSource> {
+fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> Result<LossSource> {
     let output = |name: &str| graph.outputs().iter().find(|o| o.name == name).map(|o| o.value);
     let value = output(&loss.output)
         .with_context(|| format!("the loss `{}` is no output of the model", loss.output))?;
@@ -230,7 +230,7 @@ fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> anyhow::Result
         }
         _ => false,
     });
-    anyhow::ensure!(
+    ensure!(
         plain && graph.ty(logits).shape.rank() == 2,
         "algorithm `{}` trains the mean softmax cross-entropy over all classes; the loss `{}` of the model is another \
          one (weighted, masked, not a mean, or of more than [batch, classes])",

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use trainc_ir::graph::Graph;
 use trainc_opt::quantized::precision::{Plan, Precision};
 
-use crate::error::InFile;
+use crate::error::{Context, InFile, Result};
 use crate::hash::Fingerprint;
 use crate::session::Session;
 
@@ -14,7 +13,7 @@ use crate::session::Session;
 ///
 /// # Errors
 /// If the file cannot be read or does not fit the model, or a range is neither in it nor to be had by calibration.
-pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> anyhow::Result<Graph> {
+pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> Result<Graph> {
     let in_file = |message: String| InFile::new(path, message);
     let text = std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
     let file = Precision::parse(&text).map_err(|e| in_file(e.to_string()))?;
@@ -44,13 +43,13 @@ mod ranges {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    use anyhow::ensure;
     use trainc_data::{Dataset, Normalization, Normalizer};
     use trainc_ir::graph::{Graph, ValueId};
     use trainc_ir::interpreter::Interpreter;
     use trainc_ir::{RunContext, Tensor};
 
     use crate::config::InputNormalization;
+    use crate::error::{Context, Result, ensure};
     use crate::model::data_input;
     use crate::session::Session;
 
@@ -62,10 +61,9 @@ mod ranges {
         graph: &Graph,
         data: &Path,
         wanted: impl Iterator<Item = ValueId>,
-    ) -> anyhow::Result<BTreeMap<ValueId, [f32; 2]>> {
+    ) -> Result<BTreeMap<ValueId, [f32; 2]>> {
         let data = Dataset::open(data)?;
-        let input = data_input(graph)
-            .ok_or_else(|| anyhow::anyhow!("the model does not have exactly one data input"))?;
+        let input = data_input(graph).context("the model does not have exactly one data input")?;
         let ty = graph.ty(input).clone();
         let batch = ty.shape.first().copied().unwrap_or(1).max(1);
         let length = data.train.image_len();
@@ -111,6 +109,7 @@ mod ranges {
 
     use trainc_ir::graph::{Graph, ValueId};
 
+    use crate::error::{Result, bail};
     use crate::session::Session;
 
     pub(super) fn ranges(
@@ -118,7 +117,7 @@ mod ranges {
         _: &Graph,
         _: &Path,
         _: impl Iterator<Item = ValueId>,
-    ) -> anyhow::Result<BTreeMap<ValueId, [f32; 2]>> {
-        anyhow::bail!("calibration needs the cargo feature `host`")
+    ) -> Result<BTreeMap<ValueId, [f32; 2]>> {
+        bail!("calibration needs the cargo feature `host`")
     }
 }

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::{Context, ensure};
 use trainc_data::{NpyArray, read_npz, write_npz};
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
 
 use crate::algorithms;
 use crate::config::Config;
-use crate::error::InFile;
+use crate::error::{Context, InFile, Result, ensure};
 use crate::model::ModelSource;
 use crate::session::{Depth, Entries, INFER, Session};
 use crate::weights::real_values;
@@ -29,7 +28,7 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// If an array is missing, of another shape or type, or the model does not compile.
-pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::Result<Evaluation> {
+pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> Result<Evaluation> {
     let arrays = read_npz(input)?;
     let fail = |message: String| InFile::new(input, message);
     // The model's own inputs say which arrays count; their first dimension is the batch.
@@ -98,7 +97,7 @@ pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> anyhow::
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn write(path: &Path, outputs: &[(String, NpyArray)]) -> anyhow::Result<()> {
+pub fn write(path: &Path, outputs: &[(String, NpyArray)]) -> Result<()> {
     Ok(write_npz(path, outputs)?)
 }
 
@@ -110,13 +109,7 @@ struct Collected {
 
 impl Collected {
     /// Appends the first `count` rows of a batch.
-    fn add(
-        &mut self,
-        tensor: &Tensor,
-        batch: usize,
-        count: usize,
-        several: bool,
-    ) -> anyhow::Result<()> {
+    fn add(&mut self, tensor: &Tensor, batch: usize, count: usize, several: bool) -> Result<()> {
         let values = real_values(tensor)
             .with_context(|| format!("output `{}` of type {}", self.name, tensor.ty()))?;
         let dims = tensor.shape().to_vec();

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
 #[cfg(feature = "host")]
 use trainc_host::HostProgram;
 use trainc_ir::graph::Graph;
@@ -25,7 +24,7 @@ use trainc_opt::quantized::{EightBit, OutputStage, quantize};
 use trainc_opt::translate::{Translation, float_operations, translate};
 
 use crate::config::{Config, InputNormalization, OptimiserStrategy, WeightSource};
-use crate::error::{InFile, InModel};
+use crate::error::{Context, Result, ensure};
 use crate::freeze::frozen;
 #[cfg(feature = "host")]
 use crate::initial::InitialState;
@@ -142,7 +141,7 @@ impl Session {
         config: &Config,
         entries: Entries,
         depth: Depth,
-    ) -> anyhow::Result<Session> {
+    ) -> Result<Session> {
         Session::named(&source.name(), source, config, entries, depth)
     }
 
@@ -156,7 +155,7 @@ impl Session {
         config: &Config,
         entries: Entries,
         depth: Depth,
-    ) -> anyhow::Result<Session> {
+    ) -> Result<Session> {
         config.check()?;
         let algorithm = algorithms::load(&config.algorithm)?;
         let target = targets::find(&config.target)?;
@@ -185,13 +184,13 @@ impl Session {
         let result = session.run(source, entries, depth);
         match source.path() {
             // Every error of a stage is about this model.
-            Some(path) => result.map_err(|e| in_model(e, path))?,
+            Some(path) => result.map_err(|e| e.in_model(path))?,
             None => result?,
         }
         Ok(session)
     }
 
-    fn run(&mut self, source: &ModelSource, entries: Entries, depth: Depth) -> anyhow::Result<()> {
+    fn run(&mut self, source: &ModelSource, entries: Entries, depth: Depth) -> Result<()> {
         self.import(source, entries)?;
         if depth >= Depth::Translated {
             self.translate()?;
@@ -208,19 +207,19 @@ impl Session {
     fn timed<T>(
         &mut self,
         stage: &'static str,
-        work: impl FnOnce(&mut Session) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+        work: impl FnOnce(&mut Session) -> Result<T>,
+    ) -> Result<T> {
         let start = Instant::now();
         let result = work(self);
         self.times.push(StageTime { stage, seconds: start.elapsed().as_secs_f64() });
         result
     }
 
-    fn import(&mut self, source: &ModelSource, entries: Entries) -> anyhow::Result<()> {
+    fn import(&mut self, source: &ModelSource, entries: Entries) -> Result<()> {
         let seed = (self.config.init == WeightSource::Random).then_some(self.config.seed);
         let training = self.config.training_import();
         let inference = self.algorithm.inference.is_some();
-        anyhow::ensure!(
+        ensure!(
             inference || self.config.precision.is_none(),
             "a precision file is for quantized inference (`--algorithm quantized`); `{}` does not take one",
             self.algorithm.name
@@ -314,7 +313,7 @@ impl Session {
         &mut self,
         source: &ModelSource,
         options: &ImportOptions,
-    ) -> anyhow::Result<Option<Imported>> {
+    ) -> Result<Option<Imported>> {
         let batch = self.graph_batch();
         if options.batch == Some(batch) {
             return Ok(None);
@@ -330,7 +329,7 @@ impl Session {
         &mut self,
         source: &ModelSource,
         mut inferring: Option<Imported>,
-    ) -> anyhow::Result<Option<Imported>> {
+    ) -> Result<Option<Imported>> {
         let Some(path) = &self.config.weights else { return Ok(inferring) };
         let initial = InitialState::read(path, source, &self.config)?;
         let words = initial.apply(&mut self.imported, &self.config)?;
@@ -347,8 +346,8 @@ impl Session {
         &mut self,
         _source: &ModelSource,
         inferring: Option<Imported>,
-    ) -> anyhow::Result<Option<Imported>> {
-        anyhow::ensure!(
+    ) -> Result<Option<Imported>> {
+        ensure!(
             self.config.weights.is_none(),
             "weights: reading them needs the cargo feature `host`"
         );
@@ -357,7 +356,7 @@ impl Session {
 
     /// Gives parameters of a module that the file of weights has in their stored form that form, bit for bit.
     #[cfg(feature = "host")]
-    fn with_stored(&self, module: Graph) -> anyhow::Result<Graph> {
+    fn with_stored(&self, module: Graph) -> Result<Graph> {
         let Some(initial) = &self.initial else { return Ok(module) };
         let stored = |name: &str, old: &Arc<Tensor>| {
             initial.stored(name, old.ty()).map_or_else(|| old.clone(), Arc::new)
@@ -366,7 +365,7 @@ impl Session {
     }
 
     #[cfg(not(feature = "host"))]
-    fn with_stored(&self, module: Graph) -> anyhow::Result<Graph> {
+    fn with_stored(&self, module: Graph) -> Result<Graph> {
         Ok(module)
     }
 
@@ -386,7 +385,7 @@ impl Session {
         Stage::Quantized { float_operations: float_operations(&self.algorithm, floated) }
     }
 
-    fn translate(&mut self) -> anyhow::Result<()> {
+    fn translate(&mut self) -> Result<()> {
         if let Some(inference) = self.algorithm.inference {
             let eight_bit = self.eight_bit.unwrap_or(inference.eight_bit);
             return self.timed("translate", |session| {
@@ -437,7 +436,7 @@ impl Session {
         }
     }
 
-    fn optimise(&mut self) -> anyhow::Result<()> {
+    fn optimise(&mut self) -> Result<()> {
         let stage = self.stage();
         let options = self.optimise_options(None);
         self.timed("optimise", |session| {
@@ -473,7 +472,7 @@ impl Session {
     }
 
     /// Inference of several examples from that of one, at every stage.
-    fn infer_one_by_one(&mut self) -> anyhow::Result<()> {
+    fn infer_one_by_one(&mut self) -> Result<()> {
         let (count, stage) = (self.inference_batch, self.stage());
         for entry in self.entries.iter_mut().filter(|entry| entry.name == INFER) {
             entry.float = one_by_one(&entry.float, count)?;
@@ -488,7 +487,7 @@ impl Session {
         Ok(())
     }
 
-    fn plan(&mut self) -> anyhow::Result<()> {
+    fn plan(&mut self) -> Result<()> {
         self.timed("plan", |session| {
             let entries: Vec<PlanEntry<'_>> = session
                 .entries
@@ -543,12 +542,12 @@ impl Session {
     /// # Errors
     /// If the data are not what the model takes, or the session was not planned.
     #[cfg(feature = "host")]
-    pub fn note_data(&mut self, data: &trainc_data::Dataset) -> anyhow::Result<()> {
+    pub fn note_data(&mut self, data: &trainc_data::Dataset) -> Result<()> {
         let normalizer = crate::train::normalizer(&self.config, &data.train);
         let graph = &self.entries.first().context("the session has no entry")?.float;
         let ty = graph.ty(model::data_input(graph).context("the model has several inputs")?);
         let [c, h, w] = data.train.shape;
-        anyhow::ensure!(
+        ensure!(
             ty.shape[..].get(1..) == Some(&[c, h, w][..]),
             "the model takes {ty}, but images of `{}` are {c} x {h} x {w} (channels x height x width)",
             data.name
@@ -567,7 +566,7 @@ impl Session {
     ///
     /// # Errors
     /// If the session was not taken that far.
-    pub fn program(&self) -> anyhow::Result<&Verified<Program>> {
+    pub fn program(&self) -> Result<&Verified<Program>> {
         self.planned.as_ref().map(|(program, _)| program).context("the program is not planned")
     }
 
@@ -575,7 +574,7 @@ impl Session {
     ///
     /// # Errors
     /// If the session has none.
-    pub fn entry(&self, name: &str) -> anyhow::Result<&EntryStages> {
+    pub fn entry(&self, name: &str) -> Result<&EntryStages> {
         self.entries.iter().find(|e| e.name == name).with_context(|| format!("no entry `{name}`"))
     }
 
@@ -611,10 +610,10 @@ impl Session {
     /// # Errors
     /// If it was planned for another target.
     #[cfg(feature = "host")]
-    pub fn on_this_machine(&self) -> anyhow::Result<HostProgram> {
+    pub fn on_this_machine(&self) -> Result<HostProgram> {
         let target = self.target.description().name;
         let host = trainc_host::HOST.description().name;
-        anyhow::ensure!(
+        ensure!(
             target == host,
             "programs for target `{target}` do not run here; every target computes the same bits, so leave the target \
              out (`{host}` is what trains and runs on this machine)"
@@ -716,7 +715,7 @@ fn empty() -> Imported {
 }
 
 /// Checks that memory fits the addresses of a target's machines. No object of C has half of them or more.
-fn check_size(target: &dyn Target, batch: usize, memory: &MemoryPlan) -> anyhow::Result<()> {
+fn check_size(target: &dyn Target, batch: usize, memory: &MemoryPlan) -> Result<()> {
     let bits = target.address_bits();
     let most = (1u64 << (bits - 1)) - 1;
     let parts = [
@@ -729,7 +728,7 @@ fn check_size(target: &dyn Target, batch: usize, memory: &MemoryPlan) -> anyhow:
             ("arena", 2..) => format!("; a smaller batch than {batch} needs less (--batch)"),
             _ => String::new(),
         };
-        anyhow::ensure!(
+        ensure!(
             bytes as u64 <= most,
             "target {}: the {what} would have {bytes} bytes ({:.1} GiB), and on machines of {bits} bits one object has at \
              most {most}{way_out}",
@@ -738,15 +737,4 @@ fn check_size(target: &dyn Target, batch: usize, memory: &MemoryPlan) -> anyhow:
         );
     }
     Ok(())
-}
-
-/// Puts the model's file in front of an error that does not name a file.
-fn in_model(error: anyhow::Error, path: &std::path::Path) -> anyhow::Error {
-    let place = crate::error::place(&error);
-    if place.file.is_some() {
-        return error;
-    }
-    let message = crate::error::message(&error);
-    let place = InFile { file: path.display().to_string(), message, node: place.node };
-    InModel { place, cause: error }.into()
 }

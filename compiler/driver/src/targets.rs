@@ -3,6 +3,8 @@
 use trainc_c::Dialect;
 use trainc_ir::target::Target;
 
+use crate::error::{Context, Result};
+
 /// Every target that this build has, in the order of listings.
 pub static TARGETS: &[&dyn Target] = &[
     #[cfg(feature = "host")]
@@ -41,8 +43,8 @@ static DIALECTS: &[&dyn Dialect] = &[
 ///
 /// # Errors
 /// If there is none; the message lists those there are.
-pub fn find(name: &str) -> anyhow::Result<&'static dyn Target> {
-    TARGETS.iter().copied().find(|t| t.description().name == name).ok_or_else(|| {
+pub fn find(name: &str) -> Result<&'static dyn Target> {
+    TARGETS.iter().copied().find(|t| t.description().name == name).with_context(|| {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.description().name).collect();
         let hint = match name {
             "host" => " (`host` needs the cargo feature `host`)",
@@ -50,7 +52,7 @@ pub fn find(name: &str) -> anyhow::Result<&'static dyn Target> {
             "xpulpv2" => " (`xpulpv2` needs the cargo feature `xpulpv2`)",
             _ => "",
         };
-        anyhow::anyhow!("there is no target `{name}`; there are {}{hint}", names.join(", "))
+        format!("there is no target `{name}`; there are {}{hint}", names.join(", "))
     })
 }
 

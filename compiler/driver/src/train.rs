@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 
-use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use trainc_data::{
     Dataset, Normalization, Normalizer, Series, Split, TrainingBatches, TrainingChart,
@@ -15,6 +14,7 @@ use trainc_ir::{Element, RunContext, Tensor, TensorType};
 use trainc_opt::algorithm::Algorithm;
 
 use crate::config::{Config, InputNormalization};
+use crate::error::{Context, Result, ensure};
 use crate::session::{INFER, Session, TRAIN_STEP};
 
 /// What an epoch gave.
@@ -61,7 +61,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(host: &HostProgram, name: &str) -> anyhow::Result<Call> {
+    fn new(host: &HostProgram, name: &str) -> Result<Call> {
         let program = host.program();
         let handle = host.entry(name).with_context(|| format!("no entry `{name}`"))?;
         let entry = program.entry(name).with_context(|| format!("no entry `{name}`"))?;
@@ -85,7 +85,7 @@ impl Call {
         }
     }
 
-    fn run(&mut self, host: &mut HostProgram, run: &RunContext) -> anyhow::Result<()> {
+    fn run(&mut self, host: &mut HostProgram, run: &RunContext) -> Result<()> {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(|(_, b)| b.as_slice()).collect();
         let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
         Ok(host.run_raw(self.handle, &inputs, &mut outputs, run)?)
@@ -98,7 +98,7 @@ impl Call {
 }
 
 /// The type of an entry's one data input.
-fn data_type<'p>(program: &'p Program, entry: &Entry) -> anyhow::Result<&'p TensorType> {
+fn data_type<'p>(program: &'p Program, entry: &Entry) -> Result<&'p TensorType> {
     let data: Vec<_> = entry.inputs.iter().filter(|a| a.role == InputRole::Data).collect();
     let names: Vec<&str> = data.iter().map(|a| a.name.as_str()).collect();
     ensure!(
@@ -118,7 +118,7 @@ impl Trainer {
     /// # Errors
     /// If the session has no `train_step`, shapes, classes or the number of samples do not fit, or a step size is none
     /// of the algorithm's.
-    pub fn new(session: Session, data: &Dataset) -> anyhow::Result<Trainer> {
+    pub fn new(session: Session, data: &Dataset) -> Result<Trainer> {
         check_trains(&session.algorithm)?;
         let host = session.on_this_machine()?;
         let step_entry = Call::new(&host, TRAIN_STEP)?;
@@ -181,7 +181,7 @@ impl Trainer {
         &mut self,
         data: &Dataset,
         progress: &mut dyn FnMut(Progress),
-    ) -> anyhow::Result<Option<EpochRecord>> {
+    ) -> Result<Option<EpochRecord>> {
         if !self.history.is_empty() {
             return Ok(None);
         }
@@ -199,7 +199,7 @@ impl Trainer {
         &mut self,
         data: &Dataset,
         progress: &mut dyn FnMut(Progress),
-    ) -> anyhow::Result<Option<EpochRecord>> {
+    ) -> Result<Option<EpochRecord>> {
         if self.finished() {
             return Ok(None);
         }
@@ -227,9 +227,9 @@ impl Trainer {
     }
 
     /// One training step on the samples at `indices`; its loss.
-    fn step(&mut self, split: &Split, indices: &[usize]) -> anyhow::Result<f32> {
+    fn step(&mut self, split: &Split, indices: &[usize]) -> Result<f32> {
         fill(&mut self.step_entry, split, &self.normalizer, indices);
-        let step = u32::try_from(self.steps).context("more than 2^32 steps")?;
+        let step = u32::try_from(self.steps).ok().context("more than 2^32 steps")?;
         let run = RunContext { seed: self.session.config.seed, step };
         self.step_entry.run(&mut self.host, &run)?;
         self.steps += 1;
@@ -240,11 +240,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If the host refuses.
-    pub fn evaluate(
-        &mut self,
-        split: &Split,
-        progress: &mut dyn FnMut(Progress),
-    ) -> anyhow::Result<f64> {
+    pub fn evaluate(&mut self, split: &Split, progress: &mut dyn FnMut(Progress)) -> Result<f64> {
         let (scores, classes) = scores(&self.session)?;
         let batch = NonZeroUsize::new(self.infer_entry.batch).context("an empty batch")?;
         let batches = evaluation_batches(split.len(), batch);
@@ -267,7 +263,7 @@ impl Trainer {
     ///
     /// # Errors
     /// None that a compiled program gives.
-    pub fn state(&self) -> anyhow::Result<Vec<(String, Tensor)>> {
+    pub fn state(&self) -> Result<Vec<(String, Tensor)>> {
         let state = self.host.state()?;
         Ok(self.state_names.iter().cloned().zip(state.into_iter().map(|(_, t)| t)).collect())
     }
@@ -276,7 +272,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If the number or a type is another.
-    pub fn set_state(&mut self, tensors: &[Tensor]) -> anyhow::Result<()> {
+    pub fn set_state(&mut self, tensors: &[Tensor]) -> Result<()> {
         let buffers: Vec<String> = self.host.state()?.into_iter().map(|(name, _)| name).collect();
         ensure!(buffers.len() == tensors.len(), "{} tensors of state", tensors.len());
         for (name, tensor) in buffers.iter().zip(tensors) {
@@ -327,7 +323,7 @@ fn highest(scores: &[f32]) -> usize {
 }
 
 /// A step size as the algorithm's element.
-fn rate_bits(rate: f64, element: Element) -> anyhow::Result<[u8; 4]> {
+fn rate_bits(rate: f64, element: Element) -> Result<[u8; 4]> {
     if element == Element::I32 {
         ensure!(
             rate.fract() == 0.0 && (0.0..=7.0).contains(&rate),
@@ -339,7 +335,7 @@ fn rate_bits(rate: f64, element: Element) -> anyhow::Result<[u8; 4]> {
 }
 
 /// Which output of `infer` holds the class scores, and how many classes there are.
-fn scores(session: &Session) -> anyhow::Result<(usize, usize)> {
+fn scores(session: &Session) -> Result<(usize, usize)> {
     let graph = &session.entry(INFER)?.float;
     let position = crate::model::scores_output(graph)
         .context("the model has no output of shape [batch, classes]")?;
@@ -350,7 +346,7 @@ fn scores(session: &Session) -> anyhow::Result<(usize, usize)> {
 ///
 /// # Errors
 /// If it only infers.
-pub fn check_trains(algorithm: &Algorithm) -> anyhow::Result<()> {
+pub fn check_trains(algorithm: &Algorithm) -> Result<()> {
     ensure!(
         algorithm.inference.is_none(),
         "algorithm `{}` only infers: its programs have no training step (`trainc compile` and `trainc run` take it; \
@@ -360,7 +356,7 @@ pub fn check_trains(algorithm: &Algorithm) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_data(session: &Session, data: &Dataset) -> anyhow::Result<()> {
+fn check_data(session: &Session, data: &Dataset) -> Result<()> {
     let program = session.program()?;
     let entry = program.entry(TRAIN_STEP).context("no training step")?;
     let ty = data_type(program, entry)?;

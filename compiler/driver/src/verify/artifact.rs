@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use serde::Deserialize;
 use trainc_data::{
     NamedTensor, TensorData, read_safetensors, read_safetensors_bytes, safetensors_bytes,
@@ -24,7 +23,7 @@ use trainc_ir::{Tensor, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::emit::{MANIFEST, WEIGHTS};
-use crate::error::InFile;
+use crate::error::{Context, InFile, Result, ensure};
 use crate::hash::Fingerprint;
 use crate::session::Session;
 use crate::targets;
@@ -41,10 +40,7 @@ pub(crate) fn module_file(entry: &str) -> String {
 ///
 /// # Errors
 /// If the session has no modules.
-pub(crate) fn files(
-    session: &Session,
-    weights: &[NamedTensor],
-) -> anyhow::Result<Vec<ArtifactFile>> {
+pub(crate) fn files(session: &Session, weights: &[NamedTensor]) -> Result<Vec<ArtifactFile>> {
     let printer = Printer::default();
     let known = tensors_of(weights);
     let (mut files, mut constants) = (Vec::new(), BTreeMap::new());
@@ -177,7 +173,7 @@ pub(super) struct Artifact {
 /// # Errors
 /// If it is not an artifact, lacks a file, has another module or weight than the manifest says, or gives another
 /// program than the one that was emitted.
-pub(super) fn read(folder: &Path) -> anyhow::Result<Artifact> {
+pub(super) fn read(folder: &Path) -> Result<Artifact> {
     let fail = |file: &str, message: String| InFile::new(&folder.join(file), message);
     let text = std::fs::read_to_string(folder.join(MANIFEST)).map_err(|e| {
         InFile::new(folder, format!("not an artifact of `trainc compile`: {MANIFEST}: {e}"))

@@ -17,7 +17,6 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
 use trainc_ir::harness::Harness;
 use trainc_ir::program::Entry;
 use trainc_ir::program_interpreter::ProgramInterpreter;
@@ -27,6 +26,8 @@ use inputs::{Case, Kind, cases, operands};
 use process::Requests;
 use run::{Call, INIT, Run};
 use tools::{Build, Toolchain, Workspace};
+
+use crate::error::{Context, Result, ensure};
 
 pub use compare::Difference;
 pub use junit::junit;
@@ -84,7 +85,7 @@ pub fn verify(
     folder: &Path,
     options: &VerifyOptions,
     progress: &mut dyn FnMut(Progress),
-) -> anyhow::Result<Report> {
+) -> Result<Report> {
     let artifact = artifact::read(folder)?;
     let program = &artifact.program;
     let target = artifact.target.description();
@@ -199,7 +200,7 @@ fn bisect(
     call: &Call<'_>,
     before: &[u8],
     finding: &mut Finding,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     if !build.harness.hooks {
         finding.remark = Some(
             "artifacts of this target have no hook after each launch, so the first wrong one is not known; compile the \

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use anyhow::Context;
 use trainc_ir::Tensor;
 use trainc_ir::tensor_bytes::tensor_bytes;
 
 use super::source::{CALL, INIT, LOAD};
+
+use crate::error::{Context, Result};
 
 /// Requests for the harness.
 #[derive(Default)]
@@ -72,7 +73,7 @@ impl Process {
         mut command: Command,
         folder: &Path,
         requests: &Requests,
-    ) -> anyhow::Result<Process> {
+    ) -> Result<Process> {
         let place = || format!("{}: cannot be written", folder.display());
         let input = folder.join("requests");
         File::create(&input).and_then(|mut f| f.write_all(&requests.0)).with_context(place)?;

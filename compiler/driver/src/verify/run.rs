@@ -12,6 +12,8 @@ use super::process::{Ended, Process};
 use super::report::{Finding, LaunchFinding};
 use super::source::{CALLED, LAUNCHED};
 
+use crate::error::Result;
+
 /// Entry of a report for the initial state.
 pub(super) const INIT: &str = "init";
 
@@ -54,11 +56,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If the interpreter refuses the program.
-    pub(super) fn call(
-        &mut self,
-        call: &Call<'_>,
-        watched: bool,
-    ) -> anyhow::Result<Option<Finding>> {
+    pub(super) fn call(&mut self, call: &Call<'_>, watched: bool) -> Result<Option<Finding>> {
         let Call { case, entry, operands, .. } = call;
         let run = RunContext { seed: self.seed, step: case.step };
         let mut finding = Finding::new(&case.name, case.step, &entry.name);

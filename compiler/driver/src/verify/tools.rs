@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
 use trainc_data::{Hold, create_held, is_numbered, stale};
 use trainc_ir::harness::{Harness, Tool};
 
 use super::process::{Process, Requests};
 use super::source::{HOOKS, HOOKS_HEADER};
+
+use crate::error::{Context, Result, bail, ensure};
 
 /// What the names of temporary folders start with.
 const TEMPORARY: &str = "trainc-verify-";
@@ -34,7 +35,7 @@ impl Workspace {
     ///
     /// # Errors
     /// If it cannot be created.
-    pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Workspace> {
+    pub(super) fn new(keep: Option<&Path>) -> Result<Workspace> {
         let (path, held) = match keep {
             Some(path) => {
                 let created = std::fs::create_dir_all(path);
@@ -85,7 +86,7 @@ impl Toolchain {
         harness: &Harness,
         compiler: Option<&str>,
         runner: Option<&str>,
-    ) -> anyhow::Result<Toolchain> {
+    ) -> Result<Toolchain> {
         let compiler = tool(target, "is built with", &harness.compilers, compiler, "--cc")?;
         let runner = match (&harness.runners[..], runner) {
             ([], None) => Vec::new(),
@@ -133,7 +134,7 @@ impl Build<'_> {
     ///
     /// # Errors
     /// With the compiler's words.
-    pub(super) fn executable(&self, main: &str, hooks: bool) -> anyhow::Result<PathBuf> {
+    pub(super) fn executable(&self, main: &str, hooks: bool) -> Result<PathBuf> {
         let place = self.workspace.path();
         let executable = place.join(if hooks { "watched" } else { "plain" });
         let source = place.join("main.c");
@@ -180,7 +181,7 @@ impl Build<'_> {
     ///
     /// # Errors
     /// If it does not start.
-    pub(super) fn start(&self, executable: &Path, requests: &Requests) -> anyhow::Result<Process> {
+    pub(super) fn start(&self, executable: &Path, requests: &Requests) -> Result<Process> {
         Process::start(self.toolchain.command(executable), self.workspace.path(), requests)
     }
 }
@@ -191,7 +192,7 @@ fn tool(
     tools: &[Tool],
     named: Option<&str>,
     flag: &str,
-) -> anyhow::Result<Vec<String>> {
+) -> Result<Vec<String>> {
     let Some(first) = tools.first() else {
         bail!("target `{target}` names no tool; name one with {flag}");
     };
