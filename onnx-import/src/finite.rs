@@ -1,6 +1,7 @@
 //! Weights that are no numbers: nothing can be trained from them, and no integer stands for them.
 
 use trainc_ir::graph::Definition;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::{Data, Graph, Op, Tensor, ValueId};
 
 use crate::error::{ImportError, ImportErrorKind};
@@ -47,7 +48,7 @@ fn first(tensor: &Tensor, bad: impl Fn(f32) -> bool) -> Option<(usize, f32)> {
 fn weight_constants(graph: &Graph) -> Vec<bool> {
     let mut found = vec![false; graph.values().len()];
     for node in graph.nodes() {
-        if !matches!(node.op, Op::Conv2d(_) | Op::MatMul(_)) {
+        if !node.op.kind().has(Property::Bilinear) {
             continue;
         }
         for &operand in &node.inputs {

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::graph::{Definition, Graph, InputRole, Node, ValueId};
-use trainc_ir::ops::{Op, TypeError};
+use trainc_ir::ops::TypeError;
+use trainc_ir::ops::properties::{Examples, Property};
+use trainc_ir::types::TensorType;
 
 /// A training step in two: what comes before the first trained layer, for one example, and the rest, for a batch.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ pub fn frozen_prefix(train: &Graph, one: &Graph) -> Result<Option<FrozenPrefix>,
                     && alone.inputs == node.inputs
                     && is_row(train, one, v, batch)
                 {
-                    products += usize::from(matches!(node.op, Op::Conv2d(_) | Op::MatMul(_)));
+                    products += usize::from(node.op.kind().has(Property::Bilinear));
                     inside.insert(v);
                 }
             }
@@ -176,42 +178,8 @@ fn is_row(train: &Graph, one: &Graph, v: ValueId, batch: usize) -> bool {
 
 /// Whether row `i` of a node's result depends on row `i` of its operands `inside` alone.
 fn is_by_example(graph: &Graph, node: &Node, inside: &BTreeSet<ValueId>, batch: usize) -> bool {
-    let shape = |i: usize| &graph.ty(node.inputs[i]).shape;
-    let rank = graph.ty(node.outputs[0]).shape.rank();
-    let data = |i: usize| node.inputs.get(i).is_some_and(|v| inside.contains(v));
-    let first_only = data(0) && (1..node.inputs.len()).all(|i| !data(i));
-    match &node.op {
-        Op::Conv2d(_) | Op::MaxPool2d(_) | Op::AvgPool2d(_) => first_only,
-        Op::BatchNorm(norm) => first_only && !norm.batch,
-        Op::MatMul(matmul) => first_only && !matmul.transpose_a && shape(0).rank() == 2,
-        Op::Add(_) | Op::Sub(_) | Op::Mul(_) | Op::Div(_) | Op::Maximum(_) | Op::Minimum(_) => {
-            let fits = |i: usize| match data(i) {
-                true => shape(i).rank() == rank && shape(i)[0] == batch,
-                false => shape(i).rank() < rank || shape(i)[0] == 1,
-            };
-            (0..node.inputs.len()).all(fits)
-        }
-        Op::Relu(_)
-        | Op::LeakyRelu(_)
-        | Op::Clip(_)
-        | Op::Sigmoid(_)
-        | Op::Tanh(_)
-        | Op::Exp(_)
-        | Op::Sqrt(_)
-        | Op::Erf(_)
-        | Op::Neg(_)
-        | Op::Abs(_) => first_only,
-        Op::Reshape(reshape) => first_only && reshape.shape.first() == Some(&batch),
-        Op::Transpose(transpose) => first_only && transpose.permutation.first() == Some(&0),
-        Op::Softmax(softmax) => first_only && softmax.axis > 0,
-        Op::ReduceMean(reduce) => first_only && !reduce.axes.contains(&0),
-        Op::ReduceSum(reduce) => first_only && !reduce.axes.contains(&0),
-        Op::ReduceMax(reduce) => first_only && !reduce.axes.contains(&0),
-        Op::Pad(pad) => first_only && pad.before[0] == 0 && pad.after[0] == 0,
-        Op::Slice(slice) => {
-            first_only && slice.starts[0] == 0 && slice.lengths[0] == batch && slice.steps[0] == 1
-        }
-        Op::Concat(concat) => concat.axis > 0 && (0..node.inputs.len()).all(data),
-        _ => false,
-    }
+    let data: Vec<bool> = node.inputs.iter().map(|v| inside.contains(v)).collect();
+    let inputs: Vec<&TensorType> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
+    let output = graph.ty(node.outputs[0]);
+    node.op.by_example(&Examples { data: &data, inputs: &inputs, output, examples: batch })
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::ops::properties::Property;
 use trainc_ir::{Op, OpKind};
 
 use crate::training::MOMENTUM;
@@ -148,9 +149,8 @@ fn sides(graph: &Graph) -> Vec<Side> {
 
 /// For each leaf, what the forward nodes behind it make of it, movements looked through.
 fn uses(graph: &Graph, sides: &[Side]) -> Vec<Vec<Role>> {
-    let product = |v: ValueId| {
-        graph.producer(v).is_some_and(|n| matches!(n.op, Op::Conv2d(_) | Op::MatMul(_)))
-    };
+    let product =
+        |v: ValueId| graph.producer(v).is_some_and(|n| n.op.kind().has(Property::Bilinear));
     let mut uses: Vec<Vec<Role>> = vec![Vec::new(); graph.values().len()];
     // From the end, so that what is moved on is known already.
     for id in graph.node_ids().rev() {

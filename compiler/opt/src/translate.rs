@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trainc_ir::graph::{Definition, Graph, InputRole, NodeId, ValueId};
+use trainc_ir::ops::properties::Property;
 use trainc_ir::random::RunContext;
 use trainc_ir::target::Cost;
 use trainc_ir::types::{Scale, Shape, TensorType};
@@ -450,8 +451,7 @@ pub fn float_operations(
 ) -> Option<BTreeSet<OpKind>> {
     let mut allowed = algorithm.float_operations.clone()?;
     if algorithm.otherwise == Otherwise::Float {
-        let movements = [OpKind::Reshape, OpKind::Transpose, OpKind::Slice, OpKind::Pad];
-        allowed.extend(movements.into_iter().chain([OpKind::Broadcast, OpKind::Concat]));
+        allowed.extend(OpKind::all_with(Property::Moves));
         allowed.extend(floated);
     }
     Some(allowed)

@@ -3,7 +3,7 @@
 //! The unit is a cycle of one core with AVX-512. The numbers need only order the choices that the compiler has:
 //! products by their multiplications, everything else by bytes moved and work an element, and a fixed price a call.
 
-use trainc_ir::ops::OpKind;
+use trainc_ir::ops::properties::Work;
 use trainc_ir::{Op, TensorType};
 
 use crate::staging::{Pass, Segment, segments};
@@ -58,48 +58,13 @@ fn loops(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
     let moved: u64 = inputs.iter().chain(outputs).map(|ty| bytes(ty)).sum();
     let results: u64 = outputs.iter().map(|ty| ty.count() as u64).sum();
     let operands: u64 = inputs.iter().map(|ty| ty.count() as u64).sum();
-    let work = match op.kind() {
+    let work = match op.kind().work() {
         // A cycle a multiplication: a tap's index and load beside it.
-        OpKind::MatMul | OpKind::Conv2d | OpKind::Conv2dGradientInput => {
-            let taps = inputs.get(1).map_or(1, |w| {
-                let outermost = w.shape.first().copied().unwrap_or(1).max(1);
-                w.count() / outermost
-            });
-            results.saturating_mul(taps as u64)
-        }
-        OpKind::Conv2dGradientWeight => {
-            let sums = inputs.get(1).map_or(1, |dy| {
-                let features = dy.shape.get(1).copied().unwrap_or(1).max(1);
-                dy.count() / features
-            });
-            results.saturating_mul(sums as u64)
-        }
-        // Polynomials, and sums in a fixed order over a row.
-        OpKind::Exp
-        | OpKind::Log
-        | OpKind::Tanh
-        | OpKind::Sigmoid
-        | OpKind::Erf
-        | OpKind::Pow
-        | OpKind::Softmax
-        | OpKind::LogSoftmax
-        | OpKind::SoftmaxCrossEntropy
-        | OpKind::SoftmaxCrossEntropyGradient
-        | OpKind::IntegerCrossEntropyGradient
-        | OpKind::Dropout => 20 * (results + operands),
-        // Windows and strided reads: an element at a time.
-        OpKind::MaxPool2d
-        | OpKind::MaxPool2dGradient
-        | OpKind::AvgPool2d
-        | OpKind::AvgPool2dGradient => 4 * (results + operands),
-        OpKind::ReduceSum
-        | OpKind::ReduceMean
-        | OpKind::ReduceMax
-        | OpKind::BatchStatistics
-        | OpKind::BatchNorm
-        | OpKind::BatchNormGradient
-        | OpKind::Transpose => 2 * (results + operands),
-        _ => 0,
+        Work::Products(each) => results.saturating_mul(each(inputs) as u64),
+        Work::Series => 20 * (results + operands),
+        Work::Windows => 4 * (results + operands),
+        Work::Strides => 2 * (results + operands),
+        Work::Little => 0,
     };
     work.saturating_add(moved / BYTES)
 }

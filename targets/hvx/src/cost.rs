@@ -1,6 +1,7 @@
 //! An estimate of a kernel's packets.
 
-use trainc_ir::{Element, Op, OpKind, TensorType};
+use trainc_ir::ops::properties::Property;
+use trainc_ir::{Element, Op, TensorType};
 
 use crate::depthwise::DepthwiseProduct;
 use crate::devices::{Unit, unit};
@@ -32,14 +33,10 @@ pub(crate) fn packets(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) 
     let integers = inputs.iter().chain(outputs).all(|ty| ty.element != Element::F32);
     let widest = inputs.iter().chain(outputs).map(|ty| ty.element.bits()).max().unwrap_or(8);
     let at_once = match (unit(op.kind()), integers) {
-        (Unit::Vector, true) => match op.kind() {
-            // Their loops, one multiplication a packet.
-            OpKind::Conv2d
-            | OpKind::Conv2dGradientInput
-            | OpKind::Conv2dGradientWeight
-            | OpKind::MatMul => 1,
-            _ => VECTOR * 8 / u64::from(widest.max(8)),
-        },
+        // Products by their loops, one multiplication a packet.
+        (Unit::Vector, true) if !op.kind().has(Property::Bilinear) => {
+            VECTOR * 8 / u64::from(widest.max(8))
+        }
         _ => 1,
     };
     (scalar / at_once).max(1)

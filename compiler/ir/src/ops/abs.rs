@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Sign, Mul};
 use crate::random::{RunContext};
@@ -16,6 +17,9 @@ operator! {
 }
 
 impl Operator for Abs {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("abs", inputs)
     }
@@ -39,6 +43,14 @@ impl Operator for Abs {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, |_, x| x.unary(Unary::FloatAbs))
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

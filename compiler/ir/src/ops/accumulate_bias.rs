@@ -1,14 +1,14 @@
 //! `accumulate_bias`. See [`AccumulateBias`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::numeric::{self, integer};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
 use crate::ops::support::walk::Walk;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, Scale, TensorType};
@@ -29,6 +29,8 @@ operator! {
 const BIAS_BITS: i32 = 30;
 
 impl Operator for AccumulateBias {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, b] = rule::operands(Self::NAME, inputs)?;
         let sums = |ty: &TensorType| ty.element == Element::I32 && ty.scale == Scale::Exponent;
@@ -63,14 +65,6 @@ impl Operator for AccumulateBias {
             }));
         });
         vec![Tensor::i32_shared(x.shape().clone(), data, e as i32)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
@@ -110,6 +104,10 @@ impl Operator for AccumulateBias {
             b.store(y, k, b.load(x, i).shift_right(down) + aligned);
         });
         b.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::{RunContext};
@@ -16,6 +17,9 @@ operator! {
 }
 
 impl Operator for Add {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_binary("add", inputs)
     }
@@ -36,6 +40,18 @@ impl Operator for Add {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_binary(inputs, outputs, |_, a, b| a + b)
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand < 2
+    }
+
+    fn order(&self, _operand: usize) -> Option<Order> {
+        Some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.broadcast()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,13 +1,13 @@
 //! `aligned_add`. See [`AlignedAdd`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder, broadcast_index, flat_index};
 use crate::loops::{Expr, LoopKernel};
 use crate::numeric::integer::{self, RightShift};
 use crate::numeric::{self, Rounding};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::{Property, Work};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -23,6 +23,9 @@ operator! {
 }
 
 impl Operator for AlignedAdd {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::BeginsChain, Property::ContinuesChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, y] = rule::operands(Self::NAME, inputs)?;
         let shared = |ty: &TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
@@ -68,14 +71,6 @@ impl Operator for AlignedAdd {
         };
         let data = Data::I8(sums.iter().map(narrow).collect());
         vec![Tensor::new(x.ty().with_shape(shape), data, ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

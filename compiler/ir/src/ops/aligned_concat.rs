@@ -1,13 +1,13 @@
 //! `aligned_concat`. See [`AlignedConcat`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder, flat_index};
 use crate::loops::{Expr, LoopKernel};
 use crate::numeric::integer::RightShift;
 use crate::numeric::{self, Rounding};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::{Property, Work};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Scale, Shape, TensorType};
@@ -22,6 +22,9 @@ operator! {
 }
 
 impl Operator for AlignedConcat {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Variadic];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let Some(&first) = inputs.first() else {
             return Err(TypeError::new(format!("{} takes at least one operand", Self::NAME)));
@@ -66,14 +69,6 @@ impl Operator for AlignedConcat {
         }
         let ty = TensorType::shared(shape, Element::I8);
         vec![Tensor::new(ty, Data::I8(data), ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,13 +1,13 @@
 //! `aligned_sum`. See [`AlignedSum`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
 use crate::ops::support::walk::Walk;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, Scale, TensorType};
@@ -29,6 +29,8 @@ fn headroom(ty: &TensorType) -> i64 {
 }
 
 impl Operator for AlignedSum {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, y] = rule::operands(Self::NAME, inputs)?;
         let fits = |ty: &TensorType| {
@@ -70,14 +72,6 @@ impl Operator for AlignedSum {
         vec![Tensor::i32_shared(shape, data, exponent as i32)]
     }
 
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
-    }
-
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let y = b.output(0);
@@ -109,6 +103,10 @@ impl Operator for AlignedSum {
             b.store(y, k, sum);
         });
         b.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand < 2
     }
 
     fn cases() -> Vec<Case> {

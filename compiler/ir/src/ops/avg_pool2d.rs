@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::pool::{
     self, Mean, Pool, RECIPROCAL_BITS, lower_reciprocal, reciprocal,
@@ -111,6 +112,9 @@ impl AvgPool2d {
 }
 
 impl Operator for AvgPool2d {
+    const WORK: Work = Work::Windows;
+    const PROPERTIES: &'static [Property] = &[Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let name = "avg_pool2d";
         let [x] = operands(name, inputs)?;
@@ -210,6 +214,10 @@ impl Operator for AvgPool2d {
             });
         });
         b.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,17 +1,17 @@
 //! `avg_pool2d_gradient`. See [`AvgPool2dGradient`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::numeric::saturate_i8;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::rank4;
 use crate::ops::support::pool::{
     self, Mean, Pool, lower_reciprocal, reciprocal, saturated,
 };
 use crate::ops::support::sample;
-use crate::ops::{Case, AvgPool2d, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{AvgPool2d, Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
@@ -56,6 +56,8 @@ impl AvgPool2dGradient {
 }
 
 impl Operator for AvgPool2dGradient {
+    const WORK: Work = Work::Windows;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let name = "avg_pool2d_gradient";
         let [dy] = operands(name, inputs)?;
@@ -106,14 +108,6 @@ impl Operator for AvgPool2dGradient {
                 Tensor::new(ty, Data::I8(dx), ScaleData::Exponent(exponent))
             }
         }]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("avg_pool2d_gradient"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

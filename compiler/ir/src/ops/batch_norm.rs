@@ -5,6 +5,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Work};
 use crate::ops::support::channels::{self, Channels};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, BatchNormGradient};
@@ -29,6 +30,8 @@ operator! {
 }
 
 impl Operator for BatchNorm {
+    const WORK: Work = Work::Strides;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, scale, bias, mean, variance] = rule::operands::<5>("batch_norm", inputs)?;
         rule::all_f32("batch_norm", inputs)?;
@@ -93,6 +96,14 @@ impl Operator for BatchNorm {
             });
         });
         builder.finish()
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0 && !self.batch).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && !self.batch
     }
 
     fn cases() -> Vec<Case> {

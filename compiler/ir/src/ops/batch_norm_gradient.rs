@@ -1,13 +1,13 @@
 //! `batch_norm_gradient`. See [`BatchNormGradient`].
 
 use crate::attributes::{F32};
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::channels::{self, Channels};
 use crate::ops::support::{elementwise};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{TensorType};
@@ -29,6 +29,8 @@ operator! {
 }
 
 impl Operator for BatchNormGradient {
+    const WORK: Work = Work::Strides;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, scale, mean, variance, dy] =
             rule::operands::<5>("batch_norm_gradient", inputs)?;
@@ -71,14 +73,6 @@ impl Operator for BatchNormGradient {
         }
         let vector = |values| Tensor::f32([sizes.channels], values);
         vec![Tensor::f32(inputs[0].shape().dims(), dx), vector(dscale), vector(dbias)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("batch_norm_gradient"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

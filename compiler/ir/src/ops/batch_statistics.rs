@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::channels::Channels;
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, Add, Sub, Mul, Div, Broadcast};
@@ -22,6 +23,8 @@ operator! {
 }
 
 impl Operator for BatchStatistics {
+    const WORK: Work = Work::Strides;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("batch_statistics", inputs)?;
         rule::all_f32("batch_statistics", inputs)?;

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Order, Property, Work};
 use crate::ops::support::grid::{self, Rounding};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{
@@ -25,6 +26,9 @@ operator! {
 }
 
 impl Operator for BipolarQuant {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Quantizes];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, _] = rule::operands::<2>("bipolar_quant", inputs)?;
         grid::check_operands("bipolar_quant", inputs)?;
@@ -61,6 +65,14 @@ impl Operator for BipolarQuant {
             let positive = Expr::f32(0.0).less_equal(x);
             positive.select(Expr::f32(1.0), Expr::f32(-1.0)) * scale
         })
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::operator;
 
+use crate::ops::properties::{Property, Work};
 use crate::ops::rule::{ensure, operands};
 use crate::ops::support::movement::{Gather, movable, result_shape};
 use crate::ops::support::{derivation, gradient, sample};
@@ -21,6 +22,9 @@ operator! {
 }
 
 impl Operator for Broadcast {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Moves];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("broadcast", inputs)?;
         movable("broadcast", x)?;

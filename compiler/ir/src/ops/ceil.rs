@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Order, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::{RunContext};
@@ -16,6 +17,8 @@ operator! {
 }
 
 impl Operator for Ceil {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("ceil", inputs)
     }
@@ -35,6 +38,14 @@ impl Operator for Ceil {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, |_, x| x.unary(Unary::Ceil))
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
     }
 
     fn cases() -> Vec<Case> {

@@ -1,13 +1,13 @@
 //! `chain`. See [`Chain`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{BufferParameter, LoopKernel, Role};
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::rule::ensure;
 use crate::ops::support::fusion::{Fusion, Place};
 use crate::ops::support::sample;
-use crate::ops::{Case, Conv2d, Differentiated, GradientError, Op, Operator, Relu, TypeError};
+use crate::ops::{Case, Conv2d, Op, Operator, Relu, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, Scale, TensorType};
@@ -47,7 +47,7 @@ impl Chain {
         let mut first = 0;
         for (position, op) in self.ops.iter().enumerate() {
             // These take any number of operands, so that nothing would say which are theirs.
-            let refused = matches!(op, Op::Chain(_) | Op::Concat(_) | Op::AlignedConcat(_));
+            let refused = op.kind().has(Property::Variadic);
             ensure(!refused, || {
                 format!("a chain cannot hold `{}` (operation {position})", op.kind().name())
             })?;
@@ -103,6 +103,9 @@ impl Chain {
 pub type Part<'a> = (&'a Op, Vec<TensorType>, TensorType);
 
 impl Operator for Chain {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Variadic];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         Ok(self.links(inputs)?.pop().map(|link| link.result).into_iter().collect())
     }
@@ -117,14 +120,6 @@ impl Operator for Chain {
             so_far = link.op.evaluate(&operands, run);
         }
         so_far
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("chain"))
     }
 
     /// The operations' loops in turn; results on the way are working memory.

@@ -5,6 +5,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::support::{clip_bounds, elementwise, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, ClipGradient};
 use crate::random::{RunContext};
@@ -26,6 +27,9 @@ operator! {
 }
 
 impl Operator for Clip {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain, Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("clip", inputs)?;
         let sums = x.element == Element::I32 && x.is_shared_integer();
@@ -84,6 +88,18 @@ impl Operator for Clip {
             builder.store(y, i, value);
         });
         builder.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,12 +1,12 @@
 //! `clip_gradient`. See [`ClipGradient`].
 
 use crate::attributes::{F32};
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{clip_bounds, elementwise, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{Element, TensorType};
@@ -26,6 +26,8 @@ operator! {
 }
 
 impl Operator for ClipGradient {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         rule::ensure(!self.min.get().is_nan() && !self.max.get().is_nan(), || {
             "clip_gradient: the bounds must be numbers".to_string()
@@ -49,14 +51,6 @@ impl Operator for ClipGradient {
             })
             .collect();
         vec![Tensor::i8_shared(x.shape().dims(), elements, dy.exponent())]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("clip_gradient"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
@@ -84,6 +78,10 @@ impl Operator for ClipGradient {
             builder.store(y, i, inside(value, bounds).select(error, Expr::i32(0)));
         });
         builder.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 1
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::rule::ensure;
 use crate::ops::support::movement::result_shape;
 use crate::ops::support::{derivation, sample};
@@ -64,6 +65,9 @@ impl Concat {
 }
 
 impl Operator for Concat {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Moves, Property::Variadic];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         Ok(vec![self.result(inputs)?])
     }
@@ -131,6 +135,10 @@ impl Operator for Concat {
             offset += length;
         }
         b.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        self.axis > 0 && operands.data.iter().all(|&data| data)
     }
 
     fn cases() -> Vec<Case> {

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Property, Work, by_index};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::{Convolution, rank4};
 use crate::ops::support::product::{self, Product, Term};
@@ -88,6 +89,9 @@ impl Product for Plan {
 }
 
 impl Operator for Conv2d {
+    const WORK: Work = Work::Products(|inputs| by_index(inputs[1], 0));
+    const PROPERTIES: &'static [Property] = &[Property::Bilinear, Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, w] = operands("conv2d", inputs)?;
         let (element, scale) = rule::product("conv2d", x, w)?;
@@ -186,6 +190,10 @@ impl Operator for Conv2d {
             });
         });
         b.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

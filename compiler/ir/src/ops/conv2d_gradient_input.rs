@@ -1,14 +1,14 @@
 //! `conv2d_gradient_input`. See [`Conv2dGradientInput`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Property, Work, by_index};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::{Convolution, rank4};
 use crate::ops::support::product::{self, Product, Term};
 use crate::ops::support::sample;
 use crate::ops::support::window::Geometry;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Shape, TensorType};
@@ -96,6 +96,9 @@ impl Product for Plan {
 }
 
 impl Operator for Conv2dGradientInput {
+    const WORK: Work = Work::Products(|inputs| by_index(inputs[1], 0));
+    const PROPERTIES: &'static [Property] = &[Property::Bilinear, Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [dy, w] = operands("conv2d_gradient_input", inputs)?;
         let (element, scale) = rule::product("conv2d_gradient_input", dy, w)?;
@@ -109,14 +112,6 @@ impl Operator for Conv2dGradientInput {
             .convolution(dy.shape(), w.shape())
             .expect("the type rule has checked the operands");
         vec![product::evaluate(&Plan(convolution), dy, w, convolution.x().into())]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("conv2d_gradient_input"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

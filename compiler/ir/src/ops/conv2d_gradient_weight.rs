@@ -1,14 +1,14 @@
 //! `conv2d_gradient_weight`. See [`Conv2dGradientWeight`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Property, Work, by_index};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::{Convolution, per_group, rank4};
 use crate::ops::support::product::{self, Product, Term};
 use crate::ops::support::sample;
 use crate::ops::support::window::Geometry;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, Shape, TensorType};
@@ -96,6 +96,9 @@ impl Product for Plan {
 }
 
 impl Operator for Conv2dGradientWeight {
+    const WORK: Work = Work::Products(|inputs| by_index(inputs[1], 1));
+    const PROPERTIES: &'static [Property] = &[Property::Bilinear, Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, dy] = operands("conv2d_gradient_weight", inputs)?;
         let (element, scale) = rule::product("conv2d_gradient_weight", x, dy)?;
@@ -109,14 +112,6 @@ impl Operator for Conv2dGradientWeight {
             .convolution(x.shape(), dy.shape())
             .expect("the type rule has checked the operands");
         vec![product::evaluate(&Plan(convolution), x, dy, convolution.w().into())]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("conv2d_gradient_weight"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,12 +1,12 @@
 //! `dequantize`. See [`Dequantize`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::{Property, Work};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -19,6 +19,9 @@ operator! {
 }
 
 impl Operator for Dequantize {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         rule::ensure(x.is_shared_integer() && x.element != Element::B1, || {
@@ -32,14 +35,6 @@ impl Operator for Dequantize {
         let scale = 2f64.powi(inputs[0].exponent().clamp(-400, 400));
         let data = inputs[0].to_i64().iter().map(|&q| (q as f64 * scale) as f32).collect();
         vec![Tensor::f32(inputs[0].shape().clone(), data)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

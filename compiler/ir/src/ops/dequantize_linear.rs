@@ -1,11 +1,11 @@
 //! `dequantize_linear`. See [`DequantizeLinear`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::affine;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -35,6 +35,8 @@ const ELEMENTS: [Element; 10] = [
 ];
 
 impl Operator for DequantizeLinear {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, scale, zero_point] = rule::operands::<3>("dequantize_linear", inputs)?;
         rule::all_f32("dequantize_linear", &[scale])?;
@@ -60,14 +62,6 @@ impl Operator for DequantizeLinear {
             }));
         });
         vec![Tensor::f32(inputs[0].shape().dims(), x)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("dequantize_linear"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Work};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Neg, Mul};
 use crate::random::{RunContext};
@@ -16,6 +17,8 @@ operator! {
 }
 
 impl Operator for Div {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_binary("div", inputs)
     }
@@ -41,6 +44,18 @@ impl Operator for Div {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_binary(inputs, outputs, |_, a, b| a.divide(b))
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand < 2
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.broadcast()
     }
 
     fn cases() -> Vec<Case> {

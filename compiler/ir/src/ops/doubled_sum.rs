@@ -1,12 +1,12 @@
 //! `doubled_sum`. See [`DoubledSum`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::loops::builder::LoopBuilder;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, TensorType};
@@ -19,6 +19,8 @@ operator! {
 }
 
 impl Operator for DoubledSum {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [a, b] = rule::operands(Self::NAME, inputs)?;
         rule::ensure(a == b && a.element == Element::I32 && a.is_shared_integer(), || {
@@ -32,14 +34,6 @@ impl Operator for DoubledSum {
         let pairs = a.as_i32().iter().zip(b.as_i32());
         let data = pairs.map(|(a, b)| a.wrapping_add(*a).wrapping_add(*b)).collect();
         vec![Tensor::i32_shared(b.shape().clone(), data, b.exponent())]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -5,6 +5,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Comparison, Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::{RunContext};
@@ -30,6 +31,8 @@ fn threshold(ratio: f32) -> u32 {
 }
 
 impl Operator for Dropout {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("dropout", inputs)?;
         rule::f32_or_shared_byte("dropout", x)?;
@@ -95,6 +98,10 @@ impl Operator for Dropout {
             builder.store(y, i, value);
         });
         builder.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -1,13 +1,13 @@
 //! `integer_add`. See [`IntegerAdd`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::{narrow, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -22,6 +22,9 @@ operator! {
 }
 
 impl Operator for IntegerAdd {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         narrow::infer(Self::NAME, a)?;
@@ -38,14 +41,6 @@ impl Operator for IntegerAdd {
         let scaled = |x: i64, factor: i32| (x as i32).wrapping_mul(factor);
         let sums = a.iter().zip(&b).map(|(&a, &b)| scaled(a, of_a).wrapping_add(scaled(b, of_b)));
         vec![Tensor::i32(inputs[0].shape().dims(), sums.collect())]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

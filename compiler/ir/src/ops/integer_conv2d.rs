@@ -1,15 +1,15 @@
 //! `integer_conv2d`. See [`IntegerConv2d`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Property, Work, by_index};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::{Convolution, rank4};
 use crate::ops::support::window::Geometry;
 use crate::ops::support::{narrow, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, Shape, TensorType};
@@ -60,6 +60,9 @@ fn result(convolution: &Convolution) -> Shape {
 }
 
 impl Operator for IntegerConv2d {
+    const WORK: Work = Work::Products(|inputs| by_index(inputs[1], 0));
+    const PROPERTIES: &'static [Property] = &[Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, w] = operands(Self::NAME, inputs)?;
         let takes = |ty: &TensorType| narrow::is_narrow(ty.element) && ty.scale == Scale::None;
@@ -112,14 +115,6 @@ impl Operator for IntegerConv2d {
             }
         }
         vec![Tensor::i32(result(&c), y)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

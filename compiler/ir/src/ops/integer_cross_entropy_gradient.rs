@@ -1,12 +1,12 @@
 //! `integer_cross_entropy_gradient`. See [`IntegerCrossEntropyGradient`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, Rounding, integer};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::Work;
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -28,6 +28,8 @@ operator! {
 }
 
 impl Operator for IntegerCrossEntropyGradient {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [logits, labels] = rule::operands(Self::NAME, inputs)?;
         let shared = logits.element == Element::I8 && logits.scale == Scale::Exponent;
@@ -69,14 +71,6 @@ impl Operator for IntegerCrossEntropyGradient {
             }
         }
         vec![Tensor::new(logits.ty().clone(), Data::I8(data), ScaleData::Exponent(0))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,14 +1,14 @@
 //! `integer_max_pool2d`. See [`IntegerMaxPool2d`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::rule::operands;
 use crate::ops::support::narrow::{self, ChannelsLastPool};
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
@@ -38,6 +38,8 @@ fn least(element: Element) -> i64 {
 }
 
 impl Operator for IntegerMaxPool2d {
+    const WORK: Work = Work::Windows;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands(Self::NAME, inputs)?;
         narrow::infer(Self::NAME, x)?;
@@ -49,14 +51,6 @@ impl Operator for IntegerMaxPool2d {
         let pool = self.pool(x.shape()).expect("the type rule has checked the operand");
         let y = pool.fold(&x.to_i64(), least(x.ty().element), i64::max, |most, _| most);
         vec![Tensor::from_i64(&x.ty().with_shape(pool.y()), &y, ScaleData::None)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

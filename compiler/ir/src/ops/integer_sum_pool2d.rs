@@ -1,14 +1,14 @@
 //! `integer_sum_pool2d`. See [`IntegerSumPool2d`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::rule::operands;
 use crate::ops::support::narrow::{self, ChannelsLastPool};
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Shape, TensorType};
@@ -39,6 +39,9 @@ impl IntegerSumPool2d {
 }
 
 impl Operator for IntegerSumPool2d {
+    const WORK: Work = Work::Windows;
+    const PROPERTIES: &'static [Property] = &[Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands(Self::NAME, inputs)?;
         narrow::infer(Self::NAME, x)?;
@@ -56,14 +59,6 @@ impl Operator for IntegerSumPool2d {
         });
         let ty = TensorType::new(pool.y(), Element::I32);
         vec![Tensor::from_i64(&ty, &y, ScaleData::None)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -4,6 +4,7 @@ use crate::attributes::{F32};
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, LeakyReluGradient};
 use crate::random::{RunContext};
@@ -19,6 +20,9 @@ operator! {
 }
 
 impl Operator for LeakyRelu {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         rule::ensure(self.alpha.get().is_finite(), || {
             format!("leaky_relu: the slope must be finite, here {}", self.alpha.get())
@@ -48,6 +52,18 @@ impl Operator for LeakyRelu {
             let negative = Expr::f32(self.alpha.get()) * x.clone();
             Expr::f32(0.0).less(x.clone()).select(x, negative)
         })
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, _operand: usize) -> Option<Order> {
+        (self.alpha.get() >= 0.0).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,11 +1,11 @@
 //! `leaky_relu_gradient`. See [`LeakyReluGradient`].
 
 use crate::attributes::{F32};
-use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{TensorType};
@@ -19,6 +19,8 @@ operator! {
 }
 
 impl Operator for LeakyReluGradient {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         rule::ensure(self.alpha.get().is_finite(), || {
             format!("leaky_relu_gradient: the slope must be finite, here {}", self.alpha.get())
@@ -31,19 +33,15 @@ impl Operator for LeakyReluGradient {
         elementwise::evaluate_binary(inputs, |x, dy| if x > 0.0 { dy } else { alpha * dy })
     }
 
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("leaky_relu_gradient"))
-    }
-
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_binary(inputs, outputs, |_, x, dy| {
             let negative = Expr::f32(self.alpha.get()) * dy.clone();
             Expr::f32(0.0).less(x).select(dy, negative)
         })
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 1
     }
 
     fn cases() -> Vec<Case> {

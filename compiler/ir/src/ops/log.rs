@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::numeric;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Div};
 use crate::random::{RunContext};
@@ -17,6 +18,8 @@ operator! {
 }
 
 impl Operator for Log {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("log", inputs)
     }
@@ -39,6 +42,10 @@ impl Operator for Log {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, numeric::float::log_expression)
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -5,6 +5,7 @@ use crate::loops::builder::{LoopBuilder};
 use crate::loops::{LoopKernel};
 use crate::numeric;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::rows::Rows;
 use crate::ops::support::{elementwise, rows};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, Exp, Sub, Mul, ReduceSum};
@@ -22,6 +23,8 @@ operator! {
 }
 
 impl Operator for LogSoftmax {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("log_softmax", inputs)?;
         rule::all_f32("log_softmax", inputs)?;

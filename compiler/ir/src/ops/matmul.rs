@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::builder::broadcast_index;
 use crate::loops::{Expr, LoopKernel};
+use crate::ops::properties::{Examples, Property, Work, by_index};
 use crate::ops::rule::{self, ensure, operands};
 use crate::ops::support::movement::{Gather, result_shape};
 use crate::ops::support::product::{self, Product, Term};
@@ -149,6 +150,9 @@ impl Product for Plan<'_> {
 }
 
 impl Operator for MatMul {
+    const WORK: Work = Work::Products(|inputs| by_index(inputs[1], 0));
+    const PROPERTIES: &'static [Property] = &[Property::Bilinear, Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [a, b] = operands("matmul", inputs)?;
         let (element, scale) = rule::product("matmul", a, b)?;
@@ -241,6 +245,10 @@ impl Operator for MatMul {
             });
         });
         b.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && !self.transpose_a && operands.inputs[0].shape.rank() == 2
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::movement::keep_exponent;
 use crate::ops::support::pool::Pool;
@@ -57,6 +58,8 @@ fn maxima<T: Copy + PartialOrd>(pool: &Pool, x: &[T], least: T) -> Vec<T> {
 }
 
 impl Operator for MaxPool2d {
+    const WORK: Work = Work::Windows;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("max_pool2d", inputs)?;
         rule::f32_or_shared_byte("max_pool2d", x)?;
@@ -109,6 +112,10 @@ impl Operator for MaxPool2d {
             });
         });
         b.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,15 +1,15 @@
 //! `max_pool2d_gradient`. See [`MaxPool2dGradient`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, LoopKernel};
 use crate::numeric::saturate_i8;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::rule::{self, ensure, operands};
 use crate::ops::support::pool::{Pool, saturated};
 use crate::ops::support::{pool, sample};
 use crate::ops::support::window::Geometry;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{Data, Tensor};
 use crate::types::{Element, Shape, TensorType};
@@ -73,6 +73,8 @@ fn scatter<T: Copy + PartialOrd, E: Copy, S>(
 }
 
 impl Operator for MaxPool2dGradient {
+    const WORK: Work = Work::Windows;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let name = "max_pool2d_gradient";
         let [x, dy] = operands(name, inputs)?;
@@ -106,14 +108,6 @@ impl Operator for MaxPool2dGradient {
             }
         };
         vec![Tensor::new(dy.ty().with_shape(pool.x()), data, dy.scale().clone())]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("max_pool2d_gradient"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Work};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{ReluGradient, Case, Differentiated, GradientError, Operator, TypeError, Sub};
 use crate::random::{RunContext};
@@ -16,6 +17,8 @@ operator! {
 }
 
 impl Operator for Minimum {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_binary("minimum", inputs)
     }
@@ -42,6 +45,14 @@ impl Operator for Minimum {
             // The comparison fails where one is NaN, which gives `b`.
             a.clone().not_equal(a.clone()).select(a.clone(), a.minimum(b))
         })
+    }
+
+    fn order(&self, _operand: usize) -> Option<Order> {
+        Some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.broadcast()
     }
 
     fn cases() -> Vec<Case> {

@@ -16,6 +16,7 @@ use crate::tensor::Tensor;
 use crate::text::cursor::{Cursor, SyntaxError};
 use crate::text::nearest::did_you_mean;
 use crate::types::TensorType;
+use properties::{Examples, Order, Property, Work};
 
 /// Why operands do not fit an operation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -84,28 +85,55 @@ impl Case {
     }
 }
 
-/// What one operation is. Every item is required: an operation without a gradient says so.
+/// What one operation is. What has a default says why silence is safe.
 pub trait Operator: Attributes + Into<Op> {
+    /// What its loops do beside reading operands and writing results.
+    const WORK: Work;
+
+    /// What rules and passes may count on. By default nothing: they leave the operation as it is.
+    const PROPERTIES: &'static [Property] = &[];
+
     /// The type rule: result types of operands, or why they do not fit. Also checks the attributes.
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError>;
 
     /// The meaning. Operands have been checked by [`Operator::infer`]; this never fails.
     fn evaluate(&self, inputs: &[&Tensor], run: &RunContext) -> Vec<Tensor>;
 
-    /// The gradient rule (FP32): appends nodes that compute the gradient of each operand.
+    /// The gradient rule (FP32): appends nodes that compute the gradient of each operand. By default there is none, which
+    /// is an error where one is asked for.
     fn gradient(
         &self,
-        graph: &mut Graph,
-        node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError>;
+        _graph: &mut Graph,
+        _node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        Err(GradientError::NotDifferentiable(Self::NAME))
+    }
 
     /// The loops that compute the same bits as [`Operator::evaluate`], with a place for each element, however narrow.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel;
+
+    /// Whether result 0 may be written over an operand, given that both have the same type: element `i` of the result
+    /// depends on element `i` of that operand only. Every target must honour this. By default not: a buffer more.
+    fn may_overwrite(&self, _operand: usize) -> bool {
+        false
+    }
+
+    /// How the result moves with an operand, the others held. By default not known: no quantizer is folded through it.
+    fn order(&self, _operand: usize) -> Option<Order> {
+        None
+    }
+
+    /// Whether row `i` of the result depends on row `i` of the operands that hold a row an example, and on no other row.
+    /// By default not known: the examples of a batch stay together.
+    fn by_example(&self, _operands: &Examples<'_>) -> bool {
+        false
+    }
 
     /// Examples: at least one with known results, and the extremes.
     fn cases() -> Vec<Case>;
 }
 
+pub mod properties;
 pub(crate) mod support;
 
 macro_rules! operations {
@@ -155,6 +183,16 @@ macro_rules! operations {
                 match self { $(OpKind::$name => <$name as Operator>::cases()),* }
             }
 
+            /// See [`Operator::WORK`].
+            pub fn work(self) -> Work {
+                match self { $(OpKind::$name => <$name as Operator>::WORK),* }
+            }
+
+            /// See [`Operator::PROPERTIES`].
+            pub fn properties(self) -> &'static [Property] {
+                match self { $(OpKind::$name => <$name as Operator>::PROPERTIES),* }
+            }
+
             /// The operation of that name.
             pub fn from_name(name: &str) -> Option<OpKind> {
                 OpKind::ALL.iter().copied().find(|kind| kind.name() == name)
@@ -202,6 +240,21 @@ macro_rules! operations {
                 node: &Differentiated<'_>,
             ) -> Result<Vec<Option<ValueId>>, GradientError> {
                 match self { $(Op::$name(op) => op.gradient(graph, node)),* }
+            }
+
+            /// See [`Operator::may_overwrite`].
+            pub fn may_overwrite(&self, operand: usize) -> bool {
+                match self { $(Op::$name(op) => op.may_overwrite(operand)),* }
+            }
+
+            /// See [`Operator::order`].
+            pub fn order(&self, operand: usize) -> Option<Order> {
+                match self { $(Op::$name(op) => op.order(operand)),* }
+            }
+
+            /// See [`Operator::by_example`].
+            pub fn by_example(&self, operands: &Examples<'_>) -> bool {
+                match self { $(Op::$name(op) => op.by_example(operands)),* }
             }
 
             /// See [`Operator::lower`]: loops over elements, however narrow they are.
@@ -282,6 +335,18 @@ pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 
+impl OpKind {
+    /// Whether the operation has a property.
+    pub fn has(self, property: Property) -> bool {
+        self.properties().contains(&property)
+    }
+
+    /// The operations that have a property, in the order of the registry.
+    pub fn all_with(property: Property) -> impl Iterator<Item = OpKind> {
+        OpKind::ALL.iter().copied().filter(move |kind| kind.has(property))
+    }
+}
+
 impl Op {
     /// The loops that compute the same bits as [`Op::evaluate`], over buffers as programs hold them: elements narrower
     /// than a byte are packed ([`packed::packed`]).
@@ -308,42 +373,6 @@ impl Op {
             text.push('}');
         }
         self.kind().parse_attributes(&mut Cursor::new(&text)).unwrap_or_else(|_| self.clone())
-    }
-
-    /// Whether result 0 may be written over operand `operand`, given that both have the same type: element `i` of the
-    /// result depends on element `i` of that operand only. Every target must honour this.
-    pub fn may_overwrite(&self, operand: usize) -> bool {
-        match self.kind() {
-            OpKind::Abs
-            | OpKind::Neg
-            | OpKind::Exp
-            | OpKind::Log
-            | OpKind::Sqrt
-            | OpKind::Reciprocal
-            | OpKind::Tanh
-            | OpKind::Sigmoid
-            | OpKind::Erf
-            | OpKind::Sign
-            | OpKind::Floor
-            | OpKind::Ceil
-            | OpKind::Relu
-            | OpKind::LeakyRelu
-            | OpKind::Clip
-            | OpKind::Dropout
-            | OpKind::SgdUpdate
-            | OpKind::Quant
-            | OpKind::BipolarQuant
-            | OpKind::Trunc
-            | OpKind::SaturatingSubtract
-            | OpKind::AccumulateBias
-            | OpKind::MomentumStep
-            | OpKind::NormalizedUpdate => operand == 0,
-            OpKind::ReluGradient | OpKind::LeakyReluGradient | OpKind::ClipGradient => operand == 1,
-            OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div | OpKind::AlignedSum => {
-                operand < 2
-            }
-            _ => false,
-        }
     }
 }
 

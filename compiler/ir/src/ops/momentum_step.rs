@@ -1,15 +1,15 @@
 //! `momentum_step`. See [`MomentumStep`].
 
 use crate::attributes::{Attributes, F32};
-use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::loops::Expr;
 use crate::loops::builder::LoopBuilder;
 use crate::numeric::dither::{Dither, DitherLoop};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::step::{self, Step, StepLoop};
 use crate::ops::support::{elementwise, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -38,6 +38,8 @@ impl MomentumStep {
 }
 
 impl Operator for MomentumStep {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [m, g, rate] = rule::operands(Self::NAME, inputs)?;
         rule::ensure((0.0..1.0).contains(&self.momentum.get()) && self.factor() < 256, || {
@@ -76,14 +78,6 @@ impl Operator for MomentumStep {
             })
             .collect();
         vec![Tensor::from_i64(m.ty(), &values, ScaleData::Exponent(m.exponent()))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
@@ -136,6 +130,10 @@ impl Operator for MomentumStep {
             b.store(y, i, sum);
         });
         b.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

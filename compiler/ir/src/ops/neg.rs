@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::{RunContext};
@@ -16,6 +17,9 @@ operator! {
 }
 
 impl Operator for Neg {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("neg", inputs)
     }
@@ -38,6 +42,18 @@ impl Operator for Neg {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, |_, x| x.unary(Unary::Negate))
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

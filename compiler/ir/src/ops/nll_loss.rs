@@ -6,6 +6,7 @@ use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::likelihood::Plan;
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, NllLossGradient};
@@ -43,6 +44,8 @@ operator! {
 }
 
 impl Operator for NllLoss {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let plan = Plan::of("nll_loss", inputs, inputs.get(2).copied())?;
         rule::ensure(inputs.len() <= 3, || {

@@ -1,13 +1,13 @@
 //! `nll_loss_gradient`. See [`NllLossGradient`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::nll_loss::{Reduction, operands};
 use crate::ops::support::likelihood::Plan;
 use crate::ops::support::{elementwise};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{TensorType};
@@ -27,6 +27,8 @@ operator! {
 }
 
 impl Operator for NllLossGradient {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let plan = Plan::of("nll_loss_gradient", inputs, inputs.get(3).copied())?;
         rule::ensure(matches!(inputs.len(), 3 | 4), || {
@@ -55,14 +57,6 @@ impl Operator for NllLossGradient {
             };
         }
         vec![Tensor::f32(inputs[0].shape().dims(), dx)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("nll_loss_gradient"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,13 +1,13 @@
 //! `normalized_update`. See [`NormalizedUpdate`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, TensorType};
@@ -22,6 +22,8 @@ operator! {
 }
 
 impl Operator for NormalizedUpdate {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [w, g, bits] = rule::operands(Self::NAME, inputs)?;
         rule::all_f32(Self::NAME, &[w, g])?;
@@ -42,14 +44,6 @@ impl Operator for NormalizedUpdate {
         elementwise::evaluate_binary(&inputs[..2], |w, g| w - rate * (g / divisor))
     }
 
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
-    }
-
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (w, g, bits, y) = (b.input(0), b.input(1), b.input(2), b.output(0));
@@ -68,6 +62,10 @@ impl Operator for NormalizedUpdate {
             b.store(y, i, value);
         });
         b.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::numeric;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Log, Sub, Mul};
 use crate::random::{RunContext};
@@ -18,6 +19,8 @@ operator! {
 }
 
 impl Operator for Pow {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_binary("pow", inputs)
     }

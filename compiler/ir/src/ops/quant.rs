@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Order, Property, Work};
 use crate::ops::support::grid::{self, Rounding};
 use crate::ops::support::elementwise;
 use crate::ops::support::walk::Walk;
@@ -62,6 +63,9 @@ impl Quant {
 }
 
 impl Operator for Quant {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Quantizes];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, _, _] = rule::operands::<3>("quant", inputs)?;
         grid::check_bits("quant", self.bits)?;
@@ -124,6 +128,14 @@ impl Operator for Quant {
             builder.store(result, i, (integer - zero) * scale);
         });
         builder.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
     }
 
     /// Known results are those of the qonnx package 1.0.0.

@@ -1,13 +1,13 @@
 //! `quantize_bias`. See [`QuantizeBias`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, TensorType};
@@ -22,6 +22,8 @@ operator! {
 }
 
 impl Operator for QuantizeBias {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         rule::all_f32(Self::NAME, &[x])?;
@@ -38,14 +40,6 @@ impl Operator for QuantizeBias {
         };
         let data = inputs[0].as_f32().iter().map(quantize).collect();
         vec![Tensor::i32_shared(inputs[0].shape().clone(), data, self.exponent)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

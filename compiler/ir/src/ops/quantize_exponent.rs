@@ -1,12 +1,12 @@
 //! `quantize_exponent`. See [`QuantizeExponent`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::{Property, Work};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -22,6 +22,9 @@ operator! {
 }
 
 impl Operator for QuantizeExponent {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         rule::all_f32(Self::NAME, &[x])?;
@@ -40,14 +43,6 @@ impl Operator for QuantizeExponent {
         let ty = TensorType::shared(inputs[0].shape().clone(), Element::I8);
         let data = Data::I8(x.iter().map(|&x| quantize(x)).collect());
         vec![Tensor::new(ty, data, ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

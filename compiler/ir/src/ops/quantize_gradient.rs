@@ -1,13 +1,13 @@
 //! `quantize_gradient`. See [`QuantizeGradient`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::numeric::integer::{self, RightShift};
 use crate::numeric::{self, Rounding};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::{Property, Work};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -23,6 +23,9 @@ operator! {
 }
 
 impl Operator for QuantizeGradient {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, bits] = rule::operands(Self::NAME, inputs)?;
         let sums = matches!(x.element, Element::I8 | Element::I32) && x.is_shared_integer();
@@ -45,14 +48,6 @@ impl Operator for QuantizeGradient {
         let data = Data::I8(x.iter().map(|&x| quantize(x)).collect());
         let exponent = inputs[0].exponent().wrapping_add(s as i32);
         vec![Tensor::new(ty, data, ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,12 +1,12 @@
 //! `quantize_linear`. See [`QuantizeLinear`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::support::affine;
 use crate::ops::support::{elementwise, narrow};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -25,6 +25,9 @@ operator! {
 }
 
 impl Operator for QuantizeLinear {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Quantizes];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, scale, zero_point] = rule::operands::<3>("quantize_linear", inputs)?;
         rule::all_f32("quantize_linear", &[x, scale])?;
@@ -57,14 +60,6 @@ impl Operator for QuantizeLinear {
         };
         let ty = TensorType::new(inputs[0].shape().dims(), element);
         vec![Tensor::new(ty, data, ScaleData::None)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("quantize_linear"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

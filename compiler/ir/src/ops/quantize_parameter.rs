@@ -1,13 +1,13 @@
 //! `quantize_parameter`. See [`QuantizeParameter`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -27,6 +27,8 @@ operator! {
 }
 
 impl Operator for QuantizeParameter {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         rule::all_f32(Self::NAME, &[x])?;
@@ -51,14 +53,6 @@ impl Operator for QuantizeParameter {
         let values: Vec<i64> = x.iter().map(quantize).collect();
         let ty = TensorType::shared(inputs[0].shape().clone(), self.element);
         vec![Tensor::from_i64(&ty, &values, ScaleData::Exponent(e))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,14 +1,14 @@
 //! `quantize_unsigned`. See [`QuantizeUnsigned`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::integer;
 use crate::numeric::{self, Rounding, exponent};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -26,6 +26,8 @@ operator! {
 }
 
 impl Operator for QuantizeUnsigned {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         let integer = matches!(x.element, Element::I32 | Element::I8 | Element::U8);
@@ -56,14 +58,6 @@ impl Operator for QuantizeUnsigned {
         let data = Data::U8(x.iter().map(quantize).collect());
         let exponent = inputs[0].exponent().wrapping_add(s as i32);
         vec![Tensor::new(ty, data, ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,12 +1,12 @@
 //! `quantize_weight`. See [`QuantizeWeight`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::properties::Work;
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -28,6 +28,8 @@ operator! {
 }
 
 impl Operator for QuantizeWeight {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         rule::all_f32(Self::NAME, &[x])?;
@@ -46,14 +48,6 @@ impl Operator for QuantizeWeight {
         let ty = TensorType::shared(inputs[0].shape().clone(), Element::I8);
         let data = Data::I8(x.iter().map(|&x| quantize(x)).collect());
         vec![Tensor::new(ty, data, ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Neg, Mul};
 use crate::random::{RunContext};
@@ -16,6 +17,8 @@ operator! {
 }
 
 impl Operator for Reciprocal {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("reciprocal", inputs)
     }
@@ -42,6 +45,10 @@ impl Operator for Reciprocal {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, |_, x| Expr::f32(1.0).divide(x))
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

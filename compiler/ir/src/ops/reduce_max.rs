@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::{elementwise, gradient, reduction};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, Transpose, MaxPool2dGradient};
 use crate::random::{RunContext};
@@ -22,6 +23,8 @@ operator! {
 }
 
 impl Operator for ReduceMax {
+    const WORK: Work = Work::Strides;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("reduce_max", inputs)?;
         rule::all_f32("reduce_max", inputs)?;
@@ -97,6 +100,10 @@ impl Operator for ReduceMax {
             |largest| largest,
         );
         builder.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && !self.axes.contains(&0)
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::{elementwise, gradient, reduction};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, Div};
 use crate::random::{RunContext};
@@ -21,6 +22,8 @@ operator! {
 }
 
 impl Operator for ReduceMean {
+    const WORK: Work = Work::Strides;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("reduce_mean", inputs)?;
         rule::all_f32("reduce_mean", inputs)?;
@@ -69,6 +72,10 @@ impl Operator for ReduceMean {
             |sum| sum.divide(Expr::f32(count as f32)),
         );
         builder.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && !self.axes.contains(&0)
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::support::{elementwise, gradient, reduction};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::{RunContext};
@@ -23,6 +24,9 @@ operator! {
 }
 
 impl Operator for ReduceSum {
+    const WORK: Work = Work::Strides;
+    const PROPERTIES: &'static [Property] = &[Property::BeginsChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("reduce_sum", inputs)?;
         rule::f32_or_shared_i8("reduce_sum", x)?;
@@ -83,6 +87,10 @@ impl Operator for ReduceSum {
             |sum| sum,
         );
         builder.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && !self.axes.contains(&0)
     }
 
     fn cases() -> Vec<Case> {

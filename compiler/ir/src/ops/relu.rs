@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, ReluGradient};
 use crate::random::{RunContext};
@@ -17,6 +18,9 @@ operator! {
 }
 
 impl Operator for Relu {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain, Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("relu", inputs)?;
         rule::f32_or_shared_i8("relu", x)?;
@@ -52,6 +56,18 @@ impl Operator for Relu {
         elementwise::lower_shared(inputs, outputs, 0, |_, values| {
             values[0].clone().maximum(Expr::i32(0))
         })
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,10 +1,10 @@
 //! `relu_gradient`. See [`ReluGradient`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{Element, TensorType};
@@ -19,6 +19,8 @@ operator! {
 }
 
 impl Operator for ReluGradient {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_same_shape_or_shared("relu_gradient", inputs)
     }
@@ -33,14 +35,6 @@ impl Operator for ReluGradient {
         vec![Tensor::i8_shared(x.shape().dims(), elements, dy.exponent())]
     }
 
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("relu_gradient"))
-    }
-
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         if inputs[0].is_f32() {
             return elementwise::lower_binary(inputs, outputs, |_, x, dy| {
@@ -50,6 +44,10 @@ impl Operator for ReluGradient {
         elementwise::lower_shared(inputs, outputs, 1, |_, values| {
             Expr::i32(0).less(values[0].clone()).select(values[1].clone(), Expr::i32(0))
         })
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 1
     }
 
     fn cases() -> Vec<Case> {

@@ -1,14 +1,14 @@
 //! `requantize_stochastic`. See [`RequantizeStochastic`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::dither::{self, Dither, DitherLoop, DitheredShift};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -31,6 +31,8 @@ operator! {
 const FRACTION: i32 = 16;
 
 impl Operator for RequantizeStochastic {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         let sums = x.element == Element::I32 && x.is_shared_integer();
@@ -64,14 +66,6 @@ impl Operator for RequantizeStochastic {
         };
         let ty = TensorType::shared(inputs[0].shape().clone(), Element::I8);
         vec![Tensor::new(ty, Data::I8(data), ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

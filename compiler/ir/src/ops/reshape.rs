@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::operator;
 
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::rule::{ensure, operands};
 use crate::ops::support::movement::{Gather, movable, result_shape};
 use crate::ops::support::{derivation, gradient, sample};
@@ -21,6 +22,9 @@ operator! {
 }
 
 impl Operator for Reshape {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Moves];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("reshape", inputs)?;
         movable("reshape", x)?;
@@ -47,6 +51,14 @@ impl Operator for Reshape {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         Gather { shape: vec![inputs[0].count()], start: 0, strides: vec![1] }.lower(inputs, outputs)
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && self.shape.first() == Some(&operands.examples)
     }
 
     fn cases() -> Vec<Case> {

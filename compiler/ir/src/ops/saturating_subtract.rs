@@ -1,13 +1,13 @@
 //! `saturating_subtract`. See [`SaturatingSubtract`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::loops::builder::LoopBuilder;
 use crate::numeric::integer;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{sample, step};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, Scale, TensorType};
@@ -20,6 +20,8 @@ operator! {
 }
 
 impl Operator for SaturatingSubtract {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [w, g] = rule::operands(Self::NAME, inputs)?;
         let elements = matches!(w.element, Element::I8 | Element::I16 | Element::I32);
@@ -41,14 +43,6 @@ impl Operator for SaturatingSubtract {
         vec![Tensor::from_i64(w.ty(), &values, w.scale().clone())]
     }
 
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
-    }
-
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (w, g, y) = (b.input(0), b.input(1), b.output(0));
@@ -68,6 +62,10 @@ impl Operator for SaturatingSubtract {
             b.store(y, i, difference);
         });
         b.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -1,14 +1,14 @@
 //! `scale_shift`. See [`ScaleShift`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::numeric::integer;
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::{narrow, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -30,6 +30,9 @@ operator! {
 }
 
 impl Operator for ScaleShift {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [acc, scale, offset] = operands(Self::NAME, inputs)?;
         narrow::channelwise(Self::NAME, acc, &[scale, offset])?;
@@ -49,14 +52,6 @@ impl Operator for ScaleShift {
         });
         let ty = inputs[0].ty().with_element(self.element);
         vec![Tensor::from_i64(&ty, &q.collect::<Vec<_>>(), ScaleData::None)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

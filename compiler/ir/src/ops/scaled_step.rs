@@ -1,15 +1,15 @@
 //! `scaled_step`. See [`ScaledStep`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::loops::Expr;
 use crate::loops::builder::LoopBuilder;
 use crate::numeric::dither::{Dither, DitherLoop};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
 use crate::ops::support::step::{self, Step, StepLoop};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -31,6 +31,8 @@ operator! {
 }
 
 impl Operator for ScaledStep {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [g, w, rate] = rule::operands(Self::NAME, inputs)?;
         step::infer(Self::NAME, w, g, rate)?;
@@ -48,14 +50,6 @@ impl Operator for ScaledStep {
             .map(|(i, &g)| step.apply(g as i32, dither.bits(i)).into())
             .collect();
         vec![Tensor::from_i64(w.ty(), &values, ScaleData::Exponent(w.exponent()))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -1,11 +1,11 @@
 //! `sgd_update`. See [`SgdUpdate`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{TensorType};
@@ -17,6 +17,8 @@ operator! {
 }
 
 impl Operator for SgdUpdate {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [w, gradient, rate] = rule::operands::<3>("sgd_update", inputs)?;
         rule::all_f32("sgd_update", inputs)?;
@@ -34,14 +36,6 @@ impl Operator for SgdUpdate {
         elementwise::evaluate_binary(&inputs[..2], |w, gradient| w - rate * gradient)
     }
 
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("sgd_update"))
-    }
-
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let [w, gradient, rate] = [0, 1, 2].map(|i| builder.input(i));
@@ -54,6 +48,10 @@ impl Operator for SgdUpdate {
             builder.store(y, i, value);
         });
         builder.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -1,15 +1,15 @@
 //! `shift_right`. See [`ShiftRight`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::loops::builder::LoopBuilder;
 use crate::loops::Expr;
 use crate::numeric::integer::{self, RightShift};
 use crate::numeric::{self, Rounding};
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -28,6 +28,9 @@ operator! {
 }
 
 impl Operator for ShiftRight {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain, Property::IgnoresShape];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         let element = matches!(x.element, Element::I8 | Element::I16 | Element::I32);
@@ -55,14 +58,6 @@ impl Operator for ShiftRight {
             other => other.clone(),
         };
         vec![Tensor::from_i64(&inputs[0].ty().with_element(self.element), &values, scale)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::{RunContext};
@@ -16,6 +17,8 @@ operator! {
 }
 
 impl Operator for Sign {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("sign", inputs)
     }
@@ -39,6 +42,10 @@ impl Operator for Sign {
             let negative = x.clone().less(zero()).select(Expr::f32(-1.0), zero());
             zero().less(x).select(Expr::f32(1.0), negative)
         })
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::operator;
 
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::rule::{ensure, operands};
 use crate::ops::support::movement::{Gather, movable};
 use crate::ops::support::{derivation, gradient, sample};
@@ -56,6 +57,9 @@ impl Slice {
 }
 
 impl Operator for Slice {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Moves];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("slice", inputs)?;
         movable("slice", x)?;
@@ -141,6 +145,11 @@ impl Operator for Slice {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         self.walk(&inputs[0].shape).lower(inputs, outputs)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
+            && (self.starts[0], self.lengths[0], self.steps[0]) == (0, operands.examples, 1)
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{LoopKernel};
 use crate::operator;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::rows::Rows;
 use crate::ops::support::{elementwise, rows};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, Sub, Mul, ReduceSum};
@@ -20,6 +21,8 @@ operator! {
 }
 
 impl Operator for Softmax {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands::<1>("softmax", inputs)?;
         rule::all_f32("softmax", inputs)?;
@@ -71,6 +74,10 @@ impl Operator for Softmax {
             });
         });
         builder.finish()
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && self.axis > 0
     }
 
     fn cases() -> Vec<Case> {

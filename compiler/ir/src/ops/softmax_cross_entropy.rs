@@ -5,6 +5,7 @@ use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Comparison, Expr, LoopKernel};
 use crate::numeric;
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::rows::Rows;
 use crate::ops::support::{elementwise, rows};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule, Mul, SoftmaxCrossEntropyGradient};
@@ -23,6 +24,8 @@ operator! {
 }
 
 impl Operator for SoftmaxCrossEntropy {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         infer_operands("softmax_cross_entropy", inputs)?;
         Ok(vec![TensorType::f32(Shape::scalar())])

@@ -1,13 +1,13 @@
 //! `softmax_cross_entropy_gradient`. See [`SoftmaxCrossEntropyGradient`].
 
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Comparison, Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::softmax_cross_entropy::{infer_operands, label_operands};
 use crate::ops::support::rows::Rows;
 use crate::ops::support::{rows};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::{RunContext};
 use crate::tensor::{Tensor};
 use crate::types::{TensorType};
@@ -22,6 +22,8 @@ operator! {
 }
 
 impl Operator for SoftmaxCrossEntropyGradient {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         infer_operands("softmax_cross_entropy_gradient", inputs)?;
         Ok(vec![inputs[0].clone()])
@@ -43,14 +45,6 @@ impl Operator for SoftmaxCrossEntropyGradient {
             }
         }
         vec![Tensor::f32(inputs[0].shape().dims(), dx)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("softmax_cross_entropy_gradient"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

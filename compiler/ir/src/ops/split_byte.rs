@@ -1,11 +1,11 @@
 //! `split_byte`. See [`SplitByte`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
+use crate::ops::properties::Work;
 use crate::ops::support::sample;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -31,6 +31,8 @@ operator! {
 }
 
 impl Operator for SplitByte {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
         rule::ensure(x.element == Element::U8 && x.scale == Scale::Exponent, || {
@@ -49,14 +51,6 @@ impl Operator for SplitByte {
         };
         let ty = x.ty().with_element(Element::I8);
         vec![Tensor::from_i64(&ty, &values, ScaleData::Exponent(exponent))]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

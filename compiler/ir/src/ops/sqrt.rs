@@ -3,6 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Mul, Div};
 use crate::random::{RunContext};
@@ -16,6 +17,8 @@ operator! {
 }
 
 impl Operator for Sqrt {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("sqrt", inputs)
     }
@@ -41,6 +44,14 @@ impl Operator for Sqrt {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, |_, x| x.unary(Unary::Sqrt))
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -1,14 +1,14 @@
 //! `straight_through`. See [`StraightThrough`].
 
 use crate::attributes::F32;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
+use crate::ops::properties::Work;
 use crate::ops::support::grid::{self, Rounding};
 use crate::ops::support::walk::Walk;
 use crate::ops::support::elementwise;
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::TensorType;
@@ -29,6 +29,8 @@ operator! {
 }
 
 impl Operator for StraightThrough {
+    const WORK: Work = Work::Little;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, scale, zero_point, dy] = rule::operands::<4>("straight_through", inputs)?;
         grid::check_operands("straight_through", &[x, scale, zero_point, dy])?;
@@ -56,14 +58,6 @@ impl Operator for StraightThrough {
             }));
         });
         vec![Tensor::f32(shape.dims(), values)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable("straight_through"))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

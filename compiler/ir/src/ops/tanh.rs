@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::numeric;
 use crate::operator;
+use crate::ops::properties::{Examples, Order, Work};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Sub, Mul};
 use crate::random::{RunContext};
@@ -17,6 +18,8 @@ operator! {
 }
 
 impl Operator for Tanh {
+    const WORK: Work = Work::Series;
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         elementwise::infer_unary("tanh", inputs)
     }
@@ -44,6 +47,18 @@ impl Operator for Tanh {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         elementwise::lower_unary(inputs, outputs, numeric::float::tanh_expression)
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, _operand: usize) -> Option<Order> {
+        Some(Order::Approximate)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

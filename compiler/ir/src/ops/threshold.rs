@@ -1,12 +1,12 @@
 //! `threshold`. See [`Threshold`].
 
 use crate::attributes::Attributes;
-use crate::graph::{Graph, ValueId};
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
+use crate::ops::properties::{Property, Work};
 use crate::ops::support::{narrow, sample};
-use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
+use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
@@ -25,6 +25,9 @@ operator! {
 }
 
 impl Operator for Threshold {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let (acc, thresholds, flip) = match *inputs {
             [acc, thresholds] => (acc, thresholds, None),
@@ -64,14 +67,6 @@ impl Operator for Threshold {
         });
         let ty = inputs[0].ty().with_element(self.element);
         vec![Tensor::from_i64(&ty, &q.collect::<Vec<_>>(), ScaleData::None)]
-    }
-
-    fn gradient(
-        &self,
-        _graph: &mut Graph,
-        _node: &Differentiated<'_>,
-    ) -> Result<Vec<Option<ValueId>>, GradientError> {
-        Err(GradientError::NotDifferentiable(Self::NAME))
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -4,6 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::LoopKernel;
 use crate::operator;
 
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::rule::{ensure, operands};
 use crate::ops::support::movement::{Gather, movable};
 use crate::ops::support::{derivation, sample};
@@ -32,6 +33,9 @@ impl Transpose {
 }
 
 impl Operator for Transpose {
+    const WORK: Work = Work::Strides;
+    const PROPERTIES: &'static [Property] = &[Property::Moves];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("transpose", inputs)?;
         movable("transpose", x)?;
@@ -63,6 +67,10 @@ impl Operator for Transpose {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         self.walk(&inputs[0].shape).lower(inputs, outputs)
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first() && self.permutation.first() == Some(&0)
     }
 
     fn cases() -> Vec<Case> {

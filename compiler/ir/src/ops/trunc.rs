@@ -5,6 +5,7 @@ use crate::loops::LoopKernel;
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, Unary};
 use crate::operator;
+use crate::ops::properties::{Order, Property, Work};
 use crate::ops::support::grid::{self, Rounding};
 use crate::ops::support::walk::Walk;
 use crate::ops::support::{elementwise, gradient};
@@ -65,6 +66,9 @@ impl Trunc {
 }
 
 impl Operator for Trunc {
+    const WORK: Work = Work::Little;
+    const PROPERTIES: &'static [Property] = &[Property::Quantizes];
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, ..] = rule::operands::<5>("trunc", inputs)?;
         grid::check_bits("trunc", self.bits)?;
@@ -137,6 +141,14 @@ impl Operator for Trunc {
             builder.store(result, place, (integer - output_zero) * output_scale);
         });
         builder.finish()
+    }
+
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
+    fn order(&self, operand: usize) -> Option<Order> {
+        (operand == 0).then_some(Order::Monotone)
     }
 
     /// Known results are those of the qonnx package 1.0.0.

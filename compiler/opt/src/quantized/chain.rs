@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use trainc_ir::ops::properties::Order;
 use trainc_ir::types::{Scale, Shape};
 use trainc_ir::{Data, Element, Op, RunContext, ScaleData, Tensor, TensorType};
 
@@ -38,38 +39,6 @@ pub(crate) struct Chain {
     pub(crate) steps: Vec<Step>,
     /// Element of the result.
     pub(crate) element: Element,
-}
-
-/// How a step moves with its operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
-    /// Never both up and down: each of its roundings keeps the order.
-    Monotone,
-    /// Up, but for what its approximation does.
-    Approximate,
-}
-
-/// How an operation moves with operand `position`; `None` if it is no step of a chain.
-fn direction(op: &Op, position: usize) -> Option<Direction> {
-    use Direction::{Approximate, Monotone};
-    let first = position == 0;
-    match op {
-        Op::Add(_) | Op::Sub(_) | Op::Mul(_) | Op::Maximum(_) | Op::Minimum(_) => Some(Monotone),
-        Op::Div(_)
-        | Op::Quant(_)
-        | Op::BipolarQuant(_)
-        | Op::Trunc(_)
-        | Op::Reshape(_)
-        | Op::Relu(_)
-        | Op::Clip(_)
-        | Op::Neg(_)
-        | Op::Floor(_)
-        | Op::Ceil(_) => first.then_some(Monotone),
-        Op::BatchNorm(norm) => (first && !norm.batch).then_some(Monotone),
-        Op::LeakyRelu(relu) => (relu.alpha.get() >= 0.0).then_some(Monotone),
-        Op::Sigmoid(_) | Op::Tanh(_) => Some(Approximate),
-        _ => None,
-    }
 }
 
 /// The chain that ends in `root`, with the integers that it starts from.
@@ -108,7 +77,7 @@ fn walk<S: Source>(source: &S, id: S::Id, steps: &mut Vec<Step>) -> Option<S::Id
             continue;
         }
         for position in 0..operands.len() {
-            if direction(&op, position).is_none()
+            if op.order(position).is_none()
                 || source
                     .ty(operands[position])
                     .is_none_or(|ty| Some(ty.count()) != source.ty(id).map(TensorType::count))
@@ -170,7 +139,7 @@ impl Chain {
     /// Whether every step keeps the order of its operands whatever they are.
     pub(crate) fn is_monotone(&self) -> bool {
         let inner = &self.steps[1..self.steps.len() - 1];
-        inner.iter().all(|s| direction(&s.op, s.position) == Some(Direction::Monotone))
+        inner.iter().all(|s| s.op.order(s.position) == Some(Order::Monotone))
     }
 
     /// The chain's integers for rows of one sum a channel. `None` if a step gives a number that is not finite.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use trainc_ir::graph::{Definition, Graph, NodeId, ValueId};
+use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::{Quant, Rounding};
 use trainc_ir::{Op, Shape, Tensor, TypeError};
 
@@ -156,7 +157,7 @@ fn layers(graph: &Graph) -> Vec<(String, NodeId)> {
     let known = known(graph);
     let is_layer = |id: &NodeId| {
         let node = graph.node(*id);
-        matches!(node.op, Op::Conv2d(_) | Op::MatMul(_))
+        node.op.kind().has(Property::Bilinear)
             && known.contains(&node.inputs[1])
             && !known.contains(&node.inputs[0])
     };
@@ -231,8 +232,9 @@ impl Plan {
             let mut end = graph.node(*id).outputs[0];
             while let Some(user) = only_user(end) {
                 let node = graph.node(user);
+                let position = node.inputs.iter().position(|&v| v == end).unwrap_or_default();
                 let others = node.inputs.iter().filter(|v| **v != end);
-                if !follows(&node.op) || !others.copied().all(|v| known.contains(&v)) {
+                if !follows(&node.op, position) || !others.copied().all(|v| known.contains(&v)) {
                     break;
                 }
                 end = node.outputs[0];
@@ -359,21 +361,10 @@ impl Plan {
     }
 }
 
-/// What may stand between a layer and the quantizer of its result.
-fn follows(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Add(_)
-            | Op::Sub(_)
-            | Op::Mul(_)
-            | Op::Div(_)
-            | Op::BatchNorm(_)
-            | Op::Relu(_)
-            | Op::LeakyRelu(_)
-            | Op::Clip(_)
-            | Op::Sigmoid(_)
-            | Op::Tanh(_)
-    )
+/// Whether an operation may stand between a layer and the quantizer of its result, which is its operand `position`.
+fn follows(op: &Op, position: usize) -> bool {
+    let kind = op.kind();
+    op.order(position).is_some() && !kind.has(Property::Quantizes) && !kind.has(Property::Moves)
 }
 
 fn positive(scale: f32) -> f32 {

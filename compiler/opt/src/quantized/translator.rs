@@ -156,7 +156,7 @@ impl<'m> Translator<'m> {
     fn node(&mut self, node: &Node) -> Result<(), QuantizeError> {
         let known: Option<Vec<&Tensor>> =
             node.inputs.iter().map(|v| self.constants.get(v).map(Arc::as_ref)).collect();
-        let random = matches!(node.op, Op::Dropout(_));
+        let random = node.op.stream().is_some();
         if let (Some(known), false) = (known, random) {
             let results = node.op.evaluate(&known, &RunContext::default());
             for (&v, tensor) in node.outputs.iter().zip(results) {

@@ -4,6 +4,7 @@
 
 use trainc_ir::graph::ValueId;
 use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::{
     Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, IntegerAdd, IntegerConv2d,
     IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient, Relu, Requantize, ScaleShift,
@@ -56,42 +57,10 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-fn is_head(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Conv2d
-            | OpKind::Conv2dGradientInput
-            | OpKind::Conv2dGradientWeight
-            | OpKind::MatMul
-            | OpKind::AvgPool2d
-            | OpKind::ReduceSum
-            | OpKind::AlignedAdd
-            | OpKind::IntegerConv2d
-            | OpKind::IntegerSumPool2d
-            | OpKind::IntegerAdd
-    )
-}
-
-fn is_tail(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Requantize
-            | OpKind::QuantizeGradient
-            | OpKind::ShiftRight
-            | OpKind::Add
-            | OpKind::AlignedAdd
-            | OpKind::Relu
-            | OpKind::LeakyRelu
-            | OpKind::Clip
-            | OpKind::ScaleShift
-            | OpKind::Threshold
-    )
-}
-
 fn is_product(view: View<'_>, id: Id) -> bool {
     view.operations(id).iter().any(|(op, _)| match op {
         Op::Chain(_) => true,
-        op => is_head(op.kind()),
+        op => op.kind().has(Property::BeginsChain),
     })
 }
 
@@ -112,7 +81,9 @@ fn add_commutes(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
 fn fuse(view: View<'_>, id: Id, parts: impl Fn(&Op) -> Option<Vec<Op>>) -> Vec<Replacement> {
     let mut found = Vec::new();
     for (tail, operands) in view.operations(id) {
-        if !is_tail(tail.kind()) || operands[1..].iter().any(|&o| view.same(o, operands[0])) {
+        if !tail.kind().has(Property::ContinuesChain)
+            || operands[1..].iter().any(|&o| view.same(o, operands[0]))
+        {
             continue;
         }
         for (head, inputs) in view.operations(operands[0]) {
@@ -135,7 +106,7 @@ fn fuse(view: View<'_>, id: Id, parts: impl Fn(&Op) -> Option<Vec<Op>>) -> Vec<R
 }
 
 fn fuse_into_product(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    fuse(view, id, |op| is_head(op.kind()).then(|| vec![op.clone()]))
+    fuse(view, id, |op| op.kind().has(Property::BeginsChain).then(|| vec![op.clone()]))
 }
 
 fn extend_chain(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {

@@ -1,6 +1,6 @@
 //! Data movement: reshapes and transposes that meet, cancel, move out of the way, or vanish into products.
 
-use trainc_ir::OpKind;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::{Dequantize, MatMul, ProductRole, Relu, Requantize, Reshape, Transpose};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Op};
@@ -216,25 +216,10 @@ fn transpose_into_matmul(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replace
     found
 }
 
-/// Operations of one tensor operand whose result does not depend on the shape.
-fn ignores_shape(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Relu
-            | OpKind::Clip
-            | OpKind::Abs
-            | OpKind::Neg
-            | OpKind::Requantize
-            | OpKind::ShiftRight
-            | OpKind::QuantizeExponent
-            | OpKind::Dequantize
-    )
-}
-
 fn reshape_after_elementwise(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
     let mut found = Vec::new();
     for (op, operands) in view.operations(id) {
-        if !ignores_shape(op.kind()) {
+        if !op.kind().has(Property::IgnoresShape) {
             continue;
         }
         for (reshape, inner_op, inputs) in matching!(view, operands[0], Reshape) {

@@ -1,12 +1,13 @@
 //! Products of u8 as products of i8, for targets whose kernels take i8: an unsigned byte is twice its upper seven bits
 //! plus its lowest bit, and products are linear.
 
+use trainc_ir::Element;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::split_byte::BytePart;
 use trainc_ir::ops::{
     Conv2d, Conv2dGradientWeight, DoubledSum, MatMul, Op, ProductRole, SplitByte,
 };
 use trainc_ir::types::TensorType;
-use trainc_ir::{Element, OpKind};
 
 use super::instance::Instance;
 use super::{Exactness, Rule, RuleContext};
@@ -57,11 +58,9 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn product_by_parts(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let products =
-        [OpKind::Conv2d, OpKind::Conv2dGradientInput, OpKind::Conv2dGradientWeight, OpKind::MatMul];
     let mut found = Vec::new();
     for (op, operands) in view.operations(id) {
-        if !products.contains(&op.kind()) {
+        if !op.kind().has(Property::Bilinear) {
             continue;
         }
         let unsigned =
