@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p trainc-tests --example xpulp_kernels` prints a table for Markdown, and a second one of depthwise and
 //! fully connected layers; `--check` fails where a figure is below what the target promises. `--elf FOLDER` writes the
-//! programs of one core, which `tests/riscv/rtl/run` compares with the RTL.
+//! programs of one core, which `targets/riscv/rtl/run` compares with the RTL.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

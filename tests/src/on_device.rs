@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use trainc_ir::harness::{Runner, Streams};
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::{tensor_bytes, tensor_from_bytes};
@@ -13,8 +14,8 @@ use trainc_ir::{Tensor, TensorType, Verified};
 pub const NATIVE: &str = r#"for argument; do
     shift
     case $argument in
-    -march=* | -mabi=* | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
-    -Wl,* | -DTRAINC_XPULP_INSN | */emulation.c | */start.S) ;;
+    -march=* | -mabi=* | -misa-spec=* | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
+    -Wl,* | -DTRAINC_XPULP_INSN | */start.S | */memory.c | */streams.c) ;;
     # The folder's own `stdio.h` is for the other machine, too.
     -I) set -- "$@" -iquote ;;
     *) set -- "$@" "$argument" ;;
@@ -70,7 +71,8 @@ pub fn run(
         .as_bytes(),
     );
 
-    let compiler = &harness.compilers[0];
+    let toolchain = target.toolchain().expect("the target is built here");
+    let compiler = &toolchain.compilers[0];
     let own = vec![compiler.command.clone()];
     let command = tools.compiler.as_ref().unwrap_or(&own);
     let sources = harness.support.iter().map(|(name, _)| name).chain(&harness.sources);
@@ -85,28 +87,9 @@ pub fn run(
         .output()
         .expect("the compiler starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut command = match (&tools.runner, harness.runners.first()) {
-        (Some(runner), _) => Command::new(runner),
-        (None, Some(tool)) => {
-            let mut command = Command::new(&tool.command);
-            command.args(&tool.arguments);
-            command
-        }
-        (None, None) => Command::new("env"),
-    };
-    let mut child = command
-        .arg(folder.join("net"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
     let sent: Vec<u8> = operands.iter().flatten().flat_map(tensor_bytes).collect();
-    let mut stdin = child.stdin.take().expect("piped");
-    let writer = std::thread::spawn(move || stdin.write_all(&sent));
-    let output = child.wait_with_output().expect("the program ends");
-    writer.join().expect("no panic").expect("the program reads all");
-    assert!(output.status.success(), "{}", output.status);
-    let mut rest = &output.stdout[..];
+    let output = output(&folder.join("net"), (&toolchain.runner, tools.runner.as_deref()), sent);
+    let mut rest = &output[..];
     let mut results = Vec::new();
     for _ in operands {
         let one = outputs.iter().zip(&of_outputs).map(|(ty, &count)| {
@@ -118,6 +101,43 @@ pub fn run(
     }
     assert!(rest.is_empty(), "the program says more than its results");
     results
+}
+
+/// What an executable writes, run as a target says or by another command.
+fn output(executable: &Path, (runner, named): (&Runner, Option<&str>), sent: Vec<u8>) -> Vec<u8> {
+    let mut command = match (named, runner) {
+        (Some(named), _) => Command::new(named),
+        (None, Runner::Native) => Command::new("env"),
+        (None, Runner::Emulator(tools)) => {
+            let mut command = Command::new(&tools[0].command);
+            command.args(&tools[0].arguments);
+            command
+        }
+        (None, Runner::Simulator(simulator)) => {
+            let written = executable.with_extension("output");
+            let output = std::fs::File::create(&written).expect("a file");
+            let program = std::fs::read(executable).expect("an executable");
+            let streams = Streams {
+                input: Box::new(std::io::Cursor::new(sent)),
+                output: Box::new(output),
+                errors: Box::new(std::io::stderr()),
+            };
+            simulator.run(&program, streams).expect("the program ends");
+            return std::fs::read(written).expect("what it wrote");
+        }
+    };
+    let mut child = command
+        .arg(executable)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let writer = std::thread::spawn(move || stdin.write_all(&sent));
+    let output = child.wait_with_output().expect("the program ends");
+    writer.join().expect("no panic").expect("the program reads all");
+    assert!(output.status.success(), "{}", output.status);
+    output.stdout
 }
 
 /// The C around the entry: operands from standard input, results to standard output.

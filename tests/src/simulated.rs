@@ -1,8 +1,6 @@
 //! Programs in the simulator of RISC-V.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 use trainc_riscv::toolchain::compile;
 use trainc_riscv::{Machine, Memory};
@@ -10,28 +8,6 @@ use trainc_riscv::{Machine, Memory};
 /// The folder of C sources of tests and measurements.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/xpulp")
-}
-
-/// The command `riscv-run`, which is built first.
-///
-/// # Panics
-/// If cargo does not build it.
-pub fn runner() -> String {
-    static PATH: OnceLock<String> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let status = Command::new(cargo)
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-            .args(["build", "--quiet", "--locked", "--release", "-p", "trainc-riscv"])
-            .args(["--bin", "riscv-run"])
-            .status();
-        assert!(status.expect("cargo starts").success(), "riscv-run builds");
-        let here = std::env::current_exe().expect("a path");
-        let target = here.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-        let target = target.expect("cargo's target folder").join("release/riscv-run");
-        target.to_str().expect("text").to_string()
-    })
-    .clone()
 }
 
 /// Compiles sources and runs the program to its end.

@@ -15,7 +15,8 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("targets/host", "trainc-host", &["trainc-ir", "trainc-c"]),
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-c"]),
     ("targets/hvx", "trainc-hvx", &["trainc-ir", "trainc-c"]),
-    ("targets/xpulpv2", "trainc-xpulpv2", &["trainc-ir", "trainc-c"]),
+    ("targets/riscv", "trainc-riscv", &[]),
+    ("targets/xpulpv2", "trainc-xpulpv2", &["trainc-ir", "trainc-c", "trainc-riscv"]),
     (
         "compiler/driver",
         "trainc-driver",
@@ -33,7 +34,6 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ),
     ("compiler/cli", "trainc", &["trainc-driver"]),
     ("compiler/build", "trainc-build", &["trainc-ir", "trainc-onnx-import", "trainc-driver"]),
-    ("tests/riscv", "trainc-riscv", &[]),
 ];
 
 /// External crates that one crate alone may name.

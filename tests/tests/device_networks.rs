@@ -12,7 +12,6 @@ use trainc_driver::trained::FINE_TUNING;
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_tests::on_device::NATIVE;
-use trainc_tests::simulated;
 
 const STEPS: u32 = 20;
 /// On Hexagon.
@@ -87,7 +86,7 @@ fn tuned(targets: &[&str], layers: [Option<&str>; 2]) {
                 steps: TUNING_STEPS,
                 seed: 3,
                 extremes: false,
-                runner: (*target == "xpulpv2").then(simulated::runner),
+                counts: false,
                 ..VerifyOptions::default()
             };
             let report = verify(&folder, &options, &mut |_| {}).expect("builds and runs");
@@ -156,7 +155,7 @@ fn xpulpv2() {
         let script = folder.with_extension("sh");
         std::fs::write(&script, NATIVE).expect("written");
         let native = (Some(format!("sh {}", script.display())), Some("env".to_string()));
-        for (compiler, runner) in [(None, Some(simulated::runner())), native] {
+        for (compiler, runner) in [(None, None), native] {
             let options = VerifyOptions {
                 steps: SIMULATED_STEPS,
                 seed: 3,

@@ -4,13 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use trainc_driver::config::Config;
-use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
 use trainc_driver::targets::TARGETS;
-use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::OpKind;
-use trainc_ir::harness::Tool;
+use trainc_ir::harness::{Runner, Tool};
 use trainc_onnx_import::{supported_ops, supported_ops_table, supported_qonnx_ops_table};
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 use trainc_opt::coverage::{Coverage, coverage};
@@ -89,47 +85,36 @@ fn operations_of_the_ir() {
     section("docs/operations.md", "operations", &table);
 }
 
-/// The tools of each target as its harness names them.
+/// The tools of each target as it names them.
 #[test]
 fn tools_of_verification() {
-    let bytes = build(&ZooSpec::new("digits").expect("in the zoo")).expect("the zoo builds");
     let mut table = String::from(
-        "| target | compiler | emulator | Debian packages |\n| --- | --- | --- | --- |\n",
+        "| target | compiler | runs in | Debian packages |\n| --- | --- | --- | --- |\n",
     );
     for target in TARGETS {
         let name = target.description().name;
-        let source = ModelSource::Bytes { name: "digits".to_string(), bytes: bytes.clone() };
-        let config = Config { target: name.to_string(), batch: Some(1), ..Config::default() };
-        let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
-        let session = session.expect("the model compiles");
-        let harness = target.harness(session.program().expect("a program")).expect("a harness");
-        let harness = harness.expect("every target is run");
+        let toolchain = target.toolchain().expect("every target is run");
         let compiler = |tool: &Tool| {
             let linked = ["-static", "-nostartfiles"].into_iter();
             let linked = linked.filter(|flag| tool.arguments.iter().any(|a| a == flag));
             let words: Vec<&str> = std::iter::once(tool.command.as_str()).chain(linked).collect();
             format!("`{}`", words.join(" "))
         };
-        let runner = |tool: &Tool| {
+        let emulator = |tool: &Tool| {
             format!("`{}`", format!("{} {}", tool.command, tool.arguments.join(" ")).trim_end())
         };
         let list = |tools: &[Tool], cell: &dyn Fn(&Tool) -> String| {
             tools.iter().map(cell).collect::<Vec<_>>().join(" or ")
         };
-        let mut packages: Vec<&str> = Vec::new();
-        for tool in harness.compilers.iter().take(1).chain(harness.runners.iter().take(1)) {
-            packages.extend(
-                tool.packages
-                    .split_whitespace()
-                    .filter(|p| !packages.contains(p))
-                    .collect::<Vec<_>>(),
-            );
-        }
+        let runs = match &toolchain.runner {
+            Runner::Native => String::new(),
+            Runner::Emulator(tools) => list(tools, &emulator),
+            Runner::Simulator(_) => "trainc itself".to_string(),
+        };
         table.push_str(&format!(
-            "| `{name}` | {} | {} | `{}` |\n",
-            list(&harness.compilers, &compiler),
-            list(&harness.runners, &runner),
-            packages.join(" ")
+            "| `{name}` | {} | {runs} | `{}` |\n",
+            list(&toolchain.compilers, &compiler),
+            toolchain.packages().join(" ")
         ));
     }
     section("docs/verify.md", "targets", &table);

@@ -10,6 +10,7 @@ use trainc_driver::session::{Depth, Entries, INFER, Session, TRAIN_STEP};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_driver::{emit, targets};
 use trainc_host::HostProgram;
+use trainc_ir::harness::Runner;
 use trainc_ir::{RunContext, Tensor};
 use trainc_tests::brevitas;
 
@@ -65,10 +66,12 @@ fn found(name: &str, session: &Session, variable: &str) -> Vec<u8> {
     harness.support.iter().for_each(|(file, text)| write(file, text));
     let support = harness.support.iter().map(|(file, _)| file).filter(|file| file.ends_with(".c"));
     let sources = harness.sources.iter().chain(support).map(String::as_str);
-    let arguments = harness.compilers[0].arguments.iter().map(String::as_str);
+    let toolchain = target.toolchain().expect("it is built here");
+    let arguments = toolchain.compilers[0].arguments.iter().map(String::as_str);
     let arguments = arguments.chain(["-I", ".", "-o", "program", "after.c"]).chain(sources);
     tool(&folder, "clang-19", &arguments.collect::<Vec<_>>());
-    let runner = &harness.runners[0];
+    let Runner::Emulator(emulators) = &toolchain.runner else { panic!("an emulator") };
+    let runner = &emulators[0];
     let arguments = runner.arguments.iter().map(String::as_str).chain(["./program"]);
     tool(&folder, &runner.command, &arguments.collect::<Vec<_>>())
 }

@@ -251,7 +251,8 @@ fn check(folder: &Path, prefix: &str, target: &dyn Target, session: &Session) {
     quiet(folder, &[&["g++", "-std=c++17", "-fsyntax-only"], WARNINGS, &["included.cc"]].concat());
     let harness = target.harness(session.program().expect("a program")).expect("a harness");
     let harness = harness.expect("every target is run");
-    let compiler = harness.compilers.first().expect("a compiler");
+    let toolchain = target.toolchain().expect("it is built here");
+    let compiler = &toolchain.compilers[0];
     let is_c = |name: &&str| name.ends_with(".c");
     let sources: Vec<&str> = harness.sources.iter().map(String::as_str).collect();
     let linking =
@@ -428,7 +429,8 @@ fn macros_are_reserved() {
             fs::write(folder.join(name), text).expect("written");
         }
         fs::write(folder.join("all.c"), text).expect("written");
-        let compiler = &harness.compilers[0];
+        let toolchain = target.toolchain().expect("it is built here");
+        let compiler = &toolchain.compilers[0];
         let hosted = harness.support.is_empty();
         let output = Command::new(&compiler.command)
             .current_dir(&folder)

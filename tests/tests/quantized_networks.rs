@@ -17,7 +17,6 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::quantized::EightBit;
 use trainc_tests::brevitas::{self, CASES, Case, differences, interpreted, with_outputs};
 use trainc_tests::on_device::{NATIVE, Tools, run};
-use trainc_tests::simulated;
 
 /// Networks of [`CASES`] that are no variants of one another.
 const DISTINCT: [&str; 3] = ["mixed", "bipolar_trunc", "affine"];
@@ -26,10 +25,6 @@ fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("quantized_networks").join(name);
     std::fs::create_dir_all(&folder).expect("a folder for the test");
     folder
-}
-
-fn simulator() -> Tools {
-    Tools { runner: Some(simulated::runner()), ..Tools::default() }
 }
 
 /// The portable form of XpulpV2's sources on this machine, under sanitizers.
@@ -76,7 +71,7 @@ fn verified(name: &str, target: &str, tools: &Tools) {
 #[test]
 fn artifacts_for_xpulpv2() {
     for name in CASES {
-        verified(name, "xpulpv2", &simulator());
+        verified(name, "xpulpv2", &Tools::default());
     }
     for name in DISTINCT {
         verified(name, "xpulpv2", &native());
@@ -130,7 +125,7 @@ fn recorded_images(name: &str, target: &dyn Target, tools: &[Tools]) {
 #[test]
 fn recorded_images_on_xpulpv2() {
     for name in CASES {
-        let tools = [simulator(), native()];
+        let tools = [Tools::default(), native()];
         let count = if DISTINCT.contains(&name) { 2 } else { 1 };
         recorded_images(name, &trainc_xpulpv2::XPULPV2, &tools[..count]);
     }

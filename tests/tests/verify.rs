@@ -95,7 +95,7 @@ fn function_of_launch(folder: &Path, entry: &str, node: &str) -> (usize, String)
 fn whole_artifacts_are_bit_exact() {
     // Initial states: one, and one before each of five kinds of extreme data. A call of each entry for each case.
     let options = VerifyOptions { steps: 2, seed: 7, ..VerifyOptions::default() };
-    for target in ["host", "c", "neon", "armv7-neon", "hvx", "hvx+v62"] {
+    for target in ["host", "c", "neon", "armv7-neon", "hvx", "hvx+v62", "xpulpv2"] {
         let report = run(&artifact(&format!("exact-{target}"), target), &options);
         assert_eq!(report.finding, None, "{target}");
         assert!(report.bit_exact && report.notes.is_empty(), "{target}: {:?}", report.notes);
@@ -105,6 +105,45 @@ fn whole_artifacts_are_bit_exact() {
         // seven times the scores of one example.
         assert_eq!(report.elements, (6 + 14) * 22416 + 7 * (1 + 10), "{target}");
     }
+}
+
+/// The simulator counts each launch, on one core and on eight, and what the eight compute is compared, too.
+#[test]
+fn costs_of_launches() {
+    let folder = artifact("costs", "xpulpv2");
+    let report = run(&folder, &one_step());
+    assert!(report.bit_exact, "{:?}", report.finding);
+    let entries = |name: &str| report.launches.iter().filter(|l| l.entry == name).count();
+    assert!(entries("train_step") > 20 && entries("infer") > 5);
+    for launch in &report.launches {
+        let on: Vec<&str> = launch.costs.iter().map(|cost| cost.on).collect();
+        assert_eq!(on, ["1 core", "8 cores"]);
+        // No instruction takes less than a cycle on one core.
+        assert!(launch.costs[0].cycles >= launch.costs[0].instructions, "{launch:?}");
+    }
+    let cycles = |i: usize| report.launches.iter().map(|l| l.costs[i].cycles).sum::<u64>();
+    assert!(2 * cycles(1) < cycles(0), "{} and {}", cycles(0), cycles(1));
+    let names = well_formed(&junit(&report));
+    let properties = names.iter().filter(|name| *name == "property").count();
+    assert_eq!(properties, 4 * report.launches.len());
+
+    // Wrong on the cores alone.
+    let text = fs::read_to_string(folder.join("digits.c")).expect("the source is read");
+    let function = "static void softmax_cross_entropy_f32_scalar(";
+    let start = text.find(function).expect("the kernel is there");
+    let end = start + text[start..].find("\n}\n").expect("it ends");
+    let wrong = "\n#ifdef CORES\n    y0[0] += 1;\n#endif";
+    let text = format!("{}{wrong}{}", &text[..end], &text[end..]);
+    fs::write(folder.join("digits.c"), text).expect("the source is written");
+    let finding = run(&folder, &one_step()).finding.expect("a finding");
+    assert_eq!(
+        (finding.entry.as_str(), finding.differences[0].tensor.as_str()),
+        ("train_step", "loss")
+    );
+    assert!(finding.remark.expect("a remark").contains("8 cores"));
+    let not_counted = VerifyOptions { counts: false, ..one_step() };
+    let report = run(&folder, &not_counted);
+    assert!(report.bit_exact && report.launches.is_empty());
 }
 
 #[test]

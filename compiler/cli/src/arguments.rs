@@ -483,6 +483,9 @@ pub(crate) struct VerifyArguments {
     /// Compare the results of each launch, too, not only the entries' and the state
     #[arg(long)]
     pub(crate) launches: bool,
+    /// Don't count what launches cost, where the target's simulator can
+    #[arg(long)]
+    pub(crate) no_counts: bool,
     /// Compiler; it gets the target's flags [default: the target's]
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
     pub(crate) cc: Option<String>,

@@ -2,6 +2,7 @@
 
 use clap::CommandFactory;
 use serde_json::json;
+use trainc_driver::verify::needs;
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, data, targets};
 
@@ -30,9 +31,14 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
 pub(crate) fn targets(output: &Output) -> anyhow::Result<()> {
     for target in targets::TARGETS {
         let description = target.description();
-        output.line(&format!("{:<12} {}", description.name, description.summary))?;
+        output.line(&format!("{:<14} {}", description.name, description.summary))?;
+        let needs = needs(*target);
+        if let Some(needs) = &needs {
+            output.line(&format!("{:<14} {needs}", ""))?;
+        }
         output.object(&json!({
             "reason": "target", "name": description.name, "summary": description.summary,
+            "verify": needs,
         }))?;
     }
     Ok(())

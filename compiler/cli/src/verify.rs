@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trainc_driver::data::write_atomically;
-use trainc_driver::verify::{Outcome, Progress, Report, VerifyOptions, junit, verify};
+use trainc_driver::verify::{LaunchCost, Outcome, Progress, Report, VerifyOptions, junit, verify};
 
 use crate::arguments::VerifyArguments;
 use crate::message::Output;
@@ -16,6 +16,7 @@ pub(crate) fn run(arguments: &VerifyArguments, output: &Output) -> anyhow::Resul
         seed: arguments.seed,
         extremes: !arguments.no_extremes,
         launches: arguments.launches,
+        counts: !arguments.no_counts,
         compiler: arguments.cc.clone(),
         runner: arguments.runner.clone(),
         keep: arguments.keep.clone(),
@@ -32,6 +33,7 @@ pub(crate) fn run(arguments: &VerifyArguments, output: &Output) -> anyhow::Resul
                 })
             }
             Progress::Bisect => json!({ "reason": "bisect" }),
+            Progress::Count => json!({ "reason": "count" }),
         };
         if said.is_ok() {
             said = output.object(&object);
@@ -70,6 +72,46 @@ fn text(report: &Report, seconds: f64) -> Vec<String> {
             lines.push(format!("NOT bit-exact after {equal} of {calls} calls"));
             lines.push(finding.to_string());
         }
+    }
+    lines.extend(costs(report));
+    lines
+}
+
+/// A table of what launches cost: instructions of the first build that was counted, cycles of all.
+fn costs(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let width = report.launches.iter().map(|l| l.node.chars().count() + 2).max().unwrap_or(0);
+    let width = width.max(24);
+    let row = |name: &str, cells: &[u64]| {
+        let cells: String = cells.iter().map(|cell| format!(" {cell:>16}")).collect();
+        format!("{name:width$}{cells}")
+    };
+    let cells = |launch: &LaunchCost| {
+        let instructions = launch.costs.first().map(|cost| cost.instructions);
+        instructions.into_iter().chain(launch.costs.iter().map(|cost| cost.cycles)).collect()
+    };
+    for entry in report.launches.chunk_by(|a, b| a.entry == b.entry) {
+        let [first, ..] = entry else { continue };
+        let builds =
+            first.costs.iter().map(|cost| format!(" {:>16}", format!("cycles, {}", cost.on)));
+        lines.push(String::new());
+        lines.push(format!(
+            "{:width$} {:>16}{}",
+            format!("{}, {}", first.entry, "step 0"),
+            "instructions",
+            builds.collect::<String>()
+        ));
+        let mut total: Vec<u64> = Vec::new();
+        for launch in entry {
+            let cells: Vec<u64> = cells(launch);
+            total.resize(cells.len(), 0);
+            total.iter_mut().zip(&cells).for_each(|(sum, cell)| *sum += cell);
+            lines.push(row(&format!("  {}", launch.node), &cells));
+        }
+        lines.push(row("  all launches", &total));
+    }
+    if let Some(model) = report.model.filter(|_| !lines.is_empty()) {
+        lines.extend([String::new(), format!("counted on {model}")]);
     }
     lines
 }

@@ -80,6 +80,47 @@ fn a_wrong_artifact() {
     assert!(stderr.contains("`digits.c` is not as trainc wrote it"), "{stderr}");
 }
 
+/// Nothing but the compiler is needed: the simulator is in the executable.
+#[test]
+fn a_simulated_artifact() {
+    let folder = artifact("verify-simulated", "xpulpv2");
+    let command = ["verify", "out", "--steps", "1", "--no-extremes"];
+    let text = folder.succeed(&command);
+    for words in ["run by trainc's simulator", "bit-exact", "train_step, step 0", "cycles, 8 cores"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let lines = folder.json(&command);
+    assert!(lines.iter().any(|line| line["reason"] == "count"));
+    let launch = &lines.last().unwrap()["launches"][0];
+    assert_eq!(
+        (&launch["entry"], &launch["costs"][1]["on"]),
+        (&"train_step".into(), &"8 cores".into())
+    );
+    assert!(launch["costs"][0]["cycles"].as_u64().unwrap() > 100);
+    let text = folder.succeed(&[&command[..], &["--no-counts"]].concat());
+    assert!(!text.contains("cycles"), "{text}");
+}
+
+#[test]
+fn what_targets_need() {
+    let folder = Folder::new("targets");
+    let mut command = folder.command(&["targets"]);
+    let output = command.env("PATH", "/nowhere").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in [
+        "verified with cc or gcc: apt-get install gcc\n",
+        "qemu-hexagon: apt-get install clang-19 lld-19 qemu-user\n",
+        "riscv64-unknown-elf-gcc and trainc's simulator of RI5CY: apt-get install gcc-riscv64-unknown-elf",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let lines = folder.json(&["targets"]);
+    let neon = lines.iter().find(|line| line["name"] == "neon").unwrap();
+    assert_eq!(neon["verify"]["emulators"][0], "qemu-aarch64");
+    assert_eq!(neon["verify"]["installed"], true);
+}
+
 #[test]
 fn what_is_missing_is_named() {
     let folder = artifact("verify-missing", "neon");

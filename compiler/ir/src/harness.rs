@@ -5,6 +5,8 @@
 //! `void entry(void *arena, void *state[, uint64_t seed, uint32_t step], operands..., results...)`. Operands and results
 //! are addresses of bytes as [`crate::tensor_bytes`] lays them out, except those passed by value.
 
+use std::io::{Read, Write};
+
 #[cfg(doc)]
 use crate::program::Program;
 use crate::program::{Entry, Launch, Step};
@@ -28,6 +30,99 @@ impl Tool {
     }
 }
 
+/// What builds artifacts, and what runs them.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    /// Compilers of C that also link; the first that is installed is used.
+    pub compilers: Vec<Tool>,
+    /// What executables run on.
+    pub runner: Runner,
+}
+
+impl Toolchain {
+    /// The Debian packages of the first compiler and the first emulator.
+    pub fn packages(&self) -> Vec<&'static str> {
+        let emulators = match &self.runner {
+            Runner::Emulator(tools) => &tools[..],
+            Runner::Native | Runner::Simulator(_) => &[],
+        };
+        let mut packages = Vec::new();
+        for tool in self.compilers.iter().take(1).chain(emulators.iter().take(1)) {
+            for package in tool.packages.split_whitespace() {
+                if !packages.contains(&package) {
+                    packages.push(package);
+                }
+            }
+        }
+        packages
+    }
+}
+
+/// What executables run on.
+#[derive(Clone, Debug)]
+pub enum Runner {
+    /// This machine.
+    Native,
+    /// An emulator, which gets the executable as its last argument; the first that is installed is used.
+    Emulator(Vec<Tool>),
+    /// A part of trainc.
+    Simulator(&'static dyn Simulator),
+}
+
+/// A machine that is simulated without another program, and counts what launches cost.
+pub trait Simulator: Sync + std::fmt::Debug {
+    /// The machine, for people.
+    fn name(&self) -> &'static str;
+
+    /// Runs an executable to its end; the counters at each of its marks.
+    ///
+    /// # Errors
+    /// Why it did not end by itself with code 0, in words.
+    fn run(&self, executable: &[u8], streams: Streams) -> Result<Vec<Mark>, String>;
+
+    /// What its counts assume, for people.
+    fn model(&self) -> &'static str;
+
+    /// The builds whose costs are worth knowing.
+    fn counted(&self) -> &'static [Counted] {
+        &[]
+    }
+}
+
+/// What a simulated program reads and writes.
+pub struct Streams {
+    /// Standard input.
+    pub input: Box<dyn Read>,
+    /// Standard output.
+    pub output: Box<dyn Write>,
+    /// Standard error.
+    pub errors: Box<dyn Write>,
+}
+
+/// A build of an artifact that marks where it is, for the counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// On what it runs: `1 core`.
+    pub name: &'static str,
+    /// The header that `-DTRAINC_HOOKS` names. When an entry begins it marks [`ENTERED`] and the entry's number, after
+    /// a launch the launch's number.
+    pub hooks: &'static str,
+}
+
+/// Bit of the labels of marks at the beginning of entries.
+pub const ENTERED: u32 = 1 << 31;
+
+/// The counters from a program's start to a mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// What the program said.
+    pub label: u32,
+    /// Instructions, of all cores.
+    pub instructions: u64,
+    /// Cycles.
+    pub cycles: u64,
+}
+
 /// An exported function of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HarnessFunction {
@@ -41,7 +136,7 @@ pub struct HarnessFunction {
     pub by_value: Vec<bool>,
 }
 
-/// See the module documentation.
+/// What is built, around an artifact's files: see the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Harness {
     /// The artifact's file that declares the functions, in C.
@@ -51,11 +146,6 @@ pub struct Harness {
     /// Files beside the program that calls the functions, by name and contents: headers of a C library where the
     /// compiler has none, and sources (`.c`, `.S`), which the compiler gets too.
     pub support: Vec<(String, String)>,
-    /// Compilers of C that also link; the first that is installed is used.
-    pub compilers: Vec<Tool>,
-    /// Emulators, which get the executable as their last argument; the first that is installed is used. Empty if
-    /// executables run on this machine as they are.
-    pub runners: Vec<Tool>,
     /// Name of the function that sets the state to its value before the first step.
     pub init: String,
     /// A function for each entry that is exported.

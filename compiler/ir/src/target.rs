@@ -1,7 +1,7 @@
 //! What a target is: costs for extraction, working memory for planning, and emission.
 
 use crate::Verified;
-use crate::harness::Harness;
+use crate::harness::{Harness, Toolchain};
 use crate::loops::{LoopKernel, Role};
 use crate::ops::Op;
 use crate::program::Program;
@@ -95,7 +95,12 @@ pub trait Target: Sync {
     /// If the program holds something that the target cannot express.
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError>;
 
-    /// How the artifact of a program is built and run for `trainc verify`; `None` if it cannot be.
+    /// What builds and runs artifacts for `trainc verify`; `None` if nothing does.
+    fn toolchain(&self) -> Option<Toolchain> {
+        None
+    }
+
+    /// What of the artifact of a program is built for `trainc verify`; `None` if nothing is.
     ///
     /// # Errors
     /// As [`Target::emit`].

@@ -7,17 +7,21 @@ use crate::dialect::Dialect;
 use crate::documents::FLAGS;
 use crate::interface::{Interface, Passing};
 
-/// How the artifact of a program in a dialect is built and run: the compilers, to which the flags of artifacts are
-/// added, and the emulators (none for this machine).
+/// Compilers with a dialect's flags and those of all artifacts.
+pub fn compilers<const N: usize>(dialect: &dyn Dialect, tools: [Tool; N]) -> Vec<Tool> {
+    let mut tools = Vec::from(tools);
+    for tool in &mut tools {
+        let flags = dialect.flags().iter().copied().chain(FLAGS.split(' '));
+        tool.arguments.extend(flags.map(String::from));
+    }
+    tools
+}
+
+/// What of the artifact of a program in a dialect is built.
 ///
 /// # Errors
 /// What of the program has no form in C.
-pub fn harness(
-    program: &Program,
-    dialect: &dyn Dialect,
-    compilers: Vec<Tool>,
-    runners: Vec<Tool>,
-) -> Result<Harness, String> {
+pub fn harness(program: &Program, dialect: &dyn Dialect) -> Result<Harness, String> {
     let interface = Interface::of(program)?;
     let prefix = &interface.prefix;
     let mut sources = vec![format!("{prefix}.c")];
@@ -37,18 +41,10 @@ pub fn harness(
             by_value: f.parameters.iter().map(|p| p.passing == Passing::Value).collect(),
         })
         .collect();
-    let flags = dialect.flags().iter().copied().chain(FLAGS.split(' '));
-    let flags: Vec<String> = flags.map(String::from).collect();
-    let with_flags = |mut tool: Tool| {
-        tool.arguments.extend(flags.iter().cloned());
-        tool
-    };
     Ok(Harness {
         header: format!("{prefix}.h"),
         sources,
         support: Vec::new(),
-        compilers: compilers.into_iter().map(with_flags).collect(),
-        runners,
         init: format!("{prefix}_init"),
         functions,
         hooks: true,

@@ -35,7 +35,7 @@ pub use cost::cycles;
 pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
 pub use example::{bare_example, example};
-pub use harness::harness;
+pub use harness::{compilers, harness};
 pub use input::header_notes;
 pub use interval::{Interval, all, element_interval, exact};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};

@@ -1,6 +1,6 @@
 //! Portable C as the compiler sees it.
 
-use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::program::Program;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
@@ -55,9 +55,13 @@ impl Target for CTarget {
         program::emit(program, self).map_err(|message| EmitError { target: NAME, message })
     }
 
+    fn toolchain(&self) -> Option<Toolchain> {
+        let tools = [Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
+        Some(Toolchain { compilers: harness::compilers(self, tools), runner: Runner::Native })
+    }
+
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
-        let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
-        let harness = harness::harness(program, self, compilers, Vec::new());
+        let harness = harness::harness(program, self);
         harness.map(Some).map_err(|message| EmitError { target: NAME, message })
     }
 

@@ -1,6 +1,6 @@
 //! The host as the compiler sees it.
 
-use trainc_ir::harness::Harness;
+use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType, Verified};
@@ -47,6 +47,11 @@ impl Target for HostTarget {
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         crate::emission::emit(program)
             .map_err(|e| EmitError { target: NAME, message: e.to_string() })
+    }
+
+    fn toolchain(&self) -> Option<Toolchain> {
+        let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
+        Some(Toolchain { compilers, runner: Runner::Native })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

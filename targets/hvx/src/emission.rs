@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use trainc_c::{Dialect, Facts, element_type};
-use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::names::{self, identifier};
 use trainc_ir::program::{Kernel, Program, Region, Step};
@@ -54,23 +54,24 @@ pub(crate) fn emit(
     Ok(files)
 }
 
-/// How the artifact of a program is built and run under the emulator.
-pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, String> {
-    let emission = Emission::of(program, target);
-    let machine = documents::machine(target.version());
+/// What builds an artifact, and the emulator that runs it.
+pub(crate) fn toolchain(version: Version) -> Toolchain {
+    let machine = documents::machine(version);
     let arguments: Vec<&str> = machine
         .split(' ')
         .chain(["-nostdlib", "-fuse-ld=lld", "-Wno-incompatible-library-redeclaration"])
+        .chain(documents::FLAGS.split(' '))
         .collect();
     let packages = "clang-19 lld-19";
     let compilers = ["clang-19", "clang"].map(|c| Tool::new(c, &arguments, packages));
     // An emulator that knows the version by its number, and one that knows v67 alone.
-    let runners = vec![Tool::new("qemu-hexagon", &["-cpu", "v67"], "qemu-user")];
-    let mut harness = trainc_c::harness(program, &emission, compilers.into(), runners)?;
-    for tool in &mut harness.compilers {
-        tool.arguments = arguments.iter().map(|a| (*a).to_string()).collect();
-        tool.arguments.extend(documents::FLAGS.split(' ').map(String::from));
-    }
+    let emulators = vec![Tool::new("qemu-hexagon", &["-cpu", "v67"], "qemu-user")];
+    Toolchain { compilers: compilers.into(), runner: Runner::Emulator(emulators) }
+}
+
+/// What of the artifact of a program is built.
+pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, String> {
+    let mut harness = trainc_c::harness(program, &Emission::of(program, target))?;
     let prefix = names::prefix(&program.name);
     harness.sources.extend([format!("{prefix}_kernels.S"), RUNTIME.to_string()]);
     harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();

@@ -1,6 +1,6 @@
 //! The Hexagon targets as the compiler sees them.
 
-use trainc_ir::harness::Harness;
+use trainc_ir::harness::{Harness, Toolchain};
 use trainc_ir::program::Program;
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
@@ -69,6 +69,10 @@ impl Target for HvxTarget {
         let depthwise = || DepthwiseProduct::of(op, inputs, outputs)?.scratch_bytes().ok();
         let pool = || Some(Pooling::of(op, inputs, outputs)?.scratch_bytes());
         product.or_else(depthwise).or_else(pool).map_or(loops, |bytes| bytes.max(loops))
+    }
+
+    fn toolchain(&self) -> Option<Toolchain> {
+        Some(emission::toolchain(self.version))
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

@@ -1,7 +1,7 @@
 //! The NEON targets as the compiler sees them.
 
 use trainc_c::{Dialect, Language, SupportFile};
-use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
 use trainc_ir::{Op, TensorType, Verified};
@@ -132,7 +132,7 @@ impl Target for NeonTarget {
         trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
     }
 
-    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
+    fn toolchain(&self) -> Option<Toolchain> {
         let (compiler, packages, emulator, processor) = match self.level {
             Level::Armv7 => (
                 "arm-linux-gnueabihf-gcc",
@@ -144,14 +144,18 @@ impl Target for NeonTarget {
             Level::Dotprod => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "cortex-a76"),
             Level::I8mm | Level::Dispatch => (AARCH64_GCC, AARCH64_PACKAGES, QEMU_AARCH64, "max"),
         };
-        let compilers = vec![Tool::new(compiler, &["-static"], packages)];
+        let compilers = trainc_c::compilers(self, [Tool::new(compiler, &["-static"], packages)]);
         let runner = |command: &str, packages| Tool::new(command, &["-cpu", processor], packages);
-        let runners = vec![
+        let emulators = vec![
             runner(emulator, "qemu-user"),
             runner(&format!("{emulator}-static"), "qemu-user-static"),
         ];
+        Some(Toolchain { compilers, runner: Runner::Emulator(emulators) })
+    }
+
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
         let target = self.description.name;
-        let harness = trainc_c::harness(program, self, compilers, runners);
+        let harness = trainc_c::harness(program, self);
         harness.map(Some).map_err(|message| EmitError { target, message })
     }
 

@@ -10,6 +10,7 @@ mod family;
 mod instructions;
 pub mod mixed;
 mod products;
+mod simulator;
 mod target;
 
 pub use target::{Cluster, HEADER, XPULPV2, XpulpTarget};

@@ -1,7 +1,7 @@
 //! The XpulpV2 target as the compiler sees it.
 
 use trainc_c::{Dialect, Language, SupportFile};
-use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
@@ -9,6 +9,7 @@ use trainc_ir::target::{
 use trainc_ir::{Op, Tensor, TensorType, Verified};
 
 use crate::family::{FAMILIES, first};
+use crate::simulator;
 
 /// `trainc_xpulp.h`: the instructions as functions.
 pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
@@ -161,12 +162,16 @@ impl Target for XpulpTarget {
         trainc_c::emit(program, self).map_err(|message| EmitError { target: NAME, message })
     }
 
+    fn toolchain(&self) -> Option<Toolchain> {
+        let gcc = Tool::new(GCC, simulator::LINKING, "gcc-riscv64-unknown-elf");
+        let runner = Runner::Simulator(&simulator::RI5CY);
+        Some(Toolchain { compilers: trainc_c::compilers(self, [gcc]), runner })
+    }
+
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
-        let compilers = vec![Tool::new(GCC, LINKING, "gcc-riscv64-unknown-elf")];
-        let runners = vec![Tool::new(RUNNER, &[], "")];
-        let mut harness = trainc_c::harness(program, self, compilers, runners)
+        let mut harness = trainc_c::harness(program, self)
             .map_err(|message| EmitError { target: NAME, message })?;
-        harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
+        harness.support = simulator::support();
         Ok(Some(harness))
     }
 
@@ -177,25 +182,3 @@ impl Target for XpulpTarget {
 }
 
 const GCC: &str = "riscv64-unknown-elf-gcc";
-
-/// The simulator, which loads an executable to where its headers say.
-const RUNNER: &str = "riscv-run";
-
-/// A program without an operating system, in the simulator's memory.
-const LINKING: &[&str] = &[
-    "-nostartfiles",
-    "-nolibc",
-    "-static",
-    "-fno-builtin",
-    "-Wl,-Ttext-segment=0x80000000",
-    "-Wl,--build-id=none",
-];
-
-/// A C library of a few functions for the simulator.
-const EMULATION: [(&str, &str); 5] = [
-    ("stdio.h", include_str!("emulation/stdio.h")),
-    ("stdlib.h", include_str!("emulation/stdlib.h")),
-    ("string.h", include_str!("emulation/string.h")),
-    ("emulation.c", include_str!("emulation/emulation.c")),
-    ("start.S", include_str!("emulation/start.S")),
-];

@@ -1,8 +1,9 @@
-//! A report as JUnit XML, as continuous integration shows it: a test case for each call.
+//! A report as JUnit XML, as continuous integration shows it: a test case for each call, and
+//! what launches cost as properties.
 
 use std::fmt::Write;
 
-use super::report::{Outcome, Report};
+use super::report::{LaunchCost, Outcome, Report};
 
 /// The report as an XML document: one suite, named after model and target, with a case for each call.
 pub fn junit(report: &Report) -> String {
@@ -17,6 +18,23 @@ pub fn junit(report: &Report) -> String {
     );
     let _ = writeln!(out, "<testsuites name=\"trainc verify\" {counts}>");
     let _ = writeln!(out, "  <testsuite name=\"{suite}\" {counts}>");
+    if !report.launches.is_empty() {
+        out.push_str("    <properties>\n");
+        for launch in &report.launches {
+            for cost in &launch.costs {
+                let LaunchCost { entry, launch, node, .. } = launch;
+                let name = escape(&format!("{entry} {launch} {node}, {}", cost.on));
+                for (what, count) in [("instructions", cost.instructions), ("cycles", cost.cycles)]
+                {
+                    let _ = writeln!(
+                        out,
+                        "      <property name=\"{name}: {what}\" value=\"{count}\"/>"
+                    );
+                }
+            }
+        }
+        out.push_str("    </properties>\n");
+    }
     for call in &report.calls {
         let name = escape(&format!("{}: {}", call.case, call.entry));
         let case = format!("    <testcase classname=\"{suite}\" name=\"{name}\"");

@@ -3,12 +3,14 @@
 //!
 //! Read in this order: `artifact` (the program back from its folder), `inputs` (what it is run on), `source` (the C
 //! program around it), `tools` and `process` (building and running), `compare`, `run` (harness and interpreter side by
-//! side, launch by launch if asked for), here (from a wrong result to the first wrong launch), [`Report`], [`junit`].
+//! side, launch by launch if asked for), `count` (what launches cost in a simulator), here (from a wrong result to the first wrong launch), [`Report`], [`junit`].
 
 pub(crate) mod artifact;
 mod compare;
+mod count;
 mod inputs;
 mod junit;
+mod needs;
 mod process;
 mod report;
 mod run;
@@ -17,7 +19,7 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 
-use trainc_ir::harness::Harness;
+use trainc_ir::harness::{Harness, Simulator};
 use trainc_ir::program::Entry;
 use trainc_ir::program_interpreter::ProgramInterpreter;
 
@@ -25,13 +27,15 @@ use artifact::Artifact;
 use inputs::{Case, Kind, cases, operands};
 use process::Requests;
 use run::{Call, INIT, Run};
-use tools::{Build, Toolchain, Workspace};
+use source::WATCHED;
+use tools::{Build, Tools, Workspace};
 
-use crate::error::{Context, Result, ensure};
+use crate::error::{Result, bail, ensure};
 
 pub use compare::Difference;
 pub use junit::junit;
-pub use report::{CallReport, Finding, LaunchFinding, Outcome, Report};
+pub use needs::{Needs, needs};
+pub use report::{CallReport, Cost, Finding, LaunchCost, LaunchFinding, Outcome, Report};
 
 /// What to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +48,8 @@ pub struct VerifyOptions {
     pub extremes: bool,
     /// Whether the results of each launch are compared, too. The sources are then built with a hook after each launch.
     pub launches: bool,
+    /// Whether a simulator counts what the launches of the first step cost.
+    pub counts: bool,
     /// A compiler in place of the target's: a command with arguments, which gets the target's flags.
     pub compiler: Option<String>,
     /// An emulator in place of the target's: a command with arguments.
@@ -59,6 +65,7 @@ impl Default for VerifyOptions {
             seed: 0,
             extremes: true,
             launches: false,
+            counts: true,
             compiler: None,
             runner: None,
             keep: None,
@@ -75,6 +82,8 @@ pub enum Progress {
     Call(usize, usize, String, String),
     /// The failing call runs again, launch by launch.
     Bisect,
+    /// The launches of the first step are counted.
+    Count,
 }
 
 /// Verifies the artifact in a folder. A wrong result is no error but a [`Finding`].
@@ -89,22 +98,23 @@ pub fn verify(
     let artifact = artifact::read(folder)?;
     let program = &artifact.program;
     let target = artifact.target.description();
-    let harness = artifact
-        .target
-        .harness(program)?
-        .with_context(|| format!("artifacts of target `{}` cannot be run here", target.name))?;
+    let (Some(toolchain), Some(harness)) =
+        (artifact.target.toolchain(), artifact.target.harness(program)?)
+    else {
+        bail!("artifacts of target `{}` cannot be run here", target.name);
+    };
     ensure!(
         harness.hooks || !options.launches,
         "artifacts of target `{}` have no hook after each launch; only whole calls can be compared",
         target.name
     );
     let (compiler, runner) = (options.compiler.as_deref(), options.runner.as_deref());
-    let toolchain = Toolchain::find(target.name, &harness, compiler, runner)?;
+    let tools = Tools::find(target.name, &toolchain, compiler, runner)?;
     let workspace = Workspace::new(options.keep.as_deref())?;
-    progress(Progress::Build(toolchain.compiler()));
+    progress(Progress::Build(tools.compiler()));
     let main = source::source(program, &harness, target.alignment);
-    let build = Build { folder, toolchain: &toolchain, workspace: &workspace, harness: &harness };
-    let executable = build.executable(&main, options.launches)?;
+    let build = Build { folder, tools: &tools, workspace: &workspace, harness: &harness };
+    let executable = build.executable(&main, options.launches.then_some(WATCHED))?;
 
     let cases = cases(options.steps, options.extremes);
     let (calls, requests) = calls(&artifact, &harness, &cases, options);
@@ -149,17 +159,24 @@ pub fn verify(
         }
         reports.push(CallReport::new(&case.name, entry, outcome(&finding)));
     }
+    let mut launches = Vec::new();
+    if let (None, true, Some(simulator)) = (&finding, options.counts, tools.simulator()) {
+        progress(Progress::Count);
+        (launches, finding) = count::count(&build, &main, &run, simulator, &calls)?;
+    }
     Ok(Report {
         name: program.name.clone(),
         target: target.name.to_string(),
         bit_exact: finding.is_none(),
         steps: options.steps,
         seed: options.seed,
-        compiler: toolchain.compiler(),
-        runner: toolchain.runner(),
+        compiler: tools.compiler(),
+        runner: tools.runner(),
         calls: reports,
         elements: run.elements,
         finding,
+        launches,
+        model: tools.simulator().map(Simulator::model),
         notes: notes(&artifact, &harness),
     })
 }
@@ -209,7 +226,7 @@ fn bisect(
         );
         return Ok(());
     }
-    let executable = build.executable(main, true)?;
+    let executable = build.executable(main, Some(WATCHED))?;
     let mut requests = Requests::default();
     requests.load(before);
     requests.call((call.number, true), (run.seed, call.case.step), &call.operands);

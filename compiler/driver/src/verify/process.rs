@@ -1,12 +1,14 @@
-//! The harness as a process: requests go to its standard input, its answers are read as they come.
+//! The harness as a process, or in a simulator: requests go to its standard input, its answers are read as they come.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use trainc_ir::Tensor;
+use trainc_ir::harness::{Mark, Simulator, Streams};
 use trainc_ir::tensor_bytes::tensor_bytes;
 
 use super::source::{CALL, INIT, LOAD};
@@ -51,9 +53,23 @@ impl Requests {
 const CHUNK: usize = 1 << 18;
 const WAITING: usize = 64;
 
+/// What runs the harness.
+pub(super) enum Runs {
+    /// A command.
+    Command(Command),
+    /// The simulator, an executable.
+    Simulator(&'static dyn Simulator, PathBuf),
+}
+
+enum Machine {
+    Child(Child),
+    /// Ended when its result was taken.
+    Simulation(Option<JoinHandle<Result<Vec<Mark>, String>>>),
+}
+
 /// A harness that runs.
 pub(super) struct Process {
-    child: Child,
+    machine: Machine,
     chunks: Receiver<Vec<u8>>,
     chunk: Vec<u8>,
     used: usize,
@@ -65,41 +81,50 @@ pub(super) struct Process {
 pub(super) struct Ended(pub(super) String);
 
 impl Process {
-    /// Starts a command whose requests and errors are files of a folder.
+    /// Starts a harness whose requests and errors are files of a folder.
     ///
     /// # Errors
-    /// If the files cannot be written, or the command does not start.
-    pub(super) fn start(
-        mut command: Command,
-        folder: &Path,
-        requests: &Requests,
-    ) -> Result<Process> {
+    /// If the files cannot be written, or it does not start.
+    pub(super) fn start(runs: Runs, folder: &Path, requests: &Requests) -> Result<Process> {
         let place = || format!("{}: cannot be written", folder.display());
         let input = folder.join("requests");
         File::create(&input).and_then(|mut f| f.write_all(&requests.0)).with_context(place)?;
+        let input = File::open(&input).with_context(place)?;
         let errors = folder.join("stderr");
-        let mut child = command
-            .stdin(File::open(&input).with_context(place)?)
-            .stdout(Stdio::piped())
-            .stderr(File::create(&errors).with_context(place)?)
-            .spawn()
-            .with_context(|| format!("{command:?} cannot be started"))?;
-        let mut stdout = child.stdout.take().context("a pipe")?;
+        let said = File::create(&errors).with_context(place)?;
         let (sender, chunks) = sync_channel(WAITING);
-        // Ends with the pipe, or when nobody receives any more.
-        std::thread::spawn(move || {
-            loop {
-                let mut chunk = vec![0; CHUNK];
-                match stdout.read(&mut chunk) {
-                    Ok(0) | Err(_) => return,
-                    Ok(n) => chunk.truncate(n),
-                }
-                if sender.send(chunk).is_err() {
-                    return;
-                }
+        let machine = match runs {
+            Runs::Simulator(simulator, path) => {
+                let executable =
+                    std::fs::read(&path).with_context(|| path.display().to_string())?;
+                // Ends when nobody receives what it writes any more.
+                Machine::Simulation(Some(std::thread::spawn(move || {
+                    let (input, errors) = (Box::new(input), Box::new(said));
+                    let output = Box::new(Chunks(sender));
+                    simulator.run(&executable, Streams { input, output, errors })
+                })))
             }
-        });
-        Ok(Process { child, chunks, chunk: Vec::new(), used: 0, errors })
+            Runs::Command(mut command) => {
+                let child = command.stdin(input).stdout(Stdio::piped()).stderr(said).spawn();
+                let mut child = child.with_context(|| format!("{command:?} cannot be started"))?;
+                let mut stdout = child.stdout.take().context("a pipe")?;
+                // Ends with the pipe, or when nobody receives any more.
+                std::thread::spawn(move || {
+                    loop {
+                        let mut chunk = vec![0; CHUNK];
+                        match stdout.read(&mut chunk) {
+                            Ok(0) | Err(_) => return,
+                            Ok(n) => chunk.truncate(n),
+                        }
+                        if sender.send(chunk).is_err() {
+                            return;
+                        }
+                    }
+                });
+                Machine::Child(child)
+            }
+        };
+        Ok(Process { machine, chunks, chunk: Vec::new(), used: 0, errors })
     }
 
     /// The next bytes.
@@ -125,10 +150,27 @@ impl Process {
         Ok(bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b)))
     }
 
+    /// The marks of a simulation, which must end now.
+    pub(super) fn marks(&mut self) -> Result<Vec<Mark>, Ended> {
+        if self.chunks.recv().is_ok() || self.used != self.chunk.len() {
+            return Err(Ended("it wrote more than it was asked for".to_string()));
+        }
+        match &mut self.machine {
+            Machine::Child(_) => Ok(Vec::new()),
+            Machine::Simulation(thread) => simulated(thread).map_err(Ended),
+        }
+    }
+
     fn ended(&mut self) -> Ended {
-        let status = match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(e) => e.to_string(),
+        let status = match &mut self.machine {
+            Machine::Child(child) => match child.wait() {
+                Ok(status) => status.to_string(),
+                Err(e) => e.to_string(),
+            },
+            Machine::Simulation(thread) => match simulated(thread) {
+                Ok(_) => "exit code 0".to_string(),
+                Err(reason) => reason,
+            },
         };
         let said = std::fs::read(&self.errors).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
@@ -140,7 +182,33 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Machine::Child(child) = &mut self.machine {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The result of a simulation.
+fn simulated(
+    thread: &mut Option<JoinHandle<Result<Vec<Mark>, String>>>,
+) -> Result<Vec<Mark>, String> {
+    let thread = thread.take().ok_or("it ended before")?;
+    thread.join().map_err(|_| "the simulator failed".to_string())?
+}
+
+/// What a simulated program writes.
+struct Chunks(SyncSender<Vec<u8>>);
+
+impl Write for Chunks {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.0.send(bytes.to_vec()) {
+            Ok(()) => Ok(bytes.len()),
+            Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

@@ -27,6 +27,10 @@ pub struct Report {
     pub elements: u64,
     /// What is wrong.
     pub finding: Option<Finding>,
+    /// What each launch of the first step costs, if a simulator counted it: entries and launches in order.
+    pub launches: Vec<LaunchCost>,
+    /// What these counts assume of the machine.
+    pub model: Option<&'static str>,
     /// What the user should know: edited files, what could not be checked.
     pub notes: Vec<String>,
 }
@@ -46,6 +50,32 @@ impl CallReport {
     pub(super) fn new(case: &str, entry: &str, outcome: Outcome) -> CallReport {
         CallReport { case: case.to_string(), entry: entry.to_string(), outcome }
     }
+}
+
+/// What a launch costs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LaunchCost {
+    /// The entry.
+    pub entry: String,
+    /// The launch's number in the entry.
+    pub launch: usize,
+    /// Its kernel.
+    pub kernel: String,
+    /// The model's node that it stems from.
+    pub node: String,
+    /// For each build that the simulator counts, in one order.
+    pub costs: Vec<Cost>,
+}
+
+/// Counts of a build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Cost {
+    /// What it runs on: `1 core`.
+    pub on: &'static str,
+    /// Instructions, of all cores.
+    pub instructions: u64,
+    /// Cycles.
+    pub cycles: u64,
 }
 
 /// What came of a call.

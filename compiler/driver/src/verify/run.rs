@@ -233,7 +233,7 @@ fn overruns(damage: u32, entry: Option<&Entry>) -> Vec<String> {
 }
 
 impl Finding {
-    fn new(case: &str, step: u32, entry: &str) -> Finding {
+    pub(super) fn new(case: &str, step: u32, entry: &str) -> Finding {
         Finding {
             case: case.to_string(),
             step,

@@ -18,6 +18,8 @@ use trainc_ir::harness::{Harness, HarnessFunction, launches};
 use trainc_ir::names;
 use trainc_ir::program::{BufferId, Entry, Program, Region};
 
+use super::tools::Hooks;
+
 /// Command: the initial state.
 pub(super) const INIT: u32 = 1;
 /// Command: another state.
@@ -29,10 +31,9 @@ pub(super) const LAUNCHED: u8 = b'L';
 /// Record: end of a call.
 pub(super) const CALLED: u8 = b'C';
 
-/// Name of the header of hooks.
-pub(super) const HOOKS: &str = "trainc_verify_hooks.h";
-/// The header of hooks.
-pub(super) const HOOKS_HEADER: &str = "\
+/// Hooks that ask for the results of each launch.
+pub(super) const WATCHED: Hooks<'_> = Hooks { name: "watched", text: WATCHED_HEADER };
+const WATCHED_HEADER: &str = "\
 #ifndef TRAINC_VERIFY_HOOKS_H
 #define TRAINC_VERIFY_HOOKS_H
 #ifdef __cplusplus

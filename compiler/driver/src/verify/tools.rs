@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trainc_data::{Hold, create_held, is_numbered, stale};
-use trainc_ir::harness::{Harness, Tool};
+use trainc_ir::harness::{Harness, Runner, Simulator, Tool, Toolchain};
 
-use super::process::{Process, Requests};
-use super::source::{HOOKS, HOOKS_HEADER};
+use super::process::{Process, Requests, Runs};
 
 use crate::error::{Context, Result, bail, ensure};
 
@@ -70,12 +69,19 @@ impl Drop for Workspace {
 
 /// The commands that build and run.
 #[derive(Clone, Debug)]
-pub(super) struct Toolchain {
+pub(super) struct Tools {
     compiler: Vec<String>,
-    runner: Vec<String>,
+    runner: Running,
 }
 
-impl Toolchain {
+#[derive(Clone, Debug)]
+enum Running {
+    Here,
+    Command(Vec<String>),
+    Simulator(&'static dyn Simulator),
+}
+
+impl Tools {
     /// The tools of a target, or those that the user names in their place (a command with arguments): a compiler gets
     /// the target's flags in any case.
     ///
@@ -83,17 +89,20 @@ impl Toolchain {
     /// If one is not installed; the message names the packages.
     pub(super) fn find(
         target: &str,
-        harness: &Harness,
+        toolchain: &Toolchain,
         compiler: Option<&str>,
         runner: Option<&str>,
-    ) -> Result<Toolchain> {
-        let compiler = tool(target, "is built with", &harness.compilers, compiler, "--cc")?;
-        let runner = match (&harness.runners[..], runner) {
-            ([], None) => Vec::new(),
-            ([], Some(named)) => named.split_whitespace().map(String::from).collect(),
-            (tools, named) => tool(target, "is run with", tools, named, "--runner")?,
+    ) -> Result<Tools> {
+        let compiler = tool(target, "is built with", &toolchain.compilers, compiler, "--cc")?;
+        let runner = match (&toolchain.runner, runner) {
+            (Runner::Emulator(tools), named) => {
+                Running::Command(tool(target, "is run with", tools, named, "--runner")?)
+            }
+            (_, Some(named)) => Running::Command(words(named, "--runner")?),
+            (Runner::Native, None) => Running::Here,
+            (Runner::Simulator(simulator), None) => Running::Simulator(*simulator),
         };
-        Ok(Toolchain { compiler, runner })
+        Ok(Tools { compiler, runner })
     }
 
     /// The compiler's command.
@@ -101,22 +110,43 @@ impl Toolchain {
         self.compiler.join(" ")
     }
 
-    /// The emulator's command, if there is one.
+    /// The emulator's command or the simulated machine, if there is one.
     pub(super) fn runner(&self) -> Option<String> {
-        (!self.runner.is_empty()).then(|| self.runner.join(" "))
-    }
-
-    /// The command that runs an executable.
-    fn command(&self, executable: &Path) -> Command {
-        match self.runner.split_first() {
-            None => Command::new(executable),
-            Some((runner, arguments)) => {
-                let mut command = Command::new(runner);
-                command.args(arguments).arg(executable);
-                command
-            }
+        match &self.runner {
+            Running::Here => None,
+            Running::Command(words) => Some(words.join(" ")),
+            Running::Simulator(simulator) => Some(simulator.name().to_string()),
         }
     }
+
+    /// The simulator, if one runs executables.
+    pub(super) fn simulator(&self) -> Option<&'static dyn Simulator> {
+        match self.runner {
+            Running::Simulator(simulator) => Some(simulator),
+            _ => None,
+        }
+    }
+
+    /// What runs an executable.
+    fn runs(&self, executable: &Path) -> Runs {
+        match &self.runner {
+            Running::Here => Runs::Command(Command::new(executable)),
+            Running::Command(words) => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]).arg(executable);
+                Runs::Command(command)
+            }
+            Running::Simulator(simulator) => Runs::Simulator(*simulator, executable.to_path_buf()),
+        }
+    }
+}
+
+/// A header that emitted sources include.
+#[derive(Clone, Copy)]
+pub(super) struct Hooks<'a> {
+    /// Of the executable, too.
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
 }
 
 /// What an executable is built of.
@@ -124,7 +154,7 @@ impl Toolchain {
 pub(super) struct Build<'a> {
     /// The artifact's.
     pub(super) folder: &'a Path,
-    pub(super) toolchain: &'a Toolchain,
+    pub(super) tools: &'a Tools,
     pub(super) workspace: &'a Workspace,
     pub(super) harness: &'a Harness,
 }
@@ -134,26 +164,29 @@ impl Build<'_> {
     ///
     /// # Errors
     /// With the compiler's words.
-    pub(super) fn executable(&self, main: &str, hooks: bool) -> Result<PathBuf> {
+    pub(super) fn executable(&self, main: &str, hooks: Option<Hooks<'_>>) -> Result<PathBuf> {
         let place = self.workspace.path();
-        let executable = place.join(if hooks { "watched" } else { "plain" });
+        let executable = place.join(hooks.map_or("plain", |hooks| hooks.name));
+        let header = hooks.map(|hooks| (format!("trainc_verify_{}.h", hooks.name), hooks.text));
         let source = place.join("main.c");
         let support = &self.harness.support;
         let written = std::fs::write(&source, main)
-            .and_then(|()| std::fs::write(place.join(HOOKS), HOOKS_HEADER))
             .and_then(|()| {
                 support.iter().try_for_each(|(name, text)| std::fs::write(place.join(name), text))
+            })
+            .and_then(|()| {
+                header.iter().try_for_each(|(name, text)| std::fs::write(place.join(name), text))
             });
         written.with_context(|| format!("{}: cannot be written", place.display()))?;
         let folder = std::path::absolute(self.folder).context("the artifact's folder")?;
-        let compiler = &self.toolchain.compiler;
+        let compiler = &self.tools.compiler;
         let mut command = Command::new(&compiler[0]);
         command.args(&compiler[1..]).arg("-I").arg(&folder);
-        if hooks || !support.is_empty() {
+        if header.is_some() || !support.is_empty() {
             command.arg("-I").arg(place);
         }
-        if hooks {
-            command.arg(format!("-DTRAINC_HOOKS=\"{HOOKS}\""));
+        if let Some((name, _)) = &header {
+            command.arg(format!("-DTRAINC_HOOKS=\"{name}\""));
         }
         command.arg("-Werror=implicit-function-declaration").arg(&source);
         let is_source = |name: &str| name.ends_with(".c") || name.ends_with(".S");
@@ -171,7 +204,7 @@ impl Build<'_> {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let said: Vec<&str> = said.lines().take(20).collect();
-            let (place, compiler) = (self.folder.display(), self.toolchain.compiler());
+            let (place, compiler) = (self.folder.display(), self.tools.compiler());
             bail!("{place}: `{compiler}` refuses it:\n{}", said.join("\n"));
         }
         Ok(executable)
@@ -182,7 +215,7 @@ impl Build<'_> {
     /// # Errors
     /// If it does not start.
     pub(super) fn start(&self, executable: &Path, requests: &Requests) -> Result<Process> {
-        Process::start(self.toolchain.command(executable), self.workspace.path(), requests)
+        Process::start(self.tools.runs(executable), self.workspace.path(), requests)
     }
 }
 
@@ -197,9 +230,7 @@ fn tool(
         bail!("target `{target}` names no tool; name one with {flag}");
     };
     if let Some(named) = named {
-        let words: Vec<String> = named.split_whitespace().map(String::from).collect();
-        let command = words.first().with_context(|| format!("{flag}: an empty command"))?;
-        ensure!(installed(command), "{flag}: there is no command `{command}`");
+        let words = words(named, flag)?;
         // A named compiler still needs the flags that keep the bits; a named emulator knows its processor.
         let more = if flag == "--cc" { first.arguments.clone() } else { Vec::new() };
         return Ok(words.into_iter().chain(more).collect());
@@ -208,11 +239,6 @@ fn tool(
         return Ok(std::iter::once(tool.command.clone()).chain(tool.arguments.clone()).collect());
     }
     let command = &first.command;
-    if first.packages.is_empty() {
-        bail!(
-            "target `{target}` {purpose} `{command}`, which is not in PATH; {flag} names it, or another command"
-        );
-    }
     bail!(
         "target `{target}` {purpose} `{command}`, which is not installed: on Debian, `apt-get install {}`; another command \
          is named by {flag}",
@@ -220,8 +246,16 @@ fn tool(
     )
 }
 
+/// The words of a command that the user names.
+fn words(named: &str, flag: &str) -> Result<Vec<String>> {
+    let words: Vec<String> = named.split_whitespace().map(String::from).collect();
+    let command = words.first().with_context(|| format!("{flag}: an empty command"))?;
+    ensure!(installed(command), "{flag}: there is no command `{command}`");
+    Ok(words)
+}
+
 /// Whether a command is a file, or is in a folder of `PATH`.
-fn installed(command: &str) -> bool {
+pub(super) fn installed(command: &str) -> bool {
     if command.contains('/') {
         return Path::new(command).is_file();
     }
@@ -245,10 +279,6 @@ mod tests {
         {
             assert!(error.contains(word), "{error}");
         }
-        let homeless = [Tool::new("no-such-runner", &[], "")];
-        let error = tool("abacus", "is run with", &homeless, None, "--runner").unwrap_err();
-        let error = error.to_string();
-        assert!(error.contains("no-such-runner") && !error.contains("apt-get"), "{error}");
         let named = tool("abacus", "is built with", &tools, Some("sh -e"), "--cc").unwrap();
         assert_eq!(named, ["sh", "-e", "-x"]);
         let named = tool("abacus", "is run with", &tools, Some("sh"), "--runner").unwrap();

@@ -6,7 +6,7 @@ mod object;
 use trainc_c::interface::{Interface, Passing};
 use trainc_c::rust::{self, Services};
 use trainc_ir::Verified;
-use trainc_ir::harness::{Harness, HarnessFunction, Tool};
+use trainc_ir::harness::{Harness, HarnessFunction};
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
 
@@ -38,7 +38,7 @@ fn interface(program: &Program) -> Result<Interface, HostError> {
     Interface::of(program).map_err(HostError::Unsupported)
 }
 
-/// How the object of a program is linked and run.
+/// What of the artifact of a program is linked.
 pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
     let interface = interface(program)?;
     let prefix = &interface.prefix;
@@ -56,8 +56,6 @@ pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
         header: format!("{prefix}.h"),
         sources: vec![format!("{prefix}.o")],
         support: Vec::new(),
-        compilers: vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")],
-        runners: Vec::new(),
         init: format!("{prefix}_init"),
         functions,
         hooks: false,

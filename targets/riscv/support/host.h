@@ -1,4 +1,4 @@
-/* Calls of the simulator's host: see tests/riscv/src/host.rs. */
+/* Calls of the simulator's host: see targets/riscv/src/host.rs. */
 #ifndef TRAINC_RISCV_HOST_H
 #define TRAINC_RISCV_HOST_H
 

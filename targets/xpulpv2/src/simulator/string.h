@@ -1,4 +1,4 @@
-/* Memory; see emulation.c. */
+/* Memory; see streams.c. */
 #ifndef TRAINC_EMULATION_STRING_H
 #define TRAINC_EMULATION_STRING_H
 

@@ -1,4 +1,4 @@
-/* Standard streams in the simulator; see emulation.c. */
+/* Standard streams in the simulator; see streams.c. */
 #ifndef TRAINC_EMULATION_STDIO_H
 #define TRAINC_EMULATION_STDIO_H
 

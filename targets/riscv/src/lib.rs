@@ -1,5 +1,5 @@
 //! A simulator of RV32IMC with the PULP extension XpulpV2, as the core RI5CY (GAP8's) encodes and times it: one core,
-//! ideal memory. Not part of trainc: its tests and `trainc verify` run the XpulpV2 target's code in it.
+//! ideal memory. `trainc verify` runs the XpulpV2 target's artifacts in it, and tests their kernels.
 //!
 //! ```
 //! use trainc_riscv::{Machine, Memory};
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Memory ([`memory`]), calls of the host ([`host`]), cycles ([`cycles`]), instructions ([`decode`]); programs are built
-//! by [`toolchain::compile`].
+//! by [`toolchain::compile`], or elsewhere with the files of [`support`].
 
 mod access;
 mod bits;
@@ -30,6 +30,7 @@ mod machine;
 pub mod memory;
 mod multiply;
 mod scalar;
+pub mod support;
 pub mod toolchain;
 mod vector;
 

@@ -1,4 +1,4 @@
-/* The end of a program in the simulator; see emulation.c. */
+/* The end of a program in the simulator; see streams.c. */
 #ifndef TRAINC_EMULATION_STDLIB_H
 #define TRAINC_EMULATION_STDLIB_H
 
