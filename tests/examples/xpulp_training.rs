@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::harness::launches;
 use trainc_ir::program::Program;
@@ -32,14 +32,14 @@ fn artifact(target: &str, batch: usize) -> (PathBuf, Program) {
         build(&ZooSpec::new("lenet5").expect("a model of the zoo")).expect("the zoo builds");
     let source = ModelSource::Bytes { name: "lenet5".into(), bytes };
     let config = Config { target: target.into(), batch: Some(batch), ..Config::default() };
-    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+    let session = Session::new(&source, &config, Entries::TrainAndInfer);
     let session = session.expect("compiles");
     let files = emit::artifact(&session, &[]).expect("emits");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/xpulp_training");
     std::fs::create_dir_all(&folder).expect("a folder");
     let folder = folder.join(target);
     emit::write_folder(&folder, &files).expect("written");
-    (folder, session.program().expect("planned").clone().into_inner())
+    (folder, session.program().clone().into_inner())
 }
 
 /// Counters of the last step, and of each of its launches.

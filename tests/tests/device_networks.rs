@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::trained::FINE_TUNING;
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
@@ -42,7 +42,7 @@ fn artifact(model: &str, target: &str) -> PathBuf {
 }
 
 fn compiled(name: &str, source: &ModelSource, config: &Config) -> PathBuf {
-    let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned);
+    let session = Session::new(source, config, Entries::TrainAndInfer);
     let files = emit::artifact(&session.expect("compiles"), &[]).expect("emits");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device_networks");
     std::fs::create_dir_all(&folder).expect("a folder");

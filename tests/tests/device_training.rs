@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use trainc_data::{Dataset, Normalization, Normalizer, TrainingBatches};
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::train::Trainer;
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::program::Program;
@@ -47,7 +47,7 @@ fn digits() -> ModelSource {
 }
 
 fn session(config: &Config) -> Session {
-    Session::new(&digits(), config, Entries::TrainAndInfer, Depth::Planned).expect("compiles")
+    Session::new(&digits(), config, Entries::TrainAndInfer).expect("compiles")
 }
 
 /// Step sizes, images and labels of every step, in the order of [`Trainer::epoch`].
@@ -80,7 +80,7 @@ fn on_device(session: &Session, compiler: &[&str], emulator: &[&str], feed: &[u8
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("device_training").join(&session.config.target);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("a folder");
-    let files = session.target.emit(session.program().expect("planned")).expect("emits");
+    let files = session.target.emit(session.program()).expect("emits");
     let write =
         |name: &str, contents: &[u8]| std::fs::write(folder.join(name), contents).expect("written");
     files.iter().for_each(|file| write(&file.name, &file.contents));
@@ -141,9 +141,9 @@ fn three_epochs_of_digits_end_with_the_same_weights() {
     ] {
         let session = session(&Config { target: target.to_string(), ..config.clone() });
         let image = on_device(&session, compiler, cpu, &feed(&session, &data));
-        let found = tensors(session.program().expect("planned"), &image);
+        let found = tensors(session.program(), &image);
         assert_eq!(found.len(), expected.len());
-        let initial = trainer.session.program().expect("planned").state();
+        let initial = trainer.session.program().state();
         for ((name, found), (expected, initial)) in found.iter().zip(expected.iter().zip(initial)) {
             assert!(found == expected, "{target}: `{name}` differs");
             let trainc_ir::program::Region::State { initial, .. } = &initial.region else {

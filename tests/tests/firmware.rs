@@ -8,7 +8,7 @@ use std::process::Command;
 use trainc_driver::config::Config;
 use trainc_driver::data::Dataset;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::train::Trainer;
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::names::identifier;
@@ -22,7 +22,7 @@ fn expected() -> String {
     let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
     let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
     let config = Config { batch: Some(32), seed: SEED, epochs: EPOCHS, ..Config::default() };
-    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+    let session = Session::new(&source, &config, Entries::TrainAndInfer);
     let data = Dataset::digits();
     let mut trainer = Trainer::new(session.expect("it compiles"), &data).expect("the data fit");
     while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}

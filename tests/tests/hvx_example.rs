@@ -6,7 +6,7 @@ use std::process::Command;
 
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, INFER, Session, TRAIN_STEP};
+use trainc_driver::session::{Entries, INFER, Session, TRAIN_STEP};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_driver::{emit, targets};
 use trainc_host::HostProgram;
@@ -30,7 +30,7 @@ fn session(source: &ModelSource, algorithm: &str, batch: usize, target: &str) ->
         infer_batch: Some(1),
         ..Config::default()
     };
-    Session::new(source, &config, Entries::TrainAndInfer, Depth::Planned).expect("compiles")
+    Session::new(source, &config, Entries::TrainAndInfer).expect("compiles")
 }
 
 /// What a session's example leaves in `variable`, after it returned 0 under the emulator.
@@ -53,7 +53,7 @@ fn found(name: &str, session: &Session, variable: &str) -> Vec<u8> {
     tool(&folder, "clang-19", &command.split(' ').chain(strict).collect::<Vec<_>>());
 
     let target = targets::find(target).expect("a target");
-    let harness = target.harness(session.program().expect("a program"));
+    let harness = target.harness(session.program());
     let harness = harness.expect("a harness").expect("it is run here");
     write(
         "after.c",
@@ -175,7 +175,7 @@ fn it_infers() {
         .expect("a network");
     let source = ModelSource::File(file);
     let [here, session] = ["host", "hvx"].map(|target| session(&source, "quantized", 1, target));
-    let program = session.program().expect("a program");
+    let program = session.program();
     let [entry] = &program.entries[..] else { panic!("one entry") };
     let [input, output] = [&entry.inputs[0], &entry.outputs[0]];
     let ty = &program.buffer(input.buffer).ty;

@@ -9,7 +9,7 @@ use std::process::Command;
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::targets::TARGETS;
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
@@ -192,7 +192,7 @@ fn compiled(target: &str, name: &str, bytes: &[u8], algorithm: &str) -> Session 
     let source = ModelSource::Bytes { name: name.to_string(), bytes: bytes.to_vec() };
     let (target, algorithm) = (target.to_string(), algorithm.to_string());
     let config = Config { target, algorithm, batch: Some(2), ..Config::default() };
-    Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned)
+    Session::new(&source, &config, Entries::TrainAndInfer)
         .unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
@@ -249,7 +249,7 @@ fn check(folder: &Path, prefix: &str, target: &dyn Target, session: &Session) {
         ],
     );
     quiet(folder, &[&["g++", "-std=c++17", "-fsyntax-only"], WARNINGS, &["included.cc"]].concat());
-    let harness = target.harness(session.program().expect("a program")).expect("a harness");
+    let harness = target.harness(session.program()).expect("a harness");
     let harness = harness.expect("every target is run");
     let toolchain = target.toolchain().expect("it is built here");
     let compiler = &toolchain.compilers[0];
@@ -302,7 +302,7 @@ fn everywhere(test: &str, name: &str, bytes: &[u8], algorithm: &str) -> Vec<Path
     for target in TARGETS {
         let kind = target.description().name;
         let session = compiled(kind, name, bytes, algorithm);
-        let program = session.program().expect("a program");
+        let program = session.program();
         let has_example = target.example(program).is_ok_and(|example| example.is_some());
         let files = match has_example {
             true => emit::artifact_with_example(&session, &emit::EmitKind::ALL[..5]),
@@ -375,7 +375,7 @@ fn distinct_names_are_distinct_symbols() {
         words.get(i - 1).map_or_else(|| format!("w{i}"), ToString::to_string)
     });
     let session = compiled("c", "net", &bytes, "fp32");
-    let program = session.program().expect("a program");
+    let program = session.program();
     let interface = trainc_c::interface::Interface::of(program).expect("an interface");
     for function in &interface.functions {
         let mut names: Vec<String> =
@@ -409,7 +409,7 @@ fn macros_are_reserved() {
     for kind in ["c", "neon", "armv7-neon", "hvx", "xpulpv2"] {
         let target = trainc_driver::targets::find(kind).expect("a target");
         let session = program_of(kind);
-        let program = session.program().expect("a program");
+        let program = session.program();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("names/macros").join(kind);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use trainc_data::{NpyArray, NpyData, read_npz};
 use trainc_driver::config::{Config, OptimiserStrategy};
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, INFER, Session, TRAIN_STEP};
+use trainc_driver::session::{Entries, INFER, Session, TRAIN_STEP};
 use trainc_driver::trained::FINE_TUNING;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::interpreter::Interpreter;
@@ -91,7 +91,7 @@ impl Case {
             opt: strategy,
             ..Config::default()
         };
-        Session::new(&self.source(), &config, Entries::TrainAndInfer, Depth::Planned)
+        Session::new(&self.source(), &config, Entries::TrainAndInfer)
             .unwrap_or_else(|e| panic!("{}: {e:#}", self.name))
     }
 
@@ -240,9 +240,7 @@ fn assert_streams(case: &Case, graph: &Graph) {
 /// An entry's module as translated, and optimised.
 fn modules<'s>(session: &'s Session, entry: &str) -> [&'s Graph; 2] {
     let stages = session.entry(entry).expect("the entry");
-    let module = stages.module.as_ref().map(|(module, _)| module);
-    let optimised = stages.optimised.as_ref().map(|(module, _)| module);
-    [module.expect("translated"), optimised.expect("optimised")]
+    [&stages.module, &stages.optimised]
 }
 
 /// Targets and strategies whose optimised modules differ.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use trainc_data::{Dataset, Images, Split};
 use trainc_driver::config::{BatchNormHandling, Config};
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, INFER, Session, TRAIN_STEP};
+use trainc_driver::session::{Entries, INFER, Session, TRAIN_STEP};
 use trainc_driver::trained::{FINE_TUNING, choose_algorithm};
 use trainc_host::HostProgram;
 use trainc_ir::{Op, RunContext, Tensor};
@@ -51,7 +51,7 @@ fn image(pixels: &[u8], normalized: bool) -> Vec<f32> {
 
 fn session(name: &str, algorithm: &str, batch: usize) -> Session {
     let config = Config { algorithm: algorithm.into(), batch: Some(batch), ..Config::default() };
-    Session::new(&source(name), &config, Entries::TrainAndInfer, Depth::Planned).expect("compiles")
+    Session::new(&source(name), &config, Entries::TrainAndInfer).expect("compiles")
 }
 
 fn scores(host: &mut HostProgram, images: &[Vec<f32>]) -> Vec<Vec<f32>> {
@@ -168,8 +168,7 @@ fn neighbours_do_not_matter() {
             infer_batch: Some(4),
             ..Config::default()
         };
-        let session =
-            Session::new(&source(name), &config, Entries::TrainAndInfer, Depth::Planned).unwrap();
+        let session = Session::new(&source(name), &config, Entries::TrainAndInfer).unwrap();
         let mut four = session.on_this_machine().unwrap();
         let huge = vec![1e6f32; SIZE * SIZE];
         let batch = [&alone[..], &[huge]].concat().concat();
@@ -194,10 +193,10 @@ fn the_last_layer_alone() {
             ..Config::default()
         };
         let source = source("lenet_torchscript");
-        Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned).expect("compiles")
+        Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles")
     };
     for target in ["host", "c", "neon+dotprod", "hvx", "xpulpv2"] {
-        let arena = |train: &[&str]| planned(target, train).program().unwrap().memory.arena_bytes;
+        let arena = |train: &[&str]| planned(target, train).program().memory.arena_bytes;
         let (last, whole) = (arena(&["fc3"]), arena(&[]));
         println!("{target}: {last} of {whole} bytes of arena");
         assert!(5 * last < 3 * whole, "{target}: {last} of {whole} bytes of arena");
@@ -232,9 +231,9 @@ fn batch_normalization_as_asked() {
         let config =
             Config { algorithm: algorithm.into(), batch: Some(4), batch_norm, ..Config::default() };
         let source = source(name);
-        let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+        let session = Session::new(&source, &config, Entries::TrainAndInfer);
         let session = session.expect("compiles");
-        let (module, _) = session.entry(TRAIN_STEP).unwrap().module.as_ref().unwrap();
+        let module = &session.entry(TRAIN_STEP).unwrap().module;
         let training = |op: &Op| matches!(op, Op::BatchNorm(norm) if norm.batch);
         let count = module.nodes().iter().filter(|n| training(&n.op)).count();
         (session, count)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_ir::target::Target;
 use trainc_ir::tensor_bytes::tensor_bytes;
@@ -44,7 +44,7 @@ fn artifact(name: &str, target: &str) -> PathBuf {
         batch: Some(1),
         ..Config::default()
     };
-    let session = Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned);
+    let session = Session::new(&source, &config, Entries::TrainAndInfer);
     let session = session.expect("compiles");
     let files = emit::artifact(&session, &[]).expect("emits");
     let folder = folder("artifacts").join(format!("{name}-{target}"));

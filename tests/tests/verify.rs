@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::verify::{Finding, Outcome, Report, VerifyOptions, junit, verify};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_onnx_import::proto::{AttributeProto, Message, ModelProto, NodeProto, TensorProto};
@@ -28,7 +28,7 @@ fn named_artifact(test: &str, target: &str, name: &str) -> PathBuf {
 }
 
 fn compiled(test: &str, source: &ModelSource, config: &Config) -> PathBuf {
-    let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned);
+    let session = Session::new(source, config, Entries::TrainAndInfer);
     let session = session.expect("the model compiles");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verify").join(test);
     let _ = fs::remove_dir_all(&folder);

@@ -7,7 +7,7 @@ use std::process::Command;
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_tests::brevitas;
 use trainc_tests::simulated::simulate;
@@ -43,7 +43,7 @@ fn artifact(test: &str, source: &ModelSource, algorithm: &str, batch: usize) -> 
         batch: Some(batch),
         ..Config::default()
     };
-    let session = Session::new(source, &config, Entries::TrainAndInfer, Depth::Planned);
+    let session = Session::new(source, &config, Entries::TrainAndInfer);
     let files = emit::artifact_with_example(&session.expect("compiles"), &[]).expect("emits");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("xpulp_example").join(test);
     let _ = fs::remove_dir_all(&folder);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use trainc_driver::config::{BatchNormHandling, Config, OptimiserStrategy, WeightSource};
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
 use trainc_ir::names;
@@ -234,11 +234,10 @@ impl Builder {
             Some(folder) => folder.clone(),
             None => cargo.out_dir()?,
         };
-        let session =
-            Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+        let session = Session::named(&name, &source, &config, Entries::TrainAndInfer)?;
         session.warnings.iter().for_each(|warning| cargo.say("warning", warning));
         schedule::check(&session)?;
-        let program = session.program()?;
+        let program = session.program();
         let artifact = session.target.emit(program).map_err(|e| Error::new(e.to_string()))?;
         let module = artifact
             .iter()

@@ -1,9 +1,10 @@
 //! `trainc compile`.
 
+use anyhow::Context;
 use serde_json::json;
 use trainc_driver::data::Dataset;
-use trainc_driver::emit::{self, EmitKind};
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::emit::{self, EmitKind, Texts};
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::trained::choose_algorithm;
 
 use crate::arguments::{CompileArguments, Emit, model_file};
@@ -19,8 +20,7 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
         output.note(&format!("note: {note}"));
     }
     let name = arguments.name.clone().unwrap_or_else(|| source.name());
-    let mut session =
-        Session::named(&name, &source, &config, Entries::TrainAndInfer, Depth::Planned)?;
+    let mut session = Session::named(&name, &source, &config, Entries::TrainAndInfer)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
     if let Some(path) = &arguments.data {
@@ -39,11 +39,11 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
         write(&session, one, output)?;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let memory = session.program()?.memory;
+    let memory = session.program().memory;
     let directory = arguments.output.display().to_string();
     output.line(&format!(
         "{directory}: {} kernels, arena {} bytes ({:.3} x the lower bound), state {} bytes, {seconds:.2} s",
-        session.program()?.kernels.len(),
+        session.program().kernels.len(),
         memory.arena_bytes,
         memory.arena_bytes as f64 / memory.arena_lower_bound_bytes.max(1) as f64,
         memory.state_bytes,
@@ -58,8 +58,9 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
 }
 
 /// Writes a text to its path, or to stdout.
-pub(crate) fn write(session: &Session, one: &Emit, output: &Output) -> anyhow::Result<()> {
-    let text = emit::text(session, one.kind)?;
+pub(crate) fn write(stages: &dyn Texts, one: &Emit, output: &Output) -> anyhow::Result<()> {
+    let text = stages.text(one.kind)?;
+    let text = text.with_context(|| format!("stage `{}` was not reached", one.kind.name()))?;
     match &one.path {
         Some(path) if !one.to_stdout() => Ok(emit::write_text(path, &text)?),
         _ if output.is_json() => {

@@ -1,9 +1,9 @@
 //! `trainc inspect`.
 
 use serde_json::{Value, json};
+use trainc_driver::emit::Depth;
 use trainc_driver::error::{Error, InFile};
-use trainc_driver::inspect;
-use trainc_driver::session::{Depth, Entries, Session};
+use trainc_driver::inspect::{self, Reached};
 use trainc_driver::trained::choose_algorithm;
 
 use crate::arguments::{InspectArguments, model_file};
@@ -25,19 +25,20 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
     {
         output.note(&format!("note: {note}"));
     }
-    let session = Session::new(&source, &config, Entries::TrainAndInfer, depth)?;
-    session.warnings.iter().for_each(|w| output.warning(w));
-    session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
+    let reached = Reached::new(&source, &config, depth)?;
+    let compilation = reached.compilation();
+    compilation.warnings.iter().for_each(|w| output.warning(w));
+    compilation.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
     for one in emit {
-        compile::write(&session, one, output)?;
+        compile::write(reached.texts(), one, output)?;
     }
-    if arguments.rewrites {
-        let report = inspect::rewrites(&session)?;
+    if let (true, Some(optimised)) = (arguments.rewrites, reached.optimised()) {
+        let report = inspect::rewrites(optimised)?;
         output.object(&with_reason("rewrites", serde_json::to_value(&report)?))?;
         return if output.is_json() { Ok(()) } else { output.print(&report.text()) };
     }
-    if emit.is_empty() {
-        let report = inspect::summary(&session)?;
+    if let (true, Reached::Planned(session)) = (emit.is_empty(), &reached) {
+        let report = inspect::summary(session);
         output.object(&with_reason("summary", serde_json::to_value(&report)?))?;
         return if output.is_json() { Ok(()) } else { output.print(&report.text()) };
     }

@@ -9,9 +9,10 @@ use trainc_driver::checkpoint;
 use trainc_driver::config::Config;
 use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
 use trainc_driver::error::Result;
+use trainc_driver::history::{EpochRecord, chart};
 use trainc_driver::model::ModelSource;
-use trainc_driver::session::{Depth, Entries, Session};
-use trainc_driver::train::{EpochRecord, Progress, Trainer, chart, check_trains};
+use trainc_driver::session::{Entries, Session};
+use trainc_driver::train::{Progress, Trainer, check_trains};
 use trainc_driver::trained::choose_algorithm;
 use trainc_driver::weights;
 
@@ -96,10 +97,10 @@ fn prepare(
     output: &Output,
 ) -> anyhow::Result<Run> {
     check_trains(&algorithms::load(&config.algorithm)?)?;
-    let session = Session::new(source, config, Entries::TrainAndInfer, Depth::Planned)?;
+    let session = Session::new(source, config, Entries::TrainAndInfer)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
-    let program = session.program()?;
+    let program = session.program();
     output.note(&format!(
         "{} under {}: {} kernels, arena {} bytes, compiled in {:.2} s",
         session.name,

@@ -1,73 +1,17 @@
-//! Checkpoints: one file, written whole after each epoch, from which training goes on bit for bit.
-//!
-//! Layout, all integers little-endian:
-//!
-//! ```text
-//! "trainc checkpoint 2\n"
-//! u64    length of the header
-//! ...    header: JSON, see `Header`
-//! ...    for each tensor of the header, then for each frozen one: its elements and scale, in the layout of a
-//!        program's memory
-//! u32    CRC-32 of everything before it
-//! ```
+//! Checkpoints of training runs, written after each epoch, from which training goes on bit for bit.
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use trainc_data::{Dataset, Images, Split, write_atomically};
-use trainc_host::decode_tensor;
-use trainc_ir::program::buffer_bytes;
-use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::text::cursor::Cursor;
-use trainc_ir::text::parse_type;
-use trainc_ir::{Tensor, TensorType};
+use trainc_data::{Dataset, Images, Split};
+use trainc_ir::Tensor;
 
-use crate::algorithms;
+use crate::checkpoint_file::{Entry, Header, Identity};
 #[cfg(test)]
 use crate::config::Config;
-use crate::error::{Context, Error, InFile, Result, bail, ensure};
-use crate::hash::{Fingerprint, crc32};
-use crate::train::{EpochRecord, Trainer};
-
-const MAGIC: &[u8] = b"trainc checkpoint 2\n";
-
-/// What must be the same for a run to go on. Another number of epochs or steps is allowed, see [`resume`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Identity {
-    model: String,
-    algorithm: String,
-    algorithm_text: String,
-    data: String,
-    batch: usize,
-    seed: u64,
-    batch_norm: String,
-    normalization: String,
-    init: String,
-    frozen: Vec<String>,
-    learning_rate: Option<f64>,
-    shuffle: bool,
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    identity: Identity,
-    /// Training steps of the whole run, by which the schedule goes.
-    steps_of_run: u64,
-    steps: u64,
-    history: Vec<EpochRecord>,
-    tensors: Vec<Entry>,
-    /// Parameters that do not train; [`resume`] has them from the model.
-    frozen: Vec<Entry>,
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    name: String,
-    ty: String,
-}
+use crate::error::{InFile, Result, ensure};
+use crate::hash::Fingerprint;
+use crate::train::Trainer;
+use crate::{algorithms, checkpoint_file};
 
 /// Fingerprint of a data set.
 pub fn data_hash(data: &Dataset) -> String {
@@ -124,15 +68,7 @@ pub fn save(path: &Path, trainer: &Trainer, data: &str, data_length: usize) -> R
         tensors: entries(&state),
         frozen: entries(&frozen),
     };
-    let json = serde_json::to_vec(&header)?;
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend((json.len() as u64).to_le_bytes());
-    bytes.extend(json);
-    for (_, tensor) in state.iter().chain(&frozen) {
-        bytes.extend(tensor_bytes(tensor));
-    }
-    bytes.extend(crc32(&bytes).to_le_bytes());
-    Ok(write_atomically(path, &bytes)?)
+    checkpoint_file::write(path, &header, state.iter().chain(&frozen).map(|(_, tensor)| tensor))
 }
 
 /// Sets a new trainer to where a checkpoint left off. Returns a remark if the run will not be the bits of an
@@ -148,8 +84,7 @@ pub fn resume(
     data_length: usize,
 ) -> Result<Option<String>> {
     let fail = |message: String| InFile::new(path, message);
-    let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
-    let (header, tensors) = split(&bytes).map_err(|e| fail(e.to_string()))?;
+    let (header, tensors) = checkpoint_file::read(path)?;
     check_identity(&header.identity, &identity(trainer, data)).map_err(|e| fail(e.to_string()))?;
     let state = trainer.state()?;
     let names = state.iter().zip(&header.tensors);
@@ -158,8 +93,6 @@ pub fn resume(
     if !same {
         return Err(fail("its tensors are not this model's".to_string()).into());
     }
-    let whole = types_of(&header).map_err(|e| fail(e.to_string()))?;
-    let tensors = decode(tensors, &whole).map_err(|e| fail(e.to_string()))?;
     trainer.set_state(&tensors[..state.len()])?;
     trainer.steps = header.steps;
     trainer.history = header.history;
@@ -176,60 +109,6 @@ pub fn resume(
         return Ok(None);
     };
     Ok(Some(format!("{}: {remark}", path.display())))
-}
-
-/// Whether a file that starts so may be a checkpoint.
-pub(crate) fn is_checkpoint(start: &[u8]) -> bool {
-    MAGIC.starts_with(start)
-}
-
-/// All tensors of a checkpoint, of whatever run, by the model's names.
-///
-/// # Errors
-/// If the file is damaged or no checkpoint.
-pub fn tensors(path: &Path) -> Result<Vec<(String, Tensor)>> {
-    let fail = |message: String| InFile::new(path, message);
-    let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
-    let read = || {
-        let (header, tensors) = split(&bytes)?;
-        let tensors = decode(tensors, &types_of(&header)?)?;
-        let names = header.tensors.into_iter().chain(header.frozen).map(|entry| entry.name);
-        Ok(names.zip(tensors).collect())
-    };
-    read().map_err(|e: Error| fail(e.to_string()).into())
-}
-
-/// The types of a checkpoint's tensors, the frozen ones last.
-fn types_of(header: &Header) -> Result<Vec<TensorType>> {
-    let parse = |entry: &Entry| {
-        parse_type(&mut Cursor::new(&entry.ty)).map_err(|e| Error::Refused(e.to_string()))
-    };
-    header.tensors.iter().chain(&header.frozen).map(parse).collect()
-}
-
-fn split(bytes: &[u8]) -> Result<(Header, &[u8])> {
-    let body = bytes.strip_prefix(MAGIC);
-    let Some(body) = body else { bail!("not a checkpoint of this version of trainc") };
-    let damaged = "the checkpoint is damaged";
-    let (whole, sum) = bytes.split_last_chunk::<4>().context(damaged)?;
-    ensure!(crc32(whole) == u32::from_le_bytes(*sum), "{damaged}: its checksum is wrong");
-    let body = &body[..body.len() - 4];
-    let (length, rest) = body.split_first_chunk::<8>().context(damaged)?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).ok().context(damaged)?;
-    let (json, tensors) = rest.split_at_checked(length).context(damaged)?;
-    Ok((serde_json::from_slice(json)?, tensors))
-}
-
-fn decode(mut bytes: &[u8], types: &[TensorType]) -> Result<Vec<Tensor>> {
-    let mut tensors = Vec::new();
-    for ty in types {
-        let (own, rest) =
-            bytes.split_at_checked(buffer_bytes(ty)).context("the checkpoint is too short")?;
-        tensors.push(decode_tensor(ty, own)?);
-        bytes = rest;
-    }
-    ensure!(bytes.is_empty(), "the checkpoint is too long");
-    Ok(tensors)
 }
 
 fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
@@ -261,15 +140,14 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
 mod tests {
     use super::*;
     use crate::model::ModelSource;
-    use crate::session::{Depth, Entries, Session};
+    use crate::session::{Entries, Session};
     use crate::zoo::{ZooSpec, build};
 
     fn trainer(data: &Dataset, seed: u64) -> Trainer {
         let bytes = build(&ZooSpec::new("digits").unwrap()).unwrap();
         let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
         let config = Config { batch: Some(256), epochs: 4, seed, ..Config::default() };
-        let session =
-            Session::new(&source, &config, Entries::TrainAndInfer, Depth::Planned).unwrap();
+        let session = Session::new(&source, &config, Entries::TrainAndInfer).unwrap();
         Trainer::new(session, data).unwrap()
     }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "host")]
+use trainc_data::{Normalization, Normalizer};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
 use trainc_opt::algorithm::Algorithm;
 
@@ -173,6 +175,17 @@ impl Config {
             ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
         }
         Ok(())
+    }
+
+    /// How stored images become inputs, fitted to the training split.
+    #[cfg(feature = "host")]
+    pub(crate) fn normalizer(&self, train: &trainc_data::Split) -> Normalizer {
+        let normalization = match self.normalization {
+            InputNormalization::None => Normalization::None,
+            InputNormalization::Unit => Normalization::UnitInterval,
+            InputNormalization::Standardize => Normalization::Standardize,
+        };
+        Normalizer::fit(normalization, train)
     }
 
     /// How the model is imported for training.

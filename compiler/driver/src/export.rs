@@ -11,8 +11,8 @@ use trainc_onnx_import::{ImportOptions, import_bytes};
 
 use crate::config::Config;
 use crate::error::{Context, InFile, Result, ensure};
-use crate::initial::InitialState;
 use crate::model::{self, ModelSource};
+use crate::session::initial_state;
 
 /// What [`export`] wrote.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ pub fn export(source: &ModelSource, config: &Config, to: &Path) -> Result<Export
     let options = ImportOptions { batch: config.batch, ..config.training_import() };
     let mut imported = source.import(&options)?;
     let before = parameters(&imported.graph);
-    let initial = InitialState::read(weights, source, config)?;
+    let initial = initial_state(weights, source, config)?;
     let warnings = initial.apply(&mut imported, config)?;
     let after = parameters(&imported.graph);
     let changed: Vec<(String, Arc<Tensor>)> = before

@@ -11,9 +11,9 @@ use trainc_data::{Hold, create_held, hold, is_numbered, stale};
 use trainc_ir::names::shown;
 use trainc_ir::target::ArtifactFile;
 
-use crate::emit::MANIFEST;
 use crate::error::{Context, Result, bail};
 use crate::hash::Fingerprint;
+use crate::stored::MANIFEST;
 
 /// Most names of a list in an error.
 const SHOWN: usize = 8;

@@ -6,22 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trainc_data::{NamedTensor, TensorData, read_safetensors};
-use trainc_ir::program::{Program, Region, buffer_bytes};
-use trainc_ir::tensor_bytes::tensor_from_bytes;
 use trainc_ir::{Tensor, TensorType};
 use trainc_onnx_import::Imported;
 
 use crate::config::{Config, WeightSource};
-use crate::error::{Context, InFile, Result, ensure};
-use crate::hash::crc32;
-use crate::model::ModelSource;
-use crate::session::{Depth, Entries, Session};
-use crate::{checkpoint, targets, weights};
-
-/// The first bytes of a state that emitted code saved; see `trainc_rt.h`.
-const DEVICE: &[u8] = b"TRNC";
-const DEVICE_HEADER: usize = 32;
-const DEVICE_VERSION: u32 = 1;
+use crate::device_state::DeviceState;
+use crate::error::{InFile, Result, ensure};
+use crate::{checkpoint_file, weights};
 
 /// Tensors by the model's names, as [`weights::export`] gives them.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,30 +21,37 @@ pub struct InitialState {
     tensors: Vec<NamedTensor>,
 }
 
+/// What a file of weights holds.
+pub(crate) enum Contents {
+    /// Tensors by name.
+    Tensors(InitialState),
+    /// The state that a device saved, which its program alone names.
+    Device(DeviceState),
+}
+
+/// Reads a file of weights, whose first bytes say what it is.
+///
+/// # Errors
+/// If the file cannot be read, or is damaged.
+pub(crate) fn read(path: &Path) -> Result<Contents> {
+    let fail = |message: String| InFile::new(path, message);
+    let mut start = [0; 4];
+    let file = std::fs::File::open(path).map_err(|e| fail(format!("cannot read: {e}")))?;
+    let short = std::io::Read::read_exact(&mut { file }, &mut start).is_err();
+    Ok(if !short && DeviceState::starts_with(&start) {
+        Contents::Device(DeviceState::read(path)?)
+    } else if !short && checkpoint_file::is_checkpoint(&start) {
+        Contents::Tensors(InitialState::of(path, &checkpoint_file::tensors(path)?))
+    } else {
+        let tensors = read_safetensors(path)?;
+        Contents::Tensors(InitialState { path: path.to_path_buf(), tensors })
+    })
+}
+
 impl InitialState {
-    /// Reads a file, whose first bytes say what it is. The state of a device is one of `source` under `config`: model,
-    /// algorithm and frozen parts must be those that it was compiled with.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is damaged, or is the state of another model.
-    pub fn read(path: &Path, source: &ModelSource, config: &Config) -> Result<InitialState> {
-        let fail = |message: String| InFile::new(path, message);
-        let mut start = [0; 4];
-        let file = std::fs::File::open(path).map_err(|e| fail(format!("cannot read: {e}")))?;
-        let short = std::io::Read::read_exact(&mut { file }, &mut start).is_err();
-        let tensors = if !short && start == DEVICE {
-            let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read: {e}")))?;
-            let config =
-                Config { weights: None, target: Config::default().target, ..config.clone() };
-            let session = Session::new(source, &config, Entries::TrainAndInfer, Depth::Planned)?;
-            let state = device_state(&bytes, &session).map_err(|e| fail(e.to_string()))?;
-            weights::export(&[state, session.frozen_tensors()].concat())
-        } else if !short && checkpoint::is_checkpoint(&start) {
-            weights::export(&checkpoint::tensors(path)?)
-        } else {
-            read_safetensors(path)?
-        };
-        Ok(InitialState { path: path.to_path_buf(), tensors })
+    /// Of these tensors, which that file stands for.
+    pub(crate) fn of(path: &Path, tensors: &[(String, Tensor)]) -> InitialState {
+        InitialState { path: path.to_path_buf(), tensors: weights::export(tensors) }
     }
 
     /// The FP32 values of a tensor with their shape, if the file has it.
@@ -139,65 +137,4 @@ fn listed(names: &[String]) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
-}
-
-/// The state that a device saved, under the model's names. It is checked as the device's own `_load` does.
-fn device_state(bytes: &[u8], session: &Session) -> Result<Vec<(String, Tensor)>> {
-    let word = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok());
-    let number = |at: usize| word(at).map(u32::from_le_bytes).context("it is cut short");
-    ensure!(number(4)? == DEVICE_VERSION, "a device's state of another version");
-    let hash = u64::from(number(8)?) | u64::from(number(12)?) << 32;
-    let (length, sum) = (number(24)? as usize, number(28)?);
-    let state = bytes.get(DEVICE_HEADER..).context("it is cut short")?;
-    ensure!(state.len() == length, "{length} bytes of state are claimed, it has {}", state.len());
-    let checked: Vec<u8> = bytes[..28].iter().chain(state).copied().collect();
-    ensure!(crc32(&checked) == sum, "the device's state is damaged: its checksum is wrong");
-    let program = session.program()?;
-    // Targets align buffers differently.
-    let alignments: BTreeSet<usize> =
-        targets::TARGETS.iter().map(|t| t.description().alignment).collect();
-    let placed = alignments.into_iter().map(|alignment| with_alignment(program, alignment));
-    let of_device = |p: &Program| trainc_c::model_hash(p) == hash && p.memory.state_bytes == length;
-    let program = placed.into_iter().find(of_device).with_context(|| {
-        format!(
-            "a device's state of another model than `{}` under algorithm `{}`, or of one that was compiled with other \
-             frozen parts",
-            program.name, session.algorithm.name
-        )
-    })?;
-    let tensor = |buffer: &trainc_ir::program::Buffer| {
-        let bytes = state.get(buffer.offset..buffer.offset + buffer.bytes())?;
-        tensor_from_bytes(&buffer.ty, bytes)
-    };
-    session
-        .state_names()
-        .into_iter()
-        .zip(program.state())
-        .map(|(name, buffer)| {
-            let tensor = tensor(buffer).with_context(|| format!("`{name}` does not read"))?;
-            Ok((name, tensor))
-        })
-        .collect()
-}
-
-/// The program with its state laid out for another alignment.
-fn with_alignment(program: &Program, alignment: usize) -> Program {
-    let mut program = program.clone();
-    let mut state: Vec<(usize, usize)> = program
-        .buffers
-        .iter()
-        .enumerate()
-        .filter_map(|(i, buffer)| match buffer.region {
-            Region::State { index, .. } => Some((index, i)),
-            _ => None,
-        })
-        .collect();
-    state.sort_unstable();
-    let mut offset = 0;
-    for (_, i) in state {
-        program.buffers[i].offset = offset;
-        offset += buffer_bytes(&program.buffers[i].ty).next_multiple_of(alignment);
-    }
-    program.memory.state_bytes = offset;
-    program
 }

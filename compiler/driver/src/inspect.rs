@@ -12,10 +12,14 @@ use trainc_opt::optimise::{Optimisation, optimise};
 use trainc_opt::untranslated::{WithoutRule, serving, without_rule};
 
 use crate::config::{Config, OptimiserStrategy};
-use crate::emit::{KernelReport, kernels};
-use crate::error::{Error, Result, bail};
+use crate::emit::{Depth, Texts};
+use crate::error::{Error, Result};
+use crate::manifest::{KernelReport, kernels};
 use crate::model::ModelSource;
-use crate::session::{Depth, Entries, Session, StageTime};
+use crate::session::{
+    Compilation, Entries, FloatEntry, OptimisedEntry, Session, StageTime, Staged, TranslatedEntry,
+    import,
+};
 
 /// What [`check`] found.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -99,8 +103,8 @@ pub fn check(path: &Path, config: Option<&Config>) -> CheckReport {
 /// Takes a model through every stage, as `compile` does.
 fn compiles(path: &Path, config: &Config) -> Compiles {
     let source = ModelSource::File(path.to_path_buf());
-    let error = Session::new(&source, config, Entries::TrainAndInfer, Depth::Planned)
-        .and_then(|session| Ok(session.target.emit(session.program()?).map(|_| ())?))
+    let error = Session::new(&source, config, Entries::TrainAndInfer)
+        .and_then(|session| Ok(session.target.emit(session.program()).map(|_| ())?))
         .err();
     let mut compiles = Compiles {
         algorithm: config.algorithm.clone(),
@@ -188,7 +192,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub output_stages: Vec<StageSummary>,
     /// The memory plan.
-    pub memory: Option<MemorySummary>,
+    pub memory: MemorySummary,
     /// The kernels, costliest launches first.
     pub kernels: Vec<KernelReport>,
 }
@@ -221,7 +225,7 @@ pub struct EntrySummary {
     /// Live nodes of the FP32 graph, the module, the optimised module.
     pub nodes: Vec<(String, usize)>,
     /// Estimated cost before and after the optimiser, in the target's cycles.
-    pub cost: Option<(u64, u64)>,
+    pub cost: (u64, u64),
     /// Launches of the plan.
     pub launches: Option<usize>,
     /// The order of the plan, and the orders tried with their lower bounds.
@@ -256,15 +260,75 @@ impl From<MemoryPlan> for MemorySummary {
     }
 }
 
+/// A session, as far as it was asked to go.
+pub enum Reached {
+    /// FP32 graphs.
+    Float(Staged<FloatEntry>),
+    /// Translated modules.
+    Translated(Staged<TranslatedEntry>),
+    /// Optimised modules.
+    Optimised(Staged<OptimisedEntry>),
+    /// The program.
+    Planned(Box<Session>),
+}
+
+impl Reached {
+    /// Takes a model as far as `last`.
+    ///
+    /// # Errors
+    /// The first stage's that fails.
+    pub fn new(source: &ModelSource, config: &Config, last: Depth) -> Result<Reached> {
+        let float = import(&source.name(), source, config, Entries::TrainAndInfer)?;
+        if last == Depth::Float {
+            return Ok(Reached::Float(float));
+        }
+        let translated = source.about(float.translate())?;
+        if last == Depth::Translated {
+            return Ok(Reached::Translated(translated));
+        }
+        let optimised = source.about(translated.optimise())?;
+        if last == Depth::Optimised {
+            return Ok(Reached::Optimised(optimised));
+        }
+        Ok(Reached::Planned(Box::new(source.about(optimised.plan())?)))
+    }
+
+    /// What every stage knows.
+    pub fn compilation(&self) -> &Compilation {
+        match self {
+            Reached::Float(staged) => staged,
+            Reached::Translated(staged) => staged,
+            Reached::Optimised(staged) => staged,
+            Reached::Planned(session) => session,
+        }
+    }
+
+    /// The texts of its stages.
+    pub fn texts(&self) -> &dyn Texts {
+        match self {
+            Reached::Float(staged) => staged,
+            Reached::Translated(staged) => staged,
+            Reached::Optimised(staged) => staged,
+            Reached::Planned(session) => &**session,
+        }
+    }
+
+    /// The optimised functions, if it went that far.
+    pub fn optimised(&self) -> Option<&Staged<OptimisedEntry>> {
+        match self {
+            Reached::Optimised(staged) => Some(staged),
+            Reached::Planned(session) => Some(session),
+            _ => None,
+        }
+    }
+}
+
 fn live(graph: &Graph) -> usize {
     graph.live_nodes().into_iter().filter(|live| *live).count()
 }
 
-/// Summarises a session, as far as it was taken.
-///
-/// # Errors
-/// None for a session that was built.
-pub fn summary(session: &Session) -> Result<Summary> {
+/// Summarises a session.
+pub fn summary(session: &Session) -> Summary {
     let graph = &session.imported.graph;
     let named = |values: Vec<(String, trainc_ir::ValueId)>| {
         values.into_iter().map(|(name, v)| (name, graph.ty(v).to_string())).collect()
@@ -273,10 +337,10 @@ pub fn summary(session: &Session) -> Result<Summary> {
         graph.inputs().iter().map(|i| (graph.value(i.value).name.clone(), i.value)).collect();
     let outputs = graph.outputs().iter().map(|o| (o.name.clone(), o.value)).collect();
     let producer = &session.imported.producer;
-    let mut kernels = if session.planned.is_some() { kernels(session)? } else { Vec::new() };
+    let mut kernels = kernels(session);
     let total = |k: &KernelReport| k.cost.unwrap_or(0).saturating_mul(k.launches as u64);
     kernels.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| a.name.cmp(&b.name)));
-    Ok(Summary {
+    Summary {
         name: session.name.clone(),
         model_hash: session.model_hash.clone(),
         producer: format!("{} {}, opset {}", producer.name, producer.version, producer.opset),
@@ -294,17 +358,18 @@ pub fn summary(session: &Session) -> Result<Summary> {
         stages: session.times.iter().map(stage_seconds).collect(),
         entries: entries(session),
         output_stages: session
-            .stages
+            .entries
             .iter()
+            .flat_map(|entry| &entry.output_stages)
             .map(|s| StageSummary {
                 node: s.node.clone(),
                 shift: s.shift,
                 off_by_one: s.off_by_one,
             })
             .collect(),
-        memory: session.planned.as_ref().map(|(program, _)| program.memory.into()),
+        memory: session.program().memory.into(),
         kernels,
-    })
+    }
 }
 
 fn stage_seconds(time: &StageTime) -> StageSeconds {
@@ -316,21 +381,16 @@ fn entries(session: &Session) -> Vec<EntrySummary> {
         .entries
         .iter()
         .map(|entry| {
-            let mut nodes = vec![("fp32".to_string(), live(&entry.float))];
-            if let Some((module, _)) = &entry.module {
-                nodes.push((session.algorithm.name.clone(), live(module)));
-            }
-            if let Some((optimised, _)) = &entry.optimised {
-                nodes.push(("optimised".to_string(), live(optimised)));
-            }
-            let plan = session
-                .planned
-                .as_ref()
-                .and_then(|(_, report)| report.entries.iter().find(|e| e.name == entry.name));
+            let nodes = [
+                ("fp32", &entry.float),
+                (&session.algorithm.name, &entry.module),
+                ("optimised", &entry.optimised),
+            ];
+            let plan = session.plan.entries.iter().find(|e| e.name == entry.name);
             EntrySummary {
                 name: entry.name.to_string(),
-                nodes,
-                cost: entry.optimised.as_ref().map(|(_, r)| (r.cost_before, r.cost_after)),
+                nodes: nodes.map(|(stage, graph)| (stage.to_string(), live(graph))).to_vec(),
+                cost: (entry.optimisation.cost_before, entry.optimisation.cost_after),
                 launches: plan.map(|p| p.launches),
                 orders: plan
                     .map(|p| p.orders.iter().map(|(n, b)| (n.to_string(), *b)).collect())
@@ -373,10 +433,9 @@ impl Summary {
                 entry.nodes.iter().map(|(stage, n)| format!("{n} {stage}")).collect();
             line(o, format_args!("\n{}", entry.name));
             line(o, format_args!("  nodes      {}", nodes.join(", ")));
-            if let Some((before, after)) = entry.cost {
-                let saved = percent(before, after);
-                line(o, format_args!("  cost       {before} -> {after} cycles ({saved})"));
-            }
+            let (before, after) = entry.cost;
+            let saved = percent(before, after);
+            line(o, format_args!("  cost       {before} -> {after} cycles ({saved})"));
             if let (Some(launches), Some((order, placement))) = (entry.launches, &entry.chosen) {
                 line(o, format_args!("  launches   {launches}"));
                 line(o, format_args!("  order      {order}, placed {placement}"));
@@ -394,13 +453,12 @@ impl Summary {
                 line(o, format_args!("  {shift:>5} {:>8.3} %  {node}", 100.0 * off_by_one));
             }
         }
-        if let Some(memory) = &self.memory {
-            line(o, format_args!("\nmemory"));
-            let arena = arena_text(memory.arena_bytes, memory.arena_lower_bound_bytes);
-            line(o, format_args!("  arena      {arena}"));
-            line(o, format_args!("  state      {} bytes", memory.state_bytes));
-            line(o, format_args!("  constants  {} bytes", memory.constant_bytes));
-        }
+        let memory = &self.memory;
+        line(o, format_args!("\nmemory"));
+        let arena = arena_text(memory.arena_bytes, memory.arena_lower_bound_bytes);
+        line(o, format_args!("  arena      {arena}"));
+        line(o, format_args!("  state      {} bytes", memory.state_bytes));
+        line(o, format_args!("  constants  {} bytes", memory.constant_bytes));
         if !self.kernels.is_empty() {
             line(o, format_args!("\nkernels by estimated cost (cycles x launches)"));
             for kernel in self.kernels.iter().take(KERNELS_SHOWN) {
@@ -495,24 +553,20 @@ pub struct Comparison {
     pub saturate: u64,
 }
 
-/// Which rules fired in a session that was optimised, and what both searches gain.
+/// Which rules fired in the optimised functions of a session, and what both searches gain.
 ///
 /// # Errors
-/// If the session was not taken that far, or the optimiser has a bug.
-pub fn rewrites(session: &Session) -> Result<Rewrites> {
+/// If the optimiser has a bug.
+pub fn rewrites(session: &Staged<OptimisedEntry>) -> Result<Rewrites> {
     let mut entries = Vec::new();
-    let stage = session.stage();
     for entry in &session.entries {
-        let (Some((module, translation)), Some((_, own))) = (&entry.module, &entry.optimised)
-        else {
-            bail!("the session was not optimised");
-        };
+        let (translation, own) = (&entry.translation, &entry.optimisation);
         let under = |strategy: OptimiserStrategy| -> Result<Optimisation> {
             if session.config.opt == strategy {
                 return Ok(own.clone());
             }
             let options = session.optimise_options(Some(strategy));
-            Ok(optimise(module, &stage, session.target, &options)?.1)
+            Ok(optimise(&entry.module, &entry.stage, session.target, &options)?.1)
         };
         let ordered = under(OptimiserStrategy::Ordered)?.cost_after;
         let saturate = under(OptimiserStrategy::Saturate)?.cost_after;

@@ -9,7 +9,11 @@
 pub mod algorithms;
 #[cfg(feature = "host")]
 pub mod checkpoint;
+#[cfg(feature = "host")]
+mod checkpoint_file;
 pub mod config;
+#[cfg(feature = "host")]
+mod device_state;
 #[cfg(feature = "host")]
 pub mod emit;
 pub mod error;
@@ -20,15 +24,21 @@ mod folder;
 mod freeze;
 mod hash;
 #[cfg(feature = "host")]
+pub mod history;
+#[cfg(feature = "host")]
 pub mod initial;
 #[cfg(feature = "host")]
 pub mod inspect;
+#[cfg(feature = "host")]
+pub mod manifest;
 pub mod model;
 mod precision;
 #[cfg(feature = "host")]
 pub mod run;
 mod select;
 pub mod session;
+#[cfg(feature = "host")]
+mod stored;
 pub mod targets;
 #[cfg(feature = "host")]
 pub mod train;

@@ -60,6 +60,14 @@ impl ModelSource {
         }
     }
 
+    /// A stage's result, of whose error the model's file stands in front unless it names a file.
+    pub(crate) fn about<T>(&self, result: Result<T>) -> Result<T> {
+        match self.path() {
+            Some(path) => result.map_err(|e| e.in_model(path)),
+            None => result,
+        }
+    }
+
     /// Imports the model.
     ///
     /// # Errors
@@ -294,6 +302,20 @@ pub fn scores_output(graph: &Graph) -> Option<usize> {
         .outputs()
         .iter()
         .position(|o| graph.ty(o.value).is_f32() && graph.ty(o.value).shape.rank() == 2)
+}
+
+/// The model's names of a program's state, from its modules, in the order of checkpoints.
+pub(crate) fn state_names<'g>(modules: impl Iterator<Item = &'g Graph>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for graph in modules {
+        for parameter in graph.parameters() {
+            let name = &graph.value(parameter.value).name;
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names
 }
 
 /// The data input of a graph, if it has exactly one.

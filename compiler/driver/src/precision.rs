@@ -3,25 +3,34 @@
 use std::path::Path;
 
 use trainc_ir::graph::Graph;
+use trainc_opt::quantized::EightBit;
 use trainc_opt::quantized::precision::{Plan, Precision};
 
+use crate::config::Config;
 use crate::error::{Context, InFile, Result};
 use crate::hash::Fingerprint;
-use crate::session::Session;
+
+/// What a precision file assigns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Assigned {
+    /// Fingerprint of the file.
+    pub(crate) hash: String,
+    /// How 8-bit results are made, if it says so.
+    pub(crate) eight_bit: Option<EightBit>,
+}
 
 /// The graph with the quantizers that the file assigns.
 ///
 /// # Errors
 /// If the file cannot be read or does not fit the model, or a range is neither in it nor to be had by calibration.
-pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> Result<Graph> {
+pub(crate) fn assigned(config: &Config, graph: &Graph, path: &Path) -> Result<(Graph, Assigned)> {
     let in_file = |message: String| InFile::new(path, message);
     let text = std::fs::read_to_string(path).map_err(|e| in_file(format!("cannot read: {e}")))?;
     let file = Precision::parse(&text).map_err(|e| in_file(e.to_string()))?;
     let plan = Plan::new(graph, &file).map_err(|e| in_file(e.to_string()))?;
-    session.eight_bit = file.eight_bit;
-    session.precision_hash = Some(Fingerprint::new().add(text.as_bytes()).text());
+    let hash = Fingerprint::new().add(text.as_bytes()).text();
     let missing = plan.missing(graph);
-    let ranges = match (&session.config.calibrate, missing.first_key_value()) {
+    let ranges = match (&config.calibrate, missing.first_key_value()) {
         (_, None) => Default::default(),
         (None, Some((_, layer))) => {
             let message = format!(
@@ -30,10 +39,10 @@ pub(crate) fn assigned(session: &mut Session, graph: &Graph, path: &Path) -> Res
             );
             return Err(in_file(message).into());
         }
-        (Some(data), Some(_)) => ranges::ranges(session, graph, data, missing.keys().copied())
+        (Some(data), Some(_)) => ranges::ranges(config, graph, data, missing.keys().copied())
             .with_context(|| format!("calibration on {}", data.display()))?,
     };
-    Ok(plan.apply(graph, &ranges)?)
+    Ok((plan.apply(graph, &ranges)?, Assigned { hash, eight_bit: file.eight_bit }))
 }
 
 #[cfg(feature = "host")]
@@ -43,21 +52,20 @@ mod ranges {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    use trainc_data::{Dataset, Normalization, Normalizer};
+    use trainc_data::Dataset;
     use trainc_ir::graph::{Graph, ValueId};
     use trainc_ir::interpreter::Interpreter;
     use trainc_ir::{RunContext, Tensor};
 
-    use crate::config::InputNormalization;
+    use crate::config::Config;
     use crate::error::{Context, Result, ensure};
     use crate::model::data_input;
-    use crate::session::Session;
 
     /// Most training images that are looked at.
     const IMAGES: usize = 256;
 
     pub(super) fn ranges(
-        session: &Session,
+        config: &Config,
         graph: &Graph,
         data: &Path,
         wanted: impl Iterator<Item = ValueId>,
@@ -73,12 +81,7 @@ mod ranges {
             data.name,
             data.train.shape
         );
-        let normalization = match session.config.normalization {
-            InputNormalization::None => Normalization::None,
-            InputNormalization::Unit => Normalization::UnitInterval,
-            InputNormalization::Standardize => Normalization::Standardize,
-        };
-        let normalizer = Normalizer::fit(normalization, &data.train);
+        let normalizer = config.normalizer(&data.train);
         let images = data.train.len().min(IMAGES.max(batch));
         let mut found: BTreeMap<ValueId, [f32; 2]> = wanted.map(|v| (v, [0.0, 0.0])).collect();
         let mut interpreter = Interpreter::new(graph);
@@ -109,11 +112,11 @@ mod ranges {
 
     use trainc_ir::graph::{Graph, ValueId};
 
+    use crate::config::Config;
     use crate::error::{Result, bail};
-    use crate::session::Session;
 
     pub(super) fn ranges(
-        _: &Session,
+        _: &Config,
         _: &Graph,
         _: &Path,
         _: impl Iterator<Item = ValueId>,

@@ -9,7 +9,7 @@ use crate::algorithms;
 use crate::config::Config;
 use crate::error::{Context, InFile, Result, ensure};
 use crate::model::ModelSource;
-use crate::session::{Depth, Entries, INFER, Session};
+use crate::session::{Entries, INFER, Session};
 use crate::weights::real_values;
 
 /// What [`evaluate`] gave.
@@ -51,7 +51,7 @@ pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> Result<E
     let all = if one_by_one { 1 } else { samples };
     let batch = config.infer_batch.or(config.batch.filter(|_| !one_by_one)).unwrap_or(all);
     let config = Config { batch: Some(batch), infer_batch: Some(batch), ..config.clone() };
-    let session = Session::new(source, &config, Entries::InferAsExported, Depth::Planned)?;
+    let session = Session::new(source, &config, Entries::InferAsExported)?;
     let mut host = session.on_this_machine()?;
     let graph = &session.entry(INFER)?.float;
     let mut inputs: Vec<(&TensorType, Data)> = Vec::new();
@@ -90,7 +90,7 @@ pub fn evaluate(source: &ModelSource, input: &Path, config: &Config) -> Result<E
         }
     }
     let outputs = results.into_iter().map(|r| (r.name, NpyArray::f32(&r.shape, r.data))).collect();
-    Ok(Evaluation { outputs, warnings: session.warnings })
+    Ok(Evaluation { outputs, warnings: session.warnings.clone() })
 }
 
 /// Writes what [`evaluate`] gave.

@@ -2,33 +2,17 @@
 
 use std::num::NonZeroUsize;
 
-use serde::{Deserialize, Serialize};
-use trainc_data::{
-    Dataset, Normalization, Normalizer, Series, Split, TrainingBatches, TrainingChart,
-    evaluation_batches,
-};
+use trainc_data::{Dataset, Normalizer, Split, TrainingBatches, evaluation_batches};
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
 use trainc_ir::{Element, RunContext, Tensor, TensorType};
 use trainc_opt::algorithm::Algorithm;
 
-use crate::config::{Config, InputNormalization};
+use crate::config::Config;
 use crate::error::{Context, Result, ensure};
+use crate::history::EpochRecord;
 use crate::session::{INFER, Session, TRAIN_STEP};
-
-/// What an epoch gave.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct EpochRecord {
-    /// Counted from 1; 0 is the state before the first step.
-    pub epoch: usize,
-    /// Training steps done since the start, this epoch's included.
-    pub steps: u64,
-    /// Mean of the steps' losses in this epoch; epoch 0 has none.
-    pub train_loss: Option<f64>,
-    /// Fraction of the test samples whose class has the highest score.
-    pub test_accuracy: f64,
-}
 
 /// Where an epoch is, for a progress display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,7 +113,7 @@ impl Trainer {
         }
         Ok(Trainer {
             state_names: session.state_names(),
-            normalizer: normalizer(&session.config, &data.train),
+            normalizer: session.config.normalizer(&data.train),
             host,
             step_entry,
             infer_entry,
@@ -282,16 +266,6 @@ impl Trainer {
     }
 }
 
-/// How a configuration turns stored images into inputs, fitted to the training split.
-pub(crate) fn normalizer(config: &Config, train: &Split) -> Normalizer {
-    let normalization = match config.normalization {
-        InputNormalization::None => Normalization::None,
-        InputNormalization::Unit => Normalization::UnitInterval,
-        InputNormalization::Standardize => Normalization::Standardize,
-    };
-    Normalizer::fit(normalization, train)
-}
-
 fn fill(call: &mut Call, split: &Split, normalizer: &Normalizer, indices: &[usize]) {
     let mut images = vec![0f32; indices.len() * split.image_len()];
     let mut labels = vec![0i32; indices.len()];
@@ -357,7 +331,7 @@ pub fn check_trains(algorithm: &Algorithm) -> Result<()> {
 }
 
 fn check_data(session: &Session, data: &Dataset) -> Result<()> {
-    let program = session.program()?;
+    let program = session.program();
     let entry = program.entry(TRAIN_STEP).context("no training step")?;
     let ty = data_type(program, entry)?;
     let batch = ty.shape.first().copied().unwrap_or(1).max(1);
@@ -385,23 +359,6 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
         data.train.len()
     );
     Ok(())
-}
-
-/// The curves of runs, each with its name.
-pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
-    let series = |value: fn(&EpochRecord) -> Option<f64>| {
-        runs.iter()
-            .map(|(name, records)| Series {
-                name: (*name).to_string(),
-                points: records.iter().filter_map(|r| Some((r.epoch as f64, value(r)?))).collect(),
-            })
-            .collect()
-    };
-    TrainingChart {
-        title: title.to_string(),
-        loss: series(|r| r.train_loss),
-        accuracy: series(|r| Some(100.0 * r.test_accuracy)),
-    }
 }
 
 #[cfg(test)]

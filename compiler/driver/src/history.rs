@@ -1,0 +1,34 @@
+//! What each epoch of a training run gave, and its curve.
+
+use serde::{Deserialize, Serialize};
+use trainc_data::{Series, TrainingChart};
+
+/// What an epoch gave.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// Counted from 1; 0 is the state before the first step.
+    pub epoch: usize,
+    /// Training steps done since the start, this epoch's included.
+    pub steps: u64,
+    /// Mean of the steps' losses in this epoch; epoch 0 has none.
+    pub train_loss: Option<f64>,
+    /// Fraction of the test samples whose class has the highest score.
+    pub test_accuracy: f64,
+}
+
+/// The curves of runs, each with its name.
+pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
+    let series = |value: fn(&EpochRecord) -> Option<f64>| {
+        runs.iter()
+            .map(|(name, records)| Series {
+                name: (*name).to_string(),
+                points: records.iter().filter_map(|r| Some((r.epoch as f64, value(r)?))).collect(),
+            })
+            .collect()
+    };
+    TrainingChart {
+        title: title.to_string(),
+        loss: series(|r| r.train_loss),
+        accuracy: series(|r| Some(100.0 * r.test_accuracy)),
+    }
+}

@@ -1,0 +1,343 @@
+//! The manifest of an artifact, and the report of its kernels.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use trainc_ir::graph::InputRole;
+use trainc_ir::program::{Argument, Program, Step};
+use trainc_ir::target::ArtifactFile;
+
+use crate::config::Config;
+use crate::hash::Fingerprint;
+use crate::session::Session;
+use crate::{algorithms, stored};
+
+/// The manifest: everything a build needs to know about an artifact. No clock, no path of this machine.
+#[derive(Serialize)]
+pub(crate) struct Manifest<'a> {
+    format: u32,
+    trainc: &'static str,
+    name: &'a str,
+    target: &'a str,
+    algorithm: Named<'a>,
+    model: Named<'a>,
+    flags: Flags,
+    /// The input, if there is one alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<InputReport<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<ClassReport<'a>>,
+    /// Parameters that do not train: constants.
+    frozen: &'a [String],
+    /// What became of the model's parts under the algorithm.
+    notes: &'a [String],
+    /// What became of each batch normalization.
+    batch_norms: Vec<BatchNormReport<'a>>,
+    /// Step sizes by fraction of the training.
+    schedule: Vec<SchedulePoint>,
+    /// Fingerprint of the program.
+    program: String,
+    memory: Memory,
+    entries: Vec<EntryPoint<'a>>,
+    operations: BTreeMap<&'static str, usize>,
+    kernels: Vec<KernelReport>,
+    cost: CostReport,
+    files: Vec<FileReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct BatchNormReport<'a> {
+    node: &'a str,
+    fate: String,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    hash: String,
+}
+
+#[derive(Serialize)]
+struct Flags {
+    batch: usize,
+    /// Examples of a call of inference.
+    infer_batch: usize,
+    seed: u64,
+    exact: bool,
+    opt: crate::config::OptimiserStrategy,
+    batch_norm: crate::config::BatchNormHandling,
+    init: crate::config::WeightSource,
+    dimensions: BTreeMap<String, usize>,
+    /// Fingerprint of the precision file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<String>,
+}
+
+/// What an artifact's input is.
+#[derive(Serialize)]
+struct InputReport<'a> {
+    name: &'a str,
+    shape: Vec<usize>,
+    /// The meaning of the dimensions: `NCHW` (batch, channels, rows, columns), `NC`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<&'static str>,
+    element: String,
+    /// `(stored / divisor - mean) / deviation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalization: Option<NormalizationReport>,
+}
+
+#[derive(Serialize)]
+struct NormalizationReport {
+    divisor: f64,
+    /// Of each channel.
+    mean: Vec<f64>,
+    deviation: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct ClassReport<'a> {
+    count: usize,
+    /// In the order of the scores; empty if they are not known.
+    names: &'a [String],
+}
+
+fn input_report<'a>(session: &'a Session, program: &'a Program) -> Option<InputReport<'a>> {
+    let graph = &session.entries.first()?.float;
+    let value = graph.value(crate::model::data_input(graph)?);
+    Some(InputReport {
+        name: &value.name,
+        shape: value.ty.shape.to_vec(),
+        layout: match value.ty.shape.rank() {
+            4 => Some("NCHW"),
+            2 => Some("NC"),
+            _ => None,
+        },
+        element: value.ty.element.to_string(),
+        normalization: program.notes.input.as_ref().map(|input| NormalizationReport {
+            divisor: input.divisor,
+            mean: input.channels.iter().map(|c| c.0).collect(),
+            deviation: input.channels.iter().map(|c| c.1).collect(),
+        }),
+    })
+}
+
+#[derive(Serialize)]
+struct SchedulePoint {
+    /// Fraction of the training from which the size holds.
+    from: f64,
+    step_size: f64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    arena_bytes: usize,
+    arena_lower_bound_bytes: usize,
+    state_bytes: usize,
+    constant_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct EntryPoint<'a> {
+    name: &'a str,
+    /// File of its optimised module.
+    module: String,
+    inputs: Vec<ArgumentReport<'a>>,
+    outputs: Vec<ArgumentReport<'a>>,
+    launches: usize,
+}
+
+#[derive(Serialize)]
+struct ArgumentReport<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    ty: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    bytes: usize,
+}
+
+/// A kernel with its estimated cost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct KernelReport {
+    /// Its emitted name.
+    pub name: String,
+    /// The operation with its attributes.
+    pub operation: String,
+    /// Launches in all entries.
+    pub launches: usize,
+    /// Estimated cycles of one launch.
+    pub cost: Option<u64>,
+    /// Working memory of a launch.
+    pub scratch_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct CostReport {
+    before_optimisation: u64,
+    after_optimisation: u64,
+}
+
+#[derive(Serialize)]
+struct FileReport<'a> {
+    name: &'a str,
+    bytes: usize,
+    hash: String,
+}
+
+pub(crate) fn manifest<'a>(
+    session: &'a Session,
+    program: &'a Program,
+    files: &'a [ArtifactFile],
+) -> Manifest<'a> {
+    let Config { seed, exact, opt, batch_norm, init, ref dimensions, .. } = session.config;
+    let batch = session.config.batch_size();
+    let memory = program.memory;
+    let mut cost = CostReport { before_optimisation: 0, after_optimisation: 0 };
+    for report in session.entries.iter().map(|entry| &entry.optimisation) {
+        cost.before_optimisation += report.cost_before;
+        cost.after_optimisation += report.cost_after;
+    }
+    let counts = launch_counts(program);
+    let mut operations = BTreeMap::new();
+    for (kernel, count) in program.kernels.iter().zip(&counts) {
+        *operations.entry(kernel.op.kind().name()).or_insert(0) += count;
+    }
+    Manifest {
+        format: 1,
+        trainc: env!("CARGO_PKG_VERSION"),
+        name: &program.name,
+        target: session.target.description().name,
+        algorithm: Named {
+            name: &session.algorithm.name,
+            hash: algorithms::hash(&session.algorithm),
+        },
+        model: Named { name: &session.name, hash: session.model_hash.clone() },
+        flags: Flags {
+            batch,
+            infer_batch: session.inference_batch,
+            seed,
+            exact,
+            opt,
+            batch_norm,
+            init,
+            dimensions: dimensions.clone(),
+            precision: session.precision.as_ref().map(|precision| precision.hash.clone()),
+        },
+        input: input_report(session, program),
+        classes: session.entries.last().and_then(|entry| {
+            let graph = &entry.float;
+            let scores = graph.outputs()[crate::model::scores_output(graph)?].value;
+            Some(ClassReport { count: graph.ty(scores).shape[1], names: &program.notes.classes })
+        }),
+        frozen: &session.frozen,
+        notes: &session.notes,
+        batch_norms: session
+            .batch_norms
+            .iter()
+            .map(|b| BatchNormReport { node: &b.node, fate: b.fate.to_string() })
+            .collect(),
+        schedule: session
+            .schedule()
+            .into_iter()
+            .map(|(from, step_size)| SchedulePoint { from, step_size })
+            .collect(),
+        program: stored::fingerprint(program),
+        memory: Memory {
+            arena_bytes: memory.arena_bytes,
+            arena_lower_bound_bytes: memory.arena_lower_bound_bytes,
+            state_bytes: memory.state_bytes,
+            constant_bytes: memory.constant_bytes,
+        },
+        entries: program
+            .entries
+            .iter()
+            .map(|entry| EntryPoint {
+                name: &entry.name,
+                module: stored::module_file(&entry.name),
+                inputs: arguments(program, &entry.inputs, true),
+                outputs: arguments(program, &entry.outputs, false),
+                launches: count_launches(&entry.steps, &mut |_| {}),
+            })
+            .collect(),
+        operations,
+        kernels: kernels(session),
+        cost,
+        files: files
+            .iter()
+            .map(|file| FileReport {
+                name: &file.name,
+                bytes: file.contents.len(),
+                hash: Fingerprint::new().add(&file.contents).text(),
+            })
+            .collect(),
+    }
+}
+
+fn arguments<'a>(
+    program: &Program,
+    arguments: &'a [Argument],
+    roles: bool,
+) -> Vec<ArgumentReport<'a>> {
+    arguments
+        .iter()
+        .map(|argument| {
+            let buffer = program.buffer(argument.buffer);
+            let role = match argument.role {
+                InputRole::Data => "data",
+                InputRole::Labels => "labels",
+                InputRole::LearningRate => "learning_rate",
+            };
+            ArgumentReport {
+                name: &argument.name,
+                ty: buffer.ty.to_string(),
+                role: roles.then_some(role),
+                bytes: buffer.bytes(),
+            }
+        })
+        .collect()
+}
+
+/// The kernels of a session's program, in its order.
+pub fn kernels(session: &Session) -> Vec<KernelReport> {
+    let program = session.program();
+    let counts = launch_counts(program);
+    program
+        .kernels
+        .iter()
+        .zip(counts)
+        .map(|(kernel, launches)| KernelReport {
+            name: kernel.name.clone(),
+            operation: kernel.op.to_string(),
+            launches,
+            cost: session
+                .target
+                .cost(&kernel.op, &kernel.input_types(), &kernel.output_types())
+                .cycles(),
+            scratch_bytes: kernel.scratch_bytes,
+        })
+        .collect()
+}
+
+fn launch_counts(program: &Program) -> Vec<usize> {
+    let mut counts = vec![0; program.kernels.len()];
+    for entry in &program.entries {
+        count_launches(&entry.steps, &mut |kernel| counts[kernel] += 1);
+    }
+    counts
+}
+
+fn count_launches(steps: &[Step], count: &mut dyn FnMut(usize)) -> usize {
+    steps
+        .iter()
+        .map(|step| match step {
+            Step::Launch(launch) => {
+                count(launch.kernel.0);
+                1
+            }
+            Step::Branch { then, otherwise, .. } => {
+                count_launches(then, count) + count_launches(otherwise, count)
+            }
+        })
+        .sum()
+}

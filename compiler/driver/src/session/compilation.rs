@@ -1,0 +1,106 @@
+//! What is compiled, and how: what every stage knows.
+
+use std::time::Instant;
+
+use trainc_ir::target::Target;
+use trainc_onnx_import::Imported;
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::batch_norm::BatchNormFate;
+use trainc_opt::optimise::{OptimiseOptions, Strategy};
+
+use super::weights::Initial;
+use crate::config::{Config, OptimiserStrategy};
+use crate::error::Result;
+use crate::precision::Assigned;
+
+/// Wall time of a stage.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StageTime {
+    /// `import`, `training graph`, `translate`, `optimise`, `plan`.
+    pub stage: &'static str,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// See the module documentation.
+pub struct Compilation {
+    /// What was asked for.
+    pub config: Config,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The target.
+    pub target: &'static dyn Target,
+    /// The model's name.
+    pub name: String,
+    /// Fingerprint of the imported model with its weights.
+    pub model_hash: String,
+    /// The model as imported for the first entry.
+    pub imported: Imported,
+    /// Examples of a call of inference.
+    pub inference_batch: usize,
+    /// What the user should know: the importer's warnings, and limits that the optimiser reached.
+    pub warnings: Vec<String>,
+    /// What became of the model's parts under the algorithm: batch normalizations, operations computed in FP32.
+    pub notes: Vec<String>,
+    /// What became of each batch normalization, in the model's order.
+    pub batch_norms: Vec<BatchNormFate>,
+    /// Parameters of the model that are constants here, because the configuration freezes them.
+    pub frozen: Vec<String>,
+    /// The weights that the configuration's file gave.
+    pub(super) initial: Initial,
+    /// What the precision file assigned, if there is one.
+    pub(crate) precision: Option<Assigned>,
+    /// Times in order.
+    pub times: Vec<StageTime>,
+}
+
+impl Compilation {
+    /// Examples of the graphs that infer, before [`trainc_opt::one_by_one`].
+    pub(super) fn graph_batch(&self) -> usize {
+        graph_batch(&self.algorithm, self.inference_batch)
+    }
+
+    /// The options of the optimiser, under another strategy if one is given.
+    pub fn optimise_options(&self, strategy: Option<OptimiserStrategy>) -> OptimiseOptions {
+        OptimiseOptions {
+            strategy: match strategy.unwrap_or(self.config.opt) {
+                OptimiserStrategy::Saturate => Strategy::Saturate,
+                OptimiserStrategy::Ordered => Strategy::Ordered,
+                OptimiserStrategy::Off => Strategy::Off,
+            },
+            exact: self.config.exact,
+            ..OptimiseOptions::default()
+        }
+    }
+
+    /// The step sizes of training: from which fraction of it on, and the size. None under an algorithm that only infers.
+    pub fn schedule(&self) -> Vec<(f64, f64)> {
+        match self.config.learning_rate {
+            _ if self.algorithm.inference.is_some() => Vec::new(),
+            Some(rate) => vec![(0.0, rate)],
+            None => self.algorithm.schedule.iter().map(|p| (p.from, p.value)).collect(),
+        }
+    }
+
+    /// Seconds of all stages.
+    pub fn seconds(&self) -> f64 {
+        self.times.iter().map(|t| t.seconds).sum()
+    }
+}
+
+/// Examples of the graphs that infer: one where examples of a batch would share exponents.
+pub(super) fn graph_batch(algorithm: &Algorithm, inference_batch: usize) -> usize {
+    if algorithm.shares_exponents() { 1 } else { inference_batch }
+}
+
+/// Does a stage's work, and notes how long it took.
+pub(super) fn timed<T>(
+    times: &mut Vec<StageTime>,
+    stage: &'static str,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let start = Instant::now();
+    let result = work();
+    times.push(StageTime { stage, seconds: start.elapsed().as_secs_f64() });
+    result
+}

@@ -1,0 +1,171 @@
+//! The first stage: the model as imported, and its FP32 graphs for training and for inference.
+
+use std::collections::BTreeSet;
+
+use trainc_ir::graph::Graph;
+use trainc_ir::verify::{Stage, verify};
+use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions, check_finite};
+use trainc_opt::algorithm::{Algorithm, BatchNormTreatment};
+use trainc_opt::frozen_prefix::{FrozenPrefix, frozen_prefix};
+
+use super::compilation::{Compilation, graph_batch, timed};
+use super::{Entries, INFER, Staged, TRAIN_STEP, weights, words};
+use crate::config::{Config, WeightSource};
+use crate::error::{Result, ensure};
+use crate::freeze::frozen;
+use crate::model::{self, InferenceForm, ModelSource};
+use crate::{algorithms, precision, targets};
+
+/// A function in FP32.
+#[derive(Debug)]
+pub struct FloatEntry {
+    /// [`TRAIN_STEP`] or [`INFER`].
+    pub name: &'static str,
+    /// The graph: with loss, backward pass and update, or forward only.
+    pub float: Graph,
+    /// Of a training step whose first layers are frozen: what is computed for one example, as inference is, and the rest.
+    pub(super) prefix: Option<FrozenPrefix>,
+}
+
+/// Imports a model under a configuration, and makes its FP32 graphs. The program and its files will have that name.
+///
+/// # Errors
+/// What is wrong with the configuration or the model.
+pub fn import(
+    name: &str,
+    source: &ModelSource,
+    config: &Config,
+    entries: Entries,
+) -> Result<Staged<FloatEntry>> {
+    config.check()?;
+    let algorithm = algorithms::load(&config.algorithm)?;
+    let target = targets::find(&config.target)?;
+    source.about(imported(name, source, config, entries, (algorithm, target)))
+}
+
+fn imported(
+    name: &str,
+    source: &ModelSource,
+    config: &Config,
+    entries: Entries,
+    (algorithm, target): (Algorithm, &'static dyn trainc_ir::target::Target),
+) -> Result<Staged<FloatEntry>> {
+    let inference_batch = config.inference_batch(&algorithm);
+    ensure!(
+        algorithm.inference.is_some() || config.precision.is_none(),
+        "a precision file is for quantized inference (`--algorithm quantized`); `{}` does not take one",
+        algorithm.name
+    );
+    let entries = match algorithm.inference {
+        Some(_) => Entries::InferAsExported,
+        None => entries,
+    };
+    let batch = graph_batch(&algorithm, inference_batch);
+    let options = import_options(config, &algorithm, entries, batch);
+    let mut times = Vec::new();
+    let mut imported = timed(&mut times, "import", || source.import(&options))?;
+    if !algorithm.is_identity() {
+        check_finite(&imported.graph)?;
+    }
+    let mut warnings = model::warnings(&imported);
+    // Inference may have another batch than training.
+    let mut inferring = match options.batch == Some(batch) {
+        true => None,
+        false => {
+            let options = ImportOptions { batch: Some(batch), ..options };
+            Some(timed(&mut times, "import", || source.import(&options))?)
+        }
+    };
+    let initial = weights::read(source, config, &mut imported, inferring.as_mut(), &mut warnings)?;
+    let frozen = match entries {
+        Entries::TrainAndInfer => frozen(&imported.graph, config)?,
+        Entries::InferAsExported => BTreeSet::new(),
+    };
+    let batch_norms = model::batch_norms(&imported, &algorithm, &frozen)?;
+    let mut notes = words::batch_norms(&batch_norms);
+    warnings.extend(words::removed(&imported.graph, &algorithm));
+    let seed = (config.init == WeightSource::Random).then_some(config.seed);
+    let mut assigned = None;
+    let entry = |name, float, prefix| FloatEntry { name, float, prefix };
+    let entries = match entries {
+        Entries::InferAsExported => {
+            // Statistics of one example would not be those of the batch that the file means.
+            let form = match algorithm.shares_exponents() {
+                true => InferenceForm::Running,
+                false => InferenceForm::AsExported,
+            };
+            let mut float = model::inference(&imported, &algorithm, seed, &frozen, form)?;
+            verify(&float, &Stage::Float)?;
+            if let Some(path) = &config.precision {
+                let found =
+                    timed(&mut times, "precision", || precision::assigned(config, &float, path))?;
+                (float, assigned) = (found.0, Some(found.1));
+                verify(&float, &Stage::Float)?;
+            }
+            vec![entry(INFER, float, None)]
+        }
+        Entries::TrainAndInfer => timed(&mut times, "training graph", || {
+            let train = model::training(&imported, &algorithm, seed, &frozen)?;
+            verify(&train, &Stage::Float)?;
+            let alone = inferring.as_ref().unwrap_or(&imported);
+            // What is frozen here, or constant in the model's file.
+            let prefix = match algorithm.shares_exponents() {
+                true => {
+                    let one = model::training(alone, &algorithm, seed, &frozen)?;
+                    frozen_prefix(&train, &one)?
+                }
+                false => None,
+            };
+            let form = InferenceForm::Running;
+            let infer = model::inference(alone, &algorithm, seed, &frozen, form)?;
+            verify(&infer, &Stage::Float)?;
+            notes.extend(prefix.as_ref().map(words::prefix));
+            Ok(vec![entry(TRAIN_STEP, train, prefix), entry(INFER, infer, None)])
+        })?,
+    };
+    let parameter = |&i: &usize| imported.graph.value(imported.graph.parameters()[i].value);
+    let compilation = Compilation {
+        config: config.clone(),
+        name: name.to_string(),
+        model_hash: model::graph_hash(&imported.graph),
+        frozen: frozen.iter().map(|i| parameter(i).name.clone()).collect(),
+        algorithm,
+        target,
+        imported,
+        inference_batch,
+        warnings,
+        notes,
+        batch_norms,
+        initial,
+        precision: assigned,
+        times,
+    };
+    Ok(Staged { compilation, entries })
+}
+
+/// How the model is imported for its first entry, where graphs that infer have a batch of that size.
+fn import_options(
+    config: &Config,
+    algorithm: &Algorithm,
+    entries: Entries,
+    batch: usize,
+) -> ImportOptions {
+    let training = config.training_import();
+    // Running statistics, unless the user wants others.
+    let folds = algorithm.batch_norm == BatchNormTreatment::Fold;
+    let training = match (algorithm.inference.is_some() || folds, training.batch_norm) {
+        (true, BatchNormMode::AsExported) => {
+            ImportOptions { batch_norm: BatchNormMode::Frozen, ..training }
+        }
+        _ => training,
+    };
+    match entries {
+        Entries::TrainAndInfer => training,
+        Entries::InferAsExported => ImportOptions {
+            batch: Some(batch),
+            training: false,
+            dropout: DropoutMode::Off,
+            ..training
+        },
+    }
+}

@@ -1,0 +1,81 @@
+//! What the stages tell the user.
+
+use std::collections::BTreeMap;
+
+use trainc_ir::OpKind;
+use trainc_ir::graph::Graph;
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::batch_norm::{BatchNormFate, Fate};
+use trainc_opt::frozen_prefix::FrozenPrefix;
+
+/// One line for each kind of fate, with the nodes where they are few.
+pub(super) fn batch_norms(fates: &[BatchNormFate]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for fate in fates {
+        let text = match &fate.fate {
+            Fate::Trains => "train in FP32, with running statistics".to_string(),
+            Fate::Folded { .. } => {
+                "have frozen statistics and are folded into the weights before them".to_string()
+            }
+            Fate::Frozen { because } => {
+                format!("keep frozen statistics and stay in FP32 ({because})")
+            }
+        };
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, nodes)) => nodes.push(&fate.node),
+            None => groups.push((text, vec![&fate.node])),
+        }
+    }
+    let line = |(text, nodes): (String, Vec<&str>)| {
+        let (count, all) = (nodes.len(), fates.len());
+        format!("{count} of {all} batch normalizations {text}: {}", few(&nodes))
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// Says that the layers before the first trained one are computed one example after the other.
+pub(super) fn prefix(prefix: &FrozenPrefix) -> String {
+    let outputs = prefix.prefix.outputs();
+    let names: Vec<&str> = outputs.iter().map(|o| o.name.as_str()).collect();
+    format!(
+        "what comes before the first trained layer ({} nodes, up to {}) is computed as in inference: one example after the \
+         other, in the memory of one",
+        prefix.prefix.nodes().len(),
+        few(&names)
+    )
+}
+
+/// At most four names.
+fn few(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(4).map(|name| format!("`{name}`")).collect();
+    let rest = if names.len() > 4 { ", ..." } else { "" };
+    format!("{}{rest}", shown.join(", "))
+}
+
+/// What a training step computes in FP32 because the algorithm has no rule for it, by operation.
+pub(super) fn floats(floated: &[(String, OpKind)]) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    floated.iter().for_each(|(_, kind)| *counts.entry(kind.name()).or_default() += 1);
+    let list: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    (!list.is_empty()).then(|| {
+        format!(
+            "{} operations of the training step are computed in FP32, for the algorithm has no integer form of them: {}",
+            floated.len(),
+            list.join(", ")
+        )
+    })
+}
+
+/// Says what an algorithm leaves out of a model.
+pub(super) fn removed(graph: &Graph, algorithm: &Algorithm) -> Option<String> {
+    let nodes = graph.nodes().iter().filter(|n| algorithm.remove.contains(&n.op.kind()));
+    let names: Vec<&str> = nodes.map(|n| n.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "algorithm `{}` leaves {} operations out of the model, which changes what it computes: {}",
+            algorithm.name,
+            names.len(),
+            few(&names)
+        )
+    })
+}
