@@ -189,6 +189,8 @@ pub enum WarningKind {
     Ignored,
     /// A batch size in the file was replaced.
     Batch,
+    /// Weights that a text form has only by their hash were drawn.
+    Drawn,
 }
 
 /// Something worth saying about a model that imports.

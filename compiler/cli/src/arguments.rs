@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Export(ExportArguments),
     /// Build an artifact, run it (under an emulator), and compare every bit with the reference
     Verify(VerifyArguments),
+    /// Run passes on a module in the text form
+    Opt(OptArguments),
     /// List the training algorithms, or print one's file
     Algorithms(AlgorithmsArguments),
     /// List the targets
@@ -253,7 +255,7 @@ Examples:
 Data: a folder of IDX files (MNIST), of CIFAR-10's binary files, or of images (train/CLASS/*.png, test/CLASS/*.png,
 also JPEG), a tar of such a folder (also .gz, .xz), or an .npz with x_train, y_train, x_test, y_test.")]
 pub(crate) struct TrainArguments {
-    /// ONNX model [default: the built-in net]
+    /// Model: ONNX, or a graph in the text form (.qir) [default: the built-in net]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: Option<PathBuf>,
     /// Data set [default: the built-in digits]
@@ -324,7 +326,7 @@ Examples:
 The folder holds the target's files, weights.safetensors and manifest.json. It appears whole or not at all, and the
 same input gives the same bytes on every machine.")]
 pub(crate) struct CompileArguments {
-    /// ONNX model
+    /// Model: ONNX, or a graph in the text form (.qir)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// Folder to write; replaced if it holds an artifact as it was written and nothing else
@@ -389,9 +391,10 @@ Examples:
   trainc inspect lenet5.onnx --check            does it import, and if not, all that is in the way
   trainc inspect lenet5.onnx --check -a niti -t c   does it compile, and if not, why
   trainc inspect lenet5.onnx --rewrites         rules that fired, where, what each saved; saturation against in-order
-  trainc inspect lenet5.onnx --emit=qir         the quantized module, as text that reads back")]
+  trainc inspect lenet5.onnx --emit=qir         the quantized module, as text that reads back
+  trainc inspect lenet5.onnx --emit=graph --with-data > lenet5.qir   the model as text that every command takes")]
 pub(crate) struct InspectArguments {
-    /// ONNX model
+    /// Model: ONNX, or a graph in the text form (.qir)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// Only say whether the model imports, and with --algorithm or --target whether it compiles; list what is in the way
@@ -400,6 +403,9 @@ pub(crate) struct InspectArguments {
     /// Say which rules fired, where, and what each saved
     #[arg(long)]
     pub(crate) rewrites: bool,
+    /// Texts have the data of tensors of more than 16 elements, too, not only their hash: they read back bit for bit
+    #[arg(long, requires = "emit")]
+    pub(crate) with_data: bool,
     #[command(flatten)]
     pub(crate) emit: EmitArguments,
     #[command(flatten)]
@@ -414,7 +420,7 @@ Example:
 Arrays are named as the model's inputs and outputs. The batch is the data's unless --batch is given. Batch norm is as
 the file says (see --batch-norm); dropout never drops.")]
 pub(crate) struct RunArguments {
-    /// ONNX model
+    /// Model: ONNX, or a graph in the text form (.qir)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// Arrays for the inputs
@@ -498,6 +504,46 @@ pub(crate) struct VerifyArguments {
     /// Write a JUnit report
     #[arg(long, value_name = "FILE.xml", value_hint = ValueHint::FilePath)]
     pub(crate) junit: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc inspect lenet5.onnx --emit=graph > lenet5.qir       the model as text
+  trainc opt lenet5.qir --pass autodiff,translate --algorithm niti
+  trainc opt module.qir --pass fuse-elementwise              one rewrite rule, once: the module it gives, or all of them
+  trainc opt test.qir                                        what the file's own lines `;! pass: ...` ask for
+  trainc opt --list
+
+Passes run from left to right; a text can start at any stage. docs/qir.md describes the text form.")]
+pub(crate) struct OptArguments {
+    /// Module in the text form; `-` is stdin
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "list")]
+    pub(crate) file: Option<PathBuf>,
+    /// Passes, in order [default: those that the file names]
+    #[arg(short, long = "pass", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) passes: Vec<String>,
+    /// Training algorithm: a built-in name or a .toml file [default: the file's; none]
+    #[arg(short, long, value_name = "NAME|FILE")]
+    pub(crate) algorithm: Option<String>,
+    /// Target for costs, plan and code [default: the file's; host]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) target: Option<String>,
+    /// What the text is: forward, training, quantized [default: the file's; what it looks like]
+    #[arg(long, value_name = "FORM")]
+    pub(crate) form: Option<String>,
+    /// How the optimiser searches: saturate, ordered, off [default: the file's; saturate]
+    #[arg(long, value_name = "STRATEGY")]
+    pub(crate) opt: Option<String>,
+    /// The only file to print of those that `emit` gives [default: the file's; all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) file_name: Option<String>,
+    /// Print the data of tensors of more than 16 elements after each graph, not only their hash
+    #[arg(long)]
+    pub(crate) with_data: bool,
+    /// List the passes
+    #[arg(long)]
+    pub(crate) list: bool,
 }
 
 #[derive(Args, Debug)]

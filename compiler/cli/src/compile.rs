@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
     };
     emit::write_folder(&arguments.output, &files)?;
     for one in beside {
-        write(&session, one, output)?;
+        write(&session, one, false, output)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     let memory = session.program().memory;
@@ -58,8 +58,13 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
 }
 
 /// Writes a text to its path, or to stdout.
-pub(crate) fn write(stages: &dyn Texts, one: &Emit, output: &Output) -> anyhow::Result<()> {
-    let text = stages.text(one.kind)?;
+pub(crate) fn write(
+    stages: &dyn Texts,
+    one: &Emit,
+    with_data: bool,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let text = stages.text(one.kind, with_data)?;
     let text = text.with_context(|| format!("stage `{}` was not reached", one.kind.name()))?;
     match &one.path {
         Some(path) if !one.to_stdout() => Ok(emit::write_text(path, &text)?),

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
     compilation.warnings.iter().for_each(|w| output.warning(w));
     compilation.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
     for one in emit {
-        compile::write(reached.texts(), one, output)?;
+        compile::write(reached.texts(), one, arguments.with_data, output)?;
     }
     if let (true, Some(optimised)) = (arguments.rewrites, reached.optimised()) {
         let report = inspect::rewrites(optimised)?;

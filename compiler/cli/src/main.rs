@@ -9,6 +9,7 @@ mod export;
 mod inspect;
 mod listings;
 mod message;
+mod opt;
 mod progress;
 mod run;
 mod train;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::from(1),
             Err(error) => Err(error),
         },
+        Command::Opt(options) => opt::run(options, &output),
         Command::Algorithms(options) => listings::algorithms(options, &output),
         Command::Targets => listings::targets(&output),
         Command::Zoo(options) => listings::zoo(options, &output),

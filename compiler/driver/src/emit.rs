@@ -11,7 +11,9 @@ use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::text::Printer;
 
 use crate::error::{Context, Result, ensure};
-use crate::session::{FloatEntry, OptimisedEntry, Session, Staged, TRAIN_STEP, TranslatedEntry};
+use crate::session::{
+    Compilation, FloatEntry, OptimisedEntry, Session, Staged, TRAIN_STEP, TranslatedEntry,
+};
 use crate::stored::{self, MANIFEST, WEIGHTS};
 use crate::{manifest, weights};
 
@@ -41,7 +43,7 @@ pub enum Depth {
 /// A stage that can be written as text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum EmitKind {
-    /// The model's FP32 graph for inference.
+    /// The model's FP32 graph as imported: a text that every command takes as a model.
     Graph,
     /// The FP32 training graph.
     Training,
@@ -100,68 +102,76 @@ impl EmitKind {
 
 /// A stage of a session, whose text can be written.
 pub trait Texts {
-    /// The text of that kind; `None` if it is a later stage's. Modules of several entries stand one after another.
+    /// The text of that kind, `with_data` of tensors that stand as their hash otherwise; `None` if it is a later stage's.
+    /// Modules of several entries stand one after another.
     ///
     /// # Errors
     /// If the model or the target has no such text.
-    fn text(&self, kind: EmitKind) -> Result<Option<String>>;
+    fn text(&self, kind: EmitKind, with_data: bool) -> Result<Option<String>>;
 }
 
 /// Graphs in the text form.
-fn printed<'g>(graphs: impl Iterator<Item = &'g Graph>) -> Option<String> {
-    let texts: Vec<String> = graphs.map(|graph| Printer::default().graph(graph)).collect();
-    Some(texts.join("\n"))
+fn printed<'g>(graphs: impl Iterator<Item = &'g Graph>, with_data: bool) -> Option<String> {
+    let printer = Printer::default();
+    let text = |graph| match with_data {
+        true => printer.with_data(graph),
+        false => printer.graph(graph),
+    };
+    Some(graphs.map(text).collect::<Vec<_>>().join("\n"))
 }
 
 fn float<'e>(
-    algorithm: &str,
-    entries: impl DoubleEndedIterator<Item = &'e FloatEntry>,
+    compilation: &Compilation,
+    mut entries: impl Iterator<Item = &'e FloatEntry>,
     kind: EmitKind,
+    with_data: bool,
 ) -> Result<Option<String>> {
     Ok(match kind {
-        EmitKind::Graph => printed(entries.rev().take(1).map(|entry| &entry.float)),
+        EmitKind::Graph => printed(std::iter::once(&compilation.imported.graph), with_data),
         EmitKind::Training => {
-            let mut entries = entries.filter(|entry| entry.name == TRAIN_STEP);
-            let entry = entries.next();
+            let algorithm = &compilation.algorithm.name;
+            let entry = entries.find(|entry| entry.name == TRAIN_STEP);
             let entry = entry.with_context(|| format!("algorithm `{algorithm}` only infers"))?;
-            printed(std::iter::once(&entry.float))
+            printed(std::iter::once(&entry.float), with_data)
         }
         _ => None,
     })
 }
 
 impl Texts for Staged<FloatEntry> {
-    fn text(&self, kind: EmitKind) -> Result<Option<String>> {
-        float(&self.algorithm.name, self.entries.iter(), kind)
+    fn text(&self, kind: EmitKind, with_data: bool) -> Result<Option<String>> {
+        float(self, self.entries.iter(), kind, with_data)
     }
 }
 
 impl Texts for Staged<TranslatedEntry> {
-    fn text(&self, kind: EmitKind) -> Result<Option<String>> {
+    fn text(&self, kind: EmitKind, with_data: bool) -> Result<Option<String>> {
         match kind {
-            EmitKind::Qir => Ok(printed(self.entries.iter().map(|entry| &entry.module))),
-            _ => float(&self.algorithm.name, self.entries.iter().map(|entry| &**entry), kind),
+            EmitKind::Qir => Ok(printed(self.entries.iter().map(|entry| &entry.module), with_data)),
+            _ => float(self, self.entries.iter().map(|entry| &**entry), kind, with_data),
         }
     }
 }
 
 impl Texts for Staged<OptimisedEntry> {
-    fn text(&self, kind: EmitKind) -> Result<Option<String>> {
+    fn text(&self, kind: EmitKind, with_data: bool) -> Result<Option<String>> {
         match kind {
-            EmitKind::Qir => Ok(printed(self.entries.iter().map(|entry| &entry.module))),
-            EmitKind::Optimised => Ok(printed(self.entries.iter().map(|entry| &entry.optimised))),
-            _ => float(&self.algorithm.name, self.entries.iter().map(|entry| &***entry), kind),
+            EmitKind::Qir => Ok(printed(self.entries.iter().map(|entry| &entry.module), with_data)),
+            EmitKind::Optimised => {
+                Ok(printed(self.entries.iter().map(|entry| &entry.optimised), with_data))
+            }
+            _ => float(self, self.entries.iter().map(|entry| &***entry), kind, with_data),
         }
     }
 }
 
 impl Texts for Session {
-    fn text(&self, kind: EmitKind) -> Result<Option<String>> {
+    fn text(&self, kind: EmitKind, with_data: bool) -> Result<Option<String>> {
         match kind {
             EmitKind::Program => Ok(Some(self.program().to_string())),
             EmitKind::Clif => listing(self, trainc_host::Listing::Clif).map(Some),
             EmitKind::Asm => listing(self, trainc_host::Listing::Assembly).map(Some),
-            _ => (**self).text(kind),
+            _ => (**self).text(kind, with_data),
         }
     }
 }
@@ -230,7 +240,7 @@ fn files(session: &Session, texts: &[EmitKind], example: bool) -> Result<Vec<Art
     files.extend(stored::files(&modules, &exported)?);
     for &kind in texts {
         let name = format!("{}.{}.txt", names::file(&session.name), kind.name());
-        let text = session.text(kind)?.unwrap_or_default();
+        let text = session.text(kind, false)?.unwrap_or_default();
         files.push(ArtifactFile { name, contents: text.into_bytes() });
     }
     let manifest = manifest::manifest(session, program, &files);

@@ -23,6 +23,7 @@ use trainc_opt::training::TrainingError;
 use trainc_opt::translate::TranslateError;
 use trainc_opt::untranslated::Untranslated;
 
+use crate::text_model::TextError;
 use crate::zoo::ZooError;
 
 /// A result of the driver.
@@ -56,6 +57,9 @@ pub enum Error {
         #[source]
         cause: Box<Error>,
     },
+    /// A text that is no module, or one that a pass refuses.
+    #[error(transparent)]
+    Text(#[from] TextError),
     /// A model that does not import.
     #[error(transparent)]
     Import(#[from] ImportError),

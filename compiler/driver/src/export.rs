@@ -32,6 +32,10 @@ pub struct Exported {
 /// If the weights do not fit the model, or a parameter that has changed has no initializer of its own to change.
 pub fn export(source: &ModelSource, config: &Config, to: &Path) -> Result<Exported> {
     let path = source.path().context("export needs a model file")?;
+    if source.text().is_some() {
+        let why = "export changes the weights of an ONNX file, and this is a text; give the file that it was printed from";
+        return Err(InFile::new(path, why).into());
+    }
     let weights = config.weights.as_ref().context("export needs weights (`--weights`)")?;
     let options = ImportOptions { batch: config.batch, ..config.training_import() };
     let mut imported = source.import(&options)?;

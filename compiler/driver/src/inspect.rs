@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use trainc_ir::graph::Graph;
 use trainc_ir::program::MemoryPlan;
-use trainc_onnx_import::check_path;
+use trainc_onnx_import::{ImportOptions, check_path};
 use trainc_opt::optimise::{Optimisation, optimise};
 use trainc_opt::untranslated::{WithoutRule, serving, without_rule};
 
@@ -81,6 +81,10 @@ pub struct UnsupportedReport {
 /// Whether a model would import for training, and all that is in the way; with a configuration also whether it compiles
 /// with that.
 pub fn check(path: &Path, config: Option<&Config>) -> CheckReport {
+    let source = ModelSource::File(path.to_path_buf());
+    if source.text().is_some() {
+        return check_text(&source, config);
+    }
     let report = check_path(path);
     CheckReport {
         compiles: config.filter(|_| report.imports).map(|config| compiles(path, config)),
@@ -97,6 +101,24 @@ pub fn check(path: &Path, config: Option<&Config>) -> CheckReport {
             .collect(),
         warnings: report.warnings.iter().map(ToString::to_string).collect(),
         operators: report.operators,
+    }
+}
+
+/// [`check`] of a model in the text form, whose operators are operations.
+fn check_text(source: &ModelSource, config: Option<&Config>) -> CheckReport {
+    let imported = source.import(&ImportOptions::default());
+    let mut operators: BTreeMap<String, usize> = BTreeMap::new();
+    for node in imported.iter().flat_map(|imported| imported.graph.nodes()) {
+        *operators.entry(node.op.kind().name().to_string()).or_default() += 1;
+    }
+    let path = source.path().filter(|_| imported.is_ok());
+    CheckReport {
+        compiles: config.zip(path).map(|(config, path)| compiles(path, config)),
+        imports: imported.is_ok(),
+        error: imported.as_ref().err().map(|e| crate::error::message(e)),
+        unsupported: Vec::new(),
+        warnings: imported.iter().flat_map(crate::model::warnings).collect(),
+        operators,
     }
 }
 

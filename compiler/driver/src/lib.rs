@@ -1,7 +1,7 @@
 //! The driver: what is behind the command line and the build-script crate.
 //!
 //! [`config`] is one configuration; [`session`] takes a model through the stages and keeps each one's value; [`zoo`]
-//! writes reference models. With the feature `host` (default) `emit` writes stages and artifacts, `train` runs training
+//! writes reference models; [`passes`] is the table of passes, [`opt`] runs them on texts. With the feature `host` (default) `emit` writes stages and artifacts, `train` runs training
 //! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports and [`verify`] compares an artifact with the reference.
 //! Nothing here prints.
 #![forbid(unsafe_code)]
@@ -32,6 +32,8 @@ pub mod inspect;
 #[cfg(feature = "host")]
 pub mod manifest;
 pub mod model;
+pub mod opt;
+pub mod passes;
 mod precision;
 #[cfg(feature = "host")]
 pub mod run;
@@ -40,6 +42,7 @@ pub mod session;
 #[cfg(feature = "host")]
 mod stored;
 pub mod targets;
+pub mod text_model;
 #[cfg(feature = "host")]
 pub mod train;
 pub mod trained;

@@ -20,9 +20,10 @@ use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_with_momentum};
 use trainc_opt::translate::remove_operations;
 
-use crate::error::{Context, Result, ensure};
+use crate::error::{self, Context, InFile, Result, ensure};
 use crate::hash::Fingerprint;
 use crate::select::{before_softmax, depends_on_labels, select, with_initial};
+use crate::text_model;
 
 /// Name of the output that holds class scores where the model's only outputs are losses.
 pub const SCORES: &str = "scores";
@@ -68,11 +69,31 @@ impl ModelSource {
         }
     }
 
-    /// Imports the model.
+    /// The bytes of a model in the text form; `None` if it is in another form, or cannot be read.
+    pub fn text(&self) -> Option<Vec<u8>> {
+        match self {
+            ModelSource::File(path) => {
+                let named = path.extension().is_some_and(|e| e == text_model::EXTENSION);
+                if !named && !text_model::starts_as_text(path) {
+                    return None;
+                }
+                std::fs::read(path).ok()
+            }
+            ModelSource::Bytes { bytes, .. } => text_model::is_text(bytes).then(|| bytes.clone()),
+        }
+    }
+
+    /// Imports the model: an ONNX file, or a graph in the text form.
     ///
     /// # Errors
     /// The importer's, with the file.
     pub fn import(&self, options: &ImportOptions) -> Result<Imported> {
+        if let Some(text) = self.text() {
+            return text_model::import(&text, options).map_err(|e| match self.path() {
+                Some(path) => InFile::new(path, error::message(&e)).into(),
+                None => e,
+            });
+        }
         Ok(match self {
             ModelSource::File(path) => import_path(path, options)?,
             ModelSource::Bytes { name, bytes } => {

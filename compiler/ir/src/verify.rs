@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::graph::{Definition, Graph, ValueId};
+use crate::graph::{Definition, Graph, NodeId, ValueId};
 use crate::ops::{Op, OpKind};
 use crate::types::{Scale, TensorType};
 
@@ -50,10 +50,25 @@ impl Stage {
     }
 }
 
+/// What an error is about. A text form knows where it stands ([`crate::text::Places`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Subject {
+    /// A node.
+    Node(NodeId),
+    /// An input, a parameter, a constant or a result.
+    Value(ValueId),
+    /// Position in [`Graph::outputs`].
+    Output(usize),
+    /// Position in [`Graph::updates`].
+    Update(usize),
+}
+
 /// One thing that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerifyError {
-    /// The node, value, parameter or output.
+    /// What it is about.
+    pub subject: Subject,
+    /// The same in words: the node, value, parameter or output.
     pub place: String,
     /// What is wrong there.
     pub message: String,
@@ -91,8 +106,13 @@ pub fn verify(graph: &Graph, stage: &Stage) -> Result<(), VerifyErrors> {
     }
 }
 
-fn error(errors: &mut Vec<VerifyError>, place: impl Into<String>, message: impl Into<String>) {
-    errors.push(VerifyError { place: place.into(), message: message.into() });
+fn error(
+    errors: &mut Vec<VerifyError>,
+    subject: Subject,
+    place: impl Into<String>,
+    message: impl Into<String>,
+) {
+    errors.push(VerifyError { subject, place: place.into(), message: message.into() });
 }
 
 fn check_nodes(graph: &Graph, errors: &mut Vec<VerifyError>) {
@@ -105,17 +125,23 @@ fn check_nodes(graph: &Graph, errors: &mut Vec<VerifyError>) {
             None => false,
         };
         if let Some(v) = node.inputs.iter().find(|&&v| !defined(v)) {
-            error(errors, place, format!("operand %{} is used before its definition", v.index()));
+            error(
+                errors,
+                Subject::Node(id),
+                place,
+                format!("operand %{} is used before its definition", v.index()),
+            );
             continue;
         }
         let types: Vec<&TensorType> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         match node.op.infer(&types) {
-            Err(e) => error(errors, place, e.to_string()),
+            Err(e) => error(errors, Subject::Node(id), place, e.to_string()),
             Ok(results) => {
                 let own: Vec<&TensorType> = node.outputs.iter().map(|&v| graph.ty(v)).collect();
                 if own != results.iter().collect::<Vec<_>>() {
                     error(
                         errors,
+                        Subject::Node(id),
                         place,
                         format!("results are {own:?}, the type rule gives {results:?}"),
                     );
@@ -126,40 +152,47 @@ fn check_nodes(graph: &Graph, errors: &mut Vec<VerifyError>) {
 }
 
 fn check_interface(graph: &Graph, errors: &mut Vec<VerifyError>) {
-    let unique = |kind: &str, names: Vec<&str>, errors: &mut Vec<VerifyError>| {
+    let unique = |kind: &str, names: Vec<(Subject, &str)>, errors: &mut Vec<VerifyError>| {
         let mut seen = BTreeSet::new();
-        for name in names {
+        for (subject, name) in names {
             if !seen.insert(name.to_string()) {
-                error(errors, format!("{kind} `{name}`"), "the name is taken");
+                error(errors, subject, format!("{kind} `{name}`"), "the name is taken");
             }
         }
     };
     let name = |v: ValueId| graph.value(v).name.as_str();
-    unique("input", graph.inputs().iter().map(|i| name(i.value)).collect(), errors);
-    unique("parameter", graph.parameters().iter().map(|p| name(p.value)).collect(), errors);
-    unique("output", graph.outputs().iter().map(|o| o.name.as_str()).collect(), errors);
+    let named = |v: ValueId| (Subject::Value(v), name(v));
+    let outputs = graph.outputs().iter().enumerate();
+    let outputs = outputs.map(|(i, o)| (Subject::Output(i), o.name.as_str()));
+    unique("input", graph.inputs().iter().map(|i| named(i.value)).collect(), errors);
+    unique("parameter", graph.parameters().iter().map(|p| named(p.value)).collect(), errors);
+    unique("output", outputs.collect(), errors);
     for parameter in graph.parameters() {
         if parameter.initial.ty() != graph.ty(parameter.value) {
             error(
                 errors,
+                Subject::Value(parameter.value),
                 format!("parameter `{}`", name(parameter.value)),
                 format!("its initial value is {}", parameter.initial.ty()),
             );
         }
     }
     let mut updated = BTreeSet::new();
-    for update in graph.updates() {
+    for (i, update) in graph.updates().iter().enumerate() {
+        let subject = Subject::Update(i);
         let Some(parameter) = graph.parameters().get(update.parameter) else {
-            error(errors, format!("update {}", update.parameter), "there is no such parameter");
+            let place = format!("update {}", update.parameter);
+            error(errors, subject, place, "there is no such parameter");
             continue;
         };
         let place = format!("update of `{}`", name(parameter.value));
         if !updated.insert(update.parameter) {
-            error(errors, place.clone(), "the parameter is updated twice");
+            error(errors, subject, place.clone(), "the parameter is updated twice");
         }
         if graph.ty(update.value) != graph.ty(parameter.value) {
             error(
                 errors,
+                subject,
                 place,
                 format!("{} for a {}", graph.ty(update.value), graph.ty(parameter.value)),
             );
@@ -170,9 +203,11 @@ fn check_interface(graph: &Graph, errors: &mut Vec<VerifyError>) {
 fn check_stage(graph: &Graph, stage: &Stage, errors: &mut Vec<VerifyError>) {
     match stage {
         Stage::Float => {
-            for value in graph.values().iter().filter(|v| v.ty.scale != Scale::None) {
+            for id in graph.value_ids().filter(|&v| graph.ty(v).scale != Scale::None) {
+                let value = graph.value(id);
                 error(
                     errors,
+                    Subject::Value(id),
                     format!("value `{}`", value.name),
                     format!("{} among FP32", value.ty),
                 );
@@ -180,7 +215,8 @@ fn check_stage(graph: &Graph, stage: &Stage, errors: &mut Vec<VerifyError>) {
         }
         Stage::Quantized { float_operations: None } => {}
         Stage::Quantized { float_operations: Some(_) } => {
-            for node in graph.nodes() {
+            for id in graph.node_ids() {
+                let node = graph.node(id);
                 let types = |values: &[ValueId]| -> Vec<&TensorType> {
                     values.iter().map(|&v| graph.ty(v)).collect()
                 };
@@ -196,6 +232,7 @@ fn check_stage(graph: &Graph, stage: &Stage, errors: &mut Vec<VerifyError>) {
                 };
                 error(
                     errors,
+                    Subject::Node(id),
                     format!("node `{}` ({})", node.name, node.op.kind().name()),
                     format!("{what} where the algorithm computes in integers"),
                 );

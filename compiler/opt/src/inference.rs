@@ -57,6 +57,40 @@ pub fn inference_graph(model: &Graph) -> Result<Graph, TypeError> {
     Ok(result)
 }
 
+/// The model with running statistics in batch normalisation; the updates that keep them are gone, all else stays (nodes
+/// that nothing needs any more, too).
+///
+/// # Errors
+/// As [`inference_graph`].
+pub fn with_running_statistics(model: &Graph) -> Result<Graph, TypeError> {
+    let running = running_statistics(model);
+    let kept: BTreeSet<ValueId> = running.values().copied().collect();
+    let mut result = Graph::new(model.name());
+    let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    for v in model.value_ids() {
+        let Some(node) = model.producer(v) else { continue };
+        let Op::BatchNorm(norm) = &node.op else { continue };
+        if norm.batch {
+            model.copy_into(&mut result, &mut new, |w| w < v)?;
+            let operands = operands(model, node, &running)?;
+            let operands: Vec<ValueId> = operands.iter().map(|o| new[o]).collect();
+            let frozen = BatchNorm { batch: false, ..norm.clone() };
+            let output = result.add1(frozen, &operands, &node.name)?;
+            result.set_name(output, &model.value(v).name);
+            new.insert(v, output);
+        }
+    }
+    model.copy_into(&mut result, &mut new, |_| true)?;
+    for output in model.outputs() {
+        result.add_output(&output.name, new[&output.value]);
+    }
+    let updates = model.updates().iter();
+    for update in updates.filter(|u| !kept.contains(&model.parameters()[u.parameter].value)) {
+        result.add_update(update.parameter, new[&update.value]);
+    }
+    Ok(result)
+}
+
 /// For each result of a `batch_statistics`, the parameter whose update follows it.
 pub(crate) fn running_statistics(model: &Graph) -> BTreeMap<ValueId, ValueId> {
     let mut found = BTreeMap::new();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
+pub mod alternatives;
 pub mod autodiff;
 pub mod batch_norm;
 pub mod coverage;
@@ -19,6 +20,7 @@ pub mod one_by_one;
 pub mod optimise;
 pub mod plan;
 pub mod quantized;
+pub mod rebatch;
 pub mod roles;
 pub mod rules;
 pub mod training;

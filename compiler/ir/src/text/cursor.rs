@@ -2,15 +2,62 @@
 
 use std::fmt;
 
-/// A syntax error: where, and what was expected.
+/// An error at a place of a text: in its syntax, or in what it says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyntaxError {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
+    /// Characters that it is about, at least 1.
+    pub length: usize,
     /// What is wrong.
     pub message: String,
+}
+
+/// Most characters of a line that [`SyntaxError::shown`] shows.
+const SHOWN: usize = 100;
+
+impl SyntaxError {
+    /// The error, and beneath it the line of the text with carets under what it is about.
+    ///
+    /// Of a long line a part is shown; characters that might move others stand as `?`.
+    pub fn shown(&self, text: &str) -> String {
+        let plain = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
+        let line = text.lines().nth(self.line - 1).unwrap_or("");
+        let before = (self.column - 1).saturating_sub(SHOWN / 2);
+        let skip = if self.column + self.length > SHOWN { before } else { 0 };
+        let shown = line.chars().skip(skip).take(SHOWN);
+        let shown: String = shown.map(|c| if plain(c) { c } else { '?' }).collect();
+        let length = self.length.min(SHOWN - (self.column - 1 - skip).min(SHOWN - 1));
+        let (number, dots) = (self.line.to_string(), if skip > 0 { "..." } else { "" });
+        let margin = " ".repeat(number.len());
+        let space = " ".repeat(self.column - 1 - skip + dots.len());
+        let carets = "^".repeat(length.max(1));
+        format!("{self}\n{number} | {dots}{}\n{margin} | {space}{carets}", shown.trim_end())
+    }
+}
+
+/// A stretch of a text, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// Its first byte.
+    pub start: usize,
+    /// The byte after its last.
+    pub end: usize,
+}
+
+impl Span {
+    /// An error about this stretch of `text`.
+    pub fn error(self, text: &str, message: impl Into<String>) -> SyntaxError {
+        let before = &text[..self.start];
+        SyntaxError {
+            line: before.matches('\n').count() + 1,
+            column: before.rsplit('\n').next().unwrap_or("").chars().count() + 1,
+            length: text[self.start..self.end].chars().count().max(1),
+            message: message.into(),
+        }
+    }
 }
 
 impl fmt::Display for SyntaxError {
@@ -34,6 +81,11 @@ impl<'a> Cursor<'a> {
         Cursor { text, position: 0 }
     }
 
+    /// The whole text.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.position..]
     }
@@ -54,14 +106,30 @@ impl<'a> Cursor<'a> {
 
     /// An error at the next token.
     pub fn error(&self, message: impl Into<String>) -> SyntaxError {
+        self.token().error(self.text, message)
+    }
+
+    /// The next token: a word or number with its sign, a string as far as the line's end, or a character.
+    pub fn token(&self) -> Span {
         let mut token = self.clone();
         token.skip_space();
-        let before = &self.text[..token.position];
-        SyntaxError {
-            line: before.matches('\n').count() + 1,
-            column: before.rsplit('\n').next().unwrap_or("").chars().count() + 1,
-            message: message.into(),
-        }
+        let (start, rest) = (token.position, token.rest());
+        let part = |c: char| c.is_ascii_alphanumeric() || "_%@+-.".contains(c);
+        let length = match rest.chars().next() {
+            Some('"') => {
+                let inner = rest[1..].lines().next().unwrap_or("");
+                inner.find('"').map_or(1 + inner.len(), |end| end + 2)
+            }
+            Some(c) if part(c) => rest.find(|c| !part(c)).unwrap_or(rest.len()),
+            c => c.map_or(0, char::len_utf8),
+        };
+        Span { start, end: start + length }
+    }
+
+    /// From the start of the next token of `self` to where `end` stands.
+    pub fn span_to(&self, end: &Cursor<'_>) -> Span {
+        let start = self.token().start;
+        Span { start, end: end.position.max(start) }
     }
 
     /// Whether nothing but space is left.
@@ -98,6 +166,11 @@ impl<'a> Cursor<'a> {
         let length = rest.find(|c| !keep(c)).unwrap_or(rest.len());
         self.position += length;
         &rest[..length]
+    }
+
+    /// Goes to a place of the text, where a character begins.
+    pub(super) fn go_to(&mut self, position: usize) {
+        self.position = position;
     }
 
     /// A word: letters, digits, `_`.

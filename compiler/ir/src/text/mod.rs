@@ -16,7 +16,9 @@
 //! Grammar (white space and `;` comments to the end of the line separate tokens; lines have no meaning):
 //!
 //! ```text
+//! text       = { graph | data }
 //! graph      = "graph" "@" (word | string) "{" { definition | output | update } "}"
+//! data       = "data" hash "{" { two hexadecimal digits } "}"
 //! definition = result { "," result } "=" (input | parameter | constant | node)
 //! result     = "%" label [string] ":" type            the string: a name other than the default
 //! input      = "input" string "{" "role" "=" ("data" | "labels" | "learning_rate") "}"
@@ -42,16 +44,20 @@
 //! `nan` with eight hexadecimal digits of bits. A string is quoted, with `\"`, `\\`, `\n` and `\u{..}` escapes.
 //!
 //! A printed tensor of more elements than [`Printer::inline_limit`] stands as its [`content_hash`]
-//! (`0x` and 16 hexadecimal digits); reading it takes a lookup of tensors by that hash, see [`parse_graph`].
+//! (`0x` and 16 hexadecimal digits). [`Printer::with_data`] puts the bytes of such tensors after the graph
+//! ([`crate::tensor_bytes()`]); [`parse_graphs`] reads them there, or draws a tensor where they are missing; [`parse_graph`]
+//! takes a lookup.
 //!
 //! Reading infers all types again and refuses a text whose written types differ.
 
 pub mod cursor;
+mod module;
 pub mod nearest;
 mod parse;
 mod print;
 
-pub use parse::{no_blobs, parse_graph, parse_type};
+pub use module::{Parsed, Places, no_blobs, parse_graph, parse_graphs};
+pub use parse::parse_type;
 pub use print::{Printer, content_hash};
 
 /// Most elements a tensor of equal elements may have in the text form, so that a short text cannot ask for

@@ -4,52 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::EQUAL_ELEMENTS_LIMIT;
-use super::cursor::{Cursor, SyntaxError};
-use super::print::{content_hash, role_word};
+use super::cursor::{Cursor, Span, SyntaxError};
+use super::module::{Places, Tensors};
+use super::print::role_word;
 use crate::attributes::{Attribute, F32};
 use crate::graph::{Definition, Graph, InputRole, ValueId};
 use crate::ops::OpKind;
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, Scale, Shape, TensorType};
 
-/// A lookup of tensors by [`content_hash`].
-type Blobs<'b> = &'b dyn Fn(u64) -> Option<Arc<Tensor>>;
-
 /// Most elements of a written type: keeps sizes within an index's range.
 const ELEMENTS_LIMIT: usize = 1 << 40;
-/// Deepest nesting of brackets: attributes that hold operations are read recursively.
-const NESTING_LIMIT: usize = 64;
-
-/// The lookup for texts without hashes: it knows no tensor.
-pub fn no_blobs(_hash: u64) -> Option<Arc<Tensor>> {
-    None
-}
-
-/// Reads the text form of one graph. `blobs` finds tensors that stand as hashes.
-///
-/// # Errors
-/// If the text does not follow the grammar (see [`crate::text`]), names an unknown operation, label or hash, applies
-/// an operation to operands that it does not take, or states another type than the inferred one.
-pub fn parse_graph(
-    text: &str,
-    blobs: &dyn Fn(u64) -> Option<Arc<Tensor>>,
-) -> Result<Graph, SyntaxError> {
-    check_nesting(text)?;
-    let mut cursor = Cursor::new(text);
-    cursor.expect("graph")?;
-    cursor.expect("@")?;
-    let name = match cursor.peek() {
-        Some('"') => cursor.string()?,
-        _ => cursor.word()?.to_string(),
-    };
-    let mut reader = Reader { graph: Graph::new(name), labels: BTreeMap::new(), blobs };
-    cursor.expect("{")?;
-    while !cursor.accept("}") {
-        reader.line(&mut cursor)?;
-    }
-    if cursor.at_end() { Ok(reader.graph) } else { Err(cursor.error("expected the end")) }
-}
-
 /// Reads a tensor type, such as `i8<2^e>[4,10]`.
 ///
 /// # Errors
@@ -102,57 +67,41 @@ fn scale(cursor: &mut Cursor<'_>) -> Result<Scale, SyntaxError> {
     Ok(scale)
 }
 
-/// Refuses texts that nest brackets too deeply. Strings and comments do not count.
-fn check_nesting(text: &str) -> Result<(), SyntaxError> {
-    let (mut depth, mut line, mut start) = (0usize, 1, 0);
-    let mut chars = text.char_indices();
-    while let Some((i, c)) = chars.next() {
-        match c {
-            '\n' => (line, start) = (line + 1, i + 1),
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth = depth.saturating_sub(1),
-            ';' => {
-                for (i, c) in chars.by_ref() {
-                    if c == '\n' {
-                        (line, start) = (line + 1, i + 1);
-                        break;
-                    }
-                }
-            }
-            '"' => {
-                while let Some((i, c)) = chars.next() {
-                    match c {
-                        '"' => break,
-                        '\\' => drop(chars.next()),
-                        '\n' => (line, start) = (line + 1, i + 1),
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-        if depth > NESTING_LIMIT {
-            let column = text[start..i].chars().count() + 1;
-            let message = format!("brackets nest deeper than {NESTING_LIMIT}");
-            return Err(SyntaxError { line, column, message });
-        }
-    }
-    Ok(())
-}
-
 /// A result as written, before it is defined.
 struct Written<'a> {
     at: Cursor<'a>,
     label: &'a str,
     name: Option<String>,
-    type_at: Cursor<'a>,
+    type_at: Span,
     ty: TensorType,
 }
 
+/// Reads the definitions of one graph.
 struct Reader<'a, 'b> {
     graph: Graph,
+    places: Places,
     labels: BTreeMap<&'a str, ValueId>,
-    blobs: Blobs<'b>,
+    tensors: &'b dyn Tensors,
+}
+
+/// Reads a graph from its word `graph` on.
+pub(super) fn graph(
+    cursor: &mut Cursor<'_>,
+    tensors: &dyn Tensors,
+) -> Result<(Graph, Places), SyntaxError> {
+    cursor.expect("graph")?;
+    cursor.expect("@")?;
+    let name = match cursor.peek() {
+        Some('"') => cursor.string()?,
+        _ => cursor.word()?.to_string(),
+    };
+    let (graph, places) = (Graph::new(name), Places::default());
+    let mut reader = Reader { graph, places, labels: BTreeMap::new(), tensors };
+    cursor.expect("{")?;
+    while !cursor.accept("}") {
+        reader.line(cursor)?;
+    }
+    Ok((reader.graph, reader.places))
 }
 
 impl<'a> Reader<'a, '_> {
@@ -166,17 +115,19 @@ impl<'a> Reader<'a, '_> {
                 let name = cursor.string()?;
                 let value = self.operand(cursor)?;
                 self.graph.add_output(name, value);
+                self.places.outputs.push(at.span_to(cursor));
             }
             Ok("update") => {
-                let at = cursor.clone();
+                let operand = cursor.clone();
                 let parameter = self.operand(cursor)?;
                 let Definition::Parameter(parameter) = self.graph.value(parameter).definition
                 else {
-                    return Err(at.error("only a parameter can be updated"));
+                    return Err(operand.error("only a parameter can be updated"));
                 };
                 cursor.expect("=")?;
                 let value = self.operand(cursor)?;
                 self.graph.add_update(parameter, value);
+                self.places.updates.push(at.span_to(cursor));
             }
             _ => return Err(at.error("expected a definition (`%`), `output`, `update` or `}`")),
         }
@@ -197,12 +148,13 @@ impl<'a> Reader<'a, '_> {
         let label = cursor.word()?;
         let name = if cursor.peek() == Some('"') { Some(cursor.string()?) } else { None };
         cursor.expect(":")?;
-        let type_at = cursor.clone();
+        let before = cursor.clone();
         let ty = parse_type(cursor)?;
-        Ok(Written { at, label, name, type_at, ty })
+        Ok(Written { at, label, name, type_at: before.span_to(cursor), ty })
     }
 
     fn define(&mut self, written: &Written<'a>, id: ValueId) -> Result<(), SyntaxError> {
+        self.places.values.push(written.at.token());
         match self.labels.insert(written.label, id) {
             None => Ok(()),
             Some(_) => Err(written.at.error(format!("`%{}` is defined twice", written.label))),
@@ -272,6 +224,7 @@ impl<'a> Reader<'a, '_> {
         }
         let op = kind.parse_attributes(cursor)?;
         let name = if cursor.peek() == Some('"') { cursor.string()? } else { String::new() };
+        self.places.nodes.push(at.token());
         let defined = self.graph.add(op, &operands, name).map_err(|e| at.error(e.to_string()))?;
         if defined.len() != results.len() {
             let (defined, written) = (defined.len(), results.len());
@@ -282,7 +235,7 @@ impl<'a> Reader<'a, '_> {
             let inferred = self.graph.ty(id);
             if inferred != &written.ty {
                 let message = format!("`{word}` gives {inferred} here, not {}", written.ty);
-                return Err(written.type_at.error(message));
+                return Err(written.type_at.error(cursor.text(), message));
             }
             self.define(written, id)?;
             if let Some(name) = &written.name {
@@ -374,15 +327,7 @@ impl<'a> Reader<'a, '_> {
         if count != ty.count() {
             return Err(at.error(format!("{ty} has {} elements, here {count}", ty.count())));
         }
-        let tensor = (self.blobs)(hash)
-            .ok_or_else(|| at.error(format!("no tensor with hash {text} is at hand")))?;
-        if tensor.ty() != ty {
-            return Err(at.error(format!("the tensor {text} is {}, here {ty}", tensor.ty())));
-        }
-        if content_hash(&tensor) != hash {
-            return Err(at.error(format!("the tensor found for {text} has another hash")));
-        }
-        Ok(tensor)
+        self.tensors.find(hash, ty).map_err(|message| at.error(message))
     }
 }
 

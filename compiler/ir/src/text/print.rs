@@ -10,6 +10,10 @@ use super::cursor::quote;
 use crate::attributes::{Attribute, F32};
 use crate::graph::{Definition, Graph, InputRole, Node, NodeId};
 use crate::tensor::{Data, ScaleData, Tensor};
+use crate::tensor_bytes::tensor_bytes;
+
+/// Bytes of a line of data.
+const DATA_BYTES: usize = 48;
 
 /// Writes the text form of graphs. See [`crate::text`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +88,21 @@ impl Printer {
             push(&mut out, format_args!("  update %{parameter} = %{value} ; {name}\n"));
         }
         out.push_str("}\n");
+        out
+    }
+
+    /// [`Printer::graph`], and the data of the tensors that stand there as hashes: all that it takes to read it back.
+    pub fn with_data(&self, graph: &Graph) -> String {
+        let mut out = self.graph(graph);
+        for (hash, tensor) in self.blobs(graph) {
+            push(&mut out, format_args!("data 0x{hash:016x} {{\n"));
+            for line in tensor_bytes(&tensor).chunks(DATA_BYTES) {
+                out.push_str("  ");
+                line.iter().for_each(|byte| push(&mut out, format_args!("{byte:02x}")));
+                out.push('\n');
+            }
+            out.push_str("}\n");
+        }
         out
     }
 
