@@ -1,56 +1,71 @@
 //! The proof of every rewrite rule on random instances: both sides of the rule, the same bits from the interpreter.
 //!
-//! A rule is applied alone to a random graph that holds its left side. Then every e-node of the output's class is
-//! extracted as the root in turn and interpreted on random and extreme values. A rule that does not fire, or whose
-//! right side differs anywhere, fails.
+//! A rule is applied alone to random graphs that hold its left side, each of its forms in turn. What each application put
+//! into a class is extracted there and interpreted on random and extreme values. A form that does not fire, and what does
+//! not build or differs anywhere, fails.
 
 use trainc_ir::graph::Graph;
 use trainc_ir::interpreter::Interpreter;
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::ShiftRight;
 use trainc_ir::target::Cost;
-use trainc_ir::{RunContext, Tensor};
+use trainc_ir::{Element, RunContext, Tensor, TensorType};
 use trainc_opt::egraph::convert::{load, operation_cost};
 use trainc_opt::egraph::extract::extract;
-use trainc_opt::egraph::saturate::{Limits, Replacement, Rewrite, saturate};
+use trainc_opt::egraph::language::canonical;
+use trainc_opt::egraph::saturate::{Limits, Term, saturate};
 use trainc_opt::optimise::rebuild;
-use trainc_opt::rules::instance::Random;
-use trainc_opt::rules::{Exactness, Rule, RuleContext, rules};
+use trainc_opt::rules::instance::{Instance, Random, Value};
+use trainc_opt::rules::{Exactness, Patterns, Rule, RuleContext, Sides, rules};
 
-const INSTANCES: u64 = 48;
-const VALUES: u64 = 6;
+const INSTANCES: usize = 48;
+const VALUES: usize = 6;
 
-/// How many alternatives were compared, or the first difference.
-fn prove(rule: &Rule) -> Result<usize, String> {
-    let mut compared = 0;
-    for seed in 0..INSTANCES {
-        let mut random = Random::new(seed.wrapping_mul(0x1234_5677) + 1);
-        let graph = (rule.instance)(&mut random);
-        let context = RuleContext::of(&graph);
-        let mut loaded = load(&graph);
-        let limits = Limits { iterations: 3, nodes: 2_000 };
-        saturate(&mut loaded.egraph, &[rule.rewrite(&context)], limits, false)?;
-        let egraph = &loaded.egraph;
-        let root = egraph.find(loaded.classes[graph.outputs()[0].value.index()]);
-        for alternative in egraph[root].nodes.clone() {
-            let extraction = extract(egraph, |egraph, id, node| {
-                if id == root && *node != alternative {
-                    Cost::INFEASIBLE
-                } else {
-                    operation_cost(egraph, id, node, |_, _, _| Cost::new(1))
-                }
-            });
-            let Ok(other) = rebuild(&graph, egraph, &loaded.classes, &extraction) else {
-                continue;
-            };
-            if other.nodes() == graph.nodes() {
-                continue;
-            }
-            for _ in 0..VALUES {
-                compare(rule, &graph, &other, &mut random)?;
-            }
-            compared += 1;
+/// Proves each of the rule's forms; the first difference, or a form that does not apply or does not rebuild.
+fn prove(rule: &Rule) -> Result<(), String> {
+    let forms = rule.forms();
+    for form in 0..forms {
+        for instance in 0..(INSTANCES / forms).max(8) {
+            let seed = (instance * forms + form) as u64;
+            let mut random = Random::new(seed.wrapping_mul(0x1234_5677) + 1);
+            let graph = rule.instance(form, &mut random).ok_or_else(|| {
+                format!("form {form} of {forms} never fires: no random graph holds its left side")
+            })?;
+            prove_on(rule, &graph, &mut random)?;
         }
     }
-    Ok(compared)
+    Ok(())
+}
+
+/// Compares a graph with each form of it that the rule alone gives.
+fn prove_on(rule: &Rule, graph: &Graph, random: &mut Random) -> Result<(), String> {
+    let context = RuleContext::of(graph);
+    let mut loaded = load(graph);
+    let limits = Limits { iterations: 3, nodes: 2_000 };
+    let run = saturate(&mut loaded.egraph, &[rule.rewrite(&context)], limits, false)?;
+    let egraph = &loaded.egraph;
+    if run.applications.is_empty() {
+        return Err(format!("it does not fire on {graph:?}"));
+    }
+    for application in &run.applications {
+        let class = egraph.find(application.class);
+        // What it made is in the class: an operation, or one that was there already.
+        let added = application.added.as_ref().map(|node| canonical(egraph, node));
+        let alternative = added.ok_or("it adds nothing")?;
+        let extraction = extract(egraph, |egraph, id, node| {
+            if id == class && *node != alternative {
+                Cost::INFEASIBLE
+            } else {
+                operation_cost(egraph, id, node, |_, _, _| Cost::new(1))
+            }
+        });
+        let other = rebuild(graph, egraph, &loaded.classes, &extraction)
+            .map_err(|e| format!("{alternative:?} does not rebuild: {e}\nof {graph:?}"))?;
+        for _ in 0..VALUES {
+            compare(rule, graph, &other, random)?;
+        }
+    }
+    Ok(())
 }
 
 fn compare(rule: &Rule, a: &Graph, b: &Graph, random: &mut Random) -> Result<(), String> {
@@ -91,61 +106,57 @@ fn within(x: &Tensor, y: &Tensor, n: u32) -> bool {
 #[test]
 fn every_rule_holds_on_random_instances() {
     for rule in rules() {
-        match prove(&rule) {
-            Ok(0) => panic!("rule `{}` never fired on its own instances", rule.name),
-            Ok(_) => {}
-            Err(e) => panic!("rule `{}` is wrong:\n{e}", rule.name),
-        }
+        prove(&rule).unwrap_or_else(|e| panic!("rule `{}`: {e}", rule.name));
     }
+}
+
+/// Two shifts that round, each to nearest or as `rounding` says.
+fn shifts(forms: &'static [(&'static str, &'static str)], draws: Instance) -> Rule {
+    let sides = Sides::Patterns(Patterns { forms, ..SUM_OF_SHIFTS });
+    Rule { name: "wrong", summary: "", exactness: Exactness::Bit, sides, instance: draws }
+}
+
+const SUM_OF_SHIFTS: Patterns = Patterns {
+    computed: (&["both"], |m| {
+        let (a, b) = (m.op::<ShiftRight>("a")?, m.op::<ShiftRight>("b")?);
+        let both = ShiftRight { amount: a.amount + b.amount, ..b.clone() };
+        Some(vec![Term::Attributes(both.into())])
+    }),
+    ..Patterns::NONE
+};
+
+const TO_NEAREST: Instance = Instance::Drawn(&[
+    ("x", |r, _| TensorType::shared(r.shape(2), Element::I32).into()),
+    ("a", |_, _| to_nearest(2)),
+    ("b", |_, _| to_nearest(3)),
+]);
+
+fn to_nearest(amount: u8) -> Value {
+    ShiftRight { amount, rounding: Rounding::HalfAway, element: Element::I32 }.into()
 }
 
 /// The classic wrong rule, folding two shifts that round to nearest, must be caught.
 #[test]
 fn a_wrong_rule_is_caught() {
-    use trainc_ir::numeric::Rounding;
-    use trainc_ir::ops::ShiftRight;
-    use trainc_ir::{Element, Op, TensorType};
-    use trainc_opt::egraph::saturate::Term;
-    use trainc_opt::rules::instance::Instance;
+    let error = prove(&shifts(FOLDED, TO_NEAREST)).expect_err("it is wrong");
+    assert!(error.contains("left graph"), "{error}");
+}
 
-    fn search(
-        _: &RuleContext,
-        view: trainc_opt::egraph::saturate::View<'_>,
-        id: trainc_opt::egraph::Id,
-    ) -> Vec<Replacement> {
-        let mut found = Vec::new();
-        for (op, operands) in view.operations(id) {
-            let Op::ShiftRight(outer) = &op else { continue };
-            for (inner_op, inputs) in view.operations(operands[0]) {
-                let Op::ShiftRight(inner) = &inner_op else { continue };
-                let merged = ShiftRight { amount: inner.amount + outer.amount, ..outer.clone() };
-                found.push(Replacement {
-                    term: Term::operation(merged, vec![Term::Class(inputs[0])]),
-                    replaced: Vec::new(),
-                });
-            }
-        }
-        found
-    }
-    fn instance(r: &mut Random) -> Graph {
-        let mut i = Instance::new();
-        let shape = r.shape(2);
-        let x = i.input(TensorType::shared(shape, Element::I32));
-        let shift =
-            |amount| ShiftRight { amount, rounding: Rounding::HalfAway, element: Element::I32 };
-        let y = i.op(shift(2), &[x]);
-        let y = i.op(shift(3), &[y]);
-        i.finish(y)
-    }
-    let wrong = Rule {
-        name: "shift-of-shift-to-nearest",
-        summary: "wrong",
-        exactness: Exactness::Bit,
-        search,
-        instance,
-    };
-    assert!(prove(&wrong).is_err());
-    let _: Rewrite = wrong.rewrite(&RuleContext::default());
+const ADDED: &[(&str, &str)] = &[(FOLDED[0].0, "(add ?x ?x)")];
+
+const FOLDED: &[(&str, &str)] =
+    &[("(shift_right ?b (shift_right ?a ?x))", "(shift_right ?both ?x)")];
+
+/// A rule with a form that nothing satisfies, and one whose right side is none of the type's.
+#[test]
+fn rules_that_cannot_fire_or_do_not_build_are_caught() {
+    let error =
+        prove(&shifts(&[("(shift_right ?a (relu (shift_right ?b ?x)))", "?x")], TO_NEAREST));
+    let error = error.expect_err("there is no relu of i32");
+    assert!(error.contains("never fires"), "{error}");
+    let error = prove(&shifts(ADDED, TO_NEAREST));
+    let error = error.expect_err("there is no addition of i32");
+    assert!(error.contains("does not rebuild"), "{error}");
 }
 
 #[test]

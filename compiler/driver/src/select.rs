@@ -28,12 +28,7 @@ pub(crate) fn select(
         fresh.add_output(name, new[value]);
     }
     if updates {
-        for update in graph.updates() {
-            let name = &graph.value(graph.parameters()[update.parameter].value).name;
-            if let Some(parameter) = fresh.parameter_named(name) {
-                fresh.add_update(parameter, new[&update.value]);
-            }
-        }
+        graph.copy_updates(&mut fresh, &new);
     }
     Ok(fresh)
 }

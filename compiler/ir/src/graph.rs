@@ -141,6 +141,17 @@ pub struct Graph {
     updates: Vec<Update>,
 }
 
+/// What becomes of a value in a copy of its graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copied {
+    /// It is copied, with all results of its node.
+    AsItIs,
+    /// It is left out.
+    Not,
+    /// That value of the copy takes its place.
+    As(ValueId),
+}
+
 impl Graph {
     /// An empty graph.
     pub fn new(name: impl Into<String>) -> Graph {
@@ -399,8 +410,7 @@ impl Graph {
         needed
     }
 
-    /// Copies the values that are `wanted` into another graph, in order, with their names. `new` says which of them have
-    /// a counterpart there already, and learns the others'.
+    /// Copies the values that are `wanted` into another graph: [`Graph::copy_changed`] without changes.
     ///
     /// # Errors
     /// If a counterpart has a type that its users refuse.
@@ -413,9 +423,40 @@ impl Graph {
         new: &mut BTreeMap<ValueId, ValueId>,
         wanted: impl Fn(ValueId) -> bool,
     ) -> Result<(), TypeError> {
+        self.copy_changed(target, new, |_, _, v| {
+            Ok(if wanted(v) { Copied::AsItIs } else { Copied::Not })
+        })
+    }
+
+    /// Copies values into another graph, in order, with their names. `new` says which of them have a counterpart there
+    /// already, and learns the others'; `change` sees it for each other value and says what to do.
+    ///
+    /// # Errors
+    /// If a counterpart has a type that its users refuse, or `change` fails.
+    ///
+    /// # Panics
+    /// If a node that is copied has an operand without a counterpart.
+    pub fn copy_changed(
+        &self,
+        target: &mut Graph,
+        new: &mut BTreeMap<ValueId, ValueId>,
+        mut change: impl FnMut(
+            &mut Graph,
+            &BTreeMap<ValueId, ValueId>,
+            ValueId,
+        ) -> Result<Copied, TypeError>,
+    ) -> Result<(), TypeError> {
         for old in self.value_ids() {
-            if new.contains_key(&old) || !wanted(old) {
+            if new.contains_key(&old) {
                 continue;
+            }
+            match change(target, new, old)? {
+                Copied::AsItIs => {}
+                Copied::Not => continue,
+                Copied::As(value) => {
+                    new.insert(old, value);
+                    continue;
+                }
             }
             let value = self.value(old);
             let name = &value.name;
@@ -442,6 +483,29 @@ impl Graph {
             new.insert(old, copy);
         }
         Ok(())
+    }
+
+    /// Gives a copy the outputs and the updates ([`Graph::copy_updates`]).
+    ///
+    /// # Panics
+    /// If an output has no counterpart.
+    pub fn copy_roots(&self, target: &mut Graph, new: &BTreeMap<ValueId, ValueId>) {
+        for output in &self.outputs {
+            target.add_output(&output.name, new[&output.value]);
+        }
+        self.copy_updates(target, new);
+    }
+
+    /// Gives a copy the updates of which it has the parameter, by name, and the value.
+    pub fn copy_updates(&self, target: &mut Graph, new: &BTreeMap<ValueId, ValueId>) {
+        for update in &self.updates {
+            let name = &self.value(self.parameters[update.parameter].value).name;
+            if let (Some(parameter), Some(&value)) =
+                (target.parameter_named(name), new.get(&update.value))
+            {
+                target.add_update(parameter, value);
+            }
+        }
     }
 
     /// For each node, whether a root depends on it.

@@ -10,7 +10,7 @@ use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind, TensorType};
 
 use crate::egraph::pattern::{self, Template};
-use crate::egraph::saturate::{Guard, Rewrite};
+use crate::egraph::saturate::{Condition, Guard, Rewrite};
 use crate::quantized::EightBit;
 
 /// The built-in algorithm files: name and text.
@@ -436,10 +436,11 @@ fn with_nearest_word(message: &str) -> String {
 
 fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
     let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
-    pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, true)
+    pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, Condition::Float)
 }
 
-fn read_guard(text: &str) -> Result<Guard, String> {
+/// Reads a guard such as `?a.role = gradient`.
+pub(crate) fn read_guard(text: &str) -> Result<Guard, String> {
     let guard = || {
         let (place, equal, value) = match text.split_once("!=") {
             Some((place, value)) => (place, false, value),

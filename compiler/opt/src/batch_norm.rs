@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trainc_ir::graph::{Definition, Graph, ValueId};
+use trainc_ir::graph::{Copied, Definition, Graph, ValueId};
 use trainc_ir::ops::{Add, BatchNorm, Op, Reshape, TypeError};
 use trainc_ir::{Shape, Tensor};
 
@@ -209,52 +209,25 @@ fn rebuilt(model: &Graph, folds: &BTreeMap<ValueId, Fold>) -> Result<Graph, Type
     let weights: BTreeMap<ValueId, &Fold> = folds.values().map(|f| (f.weight, f)).collect();
     let mut result = Graph::new(model.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    for v in model.value_ids() {
+    model.copy_changed(&mut result, &mut new, |result, new, v| {
         let value = model.value(v);
-        let id = match &value.definition {
-            Definition::Input(i) => {
-                result.add_input(&value.name, value.ty.clone(), model.inputs()[*i].role)
-            }
+        if let Some(fold) = folds.get(&v) {
+            let name = model.producer(v).map_or(&value.name, |node| &node.name);
+            return with_bias(result, fold, new[&fold.product], name).map(Copied::As);
+        }
+        let Some(fold) = weights.get(&v) else { return Ok(Copied::AsItIs) };
+        let scaled = |tensor: &Tensor| scaled(tensor, &fold.factor);
+        Ok(match &value.definition {
             Definition::Parameter(i) => {
                 let p = &model.parameters()[*i];
-                let initial = match weights.get(&v) {
-                    Some(fold) => Arc::new(scaled(&p.initial, &fold.factor)),
-                    None => p.initial.clone(),
-                };
-                result.add_parameter(&value.name, initial, p.trainable)
+                let initial = scaled(&p.initial);
+                Copied::As(result.add_parameter(&value.name, initial, p.trainable))
             }
-            Definition::Constant(tensor) => {
-                let tensor = match weights.get(&v) {
-                    Some(fold) => Arc::new(scaled(tensor, &fold.factor)),
-                    None => tensor.clone(),
-                };
-                result.add_constant(&value.name, tensor)
-            }
-            Definition::Result { slot, .. } if *slot > 0 => continue,
-            Definition::Result { node, .. } => {
-                let node = model.node(*node);
-                if let Some(fold) = folds.get(&v) {
-                    new.insert(v, with_bias(&mut result, fold, new[&fold.product], &node.name)?);
-                    continue;
-                }
-                let operands: Vec<ValueId> = node.inputs.iter().map(|o| new[o]).collect();
-                let outputs = result.add(node.op.clone(), &operands, &node.name)?;
-                for (&old, &output) in node.outputs.iter().zip(&outputs).skip(1) {
-                    result.set_name(output, &model.value(old).name);
-                    new.insert(old, output);
-                }
-                result.set_name(outputs[0], &value.name);
-                outputs[0]
-            }
-        };
-        new.insert(v, id);
-    }
-    for output in model.outputs() {
-        result.add_output(&output.name, new[&output.value]);
-    }
-    for update in model.updates() {
-        result.add_update(update.parameter, new[&update.value]);
-    }
+            Definition::Constant(w) => Copied::As(result.add_constant(&value.name, scaled(w))),
+            _ => Copied::AsItIs,
+        })
+    })?;
+    model.copy_roots(&mut result, &new);
     without_unused(&result)
 }
 
@@ -287,14 +260,6 @@ fn without_unused(graph: &Graph) -> Result<Graph, TypeError> {
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let input = |v: ValueId| matches!(graph.value(v).definition, Definition::Input(_));
     graph.copy_into(&mut result, &mut new, |v| needed.contains(&v) || input(v))?;
-    for output in graph.outputs() {
-        result.add_output(&output.name, new[&output.value]);
-    }
-    for update in graph.updates() {
-        let name = &graph.value(graph.parameters()[update.parameter].value).name;
-        if let Some(parameter) = result.parameter_named(name) {
-            result.add_update(parameter, new[&update.value]);
-        }
-    }
+    graph.copy_roots(&mut result, &new);
     Ok(result)
 }

@@ -94,14 +94,6 @@ pub fn freeze(model: &Graph, frozen: &BTreeSet<usize>) -> Result<Graph, TypeErro
             }
         }
     }
-    for output in model.outputs() {
-        result.add_output(&output.name, new[&output.value]);
-    }
-    for update in model.updates().iter().filter(|u| !frozen.contains(&u.parameter)) {
-        let name = &model.value(model.parameters()[update.parameter].value).name;
-        if let Some(parameter) = result.parameter_named(name) {
-            result.add_update(parameter, new[&update.value]);
-        }
-    }
+    model.copy_roots(&mut result, &new);
     Ok(result)
 }

@@ -110,15 +110,7 @@ pub fn frozen_prefix(train: &Graph, one: &Graph) -> Result<Option<FrozenPrefix>,
         }
     });
     train.copy_into(&mut rest, &mut new, |v| wanted.contains(&v))?;
-    for output in train.outputs() {
-        rest.add_output(&output.name, new[&output.value]);
-    }
-    for update in train.updates() {
-        let name = &train.value(train.parameters()[update.parameter].value).name;
-        if let Some(parameter) = rest.parameter_named(name) {
-            rest.add_update(parameter, new[&update.value]);
-        }
-    }
+    train.copy_roots(&mut rest, &new);
     let name = |v: ValueId| train.value(v).name.clone();
     let inputs = train.inputs().iter().map(|i| (name(i.value), i.role)).collect();
     Ok(Some(FrozenPrefix { prefix, rest, inputs }))
@@ -154,15 +146,7 @@ impl FrozenPrefix {
             after.insert(v, before[&output.value]);
         }
         rest.copy_into(&mut whole, &mut after, |_| true)?;
-        for output in rest.outputs() {
-            whole.add_output(&output.name, after[&output.value]);
-        }
-        for update in rest.updates() {
-            let name = &rest.value(rest.parameters()[update.parameter].value).name;
-            if let Some(parameter) = whole.parameter_named(name) {
-                whole.add_update(parameter, after[&update.value]);
-            }
-        }
+        rest.copy_roots(&mut whole, &after);
         Ok(whole)
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trainc_ir::graph::{Definition, Graph, InputRole, NodeId, ValueId};
+use trainc_ir::graph::{Copied, Definition, Graph, InputRole, NodeId, ValueId};
 use trainc_ir::ops::properties::Property;
 use trainc_ir::random::RunContext;
 use trainc_ir::target::Cost;
@@ -22,8 +22,8 @@ use crate::egraph::convert::{BuildError, Builder, Loaded, load_but, operation_co
 use crate::egraph::extract::extract;
 use crate::egraph::forms::{Forms, resolve_all};
 use crate::egraph::language::{Graph as EGraph, Node, add_operation};
-use crate::egraph::pattern::{self, Part};
-use crate::egraph::saturate::{Limits, matched_classes, saturate};
+use crate::egraph::pattern::{self, Attributes, Part};
+use crate::egraph::saturate::{Condition, Limits, matched_classes, saturate};
 use crate::roles::{Role, Roles};
 use crate::training::MOMENTUM;
 use crate::untranslated::{Untranslated, report, untranslated};
@@ -57,87 +57,43 @@ pub enum TranslateError {
     },
 }
 
-/// Leaves operations out of a forward graph: the first operand takes their place. Parameters and updates that only they
-/// used go too.
-///
-/// # Panics
-/// Never for operations whose first operand has the result's type, which is checked.
+/// Leaves operations out of a forward graph: the first operand takes their place, if it has the result's type.
+/// Parameters and updates that only they used go too.
 pub fn remove_operations(graph: &Graph, remove: &BTreeSet<OpKind>) -> Graph {
     if remove.is_empty() {
         return graph.clone();
     }
-    let mut substitute: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    let mut result = Graph::new(graph.name());
-    let resolve = |substitute: &BTreeMap<ValueId, ValueId>, v: ValueId| substitute[&v];
-    let used = used_without(graph, remove);
-    for v in graph.value_ids() {
-        let value = graph.value(v);
-        let new = match &value.definition {
-            Definition::Input(i) => {
-                result.add_input(&value.name, value.ty.clone(), graph.inputs()[*i].role)
-            }
-            Definition::Parameter(i) if used.contains(&v) => {
-                let parameter = &graph.parameters()[*i];
-                result.add_parameter(&value.name, parameter.initial.clone(), parameter.trainable)
-            }
-            Definition::Constant(tensor) if used.contains(&v) => {
-                result.add_constant(&value.name, tensor.clone())
-            }
-            Definition::Parameter(_) | Definition::Constant(_) => continue,
-            Definition::Result { node, slot } => {
-                let node = graph.node(*node);
-                if *slot != 0 || !used.contains(&v) {
-                    continue;
-                }
-                if remove.contains(&node.op.kind()) {
-                    resolve(&substitute, node.inputs[0])
-                } else {
-                    let operands: Vec<ValueId> =
-                        node.inputs.iter().map(|&o| resolve(&substitute, o)).collect();
-                    let Ok(outputs) = result.add(node.op.clone(), &operands, &node.name) else {
-                        continue;
-                    };
-                    for (&old, &new) in node.outputs.iter().zip(&outputs).skip(1) {
-                        substitute.insert(old, new);
-                    }
-                    outputs[0]
-                }
-            }
-        };
-        substitute.insert(v, new);
-    }
-    for output in graph.outputs() {
-        result.add_output(&output.name, resolve(&substitute, output.value));
-    }
-    for update in graph.updates() {
-        let name = &graph.value(graph.parameters()[update.parameter].value).name;
-        if let (Some(parameter), Some(&value)) =
-            (result.parameter_named(name), substitute.get(&update.value))
-        {
-            result.add_update(parameter, value);
-        }
-    }
-    result
-}
-
-/// Values that the outputs depend on once the operations are gone.
-fn used_without(graph: &Graph, remove: &BTreeSet<OpKind>) -> BTreeSet<ValueId> {
+    // What stands for a value that is left out.
+    let operand = |v: ValueId| {
+        let node = graph.producer(v).filter(|node| remove.contains(&node.op.kind()))?;
+        let first = *node.inputs.first()?;
+        (node.outputs[0] == v && graph.ty(first) == graph.ty(v)).then_some(first)
+    };
     let mut used = BTreeSet::new();
     let mut stack: Vec<ValueId> = graph.outputs().iter().map(|o| o.value).collect();
     while let Some(v) = stack.pop() {
         if !used.insert(v) {
             continue;
         }
-        if let Some(node) = graph.producer(v) {
-            used.extend(&node.outputs);
-            if remove.contains(&node.op.kind()) {
-                stack.push(node.inputs[0]);
-            } else {
-                stack.extend(&node.inputs);
-            }
+        match (operand(v), graph.producer(v)) {
+            (Some(first), _) => stack.push(first),
+            (None, Some(node)) => stack.extend(&node.inputs),
+            (None, None) => {}
         }
     }
-    used
+    let mut result = Graph::new(graph.name());
+    let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    let copied = graph.copy_changed(&mut result, &mut new, |_, new, v| {
+        let input = matches!(graph.value(v).definition, Definition::Input(_));
+        Ok(match operand(v) {
+            _ if !input && !used.contains(&v) => Copied::Not,
+            Some(first) => Copied::As(new[&first]),
+            None => Copied::AsItIs,
+        })
+    });
+    copied.unwrap_or_else(|e| unreachable!("what takes a value's place has its type: {e}"));
+    graph.copy_roots(&mut result, &new);
+    result
 }
 
 /// What translation did, for `inspect`.
@@ -207,8 +163,13 @@ fn attempt(
     };
     let kinds = floated.iter().map(|&node| graph.node(node).op.kind());
     let stage = Stage::Quantized { float_operations: float_operations(algorithm, kinds) };
-    let seams =
-        pattern::rewrite("lowered-of-raised", "(lowered (raised ?q))", "?q", Vec::new(), false);
+    let seams = pattern::rewrite(
+        "lowered-of-raised",
+        "(lowered (raised ?q))",
+        "?q",
+        Vec::new(),
+        Condition::Any,
+    );
     let mut rules = vec![seams.map_err(failed)?];
     let seam_rules = rules.len();
     rules.extend(algorithm.rules.iter().cloned());
@@ -506,7 +467,13 @@ fn finish_output(
     for part in parts {
         values.push(match part {
             Part::Variable(_) => value,
-            Part::Operation(op, operands) => {
+            Part::Operation(Attributes::Variable(kind, _), _) => {
+                return Err(format!(
+                    "translation.output: the attributes of `{}` are open",
+                    kind.name()
+                ));
+            }
+            Part::Operation(Attributes::Given(op), operands) => {
                 let operands: Vec<ValueId> = operands.iter().map(|&i| values[i]).collect();
                 graph.add1(op, &operands, name.clone()).map_err(|e| e.to_string())?
             }

@@ -116,11 +116,11 @@ pub fn covered(algorithm: &Algorithm) -> BTreeSet<OpKind> {
     if algorithm.otherwise == Otherwise::Float {
         return OpKind::ALL.iter().copied().collect();
     }
-    let patterns = algorithm.rules.iter().filter_map(|rule| match &rule.body {
-        Body::Pattern { left, .. } => Some(left),
-        Body::Search(_) => None,
+    let patterns = algorithm.rules.iter().flat_map(|rule| match &rule.body {
+        Body::Patterns { forms, .. } => &forms[..],
+        Body::Search(_) => &[],
     });
-    let rules = patterns.flat_map(|left| crate::egraph::pattern::operations(left));
+    let rules = patterns.flat_map(|form| crate::egraph::pattern::operations(&form.left));
     rules.chain(algorithm.remove.iter().copied()).collect()
 }
 

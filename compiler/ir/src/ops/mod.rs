@@ -157,6 +157,18 @@ macro_rules! operations {
             fn from(op: $name) -> Op {
                 Op::$name(op)
             }
+        }
+
+        impl<'a> TryFrom<&'a Op> for &'a $name {
+            type Error = OpKind;
+
+            /// The operation itself, or which other one it is.
+            fn try_from(op: &'a Op) -> Result<&'a $name, OpKind> {
+                match op {
+                    Op::$name(found) => Ok(found),
+                    other => Err(other.kind()),
+                }
+            }
         })*
 
         impl OpKind {

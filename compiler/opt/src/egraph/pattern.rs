@@ -6,17 +6,20 @@
 //!          | (word{name=value, ...} pattern...)     an operation with exactly these attributes
 //!          | (lowered pattern) | (narrowed pattern) | (floated pattern) | (raised pattern)   the markers of translation
 //!          | (result{n} pattern)                    result n of an operation with several
+//!          | (any{property} ?a pattern...)          each operation with the property; ?a binds its attributes, if any
 //! ```
 
 use std::sync::Arc;
 
 use egg::{ENodeOrVar, Id, Language, Pattern, PatternAst, Searcher, Var};
 use trainc_ir::OpKind;
+use trainc_ir::attributes::Attribute;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::text::cursor::{Cursor, SyntaxError};
 
 use super::check;
 use super::language::{Graph, Node, Types};
-use super::saturate::{Body, Guard, Rewrite};
+use super::saturate::{Bind, Body, Condition, Form, Guard, Rewrite};
 
 /// Reads a pattern.
 ///
@@ -96,10 +99,19 @@ pub struct Template(Pattern<Node>);
 /// One part of a template, operands before their user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// The variable of that name.
+    /// The variable of that name: a value, or attributes.
     Variable(String),
     /// An operation applied to earlier parts.
-    Operation(trainc_ir::Op, Vec<usize>),
+    Operation(Attributes, Vec<usize>),
+}
+
+/// The attributes of an operation in a template.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attributes {
+    /// These.
+    Given(trainc_ir::Op),
+    /// Those that the variable of that name stands for.
+    Variable(OpKind, String),
 }
 
 impl Template {
@@ -130,32 +142,32 @@ impl Template {
     /// The template's parts, the whole last; `None` if it holds anything but operations and variables.
     pub fn parts(&self) -> Option<Vec<Part>> {
         let nodes = self.0.ast.as_ref();
+        let name = |var: &Var| var.to_string().trim_start_matches('?').to_string();
         // Attribute leaves are no parts: they belong to the operation above them.
         let mut position = vec![0; nodes.len()];
         let mut parts = Vec::new();
         for (i, node) in nodes.iter().enumerate() {
             position[i] = parts.len();
             match node {
-                ENodeOrVar::Var(var) => {
-                    parts.push(Part::Variable(var.to_string().trim_start_matches('?').into()));
-                }
+                ENodeOrVar::Var(var) => parts.push(Part::Variable(name(var))),
                 ENodeOrVar::ENode(Node::Attributes(_)) => {}
                 ENodeOrVar::ENode(Node::Operation(kind, children)) => {
-                    let mut op = None;
-                    let mut operands = Vec::new();
-                    for &child in children {
-                        match &nodes[usize::from(child)] {
-                            ENodeOrVar::ENode(Node::Attributes(attributes)) => {
-                                op = Some(attributes.clone());
-                            }
-                            _ => operands.push(position[usize::from(child)]),
-                        }
-                    }
-                    let op = match op {
-                        Some(op) => op,
-                        None => kind.parse_attributes(&mut Cursor::new("")).ok()?,
+                    let (attributes, operands) = match kind.fields().is_empty() {
+                        true => (None, &children[..]),
+                        false => children.split_first().map(|(a, rest)| (Some(a), rest))?,
                     };
-                    parts.push(Part::Operation(op, operands));
+                    let attributes = match attributes.map(|&a| &nodes[usize::from(a)]) {
+                        Some(ENodeOrVar::ENode(Node::Attributes(op))) => {
+                            Attributes::Given(op.clone())
+                        }
+                        Some(ENodeOrVar::Var(var)) => Attributes::Variable(*kind, name(var)),
+                        Some(ENodeOrVar::ENode(_)) => return None,
+                        None => {
+                            Attributes::Given(kind.parse_attributes(&mut Cursor::new("")).ok()?)
+                        }
+                    };
+                    let operands = operands.iter().map(|&i| position[usize::from(i)]);
+                    parts.push(Part::Operation(attributes, operands.collect()));
                 }
                 ENodeOrVar::ENode(_) => return None,
             }
@@ -164,7 +176,7 @@ impl Template {
     }
 }
 
-/// A rule from two patterns.
+/// A rule of translation from two patterns.
 ///
 /// # Errors
 /// If a pattern does not parse, or `into` has a variable that `left` does not bind.
@@ -173,16 +185,38 @@ pub fn rewrite(
     left: &str,
     into: &str,
     guards: Vec<Guard>,
-    float_only: bool,
+    condition: Condition,
 ) -> Result<Rewrite, String> {
+    let forms = vec![form(left, into, &guards, &[])?];
+    let body = Body::Patterns { forms, condition };
+    Ok(Rewrite { name: name.to_string(), body })
+}
+
+/// A rule of the optimiser from pairs of patterns; `bind` gives the variables `bound` that only right sides have.
+///
+/// # Errors
+/// If a pattern does not parse, or a right side has another variable that its left side does not bind.
+pub fn rewrite_by(
+    name: &str,
+    pairs: &[(String, String)],
+    guards: &[Guard],
+    bound: &[&str],
+    bind: Bind,
+) -> Result<Rewrite, String> {
+    let forms = pairs.iter().map(|(left, into)| form(left, into, guards, bound));
+    let forms = forms.collect::<Result<_, _>>()?;
+    let body = Body::Patterns { forms, condition: Condition::Bind(bind) };
+    Ok(Rewrite { name: name.to_string(), body })
+}
+
+fn form(left: &str, into: &str, guards: &[Guard], given: &[&str]) -> Result<Form, String> {
     let left = parse(left).map_err(|e| format!("match: {e}"))?;
     let right = parse(into).map_err(|e| format!("into: {e}"))?;
     check::patterns(&left, &right)?;
-    let guards = guards
-        .into_iter()
-        .map(|guard| check::guard(&left, guard))
-        .collect::<Result<Vec<_>, _>>()?;
-    let bound = Searcher::<Node, Types>::vars(&left);
+    let guards = guards.iter().map(|guard| check::guard(&left, guard.clone()));
+    let guards = guards.collect::<Result<Vec<_>, _>>()?;
+    let mut bound = Searcher::<Node, Types>::vars(&left);
+    bound.extend(given.iter().filter_map(|name| variable(name)));
     for node in right.ast.as_ref() {
         if let ENodeOrVar::Var(var) = node
             && !bound.contains(var)
@@ -190,6 +224,32 @@ pub fn rewrite(
             return Err(format!("`{var}` is not bound by `match`"));
         }
     }
-    let (left, right) = (Arc::new(left), Arc::new(right));
-    Ok(Rewrite { name: name.to_string(), body: Body::Pattern { left, right, guards, float_only } })
+    Ok(Form { left: Arc::new(left), right: Arc::new(right), guards })
+}
+
+/// A pair of patterns with `any{property}` in them, once for each operation with the property; in those without
+/// attributes their variable is left out.
+///
+/// # Errors
+/// If there is no such property.
+pub fn members(left: &str, into: &str) -> Result<Vec<(String, String)>, String> {
+    let Some((_, rest)) = left.split_once("(any{") else {
+        return Ok(vec![(left.to_string(), into.to_string())]);
+    };
+    let word = rest.split('}').next().unwrap_or_default();
+    let property = Property::parse(&mut Cursor::new(word)).map_err(|e| e.to_string())?;
+    let family = format!("any{{{word}}}");
+    let with = |text: &str, kind: OpKind| {
+        let mut parts = text.split(&family);
+        let mut result = parts.next().unwrap_or_default().to_string();
+        for part in parts {
+            result.push_str(kind.name());
+            // ` ?a rest`: the variable of the attributes comes first.
+            let rest = part.trim_start().split_once([' ', ')']).map(|(variable, _)| variable);
+            let attributes = rest.filter(|_| kind.fields().is_empty());
+            result.push_str(&part[attributes.map_or(0, |a| part.find(a).unwrap_or(0) + a.len())..]);
+        }
+        result
+    };
+    Ok(OpKind::all_with(property).map(|kind| (with(left, kind), with(into, kind))).collect())
 }

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use egg::{Id, Pattern, Searcher, Subst};
+use egg::{ENodeOrVar, Id, Language, Pattern, Searcher, Subst};
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
 use trainc_ir::types::{Shape, TensorType};
 use trainc_ir::{Op, Tensor};
 
-use super::language::{Facts, Graph, Node, Ty, add_constant, add_operation, operation, retarget};
+use super::language::{Graph, Node, Ty, Types, add_constant, add_operation, operation, retarget};
 use crate::roles::Side;
 
 /// Limits of a saturation.
@@ -40,6 +40,8 @@ pub enum Term {
     Integers(&'static str, Shape, Vec<i32>),
     /// Result `.0` of a term with several.
     Result(u8, Box<Term>),
+    /// An operation's attributes, for a variable that stands for them.
+    Attributes(Op),
 }
 
 impl Term {
@@ -63,6 +65,7 @@ impl Term {
                 let child = term.add(egraph);
                 egraph.add(Node::Result(*slot, [child]))
             }
+            Term::Attributes(op) => egraph.add(Node::Attributes(op.clone())),
         }
     }
 }
@@ -117,6 +120,11 @@ impl<'e> View<'e> {
         })
     }
 
+    /// The attributes that a class is, if it is an operation's.
+    pub fn attributes(&self, id: Id) -> Option<&'e Op> {
+        self.egraph[id].data.attributes.as_ref()
+    }
+
     /// Whether both are one class.
     pub fn same(&self, a: Id, b: Id) -> bool {
         self.egraph.find(a) == self.egraph.find(b)
@@ -146,22 +154,55 @@ pub struct Guard {
     pub equal: bool,
 }
 
+/// What the variables of a pattern stand for in a match.
+#[derive(Clone, Copy, Debug)]
+pub struct Bindings<'s>(&'s Subst);
+
+impl Bindings<'_> {
+    /// The class that a variable (without the question mark) stands for.
+    pub fn get(&self, variable: &str) -> Option<Id> {
+        self.0.get(super::pattern::variable(variable)?).copied()
+    }
+}
+
+/// Whether a match of a class holds, and what the variables of the right side that the left does not bind stand for.
+pub type Bind =
+    Arc<dyn Fn(View<'_>, Id, Bindings<'_>) -> Option<Vec<(&'static str, Term)>> + Send + Sync>;
+
+/// One pattern for another.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// What is matched.
+    pub left: Arc<Pattern<Node>>,
+    /// What is equal to it.
+    pub right: Arc<Pattern<Node>>,
+    /// All must hold.
+    pub guards: Vec<Guard>,
+}
+
+/// Which matches of patterns count, besides guards.
+#[derive(Clone)]
+pub enum Condition {
+    /// All do.
+    Any,
+    /// The matched class is FP32 (rules of translation: operations are polymorphic).
+    Float,
+    /// Rust code (rules of the optimiser).
+    Bind(Bind),
+}
+
 /// Finds the replacements of one class.
 pub type Search = Arc<dyn Fn(View<'_>, Id) -> Vec<Replacement> + Send + Sync>;
 
 /// What a rule does.
 #[derive(Clone)]
 pub enum Body {
-    /// One pattern for another.
-    Pattern {
-        /// What is matched.
-        left: Arc<Pattern<Node>>,
-        /// What is equal to it.
-        right: Arc<Pattern<Node>>,
-        /// All must hold.
-        guards: Vec<Guard>,
-        /// Whether the matched class must be FP32 (rules of translation: operations are polymorphic).
-        float_only: bool,
+    /// Patterns for others.
+    Patterns {
+        /// Each is a way to apply the rule.
+        forms: Vec<Form>,
+        /// Which matches count.
+        condition: Condition,
     },
     /// Rust code.
     Search(Search),
@@ -191,7 +232,7 @@ pub struct Application {
     pub class: Id,
     /// The root e-node that the rule added, if it added one.
     pub added: Option<Node>,
-    /// The operations replaced, with operand classes (rules in Rust only).
+    /// The operations replaced, with operand classes (rules of the optimiser only).
     pub replaced: Vec<(Op, Vec<Id>)>,
 }
 
@@ -212,9 +253,15 @@ pub struct Report {
     pub applications: Vec<Application>,
 }
 
+/// A match: of a form of patterns with what its condition bound, or of Rust code.
 enum Match {
-    Subst(Id, Subst),
-    Found(Id, Replacement),
+    Form {
+        form: usize,
+        subst: Subst,
+        bound: Vec<(&'static str, Term)>,
+        replaced: Vec<(Op, Vec<Id>)>,
+    },
+    Found(Replacement),
 }
 
 /// Applies rules until nothing changes or a limit is reached. `ordered` applies each rule once, in order, instead.
@@ -237,7 +284,7 @@ pub fn saturate(
         let applied = report.applications.len();
         let mut changed = false;
         // In a round all rules see the same e-graph; in ordered mode each sees what those before it did.
-        let mut found: Vec<Vec<Match>> = Vec::new();
+        let mut found: Vec<Vec<(Id, Match)>> = Vec::new();
         if !ordered {
             found = rules.iter().map(|rule| search(egraph, rule)).collect();
         }
@@ -245,8 +292,8 @@ pub fn saturate(
             let matches =
                 if ordered { search(egraph, rule) } else { std::mem::take(&mut found[index]) };
             let before = egraph.total_number_of_nodes();
-            for matched in matches {
-                changed |= apply(egraph, rule, index, matched, &mut report);
+            for (class, matched) in matches {
+                changed |= apply(egraph, rule, index, class, matched, &mut report);
                 // A rule with very many matches stops within a round as well; stale e-nodes count here.
                 if egraph.total_size() > limits.nodes.saturating_mul(4) {
                     break;
@@ -295,46 +342,82 @@ pub fn saturate(
     Ok(report)
 }
 
-fn search(egraph: &Graph, rule: &Rewrite) -> Vec<Match> {
+/// The matches of a rule, by class.
+fn search(egraph: &Graph, rule: &Rewrite) -> Vec<(Id, Match)> {
+    let view = View { egraph };
     match &rule.body {
-        Body::Pattern { left, guards, float_only, .. } => {
-            let mut matches: Vec<Match> = Vec::new();
-            for found in left.search(egraph) {
-                let facts = &egraph[found.eclass].data;
-                if *float_only && !(is_float(facts) && is_translated(egraph, facts)) {
-                    continue;
-                }
-                for subst in found.substs {
-                    if guards.iter().all(|guard| holds(egraph, guard, &subst)) {
-                        matches.push(Match::Subst(found.eclass, subst));
+        Body::Patterns { forms, condition } => {
+            let mut matches = Vec::new();
+            for (form, Form { left, guards, .. }) in forms.iter().enumerate() {
+                for found in left.search(egraph) {
+                    for subst in found.substs {
+                        if !guards.iter().all(|guard| holds(egraph, guard, &subst)) {
+                            continue;
+                        }
+                        let (bound, replaced) = match condition {
+                            Condition::Float if !is_translated(egraph, found.eclass) => continue,
+                            Condition::Any | Condition::Float => (Vec::new(), Vec::new()),
+                            Condition::Bind(bind) => {
+                                match bind(view, found.eclass, Bindings(&subst)) {
+                                    Some(bound) => (bound, replaced(egraph, left, &subst)),
+                                    None => continue,
+                                }
+                            }
+                        };
+                        let matched = Match::Form { form, subst, bound, replaced };
+                        matches.push((found.eclass, matched));
                     }
                 }
             }
+            matches.sort_by_key(|(class, _)| *class);
             matches
         }
         Body::Search(search) => {
-            let view = View { egraph };
             let mut ids: Vec<Id> = egraph.classes().map(|class| class.id).collect();
             ids.sort_unstable();
             ids.into_iter()
-                .flat_map(|id| search(view, id).into_iter().map(move |r| Match::Found(id, r)))
+                .flat_map(|id| search(view, id).into_iter().map(move |r| (id, Match::Found(r))))
                 .collect()
         }
     }
 }
 
-/// Rules of algorithms leave statistics alone: those are no part of the step that an algorithm describes.
-fn is_translated(egraph: &Graph, facts: &Facts) -> bool {
-    let side = facts.source.and_then(|v| egraph.analysis.roles.side(v));
-    side != Some(Side::Statistic)
+/// The operations that a match of a pattern holds, the outermost first.
+fn replaced(egraph: &Graph, left: &Pattern<Node>, subst: &Subst) -> Vec<(Op, Vec<Id>)> {
+    // Every part of a match is in the e-graph; what is not would be left out.
+    let mut ids: Vec<Option<Id>> = Vec::with_capacity(left.ast.len());
+    let mut found = Vec::new();
+    for node in left.ast.as_ref() {
+        let id = match node {
+            ENodeOrVar::Var(var) => subst.get(*var).copied(),
+            ENodeOrVar::ENode(node) => {
+                let known = node.all(|i| ids[usize::from(i)].is_some());
+                let node = node.clone().map_children(|i| ids[usize::from(i)].unwrap_or(i));
+                if let (true, Node::Operation(kind, children)) = (known, &node)
+                    && let Some((op, operands)) = operation(egraph, *kind, children)
+                {
+                    found.push((op, operands.to_vec()));
+                }
+                known.then(|| egraph.lookup(node)).flatten()
+            }
+        };
+        ids.push(id);
+    }
+    found.reverse();
+    found
 }
 
-fn is_float(facts: &Facts) -> bool {
-    match &facts.ty {
+/// Whether rules of algorithms are about a class: FP32, and no statistics, which are no part of the step that an
+/// algorithm describes.
+fn is_translated(egraph: &Graph, class: Id) -> bool {
+    let facts = &egraph[class].data;
+    let float = match &facts.ty {
         Ty::Tensor(ty) => ty.is_f32(),
         Ty::Tuple(types) => types.iter().all(TensorType::is_f32),
         _ => false,
-    }
+    };
+    let side = facts.source.and_then(|v| egraph.analysis.roles.side(v));
+    float && side != Some(Side::Statistic)
 }
 
 fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
@@ -354,37 +437,36 @@ fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
     found.is_some_and(|text| guard.values.contains(&text)) == guard.equal
 }
 
-/// The classes that a pattern rule would rewrite; none for rules in Rust.
+/// The classes that a rule would rewrite.
 pub fn matched_classes(egraph: &Graph, rule: &Rewrite) -> Vec<Id> {
-    match &rule.body {
-        Body::Search(_) => Vec::new(),
-        Body::Pattern { .. } => search(egraph, rule)
-            .into_iter()
-            .map(|found| match found {
-                Match::Subst(id, _) | Match::Found(id, _) => egraph.find(id),
-            })
-            .collect(),
-    }
+    search(egraph, rule).into_iter().map(|(id, _)| egraph.find(id)).collect()
 }
 
 fn apply(
     egraph: &mut Graph,
     rule: &Rewrite,
     index: usize,
+    class: Id,
     matched: Match,
     report: &mut Report,
 ) -> bool {
     let before = egraph.total_size();
-    let (class, new, replaced) = match (matched, &rule.body) {
-        (Match::Subst(class, subst), Body::Pattern { right, .. }) => {
-            let new = instantiate(egraph, right, &subst);
-            (class, new, Vec::new())
+    let (new, replaced) = match (matched, &rule.body) {
+        (Match::Form { form, mut subst, bound, replaced }, Body::Patterns { forms, .. }) => {
+            let right = &forms[form].right;
+            let used = Searcher::<Node, Types>::vars(&**right);
+            for (name, term) in bound {
+                let Some(var) = super::pattern::variable(name).filter(|var| used.contains(var))
+                else {
+                    continue;
+                };
+                let id = term.add(egraph);
+                subst.insert(var, id);
+            }
+            (instantiate(egraph, right, &subst), replaced)
         }
-        (Match::Found(class, replacement), _) => {
-            let new = replacement.term.add(egraph);
-            (class, new, replacement.replaced)
-        }
-        (Match::Subst(..), Body::Search(_)) => return false,
+        (Match::Found(replacement), _) => (replacement.term.add(egraph), replacement.replaced),
+        (Match::Form { .. }, Body::Search(_)) => return false,
     };
     let grew = egraph.total_size() != before;
     let added = egraph[new].nodes.last().cloned();
@@ -400,9 +482,9 @@ fn instantiate(egraph: &mut Graph, pattern: &Pattern<Node>, subst: &Subst) -> Id
     let mut ids: Vec<Id> = Vec::with_capacity(pattern.ast.len());
     for node in pattern.ast.as_ref() {
         let id = match node {
-            egg::ENodeOrVar::Var(var) => subst[*var],
-            egg::ENodeOrVar::ENode(node) => {
-                let node = egg::Language::map_children(node.clone(), |i| ids[usize::from(i)]);
+            ENodeOrVar::Var(var) => subst[*var],
+            ENodeOrVar::ENode(node) => {
+                let node = node.clone().map_children(|i| ids[usize::from(i)]);
                 let node = with_own_attributes(egraph, node);
                 egraph.add(node)
             }

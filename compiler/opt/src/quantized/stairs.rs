@@ -39,8 +39,10 @@ impl Stairs {
         }
         let (at_least, at_most) = (chain.evaluate(&least)?, chain.evaluate(&most)?);
         let falls: Vec<bool> = at_least.iter().zip(&at_most).map(|(a, b)| a > b).collect();
-        let low = *at_least.iter().chain(&at_most).min()?;
         let high = *at_least.iter().chain(&at_most).max()?;
+        // A level at least, and none past the element's.
+        let highest = chain.element.integer_range()?.1;
+        let low = (*at_least.iter().chain(&at_most).min()?).min(highest - 1);
         let levels = usize::try_from(high - low).ok()?.max(1);
         // Complements turn falling stairs into rising ones: they exchange the bounds.
         let turned = |c: usize, v: i32| if falls[c] { !v } else { v };

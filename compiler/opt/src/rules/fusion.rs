@@ -11,10 +11,10 @@ use trainc_ir::ops::{
     Threshold,
 };
 use trainc_ir::types::TensorType;
-use trainc_ir::{Element, Op, OpKind, Tensor};
+use trainc_ir::{Element, Op, Tensor};
 
-use super::instance::{Instance, Random};
-use super::{Exactness, Rule, RuleContext};
+use super::instance::{Builder, Instance, Random};
+use super::{Exactness, Patterns, Rule, RuleContext, Sides};
 use crate::egraph::Id;
 use crate::egraph::saturate::{Replacement, Term, View};
 
@@ -25,11 +25,20 @@ pub(super) const RULES: &[Rule] = &[
     // Addition of floats commutes (a NaN's payload aside), so that a bias may stand on either side.
     Rule {
         name: "add-commutes",
-        summary: "add(a, b) = add(b, a) where b is a product",
+        summary: "add(a, b) = add(b, a) where b begins a chain",
         exactness: Exactness::Bit,
-        search: add_commutes,
-        instance: |r| {
-            let mut i = Instance::new();
+        sides: Sides::Patterns(Patterns {
+            forms: &[("(add ?a ?b)", "(add ?b ?a)")],
+            conditions: &[("b begins a chain", |m| {
+                Some(m.operations("b").iter().any(|op| match op {
+                    Op::Chain(_) => true,
+                    op => op.kind().has(Property::BeginsChain),
+                }))
+            })],
+            ..Patterns::NONE
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
             let (m, k, n) = (r.range(1, 4), r.range(1, 4), r.range(1, 4));
             let a = i.input(TensorType::f32([m, k]));
             let b = i.input(TensorType::f32([k, n]));
@@ -39,44 +48,24 @@ pub(super) const RULES: &[Rule] = &[
             let y = i.op(product, &[a, b]);
             let y = i.op(Add {}, &[bias, y]);
             i.finish(y)
-        },
+        }),
     },
+    // No patterns: a chain holds a list of operations and takes as many operands as they do.
     Rule {
         name: "fuse-into-product",
         summary: "g(f(x, ..), ..) = chain{f; g}(x, .., ..), f a product, pool, reduction or sum, g a rescale, staircase, bias or activation",
         exactness: Exactness::Bit,
-        search: fuse_into_product,
-        instance: fusion_instance,
+        sides: Sides::Search(fuse_into_product),
+        instance: Instance::Built(fusion_instance),
     },
     Rule {
         name: "extend-chain",
         summary: "g(chain{..; f}(x, ..), ..) = chain{..; f; g}(x, .., ..)",
         exactness: Exactness::Bit,
-        search: extend_chain,
-        instance: chain_instance,
+        sides: Sides::Search(extend_chain),
+        instance: Instance::Built(chain_instance),
     },
 ];
-
-fn is_product(view: View<'_>, id: Id) -> bool {
-    view.operations(id).iter().any(|(op, _)| match op {
-        Op::Chain(_) => true,
-        op => op.kind().has(Property::BeginsChain),
-    })
-}
-
-fn add_commutes(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    view.operations(id)
-        .into_iter()
-        .filter(|(op, operands)| op.kind() == OpKind::Add && is_product(view, operands[1]))
-        .map(|(op, operands)| Replacement {
-            term: Term::operation(
-                op.clone(),
-                vec![Term::Class(operands[1]), Term::Class(operands[0])],
-            ),
-            replaced: vec![(op, operands)],
-        })
-        .collect()
-}
 
 fn fuse(view: View<'_>, id: Id, parts: impl Fn(&Op) -> Option<Vec<Op>>) -> Vec<Replacement> {
     let mut found = Vec::new();
@@ -126,7 +115,7 @@ fn random_conv(r: &mut Random) -> Conv2d {
 }
 
 fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
-    let mut i = Instance::new();
+    let mut i = Builder::new();
     let (batch, input, output) = (r.range(1, 2), r.range(1, 3), r.range(1, 3));
     let (height, width) = (r.range(3, 6), r.range(3, 6));
     let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
@@ -190,7 +179,7 @@ const NARROW: [Element; 6] =
     [Element::U8, Element::U4, Element::U2, Element::I8, Element::I4, Element::I2];
 
 /// A head of quantized inference on a random narrow operand: i32 `[B,H,W,C]`.
-fn integer_sums(r: &mut Random, i: &mut Instance) -> ValueId {
+fn integer_sums(r: &mut Random, i: &mut Builder) -> ValueId {
     let (batch, height, width) = (r.range(1, 2), r.range(3, 5), r.range(3, 5));
     let element = r.choose(&NARROW);
     let padding = r.choose(&[0, 1, if element == Element::U8 { 255 } else { 0 }]);
@@ -220,7 +209,7 @@ fn integer_sums(r: &mut Random, i: &mut Instance) -> ValueId {
 }
 
 /// A tail of quantized inference on i32 `[..,C]`, with scales and stairs of any values.
-fn integer_tail(r: &mut Random, i: &mut Instance, sums: ValueId) -> ValueId {
+fn integer_tail(r: &mut Random, i: &mut Builder, sums: ValueId) -> ValueId {
     let channels = i.ty(sums).shape.last().copied().unwrap_or(1);
     let element = r.choose(&NARROW);
     let (low, high) = element.integer_range().unwrap_or_default();
@@ -240,7 +229,7 @@ fn integer_tail(r: &mut Random, i: &mut Instance, sums: ValueId) -> ValueId {
 }
 
 fn chain_instance(r: &mut Random) -> trainc_ir::Graph {
-    let mut i = Instance::new();
+    let mut i = Builder::new();
     let (batch, input, output) = (r.range(1, 2), r.range(1, 3), r.range(1, 3));
     let size = r.range(3, 6);
     if r.range(0, 2) == 0 {

@@ -4,10 +4,8 @@ use trainc_ir::ops::{DequantizeLinear, QuantizeLinear};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Tensor};
 
-use super::instance::Instance;
-use super::{Exactness, Rule, RuleContext, matching};
-use crate::egraph::Id;
-use crate::egraph::saturate::{Replacement, Term, View};
+use super::instance::{Drawn, Instance, Random};
+use super::{Exactness, Patterns, Rule, Sides};
 
 pub(super) const RULES: &[Rule] = &[
     // (q - z) * s and the quotient by s are each rounded once: the result is within 2^-21 of the integer q - z, which
@@ -16,44 +14,51 @@ pub(super) const RULES: &[Rule] = &[
         name: "quantize-of-dequantize",
         summary: "quantize_linear(dequantize_linear(q, s, z), s, z) = q, for 8-bit q and constant s in 2^-90..2^90",
         exactness: Exactness::Bit,
-        search: quantize_of_dequantize,
-        instance: |r| {
-            let mut i = Instance::new();
-            let rank = r.range(1, 3);
-            let shape = r.shape(rank);
-            let element = r.choose(&[Element::I8, Element::U8]);
-            let q = i.input(TensorType::new(shape, element));
-            let mantissa = 1.0 + (r.bits() >> 41) as f32 / (1u32 << 23) as f32;
-            let scale = mantissa * f32::from_bits((r.range(40, 215) as u32) << 23);
-            let scale = i.constant(Tensor::f32([], vec![scale]));
-            let zero = r.tensor(&TensorType::new([], element));
-            let zero = i.constant(zero);
-            let x = i.op(DequantizeLinear { axis: 0 }, &[q, scale, zero]);
-            let y = i.op(QuantizeLinear { axis: 0 }, &[x, scale, zero]);
-            i.finish(y)
-        },
+        sides: Sides::Patterns(Patterns {
+            forms: &[("(quantize_linear ?a (dequantize_linear ?b ?q ?s ?z) ?s ?z)", "?q")],
+            conditions: &[
+                ("q has 8 bits and the result's type", |m| {
+                    Some(m.ty("q")?.element.bits() == 8 && m.ty("q") == m.result())
+                }),
+                ("s is one number, or along the same axis", |m| {
+                    let (a, b) = (m.op::<QuantizeLinear>("a")?, m.op::<DequantizeLinear>("b")?);
+                    Some(m.ty("s")?.count() == 1 || a.axis == b.axis)
+                }),
+                ("s is known and in 2^-90..2^90", |m| {
+                    let (low, high) = (f32::from_bits(37 << 23), f32::from_bits(217 << 23));
+                    Some(m.constant("s")?.as_f32().iter().all(|s| (low..=high).contains(s)))
+                }),
+            ],
+            ..Patterns::NONE
+        }),
+        instance: Instance::Drawn(&[
+            ("q", |r, _| {
+                let rank = r.range(1, 3);
+                let shape = r.shape(rank);
+                TensorType::new(shape, r.choose(&[Element::I8, Element::U8])).into()
+            }),
+            // One number, or one for each index of an axis.
+            ("a", |r, d| QuantizeLinear { axis: r.range(0, d.ty("q").shape.rank() - 1) }.into()),
+            ("b", |_, d| DequantizeLinear { axis: d.op::<QuantizeLinear>("a").axis }.into()),
+            ("s", |r, d| {
+                let shape = of_scale(r, d);
+                let count = shape.iter().product();
+                let scale = |r: &mut Random| {
+                    let mantissa = 1.0 + (r.bits() >> 41) as f32 / (1u32 << 23) as f32;
+                    mantissa * f32::from_bits((r.range(40, 215) as u32) << 23)
+                };
+                let data = (0..count).map(|_| scale(r)).collect();
+                Tensor::f32(shape, data).into()
+            }),
+            ("z", |r, d| {
+                let shape = d.ty("s").shape.clone();
+                r.tensor(&TensorType::new(shape, d.ty("q").element)).into()
+            }),
+        ]),
     },
 ];
 
-fn quantize_of_dequantize(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let mut found = Vec::new();
-    for (outer, op, operands) in matching!(view, id, QuantizeLinear) {
-        for (inner, inner_op, inputs) in matching!(view, operands[0], DequantizeLinear) {
-            let same = view.same(operands[1], inputs[1]) && view.same(operands[2], inputs[2]);
-            let per_tensor = view.ty(operands[1]).is_some_and(|ty| ty.count() == 1);
-            let aligned = per_tensor || outer.axis == inner.axis;
-            let narrow = view.ty(inputs[0]).is_some_and(|ty| ty.element.bits() == 8);
-            let normal = context.constant(view, operands[1]).is_some_and(|scale| {
-                let (low, high) = (f32::from_bits(37 << 23), f32::from_bits(217 << 23));
-                scale.as_f32().iter().all(|s| (low..=high).contains(s))
-            });
-            if same && aligned && narrow && normal && view.ty(inputs[0]) == view.ty(id) {
-                found.push(Replacement {
-                    term: Term::Class(inputs[0]),
-                    replaced: vec![(op.clone(), operands.clone()), (inner_op, inputs)],
-                });
-            }
-        }
-    }
-    found
+fn of_scale(r: &mut Random, d: &Drawn) -> Vec<usize> {
+    let axis = d.op::<QuantizeLinear>("a").axis;
+    if r.range(0, 1) == 0 { Vec::new() } else { vec![d.ty("q").shape[axis]] }
 }

@@ -10,10 +10,11 @@ use trainc_ir::ops::{
     Mul, Quant, QuantizeLinear, Relu, Reshape, Rounding, ScaleShift, Sigmoid, Threshold, Transpose,
 };
 use trainc_ir::types::{Shape, TensorType};
-use trainc_ir::{Element, Op, ScaleData, Tensor, ValueId};
+use trainc_ir::{Element, Op, OpKind, ScaleData, Tensor, ValueId};
 
-use super::instance::{Instance, Random};
-use super::{Exactness, Rule, RuleContext, matching};
+use super::instance::{Builder, Drawn, Instance, Random, Value};
+use super::matched::Match;
+use super::{Condition, Exactness, Patterns, Rule, RuleContext, Sides};
 use crate::egraph::Id;
 use crate::egraph::saturate::{Replacement, Term, View};
 use crate::quantized::bounds::bounds;
@@ -23,28 +24,52 @@ use crate::quantized::stairs::Stairs;
 
 pub(crate) const RULES: &[Rule] = &[
     // Bisection of the chain itself finds where it reaches each level; every step keeps the order of its operands.
+    // No pattern: a chain is any number of operations.
     Rule {
         name: "chain-into-threshold",
         summary: "quantize_linear(f(dequantize_linear(acc))) = threshold(acc), f a chain of monotone operations on each \
                   channel with known operands",
         exactness: Exactness::Bit,
-        search: chain_into_threshold,
-        instance: chain_instance,
+        sides: Sides::Search(chain_into_threshold),
+        instance: Instance::Built(chain_instance),
     },
     Rule {
         name: "stage-before-reshape",
         summary: "f(reshape(acc)) = reshape(f(acc)), f a threshold or scale_shift and the last dimension the same",
         exactness: Exactness::Bit,
-        search: stage_before_reshape,
-        instance: |r| {
-            let mut i = Instance::new();
-            let shape = r.shape(4);
-            let (rows, channels) = (shape[..3].iter().product(), shape[3]);
-            let acc = i.input(TensorType::new(shape, Element::I32));
-            let acc = i.op(Reshape { shape: [rows, channels].into() }, &[acc]);
-            let y = stage(r, &mut i, acc);
-            i.finish(y)
-        },
+        sides: Sides::Patterns(Patterns {
+            forms: &[
+                (
+                    "(threshold ?stairs (reshape ?to ?x) ?rows)",
+                    "(reshape ?to (threshold ?stairs ?x ?rows))",
+                ),
+                (
+                    "(threshold ?stairs (reshape ?to ?x) ?rows ?flip)",
+                    "(reshape ?to (threshold ?stairs ?x ?rows ?flip))",
+                ),
+                (
+                    "(scale_shift ?stage (reshape ?to ?x) ?scale ?offset)",
+                    "(reshape ?to (scale_shift ?stage ?x ?scale ?offset))",
+                ),
+            ],
+            conditions: &[("the last dimension is the same", |m| {
+                Some(m.ty("x")?.shape.last() == m.op::<Reshape>("to")?.shape.last())
+            })],
+            ..Patterns::NONE
+        }),
+        instance: Instance::Drawn(&[
+            ("x", |r, _| TensorType::new(r.shape(4), Element::I32).into()),
+            ("to", |_, d| {
+                let shape = &d.ty("x").shape;
+                Reshape { shape: [shape[..3].iter().product(), shape[3]].into() }.into()
+            }),
+            ("stairs", any_stairs),
+            ("rows", |r, d| rows(r, d, 1 << 30)),
+            ("flip", any_flip),
+            ("stage", any_stage),
+            ("scale", wide),
+            ("offset", wide),
+        ]),
     },
     // (a s1 + o1) s2 + o2 = a (s1 s2) + (o1 s2 + o2) in wrapping arithmetic.
     Rule {
@@ -52,18 +77,36 @@ pub(crate) const RULES: &[Rule] = &[
         summary: "scale_shift(affine(acc), s, o) = scale_shift(acc, s s', o + s o'), affine = scale_shift{shift=0} \
                   without clamps, known s', o', s, o",
         exactness: Exactness::Bit,
-        search: affine_into_scale_shift,
-        instance: |r| {
-            let mut i = Instance::new();
-            let acc = i.input(TensorType::new(r.shape(3), Element::I32));
-            let acc = affine(r, &mut i, acc, i32::MAX);
-            let channels = last(i.ty(acc));
-            let [scale, offset] = [(); 2].map(|()| wide(r, &mut i, channels));
-            let (shift, element) = (r.range(0, 31) as u32, r.choose(&NARROW));
-            let (low, high) = range(element);
-            let y = i.op(ScaleShift { shift, low, high, element }, &[acc, scale, offset]);
-            i.finish(y)
-        },
+        sides: Sides::Patterns(Patterns {
+            forms: &[(
+                "(scale_shift ?stage (scale_shift ?affine ?x ?slope ?start) ?scale ?offset)",
+                "(scale_shift ?stage ?x ?both ?moved)",
+            )],
+            guards: AFFINE,
+            conditions: &[],
+            computed: (&["both", "moved"], |m| {
+                let (scale, offset) = (m.integers("scale")?, m.integers("offset")?);
+                let (slope, start) = (m.integers("slope")?, m.integers("start")?);
+                let channels: Shape = [scale.len()].into();
+                let both = scale.iter().zip(slope).map(|(a, b)| a.wrapping_mul(*b)).collect();
+                let moved = (scale.iter().zip(start).zip(offset))
+                    .map(|((s, o), offset)| o.wrapping_mul(*s).wrapping_add(*offset))
+                    .collect();
+                Some(vec![
+                    Term::Integers("scale", channels.clone(), both),
+                    Term::Integers("offset", channels, moved),
+                ])
+            }),
+        }),
+        instance: Instance::Drawn(&[
+            ("x", |r, _| TensorType::new(r.shape(3), Element::I32).into()),
+            ("affine", affine),
+            ("slope", wide),
+            ("start", wide),
+            ("stage", any_stage),
+            ("scale", wide),
+            ("offset", wide),
+        ]),
     },
     // s a + o >= t exactly where a >= ceil((t - o) / s), or a <= floor((t - o) / s) if s < 0: sums must not wrap.
     Rule {
@@ -71,37 +114,106 @@ pub(crate) const RULES: &[Rule] = &[
         summary: "threshold(affine(acc), t) = threshold(acc, t - o divided by s), affine = scale_shift{shift=0} without \
                   clamps that cannot wrap for these sums; known s, o, t",
         exactness: Exactness::Bit,
-        search: affine_into_threshold,
-        instance: |r| {
-            let mut i = Instance::new();
-            let acc = sums(r, &mut i);
-            let acc = affine(r, &mut i, acc, 9);
-            let y = stairs(r, &mut i, acc, 200);
-            i.finish(y)
-        },
+        sides: Sides::Patterns(Patterns {
+            forms: &[
+                (
+                    "(threshold ?stairs (scale_shift ?affine ?x ?slope ?start) ?rows)",
+                    "(threshold ?stairs ?x ?divided ?turned)",
+                ),
+                (
+                    "(threshold ?stairs (scale_shift ?affine ?x ?slope ?start) ?rows ?flip)",
+                    "(threshold ?stairs ?x ?divided ?turned)",
+                ),
+            ],
+            guards: AFFINE,
+            conditions: &[],
+            computed: (&["divided", "turned"], divided_stairs),
+        }),
+        instance: Instance::Drawn(&[
+            ("x", |_, _| Value::Computed(sums)),
+            ("affine", affine),
+            ("slope", |r, d| vector(r, d, 9)),
+            ("start", |r, d| vector(r, d, 9)),
+            ("stairs", any_stairs),
+            ("rows", |r, d| rows(r, d, 200)),
+            ("flip", any_flip),
+        ]),
     },
     Rule {
-        name: "clamp-into-stage",
-        summary: "clamp(f(acc)) = f(acc) with tighter bounds, f a threshold or scale_shift, clamp = scale_shift{shift=0} \
-                  by 1 of integer_add{factors=[1, 0]}",
+        name: "clamp-into-scale-shift",
+        summary: "clamp(scale_shift(acc)) = scale_shift(acc) with tighter bounds, clamp = scale_shift{shift=0} by 1 of \
+                  integer_add{factors=[1, 0]}",
         exactness: Exactness::Bit,
-        search: clamp_into_stage,
-        instance: |r| {
-            let mut i = Instance::new();
-            let acc = i.input(TensorType::new(r.shape(3), Element::I32));
-            let y = stage(r, &mut i, acc);
-            let (element, channels) = (i.ty(y).element, last(i.ty(y)));
-            let y = i.op(IntegerAdd { factors: [1, 0] }, &[y, y]);
-            let one = i.constant(Tensor::i32([channels], vec![1; channels]));
-            let zero = i.constant(Tensor::i32([channels], vec![0; channels]));
-            let (low, high) = range(element);
-            let a = low + r.range(0, (high - low) as usize) as i32;
-            let b = low + r.range(0, (high - low) as usize) as i32;
-            let clamp = ScaleShift { shift: 0, low: a.min(b), high: a.max(b), element };
-            let y = i.op(clamp, &[y, one, zero]);
-            i.finish(y)
-        },
+        sides: Sides::Patterns(Patterns {
+            forms: &[(
+                "(scale_shift ?clamp (integer_add{factors=[1, 0]} (scale_shift ?stage ?x ?scale ?offset) ?y) ?one ?zero)",
+                "(scale_shift ?tighter ?x ?scale ?offset)",
+            )],
+            guards: &["?clamp.shift = 0"],
+            conditions: CLAMP,
+            computed: (&["tighter"], |m| {
+                let (clamp, stage) = (m.op::<ScaleShift>("clamp")?, m.op::<ScaleShift>("stage")?);
+                let within = |v: i32| v.clamp(clamp.low, clamp.high);
+                let (low, high) = (within(stage.low), within(stage.high));
+                let tighter = ScaleShift { low, high, ..stage.clone() };
+                (stage.element == clamp.element).then(|| vec![Term::Attributes(tighter.into())])
+            }),
+        }),
+        instance: Instance::Drawn(&[
+            ("x", |r, _| TensorType::new(r.shape(3), Element::I32).into()),
+            ("stage", any_stage),
+            ("scale", wide),
+            ("offset", wide),
+            ("y", |_, d| TensorType::new(d.ty("x").shape.clone(), element(d)).into()),
+            ("clamp", any_clamp),
+            ("one", |_, d| all(d, 1)),
+            ("zero", |_, d| all(d, 0)),
+        ]),
     },
+    Rule {
+        name: "clamp-into-threshold",
+        summary: "clamp(threshold(acc)) = threshold(acc) with the levels between the bounds, clamp as above",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[
+                (
+                    "(scale_shift ?clamp (integer_add{factors=[1, 0]} (threshold ?stairs ?x ?rows) ?y) ?one ?zero)",
+                    "(threshold ?fewer ?x ?kept)",
+                ),
+                (
+                    "(scale_shift ?clamp (integer_add{factors=[1, 0]} (threshold ?stairs ?x ?rows ?flip) ?y) ?one ?zero)",
+                    "(threshold ?fewer ?x ?kept ?flip)",
+                ),
+            ],
+            guards: &["?clamp.shift = 0"],
+            conditions: CLAMP,
+            computed: (&["fewer", "kept"], clamped_stairs),
+        }),
+        instance: Instance::Drawn(&[
+            ("x", |r, _| TensorType::new(r.shape(3), Element::I32).into()),
+            ("stairs", any_stairs),
+            ("rows", |r, d| rows(r, d, 1 << 30)),
+            ("flip", any_flip),
+            ("y", |_, d| TensorType::new(d.ty("x").shape.clone(), element(d)).into()),
+            ("clamp", any_clamp),
+            ("one", |_, d| all(d, 1)),
+            ("zero", |_, d| all(d, 0)),
+        ]),
+    },
+];
+
+/// An affine function of sums: neither rounded nor clamped.
+const AFFINE: &[&str] = &[
+    "?affine.shift = 0",
+    "?affine.element = i32",
+    "?affine.low = -2147483648",
+    "?affine.high = 2147483647",
+];
+
+/// A clamp's factor and offset.
+const CLAMP: &[(&str, Condition)] = &[
+    ("one is 1 throughout", |m| Some(m.integers("one")?.iter().all(|&v| v == 1))),
+    ("zero is 0 throughout", |m| Some(m.integers("zero")?.iter().all(|&v| v == 0))),
 ];
 
 const NARROW: [Element; 6] =
@@ -112,17 +224,11 @@ fn range(element: Element) -> (i32, i32) {
     (low as i32, high as i32)
 }
 
-fn last(ty: &TensorType) -> usize {
-    ty.shape.last().copied().unwrap_or(1)
-}
-
-fn integers(context: &RuleContext, view: View<'_>, id: Id) -> Option<Vec<i32>> {
-    let tensor = context.constant(view, id)?;
-    (tensor.ty().element == Element::I32).then(|| tensor.as_i32().to_vec())
-}
-
 fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
     let source = Classes { context, view };
+    let of_kind = |id: Id, kind: OpKind| -> Vec<(Op, Vec<Id>)> {
+        view.operations(id).into_iter().filter(|(op, _)| op.kind() == kind).collect()
+    };
     let found = || {
         let (start, chain) = trace(&source, id)?;
         let ty = view.ty(start)?;
@@ -160,16 +266,15 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
         let shape = view.ty(id)?.shape.clone();
         let term =
             if shape == ty.shape { term } else { Term::operation(Reshape { shape }, vec![term]) };
-        let replaced = matching!(view, id, QuantizeLinear);
-        let replaced = replaced.into_iter().map(|(_, op, operands)| (op, operands)).collect();
+        let replaced = of_kind(id, OpKind::QuantizeLinear);
         Some(Replacement { term, replaced })
     };
     // Stairs take a while to find: once is enough.
-    let threshold = |id: Id| !matching!(view, id, Threshold).is_empty();
+    let threshold = |id: Id| !of_kind(id, OpKind::Threshold).is_empty();
     let moved = |(op, operands): &(Op, Vec<Id>)| {
         matches!(op, Op::Transpose(_) | Op::Reshape(_)) && threshold(operands[0])
     };
-    if matching!(view, id, QuantizeLinear).is_empty()
+    if of_kind(id, OpKind::QuantizeLinear).is_empty()
         || threshold(id)
         || view.operations(id).iter().any(moved)
     {
@@ -178,109 +283,31 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
     found().into_iter().collect()
 }
 
-fn stage_before_reshape(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let mut found = Vec::new();
-    for (op, operands) in view.operations(id) {
-        if !matches!(op, Op::Threshold(_) | Op::ScaleShift(_)) {
-            continue;
-        }
-        for (reshape, inner_op, inputs) in matching!(view, operands[0], Reshape) {
-            let same = view.ty(inputs[0]).is_some_and(|ty| ty.shape.last() == reshape.shape.last());
-            if same {
-                let inner = std::iter::once(inputs[0]).chain(operands[1..].iter().copied());
-                let stage = Term::operation(op.clone(), inner.map(Term::Class).collect());
-                found.push(Replacement {
-                    term: Term::operation(reshape, vec![stage]),
-                    replaced: vec![(op.clone(), operands.clone()), (inner_op, inputs)],
-                });
-            }
-        }
-    }
-    found
-}
-
-/// An affine function of sums: operands and its operation.
-type AffineOf = (Op, Vec<Id>, Vec<i32>, Vec<i32>);
-
-/// The affine functions in a class, of sums and with known scales and offsets.
-fn affines(context: &RuleContext, view: View<'_>, id: Id) -> Vec<AffineOf> {
-    matching!(view, id, ScaleShift)
-        .into_iter()
-        .filter_map(|(inner, op, inputs)| {
-            let plain = inner.shift == 0
-                && inner.element == Element::I32
-                && (inner.low, inner.high) == (i32::MIN, i32::MAX);
-            let scale = integers(context, view, inputs[1])?;
-            let offset = integers(context, view, inputs[2])?;
-            plain.then_some((op, inputs, scale, offset))
+/// Thresholds of `a * slope + start` as thresholds of `a`, and where they fall.
+fn divided_stairs(m: &Match<'_>) -> Option<Vec<Term>> {
+    let (rows, slope, start) = (m.integers("rows")?, m.integers("slope")?, m.integers("start")?);
+    let flip = match m.id("flip") {
+        Some(_) => m.integers("flip")?,
+        None => &[],
+    };
+    let source = Classes { context: m.context(), view: m.view() };
+    let rank = m.ty("x")?.shape.rank();
+    let limits = bounds(&source, m.id("x")?, rank.saturating_sub(1))?;
+    let channels = slope.len();
+    let levels = rows.len() / channels.max(1);
+    let divided = (0..channels)
+        .map(|c| {
+            let limit = *limits.get(c).or(limits.first())?;
+            let turned = flip.get(c).is_some_and(|&f| f != 0);
+            divide(&rows[c * levels..][..levels], turned, slope[c], start[c], limit)
         })
-        .collect()
-}
-
-fn affine_into_scale_shift(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let mut found = Vec::new();
-    for (outer, op, operands) in matching!(view, id, ScaleShift) {
-        let known = |i: usize| integers(context, view, operands[i]);
-        let (Some(scale), Some(offset)) = (known(1), known(2)) else { continue };
-        for (inner_op, inputs, first, start) in affines(context, view, operands[0]) {
-            let channels: Shape = [scale.len()].into();
-            let both = scale.iter().zip(&first).map(|(a, b)| a.wrapping_mul(*b)).collect();
-            let moved = (scale.iter().zip(&start).zip(&offset))
-                .map(|((s, o), offset)| o.wrapping_mul(*s).wrapping_add(*offset))
-                .collect();
-            let term = Term::operation(
-                outer.clone(),
-                vec![
-                    Term::Class(inputs[0]),
-                    Term::Integers("scale", channels.clone(), both),
-                    Term::Integers("offset", channels, moved),
-                ],
-            );
-            let replaced = vec![(op.clone(), operands.clone()), (inner_op, inputs)];
-            found.push(Replacement { term, replaced });
-        }
-    }
-    found
-}
-
-fn affine_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let mut found = Vec::new();
-    let source = Classes { context, view };
-    for (stage, op, operands) in matching!(view, id, Threshold) {
-        let Some(rows) = integers(context, view, operands[1]) else { continue };
-        let flip = match operands.get(2) {
-            Some(&flip) => integers(context, view, flip),
-            None => Some(Vec::new()),
-        };
-        let Some(flip) = flip else { continue };
-        for (inner_op, inputs, scale, offset) in affines(context, view, operands[0]) {
-            let rank = view.ty(inputs[0]).map_or(0, |ty| ty.shape.rank());
-            let Some(limits) = bounds(&source, inputs[0], rank.saturating_sub(1)) else { continue };
-            let channels = scale.len();
-            let levels = rows.len() / channels.max(1);
-            let divided = (0..channels)
-                .map(|c| {
-                    let limit = *limits.get(c).or(limits.first())?;
-                    let turned = flip.get(c).is_some_and(|&f| f != 0);
-                    divide(&rows[c * levels..][..levels], turned, scale[c], offset[c], limit)
-                })
-                .collect::<Option<Vec<_>>>();
-            let Some(divided) = divided else { continue };
-            let thresholds = divided.iter().flat_map(|(row, _)| row.iter().copied()).collect();
-            let flip = divided.iter().map(|(_, turned)| -i32::from(*turned)).collect();
-            let term = Term::operation(
-                stage.clone(),
-                vec![
-                    Term::Class(inputs[0]),
-                    Term::Integers("thresholds", [channels, levels].into(), thresholds),
-                    Term::Integers("flip", [channels].into(), flip),
-                ],
-            );
-            let replaced = vec![(op.clone(), operands.clone()), (inner_op, inputs)];
-            found.push(Replacement { term, replaced });
-        }
-    }
-    found
+        .collect::<Option<Vec<_>>>()?;
+    let thresholds = divided.iter().flat_map(|(row, _)| row.iter().copied()).collect();
+    let turned = divided.iter().map(|(_, turned)| -i32::from(*turned)).collect();
+    Some(vec![
+        Term::Integers("thresholds", [channels, levels].into(), thresholds),
+        Term::Integers("flip", [channels].into(), turned),
+    ])
 }
 
 /// A row of thresholds of `a * scale + offset`, as one of `a` in `least..=most` with its flip. `None` if the product or
@@ -336,73 +363,26 @@ fn div_ceil(a: i64, b: i64) -> i64 {
     -div_floor(-a, b)
 }
 
-fn clamp_into_stage(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    let mut found = Vec::new();
-    for (clamp, op, operands) in matching!(view, id, ScaleShift) {
-        let all = |i: usize, value: i32| {
-            integers(context, view, operands[i]).is_some_and(|v| v.iter().all(|&x| x == value))
-        };
-        if clamp.shift != 0 || !all(1, 1) || !all(2, 0) {
-            continue;
-        }
-        for (sum, sum_op, parts) in matching!(view, operands[0], IntegerAdd) {
-            if sum.factors != [1, 0] {
-                continue;
-            }
-            for (inner, inputs) in view.operations(parts[0]) {
-                let clamped = match &inner {
-                    Op::ScaleShift(stage) if stage.element == clamp.element => {
-                        let within = |v: i32| v.clamp(clamp.low, clamp.high);
-                        let (low, high) = (within(stage.low), within(stage.high));
-                        let stage = ScaleShift { low, high, ..stage.clone() };
-                        let operands = inputs.iter().map(|&o| Term::Class(o)).collect();
-                        Some(Term::operation(stage, operands))
-                    }
-                    Op::Threshold(stage) if stage.element == clamp.element => {
-                        clamped_stairs(context, view, stage, &inputs, &clamp)
-                    }
-                    _ => None,
-                };
-                if let Some(term) = clamped {
-                    let replaced = vec![
-                        (op.clone(), operands.clone()),
-                        (sum_op.clone(), parts.clone()),
-                        (inner, inputs),
-                    ];
-                    found.push(Replacement { term, replaced });
-                }
-            }
-        }
-    }
-    found
-}
-
 /// Stairs without the levels outside a clamp; `None` if fewer than one level is left, or rows are not known.
-fn clamped_stairs(
-    context: &RuleContext,
-    view: View<'_>,
-    stage: &Threshold,
-    inputs: &[Id],
-    clamp: &ScaleShift,
-) -> Option<Term> {
-    let rows = integers(context, view, inputs[1])?;
-    let levels = *view.ty(inputs[1])?.shape.get(1)?;
-    let high = stage.low + levels as i32;
-    let (low, top) = (stage.low.clamp(clamp.low, clamp.high), high.clamp(clamp.low, clamp.high));
-    if top <= low {
+fn clamped_stairs(m: &Match<'_>) -> Option<Vec<Term>> {
+    let (clamp, stairs) = (m.op::<ScaleShift>("clamp")?, m.op::<Threshold>("stairs")?);
+    let rows = m.integers("rows")?;
+    let levels = *m.ty("rows")?.shape.get(1)?;
+    let high = stairs.low + levels as i32;
+    let (low, top) = (stairs.low.clamp(clamp.low, clamp.high), high.clamp(clamp.low, clamp.high));
+    if top <= low || stairs.element != clamp.element {
         return None;
     }
-    let kept = (low - stage.low) as usize..(top - stage.low) as usize;
+    let kept = (low - stairs.low) as usize..(top - stairs.low) as usize;
     let rows: Vec<i32> =
         rows.chunks(levels).flat_map(|row| row[kept.clone()].iter().copied()).collect();
     let shape = [rows.len() / kept.len(), kept.len()].into();
-    let mut operands = vec![Term::Class(inputs[0]), Term::Integers("thresholds", shape, rows)];
-    operands.extend(inputs.get(2).map(|&flip| Term::Class(flip)));
-    Some(Term::operation(Threshold { low, element: stage.element }, operands))
+    let fewer = Threshold { low, element: stairs.element };
+    Some(vec![Term::Attributes(fewer.into()), Term::Integers("thresholds", shape, rows)])
 }
 
 /// i32 sums `[B,H,W,C]` of a convolution with known weights, or of two narrow operands.
-fn sums(r: &mut Random, i: &mut Instance) -> ValueId {
+fn sums(r: &mut Random, i: &mut Builder) -> ValueId {
     let element = r.choose(&NARROW);
     let (channels, size) = (r.range(1, 3), r.range(2, 4));
     let x = i.input(TensorType::new([1, size, size, channels], element));
@@ -424,67 +404,82 @@ fn sums(r: &mut Random, i: &mut Instance) -> ValueId {
     i.op(conv, &[x, w])
 }
 
-/// Known numbers of any size.
-fn wide(r: &mut Random, i: &mut Instance, channels: usize) -> ValueId {
-    let tensor = r.tensor(&TensorType::new([channels], Element::I32));
-    i.constant(tensor)
+/// The channels of a drawn operand.
+fn channels(d: &Drawn) -> usize {
+    d.ty("x").shape.last().copied().unwrap_or(1)
 }
 
-/// An affine function with scales up to `most`, zero and negative ones among them.
-fn affine(r: &mut Random, i: &mut Instance, acc: ValueId, most: i32) -> ValueId {
-    let channels = last(i.ty(acc));
-    let mut draw = || {
-        let vector = (0..channels).map(|_| match most {
-            i32::MAX => r.bits() as i32,
-            _ => r.range(0, 2 * most as usize) as i32 - most,
-        });
-        vector.collect::<Vec<i32>>()
-    };
-    let [scale, offset] = [(); 2].map(|()| Tensor::i32([channels], draw()));
-    let (scale, offset) = (i.constant(scale), i.constant(offset));
-    let stage = ScaleShift { shift: 0, low: i32::MIN, high: i32::MAX, element: Element::I32 };
-    i.op(stage, &[acc, scale, offset])
+/// Known numbers, one a channel, of any size.
+fn wide(r: &mut Random, d: &Drawn) -> Value {
+    r.tensor(&TensorType::new([channels(d)], Element::I32)).into()
 }
 
-/// Known stairs within `most` of 0, with and without flips.
-fn stairs(r: &mut Random, i: &mut Instance, acc: ValueId, most: i32) -> ValueId {
-    let channels = last(i.ty(acc));
+/// Known numbers within `most` of 0, one a channel.
+fn vector(r: &mut Random, d: &Drawn, most: usize) -> Value {
+    let values = (0..channels(d)).map(|_| r.range(0, 2 * most) as i32 - most as i32).collect();
+    Tensor::i32([channels(d)], values).into()
+}
+
+fn all(d: &Drawn, value: i32) -> Value {
+    Tensor::i32([channels(d)], vec![value; channels(d)]).into()
+}
+
+fn affine(_: &mut Random, _: &Drawn) -> Value {
+    ScaleShift { shift: 0, low: i32::MIN, high: i32::MAX, element: Element::I32 }.into()
+}
+
+fn any_stage(r: &mut Random, _: &Drawn) -> Value {
     let element = r.choose(&NARROW);
     let (low, high) = range(element);
+    ScaleShift { shift: r.range(0, 31) as u32, low, high, element }.into()
+}
+
+fn any_stairs(r: &mut Random, _: &Drawn) -> Value {
+    let element = r.choose(&NARROW);
+    Threshold { low: range(element).0, element }.into()
+}
+
+/// The element of a drawn stage or of drawn stairs.
+fn element(d: &Drawn) -> Element {
+    let stage = d.find::<ScaleShift>("stage").map(|stage| stage.element);
+    stage.unwrap_or_else(|| d.op::<Threshold>("stairs").element)
+}
+
+/// Bounds within the element of a stage.
+fn any_clamp(r: &mut Random, d: &Drawn) -> Value {
+    let element = element(d);
+    let (low, high) = range(element);
+    let mut bound = || low + r.range(0, (high - low) as usize) as i32;
+    let (a, b) = (bound(), bound());
+    ScaleShift { shift: 0, low: a.min(b), high: a.max(b), element }.into()
+}
+
+/// Rising rows of thresholds within `most` of 0, the extremes among them.
+fn rows(r: &mut Random, d: &Drawn, most: usize) -> Value {
+    let (low, high) = range(d.op::<Threshold>("stairs").element);
     let levels = r.range(1, (high - low) as usize);
     let mut rows = Vec::new();
-    for _ in 0..channels {
+    for _ in 0..channels(d) {
         let mut row: Vec<i32> = (0..levels)
             .map(|_| match r.range(0, 9) {
                 0 => r.choose(&[i32::MIN, i32::MAX]),
-                _ => r.range(0, 2 * most as usize) as i32 - most,
+                _ => r.range(0, 2 * most) as i32 - most as i32,
             })
             .collect();
         row.sort_unstable();
         rows.extend(row);
     }
-    let mut operands = vec![acc, i.constant(Tensor::i32([channels, levels], rows))];
-    if r.range(0, 1) == 0 {
-        let flip = (0..channels).map(|_| -(r.range(0, 1) as i32)).collect();
-        operands.push(i.constant(Tensor::i32([channels], flip)));
-    }
-    i.op(Threshold { low, element }, &operands)
+    Tensor::i32([channels(d), levels], rows).into()
 }
 
-fn stage(r: &mut Random, i: &mut Instance, acc: ValueId) -> ValueId {
-    if r.range(0, 1) == 0 {
-        return stairs(r, i, acc, 1 << 30);
-    }
-    let channels = last(i.ty(acc));
-    let [scale, offset] = [(); 2].map(|()| wide(r, i, channels));
-    let element = r.choose(&NARROW);
-    let (low, high) = range(element);
-    i.op(ScaleShift { shift: r.range(0, 31) as u32, low, high, element }, &[acc, scale, offset])
+fn any_flip(r: &mut Random, d: &Drawn) -> Value {
+    let flip = (0..channels(d)).map(|_| -(r.range(0, 1) as i32)).collect();
+    Tensor::i32([channels(d)], flip).into()
 }
 
 /// Sums through a random chain: slopes of both signs and zero, biases, batch norm, activations, a quantizer.
 fn chain_instance(r: &mut Random) -> trainc_ir::Graph {
-    let mut i = Instance::new();
+    let mut i = Builder::new();
     let start = match r.range(0, 3) {
         // Narrow integers that are quantized again.
         0 => i.input(TensorType::new([2, 2, 3, r.range(1, 3)], r.choose(&NARROW))),
@@ -543,7 +538,7 @@ fn chain_instance(r: &mut Random) -> trainc_ir::Graph {
     let element = r.choose(&NARROW);
     let (low, high) = range(element);
     let step = 8.0 / (high - low) as f32;
-    let scalar = |i: &mut Instance, value: f32| i.constant(Tensor::f32([], vec![value]));
+    let scalar = |i: &mut Builder, value: f32| i.constant(Tensor::f32([], vec![value]));
     let zero = if low < 0 { 0 } else { r.range(0, high as usize) as i64 };
     let scale = scalar(&mut i, step);
     match r.range(0, 2) {
