@@ -6,7 +6,7 @@
 
 use trainc_ir::loops::{Binary, Comparison, Expr, Local, LoopKernel, Node, Scalar, Unary};
 
-use crate::interval::{Intervals, all, exact, is_narrow, within};
+use trainc_loops::{Intervals, all, exact, is_narrow, within};
 
 /// Binding strength of C operators.
 mod precedence {

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use trainc_ir::loops::{Expr, Local, LoopKernel, Stmt};
 use trainc_ir::names::unique;
 
-use crate::interval::Interval;
 use crate::loops::Printer;
+use trainc_loops::Interval;
 
 /// A loop of a kernel: `for variable in start..end`.
 #[derive(Clone, Copy, Debug)]

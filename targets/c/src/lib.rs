@@ -13,18 +13,14 @@ mod documents;
 mod evaluate;
 mod example;
 mod expression;
-mod fold;
 mod fraction;
 mod harness;
 mod header;
 mod input;
 pub mod interface;
-mod interval;
 mod layout;
 mod leading;
-mod locals;
 mod loops;
-mod parallel;
 mod program;
 pub mod rust;
 mod schedule;
@@ -37,18 +33,10 @@ pub use documents::FLAGS;
 pub use example::{bare_example, example};
 pub use harness::{compilers, harness};
 pub use input::header_notes;
-pub use interval::{Interval, all, element_interval, exact};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
 pub use loops::{element_type, function, function_with};
 pub use program::{emit, model_hash};
 pub use target::{C, CTarget};
-
-/// What is known of loop kernels before code is selected for them.
-pub mod analysis {
-    pub use crate::interval::{Interval, Intervals, addend, all, exact, is_narrow, reads, within};
-    pub use crate::locals::{Locals, each_local, without_dead_code};
-    pub use crate::loops::simplified;
-}
 
 /// The runtime's header, `trainc_rt.h`.
 pub const RUNTIME_HEADER: &str = include_str!("../../../runtime-stub/trainc_rt.h");

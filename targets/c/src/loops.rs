@@ -6,18 +6,18 @@ use std::rc::Rc;
 
 use trainc_ir::Element;
 use trainc_ir::loops::{
-    Binary, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt,
+    Binary, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt, each_expression,
 };
 use trainc_ir::names::unique;
 use trainc_ir::target::loop_scratch;
+use trainc_loops::{
+    Changes, Independent, Intervals, Locals, addend, all, count, exact, independent, is_narrow,
+    simplified, within,
+};
 
 use crate::expression::{Expressions, Text};
-use crate::fold::{Known, fold_block};
-use crate::interval::{Intervals, addend, all, exact, is_narrow, within};
 use crate::layout::Lines;
 use crate::leading::{CountedLoop, LeadingRounds, Rest, Scope};
-use crate::locals::{Locals, count, each_local, without_dead_code};
-use crate::parallel::{Independent, independent};
 
 /// The C type of an element; elements narrower than a byte take one each.
 pub fn element_type(element: Element) -> &'static str {
@@ -95,85 +95,16 @@ fn print(
     Ok(text)
 }
 
-/// A kernel without dead code, copies, and comparisons that have one outcome.
-///
-/// # Errors
-/// If a loop variable is used outside of its loop or assigned.
-pub fn simplified(kernel: &LoopKernel) -> Result<LoopKernel, String> {
-    let mut kernel = without_dead_code(kernel);
-    let locals = Locals::of_kernel(&kernel)?;
-    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
-    kernel.body = fold_block(&kernel.body, &known);
-    Ok(without_dead_code(&kernel))
-}
-
 /// Which buffers a block reads or writes.
 fn used(block: &[Stmt], reads: &mut BTreeSet<u32>, writes: &mut BTreeSet<u32>) {
-    fn expression(e: &Expr, reads: &mut BTreeSet<u32>) {
-        match &*e.node {
-            Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
-            Node::Load(buffer, index) => {
-                reads.insert(buffer.0);
-                expression(index, reads);
-            }
-            Node::Unary(_, x) => expression(x, reads),
-            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-                expression(a, reads);
-                expression(b, reads);
-            }
-            Node::Select(c, a, b) => {
-                expression(c, reads);
-                expression(a, reads);
-                expression(b, reads);
-            }
-        }
-    }
-    for statement in block {
-        match statement {
-            Stmt::Assign(_, value) => expression(value, reads),
-            Stmt::Store(buffer, index, value) => {
-                writes.insert(buffer.0);
-                expression(index, reads);
-                expression(value, reads);
-            }
-            Stmt::For { start, end, body, .. } => {
-                expression(start, reads);
-                expression(end, reads);
-                used(body, reads, writes);
-            }
-            Stmt::If { condition, then, otherwise } => {
-                expression(condition, reads);
-                used(then, reads, writes);
-                used(otherwise, reads, writes);
-            }
-        }
-    }
+    each_expression(block, &mut |e| e.each_load(&mut |buffer, _| _ = reads.insert(buffer.0)));
+    writes.extend(Changes::of(block).buffers.iter().map(|buffer| buffer.0));
 }
 
 /// The type of a pointer to a buffer's elements.
 fn pointer(buffer: &BufferParameter, written: bool) -> String {
     let constant = if written { "" } else { "const " };
     format!("{constant}{} *", element_type(buffer.element))
-}
-
-/// Whether a block assigns a local or stores at all.
-fn changes(block: &[Stmt], local: Option<Local>) -> bool {
-    block.iter().any(|s| match s {
-        Stmt::Assign(l, _) => local == Some(*l),
-        Stmt::Store(..) => local.is_none(),
-        Stmt::For { variable, body, .. } => local == Some(*variable) || changes(body, local),
-        Stmt::If { then, otherwise, .. } => changes(then, local) || changes(otherwise, local),
-    })
-}
-
-fn loads(e: &Expr) -> bool {
-    match &*e.node {
-        Node::Integer(_) | Node::Float(_) | Node::Local(_) => false,
-        Node::Load(..) => true,
-        Node::Unary(_, x) => loads(x),
-        Node::Binary(_, a, b) | Node::Compare(_, a, b) => loads(a) || loads(b),
-        Node::Select(c, a, b) => loads(c) || loads(a) || loads(b),
-    }
 }
 
 pub(crate) struct Printer<'k> {
@@ -392,8 +323,9 @@ impl Printer<'_> {
             _ => fitted(self.expressions.print(start)).text,
         };
         let last = fitted(self.expressions.print(end));
-        let mut moves = loads(end) && changes(body, None);
-        each_local(end, &mut |l| moves |= changes(body, Some(l)));
+        let changes = Changes::of(body);
+        // What is stored may be what is loaded.
+        let moves = changes.touch(end, &|_, _| true);
         let last = if moves {
             let name = unique("end", &self.taken);
             self.take(&name);

@@ -11,6 +11,9 @@
 pub mod builder;
 pub mod evaluate;
 pub mod packed;
+mod walk;
+
+pub use walk::{each_expression, each_statement, height};
 
 use crate::attributes::F32;
 use crate::types::Element;

@@ -4,8 +4,8 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use trainc_ir::Element;
 use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Node, Scalar, Unary};
+use trainc_loops::{Linear, may_compute_both};
 
-use super::address::Linear;
 use super::loop_kernel::Emitter;
 
 /// The register type of a scalar. A truth value is 0 or 1.
@@ -58,10 +58,11 @@ impl Emitter<'_, '_> {
     pub(super) fn address(&mut self, buffer: Buffer, index: &Expr) -> (Value, i32) {
         let shift = element_shift(self.kernel.buffers[buffer.0 as usize].element);
         let linear = Linear::of(index);
+        // The terms of the outer loops leave the inner ones, and the innermost fits the processor's addressing mode.
         let mut terms: Vec<(usize, i64, &Expr)> = linear
             .terms
             .iter()
-            .map(|&(factor, e)| (self.depth_of(e), factor.wrapping_shl(shift as u32), e))
+            .map(|(factor, e)| (self.depth_of(e), factor.wrapping_shl(shift as u32), e))
             .collect();
         terms.sort_by_key(|(depth, ..)| *depth);
         let mut address = self.pointers[buffer.0 as usize];
@@ -92,8 +93,7 @@ impl Emitter<'_, '_> {
     pub(super) fn load_flags(&self, buffer: Buffer, index: &Expr) -> MemFlagsData {
         let flags = MemFlagsData::new().with_notrap();
         // A load behind a condition may be out of bounds when the condition does not hold.
-        let always_in_bounds =
-            self.guards == 0 || index.as_constant().is_some() || self.in_bounds(buffer, index);
+        let always_in_bounds = self.guards == 0 || self.intervals.in_bounds(buffer, index);
         if self.readonly[buffer.0 as usize] && always_in_bounds {
             flags.with_readonly().with_can_move()
         } else {
@@ -253,8 +253,14 @@ impl Emitter<'_, '_> {
         ins.icmp(integer_condition(comparison), a, b)
     }
 
+    /// Whether both sides of a select may be computed.
+    pub(super) fn may_select(&self, condition: &Expr, then: &Expr, otherwise: &Expr) -> bool {
+        let in_bounds = |buffer, index: &Expr| self.intervals.in_bounds(buffer, index);
+        may_compute_both(&[condition], [then, otherwise], &in_bounds)
+    }
+
     fn select(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Value {
-        if self.speculable(condition, then, otherwise) {
+        if self.may_select(condition, then, otherwise) {
             let c = self.value(condition);
             let a = self.value(then);
             let b = self.value(otherwise);

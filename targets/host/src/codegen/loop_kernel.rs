@@ -4,12 +4,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, Value, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
-use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt};
+use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_statement};
+use trainc_loops::{Intervals, collapsed, count_uses};
 
-use super::bounds::{Interval, count_assignments};
-use super::collapse::collapsed;
 use super::expression::register;
-use super::vector::{Plan, count_locals, with_indices_inline};
+use super::vector::{Plan, with_indices_inline};
 
 /// The signature of a loop kernel: one address a buffer, in order; no result.
 pub fn loop_kernel_signature(kernel: &LoopKernel, convention: CallConv) -> Signature {
@@ -52,16 +51,11 @@ pub fn build_loop_kernel(
             variable
         })
         .collect();
-    let mut uses = vec![0; locals.len()];
-    count_locals(&kernel.body, &mut uses);
-    let mut assignments = vec![0; locals.len()];
-    count_assignments(&kernel.body, &mut assignments);
     let mut emitter = Emitter {
         builder,
         kernel,
-        uses,
-        assignments,
-        intervals: vec![None; locals.len()],
+        uses: count_uses(kernel, &kernel.body),
+        intervals: Intervals::of_any_kernel(kernel),
         readonly,
         pointers,
         depths: vec![0; locals.len()],
@@ -79,10 +73,7 @@ pub(super) struct Emitter<'a, 'f> {
     pub(super) kernel: &'a LoopKernel,
     /// How often the kernel mentions each local.
     pub(super) uses: Vec<usize>,
-    /// How often the kernel assigns each local.
-    pub(super) assignments: Vec<usize>,
-    /// What is known about each local.
-    pub(super) intervals: Vec<Option<Interval>>,
+    pub(super) intervals: Intervals<'a>,
     pub(super) readonly: &'a [bool],
     /// Addresses of the buffers.
     pub(super) pointers: Vec<Value>,
@@ -97,15 +88,11 @@ pub(super) struct Emitter<'a, 'f> {
 
 impl Emitter<'_, '_> {
     fn block(&mut self, statements: &[Stmt]) {
-        // What is learnt of locals in a block holds while the block runs.
-        let known = self.intervals.clone();
         for statement in statements {
             match statement {
                 Stmt::Assign(local, value) => {
-                    let interval = self.interval(value);
                     let value = self.value(value);
                     self.assign(*local, value);
-                    self.learn(*local, interval);
                 }
                 Stmt::Store(buffer, index, value) => self.store(*buffer, index, value),
                 Stmt::For { variable, start, end, body } => {
@@ -116,7 +103,6 @@ impl Emitter<'_, '_> {
                 }
             }
         }
-        self.intervals = known;
     }
 
     pub(super) fn assign(&mut self, local: Local, value: Value) {
@@ -127,16 +113,9 @@ impl Emitter<'_, '_> {
     /// The loop whose rounds an expression depends on: how deep it is.
     pub(super) fn depth_of(&self, expr: &Expr) -> usize {
         match &*expr.node {
-            Node::Integer(_) | Node::Float(_) => 0,
             Node::Local(local) => self.depths[local.0 as usize],
             Node::Load(..) => self.depth,
-            Node::Unary(_, x) => self.depth_of(x),
-            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-                self.depth_of(a).max(self.depth_of(b))
-            }
-            Node::Select(condition, a, b) => {
-                self.depth_of(condition).max(self.depth_of(a)).max(self.depth_of(b))
-            }
+            _ => expr.operands().map(|x| self.depth_of(x)).max().unwrap_or(0),
         }
     }
 
@@ -152,20 +131,11 @@ impl Emitter<'_, '_> {
         let mut first = self.value(start);
         let last = self.value(end);
         let mut certain = trip.is_some();
-        let known = self.interval(start).zip(self.interval(end)).and_then(|(start, end)| {
-            let last = end.1.checked_sub(1)?;
-            (start.0 <= last).then_some((start.0, last))
-        });
-        let before = self.intervals[variable.0 as usize];
-        self.learn(variable, known);
-        let inline = with_indices_inline(body, &self.uses);
+        let inline = with_indices_inline(self.kernel, body, &self.uses);
         if let Some(plan) = Plan::of(self, variable, trip, body, &inline) {
             first = self.vector_loop(&plan, first, last, trip);
             match trip {
-                Some(trip) if trip % plan.rounds() == 0 => {
-                    self.intervals[variable.0 as usize] = before;
-                    return;
-                }
+                Some(trip) if trip % plan.rounds() == 0 => return,
                 Some(_) => {}
                 None => certain = false,
             }
@@ -185,7 +155,6 @@ impl Emitter<'_, '_> {
         // What the body assigns differs from round to round even where it is used before that.
         self.mark_assigned(body);
         self.block(body);
-        self.intervals[variable.0 as usize] = before;
         self.guards -= usize::from(!certain);
         self.depth -= 1;
         let next = self.builder.ins().iadd_imm_s(index, 1);
@@ -197,20 +166,11 @@ impl Emitter<'_, '_> {
     }
 
     fn mark_assigned(&mut self, body: &[Stmt]) {
-        for statement in body {
-            match statement {
-                Stmt::Assign(local, _) => self.depths[local.0 as usize] = self.depth,
-                Stmt::Store(..) => {}
-                Stmt::For { variable, body, .. } => {
-                    self.depths[variable.0 as usize] = self.depth;
-                    self.mark_assigned(body);
-                }
-                Stmt::If { then, otherwise, .. } => {
-                    self.mark_assigned(then);
-                    self.mark_assigned(otherwise);
-                }
+        each_statement(body, &mut |statement| {
+            if let Some(local) = statement.sets() {
+                self.depths[local.0 as usize] = self.depth;
             }
-        }
+        });
     }
 
     fn if_else(&mut self, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {

@@ -1,8 +1,5 @@
 //! Machine code by Cranelift: loop kernels as functions.
 
-mod address;
-mod bounds;
-mod collapse;
 mod expression;
 mod loop_kernel;
 mod vector;

@@ -7,10 +7,11 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{BlockArg, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
 use trainc_ir::Element;
-use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{
+    Binary, Buffer, Comparison, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary, each_expression,
+};
+use trainc_loops::{Linear, count_uses};
 
-use super::address::Linear;
-use super::bounds::loads;
 use super::expression::{element_shift, integer_condition};
 use super::loop_kernel::Emitter;
 
@@ -58,49 +59,6 @@ enum Shape {
     Other,
 }
 
-/// How often each local is read or written in some statements.
-pub(super) fn count_locals(statements: &[Stmt], counts: &mut [usize]) {
-    fn expr(e: &Expr, counts: &mut [usize]) {
-        match &*e.node {
-            Node::Integer(_) | Node::Float(_) => {}
-            Node::Local(local) => counts[local.0 as usize] += 1,
-            Node::Load(_, x) | Node::Unary(_, x) => expr(x, counts),
-            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-                expr(a, counts);
-                expr(b, counts);
-            }
-            Node::Select(c, a, b) => {
-                expr(c, counts);
-                expr(a, counts);
-                expr(b, counts);
-            }
-        }
-    }
-    for statement in statements {
-        match statement {
-            Stmt::Assign(local, value) => {
-                counts[local.0 as usize] += 1;
-                expr(value, counts);
-            }
-            Stmt::Store(_, index, value) => {
-                expr(index, counts);
-                expr(value, counts);
-            }
-            Stmt::For { variable, start, end, body } => {
-                counts[variable.0 as usize] += 1;
-                expr(start, counts);
-                expr(end, counts);
-                count_locals(body, counts);
-            }
-            Stmt::If { condition, then, otherwise } => {
-                expr(condition, counts);
-                count_locals(then, counts);
-                count_locals(otherwise, counts);
-            }
-        }
-    }
-}
-
 impl<'a> Plan<'a> {
     /// The plan of a loop; `trip` is its number of rounds where that is known, `body` is `original` by
     /// [`with_indices_inline`].
@@ -112,8 +70,7 @@ impl<'a> Plan<'a> {
         body: &'a [Stmt],
     ) -> Option<Plan<'a>> {
         let (kernel, uses) = (emitter.kernel, &emitter.uses);
-        let mut own = vec![0; uses.len()];
-        count_locals(original, &mut own);
+        let own = count_uses(kernel, original);
         // The loop itself mentions its variable once.
         if own[variable.0 as usize] + 1 != uses[variable.0 as usize] {
             return None;
@@ -179,19 +136,12 @@ impl<'a> Plan<'a> {
             }
         }
         // Within a buffer that is stored, all accesses are to one place: rounds do not meet.
-        let mut all_loads = Vec::new();
-        for statement in body {
-            if let Stmt::Assign(_, value) | Stmt::Store(_, _, value) = statement {
-                loads(value, &mut all_loads);
-            }
-        }
+        let mut accesses = stores.clone();
+        each_expression(body, &mut |e| {
+            e.each_load(&mut |buffer, index| accesses.push((buffer, index)))
+        });
         for (buffer, index) in &stores {
-            let others = stores.iter().filter(|(b, _)| b == buffer).map(|(_, i)| *i);
-            let read = all_loads.iter().filter_map(|load| match &*load.node {
-                Node::Load(b, i) if b == buffer => Some(i),
-                _ => None,
-            });
-            if others.chain(read).any(|other| other != *index) {
+            if accesses.iter().any(|(other, at)| other == buffer && at != index) {
                 return None;
             }
         }
@@ -214,7 +164,7 @@ impl<'a> Plan<'a> {
         for (factor, term) in Linear::of(index).terms {
             match &*term.node {
                 Node::Local(local) if *local == self.variable => stride += factor,
-                _ if self.uniform(term) => {}
+                _ if self.uniform(&term) => {}
                 _ => return None,
             }
         }
@@ -282,7 +232,7 @@ impl<'a> Plan<'a> {
                 Scalar::I32 | Scalar::F32 => vector(a) && vector(b),
             },
             Node::Select(c, a, b) => {
-                emitter.speculable(c, a, b)
+                emitter.may_select(c, a, b)
                     && e.ty != Scalar::I64
                     && vector(c)
                     && vector(a)
@@ -298,9 +248,8 @@ impl<'a> Plan<'a> {
 }
 
 /// A body with the indices that it names put where they are used, so that strides show.
-pub(super) fn with_indices_inline(body: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
-    let mut own = vec![0; uses.len()];
-    count_locals(body, &mut own);
+pub(super) fn with_indices_inline(kernel: &LoopKernel, body: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
+    let own = count_uses(kernel, body);
     let assigned = |local: Local| {
         let is = |s: &&Stmt| matches!(s, Stmt::Assign(l, _) if *l == local);
         body.iter().filter(is).count()
@@ -311,13 +260,11 @@ pub(super) fn with_indices_inline(body: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
         let substituted = match statement {
             Stmt::Assign(local, value) => {
                 let value = substitute(value, &named);
-                let mut mentioned = Vec::new();
-                let pure = mentions(&value, &mut mentioned);
                 if value.ty == Scalar::I64
-                    && pure
+                    && !value.loads()
                     && assigned(*local) == 1
                     && own[local.0 as usize] == uses[local.0 as usize]
-                    && mentioned.iter().all(|&l| assigned(l) == 0)
+                    && !value.mentions(|l| assigned(l) != 0)
                 {
                     named.push((*local, value));
                     continue;
@@ -335,39 +282,12 @@ pub(super) fn with_indices_inline(body: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
     statements
 }
 
-/// The locals of an expression; whether it reads no memory.
-fn mentions(e: &Expr, out: &mut Vec<Local>) -> bool {
-    match &*e.node {
-        Node::Integer(_) | Node::Float(_) => true,
-        Node::Local(local) => {
-            out.push(*local);
-            true
-        }
-        Node::Load(..) => false,
-        Node::Unary(_, x) => mentions(x, out),
-        Node::Binary(_, a, b) | Node::Compare(_, a, b) => mentions(a, out) && mentions(b, out),
-        Node::Select(c, a, b) => mentions(c, out) && mentions(a, out) && mentions(b, out),
-    }
-}
-
 fn substitute(e: &Expr, named: &[(Local, Expr)]) -> Expr {
-    let of = |e: &Expr| substitute(e, named);
-    let node = match &*e.node {
-        Node::Local(local) => {
-            if let Some((_, value)) = named.iter().find(|(l, _)| l == local) {
-                return value.clone();
-            }
-            Node::Local(*local)
-        }
-        Node::Integer(value) => Node::Integer(*value),
-        Node::Float(value) => Node::Float(*value),
-        Node::Load(buffer, index) => Node::Load(*buffer, of(index)),
-        Node::Unary(op, x) => Node::Unary(*op, of(x)),
-        Node::Binary(op, a, b) => Node::Binary(*op, of(a), of(b)),
-        Node::Compare(comparison, a, b) => Node::Compare(*comparison, of(a), of(b)),
-        Node::Select(c, a, b) => Node::Select(of(c), of(a), of(b)),
-    };
-    Expr { ty: e.ty, node: Box::new(node) }
+    let found = e.as_local().and_then(|local| named.iter().find(|(l, _)| *l == local));
+    match found {
+        Some((_, value)) => value.clone(),
+        None => e.map_operands(&mut |x| Some(substitute(x, named))).unwrap_or_else(|| e.clone()),
+    }
 }
 
 fn value_of(statement: &Stmt) -> Option<&Expr> {

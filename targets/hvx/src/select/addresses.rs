@@ -1,11 +1,12 @@
 //! Loads and stores, and the pointers that step through a loop.
 
-use trainc_ir::Element;
-use trainc_ir::loops::{Buffer, Expr, Local, Node, Stmt};
+use std::collections::BTreeSet;
 
-use super::cache::{Changes, each_load};
+use trainc_ir::Element;
+use trainc_ir::loops::{Buffer, Expr, Local, Node, Stmt, height};
+use trainc_loops::{Changes, Linear};
+
 use super::integers::multiply;
-use super::linear::Linear;
 use super::{Selector, emit};
 use crate::machine::{Builder, Object, Opcode, Register};
 
@@ -100,9 +101,25 @@ impl Selector<'_> {
         self.kernel.buffers[buffer as usize].element
     }
 
+    /// An integer as a linear form of locals and of what is not linear. Everything is of 32 bits and wraps around, as
+    /// addresses do, so the forms need no proof that an index does not overflow.
+    pub(super) fn linear(&self, e: &Expr) -> Linear {
+        Linear::of_low_bits(e, &|local| self.expanded(local))
+    }
+
+    /// What a local always is, if that is linear in locals that stay while it is in sight.
+    fn expanded(&self, local: Local) -> Option<Linear> {
+        let value = self.locals.value(local)?;
+        if value.loads() || value.mentions(|l| !self.locals.is_fixed(l)) {
+            return None;
+        }
+        let form = self.linear(value);
+        form.terms.iter().all(|(_, atom)| atom.as_local().is_some()).then_some(form)
+    }
+
     /// Bytes from a buffer's start to an element.
     fn bytes(&self, buffer: u32, index: &Expr) -> Linear {
-        self.linear(index).scaled(element_bytes(self.element(buffer)))
+        self.linear(index).scaled(element_bytes(self.element(buffer)).into())
     }
 
     pub(super) fn load(
@@ -165,21 +182,21 @@ impl Selector<'_> {
             }
             return match p.moves_itself {
                 true => Address::Next(p.register, p.step),
-                false => Address::Offset(p.register, bytes.constant.wrapping_sub(p.bytes.constant)),
+                false => Address::Offset(p.register, (bytes.constant - p.bytes.constant) as i32),
             };
         }
-        if let ([(atom, factor @ (1 | 2 | 4 | 8))], 0) = (&bytes.terms[..], bytes.constant) {
+        if let ([(factor @ (1 | 2 | 4 | 8), atom)], 0) = (&bytes.terms[..], bytes.constant) {
             let (atom, shift) = (atom.clone(), factor.trailing_zeros().cast_signed());
             let index = self.value(b, &atom);
             return Address::Indexed(base, index, shift);
         }
         let register = self.place(b, base, &bytes);
-        Address::Offset(register, bytes.constant)
+        Address::Offset(register, bytes.constant as i32)
     }
 
     /// `base` plus the terms, without the constant.
     pub(super) fn place(&mut self, b: &mut Builder, base: Register, bytes: &Linear) -> Register {
-        bytes.terms.iter().fold(base, |place, (atom, factor)| {
+        bytes.terms.iter().fold(base, |place, (factor, atom)| {
             let atom = self.value(b, atom);
             match factor {
                 1 => b.emit(Opcode::Add, (place, atom)),
@@ -188,17 +205,21 @@ impl Selector<'_> {
                     b.emit(Opcode::AddShifted, (place, atom, shift))
                 }
                 _ => {
-                    let product = multiply(b, atom, *factor, None);
+                    let product = multiply(b, atom, *factor as i32, None);
                     b.emit(Opcode::Add, (place, product))
                 }
             }
         })
     }
 
+    /// Whether an expression may have another value after the changes.
+    pub(super) fn touches(&self, changes: &Changes, e: &Expr) -> bool {
+        changes.touch(e, &|a, b| self.object(a.0) == self.object(b.0))
+    }
+
     /// What a block changes.
     pub(super) fn changes(&self, block: &[Stmt], variable: Option<Local>) -> Changes {
-        let mut changes = Changes::default();
-        changes.add(block, &|buffer| self.object(buffer));
+        let mut changes = Changes::of(block);
         changes.locals.extend(variable);
         changes
     }
@@ -233,7 +254,7 @@ impl Selector<'_> {
         }
         for (request, count) in groups.into_iter().take(MOST_POINTERS) {
             let Request { buffer, bytes, once } = request;
-            let step = bytes.factor(variable);
+            let step = bytes.factor(variable) as i32;
             let size = element_bytes(self.element(buffer));
             let known = |p: &Pointer| p.buffer == buffer && p.bytes.is_parallel(&bytes);
             if bytes.terms.is_empty() || (step == 0 && self.pointers.iter().any(known)) {
@@ -247,8 +268,8 @@ impl Selector<'_> {
                 .rev()
                 .find(|p| p.buffer == buffer && p.bytes.is_parallel(&at) && !p.moves_itself);
             let (base, offset) = match outer {
-                Some(p) => (p.register, at.constant.wrapping_sub(p.bytes.constant)),
-                None => (self.place(b, base, &at), at.constant),
+                Some(p) => (p.register, (at.constant - p.bytes.constant) as i32),
+                None => (self.place(b, base, &at), at.constant as i32),
             };
             // A number of elements in four bits.
             let reach = step % size == 0 && (-8..8).contains(&(step / size));
@@ -271,11 +292,8 @@ impl Selector<'_> {
 
     /// Whether an address changes by a fixed number each round.
     pub(super) fn steps(&self, bytes: &Linear, variable: Local, changes: &Changes) -> bool {
-        bytes.terms.iter().all(|(atom, _)| {
-            let mut loads = false;
-            each_load(atom, &mut |_| loads = true);
-            let counts = matches!(*atom.node, Node::Local(l) if l == variable);
-            counts || (!loads && !changes.touch(atom, &|buffer| self.object(buffer)))
+        bytes.terms.iter().all(|(_, atom)| {
+            atom.as_local() == Some(variable) || (!atom.loads() && !self.touches(changes, atom))
         })
     }
 
@@ -317,23 +335,10 @@ impl Selector<'_> {
     }
 
     fn requests_of(&self, e: &Expr, once: bool, out: &mut Vec<Request>) {
-        match &*e.node {
-            Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
-            Node::Load(buffer, index) => {
-                self.requests_of(index, once, out);
-                let bytes = self.bytes(buffer.0, index);
-                out.push(Request { buffer: buffer.0, bytes, once });
-            }
-            Node::Unary(_, x) => self.requests_of(x, once, out),
-            Node::Binary(_, x, y) | Node::Compare(_, x, y) => {
-                self.requests_of(x, once, out);
-                self.requests_of(y, once, out);
-            }
-            Node::Select(c, x, y) => {
-                self.requests_of(c, once, out);
-                self.requests_of(x, once, out);
-                self.requests_of(y, once, out);
-            }
+        e.operands().for_each(|x| self.requests_of(x, once, out));
+        if let Node::Load(buffer, index) = &*e.node {
+            let bytes = self.bytes(buffer.0, index);
+            out.push(Request { buffer: buffer.0, bytes, once });
         }
     }
 
@@ -349,7 +354,7 @@ impl Selector<'_> {
             let mut of_object = requests.iter().filter(|r| self.object(r.buffer) == *object);
             let Some(first) = of_object.next() else { return false };
             let size = element_bytes(self.element(first.buffer));
-            let step = first.bytes.factor(variable);
+            let step = first.bytes.factor(variable) as i32;
             self.steps(&first.bytes, variable, &changes)
                 && step.unsigned_abs() >= size.unsigned_abs()
                 && of_object.all(|r| {
@@ -358,16 +363,7 @@ impl Selector<'_> {
                         && element_bytes(self.element(r.buffer)) == size
                 })
         };
-        changes.objects.iter().filter(|o| alone(o)).copied().collect()
+        let objects: BTreeSet<Object> = changes.buffers.iter().map(|b| self.object(b.0)).collect();
+        objects.into_iter().filter(alone).collect()
     }
-}
-
-/// How deep loops nest in a block.
-pub(super) fn height(block: &[Stmt]) -> usize {
-    let of = |s: &Stmt| match s {
-        Stmt::Assign(..) | Stmt::Store(..) => 0,
-        Stmt::For { body, .. } => 1 + height(body),
-        Stmt::If { then, otherwise, .. } => height(then).max(height(otherwise)),
-    };
-    block.iter().map(of).max().unwrap_or(0)
 }

@@ -1,7 +1,7 @@
 //! 32-bit values: integers, or the low 32 bits of wide ones.
 
-use trainc_c::analysis::is_narrow;
 use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
+use trainc_loops::is_narrow;
 
 use super::{Selector, emit};
 use crate::machine::{Builder, Opcode, Register};

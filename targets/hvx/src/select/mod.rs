@@ -12,7 +12,6 @@ mod conditions;
 mod division;
 mod floats;
 mod integers;
-mod linear;
 mod routines;
 mod statements;
 mod vector;
@@ -20,9 +19,9 @@ mod wide;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_c::analysis::{Intervals, Locals, is_narrow, simplified};
 use trainc_ir::loops::{Expr, Local, LoopKernel, Role, Scalar};
 use trainc_ir::target::loop_scratch;
+use trainc_loops::{Intervals, Locals, is_narrow, simplified};
 
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 

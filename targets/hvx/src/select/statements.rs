@@ -1,12 +1,9 @@
 //! Statements: assignments, branches, counted loops.
 
-use std::collections::BTreeSet;
-
-use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary, height};
+use trainc_loops::Changes;
 
 use super::Selector;
-use super::addresses::height;
-use super::cache::{Changes, each_load};
 use super::integers::constant;
 use crate::machine::{Builder, Class, Count, Opcode};
 
@@ -28,13 +25,12 @@ impl Selector<'_> {
                         Class::RR => self.pair_into(b, register, value),
                         _ => self.value_into(b, register, value),
                     }
-                    let changes = Changes { locals: [*local].into(), objects: BTreeSet::new() };
+                    let changes = Changes { locals: [*local].into(), ..Changes::default() };
                     self.forget(&changes);
                 }
                 Stmt::Store(buffer, index, value) => {
                     self.store(b, *buffer, index, value);
-                    let objects = [self.object(buffer.0)].into();
-                    self.forget(&Changes { locals: BTreeSet::new(), objects });
+                    self.forget(&Changes { buffers: [*buffer].into(), ..Changes::default() });
                 }
                 Stmt::If { condition, then, otherwise } => {
                     let (predicate, inverted) = self.condition(b, condition);
@@ -67,7 +63,7 @@ impl Selector<'_> {
 
     pub(super) fn forget(&mut self, changes: &Changes) {
         let mut cache = std::mem::take(&mut self.cache);
-        cache.forget(changes, &|buffer| self.object(buffer));
+        cache.forget(changes, &|a, b| self.object(a.0) == self.object(b.0));
         self.cache = cache;
     }
 
@@ -200,7 +196,7 @@ impl Selector<'_> {
             Node::Integer(_) | Node::Local(_) => return,
             // Loads whose index is a constant are in bounds whether or not they are reached.
             Node::Load(buffer, index) => {
-                let stays = !changes.touch(e, &|buffer| self.object(buffer));
+                let stays = !self.touches(changes, e);
                 if stays && index.as_constant().is_some() {
                     let count = self.kernel.buffers[buffer.0 as usize].count;
                     if index.as_constant().is_some_and(|i| (0..count as i64).contains(&i)) {
@@ -215,25 +211,11 @@ impl Selector<'_> {
             &*e.node,
             Node::Unary(Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate, _)
         );
-        let mut loads = false;
-        each_load(e, &mut |_| loads = true);
-        let stays = !loads && !changes.touch(e, &|buffer| self.object(buffer));
+        let stays = !e.loads() && !self.touches(changes, e);
         if stays && e.ty != Scalar::Bool && !free && (always || !slow(e)) {
             return self.keep(b, e);
         }
-        match &*e.node {
-            Node::Unary(_, x) => self.hoist_value(b, x, changes, always),
-            Node::Binary(_, x, y) | Node::Compare(_, x, y) => {
-                self.hoist_value(b, x, changes, always);
-                self.hoist_value(b, y, changes, always);
-            }
-            Node::Select(c, x, y) => {
-                self.hoist_value(b, c, changes, always);
-                self.hoist_value(b, x, changes, always);
-                self.hoist_value(b, y, changes, always);
-            }
-            _ => {}
-        }
+        e.operands().for_each(|x| self.hoist_value(b, x, changes, always));
     }
 
     fn keep(&mut self, b: &mut Builder, e: &Expr) {
@@ -250,12 +232,9 @@ impl Selector<'_> {
 
 /// Whether an expression calls a routine.
 fn slow(e: &Expr) -> bool {
-    match &*e.node {
-        Node::Integer(_) | Node::Float(_) | Node::Local(_) => false,
-        Node::Unary(Unary::Sqrt, _) => true,
-        Node::Binary(Binary::Divide | Binary::Remainder, ..) => true,
-        Node::Load(_, x) | Node::Unary(_, x) => slow(x),
-        Node::Binary(_, x, y) | Node::Compare(_, x, y) => slow(x) || slow(y),
-        Node::Select(c, x, y) => slow(c) || slow(x) || slow(y),
-    }
+    let own = matches!(
+        &*e.node,
+        Node::Unary(Unary::Sqrt, _) | Node::Binary(Binary::Divide | Binary::Remainder, ..)
+    );
+    own || e.operands().any(slow)
 }

@@ -4,9 +4,10 @@
 //! differences, products and bit operations also in narrower ones where only low bits are asked for.
 
 use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
+use trainc_loops::{bits_of, magnitude_of};
 
 use super::lanes::{Kind, Lanes, quad, suffix, vector_type};
-use super::round::{Line, Round, bits_of, is_ring};
+use super::round::{Line, Round, is_ring};
 use crate::level::Level;
 
 /// Most characters of an expression that becomes part of another one.
@@ -114,10 +115,7 @@ impl Round<'_, '_, '_> {
         if matches!(*e.node, Node::Float(_)) {
             return format!("{intrinsic}({scalar})");
         }
-        let mut fixed = !super::walk::mentions(e, &|l| self.inner.contains(&l));
-        super::walk::each_expr(e, &mut |e| {
-            fixed &= self.certain || !matches!(*e.node, Node::Load(..))
-        });
+        let fixed = !e.mentions(|l| self.inner.contains(&l)) && (self.certain || !e.loads());
         if fixed
             && let Some((.., name)) = self.splats.iter().find(|(x, i, _)| x == e && *i == intrinsic)
         {
@@ -510,11 +508,10 @@ impl Round<'_, '_, '_> {
         if !self.may_load(&[c], [a, b]) {
             return None;
         }
-        if let Some(x) = self.magnitude_of(c, a, b) {
-            let x = x.clone();
-            let width = bits.max(self.natural(&x));
+        if let Some(x) = magnitude_of(c, a, b, self) {
+            let width = bits.max(self.natural(x));
             if width < 64 || self.level != Level::Armv7 {
-                let x = self.value(&x, width)?.map("vabs", "");
+                let x = self.value(x, width)?.map("vabs", "");
                 return self.converted(x, bits);
             }
         }

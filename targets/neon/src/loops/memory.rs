@@ -2,9 +2,9 @@
 
 use trainc_ir::Element;
 use trainc_ir::loops::{Buffer, Expr, Scalar};
+use trainc_loops::Linear;
 
 use super::lanes::{Kind, Lanes, part_count, part_name, quad, suffix, vector_type};
-use super::linear::Linear;
 use super::round::{Line, Round};
 
 /// An element that a loop touches in each round.
@@ -117,7 +117,7 @@ impl Round<'_, '_, '_> {
             .expected
             .iter()
             .chain(&self.strided)
-            .filter(|load| load.buffer == buffer && load.index.parallel(index))
+            .filter(|load| load.buffer == buffer && load.index.is_parallel(index))
             .map(|load| load.index.constant)
             .collect();
         constants.sort_unstable();
@@ -198,7 +198,9 @@ impl Round<'_, '_, '_> {
     fn store_pair(&mut self, store: PendingStore) -> Option<()> {
         let meets = |other: &PendingStore| {
             let apart = other.index.constant - store.index.constant;
-            other.buffer == store.buffer && other.index.parallel(&store.index) && apart.abs() == 1
+            other.buffer == store.buffer
+                && other.index.is_parallel(&store.index)
+                && apart.abs() == 1
         };
         let Some(at) = self.pending.iter().position(meets) else {
             self.pending.push(store);
@@ -235,7 +237,7 @@ impl Round<'_, '_, '_> {
             }
             for (other_at, other) in self.accesses.iter().enumerate() {
                 let distance = other.index.constant - store.index.constant;
-                let same = other.index.parallel(&store.index);
+                let same = other.index.is_parallel(&store.index);
                 if other.buffer == store.buffer {
                     let reaches =
                         self.rounds.is_none_or(|rounds| (distance / stride).abs() < rounds);

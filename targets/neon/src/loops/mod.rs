@@ -4,29 +4,26 @@
 //! extrema and bit operations. Float sums stay in their order. Results have the bits of the scalar loop.
 
 mod arithmetic;
-mod collapse;
 mod lanes;
-mod linear;
 mod memory;
 mod reduce;
 mod round;
 mod truth;
-mod walk;
 
 use std::collections::BTreeMap;
 
 use trainc_c::{CountedLoop, LeadingRounds, Rest, Scope};
-use trainc_ir::loops::{Expr, LoopKernel, Role, Stmt};
+use trainc_ir::loops::{Buffer, Expr, LoopKernel, Role, Stmt, each_expression, each_statement};
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
-use trainc_ir::{Element, Op, TensorType};
+use trainc_ir::{Op, TensorType};
+use trainc_loops::{Changes, bits_of, collapsed, count_uses};
 
 use crate::level::Level;
 use crate::lowering;
 use memory::element_kind;
 use reduce::reductions;
-use round::{Line, Round, Setting, bits_of};
-use walk::{changed, count_uses, each_expr, each_statement, expressions, mentions};
+use round::{Line, Round, Setting};
 
 /// A loop kernel as the text of a `static void` function, as [`trainc_c::function`] prints it, with vectors. Needs
 /// `arm_neon.h`. `in_place` says whether a result may take the place of an operand (exactly, with elements of the same
@@ -40,7 +37,7 @@ pub fn function(
     kernel: &LoopKernel,
     in_place: bool,
 ) -> Result<String, String> {
-    trainc_c::function_with(name, &collapse::collapsed(kernel), &Vectors { level, in_place })
+    trainc_c::function_with(name, &collapsed(kernel), &Vectors { level, in_place })
 }
 
 /// The function of any kernel: its operation's loops, those that fill vectors where there is a choice.
@@ -83,11 +80,7 @@ struct Trip<'a> {
 
 impl LeadingRounds for Vectors {
     fn print(&self, counted: &CountedLoop<'_>, scope: &mut Scope<'_, '_>) -> Option<Rest> {
-        let uses = scope.uses(|kernel| {
-            let mut uses = vec![0; kernel.locals.len()];
-            count_uses(&kernel.body, &mut uses);
-            uses
-        });
+        let uses = scope.uses(|kernel| count_uses(kernel, &kernel.body));
         if self.has_better_inside(counted.body, &uses, scope) {
             return None;
         }
@@ -120,38 +113,32 @@ impl Vectors {
         uses: &[usize],
         scope: &mut Scope<'_, '_>,
     ) -> Option<Rest> {
-        let (locals, buffers) = changed(counted.body);
         let known = match (counted.start.as_constant(), counted.end.as_constant()) {
             (Some(start), Some(end)) => Some((start, end - start)),
             _ => None,
         };
         // The bounds stay while the loop runs.
-        for e in [counted.start, counted.end] {
-            let mut stays = !mentions(e, &|l| locals.contains(&l));
-            each_expr(e, &mut |e| {
-                if let trainc_ir::loops::Node::Load(buffer, _) = &*e.node {
-                    stays &= !buffers.contains(buffer);
-                }
-            });
-            if !stays {
-                return None;
-            }
+        let changes = Changes::of(counted.body);
+        if [counted.start, counted.end].iter().any(|e| changes.touch(e, &|a, b| a == b)) {
+            return None;
         }
         let mut narrowest = 64;
+        let kernel = scope.kernel();
+        let mut element = |buffer: Buffer| {
+            let element = kernel.buffers[buffer.0 as usize].element;
+            narrowest = element_kind(element).1.min(narrowest);
+        };
         each_statement(counted.body, &mut |statement| {
-            let mut element = |e: Element| narrowest = element_kind(e).1.min(narrowest);
             if let Stmt::Store(buffer, ..) = statement {
-                element(scope.kernel().buffers[buffer.0 as usize].element);
+                element(*buffer);
             }
-            for e in expressions(statement) {
-                each_expr(e, &mut |e| {
-                    if let trainc_ir::loops::Node::Load(buffer, index) = &*e.node
-                        && mentions(index, &|_| true)
-                    {
-                        element(scope.kernel().buffers[buffer.0 as usize].element);
-                    }
-                });
-            }
+        });
+        each_expression(counted.body, &mut |e| {
+            e.each_load(&mut |buffer, index| {
+                if index.mentions(|_| true) {
+                    element(buffer);
+                }
+            });
         });
         let counts: &[usize] = match narrowest {
             8 => &[32, 16, 8],
@@ -197,7 +184,7 @@ impl Vectors {
         if trip.known.map_or(most, |(_, rounds)| rounds.into()) < lanes.into() {
             return None;
         }
-        let found = reductions(body, trip.uses)?;
+        let found = reductions(scope.kernel(), body, trip.uses)?;
         let name = scope.kernel().locals[variable.0 as usize].0.clone();
         let name = scope.fresh(&name);
         scope.set_local_name(variable, &name);

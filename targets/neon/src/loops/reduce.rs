@@ -1,10 +1,12 @@
 //! Locals that rounds combine, in any order: `local = local op value`.
 
-use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{
+    Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary, each_statement,
+};
+use trainc_loops::{bits_of, count_uses};
 
 use super::lanes::{Kind, Lanes, part_name, quad, suffix};
-use super::round::{Line, Round, bits_of};
-use super::walk::{count_uses, each_statement, mentions};
+use super::round::{Line, Round};
 use crate::level::Level;
 
 /// A reduction.
@@ -19,9 +21,12 @@ pub(super) struct Reduction {
 
 /// The reductions of a body; `None` if a round reads what another one assigned in any other way. `uses` counts all
 /// mentions of each local in the kernel.
-pub(super) fn reductions(body: &[Stmt], uses: &[usize]) -> Option<Vec<Reduction>> {
-    let mut own = vec![0; uses.len()];
-    count_uses(body, &mut own);
+pub(super) fn reductions(
+    kernel: &LoopKernel,
+    body: &[Stmt],
+    uses: &[usize],
+) -> Option<Vec<Reduction>> {
+    let own = count_uses(kernel, body);
     let mut found = Vec::new();
     let mut all_private = true;
     each_statement(body, &mut |statement| match statement {
@@ -64,7 +69,7 @@ fn of_assignment(local: Local, value: &Expr) -> Option<Reduction> {
                 | Binary::Xor
         ),
     };
-    let alone = exact && !mentions(other, &|l| l == local);
+    let alone = exact && !other.mentions(|l| l == local);
     alone.then(|| Reduction { local, op: *op, value: other.clone(), sums: None })
 }
 

@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_c::{Interval, Scope, all, element_interval, exact};
-use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Role, Scalar, Stmt, Unary};
+use trainc_c::Scope;
+use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Role, Scalar, Stmt, each_statement};
+use trainc_loops::{
+    Changes, Interval, Leaves, Linear, bits_of, element_interval, in_bounds, interval_of,
+    is_linear, may_compute_both,
+};
 
 use super::lanes::{Kind, Lanes, part_name};
-use super::linear::{Linear, is_linear};
 use super::memory::{Access, PendingStore, StridedLoad};
 use super::reduce::Reduction;
-use super::walk::{changed, each_expr, mentions};
 use crate::level::Level;
 
 /// Most nodes of an expression that is printed wherever its local is read.
@@ -91,8 +93,12 @@ pub(super) struct Setting<'b> {
 
 impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
     pub(super) fn new(scope: &'a mut Scope<'p, 'k>, setting: Setting<'_>) -> Self {
-        let (assigned, stored) = changed(setting.body);
-        let once = |l: &Local| assigned.iter().filter(|other| *other == l).count() == 1;
+        let changes = Changes::of(setting.body);
+        let mut settings: BTreeMap<Local, usize> = BTreeMap::new();
+        each_statement(setting.body, &mut |s| {
+            s.sets().into_iter().for_each(|local| *settings.entry(local).or_default() += 1);
+        });
+        let once = |l: &Local| settings[l] == 1;
         let plain = setting.body.iter().filter_map(|s| match s {
             Stmt::Assign(local, _) => Some(*local),
             _ => None,
@@ -103,8 +109,8 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             level: setting.level,
             count: setting.count,
             variable: setting.variable,
-            assigned: assigned.into_iter().collect(),
-            stored: stored.into_iter().collect(),
+            assigned: changes.locals,
+            stored: changes.buffers,
             once,
             reductions: setting.reductions,
             values: BTreeMap::new(),
@@ -155,42 +161,27 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
 
     /// The expression with the current values of the body's locals; `None` if one comes from the round before.
     pub(super) fn current(&self, e: &Expr) -> Option<Expr> {
-        let of = |e: &Expr| self.current(e);
-        let node = match &*e.node {
-            Node::Local(local) => {
-                if let Some(value) = self.values.get(local) {
-                    return Some(value.clone());
-                }
-                let foreign = self.assigned.contains(local) && !self.inner.contains(local);
-                return (!foreign).then(|| e.clone());
+        if let Some(local) = e.as_local() {
+            if let Some(value) = self.values.get(&local) {
+                return Some(value.clone());
             }
-            Node::Integer(_) | Node::Float(_) => return Some(e.clone()),
-            Node::Load(buffer, index) => Node::Load(*buffer, of(index)?),
-            Node::Unary(op, x) => Node::Unary(*op, of(x)?),
-            Node::Binary(op, a, b) => Node::Binary(*op, of(a)?, of(b)?),
-            Node::Compare(comparison, a, b) => Node::Compare(*comparison, of(a)?, of(b)?),
-            Node::Select(c, a, b) => Node::Select(of(c)?, of(a)?, of(b)?),
-        };
-        Some(Expr { ty: e.ty, node: Box::new(node) })
+            let foreign = self.assigned.contains(&local) && !self.inner.contains(&local);
+            return (!foreign).then(|| e.clone());
+        }
+        e.map_operands(&mut |x| self.current(x))
     }
 
     /// Whether a current expression is the same in all rounds.
     pub(super) fn is_uniform(&self, e: &Expr) -> bool {
-        let mut uniform = true;
-        each_expr(e, &mut |e| match &*e.node {
-            Node::Local(local) => {
-                uniform &= *local != self.variable && local.0 < self.first_named();
-            }
-            Node::Load(buffer, _) => uniform &= !self.stored.contains(buffer),
-            _ => {}
-        });
-        uniform
+        let mut stored = false;
+        e.each_load(&mut |buffer, _| stored |= self.stored.contains(&buffer));
+        !stored && !e.mentions(|local| local == self.variable || local.0 >= self.first_named())
     }
 
     /// Whether an expression is a sum of scalars and loop variables, as indices are.
     fn is_symbolic(&self, e: &Expr) -> bool {
         let mut nodes = 0;
-        each_expr(e, &mut |_| nodes += 1);
+        e.each(&mut |_| nodes += 1);
         if nodes > SYMBOLIC_NODES {
             return false;
         }
@@ -200,21 +191,18 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             let plain = |t: &Expr| matches!(*t.node, Node::Local(_)) || self.is_uniform(t);
             is_linear(e) && terms.iter().all(|(_, t)| plain(t))
         };
-        !mentions(e, &|l| l.0 >= first) && (self.is_uniform(e) || is_index())
+        !e.mentions(|l| l.0 >= first) && (self.is_uniform(e) || is_index())
     }
 
     /// Whether a value is the same in all rounds, takes some work, and has a name of its own.
     fn is_constant_work(&self, local: Local, value: &Expr) -> bool {
-        let (mut nodes, mut loads) = (0, false);
-        each_expr(value, &mut |e| {
-            nodes += 1;
-            loads |= matches!(*e.node, Node::Load(..));
-        });
+        let mut nodes = 0;
+        value.each(&mut |_| nodes += 1);
         nodes > 4
             && self.is_uniform(value)
-            && (self.certain || !loads)
+            && (self.certain || !value.loads())
             && self.once.contains(&local)
-            && !mentions(value, &|l| self.inner.contains(&l))
+            && !value.mentions(|l| self.inner.contains(&l))
     }
 
     fn assign(&mut self, local: Local, value: &Expr) -> Option<()> {
@@ -306,7 +294,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             self.values.remove(&variable);
             return Some(());
         }
-        let (inside, stores) = changed(body);
+        let Changes { locals: inside, buffers: stores } = Changes::of(body);
         if !self.is_uniform(&start) || !self.is_uniform(&end) || !stores.is_empty() {
             return None;
         }
@@ -395,63 +383,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
 
     /// What is known about a current expression.
     pub(super) fn interval(&self, e: &Expr) -> Interval {
-        let all_values = all(e.ty);
-        let fitting = |v: Interval| {
-            if all_values.0 <= v.0 && v.1 <= all_values.1 { v } else { all_values }
-        };
-        match &*e.node {
-            Node::Integer(value) => (i128::from(*value), i128::from(*value)),
-            Node::Float(_) => (0, 0),
-            Node::Local(local) => match self.named(*local) {
-                Some(named) => named.interval,
-                None => self.scope.local_interval(*local),
-            },
-            Node::Load(buffer, _) => {
-                element_interval(self.scope.kernel().buffers[buffer.0 as usize].element)
-            }
-            Node::Unary(op, x) => match op {
-                Unary::Negate => {
-                    let (low, high) = self.interval(x);
-                    fitting((-high, -low))
-                }
-                Unary::Extend | Unary::BoolToInteger => self.interval(x),
-                Unary::ExtendUnsigned => match self.interval(x) {
-                    (low, high) if low >= 0 => (low, high),
-                    _ => (0, u32::MAX.into()),
-                },
-                Unary::Truncate => fitting(self.interval(x)),
-                Unary::LeadingZeros => (0, 32),
-                _ => all_values,
-            },
-            Node::Binary(op, a, b) => {
-                exact(*op, e.ty, self.interval(a), self.interval(b)).map_or(all_values, fitting)
-            }
-            Node::Compare(..) => (0, 1),
-            Node::Select(c, a, b) => {
-                if let Some(x) = self.magnitude_of(c, a, b) {
-                    let (low, high) = self.interval(x);
-                    return fitting((0, low.abs().max(high.abs())));
-                }
-                let (a, b) = (self.interval(a), self.interval(b));
-                (a.0.min(b.0), a.1.max(b.1))
-            }
-        }
-    }
-
-    /// `x` if the selection is `x < 0 ? -x : x`.
-    pub(super) fn magnitude_of<'e>(
-        &'e self,
-        condition: &'e Expr,
-        negated: &Expr,
-        plain: &'e Expr,
-    ) -> Option<&'e Expr> {
-        let Node::Unary(Unary::Negate, x) = &*negated.node else { return None };
-        let Node::Compare(Comparison::Less, compared, zero) = &*self.definition(condition).node
-        else {
-            return None;
-        };
-        let same = x == plain && compared == plain && zero.as_constant() == Some(0);
-        (same && plain.ty != Scalar::F32).then_some(plain)
+        interval_of(e, self).unwrap_or(trainc_loops::all(e.ty))
     }
 
     /// Fewest bits of a lane.
@@ -466,27 +398,9 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
 
     /// Whether both sides of a selection may be loaded: each load is in bounds or happens in any case.
     pub(super) fn may_load(&self, certain: &[&Expr], sides: [&Expr; 2]) -> bool {
-        fn loads<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
-            each_expr(e, &mut |e| {
-                if matches!(*e.node, Node::Load(..)) {
-                    out.push(e);
-                }
-            });
-        }
-        let [mut always, mut a, mut b] = [const { Vec::new() }; 3];
-        certain.iter().for_each(|e| loads(e, &mut always));
-        loads(sides[0], &mut a);
-        loads(sides[1], &mut b);
-        let fits = |load: &&Expr| {
-            let Node::Load(buffer, index) = &*load.node else { return false };
-            let count = self.scope.kernel().buffers[buffer.0 as usize].count as i128;
-            let (low, high) = self.interval(index);
-            low >= 0 && high < count
-        };
-        let covered = |side: &[&Expr], other: &[&Expr]| {
-            side.iter().all(|load| fits(load) || always.contains(load) || other.contains(load))
-        };
-        covered(&a, &b) && covered(&b, &a)
+        let kernel = self.scope.kernel();
+        let fits = |buffer, index: &Expr| in_bounds(kernel, buffer, self.interval(index));
+        may_compute_both(certain, sides, &fits)
     }
 
     /// Whether two different buffers may share memory: a result may take the place of an operand.
@@ -502,10 +416,21 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
     }
 }
 
-/// Fewest bits of 8, 16, 32, 64 of a signed integer that hold all values.
-pub(super) fn bits_of((low, high): Interval) -> u32 {
-    let fits = |bits: &u32| low >= -(1i128 << (bits - 1)) && high < 1i128 << (bits - 1);
-    [8u32, 16, 32].into_iter().find(fits).unwrap_or(64)
+impl Leaves for Round<'_, '_, '_> {
+    fn local(&self, local: Local) -> Option<Interval> {
+        Some(match self.named(local) {
+            Some(named) => named.interval,
+            None => self.scope.local_interval(local),
+        })
+    }
+
+    fn element(&self, buffer: Buffer) -> Interval {
+        element_interval(self.scope.kernel().buffers[buffer.0 as usize].element)
+    }
+
+    fn definition(&self, local: Local) -> Option<&Expr> {
+        self.named(local)?.definition.as_ref()
+    }
 }
 
 /// Whether an operation on integers needs only as many bits of its operands as of its result.

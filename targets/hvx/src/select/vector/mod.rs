@@ -13,14 +13,12 @@ mod truth;
 
 use std::collections::BTreeMap;
 
-use trainc_ir::loops::{Expr, Local, Stmt};
+use trainc_ir::loops::{Expr, Local, Stmt, height};
+use trainc_loops::{Changes, Linear};
 
 use reduce::Reduction;
 
 use super::Selector;
-use super::addresses::height;
-use super::cache::Changes;
-use super::linear::Linear;
 use crate::machine::{Builder, Count, Opcode, Register};
 
 /// Bytes of a vector.

@@ -1,10 +1,10 @@
 //! What a vector loop needs ahead of its rounds.
 
 use trainc_ir::loops::{Binary, Expr, Node, Scalar, Stmt, Unary};
+use trainc_loops::Linear;
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::super::linear::Linear;
 use super::reduce::{Reduction, identity, reduction};
 use super::{Plan, Stream};
 use crate::machine::{Builder, Class, Opcode, Register};
@@ -46,11 +46,11 @@ impl Selector<'_> {
         if self.find_stream(plan, buffer, index).is_some() {
             return;
         }
-        let bytes = self.linear(index).scaled(self.size(buffer));
+        let bytes = self.linear(index).scaled(self.size(buffer).into());
         let at = bytes.with(plan.variable, first);
         let base = self.buffers[buffer as usize].base;
         let place = self.place(b, base, &at);
-        let pointer = b.emit(Opcode::AddImmediate, (place, at.constant));
+        let pointer = b.emit(Opcode::AddImmediate, (place, at.constant as i32));
         plan.streams.push(Stream { buffer, bytes, pointer });
     }
 
@@ -59,7 +59,7 @@ impl Selector<'_> {
     }
 
     pub(super) fn find_stream(&self, plan: &Plan<'_>, buffer: u32, index: &Expr) -> Option<usize> {
-        let bytes = self.linear(index).scaled(self.size(buffer));
+        let bytes = self.linear(index).scaled(self.size(buffer).into());
         plan.streams.iter().position(|s| {
             s.buffer == buffer && s.bytes.is_parallel(&bytes) && s.bytes.constant == bytes.constant
         })

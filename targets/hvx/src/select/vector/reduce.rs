@@ -1,6 +1,5 @@
 //! Locals that all rounds of a vector loop add to.
 
-use trainc_c::analysis::reads;
 use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar};
 
 use super::super::Selector;
@@ -27,7 +26,7 @@ pub(super) fn reduction(local: Local, value: &Expr) -> Option<(Binary, &Expr)> {
         _ => return None,
     };
     let integer = matches!(value.ty, Scalar::I32 | Scalar::I64);
-    (known && integer && !reads(other, local)).then_some((*op, other))
+    (known && integer && !other.mentions(|l| l == local)).then_some((*op, other))
 }
 
 impl Selector<'_> {

@@ -1,6 +1,5 @@
 //! Whether a loop can run on vectors, and how wide its lanes are.
 
-use trainc_c::analysis::reads;
 use trainc_ir::Element;
 use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
 
@@ -29,8 +28,8 @@ impl Selector<'_> {
                     } else {
                         let (op, added) = reduction(*local, value)?;
                         let elsewhere = plan.body.iter().any(|s| match s {
-                            Stmt::Assign(l, v) => l != local && reads(v, *local),
-                            Stmt::Store(_, i, v) => reads(i, *local) || reads(v, *local),
+                            Stmt::Assign(l, v) => l != local && v.mentions(|l| l == *local),
+                            Stmt::Store(..) => s.expressions().any(|e| e.mentions(|l| l == *local)),
                             _ => true,
                         });
                         if elsewhere || !self.is_narrow(value) {
@@ -67,8 +66,8 @@ impl Selector<'_> {
     ) -> Option<()> {
         let element = self.kernel.buffers[buffer as usize].element;
         let size = element_bytes(element);
-        let bytes = self.linear(index).scaled(size);
-        let neighbours = bytes.factor(plan.variable) == size
+        let bytes = self.linear(index).scaled(size.into());
+        let neighbours = bytes.factor(plan.variable) == i64::from(size)
             && element != Element::F32
             && self.steps(&bytes, plan.variable, &plan.changes);
         plan.width = plan.width.max(size);
@@ -76,7 +75,7 @@ impl Selector<'_> {
     }
 
     pub(super) fn stays(&self, plan: &Plan<'_>, e: &Expr) -> bool {
-        !plan.changes.touch(e, &|buffer| self.object(buffer))
+        !self.touches(&plan.changes, e)
     }
 
     pub(super) fn supported(

@@ -1,19 +1,29 @@
 //! Conditions whose outcome is known, and copies: C compilers warn of the ones, and readers stumble over both.
 
-use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{Binary, Comparison, Expr, LoopKernel, Node, Scalar, Stmt, Unary};
 
-use crate::interval::Intervals;
-use crate::locals::Locals;
+use crate::intervals::Intervals;
+use crate::locals::{Locals, without_dead_code};
 
-/// What is known of a kernel's locals.
-#[derive(Debug)]
-pub(crate) struct Known<'a> {
-    pub(crate) intervals: Intervals<'a>,
-    pub(crate) locals: &'a Locals,
+/// A kernel without dead code, copies, and comparisons that have one outcome.
+///
+/// # Errors
+/// If a loop variable is used outside of its loop or assigned.
+pub fn simplified(kernel: &LoopKernel) -> Result<LoopKernel, String> {
+    let mut kernel = without_dead_code(kernel);
+    let locals = Locals::of_kernel(&kernel)?;
+    let known = Known { intervals: Intervals::of_kernel(&kernel, &locals), locals: &locals };
+    kernel.body = fold_block(&kernel.body, &known);
+    Ok(without_dead_code(&kernel))
 }
 
-/// A block without copies, and without comparisons that have one outcome.
-pub(crate) fn fold_block(block: &[Stmt], known: &Known<'_>) -> Vec<Stmt> {
+/// What is known of a kernel's locals.
+struct Known<'a> {
+    intervals: Intervals<'a>,
+    locals: &'a Locals,
+}
+
+fn fold_block(block: &[Stmt], known: &Known<'_>) -> Vec<Stmt> {
     let mut out = Vec::with_capacity(block.len());
     for statement in block {
         match statement {

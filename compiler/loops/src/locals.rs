@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt};
+use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_statement};
 
-use crate::interval::{addend, reads};
+use crate::intervals::addend;
 
 /// A kernel without assignments that nothing reads, and without loops and branches that do nothing.
 pub fn without_dead_code(kernel: &LoopKernel) -> LoopKernel {
@@ -21,15 +21,10 @@ pub fn without_dead_code(kernel: &LoopKernel) -> LoopKernel {
 }
 
 /// Statements of a block and of the blocks in it.
-pub(crate) fn count(block: &[Stmt]) -> usize {
-    block
-        .iter()
-        .map(|s| match s {
-            Stmt::Assign(..) | Stmt::Store(..) => 1,
-            Stmt::For { body, .. } => 1 + count(body),
-            Stmt::If { then, otherwise, .. } => 1 + count(then) + count(otherwise),
-        })
-        .sum()
+pub fn count(block: &[Stmt]) -> usize {
+    let mut statements = 0;
+    each_statement(block, &mut |_| statements += 1);
+    statements
 }
 
 fn prune(block: Vec<Stmt>, live: &BTreeSet<Local>) -> Vec<Stmt> {
@@ -57,55 +52,19 @@ fn prune(block: Vec<Stmt>, live: &BTreeSet<Local>) -> Vec<Stmt> {
 
 /// Locals that something other than their own assignments reads.
 fn live_block(block: &[Stmt], live: &mut BTreeSet<Local>) {
-    let mut add = |e: &Expr, except: Option<Local>| {
-        each_local(e, &mut |l| {
-            if Some(l) != except {
-                live.insert(l);
-            }
-        });
-    };
-    for statement in block {
-        match statement {
-            Stmt::Assign(local, value) => add(value, Some(*local)),
-            Stmt::Store(_, index, value) => {
-                add(index, None);
-                add(value, None);
-            }
-            Stmt::For { start, end, .. } => {
-                add(start, None);
-                add(end, None);
-            }
-            Stmt::If { condition, .. } => add(condition, None),
+    each_statement(block, &mut |statement| {
+        let own = match statement {
+            Stmt::Assign(local, _) => Some(*local),
+            _ => None,
+        };
+        for e in statement.expressions() {
+            e.each_local(&mut |l| {
+                if Some(l) != own {
+                    live.insert(l);
+                }
+            });
         }
-    }
-    for statement in block {
-        match statement {
-            Stmt::For { body, .. } => live_block(body, live),
-            Stmt::If { then, otherwise, .. } => {
-                live_block(then, live);
-                live_block(otherwise, live);
-            }
-            Stmt::Assign(..) | Stmt::Store(..) => {}
-        }
-    }
-}
-
-/// Calls `f` for each local that an expression reads.
-pub fn each_local(e: &Expr, f: &mut dyn FnMut(Local)) {
-    match &*e.node {
-        Node::Integer(_) | Node::Float(_) => {}
-        Node::Local(local) => f(*local),
-        Node::Load(_, x) | Node::Unary(_, x) => each_local(x, f),
-        Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-            each_local(a, f);
-            each_local(b, f);
-        }
-        Node::Select(c, a, b) => {
-            each_local(c, f);
-            each_local(a, f);
-            each_local(b, f);
-        }
-    }
+    });
 }
 
 /// What a local is.
@@ -261,7 +220,8 @@ impl Uses {
         let Some(common) = self.common else { return Some(Kind::Unused) };
         Some(match self.first {
             First::Assignment { path, statement, depth, value } if path == common => {
-                let sum_start = (self.only_adds && !reads(&value, local)).then_some(value);
+                let sum_start =
+                    (self.only_adds && !value.mentions(|l| l == local)).then_some(value);
                 Kind::AtFirstAssignment {
                     statement,
                     depth,
@@ -285,7 +245,7 @@ struct Survey {
 impl Survey {
     fn read(&mut self, e: &Expr) {
         let (uses, path) = (&mut self.uses, &self.path);
-        each_local(e, &mut |local| {
+        e.each_local(&mut |local| {
             let uses = &mut uses[local.0 as usize];
             uses.at(path);
             if matches!(uses.first, First::None) {

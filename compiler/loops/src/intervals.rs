@@ -2,10 +2,13 @@
 //!
 //! The analysis does not follow the order of statements, but for sums: a local that is set once and then only added
 //! to is bounded by the rounds of the loops between. It decides which arithmetic cannot overflow, and so may be
-//! printed as plain C, and which indices fit 32 bits.
+//! printed as plain C, which values fit narrow lanes, which indices fit 32 bits, and which loads are in bounds whatever
+//! a condition says.
 
 use trainc_ir::Element;
-use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{
+    Binary, Buffer, Comparison, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary,
+};
 
 use crate::locals::Locals;
 
@@ -33,7 +36,7 @@ pub fn within(inner: Interval, outer: Interval) -> bool {
 
 /// Whether every value fits 32 bits.
 pub fn is_narrow(interval: Interval) -> bool {
-    within(interval, all(Scalar::I32))
+    bits_of(interval) <= 32
 }
 
 fn join(a: Option<Interval>, b: Option<Interval>) -> Option<Interval> {
@@ -56,20 +59,9 @@ pub struct Intervals<'k> {
 pub fn addend(local: Local, value: &Expr) -> Option<&Expr> {
     let Node::Binary(Binary::Add, a, b) = &*value.node else { return None };
     match (&*a.node, &*b.node) {
-        (Node::Local(l), _) if *l == local && !reads(b, local) => Some(b),
-        (_, Node::Local(l)) if *l == local && !reads(a, local) => Some(a),
+        (Node::Local(l), _) if *l == local && !b.mentions(|l| l == local) => Some(b),
+        (_, Node::Local(l)) if *l == local && !a.mentions(|l| l == local) => Some(a),
         _ => None,
-    }
-}
-
-/// Whether an expression reads a local.
-pub fn reads(e: &Expr, local: Local) -> bool {
-    match &*e.node {
-        Node::Integer(_) | Node::Float(_) => false,
-        Node::Local(l) => *l == local,
-        Node::Load(_, x) | Node::Unary(_, x) => reads(x, local),
-        Node::Binary(_, a, b) | Node::Compare(_, a, b) => reads(a, local) || reads(b, local),
-        Node::Select(c, a, b) => reads(c, local) || reads(a, local) || reads(b, local),
     }
 }
 
@@ -115,6 +107,17 @@ impl<'k> Intervals<'k> {
         this
     }
 
+    /// As [`Self::of_kernel`]; nothing is known of the locals of a kernel that uses a loop variable outside of its loop.
+    pub fn of_any_kernel(kernel: &'k LoopKernel) -> Intervals<'k> {
+        match Locals::of_kernel(kernel) {
+            Ok(locals) => Intervals::of_kernel(kernel, &locals),
+            Err(_) => {
+                let types = kernel.locals.iter();
+                Intervals { kernel, locals: types.map(|(_, ty)| Some(all(*ty))).collect() }
+            }
+        }
+    }
+
     /// The interval of a local (everything if nothing is ever assigned).
     pub fn local(&self, local: Local) -> Interval {
         let i = local.0 as usize;
@@ -127,37 +130,98 @@ impl<'k> Intervals<'k> {
     }
 
     fn of(&self, e: &Expr) -> Option<Interval> {
-        let all_values = all(e.ty);
-        let fitting = |v: Interval| if within(v, all_values) { v } else { all_values };
-        Some(match &*e.node {
-            Node::Integer(value) => (i128::from(*value), i128::from(*value)),
-            Node::Float(_) => (0, 0),
-            Node::Local(local) => return self.locals[local.0 as usize],
-            Node::Load(buffer, _) => {
-                element_interval(self.kernel.buffers[buffer.0 as usize].element)
-            }
-            Node::Unary(op, x) => match op {
-                Unary::Negate => {
-                    let (low, high) = self.of(x)?;
-                    fitting((-high, -low))
-                }
-                Unary::Extend | Unary::BoolToInteger => self.of(x)?,
-                Unary::ExtendUnsigned => match self.of(x)? {
-                    (low, high) if low >= 0 => (low, high),
-                    _ => (0, u32::MAX.into()),
-                },
-                Unary::Truncate => fitting(self.of(x)?),
-                Unary::LeadingZeros => (0, 32),
-                _ => all_values,
-            },
-            Node::Binary(op, a, b) => {
-                let (a, b) = (self.of(a)?, self.of(b)?);
-                exact(*op, e.ty, a, b).map_or(all_values, fitting)
-            }
-            Node::Compare(..) => (0, 1),
-            Node::Select(_, a, b) => return join(self.of(a), self.of(b)),
-        })
+        interval_of(e, self)
     }
+
+    /// Whether a load is in bounds wherever its index can be computed.
+    pub fn in_bounds(&self, buffer: Buffer, index: &Expr) -> bool {
+        in_bounds(self.kernel, buffer, self.get(index))
+    }
+}
+
+/// Whether an element with an index of these is one of a buffer.
+pub fn in_bounds(kernel: &LoopKernel, buffer: Buffer, (low, high): Interval) -> bool {
+    low >= 0 && high < kernel.buffers[buffer.0 as usize].count as i128
+}
+
+/// What is known of the leaves of expressions.
+pub trait Leaves {
+    /// The interval of a local; `None` if nothing is assigned to it so far.
+    fn local(&self, local: Local) -> Option<Interval>;
+
+    /// The interval of a buffer's elements.
+    fn element(&self, buffer: Buffer) -> Interval;
+
+    /// What a local always is, if that is known.
+    fn definition(&self, _local: Local) -> Option<&Expr> {
+        None
+    }
+}
+
+impl Leaves for Intervals<'_> {
+    fn local(&self, local: Local) -> Option<Interval> {
+        self.locals[local.0 as usize]
+    }
+
+    fn element(&self, buffer: Buffer) -> Interval {
+        element_interval(self.kernel.buffers[buffer.0 as usize].element)
+    }
+}
+
+/// The interval of an expression; `None` if it reads what nothing is assigned to.
+pub fn interval_of(e: &Expr, leaves: &dyn Leaves) -> Option<Interval> {
+    let of = |e: &Expr| interval_of(e, leaves);
+    let all_values = all(e.ty);
+    let fitting = |v: Interval| if within(v, all_values) { v } else { all_values };
+    Some(match &*e.node {
+        Node::Integer(value) => (i128::from(*value), i128::from(*value)),
+        Node::Float(_) => (0, 0),
+        Node::Local(local) => return leaves.local(*local),
+        Node::Load(buffer, _) => leaves.element(*buffer),
+        Node::Unary(op, x) => match op {
+            Unary::Negate => {
+                let (low, high) = of(x)?;
+                fitting((-high, -low))
+            }
+            Unary::Extend | Unary::BoolToInteger => of(x)?,
+            Unary::ExtendUnsigned => match of(x)? {
+                (low, high) if low >= 0 => (low, high),
+                _ => (0, u32::MAX.into()),
+            },
+            Unary::Truncate => fitting(of(x)?),
+            Unary::LeadingZeros => (0, 32),
+            _ => all_values,
+        },
+        Node::Binary(op, a, b) => exact(*op, e.ty, of(a)?, of(b)?).map_or(all_values, fitting),
+        Node::Compare(..) => (0, 1),
+        Node::Select(c, a, b) => match magnitude_of(c, a, b, leaves) {
+            Some(x) => {
+                let (low, high) = of(x)?;
+                fitting((0, low.abs().max(high.abs())))
+            }
+            None => return join(of(a), of(b)),
+        },
+    })
+}
+
+/// `x` if a selection is `x < 0 ? -x : x` of integers.
+pub fn magnitude_of<'e>(
+    condition: &Expr,
+    negated: &Expr,
+    plain: &'e Expr,
+    leaves: &dyn Leaves,
+) -> Option<&'e Expr> {
+    let Node::Unary(Unary::Negate, x) = &*negated.node else { return None };
+    let condition = condition.as_local().and_then(|l| leaves.definition(l)).unwrap_or(condition);
+    let Node::Compare(Comparison::Less, compared, zero) = &*condition.node else { return None };
+    let same = x == plain && compared == plain && zero.as_constant() == Some(0);
+    (same && plain.ty != Scalar::F32).then_some(plain)
+}
+
+/// Fewest bits of 8, 16, 32, 64 of a signed integer that hold all values.
+pub fn bits_of((low, high): Interval) -> u32 {
+    let fits = |bits: &u32| low >= -(1i128 << (bits - 1)) && high < 1i128 << (bits - 1);
+    [8u32, 16, 32].into_iter().find(fits).unwrap_or(64)
 }
 
 /// The interval of the exact result, which may exceed the type; `None` if nothing is known.

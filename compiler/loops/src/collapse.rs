@@ -1,33 +1,43 @@
 //! Nested loops as one: `for a in 0..A { for b in 0..B { .. a*B + b .. } }` is a loop over `A*B` where nothing asks for
-//! `a` or `b` alone (a loop's variable is never used after it). Elementwise nests become long loops, which fill vectors
-//! whatever their innermost size.
+//! `a` or `b` alone. Elementwise nests become long loops, which fill vectors whatever their innermost size.
 
-use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Scalar, Stmt};
+use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_expression, each_statement};
 
-use super::linear::{Linear, is_linear};
-use super::walk::mentions;
+use crate::linear::{Linear, is_linear};
+use crate::uses::count_uses;
 
 /// The kernel with its nests collapsed: same stores, same order.
-pub(super) fn collapsed(kernel: &LoopKernel) -> LoopKernel {
-    LoopKernel { body: block(&kernel.body), ..kernel.clone() }
+pub fn collapsed(kernel: &LoopKernel) -> LoopKernel {
+    let uses = count_uses(kernel, &kernel.body);
+    let body = block(&kernel.body, &uses);
+    LoopKernel { body, ..kernel.clone() }
 }
 
-fn block(statements: &[Stmt]) -> Vec<Stmt> {
+fn block(statements: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
     let of = |s: &Stmt| match s {
         Stmt::For { variable, start, end, body } => {
-            let body = block(body);
-            let whole =
-                Stmt::For { variable: *variable, start: start.clone(), end: end.clone(), body };
-            joined(&whole).unwrap_or(whole)
+            let (variable, body) = (*variable, block(body, uses));
+            let whole = Stmt::For { variable, start: start.clone(), end: end.clone(), body };
+            // After the loop nothing asks for the variables of either.
+            joined(&whole, &|local| mentions(s, local) == uses[local.0 as usize]).unwrap_or(whole)
         }
         Stmt::If { condition, then, otherwise } => Stmt::If {
             condition: condition.clone(),
-            then: block(then),
-            otherwise: block(otherwise),
+            then: block(then, uses),
+            otherwise: block(otherwise, uses),
         },
         other => other.clone(),
     };
     statements.iter().map(of).collect()
+}
+
+/// How often a statement mentions a local.
+fn mentions(statement: &Stmt, local: Local) -> usize {
+    let mut count = 0;
+    let block = std::slice::from_ref(statement);
+    each_statement(block, &mut |s| count += usize::from(s.sets() == Some(local)));
+    each_expression(block, &mut |e| e.each_local(&mut |l| count += usize::from(l == local)));
+    count
 }
 
 /// Rounds of a loop from 0 to a constant.
@@ -37,7 +47,7 @@ fn rounds(start: &Expr, end: &Expr) -> Option<i64> {
 }
 
 /// The loop that stands for one whose body is one loop, if there is one.
-fn joined(whole: &Stmt) -> Option<Stmt> {
+fn joined(whole: &Stmt, own: &dyn Fn(Local) -> bool) -> Option<Stmt> {
     let Stmt::For { variable: outer, start, end, body } = whole else { return None };
     let [Stmt::For { variable: inner, start: first, end: last, body: statements }] = &body[..]
     else {
@@ -45,9 +55,13 @@ fn joined(whole: &Stmt) -> Option<Stmt> {
     };
     let (all, each) = (rounds(start, end)?, rounds(first, last)?);
     let total = all.checked_mul(each)?;
+    if !own(*outer) || !own(*inner) {
+        return None;
+    }
     let pair = Pair { outer: *outer, inner: *inner, each };
-    let body = pair.block(statements)?;
-    Some(Stmt::For { variable: *inner, start: Expr::i64(0), end: Expr::i64(total), body })
+    let body: Option<Vec<Stmt>> =
+        statements.iter().map(|s| s.map_expressions(&mut |e| pair.expr(e))).collect();
+    Some(Stmt::For { variable: *inner, start: Expr::i64(0), end: Expr::i64(total), body: body? })
 }
 
 /// Two loop variables of which the second is to stand for `outer * each + inner`.
@@ -58,52 +72,16 @@ struct Pair {
 }
 
 impl Pair {
-    fn block(&self, statements: &[Stmt]) -> Option<Vec<Stmt>> {
-        let of = |s: &Stmt| {
-            Some(match s {
-                Stmt::Assign(local, value) => Stmt::Assign(*local, self.expr(value)?),
-                Stmt::Store(buffer, index, value) => {
-                    Stmt::Store(*buffer, self.expr(index)?, self.expr(value)?)
-                }
-                Stmt::For { variable, start, end, body } => Stmt::For {
-                    variable: *variable,
-                    start: self.expr(start)?,
-                    end: self.expr(end)?,
-                    body: self.block(body)?,
-                },
-                Stmt::If { condition, then, otherwise } => Stmt::If {
-                    condition: self.expr(condition)?,
-                    then: self.block(then)?,
-                    otherwise: self.block(otherwise)?,
-                },
-            })
-        };
-        statements.iter().map(of).collect()
-    }
-
-    fn mentioned(&self, e: &Expr) -> bool {
-        mentions(e, &|local| local == self.outer || local == self.inner)
-    }
-
     /// The expression in terms of the joined variable; `None` if it asks for one of the two alone.
     fn expr(&self, e: &Expr) -> Option<Expr> {
-        if !self.mentioned(e) {
+        if !e.mentions(|local| local == self.outer || local == self.inner) {
             return Some(e.clone());
         }
-        if is_linear(e) {
-            return self.linear(e);
+        match &*e.node {
+            _ if is_linear(e) => self.linear(e),
+            Node::Local(_) => None,
+            _ => e.map_operands(&mut |x| self.expr(x)),
         }
-        let node = match &*e.node {
-            Node::Integer(_) | Node::Float(_) | Node::Local(_) => return None,
-            Node::Load(buffer, index) => Node::Load(*buffer, self.expr(index)?),
-            Node::Unary(op, x) => Node::Unary(*op, self.expr(x)?),
-            Node::Binary(op, a, b) => Node::Binary(*op, self.expr(a)?, self.expr(b)?),
-            Node::Compare(comparison, a, b) => {
-                Node::Compare(*comparison, self.expr(a)?, self.expr(b)?)
-            }
-            Node::Select(c, a, b) => Node::Select(self.expr(c)?, self.expr(a)?, self.expr(b)?),
-        };
-        Some(Expr { ty: e.ty, node: Box::new(node) })
     }
 
     fn linear(&self, e: &Expr) -> Option<Expr> {
@@ -112,12 +90,11 @@ impl Pair {
         if linear.factor(self.outer) != factor.wrapping_mul(self.each) {
             return None;
         }
-        let local = |local| Expr { ty: Scalar::I64, node: Box::new(Node::Local(local)) };
-        let (outer, inner) = (local(self.outer), local(self.inner));
-        let mut sum = Linear { constant: linear.constant, terms: Vec::new() };
+        let mut sum = Linear::number(linear.constant);
         for (factor, term) in linear.terms {
-            if term != outer {
-                let term = if term == inner { term } else { self.expr(&term)? };
+            if term.as_local() != Some(self.outer) {
+                let counts = term.as_local() == Some(self.inner);
+                let term = if counts { term } else { self.expr(&term)? };
                 sum.terms.push((factor, term));
             }
         }

@@ -8,21 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::loops::{Binary, Buffer, Expr, Local, LoopKernel, Node, Role, Stmt, Unary};
 
-use crate::interval::{Interval, Intervals, all, exact, within};
-use crate::locals::{Locals, each_local};
+use crate::intervals::{Interval, Intervals, all, exact, within};
+use crate::locals::Locals;
 
 /// What a loop with independent rounds takes from outside.
 #[derive(Clone, Debug)]
-pub(crate) struct Independent {
+pub struct Independent {
     /// The rounds are `0..rounds`.
-    pub(crate) rounds: i32,
+    pub rounds: i32,
     /// Locals from outside that are read.
-    pub(crate) locals: BTreeSet<Local>,
+    pub locals: BTreeSet<Local>,
 }
 
 /// A loop's rounds if they are independent and each has a loop of its own, so that dividing them pays. `number` is that
 /// of the body's first statement.
-pub(crate) fn independent(
+pub fn independent(
     kernel: &LoopKernel,
     locals: &Locals,
     intervals: &Intervals<'_>,
@@ -150,28 +150,10 @@ impl<'b> Survey<'b> {
     }
 
     fn expression(&mut self, e: &'b Expr) {
-        each_local(e, &mut |local| _ = self.read.insert(local));
-        self.loads(e);
-    }
-
-    fn loads(&mut self, e: &'b Expr) {
-        match &*e.node {
-            Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
-            Node::Load(buffer, index) => {
-                self.accesses.push(Access { buffer: *buffer, index, stores: false });
-                self.loads(index);
-            }
-            Node::Unary(_, x) => self.loads(x),
-            Node::Binary(_, a, b) | Node::Compare(_, a, b) => {
-                self.loads(a);
-                self.loads(b);
-            }
-            Node::Select(c, a, b) => {
-                self.loads(c);
-                self.loads(a);
-                self.loads(b);
-            }
-        }
+        e.each_local(&mut |local| _ = self.read.insert(local));
+        e.each_load(&mut |buffer, index| {
+            self.accesses.push(Access { buffer, index, stores: false });
+        });
     }
 }
 

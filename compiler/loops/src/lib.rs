@@ -1,0 +1,26 @@
+//! What every target that turns loops into code wants to know of a loop kernel: addresses as sums, intervals of
+//! values, nests that are one loop, reductions, rounds that do not meet, and which loops run as vectors, or why not.
+//!
+//! The kernels and their meaning are `trainc_ir::loops`. Nothing here knows a machine: what one can do comes in as
+//! a description, and what comes out is data that a target prints.
+
+mod collapse;
+mod independent;
+mod intervals;
+mod linear;
+mod locals;
+mod simplify;
+mod speculation;
+mod uses;
+
+pub use collapse::collapsed;
+pub use independent::{Independent, independent};
+pub use intervals::{
+    Interval, Intervals, Leaves, addend, all, bits_of, element_interval, exact, in_bounds,
+    interval_of, is_narrow, magnitude_of, within,
+};
+pub use linear::{Linear, is_linear};
+pub use locals::{Locals, count, without_dead_code};
+pub use simplify::simplified;
+pub use speculation::may_compute_both;
+pub use uses::{Changes, count_uses};
