@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use trainc_driver::error::message;
 use trainc_driver::opt::{self, Request};
+use trainc_opt::rules::rules;
 
 /// How a line of an expectation starts.
 const EXPECTED: &str = ";=";
@@ -75,4 +76,19 @@ fn every_file_gives_what_it_says() {
     }
     let bless = "TRAINC_BLESS=1 cargo test -p trainc-tests --test filetests";
     assert!(failures.is_empty(), "{}\n`{bless}` writes what is printed now", failures.join("\n"));
+}
+
+#[test]
+fn every_rule_has_a_file_in_which_it_fires() {
+    for rule in rules() {
+        let path = folder().join(format!("rules/{}.qir", rule.name.replace('-', "_")));
+        let text = fs::read_to_string(&path)
+            .unwrap_or_else(|e| panic!("rule `{}`: {}: {e}", rule.name, path.display()));
+        let pass = format!(";! pass: {}", rule.name);
+        assert!(text.lines().any(|line| line == pass), "{}: no line `{pass}`", path.display());
+        let expected: Vec<&str> = text.lines().filter(|l| l.starts_with(EXPECTED)).collect();
+        let fired = |line: &&str| !line.contains("finds nothing here") && !line.contains("error:");
+        let named = expected.iter().any(|line| line.contains("output"));
+        assert!(named && expected.iter().all(fired), "{}: it does not fire", path.display());
+    }
 }
