@@ -48,6 +48,20 @@ const CONFINED: &[(&str, &str)] = &[
     ("cc", "trainc-build"),
 ];
 
+/// Modules of one crate that use each other in a circle, and why they may. There are no others.
+const CIRCLES: &[(&str, &[&str], &str)] = &[
+    (
+        "compiler/ir",
+        &["attributes", "graph", "loops", "numeric", "ops", "program", "tensor_bytes", "text"],
+        "an operation's file has all of it: type rule, meaning, gradient (graphs), lowering (loops), attributes and text",
+    ),
+    (
+        "compiler/opt",
+        &["translate", "untranslated"],
+        "what a translation lacks is found in its own e-graph, and is its error",
+    ),
+];
+
 /// Names under `[dependencies]` of a manifest.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut inside = false;
@@ -152,4 +166,91 @@ fn the_e_graph_stays_in_its_folder() {
         }
     }
     assert!(found.is_empty(), "egg is named in {found:?}");
+}
+
+/// The modules that a file names after `crate::`, without comments and tests.
+fn used(text: &str) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect();
+    let code = code.join(" ");
+    let word = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let mut found = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        let Some(group) = rest.strip_prefix('{') else {
+            found.insert(word(rest));
+            continue;
+        };
+        let (mut depth, mut start) = (0, 0);
+        for (i, c) in group.char_indices() {
+            match c {
+                ',' | '}' if depth == 0 => {
+                    found.insert(word(&group[start..i]));
+                    start = i + 1;
+                    if c == '}' {
+                        break;
+                    }
+                }
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// For each module of a crate's first level, the others that its files name.
+fn modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut stack = vec![source.to_path_buf()];
+    while let Some(path) = stack.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("a folder");
+            stack.extend(entries.map(|e| e.expect("an entry").path()));
+            continue;
+        }
+        let inside = path.strip_prefix(source).expect("inside").with_extension("");
+        let first = inside.iter().next().expect("a name").to_string_lossy().into_owned();
+        let own = path.file_name().is_some_and(|name| name == "tests.rs");
+        if own || path.extension().is_none_or(|e| e != "rs") || ["lib", "main"].contains(&&*first) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a file");
+        modules.entry(first).or_default().extend(used(&text));
+    }
+    modules
+}
+
+/// Everything that a module uses, by others too.
+fn reached(modules: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
+    let (mut reached, mut stack) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = stack.pop() {
+        for next in modules.get(module).into_iter().flatten() {
+            if modules.contains_key(next) && next != module && reached.insert(next.clone()) {
+                stack.push(next);
+            }
+        }
+    }
+    reached
+}
+
+#[test]
+fn modules_use_each_other_one_way() {
+    assert_eq!(used("use crate::{a::{b, c}, d};\n// crate::e\nlet x = crate::f::g();").len(), 3);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (folder, _, _) in CRATES {
+        let modules = modules(&root.join(folder).join("src"));
+        for module in modules.keys() {
+            let back = |other: &&String| reached(&modules, other).contains(module);
+            let circle: Vec<String> =
+                reached(&modules, module).iter().filter(back).cloned().collect();
+            let known = |name: &String| {
+                let mut listed = CIRCLES.iter().filter(|(of, ..)| of == folder);
+                listed.any(|(_, names, _)| names.contains(&&**name) && names.contains(&&**module))
+            };
+            assert!(circle.iter().all(known), "{folder}: {module} is in a circle with {circle:?}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use trainc_driver::options::OPTIONS;
 use trainc_driver::targets::TARGETS;
 use trainc_ir::OpKind;
 use trainc_ir::harness::{Runner, Tool};
@@ -40,6 +41,24 @@ fn imported_operators() {
     section("docs/onnx.md", "qonnx-operators", &supported_qonnx_ops_table());
     let names: Vec<&str> = supported_ops().map(|op| op.op).collect();
     section("README.md", "operators", &format!("{}.\n", names.join(", ")));
+}
+
+#[test]
+fn options() {
+    let mut table =
+        "| option | what it says | default | commands |\n| --- | --- | --- | --- |\n".to_string();
+    for option in OPTIONS {
+        let commands: Vec<String> = option.commands.iter().map(|c| format!("`{c}`")).collect();
+        let cells = [
+            format!("`{} {}`", option.name, option.value),
+            option.summary(),
+            option.default.to_string(),
+            if commands.is_empty() { "all".to_string() } else { commands.join(", ") },
+        ];
+        table
+            .push_str(&format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
+    }
+    section("docs/cli.md", "options", &table);
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use trainc_driver::config::{BatchNormHandling, Config, OptimiserStrategy, WeightSource};
+use trainc_driver::config::{
+    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+};
 use trainc_driver::model::ModelSource;
+use trainc_driver::options::Said;
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
@@ -12,8 +15,8 @@ use trainc_onnx_import::external_files;
 
 use crate::Error;
 use crate::cargo::{Cargo, TARGET_OVERRIDE};
+use crate::files;
 use crate::native::{self, Library};
-use crate::{files, schedule};
 
 /// What to compile and how. Paths are relative to the package, where cargo runs build scripts.
 ///
@@ -24,20 +27,7 @@ pub struct Builder {
     model: Option<Model>,
     name: Option<String>,
     config: Option<PathBuf>,
-    algorithm: Option<String>,
-    precision: Option<PathBuf>,
-    target: Option<String>,
-    batch: Option<usize>,
-    infer_batch: Option<usize>,
-    dimensions: Vec<(String, usize)>,
-    seed: Option<u64>,
-    init: Option<WeightSource>,
-    learning_rate: Option<f64>,
-    exact: Option<bool>,
-    opt: Option<OptimiserStrategy>,
-    batch_norm: Option<BatchNormHandling>,
-    freeze: Vec<String>,
-    train: Vec<String>,
+    options: Said,
     out_dir: Option<PathBuf>,
     no_link: bool,
     flags: Vec<String>,
@@ -100,13 +90,13 @@ impl Builder {
 
     /// The training algorithm: a built-in name, or the path of a `.toml` file.
     pub fn algorithm(mut self, name: &str) -> Builder {
-        self.algorithm = Some(name.to_string());
+        self.options.say("algorithm", |c| c.algorithm = name.to_string());
         self
     }
 
     /// A file with the bits of each layer, for the algorithm `quantized` and a model that is not quantized itself.
     pub fn precision(mut self, path: impl AsRef<Path>) -> Builder {
-        self.precision = Some(path.as_ref().to_path_buf());
+        self.options.say("precision", |c| c.precision = Some(path.as_ref().to_path_buf()));
         self
     }
 
@@ -115,74 +105,100 @@ impl Builder {
     /// By default the environment's `TRAINC_TARGET`, else what suits the machine that cargo builds for: a NEON target
     /// where the architecture and its enabled features have one, else `c`. All give the same bits.
     pub fn target(mut self, name: &str) -> Builder {
-        self.target = Some(name.to_string());
+        self.options.say("target", |c| c.target = name.to_string());
         self
     }
 
     /// Examples of a batch.
     pub fn batch(mut self, examples: usize) -> Builder {
-        self.batch = Some(examples);
+        self.options.say("batch", |c| c.batch = Some(examples));
         self
     }
 
     /// Examples of a call of inference; without it 1 (`host` under an algorithm that does not compute examples one by
     /// one: those of a batch).
     pub fn infer_batch(mut self, examples: usize) -> Builder {
-        self.infer_batch = Some(examples);
+        self.options.say("infer-batch", |c| c.infer_batch = Some(examples));
         self
     }
 
     /// The size of an open dimension other than the batch, by its symbol in the model.
     pub fn dimension(mut self, symbol: &str, size: usize) -> Builder {
-        self.dimensions.push((symbol.to_string(), size));
+        self.options.say("dimensions", |c| {
+            c.dimensions.insert(symbol.to_string(), size);
+        });
         self
     }
 
     /// Seed of random weights.
     pub fn seed(mut self, seed: u64) -> Builder {
-        self.seed = Some(seed);
+        self.options.say("seed", |c| c.seed = seed);
         self
     }
 
     /// Where the weights of the first step come from.
     pub fn init(mut self, source: WeightSource) -> Builder {
-        self.init = Some(source);
+        self.options.say("init", |c| c.init = source);
         self
     }
 
     /// A fixed step size that the module's `learning_rate` gives in place of the algorithm's schedule.
     pub fn learning_rate(mut self, size: f64) -> Builder {
-        self.learning_rate = Some(size);
+        self.options.say("learning-rate", |c| c.learning_rate = Some(size));
+        self
+    }
+
+    /// Step sizes in place of the algorithm's: from which fraction of the training on, and the size.
+    pub fn schedule(mut self, points: &[(f64, f64)]) -> Builder {
+        self.options.say("schedule", |c| c.schedule = points.to_vec());
+        self
+    }
+
+    /// How pixels become model inputs, for the notes in the header; `Standardize` leaves them out, for it takes data.
+    pub fn normalization(mut self, normalization: InputNormalization) -> Builder {
+        self.options.say("normalization", |c| c.normalization = normalization);
+        self
+    }
+
+    /// The mean that is taken off each channel of pixels in 0 to 1, one or one a channel, for the notes in the header.
+    pub fn mean(mut self, channels: &[f64]) -> Builder {
+        self.options.say("mean", |c| c.mean = channels.to_vec());
+        self
+    }
+
+    /// The deviation that each channel is divided by after that.
+    pub fn deviation(mut self, channels: &[f64]) -> Builder {
+        self.options.say("deviation", |c| c.deviation = channels.to_vec());
         self
     }
 
     /// Whether only rewrites that keep every bit are allowed (default).
     pub fn exact(mut self, exact: bool) -> Builder {
-        self.exact = Some(exact);
+        self.options.say("exact", |c| c.exact = exact);
         self
     }
 
     /// How the optimiser searches.
     pub fn opt(mut self, strategy: OptimiserStrategy) -> Builder {
-        self.opt = Some(strategy);
+        self.options.say("opt", |c| c.opt = strategy);
         self
     }
 
     /// How batch norm normalizes while training.
     pub fn batch_norm(mut self, handling: BatchNormHandling) -> Builder {
-        self.batch_norm = Some(handling);
+        self.options.say("batch-norm", |c| c.batch_norm = handling);
         self
     }
 
     /// Parameters or layers that do not train, by name with `*` and `?`: constants of the artifact. May be called again.
     pub fn freeze(mut self, pattern: &str) -> Builder {
-        self.freeze.push(pattern.to_string());
+        self.options.say("freeze", |c| c.freeze.push(pattern.to_string()));
         self
     }
 
     /// The only parameters or layers that train, as for [`Builder::freeze`].
     pub fn train(mut self, pattern: &str) -> Builder {
-        self.train.push(pattern.to_string());
+        self.options.say("train", |c| c.train.push(pattern.to_string()));
         self
     }
 
@@ -222,6 +238,12 @@ impl Builder {
         self.run(&mut cargo)
     }
 
+    /// The options that were set.
+    #[cfg(test)]
+    pub(crate) fn options(&self) -> &Said {
+        &self.options
+    }
+
     /// [`Builder::compile`] against any cargo.
     pub(crate) fn run(&self, cargo: &mut Cargo<'_>) -> Result<Output, Error> {
         self.compiled(cargo).inspect_err(|error| cargo.say("error", &error.to_string()))
@@ -236,7 +258,6 @@ impl Builder {
         };
         let session = Session::named(&name, &source, &config, Entries::TrainAndInfer)?;
         session.warnings.iter().for_each(|warning| cargo.say("warning", warning));
-        schedule::check(&session)?;
         let program = session.program();
         let artifact = session.target.emit(program).map_err(|e| Error::new(e.to_string()))?;
         let module = artifact
@@ -304,40 +325,27 @@ impl Builder {
                 ModelSource::Bytes { name: name.clone(), bytes }
             }
         };
-        let mut config = match &self.config {
+        let config = match &self.config {
             Some(path) => {
                 cargo.watch_file(path);
                 Config::read(path)?
             }
             None => Config::default(),
         };
-        config.algorithm = self.algorithm.clone().unwrap_or(config.algorithm);
+        let mut config = self.options.over(config);
         if algorithms::is_path(&config.algorithm) {
             cargo.watch_file(Path::new(&config.algorithm));
         }
-        config.precision = self.precision.clone().or(config.precision);
         if let Some(path) = &config.precision {
             cargo.watch_file(path);
         }
-        config.target = match &self.target {
-            Some(target) => target.clone(),
-            None => match cargo.watched(TARGET_OVERRIDE) {
+        if !self.options.names().contains("target") {
+            config.target = match cargo.watched(TARGET_OVERRIDE) {
                 Some(target) => target,
                 None if config.target != Config::default().target => config.target,
                 None => cargo.default_target().to_string(),
-            },
-        };
-        config.batch = self.batch.or(config.batch);
-        config.infer_batch = self.infer_batch.or(config.infer_batch);
-        config.dimensions.extend(self.dimensions.iter().cloned());
-        config.seed = self.seed.unwrap_or(config.seed);
-        config.init = self.init.unwrap_or(config.init);
-        config.learning_rate = self.learning_rate.or(config.learning_rate);
-        config.exact = self.exact.unwrap_or(config.exact);
-        config.opt = self.opt.unwrap_or(config.opt);
-        config.batch_norm = self.batch_norm.unwrap_or(config.batch_norm);
-        config.freeze.extend(self.freeze.iter().cloned());
-        config.train.extend(self.train.iter().cloned());
+            };
+        }
         Ok((config, source))
     }
 }

@@ -27,10 +27,11 @@ mod cargo;
 mod error;
 mod files;
 mod native;
-mod schedule;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{Builder, Output};
 pub use error::Error;
-pub use trainc_driver::config::{BatchNormHandling, OptimiserStrategy, WeightSource};
+pub use trainc_driver::config::{
+    BatchNormHandling, InputNormalization, OptimiserStrategy, WeightSource,
+};

@@ -7,6 +7,11 @@ use std::process::Command;
 
 use trainc_onnx_import::proto::{GraphProto, Message, ModelProto, NodeProto, OperatorSetIdProto};
 
+use trainc_driver::config::{
+    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+};
+use trainc_driver::options::OPTIONS;
+
 use crate::cargo::Cargo;
 use crate::{Builder, Error, Output};
 
@@ -69,7 +74,7 @@ fn errors_name_file_node_and_reason() {
     assert!(target.contains("`abacus`") && target.contains("neon+dotprod"), "{target}");
     assert!(message(base.clone().zoo("lenet6")).contains("`lenet6`"));
     assert!(message(digits().batch(0)).contains("batch"));
-    assert!(message(digits().learning_rate(0.5)).contains("whole numbers of bits"));
+    assert!(message(digits().learning_rate(0.5)).contains("whole number of bits"));
     let outside = failure(&Builder::new().zoo("digits"));
     assert!(outside.to_string().contains("OUT_DIR is not set"), "{outside}");
     let config = out.join("trainc.toml");
@@ -77,6 +82,40 @@ fn errors_name_file_node_and_reason() {
     let unread = message(digits().config(&config));
     assert!(unread.contains("trainc.toml") && unread.contains("bach"), "{unread}");
     fs::remove_dir_all(out).expect("removed");
+}
+
+/// Every option has a method, or a reason why not.
+#[test]
+fn every_option_has_a_method() {
+    type Method = fn(Builder) -> Builder;
+    let methods: [(&str, Method); 18] = [
+        ("algorithm", |b| b.algorithm("fp32")),
+        ("precision", |b| b.precision("p.toml")),
+        ("target", |b| b.target("c")),
+        ("batch", |b| b.batch(3)),
+        ("infer-batch", |b| b.infer_batch(3)),
+        ("dimensions", |b| b.dimension("h", 3)),
+        ("seed", |b| b.seed(3)),
+        ("opt", |b| b.opt(OptimiserStrategy::Off)),
+        ("exact", |b| b.exact(false)),
+        ("batch-norm", |b| b.batch_norm(BatchNormHandling::Frozen)),
+        ("init", |b| b.init(WeightSource::Random)),
+        ("freeze", |b| b.freeze("a")),
+        ("train", |b| b.train("a")),
+        ("learning-rate", |b| b.learning_rate(3.0)),
+        ("schedule", |b| b.schedule(&[(0.0, 3.0)])),
+        ("normalization", |b| b.normalization(InputNormalization::None)),
+        ("mean", |b| b.mean(&[0.5])),
+        ("deviation", |b| b.deviation(&[0.5])),
+    ];
+    for option in OPTIONS {
+        let method = methods.iter().find(|(name, _)| *name == option.name);
+        assert_eq!(method.is_none(), !option.not_in_builds.is_empty(), "{}", option.name);
+        let Some((name, method)) = method else { continue };
+        let said = method(Builder::new()).options().clone();
+        assert_eq!(said.names().iter().collect::<Vec<_>>(), [name]);
+        assert_ne!(said.over(Config::default()), Config::default(), "{name}");
+    }
 }
 
 #[test]

@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use trainc_driver::config::{
-    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
-};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use trainc_driver::config::{Config, InputNormalization};
 use trainc_driver::emit::{self, EmitKind};
 use trainc_driver::model::ModelSource;
-use trainc_driver::trained::FINE_TUNING;
 
 use crate::message::{Color, MessageFormat};
+use crate::options::ConfigArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,184 +62,6 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
 }
 
-/// What every command that compiles takes. Flags win over the configuration file.
-#[derive(Args, Debug, Default)]
-pub(crate) struct ConfigArguments {
-    /// Read defaults from a configuration file (the keys are these flags' names)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    config: Option<PathBuf>,
-    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file [default: niti, or niti-finetune if
-    /// the model brings trained weights; of `run` fp32]
-    #[arg(short, long, value_name = "NAME|FILE")]
-    pub(crate) algorithm: Option<String>,
-    /// Fine-tune the model's weights, whatever they look like: --algorithm niti-finetune
-    #[arg(long, conflicts_with = "algorithm")]
-    fine_tune: bool,
-    /// Bits of each layer's input, weight and output, for quantized inference of a model that is not quantized
-    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
-    precision: Option<PathBuf>,
-    /// Data set whose activations give the ranges that the precision file leaves out
-    #[arg(long, value_name = "DATA", value_hint = ValueHint::AnyPath, requires = "precision")]
-    calibrate: Option<PathBuf>,
-    /// Target (see `trainc targets`) [default: host]
-    #[arg(short, long, value_name = "NAME")]
-    target: Option<String>,
-    /// Examples of a training step [default: 32]; those that `run` takes at once [default: the data's]
-    #[arg(short, long, value_name = "N", value_parser = positive)]
-    batch: Option<usize>,
-    /// Examples of a call of inference [default: 1 on devices; on the host --batch, or 1 where the algorithm's exponents
-    /// follow the values: there examples are always computed one by one]
-    #[arg(long, value_name = "N", value_parser = positive)]
-    infer_batch: Option<usize>,
-    /// Size of an open dimension other than the batch; may be repeated
-    #[arg(long = "dimension", value_name = "NAME=SIZE", value_parser = dimension)]
-    dimensions: Vec<(String, usize)>,
-    /// Seed of weights, shuffling and stochastic rounding [default: 0]
-    #[arg(short, long, value_name = "N")]
-    seed: Option<u64>,
-    /// How the optimiser searches [default: saturate]
-    #[arg(long, value_enum, value_name = "STRATEGY")]
-    opt: Option<Strategy>,
-    /// Allow rewrites that move a float by a stated number of units in the last place
-    #[arg(long, conflicts_with = "exact")]
-    no_exact: bool,
-    /// Only rewrites that keep every bit (the default)
-    #[arg(long)]
-    exact: bool,
-    /// How batch norm normalizes while training [default: as-exported]
-    #[arg(long, value_enum, value_name = "HOW")]
-    batch_norm: Option<BatchNorm>,
-    /// Where the first weights come from [default: model]
-    #[arg(long, value_enum, value_name = "FROM")]
-    init: Option<Init>,
-    /// Weights in place of the model's: safetensors by its names, a checkpoint of `train`, or a device's saved state
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) weights: Option<PathBuf>,
-    /// Parameters or layers that do not train: names, with `*` and `?`; may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    freeze: Vec<String>,
-    /// The only parameters or layers that train; may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    train: Vec<String>,
-}
-
-impl ConfigArguments {
-    /// Whether the model's weights decide the algorithm, as nothing else does.
-    pub(crate) fn model_decides(&self) -> bool {
-        self.algorithm.is_none() && self.config.is_none() && !self.fine_tune
-    }
-
-    /// Whether the flags name an algorithm, a target, or a file that may.
-    pub(crate) fn says_how(&self) -> bool {
-        self.algorithm.is_some() || self.target.is_some() || self.config.is_some()
-    }
-}
-
-/// How the optimiser searches.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Strategy {
-    /// Equality saturation
-    Saturate,
-    /// Each rule once, in order
-    Ordered,
-    /// Not at all
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum BatchNorm {
-    /// As the model file says
-    AsExported,
-    /// With the statistics of the batch
-    Training,
-    /// With the running statistics
-    Frozen,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Init {
-    /// The model file
-    Model,
-    /// Drawn by the seed as the algorithm says
-    Random,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Normalization {
-    /// The stored values
-    None,
-    /// Stored bytes divided by 255; floats as they stand
-    Unit,
-    /// Unit, then mean 0 and deviation 1 for each channel
-    Standardize,
-}
-
-impl ConfigArguments {
-    /// The configuration: the defaults, under the file's, under these flags.
-    pub(crate) fn config(&self) -> anyhow::Result<Config> {
-        let mut config = match &self.config {
-            Some(path) => Config::read(path)?,
-            None => Config::default(),
-        };
-        set(&mut config.algorithm, &self.algorithm);
-        if self.fine_tune {
-            config.algorithm = FINE_TUNING.to_string();
-        }
-        config.precision = self.precision.clone().or(config.precision);
-        config.calibrate = self.calibrate.clone().or(config.calibrate);
-        set(&mut config.target, &self.target);
-        set(&mut config.seed, &self.seed);
-        config.batch = self.batch.or(config.batch);
-        config.infer_batch = self.infer_batch.or(config.infer_batch);
-        config.dimensions.extend(self.dimensions.iter().cloned());
-        config.exact = (config.exact || self.exact) && !self.no_exact;
-        config.weights = self.weights.clone().or(config.weights);
-        for (list, flags) in [(&mut config.freeze, &self.freeze), (&mut config.train, &self.train)]
-        {
-            if !flags.is_empty() {
-                list.clone_from(flags);
-            }
-        }
-        if let Some(opt) = self.opt {
-            config.opt = match opt {
-                Strategy::Saturate => OptimiserStrategy::Saturate,
-                Strategy::Ordered => OptimiserStrategy::Ordered,
-                Strategy::Off => OptimiserStrategy::Off,
-            };
-        }
-        if let Some(batch_norm) = self.batch_norm {
-            config.batch_norm = match batch_norm {
-                BatchNorm::AsExported => BatchNormHandling::AsExported,
-                BatchNorm::Training => BatchNormHandling::Training,
-                BatchNorm::Frozen => BatchNormHandling::Frozen,
-            };
-        }
-        if let Some(init) = self.init {
-            config.init = match init {
-                Init::Model => WeightSource::Model,
-                Init::Random => WeightSource::Random,
-            };
-        }
-        Ok(config)
-    }
-}
-
-fn normalize(config: &mut Config, flag: Option<Normalization>) {
-    if let Some(normalization) = flag {
-        config.normalization = match normalization {
-            Normalization::None => InputNormalization::None,
-            Normalization::Unit => InputNormalization::Unit,
-            Normalization::Standardize => InputNormalization::Standardize,
-        };
-    }
-}
-
-fn set<T: Clone>(field: &mut T, flag: &Option<T>) {
-    if let Some(value) = flag {
-        *field = value.clone();
-    }
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -261,21 +81,6 @@ pub(crate) struct TrainArguments {
     /// Data set [default: the built-in digits]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
-    /// Passes over the training images; with 0 the model is only evaluated [default: 10; 30 of the built-in net]
-    #[arg(short, long, value_name = "N")]
-    epochs: Option<usize>,
-    /// A fixed step size (under NITI: bits, 0 to 7) [default: the algorithm's schedule]
-    #[arg(long, value_name = "RATE")]
-    learning_rate: Option<f64>,
-    /// At most this many training steps in all; the schedule of step sizes goes by them
-    #[arg(long, value_name = "N")]
-    steps: Option<u64>,
-    /// Take the samples in the file's order
-    #[arg(long)]
-    no_shuffle: bool,
-    /// How pixels become model inputs [default: unit]
-    #[arg(long, value_enum, value_name = "HOW")]
-    normalization: Option<Normalization>,
     /// Train the same model, seed and data under this algorithm too, and show both
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) baseline: Option<String>,
@@ -303,16 +108,11 @@ const BUILT_IN_EPOCHS: usize = 30;
 
 impl TrainArguments {
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
-        let mut config = self.config.config()?;
-        if self.model.is_none() && self.config.config.is_none() {
-            config.epochs = BUILT_IN_EPOCHS;
+        let mut defaults = Config::default();
+        if self.model.is_none() {
+            defaults.epochs = BUILT_IN_EPOCHS;
         }
-        set(&mut config.epochs, &self.epochs);
-        config.learning_rate = self.learning_rate.or(config.learning_rate);
-        config.steps = self.steps.or(config.steps);
-        config.shuffle &= !self.no_shuffle;
-        normalize(&mut config, self.normalization);
-        Ok(config)
+        self.config.config(defaults)
     }
 }
 
@@ -338,9 +138,6 @@ pub(crate) struct CompileArguments {
     /// Add main.c, an example that trains, evaluates, saves and loads (every target but `host`)
     #[arg(long)]
     pub(crate) example: bool,
-    /// How pixels become model inputs, for the header and the manifest; `standardize` takes --data [default: unit]
-    #[arg(long, value_enum, value_name = "HOW")]
-    normalization: Option<Normalization>,
     /// Data set whose normalization and class names the header and the manifest state [default: none]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
@@ -352,10 +149,11 @@ pub(crate) struct CompileArguments {
 
 impl CompileArguments {
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
-        let mut config = self.config.config()?;
-        normalize(&mut config, self.normalization);
+        let config = self.config.config(Config::default())?;
         anyhow::ensure!(
-            self.data.is_some() || self.normalization != Some(Normalization::Standardize),
+            self.data.is_some()
+                || !self.config.has("normalization")
+                || config.normalization != InputNormalization::Standardize,
             "--normalization standardize takes the mean and deviation from data: give --data"
         );
         Ok(config)
@@ -436,11 +234,7 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     /// FP32 unless a flag or the file says otherwise.
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
-        let mut config = self.config.config()?;
-        if self.config.algorithm.is_none() && self.config.config.is_none() {
-            config.algorithm = "fp32".to_string();
-        }
-        Ok(config)
+        self.config.config(Config { algorithm: "fp32".to_string(), ..Config::default() })
     }
 }
 
@@ -592,11 +386,6 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
-fn dimension(text: &str) -> Result<(String, usize), String> {
-    let (name, size) = text.split_once('=').ok_or("expected NAME=SIZE")?;
-    Ok((name.to_string(), positive(size)?))
-}
-
 fn image_shape(text: &str) -> Result<[usize; 3], String> {
     let sizes: Option<Vec<usize>> = text.split('x').map(|s| s.parse().ok()).collect();
     sizes
@@ -634,36 +423,34 @@ pub(crate) fn built_in_model(seed: u64) -> anyhow::Result<ModelSource> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use trainc_driver::options::OPTIONS;
 
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
     }
 
-    /// What an option is when it is not given, its help says; so do the words of [`Config`]'s defaults.
+    /// What an argument is when it is not given, its help says; that of options their list says.
     #[test]
     fn help_states_every_default() {
         // Without these nothing is read, written, left out or fixed.
         const NOTHING: &[&str] = &[
             "config",
-            "precision",
-            "calibrate",
-            "dimensions",
-            "freeze",
-            "train",
-            "steps",
             "baseline",
             "checkpoint",
             "curve",
             "weights_out",
-            "weights",
             "emit",
             "keep",
             "junit",
             "name",
             "output",
         ];
-        fn walk(command: &clap::Command, seen: &mut Vec<(String, String)>) {
+        let nothing = |id: &str| {
+            let option = OPTIONS.iter().find(|option| option.name == id);
+            option.is_some_and(|option| option.default.is_empty()) || NOTHING.contains(&id)
+        };
+        fn walk(command: &clap::Command, nothing: &dyn Fn(&str) -> bool, seen: &mut Vec<String>) {
             for argument in command.get_arguments() {
                 let id = argument.get_id().as_str();
                 let takes = argument.get_action().takes_values();
@@ -674,38 +461,15 @@ mod tests {
                 let shown =
                     !argument.get_default_values().is_empty() || help.contains("[default: ");
                 let place = format!("{} {id}", command.get_name());
-                assert!(
-                    shown || NOTHING.contains(&id),
-                    "{place} does not state its default: {help}"
-                );
-                seen.push((id.to_string(), help));
+                assert!(shown || nothing(id), "{place} does not state its default: {help}");
+                seen.push(help);
             }
-            command.get_subcommands().for_each(|command| walk(command, seen));
+            command.get_subcommands().for_each(|command| walk(command, nothing, seen));
         }
         let mut seen = Vec::new();
-        walk(&Arguments::command(), &mut seen);
-        let config = Config::default();
-        let json = serde_json::to_value(&config).unwrap();
-        let word = |key: &str| json[key].as_str().unwrap().to_string();
-        for (id, value) in [
-            ("algorithm", config.algorithm.clone()),
-            ("target", config.target.clone()),
-            ("batch", config.batch_size().to_string()),
-            ("seed", config.seed.to_string()),
-            ("opt", word("opt")),
-            ("batch_norm", word("batch-norm")),
-            ("init", word("init")),
-            ("normalization", word("normalization")),
-            ("epochs", config.epochs.to_string()),
-        ] {
-            let helps: Vec<&String> =
-                seen.iter().filter(|(i, _)| i == id).map(|(_, h)| h).collect();
-            // The seeds of data and of reference models are clap's own.
-            let own = |help: &&&String| help.contains(&format!("[default: {value}"));
-            assert!(helps.iter().any(|h| own(&h)), "{id}: {value}: {helps:?}");
-        }
+        walk(&Arguments::command(), &nothing, &mut seen);
         let built_in = format!("{BUILT_IN_EPOCHS} of the built-in net");
-        assert!(seen.iter().any(|(id, help)| id == "epochs" && help.contains(&built_in)));
+        assert!(seen.iter().any(|help| help.contains(&built_in)));
     }
 
     #[test]
@@ -714,8 +478,7 @@ mod tests {
         for bad in ["3x32", "3x32x0", "3,32,32", ""] {
             assert!(image_shape(bad).is_err(), "{bad}");
         }
-        assert_eq!(dimension("height=5"), Ok(("height".to_string(), 5)));
-        assert!(dimension("height").is_err() && positive("0").is_err());
+        assert!(positive("0").is_err());
         let found = stage("asm=x.s").unwrap();
         assert_eq!((found.kind, found.path), (EmitKind::Asm, Some(PathBuf::from("x.s"))));
         assert!(stage("qir").unwrap().path.is_none() && stage("qor").is_err());
@@ -731,6 +494,6 @@ mod tests {
         let config = arguments.config().unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!((config.seed, config.batch, config.exact), (4, Some(16), false));
-        assert_eq!(config.opt, OptimiserStrategy::Off);
+        assert_eq!(config.opt, trainc_driver::config::OptimiserStrategy::Off);
     }
 }

@@ -1,6 +1,7 @@
 //! `trainc inspect`.
 
 use serde_json::{Value, json};
+use trainc_driver::config::Config;
 use trainc_driver::emit::Depth;
 use trainc_driver::error::{Error, InFile};
 use trainc_driver::inspect::{self, Reached};
@@ -15,7 +16,7 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
     if arguments.check {
         return check(arguments, &file, output);
     }
-    let mut config = arguments.config.config()?;
+    let mut config = arguments.config.config(Config::default())?;
     let emit = &arguments.emit.emit;
     let depth = if arguments.rewrites { Some(Depth::Optimised) } else { None };
     let depth = emit.iter().map(|e| e.kind.depth()).chain(depth).max().unwrap_or(Depth::Planned);
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &InspectArguments, output: &Output) -> anyhow::Resu
 
 fn check(arguments: &InspectArguments, file: &str, output: &Output) -> anyhow::Result<()> {
     let config = match arguments.config.says_how() {
-        true => Some(arguments.config.config()?),
+        true => Some(arguments.config.config(Config::default())?),
         false => None,
     };
     let report = inspect::check(&arguments.model, config.as_ref());

@@ -10,6 +10,7 @@ mod inspect;
 mod listings;
 mod message;
 mod opt;
+mod options;
 mod progress;
 mod run;
 mod train;

@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
         let config = Config {
             algorithm: baseline.clone(),
             learning_rate: arguments.baseline_learning_rate,
+            schedule: Vec::new(),
             ..config.clone()
         };
         let beside = arguments.checkpoint.as_ref().map(|path| {

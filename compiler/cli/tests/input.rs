@@ -75,3 +75,50 @@ fn what_the_data_must_be() {
     assert!(header.contains("Constants, which do not train: "), "{header}");
     assert!(header.contains("_INPUT_DIVISOR 255.0") && !header.contains("CLASS_NAMES"), "{header}");
 }
+
+/// Numbers that the user states are those of training, of the header and of the manifest.
+#[test]
+fn stated_mean_and_deviation() {
+    let folder = Folder::new("stated");
+    let (model, data) = (folder.model(), folder.data());
+    let stated = ["--mean", "0.25", "--deviation", "0.5"];
+    folder.succeed(&[&["compile", model, "--target", "c", "-o", "out"], &stated[..]].concat());
+    let header = String::from_utf8(bytes(&folder.path("out/digits.h"))).unwrap();
+    for line in ["_INPUT_DIVISOR 255.0", "_INPUT_MEAN { 0.25 }", "_INPUT_DEVIATION { 0.5 }"] {
+        assert!(header.contains(line), "{line}: {header}");
+    }
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&bytes(&folder.path("out/manifest.json"))).unwrap();
+    assert_eq!(manifest["input"]["normalization"]["deviation"][0], 0.5);
+    let train = |name: &str, flags: &[&str]| {
+        let fixed =
+            ["train", model, "--data", data, "--epochs", "1", "-b", "8", "--weights-out", name];
+        folder.succeed(&[&fixed[..], flags].concat());
+        bytes(&folder.path(name))
+    };
+    // With 0 and 1 it is what it is without; otherwise not.
+    let plain = train("plain.st", &[]);
+    assert_eq!(plain, train("same.st", &["--mean", "0", "--deviation", "1"]));
+    assert_ne!(plain, train("stated.st", &stated));
+    let message = folder.fail(&["train", model, "--data", data, "--mean", "0.1,0.2,0.3"]);
+    assert!(message.contains("3 channels, and images of 1"), "{message}");
+    let both = ["compile", model, "-o", "no", "--mean", "0.1", "--normalization", "none"];
+    assert!(folder.fail(&both).contains("unit"));
+}
+
+/// Step sizes of the command line, in place of the algorithm's.
+#[test]
+fn a_schedule_on_the_command_line() {
+    let folder = Folder::new("schedule");
+    let model = folder.model();
+    let compile =
+        ["compile", model, "-o", "out", "--algorithm", "fp32", "--schedule", "0:0.5,0.25:0.125"];
+    folder.succeed(&compile);
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&bytes(&folder.path("out/manifest.json"))).unwrap();
+    let point = |from: f64, size: f64| serde_json::json!({ "from": from, "step_size": size });
+    assert_eq!(manifest["schedule"], serde_json::json!([point(0.0, 0.5), point(0.25, 0.125)]));
+    // What the algorithm cannot take is refused before the model is read.
+    let rate = ["train", "no/such.onnx", "--algorithm", "niti", "--learning-rate", "0.1"];
+    assert!(folder.fail(&rate).contains("whole number of bits"));
+}

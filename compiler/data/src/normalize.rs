@@ -72,6 +72,12 @@ impl Normalizer {
         Self { channels }
     }
 
+    /// With a mean and a deviation for each channel, in the units of [`Normalization::UnitInterval`].
+    pub fn stated(channels: &[(f64, f64)]) -> Self {
+        let channel = |&(mean, deviation)| ChannelMap::new(mean, deviation, 255.0);
+        Self { channels: channels.iter().map(channel).collect() }
+    }
+
     /// The mean that is taken off each channel and the deviation it is divided by, for reports and for repeating the
     /// preprocessing elsewhere. The units are those of [`Normalization::UnitInterval`], or of the stored values under
     /// [`Normalization::None`].

@@ -38,10 +38,14 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
         batch: config.batch_size(),
         seed: config.seed,
         batch_norm: word(&config.batch_norm),
-        normalization: word(&config.normalization),
+        normalization: match (&config.mean[..], &config.deviation[..]) {
+            ([], []) => word(&config.normalization),
+            stated => word(&stated),
+        },
         init: word(&config.init),
         frozen: session.frozen.clone(),
         learning_rate: config.learning_rate,
+        schedule: config.schedule.clone(),
         shuffle: config.shuffle,
     }
 }
@@ -96,8 +100,7 @@ pub fn resume(
     trainer.set_state(&tensors[..state.len()])?;
     trainer.steps = header.steps;
     trainer.history = header.history;
-    let config = &trainer.session.config;
-    let scheduled = config.learning_rate.is_none() && trainer.session.algorithm.schedule.len() > 1;
+    let scheduled = trainer.session.algorithm.schedule.len() > 1;
     let steps = trainer.steps_of_run(data_length);
     let whole = trainer.steps_of_epoch(data_length) * trainer.epochs() as u64;
     let remark = if scheduled && header.steps_of_run != steps {
@@ -125,6 +128,7 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
         ("init", file.init.clone(), run.init.clone()),
         ("frozen parameters", file.frozen.join(" "), run.frozen.join(" ")),
         ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
+        ("schedule", format!("{:?}", file.schedule), format!("{:?}", run.schedule)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
     ];
     let other: Vec<String> = fields

@@ -44,6 +44,9 @@ pub(crate) struct Identity {
     pub(crate) init: String,
     pub(crate) frozen: Vec<String>,
     pub(crate) learning_rate: Option<f64>,
+    /// In place of the algorithm's.
+    #[serde(default)]
+    pub(crate) schedule: Vec<(f64, f64)>,
     pub(crate) shuffle: bool,
 }
 

@@ -1,143 +1,24 @@
-//! One configuration behind the command line's flags and a `trainc.toml`.
+//! What a configuration means: files of it, and what follows from its options.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 #[cfg(feature = "host")]
 use trainc_data::{Normalization, Normalizer};
+use trainc_ir::Element;
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
-use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::{Algorithm, SchedulePoint};
 
 use crate::error::{InFile, Result, ensure};
-
-/// How the optimiser searches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OptimiserStrategy {
-    /// All rules until nothing changes (equality saturation).
-    #[default]
-    Saturate,
-    /// Each rule once, in order.
-    Ordered,
-    /// No rule.
-    Off,
-}
-
-/// How batch norm normalizes while training.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BatchNormHandling {
-    /// As the model file says.
-    #[default]
-    AsExported,
-    /// With the statistics of the batch, updating the running ones.
-    Training,
-    /// With the running statistics.
-    Frozen,
-}
-
-/// How pixels become model inputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InputNormalization {
-    /// The stored values.
-    None,
-    /// Pixels divided by 255.
-    #[default]
-    Unit,
-    /// Unit, then mean 0 and deviation 1 for each channel of the training images.
-    Standardize,
-}
-
-/// Where the weights of the first step come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WeightSource {
-    /// The model file.
-    #[default]
-    Model,
-    /// Drawn by the seed, in the way the algorithm names.
-    Random,
-}
-
-/// What a compilation or a training run is asked to do. Field names are those of flags and of `trainc.toml`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Config {
-    /// Training algorithm: a built-in name or the path of a `.toml` file.
-    pub algorithm: String,
-    /// Quantized inference: a file with the bits of each layer, for a model that is not quantized itself.
-    pub precision: Option<PathBuf>,
-    /// Quantized inference: data whose activations give the ranges that the precision file leaves out.
-    pub calibrate: Option<PathBuf>,
-    /// Target name.
-    pub target: String,
-    /// Batch size; the default depends on the command.
-    pub batch: Option<usize>,
-    /// Examples of a call of inference; see [`Config::inference_batch`] for the default.
-    pub infer_batch: Option<usize>,
-    /// Sizes of open dimensions other than the batch, by symbol.
-    pub dimensions: BTreeMap<String, usize>,
-    /// Seed of weights, shuffling and stochastic rounding.
-    pub seed: u64,
-    /// Whether only rewrites that keep every bit are allowed.
-    pub exact: bool,
-    /// How the optimiser searches.
-    pub opt: OptimiserStrategy,
-    /// How batch norm normalizes while training.
-    pub batch_norm: BatchNormHandling,
-    /// How pixels become model inputs.
-    pub normalization: InputNormalization,
-    /// Where the weights of the first step come from.
-    pub init: WeightSource,
-    /// A file with other weights than the model's: safetensors, a checkpoint, or a state that a device saved.
-    pub weights: Option<PathBuf>,
-    /// Patterns of parameters and layers that do not train.
-    pub freeze: Vec<String>,
-    /// Patterns of the only parameters and layers that train; empty for all.
-    pub train: Vec<String>,
-    /// Passes over the training data; with 0 the model is only evaluated.
-    pub epochs: usize,
-    /// A fixed step size in place of the algorithm's schedule.
-    pub learning_rate: Option<f64>,
-    /// Most training steps in all.
-    pub steps: Option<u64>,
-    /// Whether each epoch has its own order of samples.
-    pub shuffle: bool,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            algorithm: "niti".to_string(),
-            precision: None,
-            calibrate: None,
-            target: "host".to_string(),
-            batch: None,
-            infer_batch: None,
-            dimensions: BTreeMap::new(),
-            seed: 0,
-            exact: true,
-            opt: OptimiserStrategy::default(),
-            batch_norm: BatchNormHandling::default(),
-            normalization: InputNormalization::default(),
-            init: WeightSource::default(),
-            weights: None,
-            freeze: Vec::new(),
-            train: Vec::new(),
-            epochs: 10,
-            learning_rate: None,
-            steps: None,
-            shuffle: true,
-        }
-    }
-}
+pub use crate::options::{
+    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+};
 
 /// The target that is this machine.
 const HOST: &str = "host";
 /// Batch size where neither flag nor file gives one.
 pub const DEFAULT_BATCH: usize = 32;
+/// The most bits of an update that an 8-bit weight can take.
+const LARGEST_BITS: f64 = 7.0;
 
 impl Config {
     /// Reads a `trainc.toml`. Keys that are absent keep their defaults.
@@ -164,28 +45,113 @@ impl Config {
         self.infer_batch.or(only).unwrap_or(if host { self.batch_size() } else { 1 })
     }
 
-    /// Checks numbers that no type can.
+    /// Checks each option that no type can.
     ///
     /// # Errors
-    /// In words that name the field.
+    /// In words that name the option.
+    pub(crate) fn check_each(&self) -> Result<(), String> {
+        let must = |holds: bool, words: &str| if holds { Ok(()) } else { Err(words.to_string()) };
+        let size = |size: &f64| size.is_finite() && *size >= 0.0;
+        must(self.batch != Some(0), "batch: must be at least 1")?;
+        must(self.infer_batch != Some(0), "infer-batch: must be at least 1")?;
+        must(self.learning_rate.iter().all(size), "learning-rate: must be 0 or more")?;
+        must(self.schedule.iter().all(|(_, rate)| size(rate)), "schedule: sizes are 0 or more")?;
+        let from: Vec<f64> = self.schedule.iter().map(|(from, _)| *from).collect();
+        let ascends = from.windows(2).all(|w| w[0] < w[1]) && from.iter().all(|f| *f < 1.0);
+        must(
+            ascends && from.first().is_none_or(|f| *f == 0.0),
+            "schedule: the first size is from 0 on, each other from a larger fraction below 1",
+        )?;
+        must(self.mean.iter().all(|x| x.is_finite()), "mean: must be numbers")?;
+        must(
+            self.deviation.iter().all(|x| x.is_finite() && *x > 0.0),
+            "deviation: must be more than 0",
+        )
+    }
+
+    /// Checks the options, and those that belong together.
+    ///
+    /// # Errors
+    /// In words that name the option.
     pub fn check(&self) -> Result<()> {
-        ensure!(self.batch != Some(0), "batch: must be at least 1");
-        ensure!(self.infer_batch != Some(0), "infer-batch: must be at least 1");
-        if let Some(rate) = self.learning_rate {
-            ensure!(rate.is_finite() && rate >= 0.0, "learning-rate: must be 0 or more");
-        }
+        self.check_each().map_err(crate::error::Error::Refused)?;
+        ensure!(
+            self.schedule.is_empty() || self.learning_rate.is_none(),
+            "learning-rate, schedule: give one of them"
+        );
+        let stated = !self.mean.is_empty() || !self.deviation.is_empty();
+        ensure!(
+            !stated || self.normalization == InputNormalization::Unit,
+            "mean, deviation: they are of pixels in 0 to 1, so normalization must be `unit`"
+        );
+        let (m, d) = (self.mean.len(), self.deviation.len());
+        ensure!(m == d || m < 2 || d < 2, "mean, deviation: {m} and {d} channels");
         Ok(())
     }
 
-    /// How stored images become inputs, fitted to the training split.
+    /// The algorithm with the step sizes that the options give in place of its own.
+    ///
+    /// # Errors
+    /// If one is none of the algorithm's.
+    pub(crate) fn scheduled(&self, mut algorithm: Algorithm) -> Result<Algorithm> {
+        if algorithm.inference.is_some() {
+            return Ok(algorithm);
+        }
+        let point = |&(from, value): &(f64, f64)| SchedulePoint { from, value };
+        if let Some(rate) = self.learning_rate {
+            algorithm.schedule = vec![point(&(0.0, rate))];
+        } else if !self.schedule.is_empty() {
+            algorithm.schedule = self.schedule.iter().map(point).collect();
+        }
+        for SchedulePoint { value, .. } in &algorithm.schedule {
+            let bits = value.fract() == 0.0 && (0.0..=LARGEST_BITS).contains(value);
+            ensure!(
+                bits || algorithm.learning_rate != Element::I32,
+                "learning-rate: the step size of algorithm `{}` is a whole number of bits from 0 to {LARGEST_BITS}, not \
+                 {value}",
+                algorithm.name
+            );
+        }
+        Ok(algorithm)
+    }
+
+    /// The mean and deviation of each channel that the options state, for pixels in 0 to 1; `None` if they state none.
+    ///
+    /// # Errors
+    /// If they are of another number of channels.
+    pub(crate) fn stated(&self, channels: usize) -> Result<Option<Vec<(f64, f64)>>> {
+        if self.mean.is_empty() && self.deviation.is_empty() {
+            return Ok(None);
+        }
+        for (name, list) in [("mean", &self.mean), ("deviation", &self.deviation)] {
+            let count = list.len();
+            ensure!(
+                count < 2 || count == channels,
+                "{name}: {count} channels, and images of {channels}"
+            );
+        }
+        let of = |list: &[f64], channel: usize, none: f64| {
+            list.get(channel).or(list.first()).copied().unwrap_or(none)
+        };
+        let channel = |c| (of(&self.mean, c, 0.0), of(&self.deviation, c, 1.0));
+        Ok(Some((0..channels).map(channel).collect()))
+    }
+
+    /// How stored images become inputs, fitted to the training split where the options do not state it.
+    ///
+    /// # Errors
+    /// As [`Config::stated`].
     #[cfg(feature = "host")]
-    pub(crate) fn normalizer(&self, train: &trainc_data::Split) -> Normalizer {
+    pub(crate) fn normalizer(&self, train: &trainc_data::Split) -> Result<Normalizer> {
+        if let Some(channels) = self.stated(train.shape[0])? {
+            return Ok(Normalizer::stated(&channels));
+        }
         let normalization = match self.normalization {
             InputNormalization::None => Normalization::None,
             InputNormalization::Unit => Normalization::UnitInterval,
             InputNormalization::Standardize => Normalization::Standardize,
         };
-        Normalizer::fit(normalization, train)
+        Ok(Normalizer::fit(normalization, train))
     }
 
     /// How the model is imported for training.
@@ -244,13 +210,14 @@ mod tests {
 
     #[test]
     fn a_configuration_survives_its_file() {
-        let config = Config { batch: Some(7), learning_rate: Some(0.25), ..Config::default() };
+        let schedule = vec![(0.0, 0.5), (0.25, 0.125)];
+        let config = Config { batch: Some(7), schedule, mean: vec![0.5], ..Config::default() };
         let text = toml::to_string(&config).unwrap();
         assert_eq!(toml::from_str::<Config>(&text).unwrap(), config);
     }
 
     #[test]
-    fn numbers_out_of_range() {
+    fn options_that_do_not_fit() {
         let bad = |edit: fn(&mut Config)| {
             let mut config = Config::default();
             edit(&mut config);
@@ -259,6 +226,37 @@ mod tests {
         assert!(bad(|c| c.batch = Some(0)).starts_with("batch"));
         assert!(bad(|c| c.infer_batch = Some(0)).starts_with("infer-batch"));
         assert!(bad(|c| c.learning_rate = Some(f64::NAN)).starts_with("learning-rate"));
+        let both = bad(|c| (c.learning_rate, c.schedule) = (Some(1.0), vec![(0.0, 1.0)]));
+        assert!(both.contains("one of them"), "{both}");
+        let channels = bad(|c| (c.mean, c.deviation) = (vec![0.1, 0.2], vec![1.0, 1.0, 1.0]));
+        assert!(channels.contains("2 and 3"), "{channels}");
+        let fitted = bad(|c| {
+            (c.mean, c.normalization) = (vec![0.1], InputNormalization::Standardize);
+        });
+        assert!(fitted.contains("unit"), "{fitted}");
         assert!(Config::default().check().is_ok());
+    }
+
+    #[test]
+    fn step_sizes_are_the_algorithms() {
+        let of = |algorithm: &str, config: Config| {
+            config.scheduled(crate::algorithms::load(algorithm).unwrap())
+        };
+        for bad in [0.5, 8.0] {
+            let config = Config { learning_rate: Some(bad), ..Config::default() };
+            assert!(of("niti", config.clone()).unwrap_err().to_string().contains("whole number"));
+            assert_eq!(of("fp32", config).unwrap().step_size(3, 9), bad);
+        }
+        let config = Config { schedule: vec![(0.0, 5.0), (0.5, 3.0)], ..Config::default() };
+        let niti = of("niti", config).unwrap();
+        assert_eq!([0, 4, 5, 9].map(|step| niti.step_size(step, 10)), [5.0, 5.0, 3.0, 3.0]);
+    }
+
+    #[test]
+    fn stated_channels() {
+        let config = Config { mean: vec![0.5, 0.25], deviation: vec![2.0], ..Config::default() };
+        assert_eq!(config.stated(2).unwrap(), Some(vec![(0.5, 2.0), (0.25, 2.0)]));
+        assert!(config.stated(3).is_err());
+        assert_eq!(Config::default().stated(3).unwrap(), None);
     }
 }

@@ -1,7 +1,8 @@
 //! The driver: what is behind the command line and the build-script crate.
 //!
-//! [`config`] is one configuration; [`session`] takes a model through the stages and keeps each one's value; [`zoo`]
-//! writes reference models; [`passes`] is the table of passes, [`opt`] runs them on texts. With the feature `host` (default) `emit` writes stages and artifacts, `train` runs training
+//! [`options`] lists every option, [`config`] is what they mean together; [`session`] takes a model through the stages, each
+//! a type; [`passes`] is the table of passes by name, [`opt`] runs them on texts; [`zoo`] writes reference models. With the
+//! feature `host` (default) `emit` writes stages and artifacts, `train` runs training
 //! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports and [`verify`] compares an artifact with the reference.
 //! Nothing here prints.
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ pub mod inspect;
 pub mod manifest;
 pub mod model;
 pub mod opt;
+pub mod options;
 pub mod passes;
 mod precision;
 #[cfg(feature = "host")]

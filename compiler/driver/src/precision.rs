@@ -81,7 +81,7 @@ mod ranges {
             data.name,
             data.train.shape
         );
-        let normalizer = config.normalizer(&data.train);
+        let normalizer = config.normalizer(&data.train)?;
         let images = data.train.len().min(IMAGES.max(batch));
         let mut found: BTreeMap<ValueId, [f32; 2]> = wanted.map(|v| (v, [0.0, 0.0])).collect();
         let mut interpreter = Interpreter::new(graph);

@@ -100,20 +100,16 @@ impl Trainer {
     /// Compiles a session's program for this machine and checks that the data fit the model.
     ///
     /// # Errors
-    /// If the session has no `train_step`, shapes, classes or the number of samples do not fit, or a step size is none
-    /// of the algorithm's.
+    /// If the session has no `train_step`, or shapes, classes or the number of samples do not fit.
     pub fn new(session: Session, data: &Dataset) -> Result<Trainer> {
         check_trains(&session.algorithm)?;
         let host = session.on_this_machine()?;
         let step_entry = Call::new(&host, TRAIN_STEP)?;
         let infer_entry = Call::new(&host, INFER)?;
         check_data(&session, data)?;
-        for (_, rate) in session.schedule() {
-            rate_bits(rate, session.algorithm.learning_rate)?;
-        }
         Ok(Trainer {
             state_names: session.state_names(),
-            normalizer: session.config.normalizer(&data.train),
+            normalizer: session.config.normalizer(&data.train)?,
             host,
             step_entry,
             infer_entry,
@@ -153,8 +149,7 @@ impl Trainer {
 
     /// The size of the next step, of so many in the whole run.
     fn step_size(&self, steps: u64) -> f64 {
-        let scheduled = || self.session.algorithm.step_size(self.steps, steps);
-        self.session.config.learning_rate.unwrap_or_else(scheduled)
+        self.session.algorithm.step_size(self.steps, steps)
     }
 
     /// Evaluates the state before the first step, as epoch 0; `None` if an epoch is recorded already.
@@ -178,7 +173,7 @@ impl Trainer {
     /// Trains one epoch and evaluates; `None` if the run is finished.
     ///
     /// # Errors
-    /// If the step size does not fit the algorithm, or the host refuses.
+    /// If the host refuses.
     pub fn epoch(
         &mut self,
         data: &Dataset,
@@ -196,7 +191,7 @@ impl Trainer {
         let mut losses = 0f64;
         for (i, indices) in order.iter().take(count).enumerate() {
             progress(Progress::Train(i, count));
-            let rate = rate_bits(self.step_size(steps), self.session.algorithm.learning_rate)?;
+            let rate = rate_bits(self.step_size(steps), self.session.algorithm.learning_rate);
             self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
             losses += f64::from(self.step(&data.train, indices)?);
         }
@@ -296,16 +291,12 @@ fn highest(scores: &[f32]) -> usize {
     best
 }
 
-/// A step size as the algorithm's element.
-fn rate_bits(rate: f64, element: Element) -> Result<[u8; 4]> {
-    if element == Element::I32 {
-        ensure!(
-            rate.fract() == 0.0 && (0.0..=7.0).contains(&rate),
-            "the step size of this algorithm is a whole number of bits from 0 to 7, here {rate}"
-        );
-        return Ok((rate as i32).to_le_bytes());
+/// A step size as the algorithm's element, of which it is one.
+fn rate_bits(rate: f64, element: Element) -> [u8; 4] {
+    match element {
+        Element::I32 => (rate as i32).to_le_bytes(),
+        _ => (rate as f32).to_le_bytes(),
     }
-    Ok((rate as f32).to_le_bytes())
 }
 
 /// Which output of `infer` holds the class scores, and how many classes there are.
@@ -369,15 +360,6 @@ mod tests {
     fn highest_score() {
         assert_eq!(highest(&[0.0, 3.0, 3.0, -1.0]), 1);
         assert_eq!(highest(&[f32::NAN, -5.0, -6.0]), 1);
-    }
-
-    #[test]
-    fn step_sizes() {
-        assert_eq!(rate_bits(5.0, Element::I32).unwrap(), 5i32.to_le_bytes());
-        assert_eq!(rate_bits(0.5, Element::F32).unwrap(), 0.5f32.to_le_bytes());
-        for bad in [0.5, 8.0, -1.0] {
-            assert!(rate_bits(bad, Element::I32).is_err());
-        }
     }
 
     #[test]

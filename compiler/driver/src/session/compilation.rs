@@ -26,7 +26,7 @@ pub struct StageTime {
 pub struct Compilation {
     /// What was asked for.
     pub config: Config,
-    /// The algorithm.
+    /// The algorithm, with the step sizes that the configuration gives.
     pub algorithm: Algorithm,
     /// The target.
     pub target: &'static dyn Target,
@@ -75,9 +75,8 @@ impl Compilation {
 
     /// The step sizes of training: from which fraction of it on, and the size. None under an algorithm that only infers.
     pub fn schedule(&self) -> Vec<(f64, f64)> {
-        match self.config.learning_rate {
-            _ if self.algorithm.inference.is_some() => Vec::new(),
-            Some(rate) => vec![(0.0, rate)],
+        match self.algorithm.inference {
+            Some(_) => Vec::new(),
             None => self.algorithm.schedule.iter().map(|p| (p.from, p.value)).collect(),
         }
     }

@@ -38,7 +38,7 @@ pub fn import(
     entries: Entries,
 ) -> Result<Staged<FloatEntry>> {
     config.check()?;
-    let algorithm = algorithms::load(&config.algorithm)?;
+    let algorithm = config.scheduled(algorithms::load(&config.algorithm)?)?;
     let target = targets::find(&config.target)?;
     source.about(imported(name, source, config, entries, (algorithm, target)))
 }

@@ -71,28 +71,31 @@ impl Staged<OptimisedEntry> {
             Ok(planned)
         })?;
         self.compilation.times.extend(times);
-        *program.notes_mut() = Notes {
-            schedule: self.schedule(),
-            frozen: self.frozen.clone(),
-            input: self.normalization(),
-            classes: Vec::new(),
-        };
+        let input = self.normalization()?;
+        let (schedule, frozen) = (self.schedule(), self.frozen.clone());
+        *program.notes_mut() = Notes { schedule, frozen, input, classes: Vec::new() };
         Ok(Session { before: self, program, plan: report })
     }
 
     /// How images become the model's input by the configuration alone; `None` where that takes data, or for a model
     /// that takes no images.
-    fn normalization(&self) -> Option<InputNotes> {
-        let graph = &self.entries.first()?.float;
-        let [_, channels, _, _] = graph.ty(model::data_input(graph)?).shape[..] else {
-            return None;
-        };
+    fn normalization(&self) -> Result<Option<InputNotes>> {
+        let images = self.entries.first().and_then(|entry| {
+            let graph = &entry.float;
+            match graph.ty(model::data_input(graph)?).shape[..] {
+                [_, channels, _, _] => Some(channels),
+                _ => None,
+            }
+        });
+        let Some(channels) = images else { return Ok(None) };
+        let stated = self.config.stated(channels)?;
         let divisor = match self.config.normalization {
             InputNormalization::None => 1.0,
             InputNormalization::Unit => 255.0,
-            InputNormalization::Standardize => return None,
+            InputNormalization::Standardize => return Ok(None),
         };
-        Some(InputNotes { divisor, channels: vec![(0.0, 1.0); channels] })
+        let channels = stated.unwrap_or_else(|| vec![(0.0, 1.0); channels]);
+        Ok(Some(InputNotes { divisor, channels }))
     }
 }
 
@@ -116,7 +119,7 @@ impl Session {
     /// If the data are not what the model takes.
     #[cfg(feature = "host")]
     pub fn note_data(&mut self, data: &trainc_data::Dataset) -> Result<()> {
-        let normalizer = self.config.normalizer(&data.train);
+        let normalizer = self.config.normalizer(&data.train)?;
         let graph = &self.entries.first().context("the session has no entry")?.float;
         let ty = graph.ty(model::data_input(graph).context("the model has several inputs")?);
         let [c, h, w] = data.train.shape;

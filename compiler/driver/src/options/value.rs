@@ -1,0 +1,209 @@
+//! Values of options: how each kind is read from words, and what it may be.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// A value that an option can have.
+pub trait Value {
+    /// Reads it from what follows a flag; a list grows.
+    ///
+    /// # Errors
+    /// What was expected.
+    fn read(&mut self, text: &OsStr) -> Result<(), String>;
+
+    /// As words, if there is one.
+    fn words(&self) -> Option<String>;
+
+    /// The words that it may be, each with what it means; empty if there are others.
+    fn choices(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Whether it is on or off.
+    fn is_switch(&self) -> bool {
+        false
+    }
+
+    /// Whether it may be given several times.
+    fn is_list(&self) -> bool {
+        false
+    }
+}
+
+fn utf8(text: &OsStr) -> Result<&str, String> {
+    text.to_str().ok_or_else(|| "expected UTF-8".to_string())
+}
+
+/// Declares a choice: its words, as files and flags spell them, and what they mean.
+macro_rules! choice {
+    ($(#[$documentation:meta])* $name:ident: $($(#[doc = $help:literal])+ $variant:ident = $word:literal,)+) => {
+        $(#[$documentation])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[doc = $help])+ #[serde(rename = $word)] $variant,)+
+        }
+
+        impl Value for $name {
+            fn read(&mut self, text: &OsStr) -> Result<(), String> {
+                *self = match text.to_str() {
+                    $(Some($word) => $name::$variant,)+
+                    _ => return Err(format!("expected one of {}", [$($word),+].join(", "))),
+                };
+                Ok(())
+            }
+
+            fn words(&self) -> Option<String> {
+                Some(match self { $($name::$variant => $word.to_string(),)+ })
+            }
+
+            fn choices(&self) -> &'static [(&'static str, &'static str)] {
+                const WORDS: &[(&str, &str)] = &[$(($word, concat!($($help),+).trim_ascii_start()),)+];
+                WORDS
+            }
+        }
+    };
+}
+
+pub(crate) use choice;
+
+impl Value for bool {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        *self = utf8(text)?.parse().map_err(|_| "expected true or false".to_string())?;
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+
+    fn is_switch(&self) -> bool {
+        true
+    }
+}
+
+impl Value for String {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        *self = utf8(text)?.to_string();
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(self.clone())
+    }
+}
+
+/// Numbers.
+macro_rules! number {
+    ($($ty:ty: $expected:literal,)+) => {$(
+        impl Value for $ty {
+            fn read(&mut self, text: &OsStr) -> Result<(), String> {
+                *self = utf8(text)?.parse().map_err(|_| format!("expected {}", $expected))?;
+                Ok(())
+            }
+
+            fn words(&self) -> Option<String> {
+                Some(self.to_string())
+            }
+        }
+    )+};
+}
+
+number! {
+    usize: "a whole number from 0",
+    u64: "a whole number from 0",
+    f64: "a number",
+}
+
+impl Value for PathBuf {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        *self = PathBuf::from(text);
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(self.display().to_string())
+    }
+}
+
+impl<T: Value + Default> Value for Option<T> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        self.insert(T::default()).read(text)
+    }
+
+    fn words(&self) -> Option<String> {
+        self.as_ref().and_then(Value::words)
+    }
+}
+
+/// Patterns, one a flag.
+impl Value for Vec<String> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        self.push(utf8(text)?.to_string());
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.join(","))
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Numbers with commas between.
+impl Value for Vec<f64> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        let numbers = utf8(text)?.split(',').map(|number| number.trim().parse());
+        *self = numbers
+            .collect::<Result<_, _>>()
+            .map_err(|_| "expected numbers with commas between".to_string())?;
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        let numbers: Vec<String> = self.iter().map(ToString::to_string).collect();
+        (!self.is_empty()).then(|| numbers.join(","))
+    }
+}
+
+/// Step sizes by fraction of the training, `FROM:SIZE` with commas between.
+impl Value for Vec<(f64, f64)> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        let point = |point: &str| -> Option<(f64, f64)> {
+            let (from, size) = point.split_once(':')?;
+            Some((from.trim().parse().ok()?, size.trim().parse().ok()?))
+        };
+        *self = utf8(text)?.split(',').map(point).collect::<Option<_>>().ok_or_else(|| {
+            "expected FROM:SIZE with commas between, such as 0:0.1,0.5:0.01".to_string()
+        })?;
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        let points: Vec<String> =
+            self.iter().map(|(from, size)| format!("{from}:{size}")).collect();
+        (!self.is_empty()).then(|| points.join(","))
+    }
+}
+
+/// Sizes by symbol.
+impl Value for BTreeMap<String, usize> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        let expected = || "expected NAME=SIZE, a whole number from 1".to_string();
+        let (name, size) = utf8(text)?.split_once('=').ok_or_else(expected)?;
+        let size = size.parse().ok().filter(|&size| size > 0).ok_or_else(expected)?;
+        self.insert(name.to_string(), size);
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        let sizes: Vec<String> = self.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        (!self.is_empty()).then(|| sizes.join(","))
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
