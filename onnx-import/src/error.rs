@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::proto::NodeProto;
+
 /// Why a model was not imported.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ImportError {
@@ -231,4 +233,9 @@ pub(crate) fn unsupported(
     supported: impl Into<String>,
 ) -> NodeError {
     NodeError::Unsupported { what: what.into(), reason: reason.into(), supported: supported.into() }
+}
+
+/// A node's name for messages: its own, or operator and position.
+pub(crate) fn display_name(node: &NodeProto, index: usize) -> String {
+    if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.clone() }
 }

@@ -31,7 +31,7 @@ pub(crate) fn training_graph(graph: &GraphProto) -> Option<ImportError> {
     let index = graph.node.iter().position(trains)?;
     let node = &graph.node[index];
     Some(ImportError::new(ImportErrorKind::TrainingGraph {
-        node: crate::import::display_name(node, index),
+        node: crate::error::display_name(node, index),
         op: match node.domain.as_str() {
             "" => node.op_type.clone(),
             domain => format!("{domain}.{}", node.op_type),

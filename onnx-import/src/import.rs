@@ -8,7 +8,8 @@ use trainc_ir::{Element, Graph, InputRole, TensorType};
 
 use crate::call::{Bound, Builder, Call};
 use crate::error::{
-    ImportError, ImportErrorKind, NodeError, NodeResult, Unsupported, WarningKind, invalid,
+    ImportError, ImportErrorKind, NodeError, NodeResult, Unsupported, WarningKind, display_name,
+    invalid,
 };
 use crate::known::{ExternalReader, Known};
 use crate::ops::{self, FIRST_OPSET, LAST_OPSET};
@@ -157,11 +158,6 @@ fn opset(model: &ModelProto) -> Result<i64, ImportError> {
         }));
     }
     Ok(found)
-}
-
-/// A node's name for messages: its own, or operator and position.
-pub(crate) fn display_name(node: &NodeProto, index: usize) -> String {
-    if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.clone() }
 }
 
 fn invalid_node(node: &NodeProto, index: usize, reason: String) -> ImportError {

@@ -21,7 +21,6 @@ pub mod proto;
 mod roles;
 mod shapes;
 mod traps;
-mod untie;
 pub mod write;
 
 use std::collections::BTreeMap;

@@ -9,11 +9,13 @@
 //! exporter), or one initializer in nodes that do not share the rest (its dynamo exporter; see `untie`). They become
 //! separate parameters.
 
+mod untie;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::untie::untie;
 use crate::known::{Known, KnownData, is_float};
 use crate::proto::{GraphProto, NodeProto};
-use crate::untie::untie;
 
 /// How a value is used further on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

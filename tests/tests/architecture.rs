@@ -52,13 +52,44 @@ const CONFINED: &[(&str, &str)] = &[
 const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "compiler/ir",
-        &["attributes", "graph", "loops", "numeric", "ops", "program", "tensor_bytes", "text"],
+        &[
+            "attributes",
+            "graph",
+            "loops",
+            "numeric",
+            "ops",
+            "program",
+            "tensor_bytes",
+            "text",
+            "verify",
+        ],
         "an operation's file has all of it: type rule, meaning, gradient (graphs), lowering (loops), attributes and text",
     ),
     (
         "compiler/opt",
         &["translate", "untranslated"],
         "what a translation lacks is found in its own e-graph, and is its error",
+    ),
+    (
+        "targets/c",
+        &["arranged", "header", "program"],
+        "who prints a program walks its launches as it is run",
+    ),
+    ("targets/c", &["leading", "loops"], "leading rounds of a loop are loops"),
+    (
+        "targets/host",
+        &["microkernels", "staging"],
+        "a stage of a kernel is a micro-kernel's launch, which packs in stages",
+    ),
+    (
+        "targets/hvx",
+        &["documents", "emission", "fastrpc", "target"],
+        "documents and the build description name the files that emission writes for the target",
+    ),
+    (
+        "targets/xpulpv2",
+        &["elements", "family", "mixed", "products", "target"],
+        "a family of kernels is listed where the target asks, and uses what the families share",
     ),
 ];
 

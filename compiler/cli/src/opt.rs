@@ -5,9 +5,9 @@ use std::io::Read;
 use anyhow::Context;
 use serde_json::json;
 use trainc_driver::error::InFile;
+use trainc_driver::error::TextError;
 use trainc_driver::opt::{self, Request};
 use trainc_driver::passes::passes;
-use trainc_driver::text_model::TextError;
 
 use crate::arguments::OptArguments;
 use crate::message::Output;
@@ -23,7 +23,8 @@ pub(crate) fn run(arguments: &OptArguments, output: &Output) -> anyhow::Result<(
         _ => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
     };
     read.map_err(|e| InFile::new(path, format!("cannot read: {e}")))?;
-    let text = optimised(arguments, &bytes).map_err(|e| InFile::new(path, trainc_driver::error::message(&e)))?;
+    let text = optimised(arguments, &bytes)
+        .map_err(|e| InFile::new(path, trainc_driver::error::message(&e)))?;
     output.object(&json!({ "reason": "module", "text": text }))?;
     if output.is_json() { Ok(()) } else { output.print(&text) }
 }

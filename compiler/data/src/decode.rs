@@ -8,7 +8,24 @@ use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
 use crate::dataset::shape_text;
 use crate::error::DataError;
-use crate::image_files::ImageFile;
+
+/// One encoded image and where it belongs.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ImageFile {
+    pub(crate) part: Part,
+    pub(crate) class: String,
+    pub(crate) name: String,
+    /// The file for error messages.
+    pub(crate) place: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Which split a file belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Train,
+    Test,
+}
 
 /// The widest and highest image that is decoded.
 const SIDE_LIMIT: u32 = 1 << 14;

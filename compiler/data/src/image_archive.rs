@@ -9,8 +9,9 @@ use lzma_rust2::XzReader;
 
 use crate::bounded::{CountingReader, DECODED_BYTES_LIMIT, read_to_limit};
 use crate::dataset::{Dataset, name_of};
+use crate::decode::{ImageFile, Part};
 use crate::error::DataError;
-use crate::image_files::{ImageFile, Part, dataset_of, is_image_name};
+use crate::image_files::{dataset_of, is_image_name};
 
 /// The memory an xz file may ask the decoder to use: four times what `xz -9` needs.
 const XZ_MEMORY_LIMIT_KIB: u32 = 256 << 10;

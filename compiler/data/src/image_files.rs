@@ -4,26 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::dataset::{CLASS_LIMIT, Dataset, Images, Split};
-use crate::decode::{decode_all, inspect_all};
+use crate::decode::{ImageFile, Part, decode_all, inspect_all};
 use crate::error::DataError;
-
-/// One encoded image and where it belongs.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ImageFile {
-    pub(crate) part: Part,
-    pub(crate) class: String,
-    pub(crate) name: String,
-    /// The file for error messages.
-    pub(crate) place: String,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// Which split a file belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Train,
-    Test,
-}
 
 impl Part {
     pub(crate) const ALL: [Part; 2] = [Part::Train, Part::Test];

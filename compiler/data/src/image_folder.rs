@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::bounded::{DECODED_BYTES_LIMIT, read_to_limit};
 use crate::dataset::{Dataset, name_of};
+use crate::decode::{ImageFile, Part};
 use crate::error::DataError;
-use crate::image_files::{ImageFile, Part, dataset_of, is_image_name};
+use crate::image_files::{dataset_of, is_image_name};
 
 /// Whether a folder has one of the two folders of the layout.
 pub(crate) fn is_image_folder(folder: &Path) -> bool {

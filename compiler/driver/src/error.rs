@@ -12,6 +12,7 @@ use trainc_ir::TypeError;
 use trainc_ir::interpreter::InterpretError;
 use trainc_ir::program_interpreter::ProgramRunError;
 use trainc_ir::target::EmitError;
+use trainc_ir::text::cursor::SyntaxError;
 use trainc_ir::verify::VerifyErrors;
 use trainc_onnx_import::ImportError;
 use trainc_opt::algorithm::AlgorithmError;
@@ -23,7 +24,6 @@ use trainc_opt::training::TrainingError;
 use trainc_opt::translate::TranslateError;
 use trainc_opt::untranslated::Untranslated;
 
-use crate::text_model::TextError;
 use crate::zoo::ZooError;
 
 /// A result of the driver.
@@ -186,6 +186,24 @@ impl InFile {
     /// An error of that file in these words.
     pub fn new(file: &Path, message: impl Display) -> InFile {
         InFile { file: file.display().to_string(), message: message.to_string(), node: None }
+    }
+}
+
+/// An error of a text with its line shown.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{shown}")]
+pub struct TextError {
+    /// All errors, each with its line of the text.
+    pub shown: String,
+    /// Where.
+    pub errors: Vec<SyntaxError>,
+}
+
+impl TextError {
+    /// Errors about a text.
+    pub fn new(text: &str, errors: Vec<SyntaxError>) -> TextError {
+        let shown: Vec<String> = errors.iter().map(|e| e.shown(text)).collect();
+        TextError { shown: shown.join("\n"), errors }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod error;
 pub mod export;
 #[cfg(feature = "host")]
 mod folder;
+mod form;
 mod freeze;
 mod hash;
 #[cfg(feature = "host")]

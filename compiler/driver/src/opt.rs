@@ -9,9 +9,9 @@ use trainc_opt::optimise::{OptimiseError, OptimiseOptions, Strategy};
 use trainc_opt::training::TrainingError;
 use trainc_opt::translate::TranslateError;
 
-use crate::error::{Error, Result, bail, ensure, message};
+use crate::error::{Error, Result, TextError, bail, ensure, message};
 use crate::passes::{Form, Module, Pass, PassOptions, find};
-use crate::text_model::{TextError, located, read};
+use crate::text_model::{located, read};
 use crate::{algorithms, targets};
 
 /// What to do with a text: options of the command line, or the lines of the text that start with [`DIRECTIVE`].
@@ -121,8 +121,7 @@ pub fn run(bytes: &[u8], request: &Request) -> Result<String> {
         !request.passes.is_empty(),
         "no pass: give `--pass NAME,...` (`trainc opt --list` names them), or a line `;! pass: NAME, ...` in the text"
     );
-    let passes: Vec<Pass> =
-        request.passes.iter().map(|name| find(name)).collect::<Result<_>>()?;
+    let passes: Vec<Pass> = request.passes.iter().map(|name| find(name)).collect::<Result<_>>()?;
     let graphs = parsed.iter().map(|p| p.graph.clone()).collect();
     let mut module = Module::new(graphs, request.form()?)?;
     let stage = module.stage(&options);

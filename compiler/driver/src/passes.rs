@@ -1,11 +1,10 @@
 //! The passes by name: one table behind `trainc opt`, its tests and its documentation.
 
-use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::Verified;
+use trainc_ir::graph::Graph;
 use trainc_ir::ops::OpKind;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Target};
-use trainc_ir::types::Scale;
-use trainc_ir::Verified;
 use trainc_ir::verify::{Stage, verify};
 use trainc_opt::algorithm::{Algorithm, Otherwise};
 use trainc_opt::alternatives::alternatives;
@@ -16,61 +15,10 @@ use trainc_opt::rules::{Rule, rules};
 use trainc_opt::translate::{float_operations, translate};
 
 use crate::error::{Context, Result, bail, ensure};
+pub use crate::form::Form;
 use crate::model::{self, InferenceForm};
 use crate::session::{INFER, TRAIN_STEP};
 use crate::text_model;
-
-/// What a module is on its way from a model to code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Form {
-    /// A model's FP32 graph, forward.
-    Forward,
-    /// An FP32 graph with loss, backward pass and update.
-    Training,
-    /// A module in an algorithm's representation.
-    Quantized,
-    /// Several forms of one module, of which a rule gives none before the other.
-    Alternatives,
-    /// A schedule with its memory plan.
-    Program,
-    /// What a target emitted.
-    Files,
-}
-
-impl Form {
-    /// Name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Form::Forward => "forward graph",
-            Form::Training => "training graph",
-            Form::Quantized => "quantized module",
-            Form::Alternatives => "list of alternatives",
-            Form::Program => "program",
-            Form::Files => "list of files",
-        }
-    }
-
-    /// What a graph is: quantized if it has scaled values or operations of quantized modules alone, a training graph if it
-    /// has an input for the step size, else forward.
-    pub fn of(graph: &Graph) -> Form {
-        const QUANTIZED: &[OpKind] = &[
-            OpKind::IntegerAdd,
-            OpKind::IntegerConv2d,
-            OpKind::IntegerMaxPool2d,
-            OpKind::IntegerSumPool2d,
-            OpKind::ScaleShift,
-            OpKind::Threshold,
-        ];
-        let scaled = graph.values().iter().any(|v| v.ty.scale != Scale::None);
-        if scaled || graph.nodes().iter().any(|n| QUANTIZED.contains(&n.op.kind())) {
-            Form::Quantized
-        } else if graph.input_of_role(InputRole::LearningRate).is_some() {
-            Form::Training
-        } else {
-            Form::Forward
-        }
-    }
-}
 
 /// What passes need to know besides the module.
 pub struct PassOptions {

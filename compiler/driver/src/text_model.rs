@@ -4,7 +4,6 @@ use std::io::Read;
 use std::path::Path;
 
 use trainc_ir::graph::{Graph, ValueId};
-use trainc_ir::text::cursor::SyntaxError;
 use trainc_ir::text::{Parsed, parse_graphs};
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use trainc_ir::{Op, OpKind};
@@ -16,8 +15,8 @@ use trainc_opt::inference::with_running_statistics;
 use trainc_opt::rebatch::{batch, with_batch};
 use trainc_opt::translate::remove_operations;
 
-use crate::error::{Context, Error, Result, bail, ensure};
-use crate::passes::Form;
+use crate::error::{Context, Error, Result, TextError, bail, ensure};
+use crate::form::Form;
 use crate::select::select;
 
 /// Extension of files in the text form.
@@ -40,24 +39,6 @@ pub fn starts_as_text(path: &Path) -> bool {
     let mut start = Vec::new();
     let file = std::fs::File::open(path).map(|file| file.take(START as u64));
     file.and_then(|mut file| file.read_to_end(&mut start)).is_ok() && is_text(&start)
-}
-
-/// An error of a text with its line shown.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{shown}")]
-pub struct TextError {
-    /// All errors, each with its line of the text.
-    pub shown: String,
-    /// Where.
-    pub errors: Vec<SyntaxError>,
-}
-
-impl TextError {
-    /// Errors about a text.
-    pub fn new(text: &str, errors: Vec<SyntaxError>) -> TextError {
-        let shown: Vec<String> = errors.iter().map(|e| e.shown(text)).collect();
-        TextError { shown: shown.join("\n"), errors }
-    }
 }
 
 /// Reads the graphs of a text.

@@ -11,7 +11,6 @@ use trainc_ir::{Element, Op, OpKind, TensorType};
 
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Condition, Guard, Rewrite};
-use crate::quantized::EightBit;
 
 /// The built-in algorithm files: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -20,6 +19,17 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("niti-finetune", include_str!("../algorithms/niti-finetune.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
+
+/// How 8-bit results are made of sums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EightBit {
+    /// `(sum * scale + offset) >> shift`: at most one level from the model's rounding.
+    #[default]
+    ScaleShift,
+    /// 255 thresholds a channel: exact.
+    Threshold,
+}
 
 /// Why an algorithm file cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -23,6 +23,7 @@ pub mod quantized;
 pub mod rebatch;
 pub mod roles;
 pub mod rules;
+mod stage;
 pub mod training;
 pub mod translate;
 pub mod untranslated;

@@ -3,7 +3,7 @@
 use trainc_ir::Op;
 use trainc_ir::ops::Rounding;
 
-use super::chain::{Chain, Step};
+use crate::stage::chain::{Chain, Step};
 
 /// `clamp(round(slope * sum + offset), low, high)` of one channel, in real numbers.
 #[derive(Clone, Copy, PartialEq, Debug)]

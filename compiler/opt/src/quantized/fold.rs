@@ -7,12 +7,12 @@ use trainc_ir::target::Cost;
 use trainc_ir::{Op, OpKind};
 
 use super::QuantizeError;
-use super::chain::trace;
 use crate::egraph::convert::{load, operation_cost};
 use crate::egraph::extract::extract;
 use crate::egraph::saturate::{Limits, saturate};
 use crate::optimise::rebuild;
 use crate::rules::{Rule, RuleContext, movement, stages};
+use crate::stage::chain::trace;
 
 /// A folded graph and what was done.
 pub(super) struct Folded {

@@ -5,9 +5,9 @@ use trainc_ir::ops::{Broadcast, DequantizeLinear, IntegerConv2d, Reshape, Transp
 use trainc_ir::{Element, Op, RunContext, ScaleData, Shape, Tensor, TensorType};
 
 use super::QuantizeError;
-use super::bounds::{bounds, hull};
 use super::grid::{Grid, Weights};
 use super::translator::{Form, Translator};
+use crate::stage::bounds::{bounds, hull};
 
 /// Done, or why not.
 pub(super) type Outcome = Result<(), String>;

@@ -11,16 +11,12 @@
 //! it, and reports how close it comes.
 
 pub(crate) mod affine;
-pub(crate) mod bounds;
-pub(crate) mod chain;
 mod fold;
 mod grid;
 mod heads;
 mod pools;
 pub mod precision;
 pub(crate) mod scale_shift;
-pub(crate) mod source;
-pub(crate) mod stairs;
 mod translator;
 
 use std::collections::BTreeMap;
@@ -29,19 +25,9 @@ use trainc_ir::graph::Graph;
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use trainc_ir::{Tensor, TypeError};
 
+pub use crate::algorithm::EightBit;
 use crate::egraph::convert::BuildError;
 use crate::translate::Translation;
-
-/// How 8-bit results are made of sums.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EightBit {
-    /// `(sum * scale + offset) >> shift`: at most one level from the model's rounding.
-    #[default]
-    ScaleShift,
-    /// 255 thresholds a channel: exact.
-    Threshold,
-}
 
 /// What was found about the result of one quantizer.
 #[derive(Clone, PartialEq, Debug)]

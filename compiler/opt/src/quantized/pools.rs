@@ -7,9 +7,9 @@ use trainc_ir::ops::{
 use trainc_ir::{Element, Op, Shape, Tensor};
 
 use super::QuantizeError;
-use super::bounds::bounds;
 use super::grid::Grid;
 use super::translator::{Form, Translator};
+use crate::stage::bounds::bounds;
 
 /// Largest factor of a sum whose scales have no small ratio: its rounding is 2^-21 of the larger scale.
 const LARGEST_FACTOR: f64 = (1 << 20) as f64;

@@ -7,7 +7,7 @@
 //! there is no such stage.
 
 use super::affine::{Affine, affine};
-use super::chain::Chain;
+use crate::stage::chain::Chain;
 
 /// The operands and attributes of `scale_shift`, with how close it comes.
 #[derive(Clone, PartialEq, Debug)]
@@ -163,7 +163,7 @@ mod tests {
     use trainc_ir::{Element, Op, ScaleData, Shape, Tensor, TensorType};
 
     use super::*;
-    use crate::quantized::chain::Step;
+    use crate::stage::chain::Step;
 
     /// `u8(relu(sum * gain + bias) / 0.05)` of each channel.
     fn chain(gains: &[f32], biases: &[f32]) -> Chain {

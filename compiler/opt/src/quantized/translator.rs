@@ -9,11 +9,11 @@ use trainc_ir::ops::{
 };
 use trainc_ir::{Element, Op, OpKind, RunContext, Tensor};
 
-use super::bounds::bounds;
-use super::chain::trace;
 use super::grid::Grid;
 use super::scale_shift::stage;
 use super::{EightBit, OutputStage, QuantizeError, StoredScales};
+use crate::stage::bounds::bounds;
+use crate::stage::chain::trace;
 
 /// What is known of a value of the model in the module.
 #[derive(Clone, Copy, PartialEq, Debug)]

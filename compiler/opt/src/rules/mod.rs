@@ -7,6 +7,7 @@
 //! applies the rule alone to them and compares the interpreter's bits.
 
 mod batch_norm;
+mod classes;
 mod fusion;
 pub mod instance;
 pub mod matched;

@@ -12,15 +12,15 @@ use trainc_ir::ops::{
 use trainc_ir::types::{Shape, TensorType};
 use trainc_ir::{Element, Op, OpKind, ScaleData, Tensor, ValueId};
 
+use super::classes::Classes;
 use super::instance::{Builder, Drawn, Instance, Random, Value};
 use super::matched::Match;
 use super::{Condition, Exactness, Patterns, Rule, RuleContext, Sides};
 use crate::egraph::Id;
 use crate::egraph::saturate::{Replacement, Term, View};
-use crate::quantized::bounds::bounds;
-use crate::quantized::chain::trace;
-use crate::quantized::source::Classes;
-use crate::quantized::stairs::Stairs;
+use crate::stage::bounds::bounds;
+use crate::stage::chain::trace;
+use crate::stage::stairs::Stairs;
 
 pub(crate) const RULES: &[Rule] = &[
     // Bisection of the chain itself finds where it reaches each level; every step keeps the order of its operands.

@@ -6,10 +6,6 @@ use trainc_ir::graph::{Graph, ValueId};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, Tensor};
 
-use crate::egraph::Id;
-use crate::egraph::saturate::View;
-use crate::rules::RuleContext;
-
 /// Values with producers.
 pub(crate) trait Source {
     /// A value, or a class of equal ones.
@@ -36,27 +32,5 @@ impl Source for Graph {
 
     fn constant(&self, id: ValueId) -> Option<Arc<Tensor>> {
         self.constant_of(id).cloned()
-    }
-}
-
-/// An e-graph with the constants that it knows.
-pub(crate) struct Classes<'e> {
-    pub(crate) context: &'e RuleContext,
-    pub(crate) view: View<'e>,
-}
-
-impl Source for Classes<'_> {
-    type Id = Id;
-
-    fn ty(&self, id: Id) -> Option<&TensorType> {
-        self.view.ty(id)
-    }
-
-    fn producers(&self, id: Id) -> Vec<(Op, Vec<Id>)> {
-        self.view.operations(id)
-    }
-
-    fn constant(&self, id: Id) -> Option<Arc<Tensor>> {
-        self.context.constant(self.view, id).cloned()
     }
 }

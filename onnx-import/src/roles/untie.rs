@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::{Copy, Roles};
 use crate::known::Known;
 use crate::proto::NodeProto;
-use crate::roles::{Copy, Roles};
 
 /// The name of an operand that holds a parameter; also the kind of use that a module could share.
 fn slot_name(op: &str, operand: usize) -> Option<&'static str> {
