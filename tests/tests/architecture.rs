@@ -71,6 +71,11 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "what a translation lacks is found in its own e-graph, and is its error",
     ),
     (
+        "compiler/loops",
+        &["intervals", "locals"],
+        "intervals look through locals, whose values are intervals",
+    ),
+    (
         "targets/c",
         &["arranged", "header", "program"],
         "who prints a program walks its launches as it is run",
@@ -80,6 +85,11 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "targets/host",
         &["microkernels", "staging"],
         "a stage of a kernel is a micro-kernel's launch, which packs in stages",
+    ),
+    (
+        "targets/riscv",
+        &["access", "bits", "control", "decode", "hardware_loop", "multiply", "scalar", "vector"],
+        "decoding asks each group of instructions, whose files speak of what was decoded",
     ),
     (
         "targets/hvx",
@@ -271,6 +281,7 @@ fn reached(modules: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet
 fn modules_use_each_other_one_way() {
     assert_eq!(used("use crate::{a::{b, c}, d};\n// crate::e\nlet x = crate::f::g();").len(), 3);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
     for (folder, _, _) in CRATES {
         let modules = modules(&root.join(folder).join("src"));
         for module in modules.keys() {
@@ -281,7 +292,10 @@ fn modules_use_each_other_one_way() {
                 let mut listed = CIRCLES.iter().filter(|(of, ..)| of == folder);
                 listed.any(|(_, names, _)| names.contains(&&**name) && names.contains(&&**module))
             };
-            assert!(circle.iter().all(known), "{folder}: {module} is in a circle with {circle:?}");
+            if !circle.iter().all(known) {
+                found.push(format!("{folder}: {module} is in a circle with {circle:?}"));
+            }
         }
     }
+    assert!(found.is_empty(), "{found:#?}");
 }
