@@ -54,7 +54,7 @@ fn every_file_gives_what_it_says() {
     let bless = std::env::var_os("TRAINC_BLESS").is_some();
     let mut failures = Vec::new();
     let files = files();
-    assert!(files.len() >= 18, "{} files", files.len());
+    assert!(files.len() >= 20, "{} files", files.len());
     for path in files {
         let name = path.strip_prefix(folder()).expect("a file of the folder").display().to_string();
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -90,5 +90,38 @@ fn every_rule_has_a_file_in_which_it_fires() {
         let fired = |line: &&str| !line.contains("finds nothing here") && !line.contains("error:");
         let named = expected.iter().any(|line| line.contains("output"));
         assert!(named && expected.iter().all(fired), "{}: it does not fire", path.display());
+    }
+}
+
+/// Damaged texts give a module or an error with its place: the tests' texts with pieces removed, doubled and replaced.
+#[test]
+fn damaged_texts_give_errors() {
+    use trainc_opt::rules::instance::Random;
+    const WORDS: &str = "% %0 %x { } [ ] < > , = \" ; 0 -1 1 7 65536 4294967296 18446744073709551615 1e38 \
+                         nan7fc00000 f32 i8<2^e> u4 f32[] f32[0] output update relu reshape conv2d matmul";
+    const PIECES: [&str; 7] =
+        ["", "\n", "graph @g {", "data 0x12 {ff}", "blob 0x12 of 4 elements", "\u{e9}", "\u{202e}"];
+    let pieces: Vec<&str> = WORDS.split(' ').chain(PIECES).collect();
+    let mut random = Random::new(11);
+    for path in files() {
+        let text = fs::read_to_string(&path).expect("a test");
+        let (own, _) = text.split_once(&format!("\n{EXPECTED}")).unwrap_or((&text, ""));
+        let Ok(request) = Request::of(own) else { continue };
+        for _ in 0..1000 {
+            let mut damaged: Vec<char> = own.chars().collect();
+            for _ in 0..random.range(1, 3) {
+                let at = random.range(0, damaged.len() - 1);
+                let end = (at + random.range(0, 9)).min(damaged.len());
+                let piece = random.choose(&pieces);
+                damaged.splice(at..end, piece.chars());
+            }
+            let damaged: String = damaged.into_iter().collect();
+            let run = || opt::run(damaged.as_bytes(), &request).map_err(|e| message(&e));
+            match std::panic::catch_unwind(run) {
+                Ok(Err(e)) => assert!(!e.is_empty()),
+                Ok(Ok(_)) => {}
+                Err(_) => panic!("{}:\n{damaged}", path.display()),
+            }
+        }
     }
 }

@@ -8,8 +8,11 @@ use trainc_ir::ops::{
     AlignedAdd, AlignedConcat, Case, Dequantize, IntegerCrossEntropyGradient, QuantizeExponent,
     QuantizeGradient, QuantizeWeight, Requantize, SaturatingSubtract, ShiftRight,
 };
-use trainc_ir::text::{Printer, content_hash, cursor::SyntaxError, no_blobs, parse_graph};
+use trainc_ir::text::{
+    Printer, content_hash, cursor::SyntaxError, no_blobs, parse_graph, parse_graphs,
+};
 use trainc_ir::types::{Element, Scale, Shape};
+use trainc_ir::verify::{Stage, Subject, verify};
 use trainc_ir::{Data, Graph, InputRole, Op, OpKind, ScaleData, Tensor, TensorType, ValueId};
 
 /// One quantised layer's update with every kind of line.
@@ -148,6 +151,82 @@ fn blobs() {
     assert!(wrong.message.contains("has another hash"), "{wrong}");
     let wrong = parse_graph(&text, &|_| Some(Arc::new(Tensor::i32([3], vec![0; 3])))).unwrap_err();
     assert!(wrong.message.contains("is i32[3], here i8<2^e>[3]"), "{wrong}");
+}
+
+/// Data after a graph read back; damaged ones are told, and what is missing is drawn, the same each time.
+#[test]
+fn data_of_tensors() {
+    let mut graph = Graph::new("g");
+    let packed = TensorType::new([3], Element::I4);
+    graph.add_constant("big", Tensor::i8_shared([3], vec![1, 2, 3], -4));
+    graph.add_constant("packed", Tensor::from_i64(&packed, &[-8, 7, 1], ScaleData::None));
+    graph.add_parameter("gain", Tensor::f32([3], vec![0.5, -0.0, f32::NAN]), true);
+    let text = Printer { inline_limit: 2 }.with_data(&graph);
+    // Elements, a byte to the next multiple of 4, the exponent; nibbles, the first one low.
+    assert!(text.contains("data 0x10b725d24c615653 {\n  01020300fcffffff\n}\n"), "{text}");
+    assert!(text.contains("{\n  7801\n}\n"), "{text}");
+    let read = parse_graphs(&text).unwrap();
+    assert!(same(&read[0].graph, &graph), "{text}");
+    assert_eq!((read.len(), read[0].drawn), (1, 0));
+    // Two functions may share data, in any order.
+    let twice = format!("{text}\n{text}");
+    assert!(parse_graphs(&twice).unwrap().iter().all(|read| same(&read.graph, &graph)));
+    for (from, to, message) in [
+        ("7801", "7802", "has another hash"),
+        ("7801", "78", "are not those of a i4[3]"),
+        ("7801", "780", "two hexadecimal digits"),
+        ("7801", "78 0g", "two hexadecimal digits"),
+        ("data 0x10b7", "data 10b7", "expected a hash"),
+    ] {
+        let error = parse_graphs(&text.replace(from, to)).unwrap_err();
+        assert!(error.message.contains(message), "{error}");
+    }
+    let bare = Printer { inline_limit: 2 }.graph(&graph);
+    let (a, b) = (parse_graphs(&bare).unwrap(), parse_graphs(&bare).unwrap());
+    assert_eq!(a[0].drawn, 3);
+    assert!(same(&a[0].graph, &b[0].graph) && !same(&a[0].graph, &graph));
+    let gain = a[0].graph.parameters()[0].initial.as_f32();
+    assert!(gain.iter().all(|x| (0.5..=1.5).contains(x)), "{gain:?}");
+    for (text, message) in [
+        ("", "expected `graph`"),
+        ("data 0x1 {00}", "expected `graph`"),
+        ("graph @g {} module", "expected `graph` or `data`"),
+        ("graph @g {} }", "expected `graph` or `data`"),
+        ("graph @g { ", "expected a definition"),
+    ] {
+        let error = parse_graphs(text).unwrap_err();
+        assert!(error.message.contains(message), "{text}: {error}");
+    }
+}
+
+/// What the verifier finds is shown in the text.
+#[test]
+fn places_of_errors() {
+    let text = "graph @g {\n  %0: f32[2] = input \"\u{e9}\" {role=data}\n  %y: f32[2] = relu %0 \"r\"\n\
+                \toutput \"o\" %y output \"o\" %0\n}";
+    let read = &parse_graphs(text).unwrap()[0];
+    let errors = verify(&read.graph, &Stage::Float).unwrap_err().errors;
+    let places: Vec<&str> = errors
+        .iter()
+        .filter_map(|e| read.places.of(e.subject))
+        .map(|span| &text[span.start..span.end])
+        .collect();
+    assert_eq!(places, ["output \"o\" %0"]);
+    let span = read.places.of(errors[0].subject).unwrap();
+    let shown = span.error(text, "taken").shown(text);
+    let expected = "line 4, column 16: taken\n4 | ?output \"o\" %y output \"o\" %0\n  |                \
+                    ^^^^^^^^^^^^^";
+    assert_eq!(shown, expected);
+    let node = Subject::Node(read.graph.node_ids().next().unwrap());
+    let span = read.places.of(node).unwrap();
+    assert_eq!(&text[span.start..span.end], "relu");
+    // Far to the right the line's beginning is left out; carets stay beneath.
+    let long = format!("graph @g {{ ; \n{}%0 }}", " ".repeat(300));
+    let error = parse_graphs(&long).unwrap_err();
+    let shown = error.shown(&long);
+    let lines: Vec<&str> = shown.lines().collect();
+    let caret = lines[2].find('^').unwrap();
+    assert!(lines[1].chars().count() < 120 && lines[1][caret..].starts_with('}'), "{shown}");
 }
 
 /// Names with everything that quoting must survive.

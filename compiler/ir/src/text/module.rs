@@ -63,16 +63,16 @@ struct Given<'b>(&'b dyn Fn(u64) -> Option<Arc<Tensor>>);
 impl Tensors for Given<'_> {
     fn find(&self, hash: u64, ty: &TensorType) -> Result<Arc<Tensor>, String> {
         let tensor = (self.0)(hash)
-            .ok_or_else(|| format!("no tensor with hash 0x{hash:016x} is at hand"))?;
+            .ok_or_else(|| format!("no tensor with hash {hash:#x} is at hand"))?;
         checked(tensor, hash, ty)
     }
 }
 
 fn checked(tensor: Arc<Tensor>, hash: u64, ty: &TensorType) -> Result<Arc<Tensor>, String> {
     if tensor.ty() != ty {
-        Err(format!("the tensor 0x{hash:016x} is {}, here {ty}", tensor.ty()))
+        Err(format!("the tensor {hash:#x} is {}, here {ty}", tensor.ty()))
     } else if content_hash(&tensor) != hash {
-        Err(format!("the tensor found for 0x{hash:016x} has another hash"))
+        Err(format!("the tensor found for {hash:#x} has another hash"))
     } else {
         Ok(tensor)
     }
@@ -94,12 +94,12 @@ impl Tensors for Own<'_> {
             Some(data) => {
                 let bytes = hexadecimal(&mut data.clone()).map_err(|e| e.message)?;
                 let tensor = tensor_from_bytes(ty, &bytes)
-                    .ok_or_else(|| format!("the data of 0x{hash:016x} are not those of a {ty}"))?;
+                    .ok_or_else(|| format!("the data of {hash:#x} are not those of a {ty}"))?;
                 checked(Arc::new(tensor), hash, ty)?
             }
             None if ty.count() > EQUAL_ELEMENTS_LIMIT => {
                 return Err(format!(
-                    "the text lacks the data of 0x{hash:016x}, and no more than 2^24 elements are drawn in their place"
+                    "the text lacks the data of {hash:#x}, and no more than 2^24 elements are drawn in their place"
                 ));
             }
             None => {

@@ -98,7 +98,8 @@ impl Printer {
             push(&mut out, format_args!("data 0x{hash:016x} {{\n"));
             for line in tensor_bytes(&tensor).chunks(DATA_BYTES) {
                 out.push_str("  ");
-                line.iter().for_each(|byte| push(&mut out, format_args!("{byte:02x}")));
+                let digit = |n: u8| char::from(b"0123456789abcdef"[usize::from(n)]);
+                out.extend(line.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
                 out.push('\n');
             }
             out.push_str("}\n");
