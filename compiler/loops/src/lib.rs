@@ -2,18 +2,23 @@
 //! values, nests that are one loop, reductions, rounds that do not meet, and which loops run as vectors, or why not.
 //!
 //! The kernels and their meaning are `trainc_ir::loops`. Nothing here knows a machine: what one can do comes in as
-//! a description, and what comes out is data that a target prints.
+//! a description ([`Vectors`]), and what comes out is data that a target prints.
 
 mod collapse;
+mod dependence;
 mod independent;
 mod intervals;
 mod linear;
 mod locals;
+mod reasons;
+mod reductions;
 mod simplify;
 mod speculation;
 mod uses;
+mod vector;
 
 pub use collapse::collapsed;
+pub use dependence::{Access, rounds_are_apart};
 pub use independent::{Independent, independent};
 pub use intervals::{
     Interval, Intervals, Leaves, addend, all, bits_of, element_interval, exact, in_bounds,
@@ -21,6 +26,9 @@ pub use intervals::{
 };
 pub use linear::{Linear, is_linear};
 pub use locals::{Locals, count, without_dead_code};
+pub use reasons::Reason;
+pub use reductions::{Carried, Reduction};
 pub use simplify::simplified;
 pub use speculation::may_compute_both;
 pub use uses::{Changes, count_uses};
+pub use vector::{Place, Step, VectorLoop, Vectors};

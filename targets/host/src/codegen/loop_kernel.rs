@@ -5,10 +5,10 @@ use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, Value, t
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_statement};
-use trainc_loops::{Intervals, collapsed, count_uses};
+use trainc_loops::{Intervals, Place, collapsed, count_uses};
 
 use super::expression::register;
-use super::vector::{Plan, with_indices_inline};
+use super::vector::Plan;
 
 /// The signature of a loop kernel: one address a buffer, in order; no result.
 pub fn loop_kernel_signature(kernel: &LoopKernel, convention: CallConv) -> Signature {
@@ -131,8 +131,8 @@ impl Emitter<'_, '_> {
         let mut first = self.value(start);
         let last = self.value(end);
         let mut certain = trip.is_some();
-        let inline = with_indices_inline(self.kernel, body, &self.uses);
-        if let Some(plan) = Plan::of(self, variable, trip, body, &inline) {
+        let place = Place { kernel: self.kernel, uses: &self.uses, variable, rounds: trip, body };
+        if let Ok(plan) = Plan::of(self, &place) {
             first = self.vector_loop(&plan, first, last, trip);
             match trip {
                 Some(trip) if trip % plan.rounds() == 0 => return,

@@ -1,16 +1,13 @@
 //! Innermost loops as vectors of 128 bits (the widest that Cranelift has), with the same bits.
 //!
-//! A loop qualifies if its body only assigns and stores, every access walks its buffer one element a round or stays
-//! put, and no round depends on another but through exact (integer) sums, extrema and bit operations. A round of the
-//! vector loop does [`Plan::parts`] times four rounds; the rest runs as scalars.
+//! Which loops qualify is [`VectorLoop`]'s to say, from what [`Emitter`] can do as [`Vectors`]. A round of the vector loop
+//! does [`Plan::parts`] times four rounds; the rest runs as scalars.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{BlockArg, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
 use trainc_ir::Element;
-use trainc_ir::loops::{
-    Binary, Buffer, Comparison, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary, each_expression,
-};
-use trainc_loops::{Linear, count_uses};
+use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Scalar, Unary};
+use trainc_loops::{Place, Reason, Reduction, Step, VectorLoop, Vectors};
 
 use super::expression::{element_shift, integer_condition};
 use super::loop_kernel::Emitter;
@@ -22,135 +19,29 @@ const LANES: i64 = 4;
 /// all zeros a lane.
 type Parts = Vec<Value>;
 
-/// A local that rounds combine: `local = local op value`.
-struct Reduction {
-    local: Local,
-    op: Binary,
-    value: Expr,
-}
-
-/// What a loop's body does.
-enum Action<'a> {
-    Assign(Local, &'a Expr),
-    Store(Buffer, &'a Expr, &'a Expr),
-    Reduce(usize),
-}
-
 /// A loop that can run as vectors.
-pub(super) struct Plan<'a> {
-    variable: Local,
-    actions: Vec<Action<'a>>,
-    reductions: Vec<Reduction>,
-    /// Locals that each round sets before it reads them.
-    private: Vec<Local>,
-    stored: Vec<Buffer>,
+pub(super) struct Plan {
+    plan: VectorLoop,
     /// Vectors of four lanes a value has.
     parts: usize,
 }
 
-/// How an expression varies over a vector round.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    /// The same in each round.
-    Uniform,
-    /// A vector.
-    Vector,
-    /// Neither.
-    Other,
-}
-
-impl<'a> Plan<'a> {
-    /// The plan of a loop; `trip` is its number of rounds where that is known, `body` is `original` by
-    /// [`with_indices_inline`].
-    pub(super) fn of(
-        emitter: &Emitter<'_, '_>,
-        variable: Local,
-        trip: Option<i64>,
-        original: &[Stmt],
-        body: &'a [Stmt],
-    ) -> Option<Plan<'a>> {
-        let (kernel, uses) = (emitter.kernel, &emitter.uses);
-        let own = count_uses(kernel, original);
-        // The loop itself mentions its variable once.
-        if own[variable.0 as usize] + 1 != uses[variable.0 as usize] {
-            return None;
-        }
-        let mut plan = Plan {
-            variable,
-            actions: Vec::new(),
-            reductions: Vec::new(),
-            private: Vec::new(),
-            stored: Vec::new(),
-            parts: 4,
-        };
-        // What the loop stores and sets must be known before anything is called uniform.
-        for statement in body {
-            match statement {
-                Stmt::Store(buffer, ..) => plan.stored.push(*buffer),
-                Stmt::Assign(local, value) => match reduction(*local, value, own[local.0 as usize])
-                {
-                    Some(reduction) => plan.reductions.push(reduction),
-                    None if own[local.0 as usize] == uses[local.0 as usize] => {
-                        plan.private.push(*local);
-                    }
-                    None => return None,
-                },
-                Stmt::For { .. } | Stmt::If { .. } => return None,
-            }
-        }
-        let mut narrow = false;
-        let mut set: Vec<Local> = Vec::new();
-        let mut stores: Vec<(Buffer, &Expr)> = Vec::new();
-        for statement in body {
-            match statement {
-                Stmt::Assign(local, value) => {
-                    let reduction = plan.reductions.iter().position(|r| r.local == *local);
-                    let value = match reduction {
-                        Some(i) => &plan.reductions[i].value,
-                        None => value,
-                    };
-                    if !plan.fits(emitter, value, &set, &mut narrow) {
-                        return None;
-                    }
-                    match reduction {
-                        Some(i) => plan.actions.push(Action::Reduce(i)),
-                        None => {
-                            set.push(*local);
-                            plan.actions.push(Action::Assign(*local, value_of(statement)?));
-                        }
-                    }
-                }
-                Stmt::Store(buffer, index, value) => {
-                    narrow |= element_shift(kernel.buffers[buffer.0 as usize].element) < 2;
-                    let scalar = matches!(value.ty, Scalar::I32 | Scalar::F32 | Scalar::Bool);
-                    if !scalar
-                        || plan.stride(index) != Some(1)
-                        || !plan.fits(emitter, value, &set, &mut narrow)
-                    {
-                        return None;
-                    }
-                    stores.push((*buffer, index));
-                    plan.actions.push(Action::Store(*buffer, index, value));
-                }
-                Stmt::For { .. } | Stmt::If { .. } => return None,
-            }
-        }
-        // Within a buffer that is stored, all accesses are to one place: rounds do not meet.
-        let mut accesses = stores.clone();
-        each_expression(body, &mut |e| {
-            e.each_load(&mut |buffer, index| accesses.push((buffer, index)))
-        });
-        for (buffer, index) in &stores {
-            if accesses.iter().any(|(other, at)| other == buffer && at != index) {
-                return None;
-            }
-        }
-        plan.parts = match trip {
-            Some(trip) if trip < LANES || (trip < 4 * LANES && narrow) => return None,
-            Some(trip) if trip < 4 * LANES => (trip / LANES).min(2) as usize,
+impl Plan {
+    /// The plan of a loop.
+    ///
+    /// # Errors
+    /// Why it stays scalar.
+    pub(super) fn of(emitter: &Emitter<'_, '_>, place: &Place<'_>) -> Result<Plan, Reason> {
+        let plan = VectorLoop::of(place, emitter)?;
+        let few = |rounds, lanes| Err(Reason::FewRounds { rounds, lanes });
+        // Narrow elements fill whole vectors.
+        let least = if plan.element_bits < 32 { 4 * LANES } else { LANES };
+        let parts = match place.rounds {
+            Some(rounds) if rounds < least => return few(rounds, least),
+            Some(rounds) if rounds < 4 * LANES => (rounds / LANES).min(2) as usize,
             _ => 4,
         };
-        Some(plan)
+        Ok(Plan { plan, parts })
     }
 
     /// Rounds of the loop that a vector round does: a power of two.
@@ -158,172 +49,51 @@ impl<'a> Plan<'a> {
         LANES * self.parts as i64
     }
 
-    /// Elements that an index advances a round, if that is constant.
-    fn stride(&self, index: &Expr) -> Option<i64> {
-        let mut stride = 0;
-        for (factor, term) in Linear::of(index).terms {
-            match &*term.node {
-                Node::Local(local) if *local == self.variable => stride += factor,
-                _ if self.uniform(&term) => {}
-                _ => return None,
-            }
-        }
-        Some(stride)
-    }
-
     /// Whether an expression is the same in each round.
     fn uniform(&self, e: &Expr) -> bool {
+        !self.plan.changes.touch(e, &|a, b| a == b)
+    }
+}
+
+/// Lanes are of 32 bits.
+impl Vectors for Emitter<'_, '_> {
+    fn value_bits(&self, e: &Expr) -> Result<u32, Reason> {
+        if e.ty == Scalar::I64 { Err(Reason::Wide) } else { Ok(32) }
+    }
+
+    fn form_bits(&self, e: &Expr, is_uniform: &dyn Fn(&Expr) -> bool) -> Result<u32, Reason> {
         match &*e.node {
-            Node::Integer(_) | Node::Float(_) => true,
-            Node::Local(local) => {
-                *local != self.variable
-                    && !self.private.contains(local)
-                    && self.reductions.iter().all(|r| r.local != *local)
+            Node::Unary(
+                op
+                @ (Unary::LeadingZeros | Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate),
+                _,
+            ) => Err(Reason::Unary(*op)),
+            Node::Binary(op @ (Binary::Divide | Binary::Remainder), ..) if e.ty != Scalar::F32 => {
+                Err(Reason::Binary(*op))
             }
-            Node::Load(buffer, index) => !self.stored.contains(buffer) && self.uniform(index),
-            Node::Unary(_, x) => self.uniform(x),
-            Node::Binary(_, a, b) | Node::Compare(_, a, b) => self.uniform(a) && self.uniform(b),
-            Node::Select(c, a, b) => self.uniform(c) && self.uniform(a) && self.uniform(b),
+            // One amount for all lanes.
+            Node::Binary(
+                op @ (Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned),
+                _,
+                amount,
+            ) if !is_uniform(amount) => Err(Reason::Binary(*op)),
+            Node::Compare(comparison, a, _)
+                if a.ty == Scalar::Bool
+                    && !matches!(comparison, Comparison::Equal | Comparison::NotEqual) =>
+            {
+                Err(Reason::Comparison(*comparison))
+            }
+            Node::Select(c, a, b) if !self.may_select(c, a, b) => Err(Reason::Speculation),
+            _ => Ok(32),
         }
     }
 
-    fn shape(
-        &self,
-        emitter: &Emitter<'_, '_>,
-        e: &Expr,
-        set: &[Local],
-        narrow: &mut bool,
-    ) -> Shape {
-        let kernel = emitter.kernel;
-        if self.uniform(e) {
-            return Shape::Uniform;
+    fn reduction_bits(&self, reduction: &Reduction) -> Result<u32, Reason> {
+        match reduction.value.ty {
+            Scalar::I32 => Ok(32),
+            _ => Err(Reason::Reduction(reduction.local)),
         }
-        let mut vector = |e: &Expr| self.shape(emitter, e, set, narrow) != Shape::Other;
-        let fits = match &*e.node {
-            Node::Integer(_) | Node::Float(_) => true,
-            Node::Local(local) => set.contains(local) && e.ty != Scalar::I64,
-            Node::Load(buffer, index) => {
-                *narrow |= element_shift(kernel.buffers[buffer.0 as usize].element) < 2;
-                self.stride(index) == Some(1)
-            }
-            Node::Unary(op, x) => {
-                !matches!(
-                    op,
-                    Unary::LeadingZeros | Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate
-                ) && vector(x)
-            }
-            Node::Binary(op, a, b) => match op {
-                _ if e.ty == Scalar::I64 => false,
-                Binary::Divide => e.ty == Scalar::F32 && vector(a) && vector(b),
-                Binary::Remainder => false,
-                // One amount for all lanes.
-                Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned => {
-                    vector(a) && self.uniform(b)
-                }
-                _ => vector(a) && vector(b),
-            },
-            Node::Compare(comparison, a, b) => match a.ty {
-                Scalar::I64 => false,
-                Scalar::Bool => {
-                    matches!(comparison, Comparison::Equal | Comparison::NotEqual)
-                        && vector(a)
-                        && vector(b)
-                }
-                Scalar::I32 | Scalar::F32 => vector(a) && vector(b),
-            },
-            Node::Select(c, a, b) => {
-                emitter.may_select(c, a, b)
-                    && e.ty != Scalar::I64
-                    && vector(c)
-                    && vector(a)
-                    && vector(b)
-            }
-        };
-        if fits { Shape::Vector } else { Shape::Other }
     }
-
-    fn fits(&self, emitter: &Emitter<'_, '_>, e: &Expr, set: &[Local], narrow: &mut bool) -> bool {
-        self.shape(emitter, e, set, narrow) != Shape::Other && e.ty != Scalar::I64
-    }
-}
-
-/// A body with the indices that it names put where they are used, so that strides show.
-pub(super) fn with_indices_inline(kernel: &LoopKernel, body: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
-    let own = count_uses(kernel, body);
-    let assigned = |local: Local| {
-        let is = |s: &&Stmt| matches!(s, Stmt::Assign(l, _) if *l == local);
-        body.iter().filter(is).count()
-    };
-    let mut named: Vec<(Local, Expr)> = Vec::new();
-    let mut statements = Vec::new();
-    for statement in body {
-        let substituted = match statement {
-            Stmt::Assign(local, value) => {
-                let value = substitute(value, &named);
-                if value.ty == Scalar::I64
-                    && !value.loads()
-                    && assigned(*local) == 1
-                    && own[local.0 as usize] == uses[local.0 as usize]
-                    && !value.mentions(|l| assigned(l) != 0)
-                {
-                    named.push((*local, value));
-                    continue;
-                }
-                Stmt::Assign(*local, value)
-            }
-            Stmt::Store(buffer, index, value) => {
-                Stmt::Store(*buffer, substitute(index, &named), substitute(value, &named))
-            }
-            // Such a body is no vector's.
-            Stmt::For { .. } | Stmt::If { .. } => return body.to_vec(),
-        };
-        statements.push(substituted);
-    }
-    statements
-}
-
-fn substitute(e: &Expr, named: &[(Local, Expr)]) -> Expr {
-    let found = e.as_local().and_then(|local| named.iter().find(|(l, _)| *l == local));
-    match found {
-        Some((_, value)) => value.clone(),
-        None => e.map_operands(&mut |x| Some(substitute(x, named))).unwrap_or_else(|| e.clone()),
-    }
-}
-
-fn value_of(statement: &Stmt) -> Option<&Expr> {
-    match statement {
-        Stmt::Assign(_, value) => Some(value),
-        _ => None,
-    }
-}
-
-/// `local = local op value` with an exact operation, the body's only mention of the local.
-fn reduction(local: Local, value: &Expr, mentions: usize) -> Option<Reduction> {
-    let exact = matches!(
-        value.node.as_ref(),
-        Node::Binary(
-            Binary::Add
-                | Binary::Minimum
-                | Binary::Maximum
-                | Binary::And
-                | Binary::Or
-                | Binary::Xor,
-            ..
-        )
-    );
-    if !exact || value.ty != Scalar::I32 || mentions != 2 {
-        return None;
-    }
-    let Node::Binary(op, a, b) = &*value.node else { return None };
-    let is_local = |e: &Expr| matches!(*e.node, Node::Local(l) if l == local);
-    let value = if is_local(a) {
-        b.clone()
-    } else if is_local(b) {
-        a.clone()
-    } else {
-        return None;
-    };
-    Some(Reduction { local, op: *op, value })
 }
 
 fn vector_type(ty: Scalar) -> Type {
@@ -338,7 +108,7 @@ fn cast() -> MemFlagsData {
 /// The code of one vector loop.
 struct Lanes<'e, 'a, 'f, 'p> {
     emitter: &'e mut Emitter<'a, 'f>,
-    plan: &'p Plan<'p>,
+    plan: &'p Plan,
     /// Values of private locals.
     values: Vec<(Local, Parts)>,
     accumulators: Vec<Parts>,
@@ -348,7 +118,7 @@ impl<'a> Emitter<'a, '_> {
     /// Emits the rounds from `first` that fill vectors; gives the first round that is left.
     pub(super) fn vector_loop(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         first: Value,
         last: Value,
         trip: Option<i64>,
@@ -363,14 +133,8 @@ impl<'a> Emitter<'a, '_> {
         let index = self.builder.append_block_param(round, types::I64);
         let left = self.builder.append_block_param(done, types::I64);
         let mut initial = Vec::new();
-        for reduction in &plan.reductions {
-            let identity = match reduction.op {
-                Binary::Minimum => i32::MAX,
-                Binary::Maximum => i32::MIN,
-                Binary::And => -1,
-                _ => 0,
-            };
-            let scalar = self.integer(Scalar::I32, i64::from(identity));
+        for reduction in &plan.plan.reductions {
+            let scalar = self.integer(Scalar::I32, reduction.identity(32).into());
             let splat = self.builder.ins().splat(types::I32X4, scalar);
             initial.push(vec![splat; plan.parts]);
         }
@@ -398,13 +162,13 @@ impl<'a> Emitter<'a, '_> {
         self.builder.switch_to_block(round);
         self.depth += 1;
         self.guards += usize::from(!certain);
-        self.assign(plan.variable, index);
-        for local in &plan.private {
+        self.assign(plan.plan.variable, index);
+        for local in &plan.plan.changes.locals {
             self.depths[local.0 as usize] = self.depth;
         }
         let mut lanes = Lanes { emitter: self, plan, values: Vec::new(), accumulators };
-        for action in &plan.actions {
-            lanes.action(action);
+        for step in &plan.plan.steps {
+            lanes.step(step);
         }
         let accumulators = lanes.accumulators;
         self.guards -= usize::from(!certain);
@@ -421,7 +185,7 @@ impl<'a> Emitter<'a, '_> {
         self.builder.seal_block(round);
         self.builder.seal_block(done);
         self.builder.switch_to_block(done);
-        for (reduction, parts) in plan.reductions.iter().zip(totals) {
+        for (reduction, parts) in plan.plan.reductions.iter().zip(totals) {
             self.reduce(reduction, &parts);
         }
         left
@@ -457,23 +221,23 @@ impl<'a> Emitter<'a, '_> {
 }
 
 impl Lanes<'_, '_, '_, '_> {
-    fn action(&mut self, action: &Action<'_>) {
-        match action {
-            Action::Assign(local, value) => {
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Assign(local, value) => {
                 let parts = self.parts(value);
                 self.values.retain(|(l, _)| l != local);
                 self.values.push((*local, parts));
             }
-            Action::Reduce(i) => {
+            Step::Reduce(i) => {
                 let plan = self.plan;
-                let reduction = &plan.reductions[*i];
+                let reduction = &plan.plan.reductions[*i];
                 let parts = self.parts(&reduction.value);
                 for (part, value) in parts.into_iter().enumerate() {
                     let sum = self.accumulators[*i][part];
                     self.accumulators[*i][part] = self.emitter.join(reduction.op, sum, value);
                 }
             }
-            Action::Store(buffer, index, value) => self.store(*buffer, index, value),
+            Step::Store(buffer, index, value) => self.store(*buffer, index, value),
         }
     }
 
