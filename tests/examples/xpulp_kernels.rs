@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use trainc_ir::{Element, Tensor, TensorType};
+use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Elements, Shape, combinations, convolution};
-use trainc_tests::xpulp_kernels::{Case, Measured, simulate};
+use trainc_tests::xpulp_kernels::{Measured, simulate};
 use trainc_xpulpv2::mixed::{InnerLoop, inner_loop};
 
 /// Multiplications of the layer.

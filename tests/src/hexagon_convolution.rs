@@ -16,6 +16,7 @@ use trainc_ir::ops::{
 use trainc_ir::{Element, Op, Operator, RunContext, Scale, Tensor, TensorType};
 
 use crate::hexagon::{Call, Outcome, Value, run};
+pub use crate::random::Random;
 
 /// A convolution of i8 maps.
 #[derive(Clone, Copy, Debug)]
@@ -83,16 +84,10 @@ impl Checked {
     }
 }
 
-/// Numbers of a small generator (xorshift64*).
-pub struct Random(pub u64);
-
 impl Random {
-    /// The next 64 bits.
+    /// Bits without the lowest.
     pub fn next_bits(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+        self.next() >> 16
     }
 
     /// A tensor's worth of i8.

@@ -1,10 +1,10 @@
 //! What the tests share.
 
 pub mod brevitas;
+pub mod cases;
 pub mod hexagon;
 pub mod hexagon_clang;
 pub mod hexagon_convolution;
-pub mod on_device;
 pub mod programs;
 pub mod random;
 pub mod random_kernels;

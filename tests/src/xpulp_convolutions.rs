@@ -4,8 +4,8 @@ use trainc_ir::ops::{Chain, IntegerConv2d, ScaleShift, Threshold};
 use trainc_ir::tensor::ScaleData;
 use trainc_ir::{Element, Op, RunContext, Tensor, TensorType};
 
+use crate::cases::Case;
 use crate::random::Random;
-use crate::xpulp_kernels::{Case, number};
 
 /// A convolution without its elements.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ pub type Elements = [Element; 3];
 pub fn tensor(shape: &[usize], element: Element, random: &mut Random) -> Tensor {
     let (low, high) = element.integer_range().expect("an integer element");
     let ty = TensorType::new(shape.to_vec(), element);
-    let values: Vec<i64> = (0..ty.count()).map(|_| number(random, low, high)).collect();
+    let values: Vec<i64> = (0..ty.count()).map(|_| random.between(low, high)).collect();
     Tensor::from_i64(&ty, &values, ScaleData::None)
 }
 
@@ -74,7 +74,7 @@ pub fn convolution(
     random: &mut Random,
 ) -> Case {
     let (low, high) = x.integer_range().expect("an integer element");
-    let padding = if shape.padded { number(random, low, high) } else { 0 };
+    let padding = if shape.padded { random.between(low, high) } else { 0 };
     let conv = Op::IntegerConv2d(IntegerConv2d {
         strides: shape.strides,
         pads: shape.pads,
@@ -104,10 +104,10 @@ pub fn convolution(
         let scale = (256u64 << shift) / u64::from(most).max(1);
         let scale = i32::try_from(scale.max(1)).unwrap_or(1 << 20);
         let mut scales: Vec<i32> = (0..channels)
-            .map(|_| number(random, -i64::from(scale), i64::from(scale)) as i32)
+            .map(|_| random.between(-i64::from(scale), i64::from(scale)) as i32)
             .collect();
         let mut offsets: Vec<i32> =
-            (0..channels).map(|_| number(random, -(60 << shift), 200 << shift) as i32).collect();
+            (0..channels).map(|_| random.between(-(60 << shift), 200 << shift) as i32).collect();
         if channels > 4 {
             (scales[1], offsets[2]) = (i32::MAX, i32::MIN);
         }
@@ -128,7 +128,7 @@ pub fn convolution(
             let least = of_channel(channel).map(of).min().unwrap_or(0);
             let most = of_channel(channel).map(of).max().unwrap_or(0);
             let mut row: Vec<i32> = (0..levels)
-                .map(|_| number(random, i64::from(least) - 1, i64::from(most) + 1) as i32)
+                .map(|_| random.between(i64::from(least) - 1, i64::from(most) + 1) as i32)
                 .collect();
             // Constant channels, and thresholds that are met.
             match random.next() % 8 {

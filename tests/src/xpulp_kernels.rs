@@ -1,34 +1,19 @@
-//! Runs single kernels of the XpulpV2 target: natively in their portable form, and in the simulator as RI5CY's instructions.
+//! Runs single kernels of the XpulpV2 target in the simulator, in programs that need no input: see the example of this name.
 //! A kernel's results are compared byte by byte with the interpreter's, between guards that nothing may change.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use trainc_c::Dialect;
 use trainc_ir::loops::Role;
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch_bytes;
 use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::{Op, RunContext, Tensor, TensorType};
+use trainc_ir::{RunContext, Tensor, TensorType};
 use trainc_riscv::{Machine, Memory, toolchain};
 use trainc_xpulpv2::XPULPV2;
 
-use crate::random::Random;
-
-/// A kernel and its operands.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// What it is, for readers.
-    pub what: String,
-    /// The operation.
-    pub op: Op,
-    /// Its operands.
-    pub inputs: Vec<Tensor>,
-    /// Whether the operands that the target has an order for are constants.
-    pub constant: bool,
-}
+use crate::cases::Case;
 
 /// Cycles of a case in the simulator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,7 +205,7 @@ fn kernel(case: &Case, number: usize) -> (Kernel, Vec<Tensor>) {
 ///
 /// # Panics
 /// If a kernel cannot be printed.
-pub fn source(cases: &[Case]) -> (String, Vec<u8>) {
+fn source(cases: &[Case]) -> (String, Vec<u8>) {
     source_of(cases, false)
 }
 
@@ -299,15 +284,6 @@ fn source_of(cases: &[Case], loops_alone: bool) -> (String, Vec<u8>) {
     (text, input)
 }
 
-/// Whether the target has a kernel of its own for a case.
-///
-/// # Panics
-/// If it cannot be printed.
-pub fn has_kernel(case: &Case) -> bool {
-    let (kernel, _) = kernel(case, 0);
-    Dialect::kernel(&XPULPV2, &kernel.name, &kernel).expect("prints").is_some()
-}
-
 /// Writes a source and what it includes.
 fn write(folder: &Path, text: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(folder);
@@ -325,38 +301,6 @@ fn failed(cases: &[Case], said: &str) -> String {
     let first = said.split("case ").nth(1).and_then(|rest| rest.split(':').next());
     let case = first.and_then(|number| cases.get(number.trim().parse::<usize>().ok()?));
     format!("{}\n{}", case.map_or("", |case| &case.what), &said[..said.len().min(4000)])
-}
-
-const STRICT: &[&str] = &["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror"];
-
-/// Runs cases natively, portable and under sanitizers.
-///
-/// # Panics
-/// If one differs from the interpreter.
-pub fn check_natively(folder: &Path, cases: &[Case]) {
-    let (text, input) = source(cases);
-    let source = write(folder, &text);
-    std::fs::write(folder.join("kernels.input"), &input).expect("the input is written");
-    let program = folder.join("kernels");
-    let mut compiler = Command::new("cc");
-    compiler.args(STRICT).args(["-O1", "-g", "-DSHARES", "-fsanitize=undefined,address"]);
-    compiler.args(["-fno-sanitize=alignment", "-fno-sanitize-recover=all", "-o"]);
-    let output = compiler.arg(&program).arg(source).output().expect("a C compiler");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}", &error[..error.len().min(8000)]);
-    let mut child = Command::new(&program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("piped");
-    let writer = std::thread::spawn(move || _ = stdin.write_all(&input));
-    let output = child.wait_with_output().expect("the program ends");
-    let _ = writer.join();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = said + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {}", output.status, failed(cases, &said));
 }
 
 /// Runs cases in the simulator as RI5CY's instructions, optionally with the parallel regions of eight cores. The program,
@@ -409,13 +353,4 @@ fn simulate_source(
         parallel_cycles: pair[1].parallel_cycles - pair[0].parallel_cycles,
     };
     marks.chunks_exact(2).map(between).collect()
-}
-
-/// A number in a range, its ends often.
-pub fn number(random: &mut Random, low: i64, high: i64) -> i64 {
-    match random.next() % 8 {
-        0 => low,
-        1 => high,
-        _ => low + (random.next() % (high - low + 1) as u64) as i64,
-    }
 }

@@ -18,9 +18,9 @@ use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::{remove_operations, translate};
+use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, convolution, tensor};
-use trainc_tests::xpulp_kernels::Case;
 use trainc_xpulpv2::XPULPV2;
 
 /// Training and inference modules of a zoo model at batch 4, optimised for a target.

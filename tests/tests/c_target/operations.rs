@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
 use trainc_ir::tensor_bytes::element_bytes;
-use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
+use trainc_ir::{RunContext, Tensor};
 
-use crate::parallel::REVERSED;
-use crate::support::{Random, SANITIZED, STRICT, cc, execute, folder, runtime, write};
+use crate::support::{Random, SANITIZED, cc, execute, folder, runtime, write};
 
 fn array(bytes: &[u8]) -> String {
     let mut text = String::from("{");
@@ -51,16 +50,6 @@ static void compare(const char *what, const void *found, const unsigned char *ex
     }
 }
 "#;
-
-/// A function that runs one case of an operation, and its kernel; `n` makes names unique.
-fn case_source(n: usize, kind: OpKind, case: &trainc_ir::ops::Case, run: &RunContext) -> String {
-    let operands: Vec<&Tensor> = case.inputs.iter().collect();
-    let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
-    let results = case.op.infer(&types).expect("a case types");
-    let meaning = case.op.evaluate(&operands, run);
-    let kernel = case.op.lower(&types, &results.iter().collect::<Vec<_>>());
-    kernel_source(n, kind.name(), &kernel, &operands, &meaning, run)
-}
 
 /// A kernel, and a function that runs it and compares its results.
 pub(crate) fn kernel_source(
@@ -121,46 +110,6 @@ pub(crate) fn kernel_source(
     }
     let _ = writeln!(out, "    {name}({});\n{checks}{frees}}}\n", arguments.join(", "));
     out
-}
-
-/// Every case of every operation, in two programs; rounds that may run in any order run backwards.
-#[test]
-fn every_operation() {
-    let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
-    let cases: Vec<_> = OpKind::ALL
-        .iter()
-        .flat_map(|&kind| kind.cases().into_iter().map(move |c| (kind, c)))
-        .collect();
-    assert!(cases.len() > OpKind::ALL.len());
-    let folder = folder("operations");
-    runtime(&folder);
-    write(&folder, "reversed.h", REVERSED);
-    let programs = ["first", "second"];
-    for (part, name) in programs.iter().enumerate() {
-        let mut source = CASES.to_string();
-        let mut main = String::from("int main(void)\n{\n");
-        for (n, (kind, case)) in cases.iter().enumerate().filter(|(n, _)| n % 2 == part) {
-            source.push_str(&case_source(n, *kind, case, &run));
-            let _ = writeln!(main, "    case_{n}();");
-        }
-        let _ = write!(source, "{main}    return failures != 0;\n}}\n");
-        write(&folder, &format!("{name}.c"), source);
-    }
-    std::thread::scope(|scope| {
-        for name in programs {
-            let folder = &folder;
-            scope.spawn(move || {
-                let source = format!("{name}.c");
-                // The cases themselves use a hosted library.
-                let strict = STRICT.iter().copied().filter(|f| *f != "-ffreestanding");
-                let mut flags: Vec<&str> = strict.chain(SANITIZED.iter().copied()).collect();
-                flags.push("-DTRAINC_HOOKS=\"reversed.h\"");
-                flags.extend([&source, "trainc_rt.c", "-o", name]);
-                cc(folder, &flags);
-                execute(folder, name, &[]);
-            });
-        }
-    });
 }
 
 /// The runtime's float functions against this machine's, at all exponents and fractions near halves.

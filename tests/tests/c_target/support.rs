@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use trainc_ir::Verified;
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
-pub(crate) use trainc_tests::programs::operand;
 pub(crate) use trainc_tests::random::Random;
 
 /// What emitted code must compile with.

@@ -1,4 +1,4 @@
-//! Selected Hexagon code under `qemu-hexagon`: every operation's cases, random loop kernels, and the routines, against
+//! Selected Hexagon code under `qemu-hexagon`: random loop kernels, and the routines, against
 //! the reference, bit for bit.
 
 mod average_pools;
@@ -14,11 +14,10 @@ mod vectors;
 use std::path::Path;
 
 use harness::{Image, START, assemble, folder, tool};
-use trainc_hvx::lower;
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_hvx::select::{Routine, select};
 use trainc_ir::loops::LoopKernel;
-use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
+use trainc_ir::{RunContext, Tensor};
 use trainc_tests::random_kernels::random_kernel;
 
 /// The text of a function.
@@ -60,29 +59,6 @@ fn check(folder: &Path, image: &Image, kernels: &str) -> u32 {
     arguments.extend(["-o", "program"]);
     tool(folder, "ld.lld-19", &arguments);
     image.check(folder, "./program")
-}
-
-#[test]
-fn every_operation() {
-    let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
-    let (mut image, mut kernels) = (Image::default(), String::new());
-    let mut n = 0;
-    for &kind in OpKind::ALL {
-        for case in kind.cases() {
-            let operands: Vec<&Tensor> = case.inputs.iter().collect();
-            let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
-            let results = case.op.infer(&types).expect("a case types");
-            let meaning = case.op.evaluate(&operands, &run);
-            let kernel = lower(&case.op, &types, &results.iter().collect::<Vec<_>>());
-            let name = format!("kernel_{n}");
-            n += 1;
-            kernels.push_str(&assembly(&name, &kernel));
-            let what = format!("{} {n}", kind.name());
-            image.kernel(&name, &what, &kernel, &operands, &meaning, &run);
-        }
-    }
-    let packets = check(&folder("operations"), &image, &kernels);
-    println!("{n} cases: {packets} packets");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Whole training programs under the emulator, against the reference interpreter, bit for bit.
+//! A training program as its README builds it, under the emulator, against the reference interpreter, bit for bit.
 
 use trainc_hvx::HvxTarget;
 use trainc_ir::Verified;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, Target};
 use trainc_opt::algorithm::Algorithm;
-use trainc_tests::programs::{SEED, Session, program, program_of};
+use trainc_tests::programs::{SEED, Session, program_of};
 
 use super::harness::{execute, folder, tool};
 
@@ -40,11 +40,6 @@ static void *memset(void *p, int value, unsigned long n)
     return p;
 }
 "#;
-
-fn trains(target: &HvxTarget, model: &str, algorithm: &str, batch: usize, steps: u32) {
-    let program = program(model, algorithm, batch, target);
-    runs(target, &format!("{model} {algorithm}"), &program, steps);
-}
 
 /// Steps of a program: its files.
 fn runs(
@@ -143,36 +138,4 @@ fn static_exponents_train() {
     let loops =
         shifts().find(|name| !name.contains("_product") && !name.ends_with("_pack_weights"));
     assert_eq!(loops, None, "left to loops");
-}
-
-#[test]
-fn digits_trains() {
-    trains(&trainc_hvx::HVX, "digits", "niti", 4, 3);
-}
-
-#[test]
-fn digits_trains_in_floats() {
-    trains(&trainc_hvx::HVX, "digits", "fp32", 3, 2);
-}
-
-#[test]
-fn lenet_trains() {
-    trains(&trainc_hvx::HVX, "lenet5", "niti", 2, 10);
-}
-
-#[test]
-fn lenet_trains_on_other_versions() {
-    for target in [&trainc_hvx::V62, &trainc_hvx::V68, &trainc_hvx::V73] {
-        trains(target, "lenet5", "niti", 2, 2);
-    }
-}
-
-#[test]
-fn residual_trains() {
-    trains(&trainc_hvx::HVX, "residual", "niti", 2, 3);
-}
-
-#[test]
-fn depthwise_trains() {
-    trains(&trainc_hvx::HVX, "depthwise", "niti", 3, 3);
 }

@@ -1,9 +1,7 @@
-//! The NEON targets' loops: every operation, random kernels and sizes around the vectors', compiled for AArch64 and
-//! Armv7 under strict warnings and run under QEMU, against the reference interpreter, bit for bit.
+//! The NEON targets' loops: random kernels, compiled for AArch64 and Armv7 under strict warnings and run under QEMU, against the reference interpreter, bit for bit.
 
 #[path = "../c_target/random.rs"]
 mod random;
-mod sizes;
 mod vectors;
 
 use std::fmt::Write as _;
@@ -13,20 +11,9 @@ use std::process::Command;
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::target::loop_scratch;
 use trainc_ir::tensor_bytes::element_bytes;
-use trainc_ir::{Op, OpKind, RunContext, Tensor, TensorType};
+use trainc_ir::{RunContext, Tensor};
 use trainc_neon::Level;
 
-/// What emitted code must compile with.
-const STRICT: &[&str] = &[
-    "-std=gnu99",
-    "-O2",
-    "-Wall",
-    "-Wextra",
-    "-Wconversion",
-    "-Werror",
-    "-ffp-contract=off",
-    "-static",
-];
 /// A hook that runs the rounds of divided loops one by one, the last first.
 const REVERSED: &str = "\
 #define TRAINC_PARALLEL_FOR(context, count, body) \\
@@ -95,12 +82,7 @@ fn run(folder: &Path, program: &str, arguments: &[&str]) {
 }
 
 impl Machine {
-    /// Compiles `main.c` and runs it.
-    fn check(&self, folder: &Path) {
-        self.check_with(folder, STRICT);
-    }
-
-    /// The same with other flags.
+    /// Compiles `main.c` with flags and runs it.
     fn check_with(&self, folder: &Path, flags: &[&str]) {
         write(folder, "reversed.h", REVERSED);
         let flags = flags.iter().chain(self.flags).chain(self.hooks);
@@ -108,18 +90,6 @@ impl Machine {
         flags.extend(["main.c", "trainc_rt.c", "-o", "main"]);
         run(folder, self.compiler, &flags);
         run(folder, self.emulator, &["./main"]);
-    }
-}
-
-/// A small generator of test data (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 }
 
@@ -200,8 +170,7 @@ static inline void compare(const char *what, const void *found, const unsigned c
 }
 "#;
 
-/// A kernel for a level, and a function that runs it and compares its results. `in_place` is the operand whose place
-/// result 0 takes, if it takes one.
+/// A kernel for a level, and a function that runs it and compares its results.
 struct KernelCase<'a> {
     n: usize,
     what: &'a str,
@@ -209,7 +178,6 @@ struct KernelCase<'a> {
     operands: &'a [&'a Tensor],
     meaning: &'a [Tensor],
     run: &'a RunContext,
-    overwritten: Option<usize>,
     may_overwrite: bool,
 }
 
@@ -233,7 +201,7 @@ impl KernelCase<'_> {
         for (i, b) in kernel.buffers.iter().enumerate() {
             let ty = trainc_c::element_type(b.element);
             let size = b.element.bytes(b.count);
-            let mut check = |bytes: &[u8], place: usize| {
+            let mut check = |bytes: &[u8]| {
                 assert_eq!(bytes.len(), size, "{what} {}", b.name);
                 let compare = match b.element {
                     trainc_ir::Element::F32 => "compare_floats",
@@ -242,34 +210,21 @@ impl KernelCase<'_> {
                 let _ = writeln!(
                     checks,
                     "    static const unsigned char e{i}[] = {};\n    \
-                     {compare}(\"{what} case {n}: {}\", b{place}, e{i}, {size});",
+                     {compare}(\"{what} case {n}: {}\", b{i}, e{i}, {size});",
                     array(bytes),
                     b.name
                 );
             };
-            let same = |role: &Role| kernel.buffers.iter().position(|b| b.role == *role);
             let from = match b.role {
                 Role::Input(k) => Some(element_bytes(operands[k])),
                 Role::InputScale(k) => Some(operands[k].exponent().to_le_bytes().to_vec()),
                 Role::RunContext => Some(words.iter().flat_map(|w| w.to_le_bytes()).collect()),
                 Role::Output(k) => {
-                    let operand = self.overwritten.filter(|_| k == 0).map(Role::Input);
-                    let operand = operand.and_then(|role| same(&role));
-                    check(&element_bytes(&meaning[k]), operand.unwrap_or(i));
-                    if let Some(operand) = operand {
-                        arguments.push(format!("b{operand}"));
-                        continue;
-                    }
+                    check(&element_bytes(&meaning[k]));
                     None
                 }
                 Role::OutputScale(k) => {
-                    let operand = self.overwritten.filter(|_| k == 0).map(Role::InputScale);
-                    let operand = operand.and_then(|role| same(&role));
-                    check(&meaning[k].exponent().to_le_bytes(), operand.unwrap_or(i));
-                    if let Some(operand) = operand {
-                        arguments.push(format!("b{operand}"));
-                        continue;
-                    }
+                    check(&meaning[k].exponent().to_le_bytes());
                     None
                 }
                 Role::Scratch => continue,
@@ -296,68 +251,10 @@ impl KernelCase<'_> {
     }
 }
 
-/// An operation on some operands for a level: the case as it is, and one for each operand that the result may take the
-/// place of.
-fn operation_cases(
-    n: &mut usize,
-    level: Level,
-    op: &Op,
-    operands: &[&Tensor],
-    run: &RunContext,
-) -> String {
-    let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
-    let results = op.infer(&types).expect("a case types");
-    let meaning = op.evaluate(operands, run);
-    let kernel = trainc_neon::loops::lower(op, &types, &results.iter().collect::<Vec<_>>());
-    let overwritten = (0..operands.len())
-        .filter(|&k| op.may_overwrite(k) && *types[k] == results[0] && results[0].count() > 0);
-    let mut text = String::new();
-    for overwritten in std::iter::once(None).chain(overwritten.map(Some)) {
-        let case = KernelCase {
-            n: *n,
-            what: op.kind().name(),
-            kernel: &kernel,
-            operands,
-            meaning: &meaning,
-            run,
-            overwritten,
-            may_overwrite: trainc_neon::loops::in_place(op, operands.len()),
-        };
-        text.push_str(&case.source(level));
-        *n += 1;
-    }
-    text
-}
-
 /// A program of `cases` functions.
 fn program(kernels: &str, cases: usize) -> String {
     let calls: String = (0..cases).map(|n| format!("    case_{n}();\n")).collect();
     format!("{CASES}{kernels}int main(void)\n{{\n{calls}    return failures != 0;\n}}\n")
-}
-
-/// Every case of every operation.
-#[test]
-fn every_operation() {
-    let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
-    std::thread::scope(|scope| {
-        for machine in &MACHINES {
-            let run = &run;
-            scope.spawn(move || {
-                let (mut text, mut n) = (String::new(), 0);
-                for kind in OpKind::ALL {
-                    for case in kind.cases() {
-                        let operands: Vec<&Tensor> = case.inputs.iter().collect();
-                        text += &operation_cases(&mut n, machine.level, &case.op, &operands, run);
-                    }
-                }
-                assert!(n > OpKind::ALL.len());
-                let folder = folder(&format!("operations_{}", machine.name));
-                runtime(&folder);
-                write(&folder, "main.c", program(&text, n));
-                machine.check(&folder);
-            });
-        }
-    });
 }
 
 /// A random kernel for every machine.
@@ -370,16 +267,7 @@ fn kernel_source(
     run: &RunContext,
 ) -> String {
     let case = |level| {
-        let case = KernelCase {
-            n,
-            what,
-            kernel,
-            operands,
-            meaning,
-            run,
-            overwritten: None,
-            may_overwrite: true,
-        };
+        let case = KernelCase { n, what, kernel, operands, meaning, run, may_overwrite: true };
         case.source(level)
     };
     let [first, second] = MACHINES.each_ref().map(|machine| case(machine.level));

@@ -6,8 +6,9 @@ use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Binary, Comparison, Expr, Local, Scalar, Unary};
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 
-use super::sizes::{float, integer};
-use super::{KernelCase, MACHINES, Random, folder, program, runtime, write};
+use trainc_tests::random::Random;
+
+use super::{KernelCase, MACHINES, folder, program, runtime, write};
 
 const LOADED: [Element; 7] = [
     Element::I8,
@@ -41,7 +42,7 @@ impl Generator {
     }
 
     fn constant(&mut self, ty: Scalar) -> Expr {
-        let value = integer(&mut self.random);
+        let value = self.random.integer();
         match ty {
             Scalar::I32 => Expr::i32(value as i32),
             Scalar::I64 => Expr::i64(value),
@@ -325,10 +326,10 @@ fn random_vectors() {
             .iter()
             .map(|ty| match ty.element {
                 Element::F32 => {
-                    Tensor::f32([length], (0..length).map(|_| float(&mut g.random)).collect())
+                    Tensor::f32([length], (0..length).map(|_| g.random.float()).collect())
                 }
                 _ => {
-                    let values: Vec<i64> = (0..length).map(|_| integer(&mut g.random)).collect();
+                    let values: Vec<i64> = (0..length).map(|_| g.random.integer()).collect();
                     Tensor::from_i64(ty, &values, ScaleData::None)
                 }
             })
@@ -343,7 +344,6 @@ fn random_vectors() {
             operands: &operands,
             meaning: &meaning,
             run: &run,
-            overwritten: None,
             may_overwrite: n % 2 == 0,
         };
         for ((machine, text), vectors) in MACHINES.iter().zip(&mut sources).zip(&mut vectors) {

@@ -12,6 +12,7 @@ mod inputs;
 mod junit;
 mod needs;
 mod process;
+mod program;
 mod report;
 mod run;
 mod source;
@@ -19,9 +20,11 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 
-use trainc_ir::harness::{Harness, Simulator};
-use trainc_ir::program::Entry;
+use trainc_ir::Verified;
+use trainc_ir::harness::{Harness, Simulator, Toolchain};
+use trainc_ir::program::{Entry, Program};
 use trainc_ir::program_interpreter::ProgramInterpreter;
+use trainc_ir::target::Target;
 
 use artifact::Artifact;
 use inputs::{Case, Kind, cases, operands};
@@ -35,6 +38,7 @@ use crate::error::{Result, bail, ensure};
 pub use compare::Difference;
 pub use junit::junit;
 pub use needs::{Needs, needs};
+pub use program::{ProgramCall, ProgramReport, verify_program};
 pub use report::{CallReport, Cost, Finding, LaunchCost, LaunchFinding, Outcome, Report};
 
 /// What to run.
@@ -98,11 +102,7 @@ pub fn verify(
     let artifact = artifact::read(folder)?;
     let program = &artifact.program;
     let target = artifact.target.description();
-    let (Some(toolchain), Some(harness)) =
-        (artifact.target.toolchain(), artifact.target.harness(program)?)
-    else {
-        bail!("artifacts of target `{}` cannot be run here", target.name);
-    };
+    let (toolchain, harness) = runnable(artifact.target, program)?;
     ensure!(
         harness.hooks || !options.launches,
         "artifacts of target `{}` have no hook after each launch; only whole calls can be compared",
@@ -112,7 +112,7 @@ pub fn verify(
     let tools = Tools::find(target.name, &toolchain, compiler, runner)?;
     let workspace = Workspace::new(options.keep.as_deref())?;
     progress(Progress::Build(tools.compiler()));
-    let main = source::source(program, &harness, target.alignment);
+    let main = source::source(program, &harness, target.alignment, true);
     let build = Build { folder, tools: &tools, workspace: &workspace, harness: &harness };
     let executable = build.executable(&main, options.launches.then_some(WATCHED))?;
 
@@ -179,6 +179,14 @@ pub fn verify(
         model: tools.simulator().map(Simulator::model),
         notes: notes(&artifact, &harness),
     })
+}
+
+/// What builds and runs an artifact.
+fn runnable(target: &dyn Target, program: &Verified<Program>) -> Result<(Toolchain, Harness)> {
+    match (target.toolchain(), target.harness(program)?) {
+        (Some(toolchain), Some(harness)) => Ok((toolchain, harness)),
+        _ => bail!("artifacts of target `{}` cannot be run here", target.description().name),
+    }
 }
 
 /// All calls of a verification, and the requests for them: the initial state, then each case's, before extreme ones

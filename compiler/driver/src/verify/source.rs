@@ -9,7 +9,8 @@
 //! results; then [`CALLED`]: the damage, the results, the state. The damage (u32) is a set of places that were written
 //! beyond an end: arena, state, operands and results from bit 0 on, bit 31 for all further ones.
 //!
-//! Memory that a call may not rely on is filled with a pattern, and no place is aligned better than promised.
+//! Memory that a call may not rely on is filled with a pattern, and no place is aligned better than promised. What lies
+//! before arena, state and arguments, and behind them, must stay; on Linux the page behind an argument cannot be touched.
 
 use std::fmt::Write;
 
@@ -45,6 +46,13 @@ void trainc_verify_launched(unsigned int launch);
 ";
 
 const PROLOGUE: &str = r#"
+/* Much code, little work. */
+#if defined(__clang__)
+#pragma clang optimize off
+#elif defined(__GNUC__)
+#pragma GCC optimize("O0")
+#endif
+
 enum { GUARD = 32, PATTERN = 0xa5 };
 
 /* Memory of exactly that alignment and no better, with guards on both sides. */
@@ -69,27 +77,61 @@ static void out(const void *p, size_t n)
     }
 }
 
-static void guard(unsigned char *p, size_t n)
+/* Arguments: where pages are protected, they end where a page does, so that reading beyond is a fault. */
+#ifdef __linux__
+enum { AFTER = 0 };
+#define ARGUMENT(name, bytes) static unsigned char *name
+#define PLACE(name, bytes) name = ending(bytes)
+static unsigned char *ending(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t all = (bytes + GUARD + page - 1) / page * page;
+    unsigned char *const place = mmap(NULL, all + page, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED || mprotect(place + all, page, PROT_NONE) != 0) {
+        fprintf(stderr, "no memory for an argument\n");
+        exit(6);
+    }
+    return place + all - bytes;
+}
+#else
+enum { AFTER = GUARD };
+#define ARGUMENT(name, bytes) MEMORY(name, bytes, 4)
+#define PLACE(name, bytes)
+#endif
+
+/* `after` is how much of a guard lies behind the memory. */
+static void guard(unsigned char *p, size_t n, size_t after)
 {
     memset(p - GUARD, PATTERN, GUARD);
-    memset(p + n, PATTERN, GUARD);
+    memset(p + n, PATTERN, after);
 }
 
-static uint32_t damaged(const unsigned char *p, size_t n, unsigned place)
+static uint32_t damaged(const unsigned char *p, size_t n, unsigned place, size_t after)
 {
     uint32_t bad = 0;
     for (size_t i = 0; i < GUARD; i++) {
-        bad |= (uint32_t)(p[n + i] != PATTERN) | (uint32_t)(*(p - 1 - i) != PATTERN);
+        bad |= (uint32_t)(*(p - 1 - i) != PATTERN);
+    }
+    for (size_t i = 0; i < after; i++) {
+        bad |= (uint32_t)(p[n + i] != PATTERN);
     }
     return bad << (place < 31 ? place : 31);
 }
 "#;
 
 /// The source of the program. `seed` and `step` of an entry without random numbers are not passed on.
-pub(super) fn source(program: &Program, harness: &Harness, alignment: usize) -> String {
+/// Without `watched` it has nothing to say of launches.
+pub(super) fn source(
+    program: &Program,
+    harness: &Harness,
+    alignment: usize,
+    watched: bool,
+) -> String {
     let mut out = format!(
-        "/* Runs `{}` for trainc verify. */\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
-         #include <string.h>\n\n#include \"{}\"\n{PROLOGUE}\n",
+        "/* Runs `{}` for trainc verify. */\n#define _GNU_SOURCE\n#include <stdint.h>\n#include <stdio.h>\n\
+         #include <stdlib.h>\n#include <string.h>\n#ifdef __linux__\n#include <sys/mman.h>\n#include <unistd.h>\n\
+         #endif\n\n#include \"{}\"\n{PROLOGUE}\n",
         names::shown(&program.name),
         harness.header,
     );
@@ -111,8 +153,7 @@ pub(super) fn source(program: &Program, harness: &Harness, alignment: usize) -> 
     for &(n, entry, _) in &called {
         for (i, argument) in entry.inputs.iter().chain(&entry.outputs).enumerate() {
             let bytes = program.buffer(argument.buffer).bytes();
-            // Arguments are arrays of their elements, of up to 4 bytes each.
-            line(&format!("MEMORY(e{n}_{i}, {bytes}, 4);"));
+            line(&format!("ARGUMENT(e{n}_{i}, {bytes});"));
         }
     }
     for &(n, entry, _) in &called {
@@ -121,9 +162,11 @@ pub(super) fn source(program: &Program, harness: &Harness, alignment: usize) -> 
     line("static int entry = -1;\nstatic int watched;\n");
     line("void trainc_verify_launched(unsigned int launch);\n");
     line("void trainc_verify_launched(unsigned int launch)\n{");
-    line("    uint32_t number = launch, bad;\n    if (!watched) {\n        return;\n    }");
+    line(
+        "    uint32_t number = launch, bad = 0;\n    (void)bad;\n    if (!watched) {\n        return;\n    }",
+    );
     line(&format!("    putchar({LAUNCHED});\n    out(&number, 4);\n    switch (entry) {{"));
-    for &(n, entry, _) in &called {
+    for &(n, entry, _) in called.iter().filter(|_| watched) {
         line(&format!("    case {n}:\n        bad = guards_{n}();\n        out(&bad, 4);"));
         line("        switch (launch) {");
         for (k, launch) in launches(entry).into_iter().enumerate() {
@@ -136,23 +179,27 @@ pub(super) fn source(program: &Program, harness: &Harness, alignment: usize) -> 
     for &(n, entry, function) in &called {
         out.push_str(&call(program, n, entry, function));
     }
-    let mut cases = String::new();
-    for &(n, ..) in &called {
+    let (mut cases, mut placed) = (String::new(), String::new());
+    for &(n, entry, _) in &called {
+        for (name, bytes) in &places(program, n, entry)[2..] {
+            let _ = writeln!(placed, "    PLACE({name}, {bytes});");
+        }
         let _ = writeln!(cases, "        case {n}: call_{n}(seed, step); break;");
     }
     let _ = write!(
         out,
-        "int main(void)\n{{\n    uint32_t command, step;\n    uint64_t seed;\n    \
+        "int main(void)\n{{\n    uint32_t command, step;\n    uint64_t seed;\n{places}    \
          while (fread(&command, 4, 1, stdin) == 1) {{\n        \
          in(&step, 4);\n        in(&seed, 8);\n        \
          if (command == {INIT}) {{\n            \
-         memset(state, PATTERN, {state});\n            guard(state, {state});\n            \
-         {init}(state);\n            uint32_t bad = damaged(state, {state}, 1);\n            \
+         memset(state, PATTERN, {state});\n            guard(state, {state}, GUARD);\n            \
+         {init}(state);\n            uint32_t bad = damaged(state, {state}, 1, GUARD);\n            \
          putchar({CALLED});\n            out(&bad, 4);\n            out(state, {state});\n            \
          fflush(stdout);\n            continue;\n        }}\n        \
          if (command == {LOAD}) {{\n            in(state, {state});\n            continue;\n        }}\n        \
          entry = (int)((command - {CALL}) / 2);\n        watched = (int)(command % 2);\n        \
          switch (entry) {{\n{cases}        default: exit(5);\n        }}\n    }}\n    return 0;\n}}\n",
+        places = placed,
         state = memory.state_bytes,
         init = harness.init,
     );
@@ -174,7 +221,8 @@ fn places(program: &Program, n: usize, entry: &Entry) -> Vec<(String, usize)> {
 fn guards(program: &Program, n: usize, entry: &Entry) -> String {
     let mut out = format!("\nstatic uint32_t guards_{n}(void)\n{{\n    uint32_t bad = 0;\n");
     for (i, (name, bytes)) in places(program, n, entry).iter().enumerate() {
-        let _ = writeln!(out, "    bad |= damaged({name}, {bytes}, {i});");
+        let after = if i < 2 { "GUARD" } else { "AFTER" };
+        let _ = writeln!(out, "    bad |= damaged({name}, {bytes}, {i}, {after});");
     }
     out.push_str("    return bad;\n}\n");
     out
@@ -229,8 +277,9 @@ fn call(program: &Program, n: usize, entry: &Entry, function: &HarnessFunction) 
             arguments.push(format!("(void *){name}"));
         }
     }
-    for (name, bytes) in &places {
-        line(&format!("guard({name}, {bytes});"));
+    for (i, (name, bytes)) in places.iter().enumerate() {
+        let after = if i < 2 { "GUARD" } else { "AFTER" };
+        line(&format!("guard({name}, {bytes}, {after});"));
     }
     line(&format!("{}({});", function.symbol, arguments.join(", ")));
     line(&format!("uint32_t bad = guards_{n}();"));

@@ -54,7 +54,8 @@ impl Workspace {
         Ok(Workspace { path, keep: keep.is_some(), _held: held })
     }
 
-    fn path(&self) -> &Path {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_ir::Op;
 use trainc_ir::graph::{Definition, Graph, ValueId};
 use trainc_ir::program::{BufferId, Entry, Program, Region, Step};
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::types::TensorType;
+use trainc_ir::{Op, Tensor};
 
 use super::PlanEntry;
 
@@ -76,6 +76,10 @@ pub(super) fn check(program: &Program, entries: &[PlanEntry<'_>]) -> Result<(), 
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
+fn has_no_bytes(ty: &TensorType) -> bool {
+    ty.count() == 0 && tensor_bytes(&Tensor::zeros(ty)).is_empty()
+}
+
 fn check_entry(
     program: &Program,
     entry: &Entry,
@@ -84,6 +88,8 @@ fn check_entry(
     errors: &mut Vec<String>,
 ) {
     let mut meanings = Meanings::default();
+    // Values without bytes may lie in one place.
+    let nothing = Some(meanings.of(Meaning::Constant(Vec::new())));
     let index_of: BTreeMap<&str, usize> =
         state.iter().enumerate().map(|(i, &name)| (name, i)).collect();
     // The graph.
@@ -104,7 +110,11 @@ fn check_entry(
         };
     }
     for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
-        let operand = |&v: &ValueId| (values[v.index()].unwrap_or(usize::MAX), graph.ty(v).clone());
+        let operand = |&v: &ValueId| {
+            let ty = graph.ty(v);
+            let held = if has_no_bytes(ty) { nothing } else { values[v.index()] };
+            (held.unwrap_or(usize::MAX), ty.clone())
+        };
         let operands = node.inputs.iter().map(operand).collect();
         let results = meanings.results(&node.op, operands, node.outputs.len());
         for (v, meaning) in node.outputs.iter().zip(results) {
@@ -133,8 +143,10 @@ fn check_entry(
             .inputs
             .iter()
             .map(|&id| {
-                let held = memory.get(&place(program, id)).copied().unwrap_or(usize::MAX);
-                (held, program.buffer(id).ty.clone())
+                let ty = &program.buffer(id).ty;
+                let held = memory.get(&place(program, id)).copied();
+                let held = if has_no_bytes(ty) { nothing } else { held };
+                (held.unwrap_or(usize::MAX), ty.clone())
             })
             .collect();
         let results = meanings.results(&kernel.op, operands, launch.outputs.len());

@@ -373,8 +373,13 @@ impl Lanes<'_, '_, '_, '_> {
         };
         match element_shift(element) {
             2 => {
-                let ty = if element == Element::F32 { types::F32X4 } else { types::I32X4 };
-                (0..count).map(|n| load(ty, n)).collect()
+                let words: Parts = (0..count).map(|n| load(types::I32X4, n)).collect();
+                if element != Element::F32 {
+                    return words;
+                }
+                // Cast, so that Cranelift does not make the load an operand of `cmpps`, which wants it aligned.
+                let ins = |word| self.emitter.builder.ins().bitcast(types::F32X4, cast(), word);
+                words.into_iter().map(ins).collect()
             }
             1 => {
                 let halves: Parts = (0..2).map(|n| load(types::I16X8, n)).collect();

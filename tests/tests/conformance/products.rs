@@ -1,5 +1,5 @@
-//! Products to run: the operations' own cases, and convolutions and matrices whose sizes, paddings and values are
-//! awkward.
+//! Products of 8-bit integers, alone and with what follows them: convolutions and matrices whose sizes, paddings and
+//! values are awkward.
 
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::matmul::ProductRole;
@@ -7,45 +7,27 @@ use trainc_ir::ops::{
     AlignedAdd, Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, QuantizeGradient,
     Relu, Requantize, ShiftRight,
 };
-use trainc_ir::{Element, Op, OpKind, Tensor, TensorType};
+use trainc_ir::{Element, Op, Tensor, TensorType};
+use trainc_tests::cases::Case;
+use trainc_tests::random::Random;
 
-/// An operation on operands.
-pub(crate) struct Product {
-    pub op: Op,
-    pub inputs: Vec<Tensor>,
-    /// Says which; `not a product` if no kernel is expected.
-    pub what: String,
-}
-
-/// A small generator of test data (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
-    }
-
-    /// A tensor: of any values, of the extremes only, of one value, or mostly zeros.
-    fn tensor(&mut self, shape: &[usize], values: Values) -> Tensor {
-        let count = shape.iter().product();
-        let mut draw = || match values {
-            Values::Any => self.next() as i8,
-            Values::Extremes => [-128, 127, -127][self.next() as usize % 3],
-            Values::All(value) => value,
-            Values::Few => {
-                if self.next().is_multiple_of(8) {
-                    self.next() as i8
-                } else {
-                    0
-                }
+/// A tensor: of any values, of the extremes only, of one value, or mostly zeros.
+fn tensor(random: &mut Random, shape: &[usize], values: Values) -> Tensor {
+    let count = shape.iter().product();
+    let mut draw = || match values {
+        Values::Any => random.next() as i8,
+        Values::Extremes => [-128, 127, -127][random.below(3)],
+        Values::All(value) => value,
+        Values::Few => {
+            if random.below(8) == 0 {
+                random.next() as i8
+            } else {
+                0
             }
-        };
-        let data = (0..count).map(|_| draw()).collect();
-        Tensor::i8_shared(shape, data, (self.next() % 9) as i32 - 6)
-    }
+        }
+    };
+    let data = (0..count).map(|_| draw()).collect();
+    Tensor::i8_shared(shape, data, random.below(9) as i32 - 6)
 }
 
 #[derive(Clone, Copy)]
@@ -102,7 +84,7 @@ fn finished(
         _ => {
             let types: Vec<&TensorType> = inputs.iter().map(Tensor::ty).collect();
             let sums = product.infer(&types).expect("it types").remove(0);
-            inputs.push(random.tensor(&sums.shape, Values::Any));
+            inputs.push(tensor(random, &sums.shape, Values::Any));
             vec![requantize(7, HalfAway, -127), AlignedAdd {}.into(), Relu {}.into()]
         }
     };
@@ -158,16 +140,21 @@ const MATRICES: &[[usize; 3]] = &[
 ];
 
 /// All products.
-pub(crate) fn all() -> Vec<Product> {
-    let mut products = own_cases();
+pub(crate) fn all() -> Vec<Case> {
+    let mut products = Vec::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut n = 0;
     let mut push = |what: String, op: Op, shapes: [&[usize]; 2], random: &mut Random| {
         for _ in 0..2 {
             let (a, b) = VALUES[n % 8];
-            let inputs = vec![random.tensor(shapes[0], a), random.tensor(shapes[1], b)];
+            let inputs = vec![tensor(random, shapes[0], a), tensor(random, shapes[1], b)];
             let (op, inputs) = finished(n, op.clone(), inputs, random);
-            products.push(Product { what: format!("{n}: {what}, {op}"), op, inputs });
+            products.push(Case {
+                what: format!("{n}: {what}, {op}"),
+                op,
+                inputs,
+                constant: n % 3 == 0,
+            });
             n += 5;
         }
     };
@@ -193,46 +180,6 @@ pub(crate) fn all() -> Vec<Product> {
         push(what("matrix error"), error.into(), [&[m, k], &[k, n]], &mut random);
         let gradient = matmul(true, false, ProductRole::Gradient);
         push(what("matrix gradient"), gradient.into(), [&[m, k], &[m, n]], &mut random);
-    }
-    products
-}
-
-/// The operations' cases that are products of 8-bit integers.
-fn own_cases() -> Vec<Product> {
-    let kinds =
-        [OpKind::Conv2d, OpKind::Conv2dGradientInput, OpKind::Conv2dGradientWeight, OpKind::MatMul];
-    let mut products = Vec::new();
-    for kind in kinds.into_iter().chain([OpKind::Chain]) {
-        for (n, case) in kind.cases().into_iter().enumerate() {
-            let first = match &case.op {
-                Op::Chain(chain) => &chain.ops[0],
-                op => op,
-            };
-            let integers = case.inputs[0].ty().element == Element::I8
-                && case.inputs.get(1).is_some_and(|b| b.ty().element == Element::I8);
-            if !integers || !kinds.contains(&first.kind()) {
-                continue;
-            }
-            let empty = case.inputs.iter().any(|x| x.ty().count() == 0);
-            let other = match first {
-                Op::MatMul(op) => {
-                    let matrices = |i: usize| -> usize {
-                        let shape = case.inputs[i].shape();
-                        shape[..shape.rank() - 2].iter().product()
-                    };
-                    matrices(1) > 1 || (op.transpose_a && (op.transpose_b || matrices(0) > 1))
-                }
-                Op::Conv2d(op) => op.groups > 1 && op.groups == case.inputs[0].shape()[1],
-                Op::Conv2dGradientWeight(op) => {
-                    op.groups > 1 && op.groups == case.inputs[0].shape()[1]
-                }
-                Op::Conv2dGradientInput(op) => op.groups > 1 && case.inputs[1].shape()[1] == 1,
-                _ => false,
-            };
-            let note = if empty || other { " (not a product)" } else { "" };
-            let what = format!("{} case {n}{note}", kind.name());
-            products.push(Product { op: case.op, inputs: case.inputs, what });
-        }
     }
     products
 }

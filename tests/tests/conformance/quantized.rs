@@ -1,51 +1,14 @@
-//! Convolutions of quantized inference on XpulpV2: the 27 combinations of 8, 4 and 2 bits, and shapes and values that tiles do
-//! not fit, bit-identical to the interpreter: natively in the portable form under sanitizers, and in the simulator.
-
-use std::path::{Path, PathBuf};
+//! Quantized inference in packed integers: convolutions of 8, 4 and 2 bits in all combinations, pools and additions with
+//! their output stages, of shapes and values that tiles, words and strips do not fit.
 
 use trainc_ir::ops::{
     Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift, Threshold,
 };
-use trainc_ir::target::Target;
 use trainc_ir::tensor::ScaleData;
 use trainc_ir::{Element, Op, Tensor, TensorType};
+use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution, tensor};
-use trainc_tests::xpulp_kernels::{
-    Case, check_natively, has_kernel, number, simulate, simulate_loops, source,
-};
-use trainc_xpulpv2::XPULPV2;
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("xpulp_kernels").join(name)
-}
-
-fn check(name: &str, cases: &[Case]) {
-    check_natively(&folder(&format!("{name}-native")), cases);
-    simulate(&folder(&format!("{name}-simulated")), cases, true);
-}
-
-#[test]
-fn the_reference_layer_of_all_27() {
-    let mut random = Random(27);
-    let all: Vec<Case> = combinations()
-        .into_iter()
-        .map(|elements| convolution(&Shape::reference(), elements, false, true, &mut random))
-        .collect();
-    check_natively(&folder("reference-native"), &all);
-    let shared = simulate(&folder("reference-simulated"), &all, true);
-    for (case, measured) in all.iter().zip(shared) {
-        // What PULP-NN's own kernel of 8-bit weights takes on one core, eight times as fast.
-        assert!(measured.parallel_cycles < 2_577_980 / 8, "{}: {measured:?}", case.what);
-        let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
-        let outputs = case.op.infer(&inputs).expect("the case is well typed");
-        let outputs: Vec<&TensorType> = outputs.iter().collect();
-        let estimate = Target::cost(&XPULPV2, &case.op, &inputs, &outputs).cycles();
-        let estimate = estimate.expect("the target runs it") as f64;
-        let off = (estimate / measured.cycles as f64 - 1.0).abs();
-        assert!(off < 0.02, "{}: estimate {estimate}, {measured:?}", case.what);
-    }
-}
 
 /// Shapes that tiles of 4 by 4, words and strips do not fit.
 fn odd_shapes() -> Vec<Shape> {
@@ -110,28 +73,16 @@ fn odd(shapes: &[Shape], constant: bool, seed: u64) -> Vec<Case> {
     cases
 }
 
-#[test]
-fn odd_shapes_with_constant_weights() {
-    for (part, cases) in odd(&odd_shapes(), true, 5).chunks(54).enumerate() {
-        check(&format!("odd-{part}"), cases);
-    }
-}
-
-#[test]
-fn weights_that_are_no_constants_and_channel_groups() {
+/// Convolutions: with constant weights, with weights that are none, in groups of channels, depthwise.
+pub(crate) fn convolutions() -> Vec<Case> {
+    let mut all = odd(&odd_shapes(), true, 5);
     let mut shapes = odd_shapes();
     shapes.truncate(10);
     let grouped = |x, filters, groups| Shape { groups, ..Shape::three(x, filters) };
     shapes.push(grouped([1, 5, 6, 8], 12, 4));
     shapes.push(grouped([2, 4, 5, 7], 7, 7));
     shapes.push(Shape { padded: true, ..grouped([1, 6, 6, 16], 16, 16) });
-    for (part, cases) in odd(&shapes, false, 9).chunks(60).enumerate() {
-        check(&format!("direct-{part}"), cases);
-    }
-}
-
-#[test]
-fn depthwise_convolutions() {
+    all.extend(odd(&shapes, false, 9));
     let depthwise = |x: [usize; 4]| Shape { groups: x[3], ..Shape::three(x, x[3]) };
     let shapes = [
         depthwise([1, 8, 8, 16]),
@@ -145,14 +96,12 @@ fn depthwise_convolutions() {
         depthwise([1, 6, 8, 4]),
         depthwise([2, 4, 16, 12]),
     ];
-    for (part, cases) in odd(&shapes, true, 31).chunks(70).enumerate() {
-        check(&format!("depthwise-{part}"), cases);
-    }
+    all.extend(odd(&shapes, true, 31));
+    all
 }
 
 /// Operands that come to the cluster's memory piece by piece: strips of rows, pieces of the weights.
-#[test]
-fn layers_that_do_not_fit() {
+pub(crate) fn large() -> Vec<Case> {
     let mut random = Random(51);
     let three = Shape::three;
     let wide = Shape { padded: true, ..three([2, 24, 24, 32], 40) };
@@ -173,15 +122,9 @@ fn layers_that_do_not_fit() {
         (depthwise, [U8, I8, U8]),
         (dilated, [U8, I8, U4]),
     ];
-    let cases: Vec<Case> = all
-        .into_iter()
+    all.into_iter()
         .map(|(shape, elements)| convolution(&shape, elements, false, true, &mut random))
-        .collect();
-    for case in &cases {
-        let (text, _) = source(std::slice::from_ref(case));
-        assert!(text.contains("uint8_t *const l1 = TRAINC_L1"), "{}", case.what);
-    }
-    check("pieces", &cases);
+        .collect()
 }
 
 /// Rows and columns of an operand; window, strides and places beyond the edges.
@@ -215,10 +158,14 @@ fn operand(x: &[usize], element: Element, random: &mut Random) -> Tensor {
     }
 }
 
-#[test]
-fn max_pools() {
+/// Pools and sums, with every output stage.
+pub(crate) fn pools_and_additions() -> Vec<Case> {
+    [max_pools(), additions(), sum_pools()].concat()
+}
+
+fn max_pools() -> Vec<Case> {
     let mut random = Random(41);
-    let (mut cases, mut loops) = (Vec::new(), Vec::new());
+    let mut cases = Vec::new();
     for (n, ([height, width], kernel, strides, pads)) in POOLS.into_iter().enumerate() {
         for element in NARROW {
             // Channels of words, halves and bytes; then such that places share bytes, which run in loops.
@@ -227,15 +174,11 @@ fn max_pools() {
                 let op = Op::IntegerMaxPool2d(IntegerMaxPool2d { kernel, strides, pads });
                 let what = format!("{op} of {x:?} {element}");
                 let inputs = vec![operand(&x, element, &mut random)];
-                let case = Case { what, op, inputs, constant: false };
-                let whole = (channels * element.bits() as usize).is_multiple_of(8);
-                assert_eq!(has_kernel(&case), whole, "{}", case.what);
-                if whole { &mut cases } else { &mut loops }.push(case);
+                cases.push(Case { what, op, inputs, constant: false });
             }
         }
     }
-    check("pools", &cases);
-    check("pools-loops", &loops);
+    cases
 }
 
 /// Output stages for sums of up to so many levels: none, 8 bits with every kind of bounds, 2, 4 and 8 bits by
@@ -243,7 +186,7 @@ fn max_pools() {
 fn stages(channels: usize, most: i64, random: &mut Random) -> Vec<(Option<Op>, Vec<Tensor>)> {
     let mut all = vec![(None, vec![])];
     let mut vector = |low: i64, high: i64| {
-        let values = (0..channels).map(|_| number(random, low, high) as i32).collect();
+        let values = (0..channels).map(|_| random.between(low, high) as i32).collect();
         Tensor::i32([channels], values)
     };
     for (element, low, high) in [
@@ -265,7 +208,7 @@ fn stages(channels: usize, most: i64, random: &mut Random) -> Vec<(Option<Op>, V
         let rows: Vec<i32> = (0..channels)
             .flat_map(|channel| {
                 let mut row: Vec<i32> =
-                    (0..levels).map(|_| number(random, -most, most) as i32).collect();
+                    (0..levels).map(|_| random.between(-most, most) as i32).collect();
                 match channel % 4 {
                     1 => row[0] = i32::MIN,
                     2 => row[levels - 1] = i32::MAX,
@@ -291,10 +234,9 @@ fn staged(head: Op, stage: Option<Op>) -> Op {
     }
 }
 
-#[test]
-fn additions() {
+fn additions() -> Vec<Case> {
     let mut random = Random(47);
-    let (mut cases, mut loops) = (Vec::new(), Vec::new());
+    let mut cases = Vec::new();
     let factors = [[1, 1], [300, -17], [1, 0], [0, 5], [i32::MIN, i32::MAX], [-3, 1]];
     for (n, a) in NARROW.into_iter().enumerate() {
         for (m, b) in NARROW.into_iter().enumerate() {
@@ -308,33 +250,21 @@ fn additions() {
                         continue;
                     }
                     let factors = factors[random.next() as usize % factors.len()];
-                    let sums = stage.is_none();
                     let op = staged(Op::IntegerAdd(IntegerAdd { factors }), stage);
                     let mut inputs = [a, b].map(|e| operand(&x, e, &mut random)).to_vec();
                     inputs.extend(operands_of_stage);
                     let what = format!("{op} of {x:?} {a} {b}");
-                    let case = Case { what, op, inputs, constant: false };
-                    let own = if sums {
-                        x.iter().product::<usize>().is_multiple_of(4)
-                    } else {
-                        channels.is_multiple_of(4)
-                    };
-                    assert_eq!(has_kernel(&case), own, "{}", case.what);
-                    if own { &mut cases } else { &mut loops }.push(case);
+                    cases.push(Case { what, op, inputs, constant: false });
                 }
             }
         }
     }
-    for (part, cases) in cases.chunks(200).enumerate() {
-        check(&format!("additions-{part}"), cases);
-    }
-    check("additions-loops", &loops[..20]);
+    cases
 }
 
-#[test]
-fn sum_pools() {
+fn sum_pools() -> Vec<Case> {
     let mut random = Random(43);
-    let (mut cases, mut loops) = (Vec::new(), Vec::new());
+    let mut cases = Vec::new();
     for (n, ([height, width], kernel, strides, pads)) in POOLS.into_iter().enumerate() {
         for (m, element) in NARROW.into_iter().enumerate() {
             for channels in [8, 12, 5] {
@@ -346,108 +276,16 @@ fn sum_pools() {
                     if (5 * n + m + k) % 8 != 0 {
                         continue;
                     }
-                    let padding = number(&mut random, low, high) as i32;
+                    let padding = random.between(low, high) as i32;
                     let pool = IntegerSumPool2d { kernel, strides, pads, padding };
                     let op = staged(Op::IntegerSumPool2d(pool), stage);
                     let what = format!("{op} of {x:?} {element}");
                     let mut inputs = vec![operand(&x, element, &mut random)];
                     inputs.extend(operands_of_stage);
-                    let case = Case { what, op, inputs, constant: false };
-                    let own = channels.is_multiple_of(4);
-                    assert_eq!(has_kernel(&case), own, "{}", case.what);
-                    if own { &mut cases } else { &mut loops }.push(case);
+                    cases.push(Case { what, op, inputs, constant: false });
                 }
             }
         }
     }
-    for (part, cases) in cases.chunks(200).enumerate() {
-        check(&format!("sum-pools-{part}"), cases);
-    }
-    check("sum-pools-loops", &loops[..20]);
-}
-
-/// How many times as fast as loops kernels must be, on layers of a usual size.
-const LEAST_RATIOS: [(&str, f64); 18] = [
-    ("add u8", 2.8),
-    ("add u8, sums", 1.8),
-    ("sum pool 2x2 u8", 2.0),
-    ("sum pool global u8", 1.6),
-    ("max pool 2x2 u8", 7.5),
-    ("add u4", 2.6),
-    ("add u4, sums", 2.8),
-    ("sum pool 2x2 u4", 2.6),
-    ("sum pool global u4", 2.7),
-    ("max pool 2x2 u4", 11.0),
-    ("add u2", 2.0),
-    ("add u2, sums", 2.8),
-    ("sum pool 2x2 u2", 2.1),
-    ("sum pool global u2", 2.6),
-    ("max pool 2x2 u2", 11.0),
-    ("depthwise 3x3 u8", 2.9),
-    ("depthwise 3x3 u4", 5.1),
-    ("depthwise 3x3 u2", 5.2),
-];
-
-/// Cycles beside those of the loops that any operation has (16x16x32), and what the target's cost says.
-#[test]
-fn cycles_beside_loops() {
-    let mut random = Random(61);
-    let x = [1, 16, 16, 32];
-    let mut cases = Vec::new();
-    let mut case = |name: &str, op: Op, inputs: Vec<Tensor>| {
-        cases.push(Case { what: name.into(), op, inputs, constant: false });
-    };
-    let all = stages(32, 1000, &mut random);
-    let stage = |element: Element| {
-        let found = all.iter().find(|(op, _)| match op {
-            Some(Op::ScaleShift(s)) => s.element == element,
-            Some(Op::Threshold(t)) => t.element == element,
-            _ => false,
-        });
-        found.expect("a stage").clone()
-    };
-    for element in [Element::U8, Element::U4, Element::U2] {
-        let inputs = || [0; 2].map(|_| all_of(&x, element, 1));
-        let add = Op::IntegerAdd(IntegerAdd { factors: [77, -13] });
-        let (of_add, operands) = stage(element);
-        let inputs: Vec<Tensor> = inputs().into_iter().chain(operands).collect();
-        case(&format!("add {element}"), staged(add.clone(), of_add), inputs.clone());
-        case(&format!("add {element}, sums"), add, inputs[..2].to_vec());
-        for (name, size) in [("2x2", 2), ("global", 16)] {
-            let [kernel, strides] = [[size; 2]; 2];
-            let pool = IntegerSumPool2d { kernel, strides, pads: [0; 4], padding: 0 };
-            let (of_pool, operands) = stage(element);
-            let inputs = [vec![all_of(&x, element, 1)], operands].concat();
-            let name = format!("sum pool {name} {element}");
-            case(&name, staged(Op::IntegerSumPool2d(pool), of_pool), inputs);
-        }
-        let pool = IntegerMaxPool2d { kernel: [2; 2], strides: [2; 2], pads: [0; 4] };
-        let inputs = vec![tensor(&x, element, &mut random)];
-        case(&format!("max pool 2x2 {element}"), Op::IntegerMaxPool2d(pool), inputs);
-    }
-    for element in [Element::U8, Element::U4, Element::U2] {
-        let layer = Shape { groups: 32, ..Shape::three(x, 32) };
-        let elements = [element, Element::I8, element];
-        let mut case = convolution(&layer, elements, false, true, &mut random);
-        case.what = format!("depthwise 3x3 {element}");
-        cases.push(case);
-    }
-    let own = simulate(&folder("cycles-own"), &cases, false);
-    let loops = simulate_loops(&folder("cycles-loops"), &cases);
-    assert_eq!(cases.len(), LEAST_RATIOS.len());
-    for ((case, (name, least)), (own, loops)) in
-        cases.iter().zip(LEAST_RATIOS).zip(own.iter().zip(&loops))
-    {
-        assert_eq!(case.what, name);
-        let ratio = loops.cycles as f64 / own.cycles as f64;
-        println!("| {name} | {} | {} | {ratio:.2} |", loops.cycles, own.cycles);
-        assert!(ratio >= least, "{name}: {ratio:.2}");
-        let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
-        let outputs = case.op.infer(&inputs).expect("the case is well typed");
-        let outputs: Vec<&TensorType> = outputs.iter().collect();
-        let estimate = Target::cost(&XPULPV2, &case.op, &inputs, &outputs).cycles();
-        let estimate = estimate.expect("the target runs it") as f64;
-        let off = (estimate / own.cycles as f64 - 1.0).abs();
-        assert!(off < 0.2, "{name}: estimate {estimate}, {own:?}");
-    }
+    cases
 }

@@ -1,55 +1,22 @@
 //! Operations of a training step at all sizes around the vectors', on extreme values; depthwise convolutions.
 
-use std::fmt::Write as _;
-
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Add, AlignedAdd, AvgPool2d, AvgPool2dGradient, Chain, Conv2d, Conv2dGradientInput,
     Conv2dGradientWeight, Dequantize, Div, MaxPool2d, MaxPool2dGradient, Maximum, QuantizeExponent,
     QuantizeGradient, Relu, ReluGradient, Requantize, SaturatingSubtract, ShiftRight,
 };
-use trainc_ir::{Element, Op, RunContext, Tensor, TensorType};
-
-use super::{MACHINES, Random, folder, operation_cases, program, runtime, write};
+use trainc_ir::{Element, Op, Tensor};
+use trainc_tests::cases::Case;
+use trainc_tests::random::Random;
 
 const ROUNDINGS: [Rounding; 4] =
     [Rounding::HalfAway, Rounding::PseudoStochastic, Rounding::Truncate, Rounding::Floor];
 
-/// Values of every size, extremes among them.
-pub(super) fn integer(random: &mut Random) -> i64 {
-    let any = random.next();
-    let extremes = [0, 1, -1, 127, -127, -128, i64::from(i32::MIN), i64::from(i32::MAX)];
-    match any % 4 {
-        0 => extremes[(any >> 32) as usize % extremes.len()],
-        _ => i64::from((any >> 32) as i32) >> (any >> 8 & 31),
-    }
-}
-
-pub(super) fn float(random: &mut Random) -> f32 {
-    let any = random.next();
-    let extremes = [
-        0.0,
-        -0.0,
-        f32::NAN,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-        f32::MIN_POSITIVE / 4.0,
-        -f32::MIN_POSITIVE / 64.0,
-        f32::MAX,
-        0.5,
-        -2.5,
-    ];
-    match any % 4 {
-        0 => extremes[(any >> 32) as usize % extremes.len()],
-        1 => f32::from_bits((any >> 32) as u32),
-        _ => integer(random) as f32 / 16.0,
-    }
-}
-
 fn bytes(random: &mut Random, shape: &[usize]) -> Tensor {
     let count = shape.iter().product::<usize>();
     let exponent = (random.next() >> 60) as i32 - 8;
-    let values = (0..count).map(|_| integer(random) as i8).collect();
+    let values = (0..count).map(|_| random.integer() as i8).collect();
     Tensor::i8_shared(shape, values, exponent)
 }
 
@@ -57,13 +24,13 @@ fn words(random: &mut Random, shape: &[usize]) -> Tensor {
     let count = shape.iter().product::<usize>();
     // Sums of some width, and of all widths.
     let shift = random.next() >> 59;
-    let values = (0..count).map(|_| integer(random) as i32 >> shift).collect();
+    let values = (0..count).map(|_| random.integer() as i32 >> shift).collect();
     Tensor::i32_shared(shape, values, 3)
 }
 
 fn floats(random: &mut Random, shape: &[usize]) -> Tensor {
     let count = shape.iter().product::<usize>();
-    Tensor::f32(shape, (0..count).map(|_| float(random)).collect())
+    Tensor::f32(shape, (0..count).map(|_| random.float()).collect())
 }
 
 /// Operations on `n` elements, or on rows of `n`.
@@ -116,32 +83,21 @@ fn operations(random: &mut Random, n: usize) -> Vec<(Op, Vec<Tensor>)> {
     cases
 }
 
+fn case(n: usize, (op, inputs): (Op, Vec<Tensor>)) -> Case {
+    let types: Vec<String> = inputs.iter().map(|t| t.ty().to_string()).collect();
+    Case { what: format!("{n}: {op} of {}", types.join(", ")), op, inputs, constant: false }
+}
+
 /// All sizes up to two and a half vectors; each operation sees a third of them.
-#[test]
-fn sizes() {
-    let run = RunContext { seed: 5, step: 1 };
-    std::thread::scope(|scope| {
-        for machine in &MACHINES {
-            let run = &run;
-            scope.spawn(move || {
-                let (mut text, mut n) = (String::new(), 0);
-                let mut random = Random(77);
-                for size in 1..=40 {
-                    let cases = operations(&mut random, size);
-                    for (_, (op, operands)) in
-                        cases.iter().enumerate().filter(|(at, _)| (at + size) % 3 == 0)
-                    {
-                        let operands: Vec<&Tensor> = operands.iter().collect();
-                        text += &operation_cases(&mut n, machine.level, op, &operands, run);
-                    }
-                }
-                let folder = folder(&format!("sizes_{}", machine.name));
-                runtime(&folder);
-                write(&folder, "main.c", program(&text, n));
-                machine.check(&folder);
-            });
-        }
-    });
+pub(crate) fn all() -> Vec<Case> {
+    let mut random = Random(77);
+    let mut all = Vec::new();
+    for size in 1..=40 {
+        let cases = operations(&mut random, size).into_iter().enumerate();
+        let third = cases.filter(|(at, _)| (at + size) % 3 == 0);
+        all.extend(third.map(|(at, one)| case(at, one)));
+    }
+    all
 }
 
 /// Batch, channels, input, kernel, strides, pads.
@@ -162,51 +118,14 @@ const CONVOLUTIONS: [Convolution; 12] = [
     (1, 4, [16, 17], [1, 1], [2, 2], [0, 0, 0, 0]),
 ];
 
-/// The three products of each convolution, alone and with what follows them in a training step.
-#[test]
-fn depthwise() {
-    let run = RunContext { seed: 5, step: 1 };
-    std::thread::scope(|scope| {
-        for machine in &MACHINES {
-            let run = &run;
-            scope.spawn(move || {
-                let (mut text, mut n) = (String::new(), 0);
-                let mut random = Random(99);
-                for (at, convolution) in CONVOLUTIONS.iter().enumerate() {
-                    for (op, operands) in products(&mut random, at, convolution) {
-                        let operands: Vec<&Tensor> = operands.iter().collect();
-                        let types: Vec<&TensorType> = operands.iter().map(|t| t.ty()).collect();
-                        let results = op.infer(&types).expect("the product types");
-                        let results: Vec<&TensorType> = results.iter().collect();
-                        let meaning = op.evaluate(&operands, run);
-                        let name = format!("kernel_{n}");
-                        let level = machine.level;
-                        let printed =
-                            trainc_neon::depthwise::function(level, &name, &op, &types, &results);
-                        let printed = printed.expect("it prints").expect("it is depthwise");
-                        let scratch = trainc_neon::depthwise::scratch_bytes(&op, &types, &results);
-                        let case = super::KernelCase {
-                            n,
-                            what: "depthwise",
-                            kernel: &op.lower(&types, &results),
-                            operands: &operands,
-                            meaning: &meaning,
-                            run,
-                            overwritten: None,
-                            may_overwrite: false,
-                        };
-                        let scratch = scratch.expect("it is depthwise");
-                        let _ = write!(text, "{printed}{}", case.caller(&name, scratch));
-                        n += 1;
-                    }
-                }
-                let folder = folder(&format!("depthwise_{}", machine.name));
-                runtime(&folder);
-                write(&folder, "main.c", program(&text, n));
-                machine.check(&folder);
-            });
-        }
-    });
+/// The three products of each depthwise convolution, alone and with what follows them in a training step.
+pub(crate) fn depthwise() -> Vec<Case> {
+    let mut random = Random(99);
+    let mut all = Vec::new();
+    for (at, convolution) in CONVOLUTIONS.iter().enumerate() {
+        all.extend(products(&mut random, at, convolution).into_iter().map(|one| case(at, one)));
+    }
+    all
 }
 
 fn products(

@@ -1,0 +1,293 @@
+//! What chosen kernels cost on each target, for reviewers: `golden/budget/*.snap`. Counts are exact: of the simulator, of the
+//! emulator's packet counter, of the compilers that `tests/run` installs on Debian 12.
+//!
+//! `INSTA_UPDATE=always cargo test -p trainc-tests --test budget` rewrites them.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trainc_driver::targets::TARGETS;
+use trainc_driver::verify::{Cost, LaunchCost, ProgramCall, VerifyOptions, verify_program};
+use trainc_ir::ops::{
+    Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift, Threshold,
+};
+use trainc_ir::program::Program;
+use trainc_ir::target::Target;
+use trainc_ir::{Element, Op, Tensor, TensorType, Verified};
+use trainc_tests::cases::{self, Case, Place};
+use trainc_tests::hexagon_convolution::{ConvolutionCase, Fill};
+use trainc_tests::programs::{operand, program};
+use trainc_tests::random::Random;
+use trainc_tests::xpulp_convolutions::{Shape, combinations, convolution, tensor};
+use trainc_tests::xpulp_kernels::simulate_loops;
+use trainc_xpulpv2::XPULPV2;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("budget").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../golden/budget");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// LeNet-5's training step by NITI at batch 4.
+fn lenet5(target: &dyn Target) -> Verified<Program> {
+    program("lenet5", "niti", 4, target)
+}
+
+fn row(table: &mut String, name: &str, numbers: &[u64]) {
+    let numbers: String = numbers.iter().map(|number| format!(" {number:>12}")).collect();
+    let _ = writeln!(table, "{name:72}{numbers}");
+}
+
+/// Instructions and cycles of one core, cycles of eight.
+fn counts(costs: &[Cost]) -> [u64; 3] {
+    [costs[0].instructions, costs[0].cycles, costs[1].cycles]
+}
+
+#[test]
+fn xpulpv2_training_step() {
+    let program = lenet5(&XPULPV2);
+    let mut random = Random(5);
+    let entry = program.entries.iter().position(|e| e.name == "train_step").expect("it trains");
+    let operands = program.entries[entry].inputs.iter();
+    let operands =
+        operands.map(|a| operand(&program.buffer(a.buffer).ty, a.role, 10, &mut random)).collect();
+    let calls = [ProgramCall { entry, step: 0, operands }];
+    let report = verify_program(&program, &XPULPV2, &calls, &VerifyOptions::default());
+    let report = report.expect("builds and runs");
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    let mut table = format!("{:72}{:>13}{:>13}{:>13}\n", "", "instructions", "cycles", "8 cores");
+    let mut total = [0; 3];
+    for LaunchCost { node, kernel, costs, .. } in &report.launches {
+        let counts = counts(costs);
+        total.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        row(&mut table, &format!("{node}: {kernel}"), &counts);
+    }
+    row(&mut table, "all", &total);
+    snapshot("xpulpv2_lenet5_niti_4", &table);
+}
+
+/// An output stage for sums of some size, and its operands: a scale and a shift at 8 bits, else thresholds.
+fn stage(element: Element, most: i64, random: &mut Random) -> (Op, Vec<Tensor>) {
+    let (low, high) = element.integer_range().expect("an integer");
+    let low_word = low as i32;
+    if element.bits() == 8 {
+        let mut vector = |low: i64, high: i64| {
+            Tensor::i32([32], (0..32).map(|_| random.between(low, high) as i32).collect())
+        };
+        let scale = (1 << 20) / most;
+        let operands = vec![vector(-scale, scale), vector(-(60 << 12), 200 << 12)];
+        return (
+            ScaleShift { shift: 12, low: low_word, high: high as i32, element }.into(),
+            operands,
+        );
+    }
+    let levels = (high - low) as usize;
+    let mut rows: Vec<i32> = (0..32 * levels).map(|_| random.between(-most, most) as i32).collect();
+    rows.chunks_exact_mut(levels).for_each(<[i32]>::sort_unstable);
+    (Threshold { low: low_word, element }.into(), vec![Tensor::i32([32, levels], rows)])
+}
+
+/// Additions, pools and depthwise convolutions of packed integers, 16x16x32.
+fn packed() -> Vec<Case> {
+    let mut random = Random(61);
+    let x = [1, 16, 16, 32];
+    let mut cases = Vec::new();
+    for element in [Element::U8, Element::U4, Element::U2] {
+        let mut case = |name: &str, op: Op, operands: usize, staged: bool| {
+            let mut inputs: Vec<Tensor> =
+                (0..operands).map(|_| tensor(&x, element, &mut random)).collect();
+            let op = match staged {
+                true => {
+                    let (stage, operands) = stage(element, 1000, &mut random);
+                    inputs.extend(operands);
+                    Chain { ops: vec![op, stage] }.into()
+                }
+                false => op,
+            };
+            let what = name.replace("%", &element.to_string());
+            cases.push(Case { what, op, inputs, constant: false });
+        };
+        let add = Op::from(IntegerAdd { factors: [77, -13] });
+        case("add %", add.clone(), 2, true);
+        case("add %, sums", add, 2, false);
+        for (name, size) in [("sum pool 2x2 %", 2), ("sum pool global %", 16)] {
+            let [kernel, strides] = [[size; 2]; 2];
+            let pool = IntegerSumPool2d { kernel, strides, pads: [0; 4], padding: 0 };
+            case(name, pool.into(), 1, true);
+        }
+        let pool = IntegerMaxPool2d { kernel: [2; 2], strides: [2; 2], pads: [0; 4] };
+        case("max pool 2x2 %", pool.into(), 1, false);
+        let layer = Shape { groups: 32, ..Shape::three(x, 32) };
+        let elements = [element, Element::I8, element];
+        let depthwise = convolution(&layer, elements, false, true, &mut random);
+        cases.push(Case { what: format!("depthwise 3x3 {element}"), ..depthwise });
+    }
+    cases
+}
+
+/// A line for each case: what is counted, and what the target's cost says, which must be near.
+fn packed_costs(cases: &[Case], nearness: f64, table: &mut String) -> Vec<u64> {
+    let mut cycles = Vec::new();
+    // Some in one program; many would be long to compile.
+    for cases in cases.chunks(9) {
+        let placed: Vec<(&Case, Place)> = cases.iter().map(|case| (case, Place::Arena)).collect();
+        let report = cases::run(&XPULPV2, &placed, &VerifyOptions::default());
+        let report = report.unwrap_or_else(|e| panic!("{e}"));
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        for (n, case) in cases.iter().enumerate() {
+            let mut launches = report.launches.iter();
+            let launch = launches.find(|l| l.entry == format!("case_{n}") && l.node == "node");
+            let counts = counts(&launch.expect("it is launched").costs);
+            let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
+            let outputs = case.op.infer(&inputs).expect("the case is well typed");
+            let outputs: Vec<&TensorType> = outputs.iter().collect();
+            let estimate = XPULPV2.cost(&case.op, &inputs, &outputs).cycles().expect("it runs");
+            row(table, &case.what, &[&counts[..], &[estimate]].concat());
+            let off = (estimate as f64 / counts[1] as f64 - 1.0).abs();
+            assert!(off < nearness, "{}: estimate {estimate} of {counts:?}", case.what);
+            cycles.push(counts[1]);
+        }
+    }
+    cycles
+}
+
+/// The layer that PULP-NN is measured on in all 27 combinations, and what stands between such layers, beside loops.
+#[test]
+fn xpulpv2_packed_kernels() {
+    let mut random = Random(27);
+    let convolutions: Vec<Case> = combinations()
+        .into_iter()
+        .map(|elements| {
+            let [x, w, y] = elements;
+            let case = convolution(&Shape::reference(), elements, false, true, &mut random);
+            Case { what: format!("conv 3x3 16x16x32 to 64, {x} {w} {y}"), ..case }
+        })
+        .collect();
+    let mut table = format!(
+        "{:72}{:>13}{:>13}{:>13}{:>13}\n",
+        "", "instructions", "cycles", "8 cores", "estimate"
+    );
+    packed_costs(&convolutions, 0.02, &mut table);
+    let packed = packed();
+    let own = packed_costs(&packed, 0.2, &mut table);
+    let loops = simulate_loops(&folder("loops"), &packed);
+    let _ = writeln!(table, "\n{:72}{:>13}{:>13}", "", "loops", "own");
+    for ((case, own), loops) in packed.iter().zip(own).zip(loops) {
+        row(&mut table, &case.what, &[loops.cycles, own]);
+        assert!(own < loops.cycles, "{}: {own} of {loops:?}", case.what);
+    }
+    snapshot("xpulpv2_packed", &table);
+}
+
+/// Packets that kernels of a training step are written in, and values in the frame for want of registers.
+#[test]
+fn hexagon_training_step() {
+    let files = trainc_hvx::HVX.emit(&lenet5(&trainc_hvx::HVX)).expect("emits");
+    let file = files.iter().find(|f| f.name == "lenet5_kernels.S").expect("kernels");
+    let text = String::from_utf8(file.contents.clone()).expect("text");
+    let mut table = format!("{:72}{:>13}{:>13}\n", "", "packets", "spills");
+    let (mut spills, mut kernel) = (0, None::<(String, u64, u64)>);
+    for line in text.lines().chain(["    .globl "]) {
+        if let Some(said) =
+            line.strip_prefix("// Values that live in the frame for want of registers: ")
+        {
+            spills = said.trim_end_matches('.').parse().expect("a number");
+        } else if let Some(name) =
+            line.trim().strip_prefix(".globl ").or(line.strip_prefix("    .globl"))
+        {
+            if let Some((name, packets, spills)) = kernel.replace((name.into(), 0, spills)) {
+                row(&mut table, &name, &[packets, spills]);
+            }
+            spills = 0;
+        } else if let (true, Some((_, packets, _))) = (line.trim().starts_with('{'), &mut kernel) {
+            *packets += 1;
+        }
+    }
+    snapshot("hvx_lenet5_niti_4", &table);
+}
+
+/// Packets that products take, packing of weights apart.
+#[test]
+fn hexagon_products() {
+    let mut table = format!("{:72}{:>13}{:>13}{:>13}\n", "", "forward", "error", "weight");
+    for (channels, features, size) in [(64, 128, 8), (256, 256, 4), (128, 128, 2), (3, 32, 16)] {
+        let case = ConvolutionCase::same(4, channels, features, size);
+        let name = format!("{channels} to {features}, {size}x{size}, batch 4");
+        let folder = folder(&name.replace([' ', ','], "_"));
+        let checked = [
+            case.check(&folder.join("forward"), false, Fill::Random, -127),
+            case.check(&folder.join("error"), true, Fill::Random, -127),
+            case.check_weight_gradient(&folder.join("weight"), Fill::Random, 5),
+        ];
+        let packets = checked.map(|checked| {
+            assert_eq!(checked.difference, None, "{name}");
+            u64::from(checked.kernel_packets())
+        });
+        row(&mut table, &name, &packets);
+    }
+    snapshot("hvx_products", &table);
+}
+
+/// Bytes of a training step's code, the runtime without, as each target's compiler makes them.
+#[test]
+fn bytes_of_code() {
+    let mut table = format!("{:72}{:>13}\n", "", "bytes");
+    for target in TARGETS {
+        let name = target.description().name;
+        // An object holds constants and state, too.
+        if name == "host" {
+            continue;
+        }
+        let program = lenet5(*target);
+        let (toolchain, harness) = (target.toolchain(), target.harness(&program).expect("emits"));
+        let (toolchain, harness) = (toolchain.expect("tools"), harness.expect("a harness"));
+        let folder = folder(name);
+        for file in target.emit(&program).expect("emits") {
+            std::fs::write(folder.join(&file.name), &file.contents).expect("written");
+        }
+        for (file, text) in &harness.support {
+            std::fs::write(folder.join(file), text).expect("written");
+        }
+        let compiler = &toolchain.compilers[0];
+        let size = match compiler.command.as_str() {
+            "cc" => "size".to_string(),
+            "clang-19" => "llvm-size-19".to_string(),
+            cross => format!("{}size", cross.trim_end_matches("gcc")),
+        };
+        let mut bytes = 0;
+        for source in harness.sources.iter().filter(|s| s.ends_with(".c") || s.ends_with(".S")) {
+            if source.contains("_data") || source.contains("trainc_") {
+                continue;
+            }
+            run(Command::new(&compiler.command)
+                .current_dir(&folder)
+                .args(compiler.arguments.iter().filter(|a| !a.starts_with("-Wl,")))
+                .args(["-Wno-unused-command-line-argument", "-I.", "-c", "-o", "code.o", source]));
+            let said = run(Command::new(&size).current_dir(&folder).args(["-A", "code.o"]));
+            for line in said.lines().filter(|line| line.starts_with(".text")) {
+                let number = line.split_whitespace().nth(1).expect("a size");
+                bytes += number.parse::<u64>().expect("a number");
+            }
+        }
+        row(&mut table, name, &[bytes]);
+    }
+    snapshot("code_lenet5_niti_4", &table);
+}
+
+/// What a command prints; it must succeed.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

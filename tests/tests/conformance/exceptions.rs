@@ -1,0 +1,203 @@
+//! What is special about a target: which cases it is spared, and in which ways beside its own it is built and run.
+
+use trainc_driver::verify::VerifyOptions;
+use trainc_ir::{Scale, Tensor, TensorType};
+use trainc_tests::cases::Case;
+
+use crate::folder;
+
+/// Kinds of cases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Suite {
+    /// The operations' own.
+    Operations,
+    /// All sizes around the vectors'.
+    Sizes,
+    /// Products of 8-bit integers.
+    Products,
+    /// Packed integers.
+    Quantized,
+    /// Packed integers beyond a cluster's memory.
+    Large,
+}
+
+/// Every how manyth case a target gets; none if it gets none.
+pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
+    Some(match (target, suite) {
+        // Pieces in a cluster's memory are this target's alone.
+        (target, Suite::Large) if target != "xpulpv2" => return None,
+        // Loops, multiplications at run time by one of the three below.
+        ("neon+dispatch", Suite::Products) => 3,
+        // Of these, products alone are another level's; loops are NEON's.
+        ("neon+dotprod" | "neon+i8mm" | "neon+dispatch", suite) if suite != Suite::Products => 16,
+        // Other versions of Hexagon differ in the packets that instructions fit into.
+        ("hvx+v62" | "hvx+v68" | "hvx+v73", _) => 12,
+        // Kernels for packed integers are XpulpV2's; elsewhere these are loops.
+        (target, Suite::Quantized) if target != "xpulpv2" => 8,
+        _ => 1,
+    })
+}
+
+/// Whether a case takes or gives what an entry for a target cannot: tensors with an exponent and no element. C has no
+/// arrays of nothing, so in the structs of headers they hold one.
+pub(crate) fn has_no_form(target: &str, case: &Case) -> bool {
+    let types: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
+    let results = case.op.infer(&types).unwrap_or_default();
+    let empty = |ty: &TensorType| ty.count() == 0 && ty.scale != Scale::None;
+    target != "host" && (types.into_iter().any(empty) || results.iter().any(empty))
+}
+
+/// Kinds of networks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Network {
+    /// Many steps from the beginning.
+    Trained,
+    /// A few, of a trained network or in FP32.
+    Tuned,
+    /// Inference in packed integers.
+    Packed,
+    /// The same, made of the same operations as another.
+    PackedVariant,
+}
+
+/// How many steps a network runs on a target; none if it does not.
+pub(crate) fn steps(target: &str, network: Network) -> Option<u32> {
+    Some(match (target, network) {
+        // What differs from the target's first version or level has been seen in training.
+        ("hvx+v62" | "hvx+v68" | "hvx+v73" | "neon+dispatch", network)
+            if network != Network::Trained =>
+        {
+            return None;
+        }
+        ("neon+dotprod" | "neon+i8mm", Network::Packed) => return None,
+        // Kernels for packed integers are XpulpV2's; elsewhere these are loops.
+        (target, Network::PackedVariant) if target != "xpulpv2" => return None,
+        (_, Network::Tuned) => 2,
+        (_, Network::Packed | Network::PackedVariant) => 3,
+        // Emulated or simulated instruction by instruction.
+        ("hvx" | "xpulpv2", Network::Trained) => 5,
+        ("hvx+v62" | "hvx+v68" | "hvx+v73" | "neon+dispatch", Network::Trained) => 2,
+        (_, Network::Trained) => 10,
+    })
+}
+
+/// A way to build and run.
+#[derive(Clone, Debug)]
+pub(crate) struct Build {
+    pub(crate) name: &'static str,
+    pub(crate) compiler: Option<String>,
+    pub(crate) runner: Option<String>,
+}
+
+impl Build {
+    /// Built and run so, and nothing else.
+    pub(crate) fn options(&self) -> VerifyOptions {
+        VerifyOptions {
+            compiler: self.compiler.clone(),
+            runner: self.runner.clone(),
+            counts: false,
+            ..VerifyOptions::default()
+        }
+    }
+}
+
+/// A header that all sources include, and a compiler that includes it.
+fn including(name: &str, text: &str, compiler: &str) -> Option<String> {
+    let header = folder("headers").join(name);
+    std::fs::write(&header, text).expect("written");
+    Some(format!("{compiler} -include {}", header.display()))
+}
+
+/// The ways for a target: its own, and what finds more.
+pub(crate) fn builds(target: &str) -> Vec<Build> {
+    let own = Build { name: "own", compiler: None, runner: None };
+    match target {
+        // Under sanitizers and strict warnings, divided loops backwards.
+        "c" => {
+            let gcc = "gcc -Wall -Wextra -Wconversion -Wshadow -Werror -O1 -g0 -fsanitize=undefined,address \
+                       -fno-sanitize-recover=all";
+            vec![Build { compiler: including("reversed.h", REVERSED, gcc), ..own }]
+        }
+        "armv7-neon" => {
+            let gcc = "arm-linux-gnueabihf-gcc";
+            vec![Build { compiler: including("reversed.h", REVERSED, gcc), ..own }]
+        }
+        // On the cluster in the simulator; portable, on this machine under sanitizers.
+        "xpulpv2" => {
+            let gcc = including("cluster.h", CLUSTER, "riscv64-unknown-elf-gcc");
+            let script = folder("headers").join("native.sh");
+            std::fs::write(&script, NATIVE).expect("written");
+            let native = including("cluster.h", CLUSTER, &format!("sh {}", script.display()));
+            let runner = Some("env".to_string());
+            vec![
+                Build { name: "cluster", compiler: gcc, ..own.clone() },
+                Build { name: "portable", compiler: native, runner },
+            ]
+        }
+        // What the processor has is found when it runs.
+        "neon+dispatch" => ["cortex-a53", "cortex-a76", "max"]
+            .map(|name| Build {
+                name,
+                runner: Some(format!("qemu-aarch64 -cpu {name}")),
+                ..own.clone()
+            })
+            .into(),
+        _ => vec![own],
+    }
+}
+
+/// The rounds of divided loops one by one, the last first.
+const REVERSED: &str = "\
+#define TRAINC_PARALLEL_FOR(context, count, body) \\
+    for (int32_t backwards = (count); backwards-- > 0;) { body(context, backwards, backwards + 1); }
+";
+
+/// Shares of eight cores, the last first; copies into the cluster's memory on this machine as early as they may happen,
+/// simulated as late.
+const CLUSTER: &str = r#"
+#ifndef __ASSEMBLER__
+#include <stddef.h>
+#include <stdint.h>
+static inline void shared(void *context, int32_t count, void (*body)(void *, int32_t, int32_t))
+{
+    for (int32_t core = 7; core >= 0; core--) {
+        const int32_t begin = count * core / 8, end = count * (core + 1) / 8;
+        if (begin < end) {
+            body(context, begin, end);
+        }
+    }
+}
+#define TRAINC_PARALLEL_FOR(context, count, body) shared(context, count, body)
+#ifdef __riscv
+static struct { uint8_t *to; const uint8_t *from; size_t bytes; } copies[8];
+static int copy_count;
+#define TRAINC_DMA_COPY(a, b, count) \
+    (copies[copy_count].to = (uint8_t *)(a), copies[copy_count].from = (const uint8_t *)(b), \
+     copies[copy_count++].bytes = (count))
+static inline void copy_all(void)
+{
+    for (int i = 0; i < copy_count; i++) {
+        for (size_t j = 0; j < copies[i].bytes; j++) {
+            copies[i].to[j] = copies[i].from[j];
+        }
+    }
+    copy_count = 0;
+}
+#define TRAINC_DMA_WAIT() copy_all()
+#endif
+#endif
+"#;
+
+/// A compiler for this machine in the place of RISC-V's, as a shell script: it drops what is for the other one.
+const NATIVE: &str = r#"for argument; do
+    shift
+    case $argument in
+    -O3 | -march=* | -mabi=* | -misa-spec=* | -nostartfiles | -nolibc | -static | -fno-builtin) ;;
+    -Wl,* | -DTRAINC_XPULP_INSN | */start.S | */memory.c | */streams.c) ;;
+    # The folder's own `stdio.h` is for the other machine, too.
+    -I) set -- "$@" -iquote ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+exec gcc -O1 -fsanitize=undefined,address -fno-sanitize-recover=all "$@"
+"#;

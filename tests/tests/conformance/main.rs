@@ -1,0 +1,196 @@
+//! What every registered target must compute, to the bit, as the interpreter does: operations in programs of their own, built
+//! and run as the target says. `exceptions` has what is special about a target.
+
+mod elements;
+mod exceptions;
+mod networks;
+mod packed;
+mod products;
+mod quantized;
+mod sizes;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use exceptions::{Build, Suite};
+use trainc_driver::targets::TARGETS;
+use trainc_driver::verify::VerifyOptions;
+use trainc_ir::OpKind;
+use trainc_ir::target::Target;
+use trainc_tests::cases::{self, Case, Place};
+
+/// Cases of one program: one translation unit that takes seconds.
+const PROGRAM: usize = 100;
+
+/// A folder for what a test builds, for those who look into a failure.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance").join(name);
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+/// A variable of the environment.
+const ONE_TARGET: &str = "TRAINC_TARGET";
+
+/// Every registered target; for those who work on one, that which [`ONE_TARGET`] names.
+fn targets() -> Vec<&'static dyn Target> {
+    let named = std::env::var(ONE_TARGET).ok();
+    let chosen = |target: &&&dyn Target| {
+        named.as_ref().is_none_or(|name| *name == target.description().name)
+    };
+    TARGETS.iter().filter(chosen).copied().collect()
+}
+
+/// A program of cases for a target, and a way to build and run it.
+struct Job<'c> {
+    target: &'static dyn Target,
+    build: Build,
+    part: usize,
+    cases: Vec<(&'c Case, Place)>,
+}
+
+impl Job<'_> {
+    /// What is wrong with it.
+    fn failures(&self, test: &str) -> Vec<String> {
+        let name = self.target.description().name;
+        let what = format!("{test}-{name}-{}-{}", self.build.name, self.part);
+        // What is built stays for those who look at one target.
+        let keep = std::env::var_os(ONE_TARGET).map(|_| folder(&what));
+        let options = VerifyOptions { keep, ..self.build.options() };
+        let report = match cases::run(self.target, &self.cases, &options) {
+            Ok(report) => report,
+            Err(error) => {
+                let named = |n: usize| error.contains(&format!("case_{n}:"));
+                let case = (0..self.cases.len()).find(|n| named(*n)).map(|n| self.cases[n]);
+                return vec![format!("{what}: {error}, {:?}", case.map(|(c, p)| (&c.what, p)))];
+            }
+        };
+        let finding = |finding: &trainc_driver::verify::Finding| {
+            let number = finding.entry.strip_prefix("case_").and_then(|n| n.parse::<usize>().ok());
+            let case = number.and_then(|n| self.cases.get(n));
+            let case = case.map(|(case, place)| format!("{}, {place:?}", case.what));
+            format!("{what}: {}: {finding}", case.unwrap_or_default())
+        };
+        report.findings.iter().map(finding).collect()
+    }
+}
+
+/// Runs cases on every target, as many programs side by side as this machine has processors.
+fn conform(suite: Suite, all: &[Case]) {
+    let mut jobs = Vec::new();
+    for target in targets() {
+        let name = target.description().name;
+        let every = exceptions::every(name, suite);
+        let chosen: Vec<(&Case, Place)> = all
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| every.is_some_and(|every| n % every == 0))
+            .filter(|(_, case)| !exceptions::has_no_form(name, case))
+            .map(|(n, case)| {
+                // The caller's memory is not aligned, and need not be what kernels would like.
+                let caller = match suite {
+                    Suite::Operations | Suite::Sizes => n % 2 == 0,
+                    _ => n % 4 == 0,
+                };
+                (case, if caller { Place::Caller } else { Place::Arena })
+            })
+            .collect();
+        for (part, cases) in chosen.chunks(PROGRAM).enumerate() {
+            for build in exceptions::builds(name) {
+                jobs.push(Job { target, build, part, cases: cases.to_vec() });
+            }
+        }
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test");
+    on_all_processors(jobs.len(), |n| jobs[n].failures(test));
+}
+
+/// Something for each of a list on each target.
+fn side_by_side<T: Sync>(
+    all: &[T],
+    failures: impl Fn(usize, &T, &'static dyn Target) -> Vec<String> + Sync,
+) {
+    let targets = targets();
+    on_all_processors(all.len() * targets.len(), |n| {
+        let number = n % all.len();
+        failures(number, &all[number], targets[n / all.len()])
+    });
+}
+
+/// Runs jobs by their numbers, as many at a time as this machine has processors.
+///
+/// # Panics
+/// With what they say is wrong.
+fn on_all_processors(jobs: usize, run: impl Fn(usize) -> Vec<String> + Sync) {
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let job = next.fetch_add(1, Ordering::Relaxed);
+                    if job >= jobs {
+                        break;
+                    }
+                    let found = run(job);
+                    failures.lock().expect("no panic").extend(found);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no panic");
+    let shown: String = failures.iter().take(30).map(|failure| format!("\n{failure}")).collect();
+    assert!(failures.is_empty(), "{} failures{shown}", failures.len());
+}
+
+/// Every case of every operation.
+#[test]
+fn operations() {
+    let mut all = Vec::new();
+    for &kind in OpKind::ALL {
+        let cases = kind.cases();
+        assert!(!cases.is_empty(), "{}: no case", kind.name());
+        for (n, case) in cases.into_iter().enumerate() {
+            let what = format!("{} case {n}", kind.name());
+            all.push(Case { what, op: case.op, inputs: case.inputs, constant: false });
+        }
+    }
+    conform(Suite::Operations, &all);
+}
+
+#[test]
+fn sizes_around_vectors() {
+    conform(Suite::Sizes, &sizes::all());
+}
+
+#[test]
+fn products_and_what_follows() {
+    conform(Suite::Products, &products::all());
+}
+
+#[test]
+fn depthwise_products() {
+    conform(Suite::Products, &sizes::depthwise());
+}
+
+#[test]
+fn elements_of_a_step() {
+    conform(Suite::Sizes, &elements::all());
+}
+
+#[test]
+fn quantized_convolutions() {
+    conform(Suite::Quantized, &quantized::convolutions());
+}
+
+#[test]
+fn quantized_layers_that_do_not_fit() {
+    conform(Suite::Large, &quantized::large());
+}
+
+#[test]
+fn quantized_pools_and_additions() {
+    conform(Suite::Quantized, &quantized::pools_and_additions());
+}

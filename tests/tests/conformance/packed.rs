@@ -1,0 +1,113 @@
+//! Quantized inference with packed operands, constants, results and memory between. Most numbers of elements do not fill the
+//! last byte.
+
+use trainc_driver::verify::{ProgramCall, verify_program};
+use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::interpreter::Interpreter;
+use trainc_ir::ops::{
+    Chain, Concat, DequantizeLinear, IntegerAdd, IntegerConv2d, IntegerMaxPool2d, IntegerSumPool2d,
+    QuantizeLinear, ScaleShift, Threshold, Transpose,
+};
+use trainc_ir::target::Target;
+use trainc_ir::{Element, Op, RunContext, ScaleData, Tensor, TensorType, ValueId};
+use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
+use trainc_tests::random::Random;
+
+use crate::{exceptions, side_by_side};
+
+const IMAGES: usize = 3;
+
+fn integers(random: &mut Random, shape: &[usize], element: Element, within: i64) -> Tensor {
+    let ty = TensorType::new(shape, element);
+    let (low, high) = element.integer_range().expect("an integer");
+    let (low, high) = (low.max(-within), high.min(within));
+    let values: Vec<i64> =
+        (0..ty.count()).map(|_| low + ((random.next() >> 33) as i64) % (high - low + 1)).collect();
+    Tensor::from_i64(&ty, &values, ScaleData::None)
+}
+
+/// Results are i2, u4 and i4; between them lie u4, u2 and i4.
+fn network(random: &mut Random) -> Graph {
+    fn add(g: &mut Graph, op: impl Into<Op>, operands: &[ValueId]) -> ValueId {
+        g.add1(op, operands, "node").expect("the operation types")
+    }
+    let mut g = Graph::new("packed");
+    let x = g.add_input("x", TensorType::f32([IMAGES, 3, 5, 7]), InputRole::Data);
+    let q = g.add_input("q", TensorType::new([IMAGES, 5, 7, 3], Element::I2), InputRole::Data);
+    let scale = g.add_constant("scale", Tensor::f32([], vec![0.11]));
+    let zero = TensorType::new([0usize; 0], Element::U4);
+    let zero = g.add_constant("zero", Tensor::from_i64(&zero, &[7], ScaleData::None));
+    let x = add(&mut g, QuantizeLinear { axis: 0 }, &[x, scale, zero]);
+    let x = add(&mut g, Transpose { permutation: vec![0, 2, 3, 1] }, &[x]);
+    let w = g.add_constant("w", integers(random, &[5, 3, 3, 3], Element::I2, 2));
+    let mut rows = integers(random, &[5, 3], Element::I32, 90).as_i32().to_vec();
+    rows.chunks_exact_mut(3).for_each(|row| row.sort_unstable());
+    let rows = g.add_constant("rows", Tensor::i32([5, 3], rows));
+    let flip = g.add_constant("flip", Tensor::i32([5], vec![0, -1, 0, 0, -1]));
+    let convolution =
+        IntegerConv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1, padding: 7 };
+    let stairs = Threshold { low: 0, element: Element::U2 };
+    let chain = Chain { ops: vec![convolution.into(), stairs.into()] };
+    let y = add(&mut g, chain, &[x, w, rows, flip]);
+    let pool = IntegerMaxPool2d { kernel: [2, 2], strides: [2, 2], pads: [1, 0, 0, 0] };
+    let y = add(&mut g, pool, &[y]);
+    let vectors = [[20, -15, 9], [-600, 300, 0], [11, -7, 5], [100, -30, 0]]
+        .map(|values| g.add_constant("vector", Tensor::i32([3], values.to_vec())));
+    let sums = add(&mut g, IntegerAdd { factors: [3, -2] }, &[x, q]);
+    let scaled = ScaleShift { shift: 7, low: -8, high: 7, element: Element::I4 };
+    let z = add(&mut g, scaled, &[sums, vectors[0], vectors[1]]);
+    let pool =
+        IntegerSumPool2d { kernel: [2, 3], strides: [2, 1], pads: [0, 1, 1, 0], padding: -3 };
+    let z_sums = add(&mut g, pool, &[z]);
+    let scaled = ScaleShift { shift: 8, low: -2, high: 1, element: Element::I2 };
+    let narrow = add(&mut g, scaled, &[z_sums, vectors[2], vectors[3]]);
+    let joined = add(&mut g, Concat { axis: 1 }, &[x, x]);
+    let scale = g.add_constant("scale", Tensor::f32([], vec![0.5]));
+    let zero = TensorType::new([0usize; 0], Element::I4);
+    let zero = g.add_constant("zero", Tensor::from_i64(&zero, &[-3], ScaleData::None));
+    let real = add(&mut g, DequantizeLinear { axis: 0 }, &[z, scale, zero]);
+    for (name, value) in
+        [("y", y), ("z", z), ("narrow", narrow), ("joined", joined), ("real", real)]
+    {
+        g.add_output(name, value);
+    }
+    g
+}
+
+/// What is wrong with it on a target. The bits behind last elements are compared, too.
+fn failures(target: &dyn Target) -> Vec<String> {
+    let mut random = Random(41);
+    let graph = network(&mut random);
+    let x = (0..IMAGES * 105).map(|_| (random.next() >> 40) as f32 / (1 << 22) as f32 - 2.0);
+    let operands = vec![
+        Tensor::f32([IMAGES, 3, 5, 7], x.collect()),
+        integers(&mut random, &[IMAGES, 5, 7, 3], Element::I2, 2),
+    ];
+    let mut interpreter = Interpreter::new(&graph);
+    let expected = interpreter.step(&operands, &RunContext::default()).expect("interprets");
+    let packed: Vec<&Tensor> = expected.iter().filter(|t| t.ty().element.bits() < 8).collect();
+    for tensor in &packed {
+        let values = tensor.to_i64();
+        assert!(values.iter().any(|v| *v != values[0]), "{} is constant", tensor.ty());
+    }
+    let bits = |t: &&&Tensor| t.ty().count() * t.ty().element.bits() as usize;
+    assert_eq!(packed.iter().filter(|t| bits(t) % 8 != 0).count(), 3, "bytes that are not full");
+    let entries = [PlanEntry { name: "infer", graph: &graph }];
+    let (program, _) = plan("packed", &entries, target, &PlanOptions::default()).expect("plans");
+    let calls = [ProgramCall { entry: 0, step: 0, operands }];
+    let name = target.description().name;
+    let mut failures = Vec::new();
+    for build in exceptions::builds(name) {
+        let options = build.options();
+        match verify_program(&program, target, &calls, &options) {
+            Ok(report) => failures.extend(report.findings.iter().map(|f| format!("{name}: {f}"))),
+            Err(error) => failures.push(format!("{name}: {error}")),
+        }
+    }
+    failures
+}
+
+#[test]
+fn packed_values_everywhere() {
+    side_by_side(&[()], |_, (), target| failures(target));
+}
