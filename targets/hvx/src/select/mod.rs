@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::loops::{Expr, Local, LoopKernel, Role, Scalar};
 use trainc_ir::target::loop_scratch;
-use trainc_loops::{Intervals, Locals, is_narrow, simplified};
+use trainc_loops::{Intervals, Locals, count_uses, is_narrow, simplified};
 
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
@@ -64,6 +64,7 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
     let mut selector = Selector {
         kernel: &kernel,
         locals: &locals,
+        uses: count_uses(&kernel, &kernel.body),
         intervals,
         registers: Vec::new(),
         buffers: Vec::new(),
@@ -97,6 +98,8 @@ struct Place {
 struct Selector<'k> {
     kernel: &'k LoopKernel,
     locals: &'k Locals,
+    /// Mentions of each local.
+    uses: Vec<usize>,
     intervals: Intervals<'k>,
     /// A register for each local: a pair if it is wide.
     registers: Vec<Register>,

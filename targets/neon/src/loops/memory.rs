@@ -2,20 +2,10 @@
 
 use trainc_ir::Element;
 use trainc_ir::loops::{Buffer, Expr, Scalar};
-use trainc_loops::Linear;
+use trainc_loops::{Access, Linear, rounds_are_apart};
 
 use super::lanes::{Kind, Lanes, part_count, part_name, quad, suffix, vector_type};
 use super::round::{Line, Round};
-
-/// An element that a loop touches in each round.
-#[derive(Clone, Debug)]
-pub(super) struct Access {
-    pub(super) buffer: Buffer,
-    pub(super) index: Linear,
-    pub(super) stored: bool,
-    /// Variables of inner loops are among its terms.
-    pub(super) moves: bool,
-}
 
 /// A load of every other element.
 #[derive(Clone, Debug)]
@@ -227,33 +217,14 @@ impl Round<'_, '_, '_> {
 
     /// Whether the rounds do not meet in memory: what they load and store may be done a statement at a time.
     pub(super) fn rounds_are_apart(&self) -> bool {
-        if !self.pending.is_empty() {
-            return false;
-        }
-        for (at, store) in self.accesses.iter().enumerate().filter(|(_, a)| a.stored) {
-            let stride = store.index.factor(self.variable);
-            if store.moves || stride == 0 {
-                return false;
-            }
-            for (other_at, other) in self.accesses.iter().enumerate() {
-                let distance = other.index.constant - store.index.constant;
-                let same = other.index.is_parallel(&store.index);
-                if other.buffer == store.buffer {
-                    let reaches =
-                        self.rounds.is_none_or(|rounds| (distance / stride).abs() < rounds);
-                    let meets = !same || distance != 0 && distance % stride == 0 && reaches;
-                    // A store that waits for its pair comes too late for a load.
-                    if meets || stride == 2 && !other.stored {
-                        return false;
-                    }
-                } else if self.may_share(store.buffer, other.buffer)
-                    && other_at > at
-                    && !(same && distance == 0)
-                {
-                    return false;
-                }
-            }
-        }
-        true
+        // A store that waits for its pair comes too late for a load.
+        let late = |store: &Access| {
+            let same = |a: &Access| a.buffer == store.buffer && !a.stored;
+            store.index.factor(self.variable) == 2 && self.accesses.iter().any(same)
+        };
+        let in_place = |a, b| self.may_share(a, b);
+        self.pending.is_empty()
+            && !self.accesses.iter().any(|a| a.stored && late(a))
+            && rounds_are_apart(&self.accesses, self.variable, self.rounds, &in_place).is_ok()
     }
 }

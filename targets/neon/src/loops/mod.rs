@@ -17,12 +17,12 @@ use trainc_ir::loops::{Buffer, Expr, LoopKernel, Role, Stmt, each_expression, ea
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
 use trainc_ir::{Op, TensorType};
-use trainc_loops::{Changes, bits_of, collapsed, count_uses};
+use trainc_loops::{Carried, Changes, bits_of, collapsed, count_uses};
 
 use crate::level::Level;
 use crate::lowering;
 use memory::element_kind;
-use reduce::reductions;
+use reduce::Kept;
 use round::{Line, Round, Setting};
 
 /// A loop kernel as the text of a `static void` function, as [`trainc_c::function`] prints it, with vectors. Needs
@@ -184,7 +184,9 @@ impl Vectors {
         if trip.known.map_or(most, |(_, rounds)| rounds.into()) < lanes.into() {
             return None;
         }
-        let found = reductions(scope.kernel(), body, trip.uses)?;
+        let carried = Carried::of(scope.kernel(), body, trip.uses).ok()?;
+        let kept = |reduction| Kept { reduction, sums: None };
+        let found: Vec<Kept> = carried.reductions.into_iter().map(kept).collect();
         let name = scope.kernel().locals[variable.0 as usize].0.clone();
         let name = scope.fresh(&name);
         scope.set_local_name(variable, &name);
@@ -216,7 +218,7 @@ impl Vectors {
                 .stored
                 .iter()
                 .all(|b| round.scope.kernel().buffers[b.0 as usize].role == Role::Scratch))
-            && found.iter().all(reduce::Reduction::is_idempotent)
+            && found.iter().all(|kept| kept.reduction.is_idempotent())
             && round.accesses.iter().all(|a| a.stored || !round.stored.contains(&a.buffer));
         let after = round.finish_reductions()?;
         let beyond = i64::from(round.reads_beyond);

@@ -1,89 +1,23 @@
 //! Locals that rounds combine, in any order: `local = local op value`.
 
-use trainc_ir::loops::{
-    Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary, each_statement,
-};
-use trainc_loops::{bits_of, count_uses};
+use trainc_ir::loops::{Binary, Node, Scalar, Unary};
+use trainc_loops::{Reduction, bits_of};
 
 use super::lanes::{Kind, Lanes, part_name, quad, suffix};
 use super::round::{Line, Round};
 use crate::level::Level;
 
-/// A reduction.
+/// A reduction, and the sums of the lanes so far, once their width is known.
 #[derive(Clone, Debug)]
-pub(super) struct Reduction {
-    pub(super) local: Local,
-    op: Binary,
-    value: Expr,
-    /// The sums of the lanes so far, once their width is known.
-    sums: Option<Lanes>,
-}
-
-/// The reductions of a body; `None` if a round reads what another one assigned in any other way. `uses` counts all
-/// mentions of each local in the kernel.
-pub(super) fn reductions(
-    kernel: &LoopKernel,
-    body: &[Stmt],
-    uses: &[usize],
-) -> Option<Vec<Reduction>> {
-    let own = count_uses(kernel, body);
-    let mut found = Vec::new();
-    let mut all_private = true;
-    each_statement(body, &mut |statement| match statement {
-        Stmt::Assign(local, value) => {
-            let at = local.0 as usize;
-            let reduction = (own[at] == 2).then(|| of_assignment(*local, value)).flatten();
-            match reduction {
-                Some(reduction) => found.push(reduction),
-                None => all_private &= own[at] == uses[at],
-            }
-        }
-        Stmt::For { variable, .. } => {
-            all_private &= own[variable.0 as usize] == uses[variable.0 as usize];
-        }
-        Stmt::Store(..) | Stmt::If { .. } => {}
-    });
-    all_private.then_some(found)
-}
-
-fn of_assignment(local: Local, value: &Expr) -> Option<Reduction> {
-    let Node::Binary(op, a, b) = &*value.node else { return None };
-    let is_local = |e: &Expr| matches!(*e.node, Node::Local(l) if l == local);
-    let other = match (is_local(a), is_local(b)) {
-        // The larger of floats is `a > b ? a : b`: of values that are no zeros of either sign, the order of which does
-        // not matter if NaNs leave the local as it is.
-        (false, true) => a,
-        (true, false) if value.ty != Scalar::F32 => b,
-        _ => return None,
-    };
-    let exact = match value.ty {
-        Scalar::F32 => *op == Binary::Maximum,
-        Scalar::Bool => false,
-        Scalar::I32 | Scalar::I64 => matches!(
-            op,
-            Binary::Add
-                | Binary::Minimum
-                | Binary::Maximum
-                | Binary::And
-                | Binary::Or
-                | Binary::Xor
-        ),
-    };
-    let alone = exact && !other.mentions(|l| l == local);
-    alone.then(|| Reduction { local, op: *op, value: other.clone(), sums: None })
-}
-
-impl Reduction {
-    /// Whether a round may be done twice.
-    pub(super) fn is_idempotent(&self) -> bool {
-        matches!(self.op, Binary::Minimum | Binary::Maximum | Binary::And | Binary::Or)
-    }
+pub(super) struct Kept {
+    pub(super) reduction: Reduction,
+    pub(super) sums: Option<Lanes>,
 }
 
 impl Round<'_, '_, '_> {
     /// Adds the rounds' values to the sums.
     pub(super) fn accumulate(&mut self, at: usize) -> Option<()> {
-        let Reduction { local, op, value, .. } = self.reductions[at].clone();
+        let Reduction { local, op, value } = self.reductions[at].reduction.clone();
         let value = self.current(&value)?;
         if value.ty == Scalar::F32 {
             let absolute = matches!(*self.definition(&value).node, Node::Unary(Unary::FloatAbs, _));
@@ -143,7 +77,7 @@ impl Round<'_, '_, '_> {
 
     /// The variables of a reduction, which start before the loop.
     fn sums(&mut self, at: usize, (kind, bits): (Kind, u32), count: usize) -> Option<Lanes> {
-        let Reduction { local, op, .. } = self.reductions[at].clone();
+        let Reduction { local, op, .. } = self.reductions[at].reduction.clone();
         let (quad, suffix) = (quad(bits, count), suffix(kind, bits));
         let scalar = self.scope.local_name(local).to_string();
         let first = match op {
@@ -170,9 +104,8 @@ impl Round<'_, '_, '_> {
     /// Lines after the loop: the lanes join the local.
     pub(super) fn finish_reductions(&mut self) -> Option<Vec<String>> {
         let mut lines = Vec::new();
-        for reduction in self.reductions.clone() {
-            let Reduction { local, op, sums, .. } = reduction;
-            let sums = sums?;
+        for Kept { reduction, sums } in self.reductions.clone() {
+            let (Reduction { local, op, .. }, sums) = (reduction, sums?);
             let name = self.scope.local_name(local).to_string();
             let wide = if self.scope.local_type(local) == "int64_t" { 64 } else { 32 };
             let join = |scalar: &str| match (sums.kind, op) {

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainc_c::Scope;
 use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Role, Scalar, Stmt, each_statement};
 use trainc_loops::{
-    Changes, Interval, Leaves, Linear, bits_of, element_interval, in_bounds, interval_of,
+    Access, Changes, Interval, Leaves, Linear, bits_of, element_interval, in_bounds, interval_of,
     is_linear, may_compute_both,
 };
 
 use super::lanes::{Kind, Lanes, part_name};
-use super::memory::{Access, PendingStore, StridedLoad};
-use super::reduce::Reduction;
+use super::memory::{PendingStore, StridedLoad};
+use super::reduce::Kept;
 use crate::level::Level;
 
 /// Most nodes of an expression that is printed wherever its local is read.
@@ -51,7 +51,7 @@ pub(super) struct Round<'a, 'p, 'k> {
     pub(super) stored: BTreeSet<Buffer>,
     /// Locals that one statement assigns, outside of inner loops and branches.
     once: BTreeSet<Local>,
-    pub(super) reductions: Vec<Reduction>,
+    pub(super) reductions: Vec<Kept>,
     /// Current values of the body's locals.
     values: BTreeMap<Local, Expr>,
     /// Values in vectors; as locals they are numbered after the kernel's.
@@ -86,7 +86,7 @@ pub(super) struct Setting<'b> {
     pub(super) count: usize,
     pub(super) variable: Local,
     pub(super) body: &'b [Stmt],
-    pub(super) reductions: Vec<Reduction>,
+    pub(super) reductions: Vec<Kept>,
     pub(super) expected: Vec<StridedLoad>,
     pub(super) rounds: Option<i64>,
 }
@@ -206,7 +206,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
     }
 
     fn assign(&mut self, local: Local, value: &Expr) -> Option<()> {
-        if let Some(at) = self.reductions.iter().position(|r| r.local == local) {
+        if let Some(at) = self.reductions.iter().position(|r| r.reduction.local == local) {
             return self.accumulate(at);
         }
         let value = self.current(value)?;
@@ -362,7 +362,7 @@ impl<'a, 'p, 'k> Round<'a, 'p, 'k> {
             let mut own = Vec::new();
             for statement in branch {
                 let Stmt::Assign(local, value) = statement else { return None };
-                if self.reductions.iter().any(|r| r.local == *local) {
+                if self.reductions.iter().any(|r| r.reduction.local == *local) {
                     return None;
                 }
                 if self.values.contains_key(local) && !own.contains(local) {

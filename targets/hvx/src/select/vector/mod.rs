@@ -14,9 +14,9 @@ mod truth;
 use std::collections::BTreeMap;
 
 use trainc_ir::loops::{Expr, Local, Stmt, height};
-use trainc_loops::{Changes, Linear};
+use trainc_loops::{Linear, VectorLoop};
 
-use reduce::Reduction;
+use reduce::Kept;
 
 use super::Selector;
 use crate::machine::{Builder, Count, Opcode, Register};
@@ -42,10 +42,8 @@ struct Stream {
 }
 
 /// A loop that runs on vectors.
-struct Plan<'e> {
-    variable: Local,
-    changes: Changes,
-    body: &'e [Stmt],
+struct Plan {
+    vectors: VectorLoop,
     /// Bytes of a lane.
     width: i32,
     /// Vectors that the lanes of a round take.
@@ -53,7 +51,7 @@ struct Plan<'e> {
     /// Rounds at once.
     lanes: i64,
     streams: Vec<Stream>,
-    reductions: Vec<Reduction>,
+    reductions: Vec<Kept>,
     /// What is the same in all rounds, in every lane.
     splats: Vec<(Expr, Register)>,
     /// What is the same in all rounds, as a scalar.
@@ -65,7 +63,7 @@ struct Plan<'e> {
     locals: BTreeMap<Local, Lanes>,
 }
 
-impl Plan<'_> {
+impl Plan {
     /// The form of an instruction for the lanes' width.
     fn of(&self, words: Opcode, halves: Opcode, bytes: Opcode) -> Opcode {
         match self.width {
@@ -93,14 +91,13 @@ impl Selector<'_> {
         if height(body) > 0 {
             return 0;
         }
-        let changes = self.changes(body, Some(variable));
+        let Ok(vectors) = self.survey(variable, rounds, body) else { return 0 };
+        let (width, narrowest) = (vectors.lane_bits / 8, vectors.element_bits / 8);
         let mut plan = Plan {
-            variable,
-            changes,
-            body,
-            width: 1,
-            parts: 1,
-            lanes: 32,
+            vectors,
+            width: width as i32,
+            parts: (width / narrowest) as usize,
+            lanes: i64::from(VECTOR) / i64::from(narrowest),
             streams: Vec::new(),
             reductions: Vec::new(),
             splats: Vec::new(),
@@ -109,9 +106,6 @@ impl Selector<'_> {
             values: Vec::new(),
             locals: BTreeMap::new(),
         };
-        let Some(narrowest) = self.survey(&mut plan) else { return 0 };
-        plan.parts = (plan.width / narrowest) as usize;
-        plan.lanes = i64::from(VECTOR / narrowest);
         let count = rounds / plan.lanes;
         let Ok(times) = u32::try_from(count) else { return 0 };
         if times == 0 {
@@ -130,7 +124,7 @@ impl Selector<'_> {
         for r in plan.reductions.clone() {
             self.fold(b, &r);
         }
-        let changes = plan.changes;
+        let changes = self.changes(body, Some(variable));
         self.forget(&changes);
         count * plan.lanes
     }

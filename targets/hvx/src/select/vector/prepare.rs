@@ -1,36 +1,33 @@
 //! What a vector loop needs ahead of its rounds.
 
-use trainc_ir::loops::{Binary, Expr, Node, Scalar, Stmt, Unary};
-use trainc_loops::Linear;
+use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
+use trainc_loops::{Linear, Step};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::reduce::{Reduction, identity, reduction};
+use super::reduce::Kept;
 use super::{Plan, Stream};
 use crate::machine::{Builder, Class, Opcode, Register};
 
 impl Selector<'_> {
     /// Pointers, splats and empty reductions, ahead of the loop.
-    pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan<'_>, start: &Expr) {
+    pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr) {
         let first = self.linear(start);
-        for statement in plan.body {
-            match statement {
-                Stmt::Assign(local, value) if self.locals.value(*local).is_none() => {
-                    if let Some((op, added)) = reduction(*local, value) {
-                        let width = plan.width;
-                        let empty = b.constant(identity(op, width));
-                        let splat = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
-                        let lanes = b.emit(splat, (empty,));
-                        plan.reductions.push(Reduction { local: *local, op, width, lanes });
-                        self.prepare_value(b, plan, added, &first, false);
-                    }
+        for step in plan.vectors.steps.clone() {
+            match step {
+                Step::Assign(_, value) => self.prepare_value(b, plan, &value, &first, false),
+                Step::Reduce(at) => {
+                    let (reduction, width) = (plan.vectors.reductions[at].clone(), plan.width);
+                    let empty = b.constant(reduction.identity(8 * width as u32));
+                    let splat = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
+                    let lanes = b.emit(splat, (empty,));
+                    self.prepare_value(b, plan, &reduction.value, &first, false);
+                    plan.reductions.push(Kept { reduction, width, lanes });
                 }
-                Stmt::Assign(_, value) => self.prepare_value(b, plan, value, &first, false),
-                Stmt::Store(buffer, index, value) => {
-                    self.open_stream(b, plan, buffer.0, index, &first);
-                    self.prepare_value(b, plan, value, &first, false);
+                Step::Store(buffer, index, value) => {
+                    self.open_stream(b, plan, buffer.0, &index, &first);
+                    self.prepare_value(b, plan, &value, &first, false);
                 }
-                _ => {}
             }
         }
     }
@@ -38,7 +35,7 @@ impl Selector<'_> {
     pub(super) fn open_stream(
         &mut self,
         b: &mut Builder,
-        plan: &mut Plan<'_>,
+        plan: &mut Plan,
         buffer: u32,
         index: &Expr,
         first: &Linear,
@@ -47,7 +44,7 @@ impl Selector<'_> {
             return;
         }
         let bytes = self.linear(index).scaled(self.size(buffer).into());
-        let at = bytes.with(plan.variable, first);
+        let at = bytes.with(plan.vectors.variable, first);
         let base = self.buffers[buffer as usize].base;
         let place = self.place(b, base, &at);
         let pointer = b.emit(Opcode::AddImmediate, (place, at.constant as i32));
@@ -58,7 +55,7 @@ impl Selector<'_> {
         element_bytes(self.kernel.buffers[buffer as usize].element)
     }
 
-    pub(super) fn find_stream(&self, plan: &Plan<'_>, buffer: u32, index: &Expr) -> Option<usize> {
+    pub(super) fn find_stream(&self, plan: &Plan, buffer: u32, index: &Expr) -> Option<usize> {
         let bytes = self.linear(index).scaled(self.size(buffer).into());
         plan.streams.iter().position(|s| {
             s.buffer == buffer && s.bytes.is_parallel(&bytes) && s.bytes.constant == bytes.constant
@@ -68,7 +65,7 @@ impl Selector<'_> {
     pub(super) fn prepare_value(
         &mut self,
         b: &mut Builder,
-        plan: &mut Plan<'_>,
+        plan: &mut Plan,
         e: &Expr,
         first: &Linear,
         scalar: bool,
@@ -132,11 +129,11 @@ impl Selector<'_> {
         }
     }
 
-    pub(super) fn splat(&mut self, b: &mut Builder, plan: &mut Plan<'_>, number: i32) {
+    pub(super) fn splat(&mut self, b: &mut Builder, plan: &mut Plan, number: i32) {
         self.prepare_value(b, plan, &Expr::i32(number), &Linear::default(), false);
     }
 
-    pub(super) fn known(&mut self, plan: &Plan<'_>, e: &Expr, scalar: bool) -> Register {
+    pub(super) fn known(&mut self, plan: &Plan, e: &Expr, scalar: bool) -> Register {
         let known = if scalar { &plan.scalars } else { &plan.splats };
         match known.iter().find(|(k, _)| k == e) {
             Some((_, register)) => *register,

@@ -1,43 +1,41 @@
 //! The statements and integers of a vector loop's rounds.
 
 use trainc_ir::Element;
-use trainc_ir::loops::{Binary, Expr, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
+use trainc_loops::Step;
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::reduce::{Reduction, folding};
+use super::reduce::{Kept, folding};
 use super::{Lanes, Plan, Stream, VECTOR};
 use crate::machine::{Builder, Opcode, Register};
 
 impl Selector<'_> {
-    pub(super) fn vector_round(&mut self, b: &mut Builder, plan: &mut Plan<'_>) {
+    pub(super) fn vector_round(&mut self, b: &mut Builder, plan: &mut Plan) {
         let mut stores: Vec<Vec<Register>> = Vec::new();
+        let steps = plan.vectors.steps.clone();
         for part in 0..plan.parts {
             plan.values.clear();
             plan.locals.clear();
             let mut store = 0;
-            for statement in plan.body {
-                match statement {
-                    Stmt::Assign(local, value) => {
-                        let reduction = plan.reductions.iter().find(|r| r.local == *local).cloned();
-                        let Some(Reduction { op, width, lanes, .. }) = reduction else {
-                            let value = match value.ty {
-                                Scalar::Bool => {
-                                    let (q, inverted) = self.truth(b, plan, value, part);
-                                    Lanes::Truth(q, inverted)
-                                }
-                                _ => Lanes::Words(self.words(b, plan, value, part)),
-                            };
-                            plan.locals.insert(*local, value);
-                            continue;
+            for step in &steps {
+                match step {
+                    Step::Assign(local, value) => {
+                        let value = match value.ty {
+                            Scalar::Bool => {
+                                let (q, inverted) = self.truth(b, plan, value, part);
+                                Lanes::Truth(q, inverted)
+                            }
+                            _ => Lanes::Words(self.words(b, plan, value, part)),
                         };
-                        if let Node::Binary(_, x, y) = &*value.node {
-                            let is = matches!(*x.node, Node::Local(l) if l == *local);
-                            let added = self.words(b, plan, if is { y } else { x }, part);
-                            b.emit_to(lanes, folding(op, width), (lanes, added));
-                        }
+                        plan.locals.insert(*local, value);
                     }
-                    Stmt::Store(_, _, value) => {
+                    Step::Reduce(at) => {
+                        let Kept { reduction, width, lanes } = plan.reductions[*at].clone();
+                        let added = self.words(b, plan, &reduction.value, part);
+                        b.emit_to(lanes, folding(reduction.op, width), (lanes, added));
+                    }
+                    Step::Store(_, _, value) => {
                         let words = self.words(b, plan, value, part);
                         if part == 0 {
                             stores.push(Vec::new());
@@ -45,12 +43,11 @@ impl Selector<'_> {
                         stores[store].push(words);
                         store += 1;
                     }
-                    _ => {}
                 }
             }
         }
-        let statements = plan.body.iter().filter_map(|s| match s {
-            Stmt::Store(buffer, index, _) => Some((buffer, index)),
+        let statements = steps.iter().filter_map(|step| match step {
+            Step::Store(buffer, index, _) => Some((buffer, index)),
             _ => None,
         });
         for ((buffer, index), words) in statements.zip(stores) {
@@ -73,7 +70,7 @@ impl Selector<'_> {
     pub(super) fn load_words(
         &mut self,
         b: &mut Builder,
-        plan: &mut Plan<'_>,
+        plan: &mut Plan,
         stream: usize,
         part: usize,
     ) -> Register {
@@ -99,7 +96,7 @@ impl Selector<'_> {
     pub(super) fn words(
         &mut self,
         b: &mut Builder,
-        plan: &mut Plan<'_>,
+        plan: &mut Plan,
         e: &Expr,
         part: usize,
     ) -> Register {
@@ -118,7 +115,7 @@ impl Selector<'_> {
     pub(super) fn compute_words(
         &mut self,
         b: &mut Builder,
-        plan: &mut Plan<'_>,
+        plan: &mut Plan,
         e: &Expr,
         part: usize,
     ) -> Register {

@@ -10,7 +10,7 @@ impl Selector<'_> {
     pub(super) fn truth_words(
         &mut self,
         b: &mut Builder,
-        plan: &Plan<'_>,
+        plan: &Plan,
         q: Register,
         inverted: bool,
     ) -> Register {
@@ -23,7 +23,7 @@ impl Selector<'_> {
     pub(super) fn truth(
         &mut self,
         b: &mut Builder,
-        plan: &mut Plan<'_>,
+        plan: &mut Plan,
         e: &Expr,
         part: usize,
     ) -> (Register, bool) {
@@ -102,7 +102,7 @@ impl Selector<'_> {
     pub(super) fn not_zero(
         &mut self,
         b: &mut Builder,
-        plan: &Plan<'_>,
+        plan: &Plan,
         words: Register,
     ) -> (Register, bool) {
         let zero = self.known(plan, &Expr::i32(0), false);
