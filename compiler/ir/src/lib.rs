@@ -13,11 +13,13 @@
 pub mod attributes;
 pub mod graph;
 pub mod harness;
+pub mod implementation;
 pub mod interpreter;
 pub mod loops;
 pub mod names;
 pub mod numeric;
 pub mod ops;
+pub mod product;
 pub mod program;
 pub mod program_interpreter;
 pub mod program_verify;

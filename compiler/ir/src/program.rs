@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::InputRole;
+use crate::implementation::{Selection, Signature};
 use crate::names;
 use crate::ops::Op;
 use crate::tensor::Tensor;
@@ -83,7 +84,7 @@ pub fn buffer_bytes(ty: &TensorType) -> usize {
 }
 
 /// An operation with concrete types. Launches of equal kernels share one.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
     /// Emitted name, unique in the program: from the operation and shape.
     pub name: String,
@@ -93,11 +94,30 @@ pub struct Kernel {
     pub inputs: Vec<TensorType>,
     /// Result types.
     pub outputs: Vec<TensorType>,
-    /// Bytes of working memory that a launch gets.
-    pub scratch_bytes: usize,
+    /// How the program's target runs it.
+    pub selection: Selection,
 }
 
 impl Kernel {
+    /// A kernel as a target runs it in the program's memory.
+    pub fn new(
+        name: impl Into<String>,
+        op: impl Into<Op>,
+        inputs: Vec<TensorType>,
+        outputs: Vec<TensorType>,
+        select: impl FnOnce(&Signature<'_>) -> Selection,
+    ) -> Kernel {
+        let op = op.into();
+        let types = [&inputs, &outputs].map(|types| types.iter().collect::<Vec<_>>());
+        let selection = select(&Signature::new(&op, &types[0], &types[1]));
+        Kernel { name: name.into(), op, inputs, outputs, selection }
+    }
+
+    /// Bytes of working memory that a launch gets.
+    pub fn scratch_bytes(&self) -> usize {
+        self.selection.scratch_bytes()
+    }
+
     /// Operand types by reference, as operations take them.
     pub fn input_types(&self) -> Vec<&TensorType> {
         self.inputs.iter().collect()
@@ -274,7 +294,9 @@ impl fmt::Display for Program {
             writeln!(
                 f,
                 "  kernel {} = {} scratch={}",
-                kernel.name, kernel.op, kernel.scratch_bytes
+                kernel.name,
+                kernel.op,
+                kernel.scratch_bytes()
             )?;
         }
         for entry in &self.entries {

@@ -201,7 +201,7 @@ impl<'p> ProgramInterpreter<'p> {
         run: &RunContext,
     ) -> Result<Vec<Tensor>, String> {
         let kernel = self.program.kernel(launch.kernel);
-        if let (Some(scratch), bytes @ 1..) = (launch.scratch, kernel.scratch_bytes) {
+        if let (Some(scratch), bytes @ 1..) = (launch.scratch, kernel.scratch_bytes()) {
             let place = self.arena.get_mut(scratch..scratch + bytes);
             place.ok_or("the working memory lies outside of the arena")?.fill(GARBAGE);
         }
@@ -288,6 +288,7 @@ mod tests {
     use super::*;
     use crate::graph::InputRole;
     use crate::harness::launches;
+    use crate::implementation::{Cost, Selection};
     use crate::ops::Relu;
     use crate::program::{DeviceId, Entry, Kernel, KernelId, MemoryPlan, Notes};
     use crate::program_verify::verify_program;
@@ -329,13 +330,13 @@ mod tests {
                 buffer("y", &ty, Region::Output(0)),
                 buffer("t", &ty, Region::Arena),
             ],
-            kernels: vec![Kernel {
-                name: "relu".into(),
-                op: Relu {}.into(),
-                inputs: vec![ty.clone()],
-                outputs: vec![ty.clone()],
-                scratch_bytes: 0,
-            }],
+            kernels: vec![Kernel::new(
+                "relu",
+                Relu {},
+                vec![ty.clone()],
+                vec![ty.clone()],
+                |signature| Selection::loops(signature, Cost::ZERO),
+            )],
             entries: vec![Entry {
                 name: "run".into(),
                 inputs: vec![argument("x", 0), argument("flag", 1)],

@@ -352,7 +352,7 @@ impl<'p, 'e> Replay<'p, 'e> {
             let buffer = self.program.buffer(id);
             (Space::of(&buffer.region), buffer.offset, buffer.offset + buffer.bytes())
         };
-        let scratch = match (launch.scratch, kernel.scratch_bytes) {
+        let scratch = match (launch.scratch, kernel.scratch_bytes()) {
             (_, 0) => None,
             (Some(start), bytes) => Some((Space::Arena, start, start.saturating_add(bytes))),
             (None, _) => {

@@ -1,43 +1,10 @@
-//! What a target is: costs for extraction, working memory for planning, and emission.
+//! What a target is: how it runs each kernel, and the emission of programs.
 
 use crate::Verified;
 use crate::harness::{Harness, Toolchain};
+pub use crate::implementation::{Cost, Selection, Signature};
 use crate::loops::{LoopKernel, Role};
-use crate::ops::Op;
 use crate::program::Program;
-use crate::types::TensorType;
-
-/// Cost of a kernel on a target, in the target's own unit (an estimate of cycles). Saturating.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Cost(u64);
-
-impl Cost {
-    /// No cost.
-    pub const ZERO: Cost = Cost(0);
-    /// The target cannot run it, or must not.
-    pub const INFEASIBLE: Cost = Cost(u64::MAX);
-
-    /// A cost; the largest number is reserved.
-    pub fn new(cycles: u64) -> Cost {
-        Cost(cycles.min(u64::MAX - 1))
-    }
-
-    /// The number; `None` if infeasible.
-    pub fn cycles(self) -> Option<u64> {
-        (self != Cost::INFEASIBLE).then_some(self.0)
-    }
-}
-
-impl std::ops::Add for Cost {
-    type Output = Cost;
-    fn add(self, other: Cost) -> Cost {
-        if self == Cost::INFEASIBLE || other == Cost::INFEASIBLE {
-            Cost::INFEASIBLE
-        } else {
-            Cost::new(self.0.saturating_add(other.0))
-        }
-    }
-}
 
 /// What a target is called and what it offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,6 +17,8 @@ pub struct TargetDescription {
     pub alignment: usize,
     /// Width of a vector in bytes.
     pub vector_bytes: usize,
+    /// What a [`Cost`] counts, such as `cycles`.
+    pub cost_unit: &'static str,
     /// Names of the devices that launches may run on, the default first.
     pub devices: &'static [&'static str],
 }
@@ -73,7 +42,7 @@ pub struct EmitError {
     pub message: String,
 }
 
-/// A target. The helpers below serve targets that have no tuned kernel.
+/// A target.
 pub trait Target: Sync {
     /// Name and numbers.
     fn description(&self) -> &TargetDescription;
@@ -83,11 +52,8 @@ pub trait Target: Sync {
         64
     }
 
-    /// Cost of an operation on these types.
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost;
-
-    /// Working memory of a kernel in bytes.
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize;
+    /// How it runs an operation on these types: asked once a kernel. Equal questions have equal answers.
+    fn select(&self, signature: &Signature<'_>) -> Selection;
 
     /// Emits the program as files (without the manifest, which the driver writes).
     ///
@@ -134,9 +100,4 @@ pub fn loop_scratch(kernel: &LoopKernel) -> (Vec<usize>, usize) {
         })
         .collect();
     (offsets, total)
-}
-
-/// Working memory of the generic loop kernel of an operation.
-pub fn loop_scratch_bytes(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-    loop_scratch(&op.lower(inputs, outputs)).1
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use trainc_ir::Op;
 use trainc_ir::graph::{Definition, Graph, ValueId};
-use trainc_ir::target::{Cost, Target};
+use trainc_ir::target::{Cost, Signature, Target};
 use trainc_ir::types::TensorType;
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
 
@@ -134,7 +134,7 @@ pub fn optimise(
         // A form that the stage does not allow is equal in bits, yet no choice: rules need not know of stages.
         operation_cost(egraph, id, node, |op, inputs, outputs| {
             match stage.allows(op, inputs, outputs) {
-                true => target.cost(op, inputs, outputs),
+                true => target.select(&Signature::new(op, inputs, outputs)).cost(),
                 false => Cost::INFEASIBLE,
             }
         })
@@ -187,12 +187,11 @@ pub fn graph_cost(graph: &Graph, target: &dyn Target) -> Result<u64, OptimiseErr
     for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
         let inputs: Vec<&TensorType> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| graph.ty(v)).collect();
-        let cost = target.cost(&node.op, &inputs, &outputs).cycles().ok_or_else(|| {
-            OptimiseError::Infeasible {
-                target: target.description().name,
-                op: node.op.to_string(),
-                node: node.name.clone(),
-            }
+        let selection = target.select(&Signature::new(&node.op, &inputs, &outputs));
+        let cost = selection.cost().cycles().ok_or_else(|| OptimiseError::Infeasible {
+            target: target.description().name,
+            op: node.op.to_string(),
+            node: node.name.clone(),
         })?;
         total = total.saturating_add(cost);
     }
@@ -274,7 +273,8 @@ fn fired(
             .collect();
         let types = types?;
         let outputs = op.infer(&types).ok()?;
-        target.cost(op, &types, &outputs.iter().collect::<Vec<_>>()).cycles()
+        let outputs: Vec<&TensorType> = outputs.iter().collect();
+        target.select(&Signature::new(op, &types, &outputs)).cost().cycles()
     };
     let mut seen = std::collections::BTreeSet::new();
     let mut result = Vec::new();

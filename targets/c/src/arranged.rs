@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::program::{BufferId, KernelId, Launch, Program, Region, Step};
 
-use crate::dialect::Dialect;
+use crate::kernel::in_c;
 use crate::program::each_launch;
 
 /// Which operands of which launches are arranged.
@@ -20,8 +20,11 @@ pub(crate) struct Arranged {
 }
 
 impl Arranged {
-    /// What the dialect has an order for.
-    pub(crate) fn of(program: &Program, dialect: &dyn Dialect) -> Arranged {
+    /// What kernels have an order for.
+    ///
+    /// # Errors
+    /// If a kernel has no C.
+    pub(crate) fn of(program: &Program) -> Result<Arranged, String> {
         let mut launches: BTreeMap<KernelId, Vec<&Launch>> = BTreeMap::new();
         for entry in &program.entries {
             each_launch(&entry.steps, &mut |l| launches.entry(l.kernel).or_default().push(l));
@@ -29,8 +32,9 @@ impl Arranged {
         let mut all = Arranged::default();
         for (id, launches) in launches {
             let kernel = program.kernel(id);
+            let own = in_c(kernel)?;
             let bytes = |launch: &Launch, i: usize| match &program.buffer(launch.inputs[i]).region {
-                Region::Constant(value) => dialect.arranged(kernel, i, value),
+                Region::Constant(value) => own.arranged(i, value),
                 _ => None,
             };
             let wanted = |i: &usize| launches.iter().any(|launch| bytes(launch, *i).is_some());
@@ -53,7 +57,7 @@ impl Arranged {
                 all.places.insert((id, i, buffer), at);
             }
         }
-        all
+        Ok(all)
     }
 
     /// Whether a kernel's launches have arranged constants.

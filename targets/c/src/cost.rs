@@ -1,6 +1,6 @@
 //! An estimate of a kernel's cycles as scalar code: the operations of its loops, each by its price, times the rounds.
 
-use trainc_ir::loops::{Binary, Expr, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{Binary, Expr, LoopKernel, Node, Scalar, Stmt, Unary};
 use trainc_ir::{Op, TensorType};
 
 /// Calling a kernel.
@@ -18,7 +18,12 @@ const UNKNOWN_ROUNDS: u64 = 8;
 
 /// Cycles of an operation on these types by its generic loops.
 pub fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
-    block(&op.lower(inputs, outputs).body).saturating_add(CALL)
+    loop_cycles(&op.lower(inputs, outputs))
+}
+
+/// Cycles of a loop kernel.
+pub fn loop_cycles(kernel: &LoopKernel) -> u64 {
+    block(&kernel.body).saturating_add(CALL)
 }
 
 fn block(statements: &[Stmt]) -> u64 {

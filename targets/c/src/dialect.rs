@@ -1,8 +1,7 @@
-//! What a target adds to portable C: kernels of its own, and what they need.
+//! What a target adds to portable C: how its programs are named, built and described.
 
 use trainc_ir::program::{Kernel, Program};
-use trainc_ir::target::{TargetDescription, loop_scratch_bytes};
-use trainc_ir::{Op, Tensor, TensorType};
+use trainc_ir::target::Target;
 
 /// A file that the kernels of a dialect need; headers are included before the first kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,15 +38,8 @@ pub struct Language {
     pub compiler: &'static str,
 }
 
-/// A dialect of C: portable C, with kernels of the target's own where it has them.
-///
-/// A kernel is a `static void` function. Its parameters are those of [`crate::function`]: the buffers of the
-/// operation's loop kernel in order, each a pointer to its element type; then, if [`Dialect::scratch_bytes`] is not 0,
-/// `uint8_t *scratch`, as aligned as the target's buffers are.
-pub trait Dialect: Sync {
-    /// Name and numbers.
-    fn description(&self) -> &TargetDescription;
-
+/// A target whose programs are C, with kernels that are [`CKernel`](crate::CKernel)s.
+pub trait Dialect: Target {
     /// Flags for the compiler beside those that portable C needs, such as `-O3`.
     fn flags(&self) -> &'static [&'static str] {
         &["-O2"]
@@ -78,41 +70,9 @@ pub trait Dialect: Sync {
         }
     }
 
-    /// Text of the target's own function for a kernel, or its declaration if another file has it; `None` if its loop kernel serves.
-    ///
-    /// # Errors
-    /// If the kernel cannot be expressed.
-    fn kernel(&self, _name: &str, _kernel: &Kernel) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
-    /// The bytes that [`Dialect::constant_kernel`] reads in the place of an operand whose value is known: in an order of its
-    /// own, their number any. `None` if it reads the operand as it is packed.
-    fn arranged(&self, _kernel: &Kernel, _operand: usize, _value: &Tensor) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// As [`Dialect::kernel`], for a kernel whose launches all have constants where [`Dialect::arranged`] has an order.
-    ///
-    /// # Errors
-    /// If the kernel cannot be expressed.
-    fn constant_kernel(&self, _name: &str, _kernel: &Kernel) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
-    /// Working memory of a kernel in bytes.
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        loop_scratch_bytes(op, inputs, outputs)
-    }
-
     /// README.md in the place of the one for C compilers.
     fn readme(&self, _facts: &Facts<'_>) -> Option<String> {
         None
-    }
-
-    /// What a kernel costs, in words, such as `120 cycles`: an estimate for readers.
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
-        format!("{} cycles", crate::cycles(op, inputs, outputs))
     }
 
     /// What the kernels need beside `trainc_rt.h`.

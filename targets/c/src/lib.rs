@@ -18,24 +18,27 @@ mod harness;
 mod header;
 mod input;
 pub mod interface;
+mod kernel;
 mod layout;
 mod leading;
 mod loops;
+pub mod product;
 mod program;
 pub mod rust;
 mod schedule;
 mod target;
 pub mod text;
 
-pub use cost::cycles;
+pub use cost::{cycles, loop_cycles};
 pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
 pub use example::{bare_example, example};
 pub use harness::{compilers, harness};
 pub use input::header_notes;
+pub use kernel::{CKernel, Emitted, Loops, Piece, in_c, take};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
 pub use loops::{element_type, function, function_with};
-pub use program::{emit, model_hash};
+pub use program::{emit, emit_with_pieces, model_hash};
 pub use target::{C, CTarget};
 
 /// The runtime's header, `trainc_rt.h`.

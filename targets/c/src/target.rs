@@ -1,15 +1,15 @@
 //! Portable C as the compiler sees it.
 
+use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
+use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
-use trainc_ir::target::{
-    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
-};
-use trainc_ir::{Op, TensorType, Verified};
+use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
 use crate::dialect::Dialect;
 use crate::example::example;
-use crate::{cost, harness, program};
+use crate::kernel::{self, Loops};
+use crate::{harness, program};
 
 /// Name of the target.
 pub(crate) const NAME: &str = "c";
@@ -28,27 +28,20 @@ pub static C: CTarget = CTarget {
         // Of arena, state and their buffers.
         alignment: 16,
         vector_bytes: 4,
+        cost_unit: "cycles",
         devices: &["cpu"],
     },
 };
 
-impl Dialect for CTarget {
-    fn description(&self) -> &TargetDescription {
-        &self.description
-    }
-}
+impl Dialect for CTarget {}
 
 impl Target for CTarget {
     fn description(&self) -> &TargetDescription {
         &self.description
     }
 
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        Cost::new(cost::cycles(op, inputs, outputs))
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        loop_scratch_bytes(op, inputs, outputs)
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        kernel::take(Ways::default(), Loops::of(signature))
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

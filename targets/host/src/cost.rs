@@ -3,10 +3,11 @@
 //! The unit is a cycle of one core with AVX-512. The numbers need only order the choices that the compiler has:
 //! products by their multiplications, everything else by bytes moved and work an element, and a fixed price a call.
 
+use trainc_ir::implementation::Signature;
 use trainc_ir::ops::properties::Work;
 use trainc_ir::{Op, TensorType};
 
-use crate::staging::{Pass, Segment, segments};
+use crate::staging::{Pass, Segment};
 
 /// Calling a kernel: its operands' addresses, its set-up.
 const CALL: u64 = 200;
@@ -22,15 +23,14 @@ fn bytes(ty: &TensorType) -> u64 {
     ty.element_bytes() as u64
 }
 
-/// Cycles of an operation on these types, however it runs here. `None` if it does not type.
-pub(crate) fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
-    let ops = match op {
-        Op::Chain(chain) => &chain.ops[..],
-        op if outputs.len() == 1 => std::slice::from_ref(op),
-        op => return Some(CALL + loops(op, inputs, outputs)),
-    };
-    let segments = segments(ops, inputs)?;
-    Some(segments.iter().map(segment).fold(0, u64::saturating_add))
+/// Cycles of a kernel's segments.
+pub(crate) fn cycles(segments: &[Segment]) -> u64 {
+    segments.iter().map(segment).fold(0, u64::saturating_add)
+}
+
+/// Cycles of an operation by one loop kernel.
+pub(crate) fn loop_cycles(signature: &Signature<'_>) -> u64 {
+    CALL + loops(signature.op, signature.inputs, signature.outputs)
 }
 
 fn segment(segment: &Segment) -> u64 {

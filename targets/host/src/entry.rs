@@ -14,6 +14,7 @@ use trainc_ir::{Op, TensorType};
 
 use crate::HostError;
 use crate::codegen::{build_loop_kernel, loop_kernel_signature};
+use crate::kernel::HostKernel;
 use crate::staging::{Place, Stage, Staging, Work};
 
 /// One call that a launch of a kernel makes.
@@ -23,6 +24,13 @@ pub(crate) struct StageCode {
     outputs: Vec<(Place, TensorType)>,
     /// Offset of its working memory in the launch's.
     scratch: usize,
+}
+
+impl StageCode {
+    /// Whether a vector kernel does it.
+    pub(crate) fn is_vector(&self) -> bool {
+        matches!(self.call, Call::Vector { .. })
+    }
 }
 
 enum Call {
@@ -354,21 +362,9 @@ pub(crate) fn define_entries<M: Module>(
 pub(crate) fn define_kernels<M: Module>(
     compiler: &mut Compiler<'_, M>,
     program: &Program,
-    stagings: &[Staging],
+    staging: impl Fn(&HostKernel) -> &Staging,
     name: impl Fn(&Kernel) -> String,
 ) -> Result<Vec<Vec<StageCode>>, HostError> {
-    program
-        .kernels
-        .iter()
-        .zip(stagings)
-        .map(|(kernel, staging)| {
-            if staging.scratch_bytes > kernel.scratch_bytes {
-                return Err(HostError::Program(format!(
-                    "kernel `{}` needs {} bytes of working memory, it gets {}",
-                    kernel.name, staging.scratch_bytes, kernel.scratch_bytes
-                )));
-            }
-            compiler.define_kernel(&name(kernel), staging)
-        })
-        .collect()
+    let code = |kernel| compiler.define_kernel(&name(kernel), staging(HostKernel::of(kernel)?));
+    program.kernels.iter().map(code).collect()
 }

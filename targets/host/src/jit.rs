@@ -14,10 +14,10 @@ use trainc_ir::{Tensor, TensorType, Verified};
 use crate::HostError;
 use crate::check;
 use crate::codegen::{Machine, instruction_set};
-use crate::entry::{Compiler, define_entries, define_kernels, readonly};
+use crate::entry::{Compiler, StageCode, define_entries, define_kernels, readonly};
+use crate::kernel::HostKernel;
 use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;
-use crate::staging::{Staging, Work};
 
 type EntryFunction = unsafe extern "C" fn(
     arena: *mut u8,
@@ -60,9 +60,8 @@ pub struct EntryHandle(usize);
 
 /// A compiled program with its own arena and state.
 pub struct HostProgram {
+    // Generated code holds the addresses of its kernels' stages.
     program: Arc<Verified<Program>>,
-    // Generated code holds the addresses of these.
-    _stagings: Vec<Staging>,
     entries: Vec<EntryFunction>,
     arena: AlignedBytes,
     state: AlignedBytes,
@@ -99,19 +98,11 @@ impl HostProgram {
         vector: bool,
     ) -> Result<HostProgram, HostError> {
         check::check(&program)?;
-        let stagings: Vec<Staging> = program
-            .kernels
-            .iter()
-            .map(|kernel| {
-                let stage = if vector { Staging::vector } else { Staging::generic };
-                stage(&kernel.op, &kernel.input_types(), &kernel.output_types())
-            })
-            .collect();
+        let staging = if vector { HostKernel::vector } else { HostKernel::generic };
         let mut module = Code::module()?;
         let mut compiler = Compiler::new(&mut module, false);
-        let kernels = define_kernels(&mut compiler, &program, &stagings, |k| k.name.clone())?;
-        let uses_vector = |s: &Staging| s.stages.iter().any(|s| matches!(s.work, Work::Vector(_)));
-        let vector = if stagings.iter().any(uses_vector) {
+        let kernels = define_kernels(&mut compiler, &program, staging, |k| k.name.clone())?;
+        let vector = if kernels.iter().flatten().any(StageCode::is_vector) {
             let mut signature = compiler.module.make_signature();
             signature.params = vec![AbiParam::new(types::I64); 2];
             Some(compiler.module.declare_function(LAUNCH, Linkage::Import, &signature)?)
@@ -129,7 +120,6 @@ impl HostProgram {
             state: AlignedBytes::new(program.memory.state_bytes),
             constants: AlignedBytes::new(program.memory.constant_bytes),
             program,
-            _stagings: stagings,
             entries,
             _code: Code(Some(module)),
         };

@@ -12,6 +12,7 @@ mod emission;
 mod entry;
 mod error;
 mod jit;
+mod kernel;
 pub mod kernels;
 mod memory;
 mod microkernels;

@@ -5,9 +5,9 @@
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
 use trainc_ir::numeric::{self, Rounding};
-use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul};
+use trainc_ir::product::{self, Convolution, Matrices, Numbers, Shape};
 use trainc_ir::program::scale_offset;
-use trainc_ir::{Element, Op, Scale, TensorType};
+use trainc_ir::{Element, Op, TensorType};
 
 use crate::kernels::{
     ConvGeometry, MatMulGeometry, conv2d_f32, conv2d_f32_scratch_bytes, conv2d_grad_input_f32,
@@ -53,38 +53,21 @@ enum Finish {
 }
 
 impl Product {
-    /// The product that an operation is, if the vector kernels have its shape.
-    pub(crate) fn of(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Option<Product> {
-        if inputs.iter().any(|ty| ty.count() == 0) || output.count() == 0 {
-            return None;
+    fn new(product: &product::Product) -> Result<Product, String> {
+        if product.numbers == Numbers::Plain {
+            return Err("the operands are plain integers".into());
         }
-        let bytes = |ty: &&TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
-        if !inputs.iter().all(|ty| ty.is_f32()) && !inputs.iter().all(bytes) {
-            return None;
-        }
-        match op {
-            Op::Conv2d(Conv2d { strides, pads, dilations, groups }) => {
-                let [x, w] = [&inputs[0].shape, &inputs[1].shape];
-                let kernel = [w[2], w[3]];
-                geometry(x, &output.shape, kernel, *strides, *pads, *dilations, *groups)
-                    .map(Product::Forward)
+        Ok(match &product.shape {
+            Shape::Convolution(c) => {
+                let geometry = geometry(c);
+                match c.pass {
+                    product::Pass::Forward => Product::Forward(geometry),
+                    product::Pass::Error => Product::InputGradient(geometry),
+                    product::Pass::Gradient => Product::WeightGradient(geometry),
+                }
             }
-            Op::Conv2dGradientInput(op) => {
-                let Conv2dGradientInput { strides, pads, dilations, groups, .. } = op;
-                let [dy, w] = [&inputs[0].shape, &inputs[1].shape];
-                let kernel = [w[2], w[3]];
-                geometry(&output.shape, dy, kernel, *strides, *pads, *dilations, *groups)
-                    .map(Product::InputGradient)
-            }
-            Op::Conv2dGradientWeight(op) => {
-                let Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size } = op;
-                let [x, dy] = [&inputs[0].shape, &inputs[1].shape];
-                geometry(x, dy, *kernel_size, *strides, *pads, *dilations, *groups)
-                    .map(Product::WeightGradient)
-            }
-            Op::MatMul(op) => matmul_geometry(op, inputs[0], inputs[1]).map(Product::MatMul),
-            _ => None,
-        }
+            Shape::Matrices(matrices) => Product::MatMul(matmul_geometry(matrices)),
+        })
     }
 
     /// Multiplications.
@@ -130,81 +113,58 @@ impl Product {
     }
 }
 
-fn geometry(
-    x: &[usize],
-    y: &[usize],
-    kernel: [usize; 2],
-    strides: [usize; 2],
-    pads: [usize; 4],
-    dilations: [usize; 2],
-    groups: usize,
-) -> Option<ConvGeometry> {
-    Some(ConvGeometry {
-        batch: x[0],
-        in_channels: x[1],
-        in_height: x[2],
-        in_width: x[3],
-        out_channels: y[1],
-        out_height: y[2],
-        out_width: y[3],
-        kernel_height: kernel[0],
-        kernel_width: kernel[1],
-        stride_height: strides[0],
-        stride_width: strides[1],
-        dilation_height: dilations[0],
-        dilation_width: dilations[1],
-        pad_top: pads[0],
-        pad_left: pads[1],
-        groups,
-    })
+fn geometry(c: &Convolution) -> ConvGeometry {
+    ConvGeometry {
+        batch: c.images,
+        in_channels: c.groups * c.channels,
+        in_height: c.height,
+        in_width: c.width,
+        out_channels: c.groups * c.outputs,
+        out_height: c.rows,
+        out_width: c.columns,
+        kernel_height: c.taps[0],
+        kernel_width: c.taps[1],
+        stride_height: c.strides[0],
+        stride_width: c.strides[1],
+        dilation_height: c.dilations[0],
+        dilation_width: c.dilations[1],
+        pad_top: c.pads[0],
+        pad_left: c.pads[1],
+        groups: c.groups,
+    }
 }
 
-fn matmul_geometry(op: &MatMul, a: &TensorType, b: &TensorType) -> Option<MatMulGeometry> {
-    let split = |ty: &TensorType, transposed: bool| {
-        let (leading, matrix) = ty.shape.split_at(ty.shape.rank() - 2);
-        let leading = leading.to_vec();
-        let (rows, columns) = (matrix[0], matrix[1]);
-        if transposed { (leading, columns, rows) } else { (leading, rows, columns) }
-    };
-    let (leading_a, m, k) = split(a, op.transpose_a);
-    let (leading_b, _, n) = split(b, op.transpose_b);
-    let count = |leading: &[usize]| leading.iter().product::<usize>();
-    let (batch_a, batch_b) = (count(&leading_a), count(&leading_b));
-    let trimmed = |leading: &[usize]| -> Vec<usize> {
-        leading.iter().copied().skip_while(|&d| d == 1).collect()
-    };
-    if batch_a > 1 && batch_b > 1 && trimmed(&leading_a) != trimmed(&leading_b) {
-        // Both broadcast: no constant distance from one matrix to the next.
-        return None;
-    }
-    if batch_b == 1 && !op.transpose_a {
+fn matmul_geometry(matrices: &Matrices) -> MatMulGeometry {
+    let &Matrices { count: [batch_a, batch_b], rows: m, columns: n, depth: k, transposed } =
+        matrices;
+    let [transpose_a, transpose_b] = transposed;
+    if batch_b == 1 && !transpose_a {
         // One matrix on the right: the rows of all matrices on the left are rows of one.
-        return Some(MatMulGeometry::single(batch_a * m, n, k, false, op.transpose_b));
+        return MatMulGeometry::single(batch_a * m, n, k, false, transpose_b);
     }
     let stride = |batch: usize, length: usize| if batch == 1 { 0 } else { length };
-    Some(MatMulGeometry {
+    MatMulGeometry {
         batch: batch_a.max(batch_b),
         batch_stride_a: stride(batch_a, m * k),
         batch_stride_b: stride(batch_b, k * n),
         m,
         n,
         k,
-        transpose_a: op.transpose_a,
-        transpose_b: op.transpose_b,
-    })
+        transpose_a,
+        transpose_b,
+    }
 }
 
 impl Finish {
-    fn of(op: &Op) -> Option<Finish> {
-        let finish = match op {
-            Op::Requantize(op) => {
-                Finish::Requantize { bits: op.bits, rounding: op.rounding, low: op.low }
+    /// The finish of shared sums, if the vector kernels round so.
+    fn new(finish: &product::Finish) -> Option<Finish> {
+        let finish = match *finish {
+            product::Finish::Requantize { bits, rounding, low } => {
+                Finish::Requantize { bits, rounding, low }
             }
-            Op::QuantizeGradient(op) => Finish::Gradient { rounding: op.rounding },
-            Op::ShiftRight(op) if op.element == Element::I8 => {
-                Finish::Shift { amount: op.amount, rounding: op.rounding }
-            }
-            _ => return None,
+            product::Finish::Gradient { rounding } => Finish::Gradient { rounding },
+            product::Finish::Shift { amount, rounding } => Finish::Shift { amount, rounding },
+            product::Finish::ScaleShift(_) | product::Finish::Threshold(_) => return None,
         };
         matches!(finish.rounding(), Rounding::HalfAway | Rounding::PseudoStochastic)
             .then_some(finish)
@@ -235,38 +195,33 @@ impl Finish {
 
 impl MicroKernel {
     /// The vector kernel for the first operations of a sequence, each applied to the result so far, and how many of
-    /// them it does. `operands` are those of the first operation, then the further ones of the next.
-    pub(crate) fn of(ops: &[Op], operands: &[&TensorType]) -> Option<(MicroKernel, usize)> {
+    /// them it does; `None` if they are neither a product nor the rounding of sums. `operands` are those of the first
+    /// operation, then the further ones of the next.
+    ///
+    /// # Errors
+    /// Why vectors do not have that product.
+    pub(crate) fn of(
+        ops: &[Op],
+        operands: &[&TensorType],
+    ) -> Option<Result<(MicroKernel, usize), String>> {
         let first = ops.first()?;
-        if let Some(finish) = Finish::of(first) {
-            let sums = operands.first()?;
-            if sums.element != Element::I32 || sums.scale != Scale::Exponent {
-                return None;
-            }
+        let sums = operands.first()?;
+        if let Some(finish) = product::Finish::of(first, sums).as_ref().and_then(Finish::new) {
             let own = 1 + usize::from(matches!(finish, Finish::Gradient { .. }));
             let operands = operands.get(..own)?;
             let output = one(first.infer(operands).ok()?)?;
-            return Some((MicroKernel::new(None, Some(finish), operands, output, 0), 1));
+            return Some(Ok((MicroKernel::new(None, Some(finish), operands, output, 0), 1)));
         }
-        if operands.len() < 2 {
-            return None;
-        }
-        let sums = one(first.infer(&operands[..2]).ok()?)?;
-        let product = Product::of(first, &operands[..2], &sums)?;
-        let next = ops.get(1).and_then(|op| Some((op, Finish::of(op)?)));
-        if let Some((op, finish)) = next {
-            let further = usize::from(matches!(finish, Finish::Gradient { .. }));
-            let operands = operands.get(..2 + further)?;
-            let types: Vec<&TensorType> =
-                std::iter::once(&sums).chain(operands[2..].iter().copied()).collect();
-            let output = one(op.infer(&types).ok()?)?;
-            let bytes = sums.element_bytes().next_multiple_of(ALIGNMENT);
-            return Some((
-                MicroKernel::new(Some(product), Some(finish), operands, output, bytes),
-                2,
-            ));
-        }
-        Some((MicroKernel::new(Some(product), None, &operands[..2], sums, 0), 1))
+        let product = product::Product::of(ops, operands, |finish| Finish::new(finish).is_some())?;
+        Some(product.and_then(|product| {
+            let own = Product::new(&product)?;
+            let finish = product.finish.as_ref().and_then(Finish::new);
+            let bytes =
+                finish.map_or(0, |_| product.sums.element_bytes().next_multiple_of(ALIGNMENT));
+            let operands = &operands[..product.operands];
+            let kernel = MicroKernel::new(Some(own), finish, operands, product.result, bytes);
+            Ok((kernel, product.ops))
+        }))
     }
 
     fn new(

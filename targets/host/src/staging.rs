@@ -1,9 +1,10 @@
 //! How a kernel of the program runs here: as one loop kernel, as one vector kernel, or (a chain that holds a product)
 //! as stages with intermediate tensors in the kernel's working memory.
 
+use trainc_ir::implementation::Signature;
 use trainc_ir::ops::Chain;
 use trainc_ir::program::buffer_bytes;
-use trainc_ir::target::loop_scratch_bytes;
+use trainc_ir::target::loop_scratch;
 use trainc_ir::{Op, TensorType};
 
 use crate::memory::ALIGNMENT;
@@ -49,7 +50,8 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// The kernel by its loops.
-    pub(crate) fn generic(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Staging {
+    pub(crate) fn generic(signature: &Signature<'_>) -> Staging {
+        let Signature { op, inputs, outputs, .. } = *signature;
         let places = |types: &[&TensorType], place: fn(usize) -> Place| {
             types.iter().enumerate().map(|(i, &ty)| (place(i), ty.clone())).collect()
         };
@@ -59,23 +61,15 @@ impl Staging {
             outputs: places(outputs, Place::Output),
             scratch: 0,
         };
-        Staging { stages: vec![stage], scratch_bytes: loop_scratch_bytes(op, inputs, outputs) }
+        Staging { stages: vec![stage], scratch_bytes: loop_scratch(&signature.lower()).1 }
     }
 
-    /// The kernel by vector kernels as far as there are any.
-    pub(crate) fn vector(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Staging {
-        Staging::try_vector(op, inputs, outputs)
-            .unwrap_or_else(|| Staging::generic(op, inputs, outputs))
-    }
-
-    fn try_vector(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Staging> {
-        let ops = match op {
-            Op::Chain(chain) => &chain.ops[..],
-            op => std::slice::from_ref(op),
-        };
-        let [output] = outputs else { return None };
-        let segments = segments(ops, inputs)?;
-        if !segments.iter().any(|s| matches!(s.work, Work::Vector(_))) {
+    /// The kernel by vector kernels as far as there are any; `None` if there is none.
+    pub(crate) fn vector(signature: &Signature<'_>) -> Option<Staging> {
+        let inputs = signature.inputs;
+        let [output] = signature.outputs else { return None };
+        let segments = segments(signature.ops(), inputs)?;
+        if !segments.iter().any(Segment::is_vector) {
             return None;
         }
         let last = segments.len() - 1;
@@ -113,7 +107,7 @@ impl Stage {
             Work::Loop(op) => {
                 let inputs: Vec<&TensorType> = self.inputs.iter().map(|(_, ty)| ty).collect();
                 let outputs: Vec<&TensorType> = self.outputs.iter().map(|(_, ty)| ty).collect();
-                loop_scratch_bytes(op, &inputs, &outputs)
+                loop_scratch(&op.lower(&inputs, &outputs)).1
             }
         }
     }
@@ -127,6 +121,13 @@ pub(crate) struct Segment {
     output: TensorType,
     /// What it does over whole tensors.
     pub(crate) passes: Vec<Pass>,
+}
+
+impl Segment {
+    /// Whether a vector kernel does it.
+    pub(crate) fn is_vector(&self) -> bool {
+        matches!(self.work, Work::Vector(_))
+    }
 }
 
 /// A pass over whole tensors, as the cost model sees it.
@@ -150,7 +151,7 @@ pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment
         let own = usize::from(carried.is_some());
         let available: Vec<&TensorType> =
             carried.iter().chain(inputs[next..].iter().copied()).collect();
-        if let Some((kernel, count)) = MicroKernel::of(&ops[at..], &available) {
+        if let Some(Ok((kernel, count))) = MicroKernel::of(&ops[at..], &available) {
             let operands = next..next + kernel.operands() - own;
             next = operands.end;
             at += count;
@@ -180,7 +181,7 @@ pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment
             carried = Some(output);
             let available: Vec<&TensorType> =
                 carried.iter().chain(inputs[next..].iter().copied()).collect();
-            if at == ops.len() || MicroKernel::of(&ops[at..], &available).is_some() {
+            if at == ops.len() || matches!(MicroKernel::of(&ops[at..], &available), Some(Ok(_))) {
                 break;
             }
         }

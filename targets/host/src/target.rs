@@ -1,17 +1,16 @@
 //! The host as the compiler sees it.
 
+use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
+use trainc_ir::implementation::{Selection, Signature};
 use trainc_ir::program::Program;
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
-use trainc_ir::{Op, TensorType, Verified};
+use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
-use crate::cost;
+use crate::kernel;
 use crate::memory::ALIGNMENT;
-use crate::staging::Staging;
 
 const NAME: &str = "host";
 
-/// See [`HOST`].
 /// See [`HOST`].
 #[derive(Clone, Debug)]
 pub struct HostTarget {
@@ -25,6 +24,7 @@ pub static HOST: HostTarget = HostTarget {
         summary: "machine code for this machine, by Cranelift; as an object: a relocatable file with a C header",
         alignment: ALIGNMENT,
         vector_bytes: 64,
+        cost_unit: "cycles",
         devices: &["cpu"],
     },
 };
@@ -34,14 +34,8 @@ impl Target for HostTarget {
         &self.description
     }
 
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        cost::cycles(op, inputs, outputs).map_or(Cost::INFEASIBLE, Cost::new)
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        // One plan serves the program in memory and the object, which has loops only.
-        let vector = Staging::vector(op, inputs, outputs).scratch_bytes;
-        vector.max(Staging::generic(op, inputs, outputs).scratch_bytes)
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        kernel::select(signature)
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

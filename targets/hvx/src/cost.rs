@@ -1,43 +1,45 @@
-//! An estimate of a kernel's packets.
+//! An estimate of the packets of loops: of the code that is selected for them, before it is scheduled.
 
-use trainc_ir::ops::properties::Property;
-use trainc_ir::{Element, Op, TensorType};
+use trainc_ir::loops::LoopKernel;
 
-use crate::depthwise::DepthwiseProduct;
-use crate::devices::{Unit, unit};
-use crate::pools::Pooling;
-use crate::products::Product;
+use crate::machine::Count;
+use crate::machine::function::Node;
+use crate::select::select;
 
-/// Multiplications of a packet that the product kernels reach.
-const PRODUCTS: u64 = 200;
-/// Results of a packet in their finish.
-const RESULTS: u64 = 4;
-/// Packets of a call with its phases.
-const CALL: u64 = 500;
-/// Bytes of a vector.
-const VECTOR: u64 = 128;
+/// Packets of five instructions, about: what schedules reach in loops.
+const PACKETS_OF_FIVE: u64 = 2;
+/// Rounds of a loop whose count is known at run time only.
+const UNKNOWN_ROUNDS: u64 = 8;
+/// Packets of a routine: a division, a root.
+const ROUTINE: u64 = 60;
+/// Packets of a call, and those before and behind a loop.
+const CALL: u64 = 20;
+const LOOP: u64 = 4;
 
-/// Packets of an operation on these types: those of its scalar loops, divided by what its unit does at once.
-pub(crate) fn packets(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
-    if let Some(product) = Product::of(op, inputs, outputs) {
-        let results = outputs.iter().map(|ty| ty.count() as u64).sum::<u64>();
-        return product.multiplications() as u64 / PRODUCTS + results / RESULTS + CALL;
+/// Packets of a launch; the most if no code can be selected.
+pub(crate) fn packets(kernel: &LoopKernel) -> u64 {
+    match select("kernel", "", kernel) {
+        Ok(selected) => CALL + nodes(&selected.function.body) * PACKETS_OF_FIVE / 5,
+        Err(_) => u64::MAX,
     }
-    if let Some(product) = DepthwiseProduct::of(op, inputs, outputs) {
-        return product.packets();
-    }
-    if let Some(pool) = Pooling::of(op, inputs, outputs) {
-        return pool.packets();
-    }
-    let scalar = trainc_c::cycles(op, inputs, outputs);
-    let integers = inputs.iter().chain(outputs).all(|ty| ty.element != Element::F32);
-    let widest = inputs.iter().chain(outputs).map(|ty| ty.element.bits()).max().unwrap_or(8);
-    let at_once = match (unit(op.kind()), integers) {
-        // Products by their loops, one multiplication a packet.
-        (Unit::Vector, true) if !op.kind().has(Property::Bilinear) => {
-            VECTOR * 8 / u64::from(widest.max(8))
+}
+
+/// Instructions of a piece of code.
+fn nodes(nodes: &[Node]) -> u64 {
+    nodes.iter().map(node).fold(0, u64::saturating_add)
+}
+
+fn node(node: &Node) -> u64 {
+    match node {
+        Node::Straight(run) => run.len() as u64,
+        Node::Loop(l) => {
+            let rounds = match l.count {
+                Count::Constant(rounds) => rounds.into(),
+                Count::Register(_) => UNKNOWN_ROUNDS,
+            };
+            LOOP + nodes(&l.body).saturating_mul(rounds)
         }
-        _ => 1,
-    };
-    (scalar / at_once).max(1)
+        Node::Branch(branch) => 1 + nodes(&branch.then).max(nodes(&branch.otherwise)),
+        Node::Call(_) => ROUTINE,
+    }
 }

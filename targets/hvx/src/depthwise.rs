@@ -4,18 +4,19 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use trainc_ir::implementation::Signature;
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::{
-    Conv2d, Conv2dGradientInput, Conv2dGradientWeight, Operator, QuantizeGradient,
-};
-use trainc_ir::{Element, Op, Scale, Shape, TensorType};
+use trainc_ir::ops::{Operator, QuantizeGradient};
+use trainc_ir::product::{self, Convolution, Finish, Product};
+use trainc_ir::{Element, Op, TensorType};
 
-use crate::kernels::{DataObject, Depthwise, Kernel, Span};
+use crate::glue::{Glue, Printed};
+use crate::kernels::{DataObject, Depthwise, Kernel};
 use crate::lowering::lower;
 use crate::machine::{Function, MachineError};
-use crate::products::Glue;
-use crate::select::{Routine, SelectError, select};
+use crate::products::spans;
+use crate::select::{SelectError, select};
 
 /// Packets of 128 positions: padding, sums, rounding, order.
 const POSITIONS: u64 = 30;
@@ -38,81 +39,60 @@ pub(crate) struct DepthwiseProduct {
     pass: Pass,
 }
 
-/// The convolution of these shapes, if it is one of each channel by itself.
-fn depthwise(
-    [x, w, y]: [&Shape; 3],
-    strides: [usize; 2],
-    pads: [usize; 4],
-    dilations: [usize; 2],
-    groups: usize,
-) -> Option<Depthwise> {
-    if [x, w, y].iter().any(|shape| shape.rank() != 4) || groups != x[1] || y[1] != x[1] {
-        return None;
-    }
-    let [vertical, horizontal] = std::array::from_fn(|i| Span {
-        input: x[2 + i],
-        output: y[2 + i],
-        kernel: w[2 + i],
-        stride: strides[i],
-        dilation: dilations[i],
-        before: pads[i],
-    });
-    Some(Depthwise { images: x[0], channels: x[1], vertical, horizontal })
-}
-
 impl DepthwiseProduct {
-    /// The product that an operation is; `None` if its loops serve.
-    pub(crate) fn of(
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<DepthwiseProduct> {
-        let Op::Chain(chain) = op else { return None };
-        let [product, finish] = &chain.ops[..] else { return None };
-        let (&[a, b, ..], &[result]) = (inputs, outputs) else { return None };
-        let shared = |ty: &TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
-        if ![a, b, result].into_iter().all(shared) {
-            return None;
-        }
-        let (depthwise, gradient) = match product {
-            Op::Conv2d(Conv2d { strides, pads, dilations, groups }) => {
-                let shapes = [&a.shape, &b.shape, &result.shape];
-                (depthwise(shapes, *strides, *pads, *dilations, *groups)?, false)
-            }
-            Op::Conv2dGradientInput(op) => {
-                let Conv2dGradientInput { strides, pads, dilations, groups, .. } = op;
-                let shapes = [&result.shape, &b.shape, &a.shape];
-                (depthwise(shapes, *strides, *pads, *dilations, *groups)?, false)
-            }
-            Op::Conv2dGradientWeight(op) => {
-                let Conv2dGradientWeight { strides, pads, dilations, groups, .. } = op;
-                let shapes = [&a.shape, &result.shape, &b.shape];
-                (depthwise(shapes, *strides, *pads, *dilations, *groups)?, true)
-            }
+    /// The depthwise convolution with its finish that a kernel is; `None` if it is none.
+    ///
+    /// # Errors
+    /// Why its loops serve.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<DepthwiseProduct, String>> {
+        let product = Product::of(signature.ops(), signature.inputs, |_| true)?;
+        let c = match product.as_ref().map(Product::convolution) {
+            Ok(Ok(convolution)) if convolution.is_depthwise() => convolution,
             _ => return None,
         };
-        let pass = match finish {
-            Op::Requantize(op)
-                if !gradient && op.rounding == Rounding::HalfAway && inputs.len() == 2 =>
+        let product = product.and_then(Product::of_bytes);
+        Some(product.and_then(|product| DepthwiseProduct::new(signature, &product, &c)))
+    }
+
+    fn new(
+        signature: &Signature<'_>,
+        product: &Product,
+        c: &Convolution,
+    ) -> Result<DepthwiseProduct, String> {
+        if c.outputs != 1 {
+            return Err("channels have several filters each".into());
+        }
+        if product.ops < signature.ops().len() {
+            return Err("more than the rounding of its sums follows".into());
+        }
+        let [vertical, horizontal] = spans(c);
+        let (images, channels) = (c.images, c.groups);
+        let depthwise = Depthwise { images, channels, vertical, horizontal };
+        let pass = match (product.finish.as_ref(), c.pass, signature.ops().get(1)) {
+            (None, ..) => return Err("its sums are not rounded".into()),
+            (Some(&Finish::Requantize { bits, rounding: Rounding::HalfAway, low }), pass, _)
+                if pass != product::Pass::Gradient =>
             {
-                let (bits, low) = (op.bits, op.low);
-                match product {
-                    Op::Conv2d(_) => Pass::Forward { bits, low },
+                match pass {
+                    product::Pass::Forward => Pass::Forward { bits, low },
                     _ => Pass::Error { bits, low },
                 }
             }
-            Op::QuantizeGradient(op) if gradient && inputs.len() == 3 => {
-                let sums = product.infer(&[a, b]).ok()?.pop()?;
-                Pass::Weight { op: op.clone(), sums }
-            }
-            _ => return None,
+            (
+                Some(Finish::Gradient { .. }),
+                product::Pass::Gradient,
+                Some(Op::QuantizeGradient(op)),
+            ) => Pass::Weight { op: op.clone(), sums: product.sums.clone() },
+            _ => return Err("its sums are rounded in a way of their own".into()),
         };
         let supported = match pass {
             Pass::Forward { .. } => depthwise.is_supported(),
             Pass::Error { .. } => depthwise.is_error_supported(),
             Pass::Weight { .. } => depthwise.is_gradient_supported(),
         };
-        supported.then_some(DepthwiseProduct { depthwise, pass })
+        supported
+            .then_some(DepthwiseProduct { depthwise, pass })
+            .ok_or_else(|| "its windows or planes are too large for a vector".into())
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
@@ -130,25 +110,21 @@ impl DepthwiseProduct {
             _ => 0,
         }
     }
+}
 
-    /// Working memory.
-    pub(crate) fn scratch_bytes(&self) -> Result<usize, MachineError> {
-        Ok(self.sum_bytes() + self.kernel("kernel")?.scratch_bytes)
-    }
+impl Glue for DepthwiseProduct {
+    const NAME: &str = "depthwise planes";
 
-    /// An estimate of its packets.
-    pub(crate) fn packets(&self) -> u64 {
+    fn packets(&self, _: u64) -> u64 {
         let vectors = self.depthwise.vectors(matches!(self.pass, Pass::Error { .. })) as u64;
         vectors * POSITIONS + self.depthwise.channels as u64 * CHANNEL + CALL
     }
 
-    /// Everything for the kernel of that name, and the routines that it calls; `head` is its C function's `static void
-    /// name(...)`.
-    pub(crate) fn glue(
-        &self,
-        name: &str,
-        head: &str,
-    ) -> Result<(Glue, BTreeSet<Routine>), SelectError> {
+    fn scratch_bytes(&self) -> Result<usize, MachineError> {
+        Ok(self.sum_bytes() + self.kernel("kernel")?.scratch_bytes)
+    }
+
+    fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
         let own = format!("{name}_depthwise");
         let kernel = self.kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
@@ -188,7 +164,7 @@ impl DepthwiseProduct {
             }
         }
         let tables = kernel.data.iter().map(DataObject::assembly).collect();
-        Ok((Glue { functions, tables, source }, routines))
+        Ok(Printed { functions, tables, source, routines })
     }
 }
 

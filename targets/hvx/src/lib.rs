@@ -5,10 +5,10 @@
 
 mod cost;
 mod depthwise;
-mod devices;
 mod documents;
 mod emission;
 mod fastrpc;
+mod glue;
 pub mod kernels;
 mod lowering;
 pub mod machine;
@@ -17,6 +17,5 @@ mod products;
 pub mod select;
 mod target;
 
-pub use devices::{Unit, unit};
 pub use lowering::lower;
 pub use target::{HVX, HvxTarget, V62, V68, V73};

@@ -1,12 +1,16 @@
 //! Which kernels of a program are pools that [`kernels`](crate::kernels) has, and their glue: a C function that calls
 //! the assembly and sets the exponent.
 
-use trainc_ir::ops::{AvgPool2d, AvgPool2dGradient, MaxPool2d, MaxPool2dGradient};
-use trainc_ir::{Element, Op, Scale, TensorType};
+use std::collections::BTreeSet;
 
+use trainc_ir::implementation::Signature;
+use trainc_ir::ops::{AvgPool2d, AvgPool2dGradient, MaxPool2d, MaxPool2dGradient};
+use trainc_ir::{Element, Op, OpKind, Scale, TensorType};
+
+use crate::glue::{Glue, Printed};
 use crate::kernels::{GlobalAverage, Pool};
 use crate::machine::{Function, MachineError};
-use crate::products::Glue;
+use crate::select::SelectError;
 
 /// Packets of a vector, forward.
 const FORWARD: u64 = 6;
@@ -46,12 +50,28 @@ fn is_halving(kernel: &[usize; 2], strides: &[usize; 2], pads: &[usize; 4], ceil
 }
 
 impl Pooling {
-    /// The pool that an operation is; `None` if its loops serve.
-    pub(crate) fn of(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Pooling> {
-        let shared = |ty: &&TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
-        if !inputs.iter().all(shared) {
+    /// The pool that a kernel is; `None` if it is none.
+    ///
+    /// # Errors
+    /// Why its loops serve.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Pooling, String>> {
+        let Signature { op, inputs, outputs, .. } = *signature;
+        use OpKind as K;
+        let pools = [K::MaxPool2d, K::AvgPool2d, K::MaxPool2dGradient, K::AvgPool2dGradient];
+        if !pools.contains(&op.kind()) {
             return None;
         }
+        let shared = |ty: &&TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
+        if !inputs.iter().all(shared) {
+            return Some(Err("its operands are no bytes with exponents".into()));
+        }
+        let pooling = Pooling::new(op, inputs, outputs);
+        Some(pooling.ok_or_else(|| {
+            "its windows are neither 2x2 at stride 2 within rows of at most a vector nor whole planes".into()
+        }))
+    }
+
+    fn new(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Pooling> {
         // The larger of operand and result.
         let (gradient, planes) = match op {
             Op::MaxPool2d(_) | Op::AvgPool2d(_) => (false, inputs.first()?),
@@ -85,23 +105,6 @@ impl Pooling {
         Some(Pooling { extent, gradient })
     }
 
-    /// An estimate of its packets.
-    pub(crate) fn packets(&self) -> u64 {
-        let each = if self.gradient { GRADIENT } else { FORWARD };
-        CALL + match &self.extent {
-            Extent::Windows(pool, _) => pool.vectors(self.gradient) as u64 * each,
-            Extent::Planes(average) => average.vectors() as u64 * PLANE,
-        }
-    }
-
-    /// Working memory.
-    pub(crate) fn scratch_bytes(&self) -> usize {
-        match &self.extent {
-            Extent::Planes(average) if self.gradient => average.scratch_bytes(),
-            _ => 0,
-        }
-    }
-
     /// The assembly of that name, and its tables.
     fn function(&self, name: &str) -> Result<(Function, String), MachineError> {
         let made = match (&self.extent, self.gradient) {
@@ -117,9 +120,30 @@ impl Pooling {
         Ok((made.0, made.1.assembly()))
     }
 
-    /// Everything for the kernel of that name; `head` is its C function's `static void name(...)`, with working memory
-    /// where [`Self::scratch_bytes`] are some.
-    pub(crate) fn glue(&self, name: &str, head: &str) -> Result<Glue, MachineError> {
+    fn working_bytes(&self) -> usize {
+        match &self.extent {
+            Extent::Planes(average) if self.gradient => average.scratch_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+impl Glue for Pooling {
+    const NAME: &str = "pools";
+
+    fn packets(&self, _: u64) -> u64 {
+        let each = if self.gradient { GRADIENT } else { FORWARD };
+        CALL + match &self.extent {
+            Extent::Windows(pool, _) => pool.vectors(self.gradient) as u64 * each,
+            Extent::Planes(average) => average.vectors() as u64 * PLANE,
+        }
+    }
+
+    fn scratch_bytes(&self) -> Result<usize, MachineError> {
+        Ok(self.working_bytes())
+    }
+
+    fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
         let own = format!("{name}_pool");
         let (function, tables) = self.function(&own)?;
         let is_maximum = matches!(self.extent, Extent::Windows(_, Kind::Maximum));
@@ -131,10 +155,9 @@ impl Pooling {
             (false, false) => ("const int8_t *x, int32_t *y".into(), "x0, y0", "x0"),
             (false, true) => ("const int8_t *dy, int8_t *dx".into(), "x0, y0", "x0"),
         };
-        let mut scratch = if head.contains("scratch") { "    (void)scratch;\n" } else { "" };
-        if self.scratch_bytes() > 0 {
+        if self.working_bytes() > 0 {
             parameters.push_str(", uint8_t *scratch");
-            (call, scratch) = ("x0, y0, scratch", "");
+            call = "x0, y0, scratch";
         }
         let lower = match &self.extent {
             Extent::Windows(_, Kind::Maximum) => 0,
@@ -146,9 +169,9 @@ impl Pooling {
             n => format!("trainc_add32({from}_exponent[0], -{n})"),
         };
         let source = format!(
-            "void {own}({parameters});\n\n{head}\n{{\n{scratch}    {own}({call});\n    \
+            "void {own}({parameters});\n\n{head}\n{{\n    {own}({call});\n    \
              y0_exponent[0] = {exponent};\n}}\n"
         );
-        Ok(Glue { functions: vec![function], tables, source })
+        Ok(Printed { functions: vec![function], tables, source, routines: BTreeSet::new() })
     }
 }

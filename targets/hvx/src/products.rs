@@ -1,17 +1,27 @@
 //! Which kernels of a program are products of 8-bit integers that [`kernels`](crate::kernels) has, and their glue: a C
 //! function that packs weights, calls the assembly and sets the exponent.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul};
-use trainc_ir::{Element, Op, Scale, TensorType};
+use trainc_ir::product::{self, Convolution, Finish, Pass};
 
+use crate::glue::{Glue, Printed};
 use crate::kernels::{
-    DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
+    Axis, DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
     convolution, static_convolution,
 };
 use crate::machine::{Function, MachineError};
+use crate::select::SelectError;
+
+/// Multiplications of a packet that the product kernels reach.
+const PRODUCTS: u64 = 200;
+/// Results of a packet in their finish.
+const RESULTS: u64 = 4;
+/// Packets of a call with its phases.
+const CALL: u64 = 500;
 
 /// A product with its finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +31,7 @@ pub(crate) enum Product {
         product: WindowProduct,
         /// Of the weights, operand 1.
         strides: WeightStrides,
-        finish: Finish,
+        finish: Rounded,
     },
     /// A gradient of weights.
     Gradient {
@@ -35,63 +45,61 @@ pub(crate) enum Product {
 
 /// What sums over windows are shifted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finish {
+pub(crate) enum Rounded {
     /// What brings them to a width.
     Requantize { bits: u8, low: i8 },
     /// A number known ahead.
     Shift(StaticShift),
 }
 
-/// Functions and tables in assembly, and the C around them.
-#[derive(Debug)]
-pub(crate) struct Glue {
-    /// Functions that are called from C or from one another.
-    pub(crate) functions: Vec<Function>,
-    /// Tables, as assembly.
-    pub(crate) tables: String,
-    /// Declarations and the kernel's C function.
-    pub(crate) source: String,
-}
-
 impl Product {
-    /// The product that an operation is; `None` if its loops serve.
-    pub(crate) fn of(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Product> {
-        let Op::Chain(chain) = op else { return None };
-        let [product, finish] = &chain.ops[..] else { return None };
-        let shared = |ty: &&TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
-        if inputs.len() < 2 || !inputs[..2].iter().all(shared) || !outputs.iter().all(shared) {
-            return None;
+    /// The product with its finish that a kernel is; `None` if it starts with something else.
+    ///
+    /// # Errors
+    /// Why its loops serve.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Product, String>> {
+        let product = product::Product::of(signature.ops(), signature.inputs, |_| true)?;
+        let product = product.and_then(product::Product::of_bytes);
+        Some(product.and_then(|product| Product::new(signature, &product)))
+    }
+
+    fn new(signature: &Signature<'_>, product: &product::Product) -> Result<Product, String> {
+        let c = product.convolution()?;
+        if c.groups > 1 {
+            return Err("its channels lie in groups".into());
         }
-        let two = inputs.len() == 2;
-        let windows = |finish: Finish| {
-            let (product, strides) = windows(product, inputs, outputs[0])?;
-            Some(Product::Windows { product, strides, finish })
-        };
-        let gradient = |shift: Option<StaticShift>| {
-            let (gradient, operands) = gradient(product, inputs, outputs[0])?;
-            Some(Product::Gradient { gradient, operands, shift })
-        };
-        let result = match finish {
-            Op::Requantize(op) if op.rounding == Rounding::HalfAway && two => {
-                windows(Finish::Requantize { bits: op.bits, low: op.low })?
+        if product.ops < signature.ops().len() {
+            return Err("more than the rounding of its sums follows".into());
+        }
+        let strides = |finish| Product::windows(&c, finish);
+        let gradient = |shift| Product::gradient(&c, shift);
+        let result = match (product.finish.as_ref(), c.pass) {
+            (None, _) => return Err("its sums are not rounded".into()),
+            (Some(&Finish::Requantize { bits, rounding, low }), Pass::Forward | Pass::Error) => {
+                match rounding {
+                    Rounding::HalfAway => strides(Rounded::Requantize { bits, low }),
+                    other => return Err(format!("it rounds by {other:?}")),
+                }
             }
-            Op::QuantizeGradient(op)
-                if op.rounding == Rounding::PseudoStochastic && inputs.len() == 3 =>
-            {
-                gradient(None)?
+            (Some(&Finish::Gradient { rounding }), Pass::Gradient) => match rounding {
+                Rounding::PseudoStochastic => gradient(None),
+                other => return Err(format!("it rounds by {other:?}")),
+            },
+            (Some(&Finish::Shift { amount, rounding }), pass) => {
+                let shift = StaticShift { amount, rounding };
+                match pass {
+                    Pass::Gradient => gradient(Some(shift)),
+                    Pass::Forward | Pass::Error => strides(Rounded::Shift(shift)),
+                }
             }
-            Op::ShiftRight(op) if two => {
-                let shift = StaticShift { amount: op.amount, rounding: op.rounding };
-                windows(Finish::Shift(shift)).or_else(|| gradient(Some(shift)))?
-            }
-            _ => return None,
+            (Some(_), _) => return Err("another finish goes with such sums".into()),
         };
         let supported = match &result {
             Product::Windows { product, finish, .. } => {
                 product.is_supported()
                     && match finish {
-                        Finish::Requantize { .. } => true,
-                        Finish::Shift(shift) => shift.is_supported(product.depth()),
+                        Rounded::Requantize { .. } => true,
+                        Rounded::Shift(shift) => shift.is_supported(product.depth()),
                     }
             }
             Product::Gradient { gradient, shift, .. } => {
@@ -99,14 +107,53 @@ impl Product {
                     && shift.is_none_or(|shift| shift.is_supported(gradient.depth()))
             }
         };
-        supported.then_some(result)
+        supported.then_some(result).ok_or_else(|| {
+            "a window meets only padding, its panels are too large, or its shift is too wide".into()
+        })
+    }
+
+    fn windows(c: &Convolution, finish: Rounded) -> Product {
+        let taps = c.tap_count();
+        let [vertical, horizontal] = spans(c);
+        let product = |channels, features, [vertical, horizontal]: [Axis; 2]| WindowProduct {
+            images: c.images,
+            channels,
+            features,
+            vertical,
+            horizontal,
+        };
+        let (product, strides) = match c.pass {
+            Pass::Error => {
+                let axes = [vertical.error(), horizontal.error()];
+                let strides = WeightStrides { feature: taps, channel: c.channels * taps, tap: 1 };
+                (product(c.outputs, c.channels, axes), strides)
+            }
+            _ => {
+                let axes = [vertical.forward(), horizontal.forward()];
+                let strides = WeightStrides { feature: c.channels * taps, channel: taps, tap: 1 };
+                (product(c.channels, c.outputs, axes), strides)
+            }
+        };
+        Product::Windows { product, strides, finish }
+    }
+
+    fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Product {
+        let [vertical, horizontal] = spans(c);
+        let gradient = WeightGradient {
+            images: c.images,
+            channels: c.channels,
+            features: c.outputs,
+            vertical: vertical.forward(),
+            horizontal: horizontal.forward(),
+        };
+        Product::Gradient { gradient, operands: if c.swapped { [1, 0] } else { [0, 1] }, shift }
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
         match self {
             Product::Windows { product, finish, .. } => match *finish {
-                Finish::Requantize { bits, low } => convolution(name, product, bits, low),
-                Finish::Shift(shift) => static_convolution(name, product, shift),
+                Rounded::Requantize { bits, low } => convolution(name, product, bits, low),
+                Rounded::Shift(shift) => static_convolution(name, product, shift),
             },
             Product::Gradient { gradient, shift: Some(shift), .. } => {
                 gradient.static_kernel(name, *shift)
@@ -118,7 +165,7 @@ impl Product {
     /// The shift, if it is known ahead.
     fn shift(&self) -> Option<StaticShift> {
         match self {
-            Product::Windows { finish: Finish::Shift(shift), .. } => Some(*shift),
+            Product::Windows { finish: Rounded::Shift(shift), .. } => Some(*shift),
             Product::Windows { .. } => None,
             Product::Gradient { shift, .. } => *shift,
         }
@@ -139,14 +186,20 @@ impl Product {
             Product::Gradient { .. } => 0,
         }
     }
+}
 
-    /// Working memory.
-    pub(crate) fn scratch_bytes(&self) -> Result<usize, MachineError> {
+impl Glue for Product {
+    const NAME: &str = "window products";
+
+    fn packets(&self, results: u64) -> u64 {
+        self.multiplications() as u64 / PRODUCTS + results / RESULTS + CALL
+    }
+
+    fn scratch_bytes(&self) -> Result<usize, MachineError> {
         Ok(self.weight_bytes() + self.kernel("kernel")?.scratch_bytes)
     }
 
-    /// Everything for the kernel of that name; `head` is its C function's `static void name(...)`.
-    pub(crate) fn glue(&self, name: &str, head: &str) -> Result<Glue, MachineError> {
+    fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
         let own = format!("{name}_product");
         let mut kernel = self.kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
@@ -192,132 +245,19 @@ impl Product {
             }
         }
         let tables = kernel.data.iter().map(DataObject::assembly).collect();
-        Ok(Glue { functions, tables, source })
+        Ok(Printed { functions, tables, source, routines: BTreeSet::new() })
     }
 }
 
-fn spans(
-    x: &TensorType,
-    y: &TensorType,
-    kernel: [usize; 2],
-    strides: [usize; 2],
-    pads: [usize; 4],
-    dilations: [usize; 2],
-) -> [Span; 2] {
+/// The axes, vertical and horizontal.
+pub(crate) fn spans(c: &Convolution) -> [Span; 2] {
+    let (input, output) = ([c.height, c.width], [c.rows, c.columns]);
     std::array::from_fn(|i| Span {
-        input: x.shape[2 + i],
-        output: y.shape[2 + i],
-        kernel: kernel[i],
-        stride: strides[i],
-        dilation: dilations[i],
-        before: pads[i],
-    })
-}
-
-/// One position of one tap: what a matrix product is.
-fn point() -> Span {
-    Span { input: 1, output: 1, kernel: 1, stride: 1, dilation: 1, before: 0 }
-}
-
-fn matrices(inputs: &[&TensorType], output: &TensorType) -> bool {
-    inputs[..2].iter().chain([&output]).all(|ty| ty.shape.rank() == 2 && ty.count() > 0)
-}
-
-fn windows(
-    op: &Op,
-    inputs: &[&TensorType],
-    output: &TensorType,
-) -> Option<(WindowProduct, WeightStrides)> {
-    let w = &inputs[1].shape;
-    Some(match op {
-        Op::Conv2d(Conv2d { strides, pads, dilations, groups: 1 }) => {
-            let taps = w[2] * w[3];
-            let [vertical, horizontal] =
-                spans(inputs[0], output, [w[2], w[3]], *strides, *pads, *dilations);
-            let product = WindowProduct {
-                images: output.shape[0],
-                channels: w[1],
-                features: w[0],
-                vertical: vertical.forward(),
-                horizontal: horizontal.forward(),
-            };
-            (product, WeightStrides { feature: w[1] * taps, channel: taps, tap: 1 })
-        }
-        Op::Conv2dGradientInput(Conv2dGradientInput {
-            strides,
-            pads,
-            dilations,
-            groups: 1,
-            ..
-        }) => {
-            let taps = w[2] * w[3];
-            let [vertical, horizontal] =
-                spans(output, inputs[0], [w[2], w[3]], *strides, *pads, *dilations);
-            let product = WindowProduct {
-                images: output.shape[0],
-                channels: w[0],
-                features: w[1],
-                vertical: vertical.error(),
-                horizontal: horizontal.error(),
-            };
-            (product, WeightStrides { feature: taps, channel: w[1] * taps, tap: 1 })
-        }
-        Op::MatMul(MatMul { transpose_a: false, transpose_b, .. }) => {
-            if !matrices(inputs, output) {
-                return None;
-            }
-            let (channels, features) = if *transpose_b { (w[1], w[0]) } else { (w[0], w[1]) };
-            let (feature, channel) = if *transpose_b { (channels, 1) } else { (1, features) };
-            let product = WindowProduct {
-                images: output.shape[0],
-                channels,
-                features,
-                vertical: point().forward(),
-                horizontal: point().forward(),
-            };
-            (product, WeightStrides { feature, channel, tap: 1 })
-        }
-        _ => return None,
-    })
-}
-
-fn gradient(
-    op: &Op,
-    inputs: &[&TensorType],
-    output: &TensorType,
-) -> Option<(WeightGradient, [usize; 2])> {
-    let [a, b] = [inputs[0], inputs[1]];
-    Some(match op {
-        Op::Conv2dGradientWeight(Conv2dGradientWeight {
-            strides,
-            pads,
-            dilations,
-            groups: 1,
-            kernel_size,
-        }) => {
-            let [vertical, horizontal] = spans(a, b, *kernel_size, *strides, *pads, *dilations);
-            let gradient = WeightGradient {
-                images: a.shape[0],
-                channels: a.shape[1],
-                features: b.shape[1],
-                vertical: vertical.forward(),
-                horizontal: horizontal.forward(),
-            };
-            (gradient, [0, 1])
-        }
-        Op::MatMul(MatMul { transpose_a: true, transpose_b: false, .. }) => {
-            if !matrices(inputs, output) {
-                return None;
-            }
-            let gradient = WeightGradient {
-                images: a.shape[0],
-                channels: b.shape[1],
-                features: a.shape[1],
-                vertical: point().forward(),
-                horizontal: point().forward(),
-            };
-            (gradient, [1, 0])
-        }
-        _ => return None,
+        input: input[i],
+        output: output[i],
+        kernel: c.taps[i],
+        stride: c.strides[i],
+        dilation: c.dilations[i],
+        before: c.pads[i],
     })
 }

@@ -1,17 +1,17 @@
 //! The Hexagon targets as the compiler sees them.
 
+use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Toolchain};
+use trainc_ir::implementation::{Memory, Selection, Signature, Ways};
 use trainc_ir::program::Program;
-use trainc_ir::target::{
-    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
-};
-use trainc_ir::{Op, TensorType, Verified};
+use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
 use crate::depthwise::DepthwiseProduct;
+use crate::emission;
+use crate::glue::{Glue as _, Loops, Tuned};
 use crate::machine::Version;
 use crate::pools::Pooling;
 use crate::products::Product;
-use crate::{cost, emission};
 
 /// A Hexagon target.
 #[derive(Clone, Debug)]
@@ -26,6 +26,7 @@ const fn target(version: Version, name: &'static str, summary: &'static str) -> 
         summary,
         alignment: 128,
         vector_bytes: 128,
+        cost_unit: "packets",
         devices: &["hvx", "scalar"],
     };
     HvxTarget { description, version }
@@ -49,6 +50,18 @@ impl HvxTarget {
     }
 }
 
+/// A kernel that reads and writes whole vectors, unless it would be in memory of less alignment.
+fn aligned<T>(
+    signature: &Signature<'_>,
+    of: impl Fn(&Signature<'_>) -> Option<Result<T, String>>,
+) -> Option<Result<T, String>> {
+    let found = of(signature)?;
+    Some(match signature.memory {
+        Memory::Program => found,
+        Memory::Caller => found.and(Err("it would touch the caller's memory by vectors".into())),
+    })
+}
+
 impl Target for HvxTarget {
     fn description(&self) -> &TargetDescription {
         &self.description
@@ -58,17 +71,20 @@ impl Target for HvxTarget {
         32
     }
 
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        Cost::new(cost::packets(op, inputs, outputs))
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        let loops = loop_scratch_bytes(op, inputs, outputs);
-        // Where a product's kernel does not serve after all, its loops do.
-        let product = Product::of(op, inputs, outputs).and_then(|p| p.scratch_bytes().ok());
-        let depthwise = || DepthwiseProduct::of(op, inputs, outputs)?.scratch_bytes().ok();
-        let pool = || Some(Pooling::of(op, inputs, outputs)?.scratch_bytes());
-        product.or_else(depthwise).or_else(pool).map_or(loops, |bytes| bytes.max(loops))
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let mut ways = Ways::default();
+        let version = self.version;
+        if let Some(product) = ways.ask(Product::NAME, aligned(signature, Product::of)) {
+            return trainc_c::take(ways, Tuned::new(product, version, signature.outputs));
+        }
+        let depthwise = aligned(signature, DepthwiseProduct::of);
+        if let Some(depthwise) = ways.ask(DepthwiseProduct::NAME, depthwise) {
+            return trainc_c::take(ways, Tuned::new(depthwise, version, signature.outputs));
+        }
+        if let Some(pool) = ways.ask(Pooling::NAME, aligned(signature, Pooling::of)) {
+            return trainc_c::take(ways, Tuned::new(pool, version, signature.outputs));
+        }
+        trainc_c::take(ways, Loops::of(signature, version))
     }
 
     fn toolchain(&self) -> Option<Toolchain> {

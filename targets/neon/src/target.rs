@@ -1,13 +1,16 @@
 //! The NEON targets as the compiler sees them.
 
 use trainc_c::{Dialect, Language, SupportFile};
+use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
-use trainc_ir::program::{Kernel, Program};
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
-use trainc_ir::{Op, TensorType, Verified};
+use trainc_ir::implementation::{Selection, Signature, Ways};
+use trainc_ir::program::Program;
+use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::depthwise::Depthwise;
 use crate::level::Level;
-use crate::{depthwise, loops, products};
+use crate::loops::Loops;
+use crate::products::Product;
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -17,8 +20,14 @@ pub struct NeonTarget {
 }
 
 const fn target(level: Level, name: &'static str, summary: &'static str) -> NeonTarget {
-    let description =
-        TargetDescription { name, summary, alignment: 16, vector_bytes: 16, devices: &["cpu"] };
+    let description = TargetDescription {
+        name,
+        summary,
+        alignment: 16,
+        vector_bytes: 16,
+        cost_unit: "instructions",
+        devices: &["cpu"],
+    };
     NeonTarget { description, level }
 }
 
@@ -46,19 +55,9 @@ impl NeonTarget {
     pub fn level(&self) -> Level {
         self.level
     }
-
-    /// Estimate of a kernel's instructions.
-    fn instructions(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
-        products::instructions(self.level, op, inputs, outputs)
-            .unwrap_or_else(|| trainc_c::cycles(op, inputs, outputs))
-    }
 }
 
 impl Dialect for NeonTarget {
-    fn description(&self) -> &TargetDescription {
-        &self.description
-    }
-
     fn flags(&self) -> &'static [&'static str] {
         match self.level {
             Level::Armv7 => &["-O3", "-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
@@ -81,26 +80,6 @@ impl Dialect for NeonTarget {
         Language { name: "C99 with NEON intrinsics", built_with, compiler }
     }
 
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        if let Some(text) = products::kernel(self.level, name, kernel)? {
-            return Ok(Some(text));
-        }
-        if let Some(text) = depthwise::kernel(self.level, name, kernel)? {
-            return Ok(Some(text));
-        }
-        loops::kernel(self.level, name, kernel).map(Some)
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        products::scratch_bytes(op, inputs, outputs)
-            .or_else(|| depthwise::scratch_bytes(op, inputs, outputs))
-            .unwrap_or_else(|| loops::scratch_bytes(op, inputs, outputs))
-    }
-
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
-        format!("{} instructions", self.instructions(op, inputs, outputs))
-    }
-
     fn support(&self) -> Vec<SupportFile> {
         let file = |(name, contents): (&str, &str)| SupportFile {
             name: name.into(),
@@ -119,12 +98,15 @@ impl Target for NeonTarget {
         if self.level == Level::Armv7 { 32 } else { 64 }
     }
 
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        Cost::new(self.instructions(op, inputs, outputs))
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        Dialect::scratch_bytes(self, op, inputs, outputs)
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let mut ways = Ways::default();
+        if let Some(product) = ways.ask(Product::NAME, Product::of(self.level, signature)) {
+            return trainc_c::take(ways, product);
+        }
+        if let Some(depthwise) = ways.ask(Depthwise::NAME, Depthwise::of(self.level, signature)) {
+            return trainc_c::take(ways, depthwise);
+        }
+        trainc_c::take(ways, Loops::of(self.level, signature))
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

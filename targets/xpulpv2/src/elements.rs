@@ -2,15 +2,20 @@
 //! do not overlap; and the input's conversion, for which a
 //! core without arithmetic of floats takes hundreds of cycles an element.
 
+use trainc_c::text::Text;
+use trainc_c::{CKernel, Emitted};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::program::Kernel;
 use trainc_ir::{Element, Op, TensorType};
 
-use crate::family::Family;
-use crate::products::Text;
-
 /// See the module documentation.
-pub(crate) struct Elements;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Elements {
+    kind: Kind,
+    count: usize,
+}
 
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Subtract,
     WhereAbove,
@@ -23,39 +28,80 @@ const OPERANDS: &str = "const int8_t *x0, const int32_t *x0_exponent, const int8
 /// Cycles of a call.
 const CALL: u64 = 60;
 
-fn kind(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<(Kind, usize)> {
-    let count = inputs.first()?.count();
-    let bytes = |types: &[&TensorType]| {
-        types
-            .iter()
-            .all(|ty| ty.element == Element::I8 && ty.is_shared_integer() && ty.count() == count)
-    };
-    let kind = match op {
-        Op::SaturatingSubtract(_) if bytes(inputs) && bytes(outputs) => Kind::Subtract,
-        Op::ReluGradient(_) if bytes(inputs) && bytes(outputs) => Kind::WhereAbove,
-        Op::QuantizeExponent(_) if inputs[0].element == Element::F32 && bytes(outputs) => {
-            Kind::Quantize
+impl Elements {
+    /// The name for readers.
+    pub(crate) const NAME: &str = "elements by words";
+
+    /// The kernel of an operation; `None` if there is none.
+    ///
+    /// # Errors
+    /// Why it does not serve these types.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Elements, String>> {
+        let kind = match signature.op {
+            Op::SaturatingSubtract(_) => Kind::Subtract,
+            Op::ReluGradient(_) => Kind::WhereAbove,
+            Op::QuantizeExponent(_) => Kind::Quantize,
+            Op::MaxPool2dGradient(_) => Kind::Unpool,
+            _ => return None,
+        };
+        let Signature { op, inputs, outputs, .. } = *signature;
+        Some(Elements::new(kind, op, inputs, outputs))
+    }
+
+    fn new(
+        kind: Kind,
+        op: &Op,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+    ) -> Result<Elements, String> {
+        let count = inputs.first().map_or(0, |ty| ty.count());
+        let byte = |ty: &TensorType| ty.element == Element::I8 && ty.is_shared_integer();
+        let bytes = |types: &[&TensorType]| types.iter().all(|ty| byte(ty));
+        let alike = |types: &[&TensorType]| types.iter().all(|ty| ty.count() == count);
+        let suits = match kind {
+            Kind::Subtract | Kind::WhereAbove => bytes(inputs) && alike(inputs) && bytes(outputs),
+            Kind::Quantize => inputs[0].element == Element::F32 && bytes(outputs),
+            Kind::Unpool => bytes(inputs) && bytes(outputs),
+        };
+        if !suits {
+            return Err("its operands are no bytes with exponents, as many each".into());
         }
-        Op::MaxPool2dGradient(op) => {
-            let (x, dy) = (inputs[0], *inputs.get(1)?);
-            let bytes = |ty: &TensorType| ty.element == Element::I8 && ty.is_shared_integer();
+        if let (Op::MaxPool2dGradient(op), &[x, dy]) = (op, inputs) {
             let whole = (0..2).all(|a| dy.shape[2 + a] * op.kernel[a] <= x.shape[2 + a]);
             let apart = op.kernel == op.strides && op.dilations == [1, 1] && op.pads == [0; 4];
-            if !(bytes(x) && bytes(dy) && bytes(outputs[0]) && whole && apart && dy.count() > 0) {
-                return None;
+            if !(whole && apart && dy.count() > 0) {
+                return Err("its windows overlap or leave the plane".into());
             }
-            Kind::Unpool
         }
-        _ => return None,
-    };
-    // Indices are 32-bit.
-    (count > 0 && count < 1 << 28).then_some((kind, count))
+        if count == 0 || count >= 1 << 28 {
+            return Err("its offsets exceed 32 bits".into());
+        }
+        Ok(Elements { kind, count })
+    }
 }
 
-impl Family for Elements {
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
-        let Some((kind, count)) = kind(&kernel.op, &inputs, &outputs) else { return Ok(None) };
+impl Implementation for Elements {
+    fn name(&self) -> &'static str {
+        Elements::NAME
+    }
+
+    fn cost(&self) -> Cost {
+        let each = match self.kind {
+            Kind::Subtract | Kind::WhereAbove => 4,
+            Kind::Quantize => 40,
+            Kind::Unpool => 15,
+        };
+        Cost::new(CALL + each * self.count as u64)
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl CKernel for Elements {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        let (Elements { kind, count }, inputs) = (*self, &kernel.inputs);
         let mut out = Text::default();
         if let Kind::Quantize = kind {
             out.long(format!(
@@ -73,7 +119,7 @@ impl Family for Elements {
             out.line("struct trainc_xpulp_floats work = { x0, y0, e };");
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_to_bytes);"));
             out.close();
-            return Ok(Some(out.finish()));
+            return Ok(out.finish().into());
         }
         if let (Kind::Unpool, Op::MaxPool2dGradient(op)) = (&kind, &kernel.op) {
             let (x, dy) = (&inputs[0].shape, &inputs[1].shape);
@@ -88,7 +134,7 @@ impl Family for Elements {
             let planes = x[0] * x[1];
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {planes}, trainc_xpulp_unpool);"));
             out.close();
-            return Ok(Some(out.finish()));
+            return Ok(out.finish().into());
         }
         out.long(format!("static void {name}({OPERANDS}"));
         out.open("{");
@@ -104,25 +150,6 @@ impl Family for Elements {
             count.div_ceil(4)
         ));
         out.close();
-        Ok(Some(out.finish()))
-    }
-
-    fn scratch_bytes(
-        &self,
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<usize> {
-        kind(op, inputs, outputs).map(|_| 0)
-    }
-
-    fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
-        let (kind, count) = kind(op, inputs, outputs)?;
-        let each = match kind {
-            Kind::Subtract | Kind::WhereAbove => 4,
-            Kind::Quantize => 40,
-            Kind::Unpool => 15,
-        };
-        Some(CALL + each * count as u64)
+        Ok(out.finish().into())
     }
 }

@@ -2,11 +2,10 @@
 //! target's program emission.
 //!
 //! Emitted C names the instructions as functions of `trainc_xpulp.h` ([`HEADER`]), which has four forms of each: builtins
-//! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. `family` says how
-//! kernels of the target's own come in; everything else is loops.
+//! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. `target` says which
+//! kernels are of the target's own; everything else is loops.
 
 mod elements;
-mod family;
 mod instructions;
 pub mod mixed;
 mod products;

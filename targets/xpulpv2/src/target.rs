@@ -1,14 +1,15 @@
 //! The XpulpV2 target as the compiler sees it.
 
-use trainc_c::{Dialect, Language, SupportFile};
+use trainc_c::{Dialect, Language, Loops, SupportFile};
+use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
-use trainc_ir::program::{Kernel, Program};
-use trainc_ir::target::{
-    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
-};
-use trainc_ir::{Op, Tensor, TensorType, Verified};
+use trainc_ir::implementation::{Selection, Signature, Ways};
+use trainc_ir::program::Program;
+use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
-use crate::family::{FAMILIES, first};
+use crate::elements::Elements;
+use crate::mixed::{Mixed, Pool, Sum};
+use crate::products::Product;
 use crate::simulator;
 
 /// `trainc_xpulp.h`: the instructions as functions.
@@ -49,6 +50,7 @@ pub static XPULPV2: XpulpTarget = XpulpTarget {
         // Of working memory; words need 4.
         alignment: 16,
         vector_bytes: 4,
+        cost_unit: "cycles",
         devices: &["cluster"],
     },
     cluster: Cluster { cores: 8, l1_bytes: 64 * 1024 },
@@ -62,21 +64,7 @@ impl XpulpTarget {
     }
 }
 
-fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
-    first(|family| family.cycles(op, inputs, outputs))
-        .unwrap_or_else(|| trainc_c::cycles(op, inputs, outputs))
-}
-
-fn scratch_bytes(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-    first(|family| family.scratch_bytes(op, inputs, outputs))
-        .unwrap_or_else(|| loop_scratch_bytes(op, inputs, outputs))
-}
-
 impl Dialect for XpulpTarget {
-    fn description(&self) -> &TargetDescription {
-        &self.description
-    }
-
     fn flags(&self) -> &'static [&'static str] {
         &["-O3", "-march=rv32imc", "-mabi=ilp32", "-DTRAINC_XPULP_INSN"]
     }
@@ -93,36 +81,6 @@ impl Dialect for XpulpTarget {
                  `-DTRAINC_XPULP_INSN` any compiler for a little-endian machine makes portable code)",
             compiler: GCC,
         }
-    }
-
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        for family in FAMILIES {
-            if let Some(text) = family.kernel(name, kernel)? {
-                return Ok(Some(text));
-            }
-        }
-        Ok(None)
-    }
-
-    fn arranged(&self, kernel: &Kernel, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
-        first(|family| family.arranged(kernel, operand, value))
-    }
-
-    fn constant_kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        for family in FAMILIES {
-            if let Some(text) = family.constant_kernel(name, kernel)? {
-                return Ok(Some(text));
-            }
-        }
-        Ok(None)
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        scratch_bytes(op, inputs, outputs)
-    }
-
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
-        format!("{} cycles", cycles(op, inputs, outputs))
     }
 
     fn support(&self) -> Vec<SupportFile> {
@@ -147,15 +105,24 @@ impl Target for XpulpTarget {
         32
     }
 
-    fn cost(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
-        if let Some(cycles) = first(|family| family.cycles(op, inputs, outputs)) {
-            return Cost::new(cycles);
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let mut ways = Ways::default();
+        if let Some(product) = ways.ask(Product::NAME, Product::of(signature)) {
+            return trainc_c::take(ways, product);
         }
-        Cost::new(trainc_c::cycles(op, inputs, outputs))
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        scratch_bytes(op, inputs, outputs)
+        if let Some(mixed) = ways.ask(Mixed::NAME, Mixed::of(signature)) {
+            return trainc_c::take(ways, mixed);
+        }
+        if let Some(pool) = ways.ask(Pool::NAME, Pool::of(signature)) {
+            return trainc_c::take(ways, pool);
+        }
+        if let Some(sum) = ways.ask(Sum::NAME, Sum::of(signature)) {
+            return trainc_c::take(ways, sum);
+        }
+        if let Some(elements) = ways.ask(Elements::NAME, Elements::of(signature)) {
+            return trainc_c::take(ways, elements);
+        }
+        trainc_c::take(ways, Loops::of(signature))
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use trainc_ir::implementation::{Memory, Signature};
 use trainc_ir::names::identifier;
 use trainc_ir::program::{Kernel, buffer_bytes};
 use trainc_ir::target::Target;
@@ -27,6 +28,9 @@ pub(super) struct Fixed {
     pub(super) offset: usize,
 }
 
+/// What makes two kernels the same.
+type Key = (Op, Vec<TensorType>, Vec<TensorType>, Memory);
+
 /// See the module documentation.
 pub(super) struct Shared<'t> {
     target: &'t dyn Target,
@@ -41,7 +45,7 @@ pub(super) struct Shared<'t> {
     contents: BTreeMap<(TensorType, Vec<u8>), usize>,
     /// Offsets of constants by layout (element, scale, count) and bytes: reshapes of one constant share them.
     places: BTreeMap<(Element, Scale, usize, Vec<u8>), usize>,
-    known: BTreeMap<(Op, Vec<TensorType>, Vec<TensorType>), usize>,
+    known: BTreeMap<Key, usize>,
     names: Names,
     kernel_names: Names,
 }
@@ -149,35 +153,44 @@ impl<'t> Shared<'t> {
         &self.constants[index].tensor
     }
 
-    /// Position of a kernel, which may be there already.
+    /// Position of a kernel, which may be there already. `in_caller` says whether operands or results of these elements lie
+    /// in the caller's memory.
     pub(super) fn kernel(
         &mut self,
         op: &Op,
         inputs: Vec<TensorType>,
         outputs: Vec<TensorType>,
+        in_caller: impl Fn(&[Element]) -> bool,
     ) -> usize {
-        let key = (op.clone(), inputs, outputs);
-        if let Some(&index) = self.known.get(&key) {
+        let mut key = (op.clone(), inputs, outputs, Memory::Program);
+        if let Some(&index) = self.known.get(&key)
+            && !in_caller(self.kernels[index].selection.aligned_elements())
+        {
             return index;
         }
-        let index = self.kernels.len();
-        let name = self.kernel_names.take(&kernel_name(op, &key.1, &key.2), "");
-        let mut kernel = Kernel {
-            name,
-            op: op.clone(),
-            inputs: key.1.clone(),
-            outputs: key.2.clone(),
-            scratch_bytes: 0,
+        let target = self.target;
+        let make = |name: &str, (op, inputs, outputs, memory): &Key| {
+            Kernel::new(name, op.clone(), inputs.clone(), outputs.clone(), |signature| {
+                target.select(&Signature { memory: *memory, ..*signature })
+            })
         };
-        let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
-        kernel.scratch_bytes = self.target.scratch_bytes(op, &inputs, &outputs);
+        let mut kernel = make("", &key);
+        if in_caller(kernel.selection.aligned_elements()) {
+            key.3 = Memory::Caller;
+            if let Some(&index) = self.known.get(&key) {
+                return index;
+            }
+            kernel = make("", &key);
+        }
+        kernel.name = self.kernel_names.take(&kernel_name(op, &key.1, &key.2), "");
+        let index = self.kernels.len();
         self.kernels.push(kernel);
         self.known.insert(key, index);
         index
     }
 
     pub(super) fn scratch_bytes(&self, kernel: usize) -> usize {
-        self.kernels[kernel].scratch_bytes
+        self.kernels[kernel].scratch_bytes()
     }
 
     /// A buffer name: the value's as an identifier; where that is taken, with the entry's before it.

@@ -20,7 +20,7 @@ use petgraph::visit::Dfs;
 use trainc_ir::graph::{Definition, Graph, ValueId};
 use trainc_ir::ops::Reshape;
 use trainc_ir::program_verify::ProgramErrors;
-use trainc_ir::types::TensorType;
+use trainc_ir::types::{Element, TensorType};
 use trainc_ir::{Op, Tensor};
 
 use super::shared::Shared;
@@ -131,6 +131,7 @@ pub(super) fn tasks(
     builder.roots();
     builder.data_edges();
     builder.updates();
+    builder.kernels();
     if petgraph::algo::toposort(&builder.result.order, None).is_err() {
         return Err(PlanError::Internal(ProgramErrors(vec![
             "the tasks depend on each other in a circle".into(),
@@ -173,12 +174,6 @@ impl Builder<'_, '_, '_> {
     }
 
     fn task(&mut self, op: &Op, name: &str, reads: Vec<Operand>, writes: Vec<Operand>) -> usize {
-        let types = |operands: &[Operand], result: &Tasks| -> Vec<TensorType> {
-            operands.iter().map(|&o| result.ty(o).clone()).collect()
-        };
-        let inputs = types(&reads, &self.result);
-        let outputs = types(&writes, &self.result);
-        let kernel = self.shared.kernel(op, inputs, outputs);
         let index = self.result.tasks.len();
         for operand in &reads {
             let readers = &mut self.result.groups[operand.group].readers;
@@ -189,11 +184,32 @@ impl Builder<'_, '_, '_> {
         for operand in &writes {
             self.result.groups[operand.group].writer = Some(index);
         }
-        let scratch = self.shared.scratch_bytes(kernel);
         let (op, name) = (op.clone(), name.to_string());
-        self.result.tasks.push(Task { name, kernel, op, reads, writes, scratch });
+        self.result.tasks.push(Task { name, kernel: usize::MAX, op, reads, writes, scratch: 0 });
         self.result.order.add_node(());
         index
+    }
+
+    /// The kernel of each task, now that its operands and results have homes.
+    fn kernels(&mut self) {
+        for index in 0..self.result.tasks.len() {
+            let (result, task) = (&self.result, &self.result.tasks[index]);
+            let types = |operands: &[Operand]| -> Vec<TensorType> {
+                operands.iter().map(|&o| result.ty(o).clone()).collect()
+            };
+            let in_caller = |elements: &[Element]| {
+                task.reads.iter().chain(&task.writes).any(|&operand| {
+                    let home = result.groups[operand.group].home;
+                    matches!(home, Home::Input(_) | Home::Output(_))
+                        && elements.contains(&result.ty(operand).element)
+                })
+            };
+            let (reads, writes) = (types(&task.reads), types(&task.writes));
+            let kernel = self.shared.kernel(&task.op, reads, writes, in_caller);
+            let scratch = self.shared.scratch_bytes(kernel);
+            let task = &mut self.result.tasks[index];
+            (task.kernel, task.scratch) = (kernel, scratch);
+        }
     }
 
     /// Copies a value to memory of the same count of elements.

@@ -16,8 +16,8 @@ use crate::HostError;
 use crate::codegen::{Machine, instruction_set};
 use crate::entry::{Bases, Compiler, Schedule, StageCode, define_kernels};
 use crate::jit::{constant_image, state_image};
+use crate::kernel::HostKernel;
 use crate::memory::ALIGNMENT;
-use crate::staging::Staging;
 
 /// An object, and the text of its functions if that was asked for.
 pub(super) struct Object {
@@ -38,12 +38,7 @@ pub(super) fn emit(
     let constants = data(&mut module, &format!("{prefix}_constants"), constant_image(program))?;
     let initial = data(&mut module, &format!("{prefix}_initial_state"), state_image(program))?;
     let mut compiler = Compiler::new(&mut module, listing);
-    let stagings: Vec<Staging> = program
-        .kernels
-        .iter()
-        .map(|k| Staging::generic(&k.op, &k.input_types(), &k.output_types()))
-        .collect();
-    let kernels = define_kernels(&mut compiler, program, &stagings, |kernel| {
+    let kernels = define_kernels(&mut compiler, program, HostKernel::generic, |kernel| {
         format!("{prefix}.{}", identifier(&kernel.name))
     })?;
     for function in &interface.functions {

@@ -2,8 +2,8 @@
 
 use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Buffer, Expr, Local, LoopKernel};
-use trainc_ir::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
-use trainc_ir::{Element, Op, Scale, TensorType};
+use trainc_ir::product::{Convolution, Pass};
+use trainc_ir::{Element, TensorType};
 
 use super::plane::{Axis, Plane};
 
@@ -26,29 +26,27 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(
-        (x, dy): (&[usize], &[usize]),
-        kernel: [usize; 2],
-        (strides, pads, dilations): ([usize; 2], [usize; 4], [usize; 2]),
-        groups: usize,
-    ) -> Option<Shape> {
-        let shape = Shape {
-            batch: x[0],
-            channels: x[1],
-            input: [x[2], x[3]],
-            output: [dy[2], dy[3]],
-            kernel,
-            strides,
-            before: [pads[0], pads[1]],
+    fn of(c: &Convolution) -> Result<Shape, String> {
+        let reason = if c.outputs != 1 {
+            "channels have several filters each"
+        } else if c.dilations != [1, 1] {
+            "its taps lie apart"
+        } else if !c.strides.iter().all(|s| [1, 2].contains(s)) {
+            "its stride is over 2"
+        } else if c.tap_count() > TAPS {
+            "its windows have more than 49 taps"
+        } else {
+            return Ok(Shape {
+                batch: c.images,
+                channels: c.groups,
+                input: [c.height, c.width],
+                output: [c.rows, c.columns],
+                kernel: c.taps,
+                strides: c.strides,
+                before: [c.pads[0], c.pads[1]],
+            });
         };
-        let fits = groups == x[1]
-            && groups == dy[1]
-            && groups > 1
-            && dilations == [1, 1]
-            && strides.iter().all(|s| [1, 2].contains(s))
-            && kernel[0] * kernel[1] <= TAPS
-            && x.iter().chain(dy).all(|&n| n > 0);
-        fits.then_some(shape)
+        Err(reason.into())
     }
 
     /// The padded operand, split by the strides: window `o` starts at place `o`.
@@ -66,41 +64,24 @@ impl Shape {
     }
 }
 
-/// The loops of a depthwise product of i8; `None` for any other operation.
-pub(super) fn product(op: &Op, inputs: &[&TensorType], result: &TensorType) -> Option<LoopKernel> {
-    let bytes = |ty: &TensorType| ty.element == Element::I8 && ty.scale == Scale::Exponent;
-    let [a, w] = [inputs[0], inputs[1]];
-    if !bytes(a) || !bytes(w) || result.element != Element::I32 {
-        return None;
+/// The loops of a depthwise product of i8, of those operands.
+///
+/// # Errors
+/// Why they would not fill vectors.
+pub(super) fn product(
+    c: &Convolution,
+    inputs: &[&TensorType],
+    sums: &TensorType,
+) -> Result<LoopKernel, String> {
+    let shape = Shape::of(c)?;
+    let mut b = LoopBuilder::new(inputs, &[sums], false);
+    exponents(&mut b);
+    match c.pass {
+        Pass::Forward => forward(&mut b, &shape),
+        Pass::Error => input_gradient(&mut b, &shape),
+        Pass::Gradient => weight_gradient(&mut b, &shape),
     }
-    let mut b = LoopBuilder::new(inputs, &[result], false);
-    match op {
-        Op::Conv2d(Conv2d { strides, pads, dilations, groups }) => {
-            let kernel = [w.shape[2], w.shape[3]];
-            let windows = (*strides, *pads, *dilations);
-            let shape = Shape::of((&a.shape, &result.shape), kernel, windows, *groups)?;
-            exponents(&mut b);
-            forward(&mut b, &shape);
-        }
-        Op::Conv2dGradientInput(Conv2dGradientInput {
-            strides, pads, dilations, groups, ..
-        }) => {
-            let kernel = [w.shape[2], w.shape[3]];
-            let windows = (*strides, *pads, *dilations);
-            let shape = Shape::of((&result.shape, &a.shape), kernel, windows, *groups)?;
-            exponents(&mut b);
-            input_gradient(&mut b, &shape);
-        }
-        Op::Conv2dGradientWeight(op) => {
-            let Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size } = op;
-            let windows = (*strides, *pads, *dilations);
-            let shape = Shape::of((&a.shape, &w.shape), *kernel_size, windows, *groups)?;
-            exponents(&mut b);
-            weight_gradient(&mut b, &shape);
-        }
-        _ => return None,
-    }
-    Some(b.finish())
+    Ok(b.finish())
 }
 
 fn exponents(b: &mut LoopBuilder) {

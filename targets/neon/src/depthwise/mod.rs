@@ -9,10 +9,12 @@ mod plane;
 
 use std::fmt::Write as _;
 
-use trainc_c::element_type;
+use trainc_c::{CKernel, Emitted, element_type};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{BufferParameter, LoopKernel, Role};
 use trainc_ir::ops::Chain;
+use trainc_ir::product::{Convolution, Product};
 use trainc_ir::program::Kernel;
 use trainc_ir::target::{SCRATCH_ALIGNMENT, loop_scratch};
 use trainc_ir::{Op, Scale, TensorType};
@@ -21,14 +23,18 @@ use crate::level::Level;
 use crate::loops;
 
 /// A kernel that starts with a depthwise convolution.
-struct Depthwise {
+#[derive(Debug)]
+pub(crate) struct Depthwise {
+    level: Level,
     product: LoopKernel,
     /// What follows, on the sums and the kernel's further operands.
     finish: Option<Finish>,
     /// The kernel's parameters.
     parameters: Vec<BufferParameter>,
+    cycles: u64,
 }
 
+#[derive(Debug)]
 struct Finish {
     kernel: LoopKernel,
     in_place: bool,
@@ -36,15 +42,32 @@ struct Finish {
 }
 
 impl Depthwise {
-    fn of(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Depthwise> {
-        let (first, rest) = match op {
-            Op::Chain(chain) => chain.ops.split_first()?,
-            op => (op, &[][..]),
+    /// The name for readers.
+    pub(crate) const NAME: &str = "depthwise planes";
+
+    /// The depthwise convolution that a kernel starts with; `None` if it starts with something else.
+    ///
+    /// # Errors
+    /// Why there is no such kernel for it.
+    pub(crate) fn of(level: Level, signature: &Signature<'_>) -> Option<Result<Depthwise, String>> {
+        let product = Product::of(signature.ops(), signature.inputs, |_| false)?;
+        let convolution = match product.as_ref().map(Product::convolution) {
+            Ok(Ok(convolution)) if convolution.is_depthwise() => convolution,
+            _ => return None,
         };
-        let operands = inputs.get(..2)?;
-        let [sums] = <[TensorType; 1]>::try_from(first.infer(operands).ok()?).ok()?;
-        let product = lowering::product(first, operands, &sums)?;
-        let finish = match rest {
+        let product = product.and_then(Product::of_bytes);
+        Some(product.and_then(|product| Depthwise::new(level, signature, &product, &convolution)))
+    }
+
+    fn new(
+        level: Level,
+        signature: &Signature<'_>,
+        product: &Product,
+        convolution: &Convolution,
+    ) -> Result<Depthwise, String> {
+        let Signature { inputs, outputs, .. } = *signature;
+        let sums = &product.sums;
+        let finish = match &signature.ops()[1..] {
             [] => None,
             rest => {
                 let op = match rest {
@@ -52,23 +75,18 @@ impl Depthwise {
                     several => Op::Chain(Chain { ops: several.to_vec() }),
                 };
                 let types: Vec<&TensorType> =
-                    std::iter::once(&sums).chain(inputs[2..].iter().copied()).collect();
-                let results = op.infer(&types).ok()?;
-                if results.iter().ne(outputs.iter().copied()) {
-                    return None;
-                }
+                    std::iter::once(sums).chain(inputs[2..].iter().copied()).collect();
                 let in_place = loops::in_place(&op, types.len());
-                Some(Finish {
-                    kernel: loops::lower(&op, &types, outputs),
-                    in_place,
-                    sums: sums.clone(),
-                })
+                let kernel = loops::lower(&op, &types, outputs);
+                Some(Finish { kernel, in_place, sums: sums.clone() })
             }
         };
+        let product = lowering::product(convolution, &inputs[..2], sums)?;
         let random =
             finish.iter().any(|f| f.kernel.buffers.iter().any(|b| b.role == Role::RunContext));
         let parameters = LoopBuilder::new(inputs, outputs, random).finish().buffers;
-        Some(Depthwise { product, finish, parameters })
+        let cycles = trainc_c::loop_cycles(&signature.lower());
+        Ok(Depthwise { level, product, finish, parameters, cycles })
     }
 
     /// Offsets of the sums, their exponent, and the working memory of the parts; the total.
@@ -86,33 +104,31 @@ impl Depthwise {
     }
 }
 
-/// Working memory of a kernel that starts with a depthwise convolution, in bytes.
-pub fn scratch_bytes(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<usize> {
-    Depthwise::of(op, inputs, outputs).map(|depthwise| depthwise.places()[3])
+impl Implementation for Depthwise {
+    fn name(&self) -> &'static str {
+        Depthwise::NAME
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.cycles)
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        self.places()[3]
+    }
 }
 
-/// The text of a kernel that starts with a depthwise convolution: its `static void` function and those it calls.
-///
-/// # Errors
-/// If the printer refuses.
-pub(crate) fn kernel(level: Level, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-    function(level, name, &kernel.op, &kernel.input_types(), &kernel.output_types())
+impl CKernel for Depthwise {
+    fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
+        function(self, name).map(Emitted::from)
+    }
 }
 
-/// The kernel of an operation on some types.
-///
-/// # Errors
-/// If the printer refuses.
-pub fn function(
-    level: Level,
-    name: &str,
-    op: &Op,
-    inputs: &[&TensorType],
-    outputs: &[&TensorType],
-) -> Result<Option<String>, String> {
-    let Some(depthwise) = Depthwise::of(op, inputs, outputs) else { return Ok(None) };
+/// The `static void` function of that name and those it calls.
+fn function(depthwise: &Depthwise, name: &str) -> Result<String, String> {
+    let level = depthwise.level;
     let Some(finish) = &depthwise.finish else {
-        return loops::function(level, name, &depthwise.product, false).map(Some);
+        return loops::function(level, name, &depthwise.product, false);
     };
     let (product_name, finish_name) = (format!("{name}_product"), format!("{name}_finish"));
     let mut text = loops::function(level, &product_name, &depthwise.product, false)?;
@@ -168,7 +184,7 @@ pub fn function(
     body.push(format!("{product_name}({product});"));
     body.push(format!("{finish_name}({finished});"));
     let _ = write!(text, "\n{}", function_text(name, &parameters, &body));
-    Ok(Some(text))
+    Ok(text)
 }
 
 /// A function of plain statements, its long lines broken after commas.

@@ -12,7 +12,8 @@ mod truth;
 
 use std::collections::BTreeMap;
 
-use trainc_c::{CountedLoop, LeadingRounds, Rest, Scope};
+use trainc_c::{CKernel, CountedLoop, Emitted, LeadingRounds, Rest, Scope};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::loops::{Buffer, Expr, LoopKernel, Role, Stmt, each_expression, each_statement};
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
@@ -40,23 +41,50 @@ pub fn function(
     trainc_c::function_with(name, &collapsed(kernel), &Vectors { level, in_place })
 }
 
-/// The function of any kernel: its operation's loops, those that fill vectors where there is a choice.
-///
-/// # Errors
-/// If the printer refuses.
-pub fn kernel(level: Level, name: &str, kernel: &Kernel) -> Result<String, String> {
-    let lowered = lowering::lower(&kernel.op, &kernel.input_types(), &kernel.output_types());
-    function(level, name, &lowered, in_place(&kernel.op, kernel.inputs.len()))
-}
-
-/// The loops that [`kernel`] prints for an operation.
+/// The loops of an operation that are printed, those that fill vectors where there is a choice.
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     lowering::lower(op, inputs, outputs)
 }
 
-/// Working memory of [`kernel`]'s function in bytes.
-pub fn scratch_bytes(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-    loop_scratch(&lowering::lower(op, inputs, outputs)).1
+/// Any operation as [`function`].
+#[derive(Debug)]
+pub(crate) struct Loops {
+    level: Level,
+    kernel: LoopKernel,
+    in_place: bool,
+    cycles: u64,
+}
+
+impl Loops {
+    pub(crate) fn of(level: Level, signature: &Signature<'_>) -> Loops {
+        let Signature { op, inputs, outputs, .. } = *signature;
+        Loops {
+            level,
+            kernel: lower(op, inputs, outputs),
+            in_place: in_place(op, inputs.len()),
+            cycles: trainc_c::loop_cycles(&signature.lower()),
+        }
+    }
+}
+
+impl Implementation for Loops {
+    fn name(&self) -> &'static str {
+        "loops"
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.cycles)
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        loop_scratch(&self.kernel).1
+    }
+}
+
+impl CKernel for Loops {
+    fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
+        function(self.level, name, &self.kernel, self.in_place).map(Emitted::from)
+    }
 }
 
 /// Whether an operation's result may take the place of one of its operands.

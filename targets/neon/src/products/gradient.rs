@@ -4,9 +4,12 @@
 //! that a tap only pairs other places, and those in the padding are left out. With fewer images sums run over the windows
 //! in order, and what each tap meets is packed anew.
 
-use super::finish::Finish;
-use super::shape::{Convolution, Windows};
+use trainc_c::product::Finish;
+use trainc_ir::product::Convolution;
+
+use super::shape::Windows;
 use super::text::{Scratch, Text, declare, times};
+use super::{argument, emit_finish};
 use crate::level::Level;
 
 /// A weight gradient as panels.
@@ -48,7 +51,7 @@ impl<'a> GradientProduct<'a> {
     /// Plans a weight gradient.
     pub(crate) fn new(convolution: &'a Convolution) -> Self {
         let c = convolution;
-        let windows = c.windows();
+        let windows = Windows::of(c);
         let taps = (0..c.taps[0]).flat_map(|i| (0..c.taps[1]).map(move |j| [i, j]));
         let runs: Vec<(usize, usize)> = taps.map(|tap| tap_runs(&windows, tap)).collect();
         // Blocks that a pair of panels multiplies over all taps.
@@ -110,7 +113,7 @@ impl<'a> GradientProduct<'a> {
         let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
         let (row_panels, lane_panels) = (c.outputs.div_ceil(8), c.channels.div_ceil(8));
         let taps = c.tap_count();
-        let windows = c.windows();
+        let windows = Windows::of(c);
         emit_windows("windows", &windows, out);
         declare(
             out,
@@ -244,7 +247,7 @@ impl<'a> GradientProduct<'a> {
         if !finish.asks_magnitude() {
             out.line("(void)bits;");
         }
-        finish.emit(out);
+        emit_finish(finish, out);
         if grouped {
             out.for_("group", c.groups);
         }
@@ -254,12 +257,12 @@ impl<'a> GradientProduct<'a> {
         let y = of_group("y0", c.outputs * row_bytes);
         out.long(format!(
             "trainc_store_taps_{}(sums + {panel} * {}, {}, {}, {taps}, {y} + {}, {row_bytes}{temporary}{});",
-            finish.suffix().unwrap_or_default(),
+            finish.suffix(),
             lane_panels * taps * 64,
             left(c.outputs, "row"),
             c.channels,
             times("row", 8 * row_bytes),
-            finish.argument()
+            argument(finish)
         ));
         out.close();
         if grouped {

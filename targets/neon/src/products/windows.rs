@@ -5,10 +5,13 @@
 //! images' order among the lanes (`group`) decides how many those are: windows of different images at one place meet the
 //! plane with the same taps.
 
-use super::finish::Finish;
+use trainc_c::product::Finish;
+use trainc_ir::product::{Convolution, Pass};
+
 use super::gradient::emit_windows;
-use super::shape::{Convolution, Pass, Windows};
+use super::shape::Windows;
 use super::text::{Scratch, Text, declare, times};
+use super::{argument, emit_finish};
 use crate::level::Level;
 
 /// Bytes of lanes' panels that stay in the cache while all rows pass.
@@ -307,7 +310,7 @@ impl<'a> WindowProduct<'a> {
         if !finish.asks_magnitude() {
             out.line("(void)bits;");
         }
-        finish.emit(out);
+        emit_finish(finish, out);
         if grouped {
             out.for_("group", c.groups);
         }
@@ -332,12 +335,12 @@ impl<'a> WindowProduct<'a> {
             let own = if before == 0 { "p".into() } else { format!("({before} + p)") };
             out.long(format!(
                 "trainc_store_lanes_{}(sums + {at} * {}, {}, {}, offsets + {own} * 8, lanes, {}{});",
-                finish.suffix().unwrap_or_default(),
+                finish.suffix(),
                 row_panels * 64,
                 self.outer,
                 self.result_plane,
                 of_group("y0", self.outer * self.result_plane),
-                finish.argument()
+                argument(finish)
             ));
             out.close();
             before += count;
@@ -409,7 +412,7 @@ impl<'a> WindowProduct<'a> {
 
 fn forward_phase(c: &Convolution) -> Phase {
     Phase {
-        windows: c.windows(),
+        windows: Windows::of(c),
         first: 0,
         row_stride: c.columns,
         column_stride: 1,

@@ -1,6 +1,8 @@
 //! What a convolution kernel computes, free of the program around it.
 
-use trainc_ir::ops::{Chain, IntegerConv2d, ScaleShift, Threshold};
+use trainc_ir::implementation::Signature;
+use trainc_ir::ops::{ScaleShift, Threshold};
+use trainc_ir::product::{Numbers, Product};
 use trainc_ir::{Element, Op, TensorType};
 
 /// What becomes of the sums.
@@ -54,45 +56,44 @@ pub(crate) struct Convolution {
 }
 
 impl Convolution {
-    /// The convolution of an operation, alone or in a chain with one output stage.
-    pub(crate) fn of(
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<Convolution> {
-        let (conv, stage): (&IntegerConv2d, Option<&Op>) = match op {
-            Op::IntegerConv2d(conv) => (conv, None),
-            Op::Chain(Chain { ops }) => match &ops[..] {
-                [Op::IntegerConv2d(conv), stage] => (conv, Some(stage)),
-                _ => return None,
-            },
-            _ => return None,
-        };
-        let stage = Stage::of(stage, inputs.get(2..)?)?;
-        let [x, w, ..] = inputs else { return None };
-        let [y] = outputs else { return None };
-        let (&[batch, height, width, channels], &[filters, kh, kw, _], &[_, rows, columns, _]) =
-            (x.shape.dims(), w.shape.dims(), y.shape.dims())
-        else {
-            return None;
-        };
-        let all = [x.count(), w.count(), y.count()];
-        // Offsets are 32-bit.
-        if all.iter().any(|&count| count == 0 || count >= 1 << 28) {
-            return None;
+    /// The convolution of a kernel, alone or with one output stage; `None` if it is none of plain integers.
+    ///
+    /// # Errors
+    /// Why there is no kernel for it.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Convolution, String>> {
+        let product = Product::of(signature.ops(), signature.inputs, |_| true)?;
+        match product {
+            Ok(product) if product.numbers != Numbers::Plain => None,
+            product => Some(product.and_then(|product| Convolution::new(signature, &product))),
         }
-        Some(Convolution {
-            batch,
-            input: [height, width],
-            output: [rows, columns],
-            channels,
-            filters,
-            kernel: [kh, kw],
-            strides: conv.strides,
-            pads: conv.pads,
-            dilations: conv.dilations,
-            groups: conv.groups,
-            padding: conv.padding,
+    }
+
+    fn new(signature: &Signature<'_>, product: &Product) -> Result<Convolution, String> {
+        if product.ops < signature.ops().len() {
+            return Err("more than an output stage follows".into());
+        }
+        let (&[x, w, ref operands @ ..], &[y]) = (signature.inputs, signature.outputs) else {
+            return Err("it has not two operands and one result".into());
+        };
+        let stage =
+            Stage::of(signature.ops().get(1), operands).ok_or("its thresholds are no table")?;
+        let all = [x.count(), w.count(), y.count()];
+        if all.iter().any(|&count| count >= 1 << 28) {
+            return Err("its offsets exceed 32 bits".into());
+        }
+        let c = product.convolution()?;
+        Ok(Convolution {
+            batch: c.images,
+            input: [c.height, c.width],
+            output: [c.rows, c.columns],
+            channels: c.groups * c.channels,
+            filters: c.groups * c.outputs,
+            kernel: c.taps,
+            strides: c.strides,
+            pads: c.pads,
+            dilations: c.dilations,
+            groups: c.groups,
+            padding: c.padding,
             x: x.element,
             w: w.element,
             y: y.element,
@@ -121,6 +122,12 @@ impl Convolution {
     pub(crate) fn padding_word(&self) -> u32 {
         u32::from(self.padding as u8) * 0x0101_0101
     }
+}
+
+/// Whether elements are integers of at most a byte.
+pub(crate) fn is_known(element: Element) -> bool {
+    use Element::{I2, I4, I8, U2, U4, U8};
+    matches!(element, U8 | I8 | U4 | I4 | U2 | I2)
 }
 
 /// Whether an integer element has signs.

@@ -102,10 +102,10 @@ pub(crate) fn function(name: &str, kernel: &Kernel, c: &Convolution) -> String {
     out.close();
     out.close();
     out.line("");
-    out.line(prototype(name, kernel, super::scratch(kernel) > 0));
+    out.line(prototype(name, kernel, kernel.scratch_bytes() > 0));
     out.open("{");
     out.line("struct trainc_mixed_work all = {0};");
-    if super::scratch(kernel) > 0 {
+    if kernel.scratch_bytes() > 0 {
         out.line("(void)scratch;");
     }
     for (i, field) in ["x", "weights", "first", "second"].iter().enumerate() {

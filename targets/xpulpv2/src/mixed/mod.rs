@@ -21,72 +21,69 @@ mod tile;
 mod tiled;
 mod window;
 
+use trainc_c::{CKernel, Emitted};
+use trainc_ir::Tensor;
+use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::program::Kernel;
-use trainc_ir::{Op, Tensor, TensorType};
 
-use crate::family::Family;
 use convolution::Convolution;
 use emit::Emission;
-pub(crate) use pool::Pools;
-pub(crate) use sums::Sums;
+pub(crate) use pool::Pool;
+pub(crate) use sums::Sum;
 pub use tile::InnerLoop;
 
 /// `trainc_mixed.h`: what the kernels share.
 pub const HEADER: &str = include_str!("../support/trainc_mixed.h");
 
-/// Convolutions of narrow integers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mixed;
+/// A convolution of narrow integers.
+#[derive(Debug)]
+pub(crate) struct Mixed(Convolution);
 
-impl Family for Mixed {
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
-        let Some(convolution) = Convolution::of(&kernel.op, &inputs, &outputs) else {
-            return Ok(None);
-        };
-        Ok(Some(direct::function(name, kernel, &convolution)))
+impl Mixed {
+    /// The name for readers.
+    pub(crate) const NAME: &str = "narrow convolutions";
+
+    /// See [`Convolution::of`].
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Mixed, String>> {
+        Some(Convolution::of(signature)?.map(Mixed))
+    }
+}
+
+impl Implementation for Mixed {
+    fn name(&self) -> &'static str {
+        Mixed::NAME
     }
 
-    fn scratch_bytes(
-        &self,
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<usize> {
-        let convolution = Convolution::of(op, inputs, outputs)?;
-        Some(Emission::new(&convolution).map_or(0, |emission| emission.layout.scratch_bytes()))
-    }
-
-    fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
-        let convolution = Convolution::of(op, inputs, outputs)?;
-        Some(match Emission::new(&convolution) {
+    fn cost(&self) -> Cost {
+        Cost::new(match Emission::new(&self.0) {
             Some(emission) => emission.cycles(),
-            None => convolution.products() * direct::CYCLES,
+            None => self.0.products() * direct::CYCLES,
         })
     }
 
-    fn arranged(&self, kernel: &Kernel, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
-        let convolution =
-            Convolution::of(&kernel.op, &kernel.input_types(), &kernel.output_types())?;
-        let emission = Emission::new(&convolution)?;
-        (operand == 1).then(|| arrange::weights(&convolution, &emission.layout, value))
+    fn scratch_bytes(&self) -> usize {
+        Emission::new(&self.0).map_or(0, |emission| emission.layout.scratch_bytes())
+    }
+}
+
+impl CKernel for Mixed {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        Ok(direct::function(name, kernel, &self.0).into())
     }
 
-    fn constant_kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        let convolution =
-            Convolution::of(&kernel.op, &kernel.input_types(), &kernel.output_types());
-        let emission = convolution.as_ref().and_then(Emission::new);
-        Ok(emission.map(|emission| emission.functions(name, kernel)))
+    fn arranged(&self, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
+        let emission = Emission::new(&self.0)?;
+        (operand == 1).then(|| arrange::weights(&self.0, &emission.layout, value))
+    }
+
+    fn emit_arranged(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        let emission = Emission::new(&self.0).ok_or("has no form for constants")?;
+        Ok(emission.functions(name, kernel).into())
     }
 }
 
 /// The innermost loop of a convolution's kernel with constant weights; `None` for what has no such kernel.
-pub fn inner_loop(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<InnerLoop> {
-    let convolution = Convolution::of(op, inputs, outputs)?;
+pub fn inner_loop(signature: &Signature<'_>) -> Option<InnerLoop> {
+    let convolution = Convolution::of(signature)?.ok()?;
     Some(Emission::new(&convolution)?.inner_loop())
-}
-
-/// Working memory of a kernel of this family.
-fn scratch(kernel: &Kernel) -> usize {
-    Mixed.scratch_bytes(&kernel.op, &kernel.input_types(), &kernel.output_types()).unwrap_or(0)
 }

@@ -1,38 +1,51 @@
 //! Maximum over windows, channels last: a word of channels at a time. Of elements of 4 and 2 bits, each part of a word's bytes is
 //! compared for itself, at the top of its byte: what lies below it never decides between different elements.
 
+use trainc_c::{CKernel, Emitted};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::program::Kernel;
-use trainc_ir::{Element, Op, TensorType};
+use trainc_ir::{Element, Op};
 
-use super::convolution::{bits, is_signed};
+use super::convolution::{bits, is_known, is_signed};
 use super::direct;
 use super::packed::{load, repeated, store};
 use super::text::Text;
 use super::window::Windows;
-use crate::family::Family;
 
 /// Cycles of each part of a word: at an element of a window, and as part of the result.
 const CYCLES: [u64; 2] = [2, 3];
 
-/// Max pools of integers whose channels fill bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pools;
-
-struct Pool {
+/// A max pool of integers whose channels fill bytes.
+#[derive(Debug)]
+pub(crate) struct Pool {
     windows: Windows,
     element: Element,
+    results: usize,
 }
 
 impl Pool {
-    fn of(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Pool> {
-        let Op::IntegerMaxPool2d(op) = op else { return None };
-        let ([x], [y]) = (inputs, outputs) else { return None };
-        let windows = Windows::new([op.kernel, op.strides], op.pads, [x, y])?;
-        use Element::{I2, I4, I8, U2, U4, U8};
-        let known = matches!(x.element, U8 | I8 | U4 | I4 | U2 | I2);
-        let pool = Pool { windows, element: x.element };
-        let whole = (pool.windows.channels * bits(x.element)).is_multiple_of(8);
-        (known && whole).then_some(pool)
+    /// The name for readers.
+    pub(crate) const NAME: &str = "max pools of words";
+
+    /// The pool that a kernel is; `None` if it is none of plain integers.
+    ///
+    /// # Errors
+    /// Why there is no kernel for it.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Pool, String>> {
+        let Op::IntegerMaxPool2d(op) = signature.op else { return None };
+        let (&[x], &[y]) = (signature.inputs, signature.outputs) else { return None };
+        let windows = Windows::new([op.kernel, op.strides], op.pads, [x, y]);
+        let pool = windows.map(|windows| Pool { windows, element: x.element, results: y.count() });
+        Some(match pool {
+            None => Err("its offsets exceed 32 bits".into()),
+            Some(_) if !is_known(x.element) => {
+                Err(format!("no instruction compares {}", x.element))
+            }
+            Some(pool) if !(pool.windows.channels * bits(x.element)).is_multiple_of(8) => {
+                Err("its channels fill no bytes".into())
+            }
+            Some(pool) => Ok(pool),
+        })
     }
 
     /// Bytes of a place.
@@ -100,27 +113,26 @@ impl Pool {
     }
 }
 
-impl Family for Pools {
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        let pool = Pool::of(&kernel.op, &kernel.input_types(), &kernel.output_types());
-        Ok(pool.map(|pool| pool.functions(name, kernel)))
+impl Implementation for Pool {
+    fn name(&self) -> &'static str {
+        Pool::NAME
     }
 
-    fn scratch_bytes(
-        &self,
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<usize> {
-        Pool::of(op, inputs, outputs).map(|_| 0)
-    }
-
-    fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
-        let pool = Pool::of(op, inputs, outputs)?;
+    fn cost(&self) -> Cost {
         let [of_tap, of_result] = CYCLES;
-        let parts = (8 / bits(pool.element)) as u64;
-        let places = (outputs[0].count() / pool.windows.channels) as u64;
-        let words = places * (pool.bytes() / pool.unit()) as u64;
-        Some(words * parts * (pool.windows.taps() as u64 * of_tap + of_result))
+        let parts = (8 / bits(self.element)) as u64;
+        let places = (self.results / self.windows.channels) as u64;
+        let words = places * (self.bytes() / self.unit()) as u64;
+        Cost::new(words * parts * (self.windows.taps() as u64 * of_tap + of_result))
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl CKernel for Pool {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        Ok(self.functions(name, kernel).into())
     }
 }

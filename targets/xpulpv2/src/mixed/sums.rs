@@ -1,26 +1,24 @@
 //! Sums of narrow integers with their output stage: additions of two values, and sums over windows, channels last: four
 //! channels at a time.
 
-use trainc_ir::ops::{Chain, IntegerSumPool2d};
+use trainc_c::{CKernel, Emitted};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::ops::IntegerSumPool2d;
 use trainc_ir::program::Kernel;
 use trainc_ir::{Element, Op, TensorType};
 
-use super::convolution::{Stage, bits, is_signed};
+use super::convolution::{Stage, bits, is_known, is_signed};
 use super::direct;
 use super::packed::{lane, load, offset, store};
 use super::stage::Clamp;
 use super::text::Text;
 use super::window::Windows;
-use crate::family::Family;
 
 /// Channels at a time.
 const LANES: usize = 4;
 
-/// Additions and sum pools.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sums;
-
-enum Head<'o> {
+#[derive(Debug)]
+enum Head {
     /// Factors and elements of the two operands, and the number of places.
     Add {
         factors: [i32; 2],
@@ -28,65 +26,84 @@ enum Head<'o> {
         places: usize,
     },
     Pool {
-        op: &'o IntegerSumPool2d,
+        op: IntegerSumPool2d,
         windows: Windows,
         element: Element,
     },
 }
 
-struct Sum<'o> {
-    head: Head<'o>,
+/// An addition or a sum pool.
+#[derive(Debug)]
+pub(crate) struct Sum {
+    head: Head,
     stage: Stage,
     channels: usize,
     y: Element,
+    results: usize,
 }
 
-fn is_known(element: Element) -> bool {
-    use Element::{I2, I4, I8, U2, U4, U8};
-    matches!(element, U8 | I8 | U4 | I4 | U2 | I2)
-}
+impl Sum {
+    /// The name for readers.
+    pub(crate) const NAME: &str = "sums of four channels";
 
-impl Sum<'_> {
-    fn of<'o>(op: &'o Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<Sum<'o>> {
-        let (head, stage) = match op {
-            Op::Chain(Chain { ops }) => match &ops[..] {
-                [head, stage] => (head, Some(stage)),
-                _ => return None,
-            },
-            op => (op, None),
+    /// The sum that a kernel is, alone or with one output stage; `None` if it is none of plain integers.
+    ///
+    /// # Errors
+    /// Why there is no kernel for it.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Sum, String>> {
+        let (head, rest) = signature.ops().split_first()?;
+        let operands = match head {
+            Op::IntegerAdd(_) => 2,
+            Op::IntegerSumPool2d(_) => 1,
+            _ => return None,
         };
-        let (&x, &[y]) = (inputs.first()?, outputs) else { return None };
-        let operands = if let Op::IntegerAdd(_) = head { 2 } else { 1 };
-        let stage = Stage::of(stage, inputs.get(operands..)?)?;
+        let (x, y) = (*signature.inputs.first()?, *signature.outputs.first()?);
+        Some(Sum::new(head, rest, signature.inputs, operands, [x, y]))
+    }
+
+    fn new(
+        head: &Op,
+        rest: &[Op],
+        inputs: &[&TensorType],
+        operands: usize,
+        [x, y]: [&TensorType; 2],
+    ) -> Result<Sum, String> {
+        let further = inputs.get(operands..).filter(|_| rest.len() < 2);
+        let stage = further.and_then(|further| Stage::of(rest.first(), further));
+        let stage = stage.ok_or("more than an output stage follows")?;
         if !inputs[..operands].iter().all(|ty| is_known(ty.element)) {
-            return None;
+            return Err("its operands are wider than a byte".into());
         }
-        let mut channels = *x.shape.dims().last()?;
+        let mut channels = x.shape.dims().last().copied().unwrap_or(1);
+        let large = || "its offsets exceed 32 bits".to_string();
         let head = match head {
             Op::IntegerAdd(add) => {
                 if stage == Stage::Sums {
                     channels = LANES;
                 }
-                let small = x.count() > 0 && x.count() < 1 << 28;
-                if !small || !x.count().is_multiple_of(channels) {
-                    return None;
+                if x.count() == 0 || x.count() >= 1 << 28 {
+                    return Err(large());
+                }
+                if !x.count().is_multiple_of(channels) {
+                    return Err("its elements fill no words".into());
                 }
                 let elements = [x.element, inputs[1].element];
                 Head::Add { factors: add.factors, elements, places: x.count() / channels }
             }
             Op::IntegerSumPool2d(op) => {
-                let windows = Windows::new([op.kernel, op.strides], op.pads, [x, y])?;
-                Head::Pool { op, windows, element: x.element }
+                let windows = Windows::new([op.kernel, op.strides], op.pads, [x, y]);
+                let windows = windows.ok_or_else(large)?;
+                Head::Pool { op: op.clone(), windows, element: x.element }
             }
-            _ => return None,
+            _ => return Err("it is no sum".into()),
         };
-        let known = is_known(y.element) || y.element == Element::I32;
-        (known && channels.is_multiple_of(LANES)).then_some(Sum {
-            head,
-            stage,
-            channels,
-            y: y.element,
-        })
+        if !is_known(y.element) && y.element != Element::I32 {
+            return Err(format!("its result is {}", y.element));
+        }
+        if !channels.is_multiple_of(LANES) {
+            return Err("its channels are no multiple of 4".into());
+        }
+        Ok(Sum { head, stage, channels, y: y.element, results: y.count() })
     }
 
     /// Bytes of `channels` elements.
@@ -331,30 +348,29 @@ impl Sum<'_> {
     }
 }
 
-impl Family for Sums {
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        let sum = Sum::of(&kernel.op, &kernel.input_types(), &kernel.output_types());
-        Ok(sum.map(|sum| sum.functions(name, kernel)))
+impl Implementation for Sum {
+    fn name(&self) -> &'static str {
+        Sum::NAME
     }
 
-    fn scratch_bytes(
-        &self,
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<usize> {
-        Sum::of(op, inputs, outputs).map(|_| 0)
-    }
-
-    fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
-        let sum = Sum::of(op, inputs, outputs)?;
-        let of_sum = match &sum.head {
+    fn cost(&self) -> Cost {
+        let of_sum = match &self.head {
             Head::Add { .. } => 6,
             Head::Pool { windows, element, .. } => {
                 let taps = windows.taps() as u64;
                 if bits(*element) == 8 { taps * 3 / 2 + 4 } else { taps * 5 / 2 + 2 }
             }
         };
-        Some(outputs[0].count() as u64 * (of_sum + sum.stage_cycles()))
+        Cost::new(self.results as u64 * (of_sum + self.stage_cycles()))
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl CKernel for Sum {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        Ok(self.functions(name, kernel).into())
     }
 }

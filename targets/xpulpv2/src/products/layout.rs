@@ -1,7 +1,7 @@
 //! A product as sets of vectors: which tensors they are made of, and where they lie in the working memory.
 
-use super::shape::{Convolution, Pass};
-use super::text::Scratch;
+use trainc_c::text::Scratch;
+use trainc_ir::product::{Convolution, Pass};
 
 /// What the vectors of a set are; `enum trainc_xpulp_kind` of the support header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,12 +134,18 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Plans a product; `None` if its sizes do not suit.
-    pub(crate) fn of(c: &Convolution) -> Option<Layout> {
+    /// Plans a product.
+    ///
+    /// # Errors
+    /// If its sizes do not suit.
+    pub(crate) fn of(c: &Convolution) -> Result<Layout, String> {
         let mut layout = Layout::sets(c);
         layout.lay_out();
         // Offsets are 32-bit.
-        (layout.bytes < 1 << 30).then_some(layout)
+        if layout.bytes >= 1 << 30 {
+            return Err("its working memory takes 1 GiB or more".into());
+        }
+        Ok(layout)
     }
 
     /// Matrices of sums.
@@ -165,12 +171,12 @@ impl Layout {
             placed: 0,
             bytes: 0,
         };
-        if c.is_matrix() {
+        if is_matrix(c) {
             return Layout { blocks: 1, ..Layout::matrices_of(c, plain) };
         }
         let (taps, inputs, outputs) = (c.tap_count(), c.channels, c.outputs);
         let (x_image, y_image) = (c.groups * inputs * c.plane(), c.groups * outputs * c.places());
-        let same = [c.height, c.width] == [c.rows, c.columns] && c.pads == [0, 0];
+        let same = [c.height, c.width] == [c.rows, c.columns] && c.pads[..2] == [0, 0];
         let pointwise = taps == 1 && c.strides == [1, 1] && same;
         let weights = outputs * inputs * taps;
         let x_windows = |vectors, vector_strides, counts, strides| {
@@ -185,7 +191,7 @@ impl Layout {
                         .steps(inputs * c.plane(), x_image);
                     return Layout { rows, lanes, ..plain };
                 }
-                let volume = c.padded();
+                let volume = padded(c);
                 let (row, plane) = (volume.row, volume.plane());
                 let lanes = Set::new(Kind::Windows, 0, c.places(), length, 0)
                     .steps(inputs * c.plane(), x_image);
@@ -207,7 +213,7 @@ impl Layout {
                         .steps(outputs * c.places(), y_image);
                     return Layout { rows, lanes, ..plain };
                 }
-                let (volume, start) = c.spread();
+                let (volume, start) = spread(c);
                 let (row, plane) = (volume.row, volume.plane());
                 let lanes = Set::new(Kind::Windows, 0, c.plane(), length, 0)
                     .steps(outputs * c.places(), y_image);
@@ -230,7 +236,7 @@ impl Layout {
                         .steps(inputs * c.plane(), x_image);
                     return Layout { lanes, ..adding };
                 }
-                let volume = c.padded();
+                let volume = padded(c);
                 let (row, plane) = (volume.row, volume.plane());
                 let lanes = Set::new(Kind::Windows, 0, inputs * taps, length, 0)
                     .steps(inputs * c.plane(), x_image);
@@ -294,54 +300,52 @@ impl Layout {
     }
 }
 
-impl Convolution {
-    fn is_matrix(&self) -> bool {
-        self.groups == 1 && self.tap_count() == 1 && self.plane() == 1 && self.places() == 1
-    }
+fn is_matrix(c: &Convolution) -> bool {
+    c.groups == 1 && c.tap_count() == 1 && c.plane() == 1 && c.places() == 1
+}
 
-    /// A group of `x` with its padding.
-    fn padded(&self) -> Volume {
-        // Of the padding below and on the right as much as a window meets.
-        let size = |axis: usize| {
-            let last = [self.rows, self.columns][axis].saturating_sub(1) * self.strides[axis];
-            let reach = last + (self.taps[axis] - 1) * self.dilations[axis] + 1;
-            reach.max(self.pads[axis] + [self.height, self.width][axis])
-        };
-        Volume {
-            planes: self.channels,
-            height: self.height,
-            width: self.width,
-            rows: size(0),
-            row: size(1),
-            steps: [1, 1],
-            top: self.pads[0],
-            left: self.pads[1],
-        }
+/// A group of `x` with its padding.
+fn padded(c: &Convolution) -> Volume {
+    // Of the padding below and on the right as much as a window meets.
+    let size = |axis: usize| {
+        let last = [c.rows, c.columns][axis].saturating_sub(1) * c.strides[axis];
+        let reach = last + (c.taps[axis] - 1) * c.dilations[axis] + 1;
+        reach.max(c.pads[axis] + [c.height, c.width][axis])
+    };
+    Volume {
+        planes: c.channels,
+        height: c.height,
+        width: c.width,
+        rows: size(0),
+        row: size(1),
+        steps: [1, 1],
+        top: c.pads[0],
+        left: c.pads[1],
     }
+}
 
-    /// A group of `dy`, its elements as far apart as windows are, with room such that each place of `x` has a window
-    /// of all taps there; and where the first one starts.
-    fn spread(&self) -> (Volume, usize) {
-        let axis = |axis: usize| {
-            let reach = (self.taps[axis] - 1) * self.dilations[axis];
-            let before = reach.saturating_sub(self.pads[axis]);
-            // Windows of `y` that lie in the padding alone are passed by.
-            let start = self.pads[axis].saturating_sub(reach);
-            let size = [self.rows, self.columns][axis];
-            let all = before + (size - 1) * self.strides[axis] + 1;
-            (before, start, all.max(start + [self.height, self.width][axis] + reach))
-        };
-        let ((top, down, rows), (left, right, row)) = (axis(0), axis(1));
-        let volume = Volume {
-            planes: self.outputs,
-            height: self.rows,
-            width: self.columns,
-            rows,
-            row,
-            steps: self.strides,
-            top,
-            left,
-        };
-        (volume, down * row + right)
-    }
+/// A group of `dy`, its elements as far apart as windows are, with room such that each place of `x` has a window
+/// of all taps there; and where the first one starts.
+fn spread(c: &Convolution) -> (Volume, usize) {
+    let axis = |axis: usize| {
+        let reach = (c.taps[axis] - 1) * c.dilations[axis];
+        let before = reach.saturating_sub(c.pads[axis]);
+        // Windows of `y` that lie in the padding alone are passed by.
+        let start = c.pads[axis].saturating_sub(reach);
+        let size = [c.rows, c.columns][axis];
+        let all = before + (size - 1) * c.strides[axis] + 1;
+        (before, start, all.max(start + [c.height, c.width][axis] + reach))
+    };
+    let ((top, down, rows), (left, right, row)) = (axis(0), axis(1));
+    let volume = Volume {
+        planes: c.outputs,
+        height: c.rows,
+        width: c.columns,
+        rows,
+        row,
+        steps: c.strides,
+        top,
+        left,
+    };
+    (volume, down * row + right)
 }

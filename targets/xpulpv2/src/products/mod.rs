@@ -4,25 +4,15 @@
 //! One scheme for all: a product is sums of two sets of vectors ([`layout`]), which the support header packs into words,
 //! multiplies by tiles of 4 by 4 and rounds. Tiles, packing and rounding are divided by `TRAINC_PARALLEL_FOR`.
 
-mod finish;
 mod layout;
-mod shape;
 
-pub(crate) use trainc_c::text::Text;
-use trainc_c::text::{self, declare, times};
-use trainc_ir::loops::{LoopKernel, Role};
-use trainc_ir::ops::Chain;
-use trainc_ir::program::{Kernel, buffer_bytes, scale_offset};
-use trainc_ir::target::loop_scratch_bytes;
-use trainc_ir::{Op, TensorType};
+use trainc_c::product::ProductKernel;
+use trainc_c::text::{Text, declare, times};
+use trainc_c::{CKernel, Emitted};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::program::Kernel;
 
-use crate::family::Family;
-use finish::Finish;
 use layout::{Kind, Layout, Set};
-use shape::Convolution;
-
-/// Products as a family of kernels.
-pub(crate) struct Products;
 
 /// Cycles of a call: set-up of sets, loops.
 const CALL: u64 = 500;
@@ -36,95 +26,22 @@ const FINISH: u64 = 14;
 
 /// A kernel that starts with a product.
 #[derive(Debug)]
-struct Product {
+pub(crate) struct Product {
+    kernel: ProductKernel,
     layout: Layout,
-    finish: Finish,
-    /// Operands of product and finish.
-    operands: usize,
-    /// Type of their result.
-    result: TensorType,
-    /// Further operations on it, in loops.
-    rest: Option<Op>,
 }
 
 impl Product {
-    fn of(op: &Op, inputs: &[&TensorType]) -> Option<Product> {
-        let ops = match op {
-            Op::Chain(chain) => &chain.ops[..],
-            op => std::slice::from_ref(op),
+    /// The name for readers.
+    pub(crate) const NAME: &str = "products of words";
+
+    /// See [`ProductKernel::of`].
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Product, String>> {
+        let planned = |kernel: ProductKernel| {
+            let layout = Layout::of(&kernel.convolution)?;
+            Ok(Product { kernel, layout })
         };
-        let (first, mut rest) = ops.split_first()?;
-        let operands = inputs.get(..2)?;
-        let layout = Layout::of(&Convolution::of(first, operands)?)?;
-        let sums = first.infer(operands).ok()?.pop()?;
-        let mut product =
-            Product { layout, finish: Finish::None, operands: 2, result: sums, rest: None };
-        if let Some((next, further)) = rest.split_first()
-            && let Some(finish) = Finish::of(next, &product.result)
-        {
-            product.operands += finish.operands();
-            let own = inputs.get(2..product.operands)?;
-            let types: Vec<&TensorType> =
-                std::iter::once(&product.result).chain(own.iter().copied()).collect();
-            product.result = next.infer(&types).ok()?.pop()?;
-            product.finish = finish;
-            rest = further;
-        }
-        product.rest = match rest {
-            [] => None,
-            [op] => Some(op.clone()),
-            ops => Some(Op::Chain(Chain { ops: ops.to_vec() })),
-        };
-        Some(product)
-    }
-
-    /// Estimate of cycles.
-    fn cycles(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
-        let layout = &self.layout;
-        let set = |set: &Set| match set.kind {
-            Kind::InPlace => 0,
-            _ => (set.count * set.length) as u64 * BYTE,
-        };
-        let tiles = (layout.rows.tiles() * layout.lanes.tiles()) as u64;
-        let words = (layout.lanes.bytes() / 4) as u64;
-        let block = tiles * (TILE + WORDS * words) + set(&layout.lanes) + set(&layout.rows);
-        let products = (layout.groups * layout.blocks) as u64 * block;
-        let rest = self.rest.as_ref();
-        let rest = rest.map_or(0, |op| trainc_c::cycles(op, &self.rest_inputs(inputs), outputs));
-        CALL + products + self.result.count() as u64 * FINISH + rest
-    }
-
-    fn rest_inputs<'a>(&'a self, inputs: &[&'a TensorType]) -> Vec<&'a TensorType> {
-        std::iter::once(&self.result).chain(inputs[self.operands..].iter().copied()).collect()
-    }
-
-    fn scratch_bytes(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        let own = self.layout.bytes;
-        match &self.rest {
-            None => own,
-            Some(rest) => {
-                let rest = loop_scratch_bytes(rest, &self.rest_inputs(inputs), outputs);
-                buffer_bytes(&self.result).next_multiple_of(16) + own.max(rest)
-            }
-        }
-    }
-
-    /// The product's own function.
-    fn function(&self, name: &str) -> String {
-        let mut out = Text::default();
-        let result = if self.finish == Finish::None { "int32_t" } else { "int8_t" };
-        let bits = if self.finish.operands() > 0 { "const int32_t *x2, " } else { "" };
-        out.long(format!(
-            "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {bits}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
-        ));
-        out.open("{");
-        self.declarations(&mut out);
-        out.line("");
-        self.products(&mut out);
-        out.line("");
-        self.results(&mut out);
-        out.close();
-        out.finish()
+        Some(ProductKernel::of(signature)?.and_then(planned))
     }
 
     fn declarations(&self, out: &mut Text) {
@@ -282,7 +199,8 @@ impl Product {
 
     fn results(&self, out: &mut Text) {
         let layout = &self.layout;
-        if self.finish.asks_magnitude() {
+        let finish = self.kernel.finish;
+        if finish.asks_magnitude() {
             let tiles = layout.groups * layout.lanes.tiles();
             out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {tiles});"));
         }
@@ -297,11 +215,14 @@ impl Product {
             out.line(format!("results.{field} = {value};"));
         }
         out.line("results.y = y0;");
-        self.finish.emit(out);
+        let width = "32 - trainc_leading_zeros((int32_t)bits)";
+        finish.emit(out, width, |out, shift, low| {
+            out.line(format!("results.rounding = trainc_xpulp_rounding({shift}, {low});"));
+        });
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_store_{});",
             layout.matrices() * layout.rows.count,
-            self.finish.suffix().unwrap_or_default()
+            finish.suffix()
         ));
     }
 }
@@ -331,84 +252,39 @@ fn set(out: &mut Text, name: &str, set: &Set, from: &str, windows: bool) {
     out.line(format!("{name}.windows = {};", if windows { "&windows" } else { "0" }));
 }
 
-impl Family for Products {
-    fn kernel(&self, name: &str, kernel: &Kernel) -> Result<Option<String>, String> {
-        let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
-        let Some(product) = Product::of(&kernel.op, &inputs) else { return Ok(None) };
-        let Some(rest) = &product.rest else {
-            return Ok(Some(product.function(name)));
+impl Implementation for Product {
+    fn name(&self) -> &'static str {
+        Product::NAME
+    }
+
+    fn cost(&self) -> Cost {
+        let layout = &self.layout;
+        let set = |set: &Set| match set.kind {
+            Kind::InPlace => 0,
+            _ => (set.count * set.length) as u64 * BYTE,
         };
-        let rest_inputs = product.rest_inputs(&inputs);
-        let loops = rest.lower(&rest_inputs, &outputs);
-        let whole = kernel.op.lower(&inputs, &outputs);
-        let mut text = product.function(&format!("{name}_product"));
-        text.push('\n');
-        text.push_str(&trainc_c::function(&format!("{name}_rest"), &loops)?);
-        text.push('\n');
-        text.push_str(&both(name, &product, &loops, &whole));
-        Ok(Some(text))
+        let tiles = (layout.rows.tiles() * layout.lanes.tiles()) as u64;
+        let words = (layout.lanes.bytes() / 4) as u64;
+        let block = tiles * (TILE + WORDS * words) + set(&layout.lanes) + set(&layout.rows);
+        let products = (layout.groups * layout.blocks) as u64 * block;
+        let finish = self.kernel.result.count() as u64 * FINISH;
+        Cost::new(CALL + products + finish + self.kernel.rest_cycles())
     }
 
-    fn scratch_bytes(
-        &self,
-        op: &Op,
-        inputs: &[&TensorType],
-        outputs: &[&TensorType],
-    ) -> Option<usize> {
-        Some(Product::of(op, inputs)?.scratch_bytes(inputs, outputs))
-    }
-
-    fn cycles(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Option<u64> {
-        Some(Product::of(op, inputs)?.cycles(inputs, outputs))
+    fn scratch_bytes(&self) -> usize {
+        self.kernel.scratch_bytes(self.layout.bytes)
     }
 }
 
-/// The function that calls the product and the loops behind it.
-fn both(name: &str, product: &Product, loops: &LoopKernel, whole: &LoopKernel) -> String {
-    let mut out = Text::default();
-    let variable = |role: &Role| match role {
-        Role::Input(i) => format!("x{i}"),
-        Role::InputScale(i) => format!("x{i}_exponent"),
-        Role::Output(i) => format!("y{i}"),
-        Role::OutputScale(i) => format!("y{i}_exponent"),
-        Role::RunContext => "run".into(),
-        Role::Scratch => "scratch".into(),
-    };
-    let mut parameters: Vec<String> = Vec::new();
-    for buffer in whole.buffers.iter().filter(|b| b.role != Role::Scratch) {
-        let written = matches!(buffer.role, Role::Output(_) | Role::OutputScale(_));
-        let constant = if written { "" } else { "const " };
-        let ty = trainc_c::element_type(buffer.element);
-        parameters.push(format!("{constant}{ty} *{}", variable(&buffer.role)));
+impl CKernel for Product {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        let body = |out: &mut Text| {
+            self.declarations(out);
+            out.line("");
+            self.products(out);
+            out.line("");
+            self.results(out);
+        };
+        self.kernel.emit(name, kernel, body).map(Emitted::from)
     }
-    parameters.push("uint8_t *scratch".into());
-    out.long(format!("static void {name}({})", parameters.join(", ")));
-    out.open("{");
-    let element = trainc_c::element_type(product.result.element);
-    out.line(format!("{element} *const t0 = ({element} *)(void *)scratch;"));
-    out.line(format!(
-        "int32_t *const t0_exponent = (int32_t *)(void *)(scratch + {});",
-        scale_offset(&product.result)
-    ));
-    let offset = buffer_bytes(&product.result).next_multiple_of(16);
-    let bits = if product.finish.operands() > 0 { "x2, " } else { "" };
-    out.long(format!(
-        "{name}_product(x0, x0_exponent, x1, x1_exponent, {bits}t0, t0_exponent, scratch + {offset});"
-    ));
-    let mut arguments: Vec<String> = Vec::new();
-    for buffer in loops.buffers.iter().filter(|b| b.role != Role::Scratch) {
-        arguments.push(match &buffer.role {
-            Role::Input(0) => "t0".into(),
-            Role::InputScale(0) => "t0_exponent".into(),
-            Role::Input(i) => variable(&Role::Input(i + product.operands - 1)),
-            Role::InputScale(i) => variable(&Role::InputScale(i + product.operands - 1)),
-            role => variable(role),
-        });
-    }
-    if loops.buffers.iter().any(|b| b.role == Role::Scratch) {
-        arguments.push(format!("scratch + {offset}"));
-    }
-    out.long(format!("{name}_rest({});", arguments.join(", ")));
-    out.close();
-    out.finish()
 }

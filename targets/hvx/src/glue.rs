@@ -1,0 +1,189 @@
+//! Kernels as C around assembly: what a tuned kernel tells of itself, and the loops that serve where there is none.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::OnceLock;
+
+use trainc_c::{CKernel, Emitted, Piece, element_type};
+use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::loops::{BufferParameter, LoopKernel, Role};
+use trainc_ir::names::identifier;
+use trainc_ir::program::Kernel;
+use trainc_ir::target::loop_scratch;
+use trainc_ir::{Element, TensorType};
+
+use crate::cost;
+use crate::lowering::lower;
+use crate::machine::{Function, MachineError, Options, Version, compile};
+use crate::select::{Routine, SelectError, select};
+
+/// The file of kernels, among [`Piece`]s.
+pub(crate) const KERNELS: &str = "kernels";
+/// The file of routines that kernels call; a piece's name is the routine's symbol.
+pub(crate) const ROUTINES: &str = "routines";
+
+/// A kernel written on the machine layer: assembly, and a C function that calls it and sets the exponent.
+pub(crate) trait Glue: Debug + Send + Sync + 'static {
+    /// The name for readers.
+    const NAME: &str;
+
+    /// An estimate of a launch's packets; `results` are the elements of its results.
+    fn packets(&self, results: u64) -> u64;
+
+    /// Working memory.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    fn scratch_bytes(&self) -> Result<usize, MachineError>;
+
+    /// Everything for the kernel of that name; `head` is its C function's `static void name(...)`.
+    ///
+    /// # Errors
+    /// Of the machine layer, and of selection.
+    fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError>;
+}
+
+/// Functions and tables in assembly, and the C around them.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    /// Functions that are called from C or from one another.
+    pub(crate) functions: Vec<Function>,
+    /// Tables, as assembly.
+    pub(crate) tables: String,
+    /// Declarations and the kernel's C function.
+    pub(crate) source: String,
+    /// Routines that they call.
+    pub(crate) routines: BTreeSet<Routine>,
+}
+
+/// A [`Glue`] kernel of a program.
+#[derive(Debug)]
+pub(crate) struct Tuned<G> {
+    glue: G,
+    version: Version,
+    packets: u64,
+    scratch_bytes: OnceLock<usize>,
+}
+
+impl<G: Glue> Tuned<G> {
+    pub(crate) fn new(glue: G, version: Version, outputs: &[&TensorType]) -> Tuned<G> {
+        let results = outputs.iter().map(|ty| ty.count() as u64).sum();
+        let packets = glue.packets(results);
+        Tuned { glue, version, packets, scratch_bytes: OnceLock::new() }
+    }
+}
+
+impl<G: Glue> Implementation for Tuned<G> {
+    fn name(&self) -> &'static str {
+        G::NAME
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.packets)
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        // What the machine layer refuses it refuses again, aloud, when the kernel is printed.
+        *self.scratch_bytes.get_or_init(|| self.glue.scratch_bytes().unwrap_or(0))
+    }
+
+    fn aligned_elements(&self) -> &'static [Element] {
+        &[Element::I8]
+    }
+}
+
+impl<G: Glue> CKernel for Tuned<G> {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        let parameters = kernel.op.lower(&kernel.input_types(), &kernel.output_types()).buffers;
+        let prototype = prototype(name, &parameters, self.scratch_bytes() > 0);
+        let head = format!("static {prototype}");
+        let printed = self.glue.print(name, &head).map_err(|e| e.to_string())?;
+        let mut text = String::new();
+        for function in &printed.functions {
+            text.push_str(&assembly(function, self.version)?);
+        }
+        text.push_str(&printed.tables);
+        Ok(emitted(name, printed.source, text, &printed.routines))
+    }
+}
+
+/// Any operation by its loops.
+#[derive(Debug)]
+pub(crate) struct Loops {
+    kernel: LoopKernel,
+    version: Version,
+    packets: OnceLock<u64>,
+}
+
+impl Loops {
+    pub(crate) fn of(signature: &Signature<'_>, version: Version) -> Loops {
+        let kernel = lower(signature.op, signature.inputs, signature.outputs);
+        Loops { kernel, version, packets: OnceLock::new() }
+    }
+}
+
+impl Implementation for Loops {
+    fn name(&self) -> &'static str {
+        "loops"
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(*self.packets.get_or_init(|| cost::packets(&self.kernel)))
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        loop_scratch(&self.kernel).1
+    }
+}
+
+impl CKernel for Loops {
+    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
+        let list = |types: &[TensorType]| {
+            types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let prototype = prototype(name, &self.kernel.buffers, self.scratch_bytes() > 0);
+        let (inputs, outputs) = (list(&kernel.inputs), list(&kernel.outputs));
+        let purpose = format!("{}\n{inputs} -> {outputs}\n{prototype}", kernel.op);
+        let selected = select(name, &purpose, &self.kernel).map_err(|e| e.to_string())?;
+        let text = assembly(&selected.function, self.version)?;
+        Ok(emitted(name, format!("{prototype};\n"), text, &selected.routines))
+    }
+}
+
+fn emitted(name: &str, text: String, assembly: String, routines: &BTreeSet<Routine>) -> Emitted {
+    let mut pieces = vec![Piece { file: KERNELS, name: name.to_string(), text: assembly }];
+    pieces.extend(routines.iter().map(|routine| Piece {
+        file: ROUTINES,
+        name: routine.symbol().to_string(),
+        text: String::new(),
+    }));
+    Emitted { text, pieces }
+}
+
+/// `void name(...)`: the buffers in order, then the working memory.
+fn prototype(name: &str, buffers: &[BufferParameter], scratch: bool) -> String {
+    let parameter = |b: &BufferParameter| {
+        let constant = match b.role {
+            Role::Input(_) | Role::InputScale(_) | Role::RunContext => "const ",
+            _ => "",
+        };
+        format!("{constant}{} *{}", element_type(b.element), identifier(&b.name))
+    };
+    let buffers = buffers.iter().filter(|b| b.role != Role::Scratch);
+    let mut parameters: Vec<String> = buffers.map(parameter).collect();
+    if scratch {
+        parameters.push("uint8_t *scratch".into());
+    }
+    format!("void {name}({})", parameters.join(", "))
+}
+
+/// A function in packets.
+pub(crate) fn assembly(function: &Function, version: Version) -> Result<String, String> {
+    let assembled = compile(function, version, &Options::default()).map_err(|e| e.to_string())?;
+    // A kernel that spills is one to look at.
+    let spills = match assembled.spills {
+        0 => String::new(),
+        n => format!("// Values that live in the frame for want of registers: {n}.\n"),
+    };
+    Ok(format!("\n{spills}{}", assembled.assembly()))
+}
