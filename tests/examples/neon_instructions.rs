@@ -21,10 +21,10 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
 };
-use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
 use trainc_ir::{Element, Op, TensorType};
 use trainc_neon::{DOTPROD, I8MM, NEON, NeonTarget};
+use trainc_tests::kernels;
 
 /// Input channels, output channels, height and width.
 const LAYERS: [[usize; 3]; 8] = [
@@ -153,15 +153,8 @@ fn source(build: &Build, layers: &[Layer]) -> Result<String, Box<dyn Error>> {
         let (function, scratch) = match build.target {
             None => (trainc_c::function(&name, &lowered)?, loop_scratch(&lowered).1),
             Some(target) => {
-                let scratch = Dialect::scratch_bytes(target, &layer.op, &inputs, &output_types);
-                let kernel = Kernel {
-                    name: name.clone(),
-                    op: layer.op.clone(),
-                    inputs: layer.inputs.clone(),
-                    outputs: outputs.clone(),
-                    scratch_bytes: scratch,
-                };
-                (target.kernel(&name, &kernel)?.ok_or("a layer has no kernel")?, scratch)
+                let kernel = kernels::kernel(target, &name, &layer.op, &inputs);
+                (kernels::text(&kernel), kernel.scratch_bytes())
             }
         };
         // One call each, that must not be inlined or specialised.

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use trainc_ir::implementation::Signature;
 use trainc_ir::{Element, Tensor, TensorType};
 use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
@@ -37,7 +38,7 @@ fn innermost(case: &Case) -> InnerLoop {
     let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
     let outputs = case.op.infer(&inputs).expect("the case is well typed");
     let outputs: Vec<&TensorType> = outputs.iter().collect();
-    inner_loop(&case.op, &inputs, &outputs).expect("the layer suits tiles")
+    inner_loop(&Signature::new(&case.op, &inputs, &outputs)).expect("the layer suits tiles")
 }
 
 /// A name that tells the elements.

@@ -3,6 +3,7 @@
 pub mod brevitas;
 pub mod cases;
 pub mod hexagon;
+pub mod kernels;
 pub mod hexagon_clang;
 pub mod hexagon_convolution;
 pub mod programs;

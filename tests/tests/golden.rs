@@ -6,7 +6,7 @@
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::Graph;
 use trainc_ir::ops::{Chain, IntegerAdd, IntegerMaxPool2d, ScaleShift};
-use trainc_ir::program::{Kernel, Program};
+use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::text::Printer;
 use trainc_ir::verify::Stage;
@@ -159,20 +159,13 @@ fn xpulpv2_kernels() {
 /// What XpulpV2 emits for a kernel by itself, with the weights in their order if they are constants.
 fn xpulpv2_kernel(name: &str, case: &Case) -> String {
     let types: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
-    let outputs = case.op.infer(&types).expect("the case is well typed");
-    let output_types: Vec<&TensorType> = outputs.iter().collect();
-    let kernel = Kernel {
-        name: name.to_string(),
-        op: case.op.clone(),
-        inputs: types.iter().map(|&ty| ty.clone()).collect(),
-        scratch_bytes: trainc_c::Dialect::scratch_bytes(&XPULPV2, &case.op, &types, &output_types),
-        outputs: outputs.clone(),
+    let kernel = trainc_tests::kernels::kernel(&XPULPV2, name, &case.op, &types);
+    let own = trainc_c::in_c(&kernel).expect("the target emits C");
+    let emitted = match case.constant {
+        true => own.emit_arranged(name, &kernel),
+        false => own.emit(name, &kernel),
     };
-    let text = match case.constant {
-        true => trainc_c::Dialect::constant_kernel(&XPULPV2, name, &kernel),
-        false => trainc_c::Dialect::kernel(&XPULPV2, name, &kernel),
-    };
-    text.expect("prints").expect("the target has a kernel of its own")
+    emitted.expect("prints").text
 }
 
 /// Quantized inference: convolutions with thresholds and with scale and shift, an addition, a pool.

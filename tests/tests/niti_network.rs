@@ -14,7 +14,9 @@ use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{
     Add, AvgPool2d, Concat, Conv2d, MatMul, MaxPool2d, ProductRole, Relu, Reshape,
 };
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Selection, Signature, Target, TargetDescription,
+};
 use trainc_ir::types::{Element, Scale, TensorType};
 use trainc_ir::verify::Stage;
 use trainc_ir::{Op, RunContext, Tensor};
@@ -39,17 +41,15 @@ impl Target for Counting {
             summary: "a test",
             alignment: 16,
             vector_bytes: 16,
+            cost_unit: "cycles",
             devices: &["cpu"],
         }
     }
 
-    fn cost(&self, _: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let Signature { inputs, outputs, .. } = *signature;
         let touched: usize = inputs.iter().chain(outputs).map(|ty| ty.count()).sum();
-        Cost::new(touched as u64 + 10)
-    }
-
-    fn scratch_bytes(&self, _: &Op, _: &[&TensorType], _: &[&TensorType]) -> usize {
-        0
+        Selection::known("any", Cost::new(touched as u64 + 10), 0)
     }
 
     fn emit(

@@ -131,7 +131,12 @@ impl Selection {
 
     /// The generic loops at a cost, where a target has nothing else.
     pub fn loops(signature: &Signature<'_>, cost: Cost) -> Selection {
-        Selection::new(GenericLoops { cost, scratch_bytes: loop_scratch(&signature.lower()).1 })
+        Selection::known("loops", cost, loop_scratch(&signature.lower()).1)
+    }
+
+    /// A way of which no more is known.
+    pub fn known(name: &'static str, cost: Cost, scratch_bytes: usize) -> Selection {
+        Selection::new(Known { name, cost, scratch_bytes })
     }
 
     /// See [`Implementation::name`].
@@ -191,16 +196,17 @@ impl Ways {
     }
 }
 
-/// See [`Selection::loops`].
+/// See [`Selection::known`].
 #[derive(Debug)]
-struct GenericLoops {
+struct Known {
+    name: &'static str,
     cost: Cost,
     scratch_bytes: usize,
 }
 
-impl Implementation for GenericLoops {
+impl Implementation for Known {
     fn name(&self) -> &'static str {
-        "loops"
+        self.name
     }
 
     fn cost(&self) -> Cost {
@@ -226,10 +232,10 @@ mod tests {
         assert_eq!(ways.ask::<u8>("of others", None), None);
         assert_eq!(ways.ask::<u8>("narrow", Some(Err("the operand is f32".into()))), None);
         assert_eq!(ways.ask("wide", Some(Ok(7))), Some(7));
-        let selection = ways.take(GenericLoops { cost: Cost::new(5), scratch_bytes: 0 });
+        let selection = ways.take(Known { name: "wide", cost: Cost::new(5), scratch_bytes: 0 });
         let reason = "the operand is f32".to_string();
         assert_eq!(selection.declined, [Declined { name: "narrow", reason }]);
-        assert!(selection.implementation::<GenericLoops>().is_some());
+        assert!(selection.implementation::<Known>().is_some());
         assert_ne!(selection, Selection::loops(&signature, Cost::new(5)));
     }
 }

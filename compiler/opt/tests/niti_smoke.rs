@@ -3,10 +3,12 @@
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{Add, Conv2d, MatMul, MaxPool2d, ProductRole, Relu, Reshape};
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Selection, Signature, Target, TargetDescription,
+};
 use trainc_ir::types::TensorType;
 use trainc_ir::verify::{Stage, verify};
-use trainc_ir::{Op, RunContext, Tensor};
+use trainc_ir::{RunContext, Tensor};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::egraph::saturate::Limits;
 use trainc_opt::optimise::{OptimiseOptions, Strategy, optimise};
@@ -22,18 +24,16 @@ impl Target for Counting {
             summary: "a test",
             alignment: 16,
             vector_bytes: 16,
+            cost_unit: "cycles",
             devices: &["cpu"],
         }
     }
 
     /// Elements touched, plus a launch; what a chain keeps to itself is free.
-    fn cost(&self, _: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let Signature { inputs, outputs, .. } = *signature;
         let touched: usize = inputs.iter().chain(outputs).map(|ty| ty.count()).sum();
-        Cost::new(touched as u64 + 10)
-    }
-
-    fn scratch_bytes(&self, _: &Op, _: &[&TensorType], _: &[&TensorType]) -> usize {
-        0
+        Selection::known("any", Cost::new(touched as u64 + 10), 0)
     }
 
     fn emit(

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::ops::{AvgPool2d, Conv2d, Reshape};
-use trainc_ir::target::{ArtifactFile, Cost, EmitError, Target, TargetDescription};
+use trainc_ir::target::{
+    ArtifactFile, Cost, EmitError, Selection, Signature, Target, TargetDescription,
+};
 use trainc_ir::types::TensorType;
 use trainc_ir::verify::{Stage, verify};
 use trainc_ir::{Op, OpKind, RunContext, Tensor};
@@ -27,18 +29,16 @@ impl Target for Any {
             summary: "a test",
             alignment: 16,
             vector_bytes: 16,
+            cost_unit: "cycles",
             devices: &["cpu"],
         }
     }
 
-    fn cost(&self, op: &Op, inputs: &[&TensorType], _: &[&TensorType]) -> Cost {
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let Signature { op, inputs, .. } = *signature;
         let text = format!("{op} {inputs:?}");
         let hash = text.bytes().fold(self.0, |hash, b| Random::new(hash ^ u64::from(b)).bits());
-        Cost::new(1 + hash % 1000)
-    }
-
-    fn scratch_bytes(&self, _: &Op, _: &[&TensorType], _: &[&TensorType]) -> usize {
-        0
+        Selection::known("any", Cost::new(1 + hash % 1000), 0)
     }
 
     fn emit(

@@ -7,13 +7,13 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, Conv2d, MatMul, ProductRole, QuantizeGradient, Relu, ReluGradient, Requantize,
 };
-use trainc_ir::target::Target;
+use trainc_ir::target::{Signature, Target};
 use trainc_ir::{Element, Op, TensorType};
 
 fn cost(op: &Op, inputs: &[&TensorType]) -> u64 {
     let results = op.infer(inputs).expect("the operands fit");
-    let cost = HOST.cost(op, inputs, &results.iter().collect::<Vec<_>>());
-    cost.cycles().expect("the host can run it")
+    let results: Vec<&TensorType> = results.iter().collect();
+    HOST.select(&Signature::new(op, inputs, &results)).cost().cycles().expect("the host can run it")
 }
 
 fn requantize() -> Op {

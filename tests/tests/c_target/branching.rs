@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trainc_c::C;
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::{Dropout, Relu, SaturatingSubtract};
 use trainc_ir::program::{
@@ -28,12 +29,10 @@ fn branching() -> Program {
     };
     let constant = Arc::new(Tensor::i8_shared([5], vec![100, -100, 3, -4, 0], -2));
     let initial = Arc::new(Tensor::i8_shared([5], vec![0; 5], 0));
-    let kernel = |name: &str, op: Op, inputs: usize| Kernel {
-        name: name.into(),
-        op,
-        inputs: vec![ty.clone(); inputs],
-        outputs: vec![ty.clone()],
-        scratch_bytes: 0,
+    let kernel = |name: &str, op: Op, inputs: usize| {
+        Kernel::new(name, op, vec![ty.clone(); inputs], vec![ty.clone()], |signature| {
+            C.select(signature)
+        })
     };
     let launch = |kernel: usize, inputs: &[usize], output: usize| {
         Step::Launch(Launch {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trainc_c::C;
 use trainc_ir::graph::InputRole;
 use trainc_ir::ops::{Neg, Relu, SoftmaxCrossEntropy};
 use trainc_ir::program::{
@@ -43,12 +44,8 @@ fn scores(op: Op, ty: &TensorType) -> Program {
             name: "node".into(),
         })
     };
-    let kernel = |name: &str, op: Op, inputs: Vec<TensorType>, output: &TensorType| Kernel {
-        name: name.into(),
-        op,
-        inputs,
-        outputs: vec![output.clone()],
-        scratch_bytes: 0,
+    let kernel = |name: &str, op: Op, inputs: Vec<TensorType>, output: &TensorType| {
+        Kernel::new(name, op, inputs, vec![output.clone()], |signature| C.select(signature))
     };
     let loss: Op = SoftmaxCrossEntropy {}.into();
     let initial = Arc::new(Tensor::f32([0usize; 0], vec![0.0]));

@@ -62,8 +62,8 @@ struct Given<'b>(&'b dyn Fn(u64) -> Option<Arc<Tensor>>);
 
 impl Tensors for Given<'_> {
     fn find(&self, hash: u64, ty: &TensorType) -> Result<Arc<Tensor>, String> {
-        let tensor = (self.0)(hash)
-            .ok_or_else(|| format!("no tensor with hash {hash:#x} is at hand"))?;
+        let tensor =
+            (self.0)(hash).ok_or_else(|| format!("no tensor with hash {hash:#x} is at hand"))?;
         checked(tensor, hash, ty)
     }
 }

@@ -6,7 +6,7 @@ use trainc_ir::interpreter::Interpreter;
 use trainc_ir::program::Program;
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::{
-    ArtifactFile, Cost, EmitError, Target, TargetDescription, loop_scratch_bytes,
+    ArtifactFile, Cost, EmitError, Selection, Signature, Target, TargetDescription,
 };
 use trainc_ir::{
     Data, Element, Graph, Op, RunContext, Scale, ScaleData, Tensor, TensorType, Verified,
@@ -27,6 +27,7 @@ impl Generic {
                 summary: "generic loops",
                 alignment: 64,
                 vector_bytes: 16,
+                cost_unit: "cycles",
                 devices: &["cpu"],
             },
         }
@@ -38,18 +39,15 @@ impl Target for Generic {
         &self.description
     }
 
-    fn cost(&self, _op: &Op, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Cost {
-        Cost::new(1)
-    }
-
-    fn scratch_bytes(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> usize {
-        match op {
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let scratch_bytes = match signature.op {
             Op::MatMul(_) | Op::Conv2d(_) | Op::Conv2dGradientInput(_) => {
-                outputs.iter().map(|ty| ty.element_bytes()).sum()
+                signature.outputs.iter().map(|ty| ty.element_bytes()).sum()
             }
             Op::BatchStatistics(_) | Op::Transpose(_) => 100,
-            _ => loop_scratch_bytes(op, inputs, outputs),
-        }
+            _ => Selection::loops(signature, Cost::ZERO).scratch_bytes(),
+        };
+        Selection::known("generic", Cost::new(1), scratch_bytes)
     }
 
     fn emit(&self, _program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

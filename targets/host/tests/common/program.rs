@@ -115,26 +115,17 @@ impl ProgramBuilder {
     /// A launch that is not scheduled yet.
     pub(crate) fn launch(&mut self, op: Op, inputs: &[BufferId], outputs: &[BufferId]) -> Step {
         let types = |ids: &[BufferId]| ids.iter().map(|&b| self.ty(b)).collect::<Vec<_>>();
-        let (input_types, output_types) = (types(inputs), types(outputs));
-        let scratch_bytes = HOST.scratch_bytes(
-            &op,
-            &input_types.iter().collect::<Vec<_>>(),
-            &output_types.iter().collect::<Vec<_>>(),
-        );
         let number = self.program.kernels.len();
         let name = format!("{}_{number}", op.kind().name());
-        let free = self.program.memory.arena_bytes.next_multiple_of(64);
-        let scratch = (scratch_bytes > 0).then_some(free);
-        if scratch_bytes > 0 {
-            self.program.memory.arena_bytes = free + scratch_bytes;
-        }
-        self.program.kernels.push(Kernel {
-            name: name.clone(),
-            op,
-            inputs: input_types,
-            outputs: output_types,
-            scratch_bytes,
+        let kernel = Kernel::new(&name, op, types(inputs), types(outputs), |signature| {
+            HOST.select(signature)
         });
+        let free = self.program.memory.arena_bytes.next_multiple_of(64);
+        let scratch = (kernel.scratch_bytes() > 0).then_some(free);
+        if kernel.scratch_bytes() > 0 {
+            self.program.memory.arena_bytes = free + kernel.scratch_bytes();
+        }
+        self.program.kernels.push(kernel);
         Step::Launch(Launch {
             kernel: KernelId(number),
             device: DeviceId(0),
