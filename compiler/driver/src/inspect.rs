@@ -215,6 +215,8 @@ pub struct Summary {
     pub output_stages: Vec<StageSummary>,
     /// The memory plan.
     pub memory: MemorySummary,
+    /// What the target's costs count.
+    pub cost_unit: &'static str,
     /// The kernels, costliest launches first.
     pub kernels: Vec<KernelReport>,
 }
@@ -368,6 +370,7 @@ pub fn summary(session: &Session) -> Summary {
         producer: format!("{} {}, opset {}", producer.name, producer.version, producer.opset),
         algorithm: session.algorithm.name.clone(),
         target: session.target.description().name.to_string(),
+        cost_unit: session.target.description().cost_unit,
         trainable_parameters: graph
             .parameters()
             .iter()
@@ -482,11 +485,18 @@ impl Summary {
         line(o, format_args!("  state      {} bytes", memory.state_bytes));
         line(o, format_args!("  constants  {} bytes", memory.constant_bytes));
         if !self.kernels.is_empty() {
-            line(o, format_args!("\nkernels by estimated cost (cycles x launches)"));
+            let unit = self.cost_unit;
+            line(
+                o,
+                format_args!("\nkernels by estimated cost ({unit} x launches), and how they run"),
+            );
             for kernel in self.kernels.iter().take(KERNELS_SHOWN) {
                 let cost = kernel.cost.map_or_else(|| "-".to_string(), |c| c.to_string());
-                let KernelReport { name, launches, .. } = kernel;
-                line(o, format_args!("  {cost:>12} x {launches:<3} {name}"));
+                let KernelReport { name, launches, implementation, .. } = kernel;
+                line(o, format_args!("  {cost:>12} x {launches:<3} {name}: {implementation}"));
+                for declined in &kernel.declined {
+                    line(o, format_args!("  {:>18} not {declined}", ""));
+                }
             }
             if self.kernels.len() > KERNELS_SHOWN {
                 line(o, format_args!("  ... and {} more", self.kernels.len() - KERNELS_SHOWN));

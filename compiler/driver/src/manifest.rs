@@ -166,7 +166,12 @@ pub struct KernelReport {
     pub operation: String,
     /// Launches in all entries.
     pub launches: usize,
-    /// Estimated cycles of one launch.
+    /// How the target runs it.
+    pub implementation: &'static str,
+    /// The target's other ways for such operations, each with the reason why it does not suit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub declined: Vec<String>,
+    /// Estimated cost of one launch, in the target's unit.
     pub cost: Option<u64>,
     /// Working memory of a launch.
     pub scratch_bytes: usize,
@@ -310,11 +315,15 @@ pub fn kernels(session: &Session) -> Vec<KernelReport> {
             name: kernel.name.clone(),
             operation: kernel.op.to_string(),
             launches,
-            cost: session
-                .target
-                .cost(&kernel.op, &kernel.input_types(), &kernel.output_types())
-                .cycles(),
-            scratch_bytes: kernel.scratch_bytes,
+            implementation: kernel.selection.name(),
+            declined: kernel
+                .selection
+                .declined
+                .iter()
+                .map(|d| format!("{}: {}", d.name, d.reason))
+                .collect(),
+            cost: kernel.selection.cost().cycles(),
+            scratch_bytes: kernel.scratch_bytes(),
         })
         .collect()
 }

@@ -293,10 +293,11 @@ impl fmt::Display for Program {
         for kernel in &self.kernels {
             writeln!(
                 f,
-                "  kernel {} = {} scratch={}",
+                "  kernel {} = {} scratch={} by {}",
                 kernel.name,
                 kernel.op,
-                kernel.scratch_bytes()
+                kernel.scratch_bytes(),
+                kernel.selection.name()
             )?;
         }
         for entry in &self.entries {
