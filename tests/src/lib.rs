@@ -3,9 +3,9 @@
 pub mod brevitas;
 pub mod cases;
 pub mod hexagon;
-pub mod kernels;
 pub mod hexagon_clang;
 pub mod hexagon_convolution;
+pub mod kernels;
 pub mod programs;
 pub mod random;
 pub mod random_kernels;

@@ -4,14 +4,16 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use trainc_c::Dialect;
+use trainc_c::{C, Dialect};
 use trainc_ir::loops::Role;
 use trainc_ir::program::Kernel;
-use trainc_ir::target::loop_scratch_bytes;
+use trainc_ir::target::{Signature, Target};
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{RunContext, Tensor, TensorType};
 use trainc_riscv::{Machine, Memory, toolchain};
 use trainc_xpulpv2::XPULPV2;
+
+use crate::kernels;
 
 use crate::cases::Case;
 
@@ -187,15 +189,7 @@ static uint8_t *place(size_t bytes)
 /// The kernel of a case, and its results.
 fn kernel(case: &Case, number: usize) -> (Kernel, Vec<Tensor>) {
     let types: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
-    let outputs = case.op.infer(&types).unwrap_or_else(|e| panic!("{}: {e}", case.what));
-    let output_types: Vec<&TensorType> = outputs.iter().collect();
-    let kernel = Kernel {
-        name: format!("kernel_{number}"),
-        op: case.op.clone(),
-        inputs: types.iter().map(|&ty| ty.clone()).collect(),
-        scratch_bytes: Dialect::scratch_bytes(&XPULPV2, &case.op, &types, &output_types),
-        outputs: outputs.clone(),
-    };
+    let kernel = kernels::kernel(&XPULPV2, &format!("kernel_{number}"), &case.op, &types);
     let operands: Vec<&Tensor> = case.inputs.iter().collect();
     let results = case.op.evaluate(&operands, &RunContext { seed: 7, step: 3 });
     (kernel, results)
@@ -220,23 +214,19 @@ fn source_of(cases: &[Case], loops_alone: bool) -> (String, Vec<u8>) {
         let (mut kernel, results) = kernel(case, n);
         if loops_alone {
             let (inputs, outputs) = (kernel.input_types(), kernel.output_types());
-            kernel.scratch_bytes = loop_scratch_bytes(&kernel.op, &inputs, &outputs);
+            kernel.selection = C.select(&Signature::new(&kernel.op, &inputs, &outputs));
         }
+        let own = trainc_c::in_c(&kernel).expect("the target emits C");
         let arranged = |i: usize| {
             let constant = case.constant && !loops_alone;
-            constant.then(|| Dialect::arranged(&XPULPV2, &kernel, i, &case.inputs[i])).flatten()
+            constant.then(|| own.arranged(i, &case.inputs[i])).flatten()
         };
-        let function = if loops_alone {
-            Ok(None)
-        } else if case.constant {
-            XPULPV2.constant_kernel(&kernel.name, &kernel)
-        } else {
-            Dialect::kernel(&XPULPV2, &kernel.name, &kernel)
+        let emitted = match case.constant && !loops_alone {
+            true => own.emit_arranged(&kernel.name, &kernel),
+            false => own.emit(&kernel.name, &kernel),
         };
-        let function = function.unwrap_or_else(|e| panic!("{}: {e}", case.what));
+        text.push_str(&emitted.unwrap_or_else(|e| panic!("{}: {e}", case.what)).text);
         let loops = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
-        let function = function.map_or_else(|| trainc_c::function(&kernel.name, &loops), Ok);
-        text.push_str(&function.unwrap_or_else(|e| panic!("{}: {e}", case.what)));
         let (mut arguments, mut checks, mut total) = (Vec::new(), String::new(), 0);
         let _ = writeln!(main, "    next = memory;");
         for buffer in loops.buffers.iter().filter(|buffer| buffer.role != Role::Scratch) {
@@ -265,8 +255,8 @@ fn source_of(cases: &[Case], loops_alone: bool) -> (String, Vec<u8>) {
             total += bytes.next_multiple_of(16) + 3 * GUARD;
         }
         results.iter().for_each(|result| input.extend(tensor_bytes(result)));
-        if kernel.scratch_bytes > 0 {
-            let count = kernel.scratch_bytes;
+        if kernel.scratch_bytes() > 0 {
+            let count = kernel.scratch_bytes();
             let _ = writeln!(main, "    uint8_t *const case{n}_scratch = place({count});");
             arguments.push(format!("case{n}_scratch"));
             total += count.next_multiple_of(16) + 3 * GUARD;

@@ -149,9 +149,8 @@ fn packed_costs(cases: &[Case], nearness: f64, table: &mut String) -> Vec<u64> {
             let launch = launches.find(|l| l.entry == format!("case_{n}") && l.node == "node");
             let counts = counts(&launch.expect("it is launched").costs);
             let inputs: Vec<&TensorType> = case.inputs.iter().map(Tensor::ty).collect();
-            let outputs = case.op.infer(&inputs).expect("the case is well typed");
-            let outputs: Vec<&TensorType> = outputs.iter().collect();
-            let estimate = XPULPV2.cost(&case.op, &inputs, &outputs).cycles().expect("it runs");
+            let kernel = trainc_tests::kernels::kernel(&XPULPV2, &case.what, &case.op, &inputs);
+            let estimate = kernel.selection.cost().cycles().expect("it runs");
             row(table, &case.what, &[&counts[..], &[estimate]].concat());
             let off = (estimate as f64 / counts[1] as f64 - 1.0).abs();
             assert!(off < nearness, "{}: estimate {estimate} of {counts:?}", case.what);
