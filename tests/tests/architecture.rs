@@ -55,6 +55,7 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         &[
             "attributes",
             "graph",
+            "implementation",
             "loops",
             "numeric",
             "ops",

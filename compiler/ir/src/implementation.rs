@@ -1,4 +1,4 @@
-//! How a target runs a kernel: chosen once by [`select`](crate::target::Target::select) and carried along. Extraction
+//! How a target runs a kernel: chosen once by a target's `select` and carried along. Extraction
 //! asks it for its cost, planning for its working memory and what it demands, the target's emission for its code.
 
 use std::any::Any;
@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::loops::LoopKernel;
+use crate::loops::scratch::loop_scratch;
 use crate::ops::Op;
-use crate::target::loop_scratch;
 use crate::types::{Element, TensorType};
 
 /// Cost of a kernel on a target, in the target's own unit (an estimate of cycles). Saturating.

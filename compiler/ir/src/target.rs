@@ -3,7 +3,7 @@
 use crate::Verified;
 use crate::harness::{Harness, Toolchain};
 pub use crate::implementation::{Cost, Selection, Signature};
-use crate::loops::{LoopKernel, Role};
+pub use crate::loops::scratch::{SCRATCH_ALIGNMENT, loop_scratch};
 use crate::program::Program;
 
 /// What a target is called and what it offers.
@@ -81,23 +81,4 @@ pub trait Target: Sync {
     fn example(&self, _program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
         Ok(None)
     }
-}
-
-/// Alignment of each scratch buffer of a loop kernel.
-pub const SCRATCH_ALIGNMENT: usize = 16;
-
-/// Offsets of a loop kernel's scratch buffers within its working memory (in parameter order), and the total.
-pub fn loop_scratch(kernel: &LoopKernel) -> (Vec<usize>, usize) {
-    let mut total = 0usize;
-    let offsets = kernel
-        .buffers
-        .iter()
-        .filter(|b| b.role == Role::Scratch)
-        .map(|b| {
-            let offset = total;
-            total += b.element.bytes(b.count).next_multiple_of(SCRATCH_ALIGNMENT);
-            offset
-        })
-        .collect();
-    (offsets, total)
 }

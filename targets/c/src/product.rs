@@ -86,8 +86,8 @@ impl Finish {
     }
 
     /// Sets the result's exponent and, if there is a shift, the rounding by it. `width` is the C of the bits of the sums'
-    /// largest magnitude; `round` prints how to round by a shift to a lower clamp.
-    pub fn emit(self, out: &mut Text, width: &str, round: impl FnOnce(&mut Text, &str, i8)) {
+    /// largest magnitude; `round` prints how to round by `shift` to a lower clamp.
+    pub fn emit(self, out: &mut Text, width: &str, round: impl FnOnce(&mut Text, i8)) {
         let exponent = "trainc_add32(x0_exponent[0], x1_exponent[0])";
         let (shift, low) = match self {
             Finish::None => {
@@ -110,7 +110,7 @@ impl Finish {
             }
         };
         out.line(format!("y0_exponent[0] = trainc_add32({exponent}, {shift});"));
-        round(out, shift, low);
+        round(out, low);
     }
 }
 

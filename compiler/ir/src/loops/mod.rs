@@ -11,6 +11,7 @@
 pub mod builder;
 pub mod evaluate;
 pub mod packed;
+pub mod scratch;
 mod walk;
 
 pub use walk::{each_expression, each_statement, height};

@@ -102,8 +102,8 @@ fn argument(finish: Finish) -> &'static str {
 /// Sets the result's exponent and, if there is a shift, declares `rounding`. `bits` holds the sums' magnitudes.
 fn emit_finish(finish: Finish, out: &mut Text) {
     let width = "32 - trainc_leading_zeros(trainc_magnitude_bits(bits))";
-    finish.emit(out, width, |out, shift, low| {
+    finish.emit(out, width, |out, low| {
         out.line("struct trainc_rounding rounding;");
-        out.line(format!("trainc_set_rounding(&rounding, {shift}, {low});"));
+        out.line(format!("trainc_set_rounding(&rounding, shift, {low});"));
     });
 }

@@ -216,8 +216,8 @@ impl Product {
         }
         out.line("results.y = y0;");
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
-        finish.emit(out, width, |out, shift, low| {
-            out.line(format!("results.rounding = trainc_xpulp_rounding({shift}, {low});"));
+        finish.emit(out, width, |out, low| {
+            out.line(format!("results.rounding = trainc_xpulp_rounding(shift, {low});"));
         });
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_store_{});",
