@@ -311,7 +311,7 @@ Examples:
 
 Passes run from left to right; a text can start at any stage. docs/qir.md describes the text form.")]
 pub(crate) struct OptArguments {
-    /// Module in the text form; `-` is stdin
+    /// Module in the text form; `-` is stdin [default: none, with --list]
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "list")]
     pub(crate) file: Option<PathBuf>,
     /// Passes, in order [default: those that the file names]

@@ -45,7 +45,7 @@
 //!
 //! A printed tensor of more elements than [`Printer::inline_limit`] stands as its [`content_hash`]
 //! (`0x` and 16 hexadecimal digits). [`Printer::with_data`] puts the bytes of such tensors after the graph
-//! ([`crate::tensor_bytes()`]); [`parse_graphs`] reads them there, or draws a tensor where they are missing; [`parse_graph`]
+//! ([`mod@crate::tensor_bytes`]); [`parse_graphs`] reads them there, or draws a tensor where they are missing; [`parse_graph`]
 //! takes a lookup.
 //!
 //! Reading infers all types again and refuses a text whose written types differ.
