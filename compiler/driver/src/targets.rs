@@ -1,6 +1,5 @@
 //! The registry of targets: one line each.
 
-use trainc_c::Dialect;
 use trainc_ir::target::Target;
 
 use crate::error::{Context, Result};
@@ -27,18 +26,6 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_xpulpv2::XPULPV2,
 ];
 
-/// Those that emit C, with the flags of its compiler.
-static DIALECTS: &[&dyn Dialect] = &[
-    &trainc_c::C,
-    &trainc_neon::NEON,
-    &trainc_neon::DOTPROD,
-    &trainc_neon::I8MM,
-    &trainc_neon::DISPATCH,
-    &trainc_neon::ARMV7,
-    #[cfg(feature = "xpulpv2")]
-    &trainc_xpulpv2::XPULPV2,
-];
-
 /// The target of that name.
 ///
 /// # Errors
@@ -58,8 +45,7 @@ pub fn find(name: &str) -> Result<&'static dyn Target> {
 
 /// The C compiler's flags for a target's sources (GCC, Clang); `None` if it emits no C.
 pub fn compiler_flags(name: &str) -> Option<Vec<&'static str>> {
-    let dialect = DIALECTS.iter().find(|d| d.description().name == name)?;
-    Some(dialect.flags().iter().copied().chain(trainc_c::FLAGS.split(' ')).collect())
+    TARGETS.iter().find(|t| t.description().name == name)?.compiler_flags()
 }
 
 #[cfg(test)]

@@ -74,6 +74,11 @@ pub trait Target: Sync {
         Ok(None)
     }
 
+    /// Flags that its sources need from a compiler of C (GCC, Clang); `None` if it emits none for one.
+    fn compiler_flags(&self) -> Option<Vec<&'static str>> {
+        None
+    }
+
     /// An example program for what [`Target::emit`] gives; `None` if the target has none.
     ///
     /// # Errors

@@ -3,16 +3,14 @@
 use trainc_ir::harness::{Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 
-use crate::dialect::Dialect;
-use crate::documents::FLAGS;
+use crate::dialect::{Dialect, flags};
 use crate::interface::{Interface, Passing};
 
 /// Compilers with a dialect's flags and those of all artifacts.
 pub fn compilers<const N: usize>(dialect: &dyn Dialect, tools: [Tool; N]) -> Vec<Tool> {
     let mut tools = Vec::from(tools);
     for tool in &mut tools {
-        let flags = dialect.flags().iter().copied().chain(FLAGS.split(' '));
-        tool.arguments.extend(flags.map(String::from));
+        tool.arguments.extend(flags(dialect).into_iter().map(String::from));
     }
     tools
 }

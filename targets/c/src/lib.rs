@@ -30,7 +30,7 @@ mod target;
 pub mod text;
 
 pub use cost::{cycles, loop_cycles};
-pub use dialect::{Dialect, Facts, Language, SupportFile};
+pub use dialect::{Dialect, Facts, Language, SupportFile, flags};
 pub use documents::FLAGS;
 pub use example::{bare_example, example};
 pub use harness::{compilers, harness};

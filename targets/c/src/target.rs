@@ -6,7 +6,7 @@ use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
-use crate::dialect::Dialect;
+use crate::dialect::{self, Dialect};
 use crate::example::example;
 use crate::kernel::{self, Loops};
 use crate::{harness, program};
@@ -46,6 +46,10 @@ impl Target for CTarget {
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         program::emit(program, self).map_err(|message| EmitError { target: NAME, message })
+    }
+
+    fn compiler_flags(&self) -> Option<Vec<&'static str>> {
+        Some(dialect::flags(self))
     }
 
     fn toolchain(&self) -> Option<Toolchain> {

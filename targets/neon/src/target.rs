@@ -114,6 +114,10 @@ impl Target for NeonTarget {
         trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
     }
 
+    fn compiler_flags(&self) -> Option<Vec<&'static str>> {
+        Some(trainc_c::flags(self))
+    }
+
     fn toolchain(&self) -> Option<Toolchain> {
         let (compiler, packages, emulator, processor) = match self.level {
             Level::Armv7 => (

@@ -129,6 +129,10 @@ impl Target for XpulpTarget {
         trainc_c::emit(program, self).map_err(|message| EmitError { target: NAME, message })
     }
 
+    fn compiler_flags(&self) -> Option<Vec<&'static str>> {
+        Some(trainc_c::flags(self))
+    }
+
     fn toolchain(&self) -> Option<Toolchain> {
         let gcc = Tool::new(GCC, simulator::LINKING, "gcc-riscv64-unknown-elf");
         let runner = Runner::Simulator(&simulator::RI5CY);
