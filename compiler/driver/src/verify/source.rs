@@ -77,10 +77,10 @@ static void out(const void *p, size_t n)
     }
 }
 
-/* Arguments: where pages are protected, they end where a page does, so that reading beyond is a fault. */
+/* Operands: where pages are protected, they end where a page does, so that reading beyond is a fault. */
 #ifdef __linux__
 enum { AFTER = 0 };
-#define ARGUMENT(name, bytes) static unsigned char *name
+#define OPERAND(name, bytes) static unsigned char *name
 #define PLACE(name, bytes) name = ending(bytes)
 static unsigned char *ending(size_t bytes)
 {
@@ -89,14 +89,14 @@ static unsigned char *ending(size_t bytes)
     unsigned char *const place = mmap(NULL, all + page, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (place == MAP_FAILED || mprotect(place + all, page, PROT_NONE) != 0) {
-        fprintf(stderr, "no memory for an argument\n");
+        fprintf(stderr, "no memory for an operand\n");
         exit(6);
     }
     return place + all - bytes;
 }
 #else
 enum { AFTER = GUARD };
-#define ARGUMENT(name, bytes) MEMORY(name, bytes, 4)
+#define OPERAND(name, bytes) MEMORY(name, bytes, 4)
 #define PLACE(name, bytes)
 #endif
 
@@ -153,7 +153,10 @@ pub(super) fn source(
     for &(n, entry, _) in &called {
         for (i, argument) in entry.inputs.iter().chain(&entry.outputs).enumerate() {
             let bytes = program.buffer(argument.buffer).bytes();
-            line(&format!("ARGUMENT(e{n}_{i}, {bytes});"));
+            match i < entry.inputs.len() {
+                true => line(&format!("OPERAND(e{n}_{i}, {bytes});")),
+                false => line(&format!("MEMORY(e{n}_{i}, {bytes}, 4);")),
+            }
         }
     }
     for &(n, entry, _) in &called {
@@ -181,7 +184,7 @@ pub(super) fn source(
     }
     let (mut cases, mut placed) = (String::new(), String::new());
     for &(n, entry, _) in &called {
-        for (name, bytes) in &places(program, n, entry)[2..] {
+        for (name, bytes) in &places(program, n, entry)[2..2 + entry.inputs.len()] {
             let _ = writeln!(placed, "    PLACE({name}, {bytes});");
         }
         let _ = writeln!(cases, "        case {n}: call_{n}(seed, step); break;");
@@ -217,11 +220,17 @@ fn places(program: &Program, n: usize, entry: &Entry) -> Vec<(String, usize)> {
     all
 }
 
+/// How much of a guard lies behind a place of an entry: arena, state, operands, results.
+fn after(entry: &Entry, place: usize) -> &'static str {
+    let operands = 2..2 + entry.inputs.len();
+    if operands.contains(&place) { "AFTER" } else { "GUARD" }
+}
+
 /// The function that says which places of an entry were written beyond their end.
 fn guards(program: &Program, n: usize, entry: &Entry) -> String {
     let mut out = format!("\nstatic uint32_t guards_{n}(void)\n{{\n    uint32_t bad = 0;\n");
     for (i, (name, bytes)) in places(program, n, entry).iter().enumerate() {
-        let after = if i < 2 { "GUARD" } else { "AFTER" };
+        let after = after(entry, i);
         let _ = writeln!(out, "    bad |= damaged({name}, {bytes}, {i}, {after});");
     }
     out.push_str("    return bad;\n}\n");
@@ -278,7 +287,7 @@ fn call(program: &Program, n: usize, entry: &Entry, function: &HarnessFunction) 
         }
     }
     for (i, (name, bytes)) in places.iter().enumerate() {
-        let after = if i < 2 { "GUARD" } else { "AFTER" };
+        let after = after(entry, i);
         line(&format!("guard({name}, {bytes}, {after});"));
     }
     line(&format!("{}({});", function.symbol, arguments.join(", ")));
