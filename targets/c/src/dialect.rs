@@ -3,8 +3,6 @@
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::Target;
 
-use crate::documents::FLAGS;
-
 /// A file that the kernels of a dialect need; headers are included before the first kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SupportFile {
@@ -81,9 +79,4 @@ pub trait Dialect: Target {
     fn support(&self) -> Vec<SupportFile> {
         Vec::new()
     }
-}
-
-/// All flags that a dialect's sources need: its own, and those of portable C.
-pub fn flags(dialect: &dyn Dialect) -> Vec<&'static str> {
-    dialect.flags().iter().copied().chain(FLAGS.split(' ')).collect()
 }

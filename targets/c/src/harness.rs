@@ -3,8 +3,14 @@
 use trainc_ir::harness::{Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 
-use crate::dialect::{Dialect, flags};
+use crate::dialect::Dialect;
+use crate::documents::FLAGS;
 use crate::interface::{Interface, Passing};
+
+/// All flags that a dialect's sources need: its own, and those of portable C.
+pub fn flags(dialect: &dyn Dialect) -> Vec<&'static str> {
+    dialect.flags().iter().copied().chain(FLAGS.split(' ')).collect()
+}
 
 /// Compilers with a dialect's flags and those of all artifacts.
 pub fn compilers<const N: usize>(dialect: &dyn Dialect, tools: [Tool; N]) -> Vec<Tool> {

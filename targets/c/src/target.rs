@@ -6,7 +6,7 @@ use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
-use crate::dialect::{self, Dialect};
+use crate::dialect::Dialect;
 use crate::example::example;
 use crate::kernel::{self, Loops};
 use crate::{harness, program};
@@ -49,7 +49,7 @@ impl Target for CTarget {
     }
 
     fn compiler_flags(&self) -> Option<Vec<&'static str>> {
-        Some(dialect::flags(self))
+        Some(harness::flags(self))
     }
 
     fn toolchain(&self) -> Option<Toolchain> {
