@@ -248,7 +248,7 @@ pub struct EntrySummary {
     pub name: String,
     /// Live nodes of the FP32 graph, the module, the optimised module.
     pub nodes: Vec<(String, usize)>,
-    /// Estimated cost before and after the optimiser, in the target's cycles.
+    /// Estimated cost before and after the optimiser, in the target's unit.
     pub cost: (u64, u64),
     /// Launches of the plan.
     pub launches: Option<usize>,
@@ -362,6 +362,9 @@ pub fn summary(session: &Session) -> Summary {
     let outputs = graph.outputs().iter().map(|o| (o.name.clone(), o.value)).collect();
     let producer = &session.imported.producer;
     let mut kernels = kernels(session);
+    for (report, kernel) in kernels.iter_mut().zip(&session.program().kernels) {
+        report.scalar_loops = kernel.selection.scalar_loops();
+    }
     let total = |k: &KernelReport| k.cost.unwrap_or(0).saturating_mul(k.launches as u64);
     kernels.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| a.name.cmp(&b.name)));
     Summary {
@@ -460,7 +463,8 @@ impl Summary {
             line(o, format_args!("  nodes      {}", nodes.join(", ")));
             let (before, after) = entry.cost;
             let saved = percent(before, after);
-            line(o, format_args!("  cost       {before} -> {after} cycles ({saved})"));
+            let unit = self.cost_unit;
+            line(o, format_args!("  cost       {before} -> {after} {unit} ({saved})"));
             if let (Some(launches), Some((order, placement))) = (entry.launches, &entry.chosen) {
                 line(o, format_args!("  launches   {launches}"));
                 line(o, format_args!("  order      {order}, placed {placement}"));
@@ -497,6 +501,9 @@ impl Summary {
                 for declined in &kernel.declined {
                     line(o, format_args!("  {:>18} not {declined}", ""));
                 }
+                for scalar in &kernel.scalar_loops {
+                    line(o, format_args!("  {:>18} scalar loop {scalar}", ""));
+                }
             }
             if self.kernels.len() > KERNELS_SHOWN {
                 line(o, format_args!("  ... and {} more", self.kernels.len() - KERNELS_SHOWN));
@@ -519,6 +526,8 @@ fn percent(before: u64, after: u64) -> String {
 /// What translation and optimiser did, for `trainc inspect --rewrites`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Rewrites {
+    /// What the target's costs count.
+    pub cost_unit: &'static str,
     /// One a function.
     pub entries: Vec<EntryRewrites>,
 }
@@ -570,11 +579,11 @@ pub struct FiredReport {
     pub node: String,
     /// What was chosen.
     pub chosen: String,
-    /// Cycles saved.
+    /// What it saves, in the target's unit.
     pub saved: i64,
 }
 
-/// Estimated costs in the target's cycles.
+/// Estimated costs in the target's unit.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Comparison {
     /// Without optimiser.
@@ -641,7 +650,7 @@ pub fn rewrites(session: &Staged<OptimisedEntry>) -> Result<Rewrites> {
             limit: own.limit.clone(),
         });
     }
-    Ok(Rewrites { entries })
+    Ok(Rewrites { cost_unit: session.target.description().cost_unit, entries })
 }
 
 impl Rewrites {
@@ -657,7 +666,8 @@ impl Rewrites {
             for (rule, count) in &entry.translation {
                 line(o, format_args!("    {rule:<28} {count:>4}"));
             }
-            line(o, format_args!("  optimiser rules: in the e-graph, in the result, cycles saved"));
+            let unit = self.cost_unit;
+            line(o, format_args!("  optimiser rules: in the e-graph, in the result, {unit} saved"));
             for rule in &entry.rules {
                 let RuleTotal { rule, applications, used, saved } = rule;
                 line(o, format_args!("    {rule:<28} {applications:>5} {used:>4} {saved:>12}"));
@@ -668,7 +678,7 @@ impl Rewrites {
                 line(o, format_args!("    {node}: {rule} gives {chosen}, saves {saved}"));
             }
             let Comparison { off, ordered, saturate } = entry.cost;
-            line(o, format_args!("  cost in cycles"));
+            line(o, format_args!("  cost in {unit}"));
             line(o, format_args!("    not optimised              {off:>14}"));
             let gain = percent(off, ordered);
             line(o, format_args!("    each rule once, in order   {ordered:>14}  {gain}"));

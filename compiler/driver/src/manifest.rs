@@ -175,6 +175,9 @@ pub struct KernelReport {
     pub cost: Option<u64>,
     /// Working memory of a launch.
     pub scratch_bytes: usize,
+    /// Loops that fill no vector, each with the reason, where a report asks for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scalar_loops: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -324,6 +327,7 @@ pub fn kernels(session: &Session) -> Vec<KernelReport> {
                 .collect(),
             cost: kernel.selection.cost().cycles(),
             scratch_bytes: kernel.scratch_bytes(),
+            scalar_loops: Vec::new(),
         })
         .collect()
 }

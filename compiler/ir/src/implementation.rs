@@ -104,6 +104,12 @@ pub trait Implementation: Any + Debug + Send + Sync {
     fn aligned_elements(&self) -> &'static [Element] {
         &[]
     }
+
+    /// Innermost loops of which a round runs at a time, each by its variable with the reason, where the target's plans for
+    /// vectors tell. Worked out when it is asked for.
+    fn scalar_loops(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A way that was not taken.
@@ -157,6 +163,11 @@ impl Selection {
     /// See [`Implementation::aligned_elements`].
     pub fn aligned_elements(&self) -> &'static [Element] {
         self.implementation.aligned_elements()
+    }
+
+    /// See [`Implementation::scalar_loops`].
+    pub fn scalar_loops(&self) -> Vec<String> {
+        self.implementation.scalar_loops()
     }
 
     /// The implementation as the target made it; `None` if another target did.

@@ -90,9 +90,9 @@ pub enum Shape {
     Matrices(Matrices),
 }
 
-/// What turns sums into the result.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Finish {
+/// How sums with an exponent become signed bytes with one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Narrowing {
     /// To the sums' own width.
     Requantize {
         /// Most bits of a result's magnitude.
@@ -114,6 +114,34 @@ pub enum Finish {
         /// How.
         rounding: Rounding,
     },
+}
+
+impl Narrowing {
+    /// How it rounds.
+    pub fn rounding(self) -> Rounding {
+        match self {
+            Narrowing::Requantize { rounding, .. }
+            | Narrowing::Gradient { rounding }
+            | Narrowing::Shift { rounding, .. } => rounding,
+        }
+    }
+
+    /// Operands besides the sums.
+    pub fn operands(self) -> usize {
+        usize::from(matches!(self, Narrowing::Gradient { .. }))
+    }
+
+    /// Whether it asks for the sums' largest magnitude.
+    pub fn asks_magnitude(self) -> bool {
+        !matches!(self, Narrowing::Shift { .. })
+    }
+}
+
+/// What turns sums into the result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finish {
+    /// Of sums with an exponent.
+    Narrow(Narrowing),
     /// Of plain sums, by a multiplication and a shift.
     ScaleShift(ScaleShift),
     /// Of plain sums, by the thresholds that they reach.
@@ -211,6 +239,11 @@ impl Product {
             Shape::Convolution(convolution) => Ok(convolution.clone()),
             Shape::Matrices(matrices) => matrices.convolution(),
         }
+    }
+
+    /// How its sums are narrowed, if they have exponents and are.
+    pub fn narrowing(&self) -> Option<Narrowing> {
+        self.finish.as_ref()?.narrowing()
     }
 
     /// Multiplications, those with padding included.
@@ -414,15 +447,16 @@ impl Finish {
         if sums.element != Element::I32 {
             return None;
         }
+        let narrow = |narrowing| Some(Finish::Narrow(narrowing));
         match (op, sums.scale) {
             (Op::Requantize(op), Scale::Exponent) => {
-                Some(Finish::Requantize { bits: op.bits, rounding: op.rounding, low: op.low })
+                narrow(Narrowing::Requantize { bits: op.bits, rounding: op.rounding, low: op.low })
             }
             (Op::QuantizeGradient(op), Scale::Exponent) => {
-                Some(Finish::Gradient { rounding: op.rounding })
+                narrow(Narrowing::Gradient { rounding: op.rounding })
             }
             (Op::ShiftRight(op), Scale::Exponent) if op.element == Element::I8 => {
-                Some(Finish::Shift { amount: op.amount, rounding: op.rounding })
+                narrow(Narrowing::Shift { amount: op.amount, rounding: op.rounding })
             }
             (Op::ScaleShift(op), Scale::None) => Some(Finish::ScaleShift(op.clone())),
             (Op::Threshold(op), Scale::None) => Some(Finish::Threshold(op.clone())),
@@ -430,18 +464,79 @@ impl Finish {
         }
     }
 
-    /// How it rounds; `None` of plain sums.
-    pub fn rounding(&self) -> Option<Rounding> {
-        match *self {
-            Finish::Requantize { rounding, .. }
-            | Finish::Gradient { rounding }
-            | Finish::Shift { rounding, .. } => Some(rounding),
+    /// How sums with an exponent are narrowed; `None` of plain sums.
+    pub fn narrowing(&self) -> Option<Narrowing> {
+        match self {
+            Finish::Narrow(narrowing) => Some(*narrowing),
             Finish::ScaleShift(_) | Finish::Threshold(_) => None,
         }
     }
+}
 
-    /// Whether it asks for the sums' largest magnitude.
-    pub fn asks_magnitude(&self) -> bool {
-        matches!(self, Finish::Requantize { .. } | Finish::Gradient { .. })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Chain, ProductRole, Relu, Requantize};
+
+    fn matmul(transpose_a: bool, transpose_b: bool) -> Op {
+        MatMul { transpose_a, transpose_b, role: ProductRole::Forward }.into()
+    }
+
+    fn of(ops: &[Op], inputs: &[&TensorType]) -> Option<Result<Product, String>> {
+        Product::of(ops, inputs, |_| true)
+    }
+
+    #[test]
+    fn each_matrix_product_is_a_pass_of_a_convolution() {
+        let bytes = |shape: [usize; 2]| TensorType::shared(shape, Element::I8);
+        // 3 images, 5 channels, 7 outputs.
+        let (x, w, dy) = (bytes([3, 5]), bytes([7, 5]), bytes([3, 7]));
+        for (op, a, b, pass, swapped) in [
+            (matmul(false, true), &x, &w, Pass::Forward, false),
+            (matmul(false, false), &dy, &w, Pass::Error, false),
+            (matmul(true, false), &dy, &x, Pass::Gradient, true),
+        ] {
+            let product = of(&[op], &[a, b]).expect("a product").expect("of bytes");
+            let c = product.convolution().expect("one convolution");
+            assert_eq!((c.pass, c.swapped), (pass, swapped));
+            assert_eq!((c.images, c.channels, c.outputs), (3, 5, 7));
+            assert_eq!(c.sums(), product.sums.count());
+            assert_eq!(c.multiplications(), product.multiplications());
+        }
+        let (x, w) = (bytes([5, 3]), bytes([7, 5]));
+        let both = of(&[matmul(true, true)], &[&x, &w]).expect("a product").expect("of bytes");
+        assert!(both.convolution().unwrap_err().contains("transposed"));
+    }
+
+    /// A scale that is no exponent must not be taken for one.
+    #[test]
+    fn elements_and_scales_of_both_operands_count() {
+        let plain = TensorType::new([2, 2], Element::I8);
+        let (bytes, float) = (TensorType::shared([2, 2], Element::I8), TensorType::f32([2, 2]));
+        let op = [matmul(false, true)];
+        assert_eq!(of(&op, &[&bytes, &bytes]).unwrap().unwrap().numbers, Numbers::Bytes);
+        assert_eq!(of(&op, &[&float, &float]).unwrap().unwrap().numbers, Numbers::Float);
+        for other in [&plain, &float, &TensorType::shared([2, 2], Element::U8)] {
+            for pair in [[&bytes, other], [other, &bytes]] {
+                let is_bytes = of(&op, &pair).unwrap().and_then(Product::of_bytes);
+                assert!(is_bytes.is_err(), "{} by {}", pair[0], pair[1]);
+            }
+        }
+        assert!(of(&[Relu {}.into()], &[&bytes]).is_none());
+    }
+
+    #[test]
+    fn a_finish_is_taken_where_it_is_wanted() {
+        let bytes = TensorType::shared([4, 4], Element::I8);
+        let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low: 0 };
+        let chain = Chain { ops: vec![matmul(false, true), requantize.into(), Relu {}.into()] };
+        let inputs = [&bytes, &bytes];
+        let product = of(&chain.ops, &inputs).unwrap().unwrap();
+        let expected = Narrowing::Requantize { bits: 7, rounding: Rounding::HalfAway, low: 0 };
+        assert_eq!((product.narrowing(), product.ops), (Some(expected), 2));
+        assert_eq!(product.result, bytes);
+        let sums = Product::of(&chain.ops, &inputs, |_| false).unwrap().unwrap();
+        assert_eq!((sums.narrowing(), sums.ops), (None, 1));
+        assert_eq!(sums.result.element, Element::I32);
     }
 }

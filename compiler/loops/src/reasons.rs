@@ -51,8 +51,13 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// A loop that stays scalar, by its variable, with the reason.
+    pub fn of_loop(&self, kernel: &LoopKernel, variable: Local) -> String {
+        format!("`{}`: {}", kernel.locals[variable.0 as usize].0, self.explain(kernel))
+    }
+
     /// The reason in words, with the kernel's names.
-    pub fn explain(&self, kernel: &LoopKernel) -> String {
+    fn explain(&self, kernel: &LoopKernel) -> String {
         let local = |l: &Local| kernel.locals[l.0 as usize].0.clone();
         let buffer = |b: &Buffer| kernel.buffers[b.0 as usize].name.clone();
         match self {

@@ -82,6 +82,10 @@ impl Implementation for InC {
     fn aligned_elements(&self) -> &'static [Element] {
         self.0.aligned_elements()
     }
+
+    fn scalar_loops(&self) -> Vec<String> {
+        self.0.scalar_loops()
+    }
 }
 
 /// The way that a C target takes.

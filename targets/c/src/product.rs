@@ -5,7 +5,7 @@ use trainc_ir::implementation::Signature;
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::Chain;
-use trainc_ir::product::{self, Convolution, Product};
+use trainc_ir::product::{Convolution, Finish, Narrowing, Product};
 use trainc_ir::program::{Kernel, buffer_bytes, scale_offset};
 use trainc_ir::target::loop_scratch;
 use trainc_ir::{Op, TensorType};
@@ -13,105 +13,51 @@ use trainc_ir::{Op, TensorType};
 use crate::text::Text;
 use crate::{cost, loops};
 
-/// What turns a product's 32-bit sums into its result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Finish {
-    /// The sums are the result.
-    None,
-    /// To the sums' own width.
-    Requantize {
-        /// Most bits of a magnitude.
-        bits: u8,
-        /// How.
-        rounding: Rounding,
-        /// The lower clamp.
-        low: i8,
-    },
-    /// To a width given at run time.
-    Gradient {
-        /// How.
-        rounding: Rounding,
-    },
-    /// By a constant.
-    Shift {
-        /// Bits.
-        amount: u8,
-        /// How.
-        rounding: Rounding,
-    },
-}
-
-/// The suffix of the functions that round so; `None` if there are none.
-fn suffix(rounding: Rounding) -> Option<&'static str> {
-    match rounding {
+/// Suffix of the functions that store results narrowed so; `None` if there are none.
+fn named(narrowing: Narrowing) -> Option<&'static str> {
+    match narrowing.rounding() {
         Rounding::HalfAway => Some("half_away"),
         Rounding::PseudoStochastic => Some("pseudo_stochastic"),
         Rounding::Truncate | Rounding::Floor => None,
     }
 }
 
-impl Finish {
-    fn of(finish: Option<&product::Finish>) -> Finish {
-        match finish {
-            Some(&product::Finish::Requantize { bits, rounding, low }) => {
-                Finish::Requantize { bits, rounding, low }
-            }
-            Some(&product::Finish::Gradient { rounding }) => Finish::Gradient { rounding },
-            Some(&product::Finish::Shift { amount, rounding }) => {
-                Finish::Shift { amount, rounding }
-            }
-            // Sums of bytes with exponents have no other.
-            _ => Finish::None,
+/// Suffix of the functions that store results.
+pub fn suffix(finish: Option<Narrowing>) -> &'static str {
+    finish.map_or("sums", |narrowing| named(narrowing).unwrap_or_default())
+}
+
+/// Sets the result's exponent and, if there is a shift, the rounding by it. `width` is the C of the bits of the sums'
+/// largest magnitude; `round` prints how to round by `shift` to a lower clamp.
+pub fn emit_finish(
+    finish: Option<Narrowing>,
+    out: &mut Text,
+    width: &str,
+    round: impl FnOnce(&mut Text, i8),
+) {
+    let exponent = "trainc_add32(x0_exponent[0], x1_exponent[0])";
+    let (shift, low) = match finish {
+        None => {
+            out.line(format!("y0_exponent[0] = {exponent};"));
+            return;
         }
-    }
-
-    /// Operands besides the sums.
-    pub fn operands(self) -> usize {
-        usize::from(matches!(self, Finish::Gradient { .. }))
-    }
-
-    /// Suffix of the storing functions.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Finish::None => "sums",
-            Finish::Requantize { rounding, .. }
-            | Finish::Gradient { rounding }
-            | Finish::Shift { rounding, .. } => suffix(rounding).unwrap_or_default(),
+        Some(Narrowing::Requantize { bits, low, .. }) => {
+            out.line(format!("const int32_t width = {width};"));
+            out.line(format!("const int32_t shift = trainc_maximum32(width - {bits}, 0);"));
+            ("shift", low)
         }
-    }
-
-    /// Whether it asks for the sums' largest magnitude.
-    pub fn asks_magnitude(self) -> bool {
-        matches!(self, Finish::Requantize { .. } | Finish::Gradient { .. })
-    }
-
-    /// Sets the result's exponent and, if there is a shift, the rounding by it. `width` is the C of the bits of the sums'
-    /// largest magnitude; `round` prints how to round by `shift` to a lower clamp.
-    pub fn emit(self, out: &mut Text, width: &str, round: impl FnOnce(&mut Text, i8)) {
-        let exponent = "trainc_add32(x0_exponent[0], x1_exponent[0])";
-        let (shift, low) = match self {
-            Finish::None => {
-                out.line(format!("y0_exponent[0] = {exponent};"));
-                return;
-            }
-            Finish::Requantize { bits, low, .. } => {
-                out.line(format!("const int32_t width = {width};"));
-                out.line(format!("const int32_t shift = trainc_maximum32(width - {bits}, 0);"));
-                ("shift", low)
-            }
-            Finish::Gradient { .. } => {
-                out.line(format!("const int64_t width = {width};"));
-                out.line("const int64_t shift = trainc_maximum64(width - x2[0], 0);");
-                ("(int32_t)shift", -127)
-            }
-            Finish::Shift { amount, .. } => {
-                out.line(format!("const int32_t shift = {amount};"));
-                ("shift", -127)
-            }
-        };
-        out.line(format!("y0_exponent[0] = trainc_add32({exponent}, {shift});"));
-        round(out, low);
-    }
+        Some(Narrowing::Gradient { .. }) => {
+            out.line(format!("const int64_t width = {width};"));
+            out.line("const int64_t shift = trainc_maximum64(width - x2[0], 0);");
+            ("(int32_t)shift", -127)
+        }
+        Some(Narrowing::Shift { amount, .. }) => {
+            out.line(format!("const int32_t shift = {amount};"));
+            ("shift", -127)
+        }
+    };
+    out.line(format!("y0_exponent[0] = trainc_add32({exponent}, {shift});"));
+    round(out, low);
 }
 
 /// See the module documentation.
@@ -120,7 +66,7 @@ pub struct ProductKernel {
     /// Its sizes; no channel is convolved by itself.
     pub convolution: Convolution,
     /// What becomes of the sums.
-    pub finish: Finish,
+    pub finish: Option<Narrowing>,
     /// Operands of product and finish.
     operands: usize,
     /// Type of their result.
@@ -135,7 +81,7 @@ impl ProductKernel {
     /// # Errors
     /// Why it is none of those.
     pub fn of(signature: &Signature<'_>) -> Option<Result<ProductKernel, String>> {
-        let fuses = |finish: &product::Finish| finish.rounding().and_then(suffix).is_some();
+        let fuses = |finish: &Finish| finish.narrowing().and_then(named).is_some();
         let product = Product::of(signature.ops(), signature.inputs, fuses)?;
         Some(product.and_then(Product::of_bytes).and_then(|p| ProductKernel::new(signature, &p)))
     }
@@ -158,7 +104,7 @@ impl ProductKernel {
         });
         Ok(ProductKernel {
             convolution,
-            finish: Finish::of(product.finish.as_ref()),
+            finish: product.narrowing(),
             operands: product.operands,
             result: product.result.clone(),
             rest,
@@ -201,11 +147,16 @@ impl ProductKernel {
         Ok(text)
     }
 
+    /// Whether it is narrowed to a width given at run time.
+    fn takes_width(&self) -> bool {
+        self.finish.is_some_and(|narrowing| narrowing.operands() > 0)
+    }
+
     /// The product's own function.
     fn function(&self, name: &str, body: impl FnOnce(&mut Text)) -> String {
         let mut out = Text::default();
-        let result = if self.finish == Finish::None { "int32_t" } else { "int8_t" };
-        let bits = if self.finish.operands() > 0 { "const int32_t *x2, " } else { "" };
+        let result = if self.finish.is_some() { "int8_t" } else { "int32_t" };
+        let bits = if self.takes_width() { "const int32_t *x2, " } else { "" };
         out.long(format!(
             "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {bits}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
         ));
@@ -243,7 +194,7 @@ impl ProductKernel {
             scale_offset(&self.result)
         ));
         let offset = buffer_bytes(&self.result).next_multiple_of(16);
-        let bits = if self.finish.operands() > 0 { "x2, " } else { "" };
+        let bits = if self.takes_width() { "x2, " } else { "" };
         out.long(format!(
             "{name}_product(x0, x0_exponent, x1, x1_exponent, {bits}t0, t0_exponent, scratch + {offset});"
         ));

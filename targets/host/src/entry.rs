@@ -136,9 +136,7 @@ impl<'m, M: Module> Compiler<'m, M> {
     }
 
     fn define_stage(&mut self, name: &str, op: &Op, stage: &Stage) -> Result<Call, HostError> {
-        let inputs: Vec<&TensorType> = stage.inputs.iter().map(|(_, ty)| ty).collect();
-        let outputs: Vec<&TensorType> = stage.outputs.iter().map(|(_, ty)| ty).collect();
-        let lowered = op.lower(&inputs, &outputs);
+        let lowered = stage.lower(op);
         let (scratch, _) = loop_scratch(&lowered);
         let readonly = readonly(&lowered, |operand| !op.may_overwrite(operand));
         let function = self.define_loop(name, &lowered, &readonly)?;

@@ -7,9 +7,11 @@ use trainc_ir::program::Kernel;
 use trainc_ir::{Op, TensorType};
 
 use crate::HostError;
+use crate::codegen;
 use crate::cost;
+use crate::entry::readonly;
 use crate::microkernels::MicroKernel;
-use crate::staging::{Segment, Staging, segments};
+use crate::staging::{Segment, Staging, Work, segments};
 
 /// Name of the way by vector kernels.
 const VECTORS: &str = "vector kernels";
@@ -69,6 +71,16 @@ impl Implementation for HostKernel {
     fn scratch_bytes(&self) -> usize {
         // One plan serves the program in memory and the object, which has loops only.
         self.vector().scratch_bytes.max(self.generic().scratch_bytes)
+    }
+
+    fn scalar_loops(&self) -> Vec<String> {
+        let loops = self.vector().stages.iter().filter_map(|stage| {
+            let Work::Loop(op) = &stage.work else { return None };
+            let lowered = stage.lower(op);
+            let readonly = readonly(&lowered, |operand| !op.may_overwrite(operand));
+            codegen::scalar_loops(&lowered, &readonly).ok()
+        });
+        loops.flatten().collect()
     }
 }
 

@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
 use trainc_ir::numeric::{self, Rounding};
-use trainc_ir::product::{self, Convolution, Matrices, Numbers, Shape};
+use trainc_ir::product::{self, Convolution, Finish, Matrices, Narrowing, Numbers, Shape};
 use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
@@ -24,7 +24,7 @@ use crate::staging::Pass;
 #[derive(Debug)]
 pub(crate) struct MicroKernel {
     product: Option<Product>,
-    finish: Option<Finish>,
+    finish: Option<Narrowing>,
     inputs: Vec<TensorType>,
     output: TensorType,
     /// Bytes of the i32 sums between product and finish.
@@ -39,17 +39,6 @@ pub(crate) enum Product {
     InputGradient(ConvGeometry),
     WeightGradient(ConvGeometry),
     MatMul(MatMulGeometry),
-}
-
-/// What turns i32 sums into i8.
-#[derive(Clone, Copy, Debug)]
-enum Finish {
-    /// To the sums' own width.
-    Requantize { bits: u8, rounding: Rounding, low: i8 },
-    /// To a width given at run time.
-    Gradient { rounding: Rounding },
-    /// By a constant.
-    Shift { amount: u8, rounding: Rounding },
 }
 
 impl Product {
@@ -155,41 +144,24 @@ fn matmul_geometry(matrices: &Matrices) -> MatMulGeometry {
     }
 }
 
-impl Finish {
-    /// The finish of shared sums, if the vector kernels round so.
-    fn new(finish: &product::Finish) -> Option<Finish> {
-        let finish = match *finish {
-            product::Finish::Requantize { bits, rounding, low } => {
-                Finish::Requantize { bits, rounding, low }
-            }
-            product::Finish::Gradient { rounding } => Finish::Gradient { rounding },
-            product::Finish::Shift { amount, rounding } => Finish::Shift { amount, rounding },
-            product::Finish::ScaleShift(_) | product::Finish::Threshold(_) => return None,
-        };
-        matches!(finish.rounding(), Rounding::HalfAway | Rounding::PseudoStochastic)
-            .then_some(finish)
-    }
+/// How a finish narrows sums, if the vector kernels round so.
+fn narrowing(finish: &Finish) -> Option<Narrowing> {
+    let rounds =
+        |n: &Narrowing| matches!(n.rounding(), Rounding::HalfAway | Rounding::PseudoStochastic);
+    finish.narrowing().filter(rounds)
+}
 
-    fn rounding(&self) -> Rounding {
-        match *self {
-            Finish::Requantize { rounding, .. }
-            | Finish::Gradient { rounding }
-            | Finish::Shift { rounding, .. } => rounding,
+/// The shift for sums of that largest magnitude (which constant shifts do not ask for), and the lower clamp.
+fn shift(finish: Narrowing, largest: impl FnOnce() -> u32, bits: Option<i32>) -> (i64, i8) {
+    match finish {
+        Narrowing::Requantize { bits, low, .. } => {
+            (i64::from(numeric::bit_width(largest()).saturating_sub(bits.into())), low)
         }
-    }
-
-    /// The shift for sums of that largest magnitude (which constant shifts do not ask for), and the lower clamp.
-    fn shift(&self, largest: impl FnOnce() -> u32, bits: Option<i32>) -> (i64, i8) {
-        match *self {
-            Finish::Requantize { bits, low, .. } => {
-                (i64::from(numeric::bit_width(largest()).saturating_sub(bits.into())), low)
-            }
-            Finish::Gradient { .. } => {
-                let width = i64::from(numeric::bit_width(largest()));
-                ((width - i64::from(bits.unwrap_or(0))).max(0), -127)
-            }
-            Finish::Shift { amount, .. } => (amount.into(), -127),
+        Narrowing::Gradient { .. } => {
+            let width = i64::from(numeric::bit_width(largest()));
+            ((width - i64::from(bits.unwrap_or(0))).max(0), -127)
         }
+        Narrowing::Shift { amount, .. } => (amount.into(), -127),
     }
 }
 
@@ -206,16 +178,15 @@ impl MicroKernel {
     ) -> Option<Result<(MicroKernel, usize), String>> {
         let first = ops.first()?;
         let sums = operands.first()?;
-        if let Some(finish) = product::Finish::of(first, sums).as_ref().and_then(Finish::new) {
-            let own = 1 + usize::from(matches!(finish, Finish::Gradient { .. }));
-            let operands = operands.get(..own)?;
+        if let Some(finish) = Finish::of(first, sums).as_ref().and_then(narrowing) {
+            let operands = operands.get(..1 + finish.operands())?;
             let output = one(first.infer(operands).ok()?)?;
             return Some(Ok((MicroKernel::new(None, Some(finish), operands, output, 0), 1)));
         }
-        let product = product::Product::of(ops, operands, |finish| Finish::new(finish).is_some())?;
+        let product = product::Product::of(ops, operands, |finish| narrowing(finish).is_some())?;
         Some(product.and_then(|product| {
             let own = Product::new(&product)?;
-            let finish = product.finish.as_ref().and_then(Finish::new);
+            let finish = product.finish.as_ref().and_then(narrowing);
             let bytes =
                 finish.map_or(0, |_| product.sums.element_bytes().next_multiple_of(ALIGNMENT));
             let operands = &operands[..product.operands];
@@ -226,7 +197,7 @@ impl MicroKernel {
 
     fn new(
         product: Option<Product>,
-        finish: Option<Finish>,
+        finish: Option<Narrowing>,
         operands: &[&TensorType],
         output: TensorType,
         sums_bytes: usize,
@@ -268,7 +239,7 @@ impl MicroKernel {
         }
         if let Some(finish) = self.finish {
             let input = self.output.with_element(Element::I32);
-            if self.product.is_none() && !matches!(finish, Finish::Shift { .. }) {
+            if self.product.is_none() && finish.asks_magnitude() {
                 passes.push(Pass::LargestMagnitude { input: input.clone() });
             }
             passes.push(Pass::Requantize { input, output: self.output.clone() });
@@ -325,14 +296,14 @@ impl MicroKernel {
                         product.run_i8(input(0).elements(), input(1).elements(), sums, scratch);
                     let exponent = input(0).exponent().wrapping_add(input(1).exponent());
                     let bits = (self.inputs.len() > 2).then(|| input(2).elements()[0]);
-                    let (shift, low) = finish.shift(|| largest, bits);
+                    let (shift, low) = shift(*finish, || largest, bits);
                     requantize(sums, shift, finish.rounding(), low, output.elements_mut());
                     output.set_exponent(exponent.wrapping_add(shift as i32));
                 }
                 (None, Some(finish)) => {
                     let sums: &[i32] = input(0).elements();
                     let bits = (self.inputs.len() > 1).then(|| input(1).elements()[0]);
-                    let (shift, low) = finish.shift(|| max_abs_i32(sums), bits);
+                    let (shift, low) = shift(*finish, || max_abs_i32(sums), bits);
                     requantize(sums, shift, finish.rounding(), low, output.elements_mut());
                     if self.output.scale_bytes() > 0 {
                         output.set_exponent(input(0).exponent().wrapping_add(shift as i32));

@@ -2,6 +2,7 @@
 //! as stages with intermediate tensors in the kernel's working memory.
 
 use trainc_ir::implementation::Signature;
+use trainc_ir::loops::LoopKernel;
 use trainc_ir::ops::Chain;
 use trainc_ir::program::buffer_bytes;
 use trainc_ir::target::loop_scratch;
@@ -101,14 +102,17 @@ impl Staging {
 }
 
 impl Stage {
+    /// The loops of the operation that it runs.
+    pub(crate) fn lower(&self, op: &Op) -> LoopKernel {
+        let inputs: Vec<&TensorType> = self.inputs.iter().map(|(_, ty)| ty).collect();
+        let outputs: Vec<&TensorType> = self.outputs.iter().map(|(_, ty)| ty).collect();
+        op.lower(&inputs, &outputs)
+    }
+
     fn own_scratch_bytes(&self) -> usize {
         match &self.work {
             Work::Vector(kernel) => kernel.scratch_bytes(),
-            Work::Loop(op) => {
-                let inputs: Vec<&TensorType> = self.inputs.iter().map(|(_, ty)| ty).collect();
-                let outputs: Vec<&TensorType> = self.outputs.iter().map(|(_, ty)| ty).collect();
-                loop_scratch(&op.lower(&inputs, &outputs)).1
-            }
+            Work::Loop(op) => loop_scratch(&self.lower(op)).1,
         }
     }
 }

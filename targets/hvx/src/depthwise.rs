@@ -8,7 +8,7 @@ use trainc_ir::implementation::Signature;
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{Operator, QuantizeGradient};
-use trainc_ir::product::{self, Convolution, Finish, Product};
+use trainc_ir::product::{self, Convolution, Narrowing, Product};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::glue::{Glue, Printed};
@@ -68,9 +68,9 @@ impl DepthwiseProduct {
         let [vertical, horizontal] = spans(c);
         let (images, channels) = (c.images, c.groups);
         let depthwise = Depthwise { images, channels, vertical, horizontal };
-        let pass = match (product.finish.as_ref(), c.pass, signature.ops().get(1)) {
+        let pass = match (product.narrowing(), c.pass, signature.ops().get(1)) {
             (None, ..) => return Err("its sums are not rounded".into()),
-            (Some(&Finish::Requantize { bits, rounding: Rounding::HalfAway, low }), pass, _)
+            (Some(Narrowing::Requantize { bits, rounding: Rounding::HalfAway, low }), pass, _)
                 if pass != product::Pass::Gradient =>
             {
                 match pass {
@@ -79,7 +79,7 @@ impl DepthwiseProduct {
                 }
             }
             (
-                Some(Finish::Gradient { .. }),
+                Some(Narrowing::Gradient { .. }),
                 product::Pass::Gradient,
                 Some(Op::QuantizeGradient(op)),
             ) => Pass::Weight { op: op.clone(), sums: product.sums.clone() },

@@ -134,6 +134,10 @@ impl Implementation for Loops {
     fn scratch_bytes(&self) -> usize {
         loop_scratch(&self.kernel).1
     }
+
+    fn scalar_loops(&self) -> Vec<String> {
+        select("kernel", "", &self.kernel).map_or_else(|_| Vec::new(), |s| s.scalar_loops)
+    }
 }
 
 impl CKernel for Loops {

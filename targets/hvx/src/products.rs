@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
-use trainc_ir::product::{self, Convolution, Finish, Pass};
+use trainc_ir::product::{self, Convolution, Narrowing, Pass};
 
 use crate::glue::{Glue, Printed};
 use crate::kernels::{
@@ -71,25 +71,25 @@ impl Product {
         if product.ops < signature.ops().len() {
             return Err("more than the rounding of its sums follows".into());
         }
-        let strides = |finish| Product::windows(&c, finish);
+        let windows = |finish| Product::windows(&c, finish);
         let gradient = |shift| Product::gradient(&c, shift);
-        let result = match (product.finish.as_ref(), c.pass) {
+        let result = match (product.narrowing(), c.pass) {
             (None, _) => return Err("its sums are not rounded".into()),
-            (Some(&Finish::Requantize { bits, rounding, low }), Pass::Forward | Pass::Error) => {
+            (Some(Narrowing::Requantize { bits, rounding, low }), Pass::Forward | Pass::Error) => {
                 match rounding {
-                    Rounding::HalfAway => strides(Rounded::Requantize { bits, low }),
+                    Rounding::HalfAway => windows(Rounded::Requantize { bits, low }),
                     other => return Err(format!("it rounds by {other:?}")),
                 }
             }
-            (Some(&Finish::Gradient { rounding }), Pass::Gradient) => match rounding {
+            (Some(Narrowing::Gradient { rounding }), Pass::Gradient) => match rounding {
                 Rounding::PseudoStochastic => gradient(None),
                 other => return Err(format!("it rounds by {other:?}")),
             },
-            (Some(&Finish::Shift { amount, rounding }), pass) => {
+            (Some(Narrowing::Shift { amount, rounding }), pass) => {
                 let shift = StaticShift { amount, rounding };
                 match pass {
                     Pass::Gradient => gradient(Some(shift)),
-                    Pass::Forward | Pass::Error => strides(Rounded::Shift(shift)),
+                    Pass::Forward | Pass::Error => windows(Rounded::Shift(shift)),
                 }
             }
             (Some(_), _) => return Err("another finish goes with such sums".into()),

@@ -39,7 +39,9 @@ fn targets() -> Vec<&'static dyn Target> {
     let chosen = |target: &&&dyn Target| {
         named.as_ref().is_none_or(|name| *name == target.description().name)
     };
-    TARGETS.iter().filter(chosen).copied().collect()
+    let targets: Vec<&dyn Target> = TARGETS.iter().filter(chosen).copied().collect();
+    assert!(!targets.is_empty(), "{ONE_TARGET} names no target: {named:?}");
+    targets
 }
 
 /// A program of cases for a target, and a way to build and run it.

@@ -169,18 +169,18 @@ impl<'t> Shared<'t> {
             return index;
         }
         let target = self.target;
-        let make = |name: &str, (op, inputs, outputs, memory): &Key| {
-            Kernel::new(name, op.clone(), inputs.clone(), outputs.clone(), |signature| {
+        let make = |(op, inputs, outputs, memory): &Key| {
+            Kernel::new("", op.clone(), inputs.clone(), outputs.clone(), |signature| {
                 target.select(&Signature { memory: *memory, ..*signature })
             })
         };
-        let mut kernel = make("", &key);
+        let mut kernel = make(&key);
         if in_caller(kernel.selection.aligned_elements()) {
             key.3 = Memory::Caller;
             if let Some(&index) = self.known.get(&key) {
                 return index;
             }
-            kernel = make("", &key);
+            kernel = make(&key);
         }
         kernel.name = self.kernel_names.take(&kernel_name(op, &key.1, &key.2), "");
         let index = self.kernels.len();

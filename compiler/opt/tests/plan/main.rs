@@ -2,6 +2,7 @@
 
 mod corners;
 mod many;
+mod memory;
 mod networks;
 mod random;
 mod support;

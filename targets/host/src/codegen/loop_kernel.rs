@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, Value, t
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_statement};
-use trainc_loops::{Intervals, Place, collapsed, count_uses};
+use trainc_loops::{Intervals, Place, Reason, collapsed, count_uses};
 
 use super::expression::register;
 use super::vector::Plan;
@@ -17,7 +17,8 @@ pub fn loop_kernel_signature(kernel: &LoopKernel, convention: CallConv) -> Signa
     signature
 }
 
-/// Fills `function` (whose signature is [`loop_kernel_signature`]) with the kernel's code.
+/// Fills `function` (whose signature is [`loop_kernel_signature`]) with the kernel's code; says which innermost loops stay
+/// scalar, and why.
 ///
 /// `readonly` says for each buffer whether nothing that the kernel writes overlaps it.
 ///
@@ -29,7 +30,7 @@ pub fn build_loop_kernel(
     function: &mut Function,
     context: &mut FunctionBuilderContext,
     config: TargetFrontendConfig,
-) {
+) -> Vec<String> {
     let kernel = &collapsed(kernel);
     let mut builder = FunctionBuilder::new(function, context);
     let entry = builder.create_block();
@@ -62,10 +63,12 @@ pub fn build_loop_kernel(
         locals,
         depth: 0,
         guards: 0,
+        scalar_loops: Vec::new(),
     };
     emitter.block(&kernel.body);
     emitter.builder.ins().return_(&[]);
     emitter.builder.finalize(config);
+    emitter.scalar_loops
 }
 
 pub(super) struct Emitter<'a, 'f> {
@@ -84,6 +87,7 @@ pub(super) struct Emitter<'a, 'f> {
     pub(super) depth: usize,
     /// How many conditions stand between the current statement and the function's start.
     pub(super) guards: usize,
+    scalar_loops: Vec<String>,
 }
 
 impl Emitter<'_, '_> {
@@ -132,12 +136,22 @@ impl Emitter<'_, '_> {
         let last = self.value(end);
         let mut certain = trip.is_some();
         let place = Place { kernel: self.kernel, uses: &self.uses, variable, rounds: trip, body };
-        if let Ok(plan) = Plan::of(self, &place) {
-            first = self.vector_loop(&plan, first, last, trip);
-            match trip {
-                Some(trip) if trip % plan.rounds() == 0 => return,
-                Some(_) => {}
-                None => certain = false,
+        match Plan::of(self, &place) {
+            Ok(plan) => {
+                first = self.vector_loop(&plan, first, last, trip);
+                match trip {
+                    Some(trip) if trip % plan.rounds() == 0 => return,
+                    Some(_) => {}
+                    None => certain = false,
+                }
+            }
+            // Not innermost.
+            Err(Reason::InnerLoop) => {}
+            Err(reason) => {
+                let note = reason.of_loop(self.kernel, variable);
+                if !self.scalar_loops.contains(&note) {
+                    self.scalar_loops.push(note);
+                }
             }
         }
         let [round, done] = [(); 2].map(|()| self.builder.create_block());

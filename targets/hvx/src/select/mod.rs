@@ -45,6 +45,8 @@ pub struct Selected {
     pub function: Function,
     /// Routines that it calls.
     pub routines: BTreeSet<Routine>,
+    /// Innermost loops that fill no vector, each with the reason.
+    pub scalar_loops: Vec<String>,
 }
 
 /// Selects code for a loop kernel; `name` is the function's symbol, `purpose` is printed above it.
@@ -75,6 +77,7 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
         failure: None,
         predicates: BTreeMap::new(),
         routines: BTreeSet::new(),
+        scalar_loops: Vec::new(),
     };
     selector.place_buffers(&mut b, &offsets, parameters, scratch_bytes);
     selector.place_locals(&mut b);
@@ -82,10 +85,10 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
     if let Some(reason) = selector.failure {
         return Err(SelectError::Kernel(reason));
     }
-    let routines = selector.routines;
+    let (routines, scalar_loops) = (selector.routines, selector.scalar_loops);
     let mut function = b.finish(None)?;
     cleanup::remove_dead_code(&mut function);
-    Ok(Selected { function, routines })
+    Ok(Selected { function, routines, scalar_loops })
 }
 
 /// Where a buffer is.
@@ -117,6 +120,7 @@ struct Selector<'k> {
     /// A mistake of the selection.
     failure: Option<String>,
     routines: BTreeSet<Routine>,
+    scalar_loops: Vec<String>,
 }
 
 impl Selector<'_> {

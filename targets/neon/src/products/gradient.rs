@@ -4,8 +4,8 @@
 //! that a tap only pairs other places, and those in the padding are left out. With fewer images sums run over the windows
 //! in order, and what each tap meets is packed anew.
 
-use trainc_c::product::Finish;
-use trainc_ir::product::Convolution;
+use trainc_c::product::suffix;
+use trainc_ir::product::{Convolution, Narrowing};
 
 use super::shape::Windows;
 use super::text::{Scratch, Text, declare, times};
@@ -102,7 +102,7 @@ impl<'a> GradientProduct<'a> {
     }
 
     /// The kernel's body.
-    pub(crate) fn emit(&self, level: Level, finish: Finish, out: &mut Text) {
+    pub(crate) fn emit(&self, level: Level, finish: Option<Narrowing>, out: &mut Text) {
         let c = self.convolution;
         let layout = &self.layout;
         let [images_last_rows, images_last_lanes] =
@@ -136,7 +136,7 @@ impl<'a> GradientProduct<'a> {
         if self.by_images {
             declare(out, "struct trainc_run", "runs", layout.runs, "Of each tap.");
         }
-        if !self.by_images || finish != Finish::None {
+        if !self.by_images || finish.is_some() {
             declare(out, "int8_t", "temporary", layout.temporary, "Rows on their way.");
         }
         if self.by_images {
@@ -244,7 +244,7 @@ impl<'a> GradientProduct<'a> {
             out.close();
         }
         out.line("");
-        if !finish.asks_magnitude() {
+        if !finish.is_some_and(Narrowing::asks_magnitude) {
             out.line("(void)bits;");
         }
         emit_finish(finish, out);
@@ -253,11 +253,11 @@ impl<'a> GradientProduct<'a> {
         }
         out.for_("row", row_panels);
         let row_bytes = c.channels * taps;
-        let temporary = if finish == Finish::None { "" } else { ", temporary" };
+        let temporary = if finish.is_some() { ", temporary" } else { "" };
         let y = of_group("y0", c.outputs * row_bytes);
         out.long(format!(
             "trainc_store_taps_{}(sums + {panel} * {}, {}, {}, {taps}, {y} + {}, {row_bytes}{temporary}{});",
-            finish.suffix(),
+            suffix(finish),
             lane_panels * taps * 64,
             left(c.outputs, "row"),
             c.channels,

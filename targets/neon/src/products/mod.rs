@@ -9,11 +9,11 @@ mod gradient;
 mod shape;
 mod windows;
 
-use trainc_c::product::{Finish, ProductKernel};
+use trainc_c::product::{self, ProductKernel};
 use trainc_c::text::{self, Text};
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::product::Pass;
+use trainc_ir::product::{Narrowing, Pass};
 use trainc_ir::program::Kernel;
 
 use crate::level::Level;
@@ -95,14 +95,14 @@ impl CKernel for Product {
 }
 
 /// The last argument of the storing functions.
-fn argument(finish: Finish) -> &'static str {
-    if finish == Finish::None { "" } else { ", &rounding" }
+fn argument(finish: Option<Narrowing>) -> &'static str {
+    if finish.is_some() { ", &rounding" } else { "" }
 }
 
 /// Sets the result's exponent and, if there is a shift, declares `rounding`. `bits` holds the sums' magnitudes.
-fn emit_finish(finish: Finish, out: &mut Text) {
+fn emit_finish(finish: Option<Narrowing>, out: &mut Text) {
     let width = "32 - trainc_leading_zeros(trainc_magnitude_bits(bits))";
-    finish.emit(out, width, |out, low| {
+    product::emit_finish(finish, out, width, |out, low| {
         out.line("struct trainc_rounding rounding;");
         out.line(format!("trainc_set_rounding(&rounding, shift, {low});"));
     });

@@ -5,8 +5,8 @@
 //! images' order among the lanes (`group`) decides how many those are: windows of different images at one place meet the
 //! plane with the same taps.
 
-use trainc_c::product::Finish;
-use trainc_ir::product::{Convolution, Pass};
+use trainc_c::product::suffix;
+use trainc_ir::product::{Convolution, Narrowing, Pass};
 
 use super::gradient::emit_windows;
 use super::shape::Windows;
@@ -179,7 +179,7 @@ impl<'a> WindowProduct<'a> {
     }
 
     /// The kernel's body.
-    pub(crate) fn emit(&self, level: Level, finish: Finish, out: &mut Text) {
+    pub(crate) fn emit(&self, level: Level, finish: Option<Narrowing>, out: &mut Text) {
         let c = self.convolution;
         let (layout, row_panels) = (&self.layout, self.row_panels());
         let patch_panel = level.function("patch_panel");
@@ -307,7 +307,7 @@ impl<'a> WindowProduct<'a> {
             out.close();
         }
         out.line("");
-        if !finish.asks_magnitude() {
+        if !finish.is_some_and(Narrowing::asks_magnitude) {
             out.line("(void)bits;");
         }
         emit_finish(finish, out);
@@ -335,7 +335,7 @@ impl<'a> WindowProduct<'a> {
             let own = if before == 0 { "p".into() } else { format!("({before} + p)") };
             out.long(format!(
                 "trainc_store_lanes_{}(sums + {at} * {}, {}, {}, offsets + {own} * 8, lanes, {}{});",
-                finish.suffix(),
+                suffix(finish),
                 row_panels * 64,
                 self.outer,
                 self.result_plane,

@@ -6,10 +6,11 @@
 
 mod layout;
 
-use trainc_c::product::ProductKernel;
+use trainc_c::product::{ProductKernel, emit_finish, suffix};
 use trainc_c::text::{Text, declare, times};
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
 
 use layout::{Kind, Layout, Set};
@@ -200,7 +201,7 @@ impl Product {
     fn results(&self, out: &mut Text) {
         let layout = &self.layout;
         let finish = self.kernel.finish;
-        if finish.asks_magnitude() {
+        if finish.is_some_and(Narrowing::asks_magnitude) {
             let tiles = layout.groups * layout.lanes.tiles();
             out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {tiles});"));
         }
@@ -216,13 +217,13 @@ impl Product {
         }
         out.line("results.y = y0;");
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
-        finish.emit(out, width, |out, low| {
+        emit_finish(finish, out, width, |out, low| {
             out.line(format!("results.rounding = trainc_xpulp_rounding(shift, {low});"));
         });
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_store_{});",
             layout.matrices() * layout.rows.count,
-            finish.suffix()
+            suffix(finish)
         ));
     }
 }

@@ -14,7 +14,7 @@ mod truth;
 use std::collections::BTreeMap;
 
 use trainc_ir::loops::{Expr, Local, Stmt, height};
-use trainc_loops::{Linear, VectorLoop};
+use trainc_loops::{Linear, Reason, VectorLoop};
 
 use reduce::Kept;
 
@@ -79,6 +79,15 @@ impl Plan {
 }
 
 impl Selector<'_> {
+    /// Notes why none of a loop's rounds run on vectors.
+    fn stays_scalar(&mut self, variable: Local, reason: &Reason) -> i64 {
+        let note = reason.of_loop(self.kernel, variable);
+        if !self.scalar_loops.contains(&note) {
+            self.scalar_loops.push(note);
+        }
+        0
+    }
+
     /// Runs a loop's first rounds on vectors if it has a form for that: the number of rounds done.
     pub(super) fn vectorise(
         &mut self,
@@ -91,7 +100,10 @@ impl Selector<'_> {
         if height(body) > 0 {
             return 0;
         }
-        let Ok(vectors) = self.survey(variable, rounds, body) else { return 0 };
+        let vectors = match self.survey(variable, rounds, body) {
+            Ok(vectors) => vectors,
+            Err(reason) => return self.stays_scalar(variable, &reason),
+        };
         let (width, narrowest) = (vectors.lane_bits / 8, vectors.element_bits / 8);
         let mut plan = Plan {
             vectors,
@@ -109,7 +121,8 @@ impl Selector<'_> {
         let count = rounds / plan.lanes;
         let Ok(times) = u32::try_from(count) else { return 0 };
         if times == 0 {
-            return 0;
+            let lanes = plan.lanes;
+            return self.stays_scalar(variable, &Reason::FewRounds { rounds, lanes });
         }
         self.prepare(b, &mut plan, start);
         let outside = std::mem::take(&mut self.disjoint);
