@@ -508,20 +508,23 @@ mod tests {
         assert!(both.convolution().unwrap_err().contains("transposed"));
     }
 
-    /// A scale that is no exponent must not be taken for one.
+    /// A scale that is no exponent must not be taken for one, whatever type rules allow.
     #[test]
     fn elements_and_scales_of_both_operands_count() {
+        let bytes = TensorType::shared([2, 2], Element::I8);
+        let sums = TensorType::shared([2, 2], Element::I32);
+        let float = TensorType::f32([2, 2]);
+        let op = matmul(false, true);
+        assert_eq!(numbers(&op, &bytes, &bytes, &sums), Ok(Numbers::Bytes));
+        assert_eq!(numbers(&op, &float, &float, &float), Ok(Numbers::Float));
+        let fixed = TensorType { scale: Scale::Fixed { exponent: 3 }, ..bytes.clone() };
         let plain = TensorType::new([2, 2], Element::I8);
-        let (bytes, float) = (TensorType::shared([2, 2], Element::I8), TensorType::f32([2, 2]));
-        let op = [matmul(false, true)];
-        assert_eq!(of(&op, &[&bytes, &bytes]).unwrap().unwrap().numbers, Numbers::Bytes);
-        assert_eq!(of(&op, &[&float, &float]).unwrap().unwrap().numbers, Numbers::Float);
-        for other in [&plain, &float, &TensorType::shared([2, 2], Element::U8)] {
-            for pair in [[&bytes, other], [other, &bytes]] {
-                let is_bytes = of(&op, &pair).unwrap().and_then(Product::of_bytes);
-                assert!(is_bytes.is_err(), "{} by {}", pair[0], pair[1]);
+        for other in [&fixed, &plain, &float, &TensorType::shared([2, 2], Element::U8)] {
+            for (a, b) in [(&bytes, other), (other, &bytes)] {
+                assert!(numbers(&op, a, b, &sums).is_err(), "{a} by {b}");
             }
         }
+        assert!(numbers(&op, &bytes, &bytes, &TensorType::new([2, 2], Element::I32)).is_err());
         assert!(of(&[Relu {}.into()], &[&bytes]).is_none());
     }
 
