@@ -13,7 +13,7 @@ use trainc_ir::target::loop_scratch;
 use trainc_ir::{Op, TensorType};
 
 use crate::HostError;
-use crate::codegen::{build_loop_kernel, loop_kernel_signature};
+use crate::codegen::{build_loop_kernel, loop_kernel_signature, readonly};
 use crate::kernel::HostKernel;
 use crate::staging::{Place, Stage, Staging, Work};
 
@@ -154,16 +154,6 @@ impl<'m, M: Module> Compiler<'m, M> {
             .collect();
         Ok(Call::Loop { function, parameters })
     }
-}
-
-/// For each buffer of a kernel, whether nothing that it writes overlaps it, given whether each operand is kept.
-pub(crate) fn readonly(kernel: &LoopKernel, kept: impl Fn(usize) -> bool) -> Vec<bool> {
-    let kept = |b: &trainc_ir::loops::BufferParameter| match b.role {
-        Role::Input(i) | Role::InputScale(i) => kept(i),
-        Role::RunContext => true,
-        Role::Output(_) | Role::OutputScale(_) | Role::Scratch => false,
-    };
-    kernel.buffers.iter().map(kept).collect()
 }
 
 /// Addresses that the launches of an entry are relative to.

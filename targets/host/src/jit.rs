@@ -13,8 +13,8 @@ use trainc_ir::{Tensor, TensorType, Verified};
 
 use crate::HostError;
 use crate::check;
-use crate::codegen::{Machine, instruction_set};
-use crate::entry::{Compiler, StageCode, define_entries, define_kernels, readonly};
+use crate::codegen::{Machine, instruction_set, readonly};
+use crate::entry::{Compiler, StageCode, define_entries, define_kernels};
 use crate::kernel::HostKernel;
 use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;

@@ -9,7 +9,6 @@ use trainc_ir::{Op, TensorType};
 use crate::HostError;
 use crate::codegen;
 use crate::cost;
-use crate::entry::readonly;
 use crate::microkernels::MicroKernel;
 use crate::staging::{Segment, Staging, Work, segments};
 
@@ -77,7 +76,7 @@ impl Implementation for HostKernel {
         let loops = self.vector().stages.iter().filter_map(|stage| {
             let Work::Loop(op) = &stage.work else { return None };
             let lowered = stage.lower(op);
-            let readonly = readonly(&lowered, |operand| !op.may_overwrite(operand));
+            let readonly = codegen::readonly(&lowered, |operand| !op.may_overwrite(operand));
             codegen::scalar_loops(&lowered, &readonly).ok()
         });
         loops.flatten().collect()

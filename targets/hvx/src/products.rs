@@ -94,22 +94,22 @@ impl Product {
             }
             (Some(_), _) => return Err("another finish goes with such sums".into()),
         };
-        let supported = match &result {
-            Product::Windows { product, finish, .. } => {
-                product.is_supported()
-                    && match finish {
-                        Rounded::Requantize { .. } => true,
-                        Rounded::Shift(shift) => shift.is_supported(product.depth()),
-                    }
+        let (sizes, depth) = match &result {
+            Product::Windows { product, .. } => {
+                if !(product.vertical.never_empty() && product.horizontal.never_empty()) {
+                    return Err("a window meets nothing but padding or gaps of a stride".into());
+                }
+                (product.is_supported(), product.depth())
             }
-            Product::Gradient { gradient, shift, .. } => {
-                gradient.is_supported()
-                    && shift.is_none_or(|shift| shift.is_supported(gradient.depth()))
-            }
+            Product::Gradient { gradient, .. } => (gradient.is_supported(), gradient.depth()),
         };
-        supported.then_some(result).ok_or_else(|| {
-            "a window meets only padding, its panels are too large, or its shift is too wide".into()
-        })
+        if !sizes {
+            return Err("its sums, panels or tables are too large".into());
+        }
+        if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
+            return Err("its shift is too wide for the sums".into());
+        }
+        Ok(result)
     }
 
     fn windows(c: &Convolution, finish: Rounded) -> Product {

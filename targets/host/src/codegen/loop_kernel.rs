@@ -4,7 +4,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, Value, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
-use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_statement};
+use trainc_ir::loops::{
+    BufferParameter, Expr, Local, LoopKernel, Node, Role, Stmt, each_statement,
+};
 use trainc_loops::{Intervals, Place, Reason, collapsed, count_uses};
 
 use super::expression::register;
@@ -15,6 +17,16 @@ pub fn loop_kernel_signature(kernel: &LoopKernel, convention: CallConv) -> Signa
     let mut signature = Signature::new(convention);
     signature.params = vec![AbiParam::new(types::I64); kernel.buffers.len()];
     signature
+}
+
+/// For each buffer of a kernel, whether nothing that it writes overlaps it, given whether each operand is kept.
+pub(crate) fn readonly(kernel: &LoopKernel, kept: impl Fn(usize) -> bool) -> Vec<bool> {
+    let kept = |b: &BufferParameter| match b.role {
+        Role::Input(i) | Role::InputScale(i) => kept(i),
+        Role::RunContext => true,
+        Role::Output(_) | Role::OutputScale(_) | Role::Scratch => false,
+    };
+    kernel.buffers.iter().map(kept).collect()
 }
 
 /// Fills `function` (whose signature is [`loop_kernel_signature`]) with the kernel's code; says which innermost loops stay

@@ -4,6 +4,7 @@ mod expression;
 mod loop_kernel;
 mod vector;
 
+pub(crate) use loop_kernel::readonly;
 pub use loop_kernel::{build_loop_kernel, loop_kernel_signature};
 
 use cranelift_codegen::ir::Function;
