@@ -54,3 +54,17 @@ pub fn harness(program: &Program, dialect: &dyn Dialect) -> Result<Harness, Stri
         hooks: true,
     })
 }
+
+/// Headers of the few functions of a C library that `trainc verify`'s program calls, for machines without one; their
+/// definitions are the target's.
+const LIBRARY_HEADERS: [(&str, &str); 3] = [
+    ("stdio.h", include_str!("freestanding/stdio.h")),
+    ("stdlib.h", include_str!("freestanding/stdlib.h")),
+    ("string.h", include_str!("freestanding/string.h")),
+];
+
+/// [`LIBRARY_HEADERS`] with files of the target, as [`Harness::support`].
+pub fn support(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    let all = LIBRARY_HEADERS.iter().chain(files);
+    all.map(|(name, text)| (name.to_string(), text.to_string())).collect()
+}

@@ -33,7 +33,7 @@ pub use cost::{cycles, loop_cycles};
 pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
 pub use example::{bare_example, example};
-pub use harness::{compilers, flags, harness};
+pub use harness::{compilers, flags, harness, support};
 pub use input::header_notes;
 pub use kernel::{CKernel, Emitted, Loops, Piece, in_c, take};
 pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};

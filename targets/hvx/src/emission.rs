@@ -66,17 +66,12 @@ pub(crate) fn harness(program: &Program, target: &HvxTarget) -> Result<Harness, 
     let mut harness = trainc_c::harness(program, target)?;
     let prefix = names::prefix(&program.name);
     harness.sources.extend([format!("{prefix}_kernels.S"), RUNTIME.to_string()]);
-    harness.support = EMULATION.map(|(name, text)| (name.to_string(), text.to_string())).into();
+    harness.support = trainc_c::support(&[EMULATION]);
     Ok(harness)
 }
 
-/// A C library of a few functions for the emulator.
-const EMULATION: [(&str, &str); 4] = [
-    ("stdio.h", include_str!("emulation/stdio.h")),
-    ("stdlib.h", include_str!("emulation/stdlib.h")),
-    ("string.h", include_str!("emulation/string.h")),
-    ("emulation.c", include_str!("emulation/emulation.c")),
-];
+/// The functions of a C library that a program under the emulator calls.
+const EMULATION: (&str, &str) = ("emulation.c", include_str!("emulation/emulation.c"));
 
 impl Dialect for HvxTarget {
     fn kernel_name(&self, prefix: &str, kernel: &Kernel) -> String {

@@ -63,15 +63,10 @@ pub(crate) const LINKING: &[&str] = &[
 
 /// Start-up code and a C library of a few functions.
 pub(crate) fn support() -> Vec<(String, String)> {
-    [
+    trainc_c::support(&[
         ("start.S", support::START),
         ("host.h", support::HOST_HEADER),
         ("memory.c", support::MEMORY),
-        ("stdio.h", include_str!("simulator/stdio.h")),
-        ("stdlib.h", include_str!("simulator/stdlib.h")),
-        ("string.h", include_str!("simulator/string.h")),
         ("streams.c", include_str!("simulator/streams.c")),
-    ]
-    .map(|(name, text)| (name.to_string(), text.to_string()))
-    .into()
+    ])
 }

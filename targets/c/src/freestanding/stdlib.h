@@ -1,4 +1,4 @@
-/* The end of a program under qemu-hexagon; see emulation.c. */
+/* The end of a program, where there is no C library. */
 #ifndef TRAINC_EMULATION_STDLIB_H
 #define TRAINC_EMULATION_STDLIB_H
 

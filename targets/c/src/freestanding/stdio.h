@@ -1,4 +1,4 @@
-/* Standard streams under qemu-hexagon; see emulation.c. */
+/* Standard streams, where there is no C library: the functions stand beside. */
 #ifndef TRAINC_EMULATION_STDIO_H
 #define TRAINC_EMULATION_STDIO_H
 

@@ -1,4 +1,4 @@
-/* Memory; see emulation.c. */
+/* Memory, where there is no C library. */
 #ifndef TRAINC_EMULATION_STRING_H
 #define TRAINC_EMULATION_STRING_H
 
