@@ -38,6 +38,7 @@ impl Selector<'_> {
             }
             // Kept as 0 or 1.
             Node::Select(condition, x, y) => {
+                self.demand_both(condition, x, y);
                 let (x, y) = (self.value(b, x), self.value(b, y));
                 let (predicate, inverted) = self.condition(b, condition);
                 let (x, y) = if inverted { (y, x) } else { (x, y) };

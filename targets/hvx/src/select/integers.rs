@@ -67,6 +67,7 @@ impl Selector<'_> {
                 self.value(b, e)
             }
             Node::Select(condition, x, y) => {
+                self.demand_both(condition, x, y);
                 let (predicate, inverted) = self.condition(b, condition);
                 let (x, y) = if inverted { (y, x) } else { (x, y) };
                 self.choose(b, predicate, x, y, target)

@@ -184,6 +184,20 @@ impl Selector<'_> {
         self.registers[local.0 as usize]
     }
 
+    /// Whether both sides of a selection may be computed whatever the condition.
+    fn may_compute_both(&self, condition: &Expr, x: &Expr, y: &Expr) -> bool {
+        let in_bounds = |buffer, index: &Expr| self.intervals.in_bounds(buffer, index);
+        trainc_loops::may_compute_both(&[condition], [x, y], &in_bounds)
+    }
+
+    /// Scalar code computes both sides of a selection: refuses one that may load out of bounds.
+    fn demand_both(&mut self, condition: &Expr, x: &Expr, y: &Expr) {
+        if !self.may_compute_both(condition, x, y) {
+            let reason = "a selection may load out of bounds; a branch would not";
+            self.failure.get_or_insert_with(|| reason.into());
+        }
+    }
+
     /// Whether every value of an integer fits 32 bits.
     fn is_narrow(&self, e: &Expr) -> bool {
         e.ty != Scalar::I64 || is_narrow(self.intervals.get(e))

@@ -76,6 +76,7 @@ impl Selector<'_> {
             }
             Node::Binary(op, x, y) => self.pair_binary(b, *op, x, y, target),
             Node::Select(condition, x, y) => {
+                self.demand_both(condition, x, y);
                 let (predicate, inverted) = self.condition(b, condition);
                 let (x, y) = if inverted { (y, x) } else { (x, y) };
                 let (x, y) = (self.pair(b, x), self.pair(b, y));

@@ -83,6 +83,7 @@ impl Vectors for Selector<'_> {
                 Ok(if halves { 16 } else { 32 })
             }
             Node::Binary(Binary::Multiply, ..) => Ok(32),
+            Node::Select(c, x, y) if !self.may_compute_both(c, x, y) => Err(Reason::Speculation),
             _ => Ok(8),
         }
     }
