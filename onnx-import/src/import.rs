@@ -12,12 +12,13 @@ use crate::error::{
     invalid,
 };
 use crate::known::{ExternalReader, Known};
+use crate::onnx::training;
 use crate::ops::{self, FIRST_OPSET, LAST_OPSET};
 use crate::proto::{
     DimensionValue, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
 use crate::roles::{self, Roles};
-use crate::{ImportOptions, Imported, Producer, finite, foreign, limits, traps};
+use crate::{ImportOptions, Imported, Producer, finite, limits, traps};
 
 /// Imports a decoded model.
 pub(crate) fn import(
@@ -26,7 +27,7 @@ pub(crate) fn import(
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
     // Before anything else is found wrong with it.
-    if let Some(error) = model.graph.as_ref().and_then(foreign::training_graph) {
+    if let Some(error) = model.graph.as_ref().and_then(training::training_graph) {
         return Err(error);
     }
     let opset = opset(&model)?;

@@ -3,38 +3,37 @@
 //! [`import_path`] gives a [`Graph`] with its parameters and what is worth a warning; [`check_path`] says whether a
 //! model would import and lists everything that is in the way; [`supported_ops`] is the table of operators.
 //!
-//! Read the sources in this order: [`proto`] (the wire format), `known` (tensors), `roles` and `untie` (what is a parameter),
-//! `import` (the pass), `call` (one node), `ops` (one file a family of operators).
+//! Read the sources in this order: `onnx` (files, to and from [`proto`], a model of ONNX's operators), `known` (tensors),
+//! `roles` and `untie` (what is a parameter), `import` (the pass), `call` (one node), `ops` (one file a family of operators).
 #![forbid(unsafe_code)]
 
 mod call;
 mod error;
-pub mod export;
-mod external;
+mod file;
 mod finite;
-mod foreign;
 mod import;
 mod known;
 pub mod limits;
+mod onnx;
 mod ops;
 pub mod proto;
 mod roles;
 mod shapes;
 mod traps;
-pub mod write;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use trainc_ir::{Element, Graph, Tensor, ValueId};
 
 pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind};
+use file::read_file;
 pub use finite::check_finite;
 pub use known::{ExternalLocation, ExternalReader};
+use onnx::{decode, external};
+pub use onnx::{export, write};
 pub use ops::{FIRST_OPSET, LAST_OPSET};
-use proto::{Message, ModelProto, TensorProto};
+use proto::{ModelProto, TensorProto};
 
 /// How batch norm normalizes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -201,29 +200,6 @@ pub fn import_model(
 pub fn read_tensor(tensor: &TensorProto) -> Result<Tensor, String> {
     let no_files = |_: &ExternalLocation| Err("no external data here".to_string());
     known::Known::read(&mut tensor.clone(), &no_files)?.to_tensor()
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
-    let fail = |e: std::io::Error| ImportError::new(ImportErrorKind::Read(e.to_string()));
-    let metadata = path.metadata().map_err(fail)?;
-    if !metadata.is_file() {
-        return Err(ImportError::new(ImportErrorKind::Read("not a file".to_string())));
-    }
-    if metadata.len() > limits::MAX_FILE_BYTES {
-        return Err(ImportError::limit(format!("a file of {} bytes", metadata.len())));
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(fail)?;
-    file.take(limits::MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(fail)?;
-    Ok(bytes)
-}
-
-fn decode(bytes: &[u8]) -> Result<ModelProto, ImportError> {
-    if let Some(other) = foreign::other_format(bytes) {
-        return Err(other);
-    }
-    limits::check_messages(bytes)?;
-    ModelProto::decode(bytes).map_err(|e| ImportError::new(ImportErrorKind::NotOnnx(e.to_string())))
 }
 
 /// What [`check_path`] found.

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use crate::error::ImportError;
-use crate::external::Folder;
+use crate::file::read_file;
 use crate::known::{external_location, tensor_bytes};
+use crate::onnx::decode;
+use crate::onnx::external::Folder;
 use crate::proto::{Message, ModelProto, TensorProto, data_location, data_type};
-use crate::{decode, read_file};
 
 /// Protocol buffers end at 2 GiB.
 const MAX_BYTES: usize = i32::MAX as usize;
