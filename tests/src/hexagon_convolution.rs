@@ -235,26 +235,16 @@ impl ConvolutionCase {
     #[must_use]
     pub fn forward_product(&self) -> WindowProduct {
         let [vertical, horizontal] = self.spans();
-        WindowProduct {
-            images: self.images,
-            channels: self.channels,
-            features: self.features,
-            vertical: vertical.forward(),
-            horizontal: horizontal.forward(),
-        }
+        let axes = [vertical.forward(), horizontal.forward()];
+        WindowProduct::new(self.images, self.channels, self.features, axes).expect("a product")
     }
 
     /// Its error gradient as a sum over windows.
     #[must_use]
     pub fn error_product(&self) -> WindowProduct {
         let [vertical, horizontal] = self.spans();
-        WindowProduct {
-            images: self.images,
-            channels: self.features,
-            features: self.channels,
-            vertical: vertical.error(),
-            horizontal: horizontal.error(),
-        }
+        let axes = [vertical.error(), horizontal.error()];
+        WindowProduct::new(self.images, self.features, self.channels, axes).expect("a product")
     }
 
     fn weight_strides(&self, error: bool) -> WeightStrides {
@@ -305,7 +295,6 @@ impl ConvolutionCase {
         finish: &Op,
     ) -> Checked {
         let product = if error { self.error_product() } else { self.forward_product() };
-        assert!(product.is_supported());
         let (pack, table) =
             product.pack_weights("pack_weights", &self.weight_strides(error)).expect("packing");
         kernel.data.extend(table);

@@ -10,7 +10,7 @@ use trainc_ir::product::{self, Convolution, Narrowing, Pass};
 
 use crate::glue::{Glue, Printed};
 use crate::kernels::{
-    Axis, DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
+    DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
     convolution, static_convolution,
 };
 use crate::machine::{Function, MachineError};
@@ -20,6 +20,8 @@ use crate::select::SelectError;
 const PRODUCTS: u64 = 200;
 /// Results of a packet in their finish.
 const RESULTS: u64 = 4;
+/// Packets of a vector that is spread out.
+const SPREAD: u64 = 4;
 /// Packets of a call with its phases.
 const CALL: u64 = 500;
 
@@ -77,67 +79,53 @@ impl Product {
             (None, _) => return Err("its sums are not rounded".into()),
             (Some(Narrowing::Requantize { bits, rounding, low }), Pass::Forward | Pass::Error) => {
                 match rounding {
-                    Rounding::HalfAway => windows(Rounded::Requantize { bits, low }),
+                    Rounding::HalfAway => windows(Rounded::Requantize { bits, low })?,
                     other => return Err(format!("it rounds by {other:?}")),
                 }
             }
             (Some(Narrowing::Gradient { rounding }), Pass::Gradient) => match rounding {
-                Rounding::PseudoStochastic => gradient(None),
+                Rounding::PseudoStochastic => gradient(None)?,
                 other => return Err(format!("it rounds by {other:?}")),
             },
             (Some(Narrowing::Shift { amount, rounding }), pass) => {
                 let shift = StaticShift { amount, rounding };
                 match pass {
-                    Pass::Gradient => gradient(Some(shift)),
-                    Pass::Forward | Pass::Error => windows(Rounded::Shift(shift)),
+                    Pass::Gradient => gradient(Some(shift))?,
+                    Pass::Forward | Pass::Error => windows(Rounded::Shift(shift))?,
                 }
             }
             (Some(_), _) => return Err("another finish goes with such sums".into()),
         };
-        let (sizes, depth) = match &result {
-            Product::Windows { product, .. } => {
-                if !(product.vertical.never_empty() && product.horizontal.never_empty()) {
-                    return Err("a window meets nothing but padding or gaps of a stride".into());
-                }
-                (product.is_supported(), product.depth())
-            }
-            Product::Gradient { gradient, .. } => (gradient.is_supported(), gradient.depth()),
+        let depth = match &result {
+            Product::Windows { product, .. } => product.depth(),
+            Product::Gradient { gradient, .. } => gradient.depth(),
         };
-        if !sizes {
-            return Err("its sums, panels or tables are too large".into());
-        }
         if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
             return Err("its shift is too wide for the sums".into());
         }
         Ok(result)
     }
 
-    fn windows(c: &Convolution, finish: Rounded) -> Product {
+    fn windows(c: &Convolution, finish: Rounded) -> Result<Product, String> {
         let taps = c.tap_count();
         let [vertical, horizontal] = spans(c);
-        let product = |channels, features, [vertical, horizontal]: [Axis; 2]| WindowProduct {
-            images: c.images,
-            channels,
-            features,
-            vertical,
-            horizontal,
+        let ([channels, features], axes, strides) = match c.pass {
+            Pass::Error => (
+                [c.outputs, c.channels],
+                [vertical.error(), horizontal.error()],
+                WeightStrides { feature: taps, channel: c.channels * taps, tap: 1 },
+            ),
+            _ => (
+                [c.channels, c.outputs],
+                [vertical.forward(), horizontal.forward()],
+                WeightStrides { feature: c.channels * taps, channel: taps, tap: 1 },
+            ),
         };
-        let (product, strides) = match c.pass {
-            Pass::Error => {
-                let axes = [vertical.error(), horizontal.error()];
-                let strides = WeightStrides { feature: taps, channel: c.channels * taps, tap: 1 };
-                (product(c.outputs, c.channels, axes), strides)
-            }
-            _ => {
-                let axes = [vertical.forward(), horizontal.forward()];
-                let strides = WeightStrides { feature: c.channels * taps, channel: taps, tap: 1 };
-                (product(c.channels, c.outputs, axes), strides)
-            }
-        };
-        Product::Windows { product, strides, finish }
+        let product = WindowProduct::new(c.images, channels, features, axes)?;
+        Ok(Product::Windows { product, strides, finish })
     }
 
-    fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Product {
+    fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Result<Product, String> {
         let [vertical, horizontal] = spans(c);
         let gradient = WeightGradient {
             images: c.images,
@@ -146,7 +134,11 @@ impl Product {
             vertical: vertical.forward(),
             horizontal: horizontal.forward(),
         };
-        Product::Gradient { gradient, operands: if c.swapped { [1, 0] } else { [0, 1] }, shift }
+        if !gradient.is_supported() {
+            return Err("its sums, panels or tables are too large".into());
+        }
+        let operands = if c.swapped { [1, 0] } else { [0, 1] };
+        Ok(Product::Gradient { gradient, operands, shift })
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
@@ -192,7 +184,13 @@ impl Glue for Product {
     const NAME: &str = "window products";
 
     fn packets(&self, results: u64) -> u64 {
-        self.multiplications() as u64 / PRODUCTS + results / RESULTS + CALL
+        let spread = match self {
+            Product::Windows { product, .. } => {
+                product.spread.map_or(0, |s| SPREAD * s.vectors() as u64)
+            }
+            Product::Gradient { .. } => 0,
+        };
+        self.multiplications() as u64 / PRODUCTS + results / RESULTS + spread + CALL
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {

@@ -127,6 +127,27 @@ const CONVOLUTIONS: &[Shape] = &[
     (2, 1, [16, 4], [2, 3], [2, 2], [1, 1], [1, 1], [3, 2, 2, 3]),
 ];
 
+/// Windows of which some have no tap, in the error gradient or in the convolution: planes smaller and larger than a vector,
+/// rows that divide one and that do not, the last planes within a vector of the end, places at unequal distances, rows
+/// wider than a vector.
+const SPARSE: &[Shape] = &[
+    (4, 1, [32, 16], [16, 16], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (1, 1, [40, 16], [8, 8], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (3, 1, [7, 9], [4, 6], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (2, 1, [33, 8], [7, 7], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (1, 1, [5, 12], [14, 30], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (2, 1, [3, 8], [6, 66], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (1, 1, [2, 4], [4, 128], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (1, 1, [3, 8], [12, 24], [1, 1], [3, 4], [1, 1], [0; 4]),
+    (1, 1, [2, 8], [24, 100], [1, 1], [4, 2], [1, 1], [0; 4]),
+    (2, 1, [5, 3], [6, 15], [1, 2], [2, 1], [1, 1], [0; 4]),
+    (1, 1, [4, 8], [15, 15], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (1, 1, [4, 8], [6, 6], [2, 2], [3, 3], [1, 1], [0; 4]),
+    (1, 1, [4, 8], [4, 140], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (2, 1, [8, 12], [5, 5], [1, 1], [1, 1], [1, 1], [2, 1, 1, 3]),
+    (1, 1, [3, 40], [3, 3], [1, 1], [5, 5], [1, 1], [1; 4]),
+];
+
 /// Rows, inner size, columns.
 const MATRICES: &[[usize; 3]] = &[
     [1, 1, 1],
@@ -180,6 +201,30 @@ pub(crate) fn all() -> Vec<Case> {
         push(what("matrix error"), error.into(), [&[m, k], &[k, n]], &mut random);
         let gradient = matmul(true, false, ProductRole::Gradient);
         push(what("matrix gradient"), gradient.into(), [&[m, k], &[m, n]], &mut random);
+    }
+    let halving = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
+    let shift = ShiftRight { amount: 6, rounding: Rounding::HalfAway, element: Element::I8 };
+    for (n, &(images, groups, [c, o], size, taps, strides, dilations, pads)) in
+        SPARSE.iter().enumerate()
+    {
+        let x = [images, groups * c, size[0], size[1]];
+        let w = [groups * o, c, taps[0], taps[1]];
+        let forward = Conv2d { strides, pads, dilations, groups };
+        let y =
+            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
+        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
+        let passes = [("forward", Op::from(forward), &x[..]), ("error", error.into(), &y[..])];
+        for (pass, op, operand) in passes {
+            for finish in [Op::from(halving.clone()), shift.clone().into()] {
+                let (a, b) = VALUES[n % 4];
+                products.push(Case {
+                    what: format!("sparse {pass} {x:?} {w:?}, {finish}"),
+                    op: Chain { ops: vec![op.clone(), finish] }.into(),
+                    inputs: vec![tensor(&mut random, operand, a), tensor(&mut random, &w, b)],
+                    constant: n % 2 == 0,
+                });
+            }
+        }
     }
     products
 }

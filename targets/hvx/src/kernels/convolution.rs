@@ -1,6 +1,6 @@
 //! Convolutions and their error gradients with their rounding, as kernels.
 
-use super::kernel::{Argument, Kernel, Phase, Scratch};
+use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::product::WindowProduct;
 use super::requantize::requantize;
 use super::static_shift::StaticShift;
@@ -18,12 +18,11 @@ pub fn convolution(
 ) -> Result<Kernel, MachineError> {
     let phase_name = |phase: &str| format!("{name}_{phase}");
     let table = phase_name("windows");
-    let (weights, y) = (Argument::Parameter(1), Argument::Parameter(2));
+    let weights = Argument::Parameter(1);
     let mut scratch = Scratch::default();
     let Packed { mut phases, operand, starts } = Packed::new(name, product, &mut scratch, &table)?;
     let sums = scratch.take(product.sums_bytes());
     let bytes = scratch.take(product.byte_bytes());
-    let planes = scratch.take(product.plane_scratch_bytes());
     let vectors = product.sums_bytes() / 128;
     phases.extend([
         Phase {
@@ -34,11 +33,8 @@ pub fn convolution(
             function: requantize(&phase_name("requantize"), vectors, bits, low)?,
             arguments: vec![sums, bytes, Argument::Result(3)],
         },
-        Phase {
-            function: product.planes(&phase_name("planes"))?,
-            arguments: vec![bytes, y, planes],
-        },
     ]);
+    let spread = order(name, product, &mut scratch, &mut phases, bytes)?;
     Ok(Kernel {
         name: name.into(),
         purpose: "Sums over windows, requantised by the largest magnitude.".into(),
@@ -46,7 +42,7 @@ pub fn convolution(
         scratch_bytes: scratch.bytes,
         phases,
         helpers: Vec::new(),
-        data: vec![product.table(&table)],
+        data: std::iter::once(product.table(&table)).chain(spread).collect(),
     })
 }
 
@@ -61,12 +57,11 @@ pub fn static_convolution(
 ) -> Result<Kernel, MachineError> {
     let phase_name = |phase: &str| format!("{name}_{phase}");
     let table = phase_name("windows");
-    let (weights, y) = (Argument::Parameter(1), Argument::Parameter(2));
+    let weights = Argument::Parameter(1);
     let mut scratch = Scratch::default();
     let Packed { mut phases, operand, starts } = Packed::new(name, product, &mut scratch, &table)?;
     let shifted = scratch.take(product.byte_bytes());
     let bytes = scratch.take(product.byte_bytes());
-    let planes = scratch.take(product.plane_scratch_bytes());
     phases.extend([
         Phase {
             function: product.shifted_products(&phase_name("products"), &table, shift)?,
@@ -76,11 +71,8 @@ pub fn static_convolution(
             function: product.positions_inside(&phase_name("positions"))?,
             arguments: vec![shifted, bytes],
         },
-        Phase {
-            function: product.planes(&phase_name("planes"))?,
-            arguments: vec![bytes, y, planes],
-        },
     ]);
+    let spread = order(name, product, &mut scratch, &mut phases, bytes)?;
     Ok(Kernel {
         name: name.into(),
         purpose: "Sums over windows, shifted right by a number of bits known ahead.".into(),
@@ -88,8 +80,30 @@ pub fn static_convolution(
         scratch_bytes: scratch.bytes,
         phases,
         helpers: Vec::new(),
-        data: vec![product.table(&table)],
+        data: std::iter::once(product.table(&table)).chain(spread).collect(),
     })
+}
+
+/// Bytes in the order image, channel, position: the phases, and the table that they read.
+fn order(
+    name: &str,
+    product: &WindowProduct,
+    scratch: &mut Scratch,
+    phases: &mut Vec<Phase>,
+    bytes: Argument,
+) -> Result<Option<DataObject>, MachineError> {
+    let y = Argument::Parameter(2);
+    let planes = scratch.take(product.plane_scratch_bytes());
+    let function = product.planes(&format!("{name}_planes"))?;
+    let Some(spread) = &product.spread else {
+        phases.push(Phase { function, arguments: vec![bytes, y, planes] });
+        return Ok(None);
+    };
+    let dense = scratch.take(spread.source_bytes());
+    phases.push(Phase { function, arguments: vec![bytes, dense, planes] });
+    let (function, table) = spread.function(&format!("{name}_spread"))?;
+    phases.push(Phase { function, arguments: vec![dense, y] });
+    Ok(Some(table))
 }
 
 /// What comes before the products.

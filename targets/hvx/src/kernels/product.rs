@@ -15,9 +15,11 @@
 //! | sums | `[group][vector][image][result position][32 lanes]` i32 |
 //! | bytes | `[group][vector][image][result position / 4][32 lanes][4 positions]` i8 |
 //!
-//! Taps in the padding are never multiplied: each result position walks a list of the taps that it has.
+//! Taps in the padding are never multiplied: each result position walks a list of the taps that it has. One that has none
+//! takes no part: the others' bytes are spread out at the end.
 
 use super::DataObject;
+use super::spread::{Places, Spread};
 use super::static_shift::{Narrow, StaticShift};
 use super::support::{Piece, constant_loop, loop_over, multiply_among, words, zero_vector};
 use super::window::{Axis, Classes};
@@ -45,17 +47,48 @@ pub struct WindowProduct {
     pub vertical: Axis,
     /// Columns.
     pub horizontal: Axis,
+    /// Where these rows and columns lie in the result, if others read nothing.
+    pub spread: Option<Spread>,
 }
 
 impl WindowProduct {
-    /// Whether these kernels can compute it.
-    #[must_use]
-    pub fn is_supported(&self) -> bool {
+    /// The product with these rows and columns. Those that read nothing are no part of it, but of the way in which the
+    /// result is written.
+    ///
+    /// # Errors
+    /// Why these kernels cannot do it.
+    pub fn new(
+        images: usize,
+        channels: usize,
+        features: usize,
+        [vertical, horizontal]: [Axis; 2],
+    ) -> Result<WindowProduct, &'static str> {
+        let dense = [vertical.dense(), horizontal.dense()];
+        let spread = if dense[0] == vertical && dense[1] == horizontal {
+            None
+        } else {
+            let (Some(rows), Some(columns)) = (Places::of(&vertical), Places::of(&horizontal))
+            else {
+                return Err("windows without a tap lie between others at unequal distances");
+            };
+            let spread = Spread { planes: images * features, rows, columns };
+            if !spread.is_supported() {
+                return Err("windows without a tap lie between others in rows wider than a vector");
+            }
+            Some(spread)
+        };
+        let [vertical, horizontal] = dense;
+        let product = WindowProduct { images, channels, features, vertical, horizontal, spread };
+        if !product.is_supported() {
+            return Err("its sums, panels or tables are too large");
+        }
+        Ok(product)
+    }
+
+    fn is_supported(&self) -> bool {
         self.images > 0
             && self.channels > 0
             && self.features > 0
-            && self.vertical.never_empty()
-            && self.horizontal.never_empty()
             && self.sums_bytes() < 1 << 30
             && self.operand_bytes() < 1 << 30
             && self.weight_bytes() < 1 << 30
@@ -391,7 +424,7 @@ impl WindowProduct {
     }
 }
 
-/// A number of bytes as an immediate; sizes are checked by [`WindowProduct::is_supported`].
+/// A number of bytes as an immediate; sizes are checked by [`WindowProduct::new`].
 fn word(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }

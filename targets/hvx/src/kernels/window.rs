@@ -89,10 +89,11 @@ impl Axis {
         Classes { lists, positions }
     }
 
-    /// Whether every result position reads something.
+    /// The axis without the result positions that read nothing.
     #[must_use]
-    pub fn never_empty(&self) -> bool {
-        self.reads.iter().all(|reads| !reads.is_empty())
+    pub fn dense(&self) -> Axis {
+        let reads = self.reads.iter().filter(|reads| !reads.is_empty()).cloned().collect();
+        Axis { reads, ..*self }
     }
 
     /// Reads of all positions together.
