@@ -94,6 +94,12 @@ impl Builder {
         self
     }
 
+    /// The optimizer, where the algorithm takes another than its own: `adamw`, or `adamw:beta1=0.8,weight_decay.bias=0`.
+    pub fn optimizer(mut self, name: &str) -> Builder {
+        self.options.say("optimizer", |c| c.optimizer = Some(name.to_string()));
+        self
+    }
+
     /// A file with the bits of each layer, for the algorithm `quantized` and a model that is not quantized itself.
     pub fn precision(mut self, path: impl AsRef<Path>) -> Builder {
         self.options.say("precision", |c| c.precision = Some(path.as_ref().to_path_buf()));

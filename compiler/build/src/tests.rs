@@ -88,8 +88,9 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 18] = [
+    let methods: [(&str, Method); 19] = [
         ("algorithm", |b| b.algorithm("fp32")),
+        ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
         ("target", |b| b.target("c")),
         ("batch", |b| b.batch(3)),

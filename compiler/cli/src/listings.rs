@@ -11,6 +11,11 @@ use crate::message::Output;
 
 pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> anyhow::Result<()> {
     if let Some(name) = &arguments.name {
+        if let Some((_, text)) = algorithms::OPTIMIZERS.iter().find(|(known, _)| known == name) {
+            let object = json!({ "reason": "optimizer", "name": name, "text": text });
+            output.object(&object)?;
+            return if output.is_json() { Ok(()) } else { output.print(text) };
+        }
         let algorithm = algorithms::load(name)?;
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
@@ -23,6 +28,17 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
             "paper": algorithm.paper, "notes": algorithm.notes,
+        }))?;
+    }
+    for (name, _) in algorithms::OPTIMIZERS {
+        let optimizer = algorithms::Optimizer::built_in(name)?;
+        output.line(&format!("--optimizer {name:<10} {}", optimizer.title))?;
+        let parameters: Vec<_> = optimizer.parameters.iter().map(|(name, parameter)| json!({
+            "name": name, "default": parameter.default, "range": parameter.range(), "about": parameter.about,
+        })).collect();
+        output.object(&json!({
+            "reason": "optimizer", "name": name, "title": optimizer.title, "paper": optimizer.paper,
+            "parameters": parameters,
         }))?;
     }
     Ok(())

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use trainc_driver::algorithms;
 use trainc_driver::checkpoint;
 use trainc_driver::config::Config;
 use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
@@ -58,6 +57,7 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
         let config = Config {
             algorithm: baseline.clone(),
             learning_rate: arguments.baseline_learning_rate,
+            optimizer: None,
             schedule: Vec::new(),
             ..config.clone()
         };
@@ -97,7 +97,7 @@ fn prepare(
     checkpoint: Option<PathBuf>,
     output: &Output,
 ) -> anyhow::Result<Run> {
-    check_trains(&algorithms::load(&config.algorithm)?)?;
+    check_trains(&config.chosen_algorithm()?)?;
     let session = Session::new(source, config, Entries::TrainAndInfer)?;
     session.warnings.iter().for_each(|w| output.warning(w));
     session.notes.iter().for_each(|n| output.note(&format!("note: {n}")));
@@ -110,6 +110,7 @@ fn prepare(
         program.memory.arena_bytes,
         session.seconds(),
     ));
+    output.note(&format!("optimizer: {}", session.algorithm.optimizer.described()));
     Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+pub use trainc_opt::algorithm::optimizer::{OPTIMIZERS, Optimizer};
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 
 use crate::error::{Context, InFile, Result};
@@ -28,9 +29,10 @@ pub fn load(name: &str) -> Result<Algorithm> {
         .context("the algorithm file")
 }
 
-/// Fingerprint of an algorithm's text.
+/// Fingerprint of an algorithm's text, and of the optimizer that was chosen for it.
 pub fn hash(algorithm: &Algorithm) -> String {
-    Fingerprint::new().add(algorithm.text.as_bytes()).text()
+    let chosen = algorithm.chosen.as_deref().unwrap_or_default();
+    Fingerprint::new().add(algorithm.text.as_bytes()).add(chosen.as_bytes()).text()
 }
 
 /// Every built-in algorithm, in the order of listings.

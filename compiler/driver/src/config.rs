@@ -8,6 +8,7 @@ use trainc_ir::Element;
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
 use trainc_opt::algorithm::{Algorithm, SchedulePoint};
 
+use crate::algorithms;
 use crate::error::{InFile, Result, ensure};
 pub use crate::options::{
     BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
@@ -87,6 +88,18 @@ impl Config {
         let (m, d) = (self.mean.len(), self.deviation.len());
         ensure!(m == d || m < 2 || d < 2, "mean, deviation: {m} and {d} channels");
         Ok(())
+    }
+
+    /// The algorithm that the options name, with the optimizer and the step sizes that they give in place of its own.
+    ///
+    /// # Errors
+    /// If there is none, or it does not take them.
+    pub fn chosen_algorithm(&self) -> Result<Algorithm> {
+        let algorithm = algorithms::load(&self.algorithm)?;
+        self.scheduled(match &self.optimizer {
+            Some(optimizer) => algorithm.with_optimizer(optimizer)?,
+            None => algorithm,
+        })
     }
 
     /// The algorithm with the step sizes that the options give in place of its own.

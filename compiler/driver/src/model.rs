@@ -17,7 +17,7 @@ use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::quantized::StoredScales;
-use trainc_opt::training::{LOSS, LossSource, training_graph_with_momentum};
+use trainc_opt::training::{LOSS, LossSource, training_graph_under};
 use trainc_opt::translate::remove_operations;
 
 use crate::error::{self, Context, InFile, Result, ensure};
@@ -130,7 +130,7 @@ pub fn training(
         Some(loss) => Some(own_loss(&graph, loss, algorithm)?),
         None => None,
     };
-    let training = training_graph_with_momentum(&graph, source, algorithm.momentum)?;
+    let training = training_graph_under(&graph, source, algorithm)?;
     // A loss of the model's own keeps its name; the others are dropped: a step reports its loss alone.
     let loss = match source {
         Some(LossSource::Model(loss)) => loss,

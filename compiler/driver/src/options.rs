@@ -156,6 +156,10 @@ options! {
     /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file
     algorithm: String = "niti".to_string(), "algorithm" 'a' ("NAME|FILE")
         default "niti, or niti-finetune if the model brings trained weights; of `run` fp32";
+    /// Optimizer, where the algorithm takes another than its own: `sgd`, `nesterov`, `adam` or `adamw`, with values of its
+    /// parameters as in adamw:beta1=0.8,weight_decay.bias=0 (see `trainc algorithms`)
+    optimizer: Option<String> = None, "optimizer" ("NAME[:PARAMETER=VALUE,...]")
+        default "the algorithm's";
     /// Bits of each layer's input, weight and output, for quantized inference of a model that is not quantized
     precision: Option<PathBuf> = None, "precision" ("FILE.toml");
     /// Data set whose activations give the ranges that the precision file leaves out

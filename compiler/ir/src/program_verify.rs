@@ -421,9 +421,7 @@ impl<'p, 'e> Replay<'p, 'e> {
 
 /// Whether a result may take an operand's place.
 fn in_place(kernel: &Kernel, slot: usize, operand: usize) -> bool {
-    slot == 0
-        && kernel.op.may_overwrite(operand)
-        && kernel.inputs.get(operand) == kernel.outputs.first()
+    kernel.op.overwrites(slot, operand) && kernel.inputs.get(operand) == kernel.outputs.get(slot)
 }
 
 fn overlap(a: (Space, usize, usize), b: (Space, usize, usize)) -> bool {

@@ -3,14 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-use trainc_ir::attributes::Attribute;
-use trainc_ir::text::cursor::Cursor;
-use trainc_ir::text::nearest::did_you_mean;
-use trainc_ir::{Element, Op, OpKind, TensorType};
+use trainc_ir::ops::formula::Function;
+use trainc_ir::{Element, Op, OpKind};
 
-use crate::egraph::pattern::{self, Template};
-use crate::egraph::saturate::{Condition, Guard, Rewrite};
+pub use self::file::{
+    BatchNormTreatment, Inference, Initialization, Master, Otherwise, SchedulePoint,
+};
+use self::file::{File, OptimizerPart};
+use self::optimizer::{Optimizer, OptimizerText};
+pub(crate) use self::rules::read_guard;
+use self::rules::{read_quantizer, read_rule, with_nearest_word};
+use crate::egraph::pattern::Template;
+use crate::egraph::saturate::Rewrite;
+
+mod file;
+pub mod formula;
+pub mod optimizer;
+mod rules;
 
 /// The built-in algorithm files: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -40,6 +49,22 @@ pub enum AlgorithmError {
         /// The name asked for.
         name: String,
     },
+    /// No built-in optimizer of that name.
+    #[error("there is no optimizer `{name}`{near}; there are {}", optimizer::OPTIMIZERS.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", "))]
+    UnknownOptimizer {
+        /// The name asked for.
+        name: String,
+        /// The nearest one, in words.
+        near: String,
+    },
+    /// An optimizer that the algorithm does not take.
+    #[error("optimizer: algorithm `{algorithm}`: {message}")]
+    Optimizer {
+        /// The algorithm.
+        algorithm: String,
+        /// Why.
+        message: String,
+    },
     /// The file is not valid TOML of this form.
     #[error("algorithm {file}: {message}")]
     Syntax {
@@ -58,150 +83,6 @@ pub enum AlgorithmError {
         /// Why.
         message: String,
     },
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: String,
-    title: String,
-    #[serde(default)]
-    paper: String,
-    #[serde(default)]
-    notes: String,
-    /// Present for inference in integers alone; the other parts are then absent.
-    inference: Option<Inference>,
-    #[serde(default)]
-    translation: Translation,
-    #[serde(default)]
-    backpropagation: Backpropagation,
-    #[serde(default)]
-    weight: WeightPart,
-    optimizer: Option<OptimizerPart>,
-}
-
-/// Inference alone: a model's quantizers in integers.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[serde(deny_unknown_fields)]
-pub struct Inference {
-    /// How 8-bit results are made.
-    #[serde(default)]
-    pub eight_bit: EightBit,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct Translation {
-    /// Pattern of the representation of an FP32 input; `?x` is the input. Absent: inputs stay FP32.
-    input: Option<String>,
-    /// Pattern of an FP32 output; `?q` is the lowered value.
-    output: Option<String>,
-    /// Operations of the forward graph that are left out: their first operand takes their place.
-    #[serde(default)]
-    remove: Vec<String>,
-    /// Operations that may have FP32 operands or results in the lowered module; absent: all.
-    float_operations: Option<Vec<String>>,
-    /// What becomes of operations without a rule.
-    #[serde(default)]
-    otherwise: Otherwise,
-    /// What becomes of batch normalization.
-    #[serde(default)]
-    batch_norm: BatchNormTreatment,
-    /// Forms in 8 bits of forward values in other elements, by element; `?q` is the value.
-    #[serde(default)]
-    narrow: BTreeMap<String, String>,
-    #[serde(default)]
-    rules: Vec<RuleText>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct Backpropagation {
-    /// As in translation, of errors.
-    #[serde(default)]
-    narrow: BTreeMap<String, String>,
-    #[serde(default)]
-    rules: Vec<RuleText>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct WeightPart {
-    /// Operation that turns a trainable FP32 parameter into its stored form; absent: FP32.
-    quantizer: Option<String>,
-    /// The same for biases; absent: as weights.
-    bias_quantizer: Option<String>,
-    /// Random initialisation of weights where the user asks for one.
-    #[serde(default)]
-    initialization: Initialization,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OptimizerPart {
-    /// Element type of the step size input.
-    learning_rate: String,
-    /// Points of the schedule, by fraction of the training.
-    schedule: Vec<SchedulePoint>,
-    /// Factor of the last step in the next one: each weight then has one as state; absent: plain gradient descent.
-    momentum: Option<f32>,
-    #[serde(default)]
-    rules: Vec<RuleText>,
-}
-
-/// What becomes of operations that no rule of the algorithm matches.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum Otherwise {
-    /// An error names them.
-    #[default]
-    Refuse,
-    /// They are computed in FP32, between a dequantization and a quantization where neighbours are integers.
-    Float,
-}
-
-/// What becomes of a model's batch normalization.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum BatchNormTreatment {
-    /// Where it trains (exported in training form) it stays; with frozen statistics it is folded into the convolution or
-    /// matrix product before it, exactly, and stays where there is none.
-    #[default]
-    Keep,
-    /// Folded with its running statistics, however it was exported; it stays where it cannot be folded.
-    Fold,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleText {
-    name: String,
-    r#match: String,
-    into: String,
-    /// Guards such as `?a.role = gradient`.
-    #[serde(default)]
-    r#where: Vec<String>,
-}
-
-/// How weights are drawn when training starts from scratch.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum Initialization {
-    /// Uniform in +-sqrt(6 / (fan_in + fan_out)).
-    #[default]
-    XavierUniform,
-    /// Uniform in +-sqrt(6 / fan_in).
-    KaimingUniform,
-}
-
-/// From this fraction of the training on, the step size is `value`.
-#[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct SchedulePoint {
-    /// Fraction of the training, in [0, 1), from which the value holds.
-    pub from: f64,
-    /// Step size.
-    pub value: f64,
 }
 
 /// An algorithm, read and checked.
@@ -239,8 +120,14 @@ pub struct Algorithm {
     pub quantizer: Option<Op>,
     /// How a bias is stored, if not as weights are.
     pub bias_quantizer: Option<Op>,
-    /// Factor of the last step in the next one.
-    pub momentum: Option<f32>,
+    /// How weights are updated.
+    pub optimizer: Optimizer,
+    /// The optimizer that the user chose, in the command line's words.
+    pub chosen: Option<String>,
+    /// Whether the file names its optimizer, so that another may take its place; else it is the file's own.
+    pub names_optimizer: bool,
+    /// What optimizers work on in place of weights that are stored in integers.
+    pub master: Option<Master>,
     /// How weights are drawn.
     pub initialization: Initialization,
     /// Element type of the step size.
@@ -330,14 +217,13 @@ impl Algorithm {
             let message = "an algorithm that only infers has no rules, weights and optimizer";
             return Err(fail("inference", message.into()));
         }
-        let optimizer = match (parsed.optimizer, parsed.inference) {
-            (Some(optimizer), _) => optimizer,
+        let part = match (parsed.optimizer, parsed.inference) {
+            (Some(part), _) => part,
             // Nothing reads it.
             (None, Some(_)) => OptimizerPart {
                 learning_rate: Element::F32.name().into(),
-                schedule: vec![SchedulePoint { from: 0.0, value: 0.0 }],
-                momentum: None,
-                rules: Vec::new(),
+                r#use: Some("sgd".into()),
+                ..OptimizerPart::default()
             },
             (None, None) => {
                 let message =
@@ -345,26 +231,30 @@ impl Algorithm {
                 return Err(AlgorithmError::Syntax { file: file.into(), message: message.into() });
             }
         };
-        let learning_rate = Element::from_name(&optimizer.learning_rate)
+        let learning_rate = Element::from_name(&part.learning_rate)
             .filter(|e| matches!(e, Element::F32 | Element::I32))
             .ok_or_else(|| {
                 let message = format!(
                     "unknown element type `{}`, expected `f32` or `i32`",
-                    optimizer.learning_rate
+                    part.learning_rate
                 );
                 fail("optimizer.learning_rate", message)
             })?;
-        if optimizer.schedule.first().is_none_or(|p| p.from != 0.0)
-            || optimizer.schedule.windows(2).any(|w| w[0].from >= w[1].from)
-            || optimizer.schedule.iter().any(|p| !(0.0..1.0).contains(&p.from))
+        let names_optimizer = part.r#use.is_some();
+        let schedule = part.schedule.clone();
+        let optimizer = read_optimizer(part).map_err(|e| match e {
+            Unread::Optimizer(e) => e,
+            Unread::Key(place, message) => fail(&place, message),
+        })?;
+        let schedule = schedule.unwrap_or_else(|| optimizer.schedule.clone());
+        if schedule.first().is_none_or(|p| p.from != 0.0)
+            || schedule.windows(2).any(|w| w[0].from >= w[1].from)
+            || schedule.iter().any(|p| !(0.0..1.0).contains(&p.from))
         {
             return Err(fail(
                 "optimizer.schedule",
                 "expected points with ascending `from` below 1, the first at 0".into(),
             ));
-        }
-        if optimizer.momentum.is_some_and(|m| !(0.0..1.0).contains(&m)) {
-            return Err(fail("optimizer.momentum", "expected a number from 0 to below 1".into()));
         }
         Ok(Algorithm {
             otherwise: parsed.translation.otherwise,
@@ -372,7 +262,10 @@ impl Algorithm {
             narrow: narrowing(&parsed.translation.narrow, "translation.narrow")?,
             narrow_error: narrowing(&parsed.backpropagation.narrow, "backpropagation.narrow")?,
             bias_quantizer,
-            momentum: optimizer.momentum,
+            optimizer,
+            chosen: None,
+            names_optimizer,
+            master: parsed.weight.master,
             input: template(&parsed.translation.input, "translation.input")?,
             output: template(&parsed.translation.output, "translation.output")?,
             remove: kinds(&parsed.translation.remove, "translation.remove")?,
@@ -386,7 +279,7 @@ impl Algorithm {
             quantizer,
             initialization: parsed.weight.initialization,
             learning_rate,
-            schedule: optimizer.schedule,
+            schedule,
             inference: parsed.inference,
             name: parsed.name,
             title: parsed.title,
@@ -399,6 +292,47 @@ impl Algorithm {
     /// Whether the algorithm keeps the graph's FP32 meaning (no rule at all).
     pub fn is_identity(&self) -> bool {
         self.rules.is_empty() && self.inference.is_none()
+    }
+
+    /// The algorithm with another optimizer, as the command line spells it: `adamw`, `adamw:beta1=0.8,weight_decay.bias=0`.
+    ///
+    /// # Errors
+    /// If the algorithm brings its own, there is none of that name, or a parameter is none of its own or out of range.
+    pub fn with_optimizer(mut self, text: &str) -> Result<Algorithm, AlgorithmError> {
+        let (name, values) = match text.split_once(':') {
+            Some((name, values)) => (name, Some(values)),
+            None => (text, None),
+        };
+        let fail =
+            |message: String| AlgorithmError::Optimizer { algorithm: self.name.clone(), message };
+        if !self.names_optimizer || self.inference.is_some() {
+            return Err(fail(match self.inference {
+                Some(_) => "it only infers".to_string(),
+                None => "its file writes out an update of its own, which is part of the algorithm; algorithms whose \
+                         file names an optimizer (`use = \"sgd\"`) take another"
+                    .to_string(),
+            }));
+        }
+        let mut optimizer = Optimizer::built_in(name)?;
+        if name == self.optimizer.name {
+            optimizer = self.optimizer.clone();
+        } else {
+            self.schedule.clone_from(&optimizer.schedule);
+        }
+        if let Some(values) = values {
+            optimizer.set(values).map_err(fail)?;
+        }
+        self.optimizer = optimizer;
+        self.chosen = Some(self.optimizer.spelled());
+        Ok(self)
+    }
+
+    /// Whether weights that are stored in integers get their new value from FP32 formulas.
+    pub fn updates_in_float(&self) -> bool {
+        let mut operations = Vec::new();
+        self.optimizer.update.values().for_each(|f| f.operations(&mut operations));
+        self.master.is_some()
+            || operations.iter().any(|kind| Function::of(*kind).is_some()) && !self.rules.is_empty()
     }
 
     /// Whether the exponent of an activation follows the values of its whole tensor, so that the examples of a batch share
@@ -418,55 +352,34 @@ impl Algorithm {
     }
 }
 
-/// An operation that stores a parameter, and nothing after it.
-fn read_quantizer(text: &str) -> Result<Op, String> {
-    let mut cursor = Cursor::new(text);
-    let op = Op::parse(&mut cursor).map_err(|e| e.to_string())?;
-    if !cursor.at_end() {
-        return Err(cursor
-            .error(format!("text after the operation `{}`", op.kind().name()))
-            .to_string());
-    }
-    let shape = [2, 2];
-    match op.infer(&[&TensorType::f32(shape)]) {
-        Err(e) => Err(format!("not an operation that stores an FP32 parameter: {e}")),
-        Ok(results) if results.len() == 1 && results[0].shape == shape.into() => Ok(op),
-        Ok(_) => Err(format!("`{op}` does not keep a parameter's shape")),
-    }
+/// Why an optimizer cannot be read.
+enum Unread {
+    /// The built-in one.
+    Optimizer(AlgorithmError),
+    /// A key of the file, and what is wrong with it.
+    Key(String, String),
 }
 
-/// A message of the TOML reader, with the word that was meant where it lists those it expects.
-fn with_nearest_word(message: &str) -> String {
-    let known = ["unknown field ", "unknown variant "];
-    let words = message.lines().rev().find(|line| known.iter().any(|k| line.starts_with(k)));
-    let mut words = words.unwrap_or_default().split('`').skip(1).step_by(2);
-    let near = words.next().map_or_else(String::new, |word| did_you_mean(word, words));
-    format!("{}{near}", message.trim_end())
-}
-
-fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
-    let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
-    pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, Condition::Float)
-}
-
-/// Reads a guard such as `?a.role = gradient`.
-pub(crate) fn read_guard(text: &str) -> Result<Guard, String> {
-    let guard = || {
-        let (place, equal, value) = match text.split_once("!=") {
-            Some((place, value)) => (place, false, value),
-            None => text.split_once('=').map(|(place, value)| (place, true, value))?,
-        };
-        let (variable, field) = place.trim().strip_prefix('?')?.split_once('.')?;
-        Some(Guard {
-            variable: variable.trim().to_string(),
-            field: field.trim().to_string(),
-            values: value.split('|').map(|v| v.trim().to_string()).collect(),
-            equal,
-        })
+fn read_optimizer(part: OptimizerPart) -> Result<Optimizer, Unread> {
+    let OptimizerPart { r#use, with, parameters, state, update, .. } = part;
+    let mut optimizer = match r#use {
+        Some(name) => {
+            if !(parameters.is_empty() && state.is_empty() && update.is_empty()) {
+                let message = format!(
+                    "with `use = \"{name}\"` it has no parameters, state and update of its own"
+                );
+                return Err(Unread::Key("optimizer".into(), message));
+            }
+            Optimizer::built_in(&name).map_err(Unread::Optimizer)?
+        }
+        None => {
+            let text = OptimizerText { parameters, state, update, ..OptimizerText::default() };
+            Optimizer::read(text).map_err(|(place, message)| Unread::Key(place, message))?
+        }
     };
-    guard().ok_or_else(|| {
-        format!(
-            "`{text}` is not of the form `?variable.attribute = value`, `?variable.role = weight|bias`, or either with `!=`"
-        )
-    })
+    for (name, value) in &with {
+        let place = || format!("optimizer.with.{name}");
+        optimizer.set_one(name, *value).map_err(|e| Unread::Key(place(), e))?;
+    }
+    Ok(optimizer)
 }

@@ -27,3 +27,4 @@ mod stage;
 pub mod training;
 pub mod translate;
 pub mod untranslated;
+pub mod update;

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
 use trainc_ir::ops::properties::Property;
+use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, OpKind};
-
-use crate::training::MOMENTUM;
 
 /// What a parameter or constant is for, and what is only moved from it (reshaped, transposed, broadcast).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +33,18 @@ impl Role {
             Role::Normalization => "normalization",
             Role::Other => "other",
         }
+    }
+
+    /// The role of that name.
+    ///
+    /// # Errors
+    /// If there is none: those that there are.
+    pub fn named(name: &str) -> Result<Role, String> {
+        Role::ALL.into_iter().find(|role| role.name() == name).ok_or_else(|| {
+            let names = Role::ALL.map(Role::name);
+            let near = did_you_mean(name, names);
+            format!("there is no role `{name}`{near}; there are {}", names.join(", "))
+        })
     }
 }
 
@@ -81,12 +92,9 @@ impl Roles {
                 roles[v.index()] = roles[node.inputs[0].index()];
             }
         }
-        // A momentum is what its weight is.
+        // An optimizer's state is what its weight is.
         for parameter in graph.parameters() {
-            let name = &graph.value(parameter.value).name;
-            let weight = name.strip_suffix(MOMENTUM).and_then(|name| graph.parameter_named(name));
-            if let Some(weight) = weight {
-                let weight = graph.parameters()[weight].value;
+            if let Some(weight) = weight_of(graph, &graph.value(parameter.value).name) {
                 roles[parameter.value.index()] = roles[weight.index()];
             }
         }
@@ -102,6 +110,14 @@ impl Roles {
     pub fn side(&self, value: ValueId) -> Option<Side> {
         self.sides.get(value.index()).copied().flatten()
     }
+}
+
+/// The trained parameter that a parameter of the name `WEIGHT.STATE` is kept for.
+pub fn weight_of(graph: &Graph, name: &str) -> Option<ValueId> {
+    let (weight, _) = name.rsplit_once('.')?;
+    let own = graph.parameter_named(name)?;
+    let found = &graph.parameters()[graph.parameter_named(weight)?];
+    (!graph.parameters()[own].trainable && found.trainable).then_some(found.value)
 }
 
 fn is_movement(op: &Op) -> bool {

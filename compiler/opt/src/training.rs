@@ -1,19 +1,24 @@
 //! From a model's graph to its training graph: loss, backward pass, update, still with FP32 meaning.
 
-use trainc_ir::attributes::F32;
-use trainc_ir::graph::{Graph, InputRole, ValueId};
-use trainc_ir::ops::{MomentumStep, Op, SgdUpdate, SoftmaxCrossEntropy, Sub};
-use trainc_ir::types::{Element, TensorType};
-use trainc_ir::{Tensor, TypeError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use trainc_ir::TypeError;
+use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::ops::{Op, SoftmaxCrossEntropy};
+use trainc_ir::types::{Element, TensorType};
+
+use crate::algorithm::optimizer::{Optimizer, RATE};
+use crate::algorithm::{Algorithm, Master};
 use crate::autodiff::{AutodiffError, differentiate};
+use crate::roles::{Role, Roles};
+use crate::translate::stored_form;
+use crate::update::{MASTER, Trained, Updates};
 
 /// Name of the output that holds the loss.
 pub const LOSS: &str = "loss";
 /// Name of the input that holds the class labels, where the model brings none.
 pub const LABELS: &str = "labels";
-/// Ending of the name of a parameter's last step, which momentum keeps.
-pub const MOMENTUM: &str = ".momentum";
 /// Name of the input that holds the step size.
 pub const LEARNING_RATE: &str = "learning_rate";
 
@@ -32,6 +37,17 @@ pub enum TrainingError {
     /// The loss does not type.
     #[error("the loss: {0}")]
     Loss(#[from] TypeError),
+    /// A formula of the optimizer does not type.
+    #[error("the optimizer's update of `{parameter}`: {error}")]
+    Update {
+        /// The parameter.
+        parameter: String,
+        /// Why.
+        error: TypeError,
+    },
+    /// The built-in optimizer is broken: a bug.
+    #[error(transparent)]
+    Optimizer(#[from] crate::algorithm::AlgorithmError),
 }
 
 /// Where the loss of a training graph comes from.
@@ -54,18 +70,30 @@ pub enum LossSource {
 /// # Errors
 /// See [`TrainingError`].
 pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, TrainingError> {
-    training_graph_with_momentum(model, loss, None)
+    build(model, loss, &Optimizer::built_in("sgd")?, |_| false)
 }
 
-/// [`training_graph`] with momentum, if there is one: `m = momentum * m + rate * gradient`, `w = w - m`; each `m` is a
-/// parameter of its own, named as its weight with [`MOMENTUM`].
+/// [`training_graph`] with the optimizer of an algorithm. What it keeps are parameters of their own, that do not train:
+/// `WEIGHT.STATE` of a weight, `optimizer.STATE` of the step. Where the algorithm has master weights, the optimizer works on
+/// `WEIGHT.master`, and the weight's new value is that one's.
 ///
 /// # Errors
 /// See [`TrainingError`].
-pub fn training_graph_with_momentum(
+pub fn training_graph_under(
     model: &Graph,
     loss: Option<LossSource>,
-    momentum: Option<f32>,
+    algorithm: &Algorithm,
+) -> Result<Graph, TrainingError> {
+    let master =
+        |role| algorithm.master == Some(Master::F32) && stored_form(algorithm, role).is_some();
+    build(model, loss, &algorithm.optimizer, master)
+}
+
+fn build(
+    model: &Graph,
+    loss: Option<LossSource>,
+    optimizer: &Optimizer,
+    master: impl Fn(Option<Role>) -> bool,
 ) -> Result<Graph, TrainingError> {
     let mut graph = model.clone();
     let source = match loss {
@@ -101,29 +129,39 @@ pub fn training_graph_with_momentum(
         return Err(TrainingError::NoParameters);
     }
     let values: Vec<ValueId> = trainable.iter().map(|(_, v)| *v).collect();
+    let roles = Roles::of(&graph);
     let gradients = differentiate(&mut graph, loss, &values)?;
     let scalar = TensorType::f32(trainc_ir::Shape::scalar());
     let name = free_input(&graph, LEARNING_RATE);
     let learning_rate = graph.add_input(name, scalar, InputRole::LearningRate);
+    let mut updates = Updates::new(optimizer, BTreeMap::from([(RATE, learning_rate)]));
     for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
         let Some(gradient) = gradient else { continue };
+        let role = roles.role(value);
         let own = graph.value(value).name.clone();
-        let name = format!("{own}/update");
-        let Some(momentum) = momentum else {
-            let updated = graph.add1(SgdUpdate {}, &[value, gradient, learning_rate], name)?;
-            graph.add_update(parameter, updated);
-            continue;
+        let failed = |error| TrainingError::Update { parameter: own.clone(), error };
+        let kept = master(role).then(|| format!("{own}{MASTER}"));
+        let kept = match kept {
+            Some(name) if graph.parameter_named(&name).is_some() => {
+                let message = format!(
+                    "the model has a parameter `{name}`, as its master weight would be called"
+                );
+                return Err(failed(TypeError::new(message)));
+            }
+            Some(name) => {
+                let initial = Arc::clone(&graph.parameters()[parameter].initial);
+                let value = graph.add_parameter(name, initial, false);
+                Some((graph.parameters().len() - 1, value))
+            }
+            None => None,
         };
-        let last = graph.add_parameter(
-            format!("{own}{MOMENTUM}"),
-            std::sync::Arc::new(Tensor::zeros(graph.ty(value))),
-            false,
-        );
-        let op = MomentumStep { momentum: F32::new(momentum), stream: 0 };
-        let step = graph.add1(op, &[last, gradient, learning_rate], format!("{own}/step"))?;
-        let updated = graph.add1(Sub {}, &[value, step], name)?;
+        let weight = kept.map_or(value, |(_, master)| master);
+        let trained = Trained { parameter, weight, gradient, role };
+        let updated = updates.add(&mut graph, &trained).map_err(failed)?;
         graph.add_update(parameter, updated);
-        graph.add_update(graph.parameters().len() - 1, step);
+        if let Some((master, _)) = kept {
+            graph.add_update(master, updated);
+        }
     }
     Ok(graph)
 }

@@ -16,6 +16,7 @@ use trainc_ir::types::{Scale, Shape, TensorType};
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use trainc_ir::{Data, Op, OpKind, Tensor};
 
+use crate::algorithm::optimizer::Stored;
 use crate::algorithm::{Algorithm, Otherwise};
 use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, Loaded, load_but, operation_cost};
@@ -24,9 +25,9 @@ use crate::egraph::forms::{Forms, resolve_all};
 use crate::egraph::language::{Graph as EGraph, Node, add_operation};
 use crate::egraph::pattern::{self, Attributes, Part};
 use crate::egraph::saturate::{Condition, Limits, matched_classes, saturate};
-use crate::roles::{Role, Roles};
-use crate::training::MOMENTUM;
+use crate::roles::{Role, Roles, weight_of};
 use crate::untranslated::{Untranslated, report, untranslated};
+use crate::update::STEP_STATE;
 
 /// Why a graph could not be translated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -151,16 +152,14 @@ fn attempt(
     let roles = Roles::of(graph);
     let (mut lowered, leaves) = lowered_interface(graph, algorithm, &roles);
     let mut loaded = load_but(graph, refused);
+    let stored_roles = roles.clone();
     loaded.egraph.analysis.roles = roles;
     loaded.egraph.analysis.forms = Arc::new(Forms {
         forward: algorithm.narrow.clone(),
         backward: algorithm.narrow_error.clone(),
     });
     seed(graph, algorithm, &lowered, &leaves, &mut loaded);
-    let floated = match algorithm.otherwise {
-        Otherwise::Float => float_unmatched(graph, algorithm, refused, &mut loaded),
-        Otherwise::Refuse => Vec::new(),
-    };
+    let floated = float_unmatched(graph, algorithm, refused, &mut loaded);
     let kinds = floated.iter().map(|&node| graph.node(node).op.kind());
     let stage = Stage::Quantized { float_operations: float_operations(algorithm, kinds) };
     let seams = pattern::rewrite(
@@ -232,10 +231,12 @@ fn attempt(
         result.add_output(&output.name, value);
     }
     for (update, &value) in graph.updates().iter().zip(&values[graph.outputs().len()..]) {
-        let name = &graph.value(graph.parameters()[update.parameter].value).name;
+        let old = graph.parameters()[update.parameter].value;
+        let (name, role) = (&graph.value(old).name, stored_roles.role(old));
         let parameter = result
             .parameter_named(name)
             .ok_or_else(|| failed(format!("parameter `{name}` is updated but not used")))?;
+        let value = stored_again(&mut result, algorithm, role, parameter, value).map_err(failed)?;
         result.add_update(parameter, value);
     }
     let result = with_own_streams(&result).map_err(failed)?;
@@ -252,6 +253,7 @@ fn attempt(
         .collect();
     let floated = floated
         .into_iter()
+        .filter(|&node| graph.node(node).op.kind() != OpKind::Formula)
         .map(|node| (graph.node(node).name.clone(), graph.node(node).op.kind()))
         .collect();
     let (iterations, nodes) = (report.iterations, report.nodes);
@@ -274,20 +276,21 @@ fn lowered_interface(
         };
         leaves.insert(input.value, lowered.add_input(&value.name, ty, input.role));
     }
-    let mut stored: BTreeMap<String, Arc<Tensor>> = BTreeMap::new();
+    let mut stored: BTreeMap<ValueId, Arc<Tensor>> = BTreeMap::new();
     for parameter in graph.parameters() {
         let value = graph.value(parameter.value);
-        let initial = match (roles.role(parameter.value), value.name.strip_suffix(MOMENTUM)) {
-            // A momentum is in its weight's units.
-            (_, Some(weight)) if stored.contains_key(weight) => {
-                let weight = &stored[weight];
+        let weight = weight_of(graph, &value.name).and_then(|weight| stored.get(&weight));
+        let state = weight.filter(|_| kept_as_weight(algorithm, &value.name));
+        let initial = match (roles.role(parameter.value), state) {
+            // In its weight's units.
+            (_, Some(weight)) => {
                 let zeros = Data::zeros(weight.ty().element, weight.ty().count());
                 Arc::new(Tensor::new(weight.ty().clone(), zeros, weight.scale().clone()))
             }
             (role, _) if parameter.trainable => quantized(algorithm, role, &parameter.initial),
             _ => parameter.initial.clone(),
         };
-        stored.insert(value.name.clone(), initial.clone());
+        stored.insert(parameter.value, initial.clone());
         let new = lowered.add_parameter(&value.name, initial, parameter.trainable);
         leaves.insert(parameter.value, new);
     }
@@ -302,6 +305,12 @@ fn lowered_interface(
         }
     }
     (lowered, leaves)
+}
+
+/// Whether a parameter of that name is state that is stored as its weight is.
+fn kept_as_weight(algorithm: &Algorithm, name: &str) -> bool {
+    let own = name.rsplit_once('.').map_or(name, |(_, own)| own);
+    algorithm.optimizer.state.iter().any(|s| s.name == own && s.stored == Stored::Weight)
 }
 
 /// How the algorithm stores a parameter of that role.
@@ -351,7 +360,7 @@ fn seed(
         {
             let id = input.instantiate(egraph, class);
             egraph.union(mark, id);
-        } else if algorithm.otherwise == Otherwise::Float {
+        } else if algorithm.otherwise == Otherwise::Float || is_state(graph, old) {
             egraph.union(mark, class);
         }
     }
@@ -360,6 +369,13 @@ fn seed(
         egraph.add(Node::Lowered([class]));
     }
     egraph.rebuild();
+}
+
+/// Whether a value is state in FP32 that the optimizer keeps.
+fn is_state(graph: &Graph, v: ValueId) -> bool {
+    let name = &graph.value(v).name;
+    let parameter = matches!(graph.value(v).definition, Definition::Parameter(_));
+    parameter && (weight_of(graph, name).is_some() || name.starts_with(STEP_STATE))
 }
 
 /// Gives each FP32 node that no rule matches, or whose rules are refused, its own FP32 operation, on operands as FP32. In the graph's order.
@@ -381,7 +397,10 @@ fn float_unmatched(
             node.outputs.iter().map(|v| egraph.find(loaded.classes[v.index()])).collect();
         let float = node.outputs.iter().all(|&v| graph.ty(v).is_f32());
         let has_rule = classes.iter().any(|class| matched.contains(class));
-        if !float || has_rule && !refused.contains(&id) {
+        // The optimizer's formulas are FP32 by what they are.
+        let formula = node.op.kind() == OpKind::Formula;
+        let silent = algorithm.otherwise == Otherwise::Refuse && !formula;
+        if !float || silent || has_rule && !refused.contains(&id) {
             continue;
         }
         let operands: Vec<Id> = node
@@ -411,9 +430,15 @@ pub fn float_operations(
     floated: impl Iterator<Item = OpKind>,
 ) -> Option<BTreeSet<OpKind>> {
     let mut allowed = algorithm.float_operations.clone()?;
+    allowed.extend(floated);
     if algorithm.otherwise == Otherwise::Float {
         allowed.extend(OpKind::all_with(Property::Moves));
-        allowed.extend(floated);
+    }
+    // Weights that are made of FP32 ones in each step, and gradients that become FP32 for them.
+    if algorithm.updates_in_float() {
+        let quantizers = algorithm.quantizer.iter().chain(&algorithm.bias_quantizer);
+        allowed.extend(quantizers.map(Op::kind));
+        allowed.extend([OpKind::Formula, OpKind::Dequantize]);
     }
     Some(allowed)
 }
@@ -438,6 +463,23 @@ fn with_own_streams(graph: &Graph) -> Result<Graph, String> {
 /// The leaf of a value's stored form: a value id past the graph's own.
 fn stored_leaf(old: ValueId, count: usize) -> ValueId {
     ValueId::from_index(old.index() + count)
+}
+
+/// A new value in FP32 of a parameter that is stored in integers: quantized anew, as its first value was.
+fn stored_again(
+    graph: &mut Graph,
+    algorithm: &Algorithm,
+    role: Option<Role>,
+    parameter: usize,
+    value: ValueId,
+) -> Result<ValueId, String> {
+    let own = &graph.parameters()[parameter];
+    if !graph.ty(value).is_f32() || graph.ty(own.value).is_f32() || !own.trainable {
+        return Ok(value);
+    }
+    let Some(quantizer) = stored_form(algorithm, role).cloned() else { return Ok(value) };
+    let name = format!("{}/stored", graph.value(own.value).name);
+    graph.add1(quantizer, &[value], name).map_err(|e| e.to_string())
 }
 
 /// Every allowed operation costs one; what the algorithm does not allow is infeasible.

@@ -7,7 +7,7 @@ use trainc_ir::ops::{Dropout, MatMul, ProductRole};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, Tensor};
 use trainc_opt::algorithm::Algorithm;
-use trainc_opt::training::training_graph_with_momentum;
+use trainc_opt::training::training_graph_under;
 use trainc_opt::translate::translate;
 
 /// A network whose own dropout draws from stream 0, as the algorithms' files say of theirs.
@@ -26,7 +26,7 @@ fn algorithms_leave_the_streams_of_dropouts() {
     g.add_output("scores", y);
     for name in ["niti", "niti-finetune"] {
         let algorithm = Algorithm::built_in(name).unwrap();
-        let training = training_graph_with_momentum(&g, None, algorithm.momentum).unwrap();
+        let training = training_graph_under(&g, None, &algorithm).unwrap();
         let (module, _) = translate(&training, &algorithm).unwrap();
         let mut own = BTreeSet::new();
         for node in module.nodes() {

@@ -11,7 +11,7 @@ use trainc_ir::types::TensorType;
 use trainc_ir::{OpKind, RunContext, Tensor};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::coverage::{Coverage, coverage};
-use trainc_opt::training::{training_graph, training_graph_with_momentum};
+use trainc_opt::training::{training_graph, training_graph_under};
 use trainc_opt::translate::{TranslateError, translate};
 use trainc_opt::untranslated::without_rule;
 
@@ -143,7 +143,7 @@ fn what_a_rule_refuses_is_computed_in_floats() {
     assert!(!nodes.is_empty());
     let translated = |name: &str| {
         let algorithm = Algorithm::built_in(name).unwrap();
-        let training = training_graph_with_momentum(&g, None, algorithm.momentum).unwrap();
+        let training = training_graph_under(&g, None, &algorithm).unwrap();
         let (module, report) = translate(&training, &algorithm).expect("it translates");
         let floated: Vec<&str> = report.floated.iter().map(|(_, kind)| kind.name()).collect();
         for kind in ["dropout", "concat"] {

@@ -14,7 +14,7 @@ use crate::config::{Config, WeightSource};
 use crate::error::{Result, ensure};
 use crate::freeze::frozen;
 use crate::model::{self, InferenceForm, ModelSource};
-use crate::{algorithms, precision, targets};
+use crate::{precision, targets};
 
 /// A function in FP32.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub fn import(
     entries: Entries,
 ) -> Result<Staged<FloatEntry>> {
     config.check()?;
-    let algorithm = config.scheduled(algorithms::load(&config.algorithm)?)?;
+    let algorithm = config.chosen_algorithm()?;
     let target = targets::find(&config.target)?;
     source.about(imported(name, source, config, entries, (algorithm, target)))
 }

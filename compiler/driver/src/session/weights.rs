@@ -5,6 +5,8 @@ use std::path::Path;
 #[cfg(feature = "host")]
 use std::sync::Arc;
 
+#[cfg(feature = "host")]
+use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
 use trainc_onnx_import::Imported;
 
@@ -87,8 +89,17 @@ impl Compilation {
     pub(super) fn with_stored(&self, module: Graph) -> Graph {
         #[cfg(feature = "host")]
         if let Some(initial) = &self.initial {
+            // What an optimizer keeps in FP32 is no parameter of the model.
+            let model = &self.imported.graph;
+            let state = |name: &str| model.parameter_named(name).is_none();
             return crate::select::with_initial(&module, |name, old| {
-                initial.stored(name, old.ty()).map_or_else(|| old.clone(), Arc::new)
+                let kept = initial.real(name).filter(|(shape, _)| {
+                    old.ty().is_f32() && state(name) && **shape == *old.shape().dims()
+                });
+                match kept {
+                    Some((shape, values)) => Arc::new(Tensor::f32(shape, values.to_vec())),
+                    None => initial.stored(name, old.ty()).map_or_else(|| old.clone(), Arc::new),
+                }
             });
         }
         #[cfg(not(feature = "host"))]

@@ -118,6 +118,11 @@ pub trait Operator: Attributes + Into<Op> {
         false
     }
 
+    /// As [`Operator::may_overwrite`], of any result. By default only the first may be.
+    fn overwrites(&self, result: usize, operand: usize) -> bool {
+        result == 0 && self.may_overwrite(operand)
+    }
+
     /// How the result moves with an operand, the others held. By default not known: no quantizer is folded through it.
     fn order(&self, _operand: usize) -> Option<Order> {
         None
@@ -259,6 +264,11 @@ macro_rules! operations {
                 match self { $(Op::$name(op) => op.may_overwrite(operand)),* }
             }
 
+            /// See [`Operator::overwrites`].
+            pub fn overwrites(&self, result: usize, operand: usize) -> bool {
+                match self { $(Op::$name(op) => op.overwrites(result, operand)),* }
+            }
+
             /// See [`Operator::order`].
             pub fn order(&self, operand: usize) -> Option<Order> {
                 match self { $(Op::$name(op) => op.order(operand)),* }
@@ -318,7 +328,7 @@ operations! {
     nll_loss_gradient::NllLossGradient, softmax_cross_entropy::SoftmaxCrossEntropy,
     softmax_cross_entropy_gradient::SoftmaxCrossEntropyGradient,
     // Optimisers.
-    sgd_update::SgdUpdate,
+    sgd_update::SgdUpdate, formula::Formula,
     // Quantization: ONNX's affine pair.
     quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
     // Quantization: FP32 on a grid, as QONNX defines it.

@@ -103,7 +103,7 @@ impl Lifetimes {
             let Storage { home, end, .. } = self.storages[storage];
             home == Home::Arena
                 && end == at
-                && tasks.may_overwrite(task, |group| self.storage_of[group] == Some(storage))
+                && tasks.may_overwrite(task, 0, |group| self.storage_of[group] == Some(storage))
         })
     }
 

@@ -88,13 +88,18 @@ impl Tasks {
         &self.groups[operand.group].views[operand.view].0
     }
 
-    /// Whether a task's first result may be written over its operands of a group: all of them, since one launch may
+    /// Whether that result of a task may be written over its operands of a group: all of them, since one launch may
     /// read a group several times.
-    pub(super) fn may_overwrite(&self, task: &Task, is_group: impl Fn(usize) -> bool) -> bool {
-        let Some(&result) = task.writes.first() else { return false };
+    pub(super) fn may_overwrite(
+        &self,
+        task: &Task,
+        slot: usize,
+        is_group: impl Fn(usize) -> bool,
+    ) -> bool {
+        let Some(&result) = task.writes.get(slot) else { return false };
         task.reads.iter().enumerate().filter(|(_, operand)| is_group(operand.group)).all(
             |(position, &operand)| {
-                task.op.may_overwrite(position) && self.ty(operand) == self.ty(result)
+                task.op.overwrites(slot, position) && self.ty(operand) == self.ty(result)
             },
         )
     }
@@ -391,8 +396,9 @@ impl Builder<'_, '_, '_> {
         }
         let task = &result.tasks[writer];
         let reads_old = old.readers.contains(&writer);
-        let first = task.writes.first().is_some_and(|w| w.group == new.group);
-        if reads_old && !(first && result.may_overwrite(task, |g| g == state.group)) {
+        let slot = task.writes.iter().position(|w| w.group == new.group);
+        let over = |slot| result.may_overwrite(task, slot, |g| g == state.group);
+        if reads_old && !slot.is_some_and(over) {
             return false;
         }
         // Readers of the old value must not depend on the new one.

@@ -1,0 +1,179 @@
+//! An algorithm file as TOML has it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::EightBit;
+use super::optimizer::{Parameter, State};
+
+fn float() -> String {
+    "f32".to_string()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) paper: String,
+    #[serde(default)]
+    pub(super) notes: String,
+    /// Present for inference in integers alone; the other parts are then absent.
+    pub(super) inference: Option<Inference>,
+    #[serde(default)]
+    pub(super) translation: Translation,
+    #[serde(default)]
+    pub(super) backpropagation: Backpropagation,
+    #[serde(default)]
+    pub(super) weight: WeightPart,
+    pub(super) optimizer: Option<OptimizerPart>,
+}
+
+/// Inference alone: a model's quantizers in integers.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Inference {
+    /// How 8-bit results are made.
+    #[serde(default)]
+    pub eight_bit: EightBit,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Translation {
+    /// Pattern of the representation of an FP32 input; `?x` is the input. Absent: inputs stay FP32.
+    pub(super) input: Option<String>,
+    /// Pattern of an FP32 output; `?q` is the lowered value.
+    pub(super) output: Option<String>,
+    /// Operations of the forward graph that are left out: their first operand takes their place.
+    #[serde(default)]
+    pub(super) remove: Vec<String>,
+    /// Operations that may have FP32 operands or results in the lowered module; absent: all.
+    pub(super) float_operations: Option<Vec<String>>,
+    /// What becomes of operations without a rule.
+    #[serde(default)]
+    pub(super) otherwise: Otherwise,
+    /// What becomes of batch normalization.
+    #[serde(default)]
+    pub(super) batch_norm: BatchNormTreatment,
+    /// Forms in 8 bits of forward values in other elements, by element; `?q` is the value.
+    #[serde(default)]
+    pub(super) narrow: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Backpropagation {
+    /// As in translation, of errors.
+    #[serde(default)]
+    pub(super) narrow: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WeightPart {
+    /// Operation that turns a trainable FP32 parameter into its stored form; absent: FP32.
+    pub(super) quantizer: Option<String>,
+    /// The same for biases; absent: as weights.
+    pub(super) bias_quantizer: Option<String>,
+    /// What optimizers work on in place of weights that are stored in integers, which are then made of it anew in each step.
+    pub(super) master: Option<Master>,
+    /// Random initialisation of weights where the user asks for one.
+    #[serde(default)]
+    pub(super) initialization: Initialization,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OptimizerPart {
+    /// Element type of the step size input.
+    #[serde(default = "float")]
+    pub(super) learning_rate: String,
+    /// Points of the schedule, by fraction of the training; absent: the optimizer's.
+    pub(super) schedule: Option<Vec<SchedulePoint>>,
+    /// A built-in optimizer, in place of one that is written out here.
+    pub(super) r#use: Option<String>,
+    /// What its parameters are: `NAME`, or `"NAME.ROLE"` for those of one role.
+    #[serde(default)]
+    pub(super) with: BTreeMap<String, f64>,
+    /// What a user may set.
+    #[serde(default)]
+    pub(super) parameters: BTreeMap<String, Parameter>,
+    /// What is kept from step to step.
+    #[serde(default)]
+    pub(super) state: Vec<State>,
+    /// Formulas of the weight `w`, of each state, and of what they share.
+    #[serde(default)]
+    pub(super) update: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) rules: Vec<RuleText>,
+}
+
+/// What becomes of operations that no rule of the algorithm matches.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Otherwise {
+    /// An error names them.
+    #[default]
+    Refuse,
+    /// They are computed in FP32, between a dequantization and a quantization where neighbours are integers.
+    Float,
+}
+
+/// What becomes of a model's batch normalization.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchNormTreatment {
+    /// Where it trains (exported in training form) it stays; with frozen statistics it is folded into the convolution or
+    /// matrix product before it, exactly, and stays where there is none.
+    #[default]
+    Keep,
+    /// Folded with its running statistics, however it was exported; it stays where it cannot be folded.
+    Fold,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleText {
+    pub(super) name: String,
+    pub(super) r#match: String,
+    pub(super) into: String,
+    /// Guards such as `?a.role = gradient`.
+    #[serde(default)]
+    pub(super) r#where: Vec<String>,
+}
+
+/// How weights are drawn when training starts from scratch.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Initialization {
+    /// Uniform in +-sqrt(6 / (fan_in + fan_out)).
+    #[default]
+    XavierUniform,
+    /// Uniform in +-sqrt(6 / fan_in).
+    KaimingUniform,
+}
+
+/// From this fraction of the training on, the step size is `value`.
+#[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulePoint {
+    /// Fraction of the training, in [0, 1), from which the value holds.
+    pub from: f64,
+    /// Step size.
+    pub value: f64,
+}
+
+/// The form of a master weight.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Master {
+    /// FP32.
+    F32,
+}

@@ -1,0 +1,378 @@
+//! Optimizers as data: the state that one keeps, and the update as formulas over the weight, its gradient, that state
+//! and the inputs. An algorithm names a built-in one or brings its own.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use trainc_ir::text::nearest::did_you_mean;
+
+use super::formula::Formula;
+use super::{AlgorithmError, SchedulePoint, with_nearest_word};
+use crate::roles::Role;
+
+/// The built-in optimizer files: name and text.
+pub const OPTIMIZERS: &[(&str, &str)] = &[
+    ("sgd", include_str!("../../optimizers/sgd.toml")),
+    ("nesterov", include_str!("../../optimizers/nesterov.toml")),
+    ("adam", include_str!("../../optimizers/adam.toml")),
+    ("adamw", include_str!("../../optimizers/adamw.toml")),
+];
+
+/// Name of the weight in formulas, and of its update.
+pub const WEIGHT: &str = "w";
+/// Name of the gradient in formulas.
+pub const GRADIENT: &str = "g";
+/// Name of the step size in formulas.
+pub const RATE: &str = "learning_rate";
+
+/// A number that an optimizer's formulas use and its user may set.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Its value where nobody sets it.
+    pub default: f64,
+    /// The least that it may be.
+    pub min: Option<f64>,
+    /// The most that it may be.
+    pub max: Option<f64>,
+    /// What it must stay below.
+    pub below: Option<f64>,
+    /// What it is.
+    #[serde(default)]
+    pub about: String,
+}
+
+impl Parameter {
+    fn check(&self, name: &str, value: f64) -> Result<(), String> {
+        let fits = value.is_finite()
+            && self.min.is_none_or(|min| value >= min)
+            && self.max.is_none_or(|max| value <= max)
+            && self.below.is_none_or(|below| value < below);
+        if fits { Ok(()) } else { Err(format!("`{name}` is {}, not {value}", self.range())) }
+    }
+
+    /// Its range in words.
+    pub fn range(&self) -> String {
+        let mut words = Vec::new();
+        words.extend(self.min.map(|min| format!("at least {min}")));
+        words.extend(self.max.map(|max| format!("at most {max}")));
+        words.extend(self.below.map(|below| format!("below {below}")));
+        if words.is_empty() { "any number".to_string() } else { words.join(" and ") }
+    }
+}
+
+/// What a state is kept for.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum StateOf {
+    /// Each trained parameter has one, of its shape.
+    Weight,
+    /// The step has one, a scalar.
+    Step,
+}
+
+/// How a state is stored.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Stored {
+    /// In FP32.
+    #[default]
+    F32,
+    /// As the algorithm stores the weight that it is of.
+    Weight,
+}
+
+/// State that lives across steps.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Its name in formulas; a weight's is called `WEIGHT.NAME`, the step's `optimizer.NAME`.
+    pub name: String,
+    /// What it is kept for.
+    pub of: StateOf,
+    /// Its value before the first step.
+    #[serde(default)]
+    pub initial: f64,
+    /// How it is stored.
+    #[serde(default)]
+    pub stored: Stored,
+}
+
+/// An optimizer, as an algorithm's file has it or as a file of its own.
+#[derive(Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OptimizerText {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) paper: String,
+    #[serde(default)]
+    pub(super) parameters: BTreeMap<String, Parameter>,
+    #[serde(default)]
+    pub(super) state: Vec<State>,
+    #[serde(default)]
+    pub(super) update: BTreeMap<String, String>,
+    /// The schedule of the step size where the algorithm gives none.
+    #[serde(default)]
+    pub(super) schedule: Vec<SchedulePoint>,
+}
+
+/// An optimizer, read and checked, with the values of its parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Optimizer {
+    /// Name on the command line; empty if it is an algorithm's own.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Reference.
+    pub paper: String,
+    /// What its user may set.
+    pub parameters: BTreeMap<String, Parameter>,
+    /// What it keeps.
+    pub state: Vec<State>,
+    /// The formulas: of the weight, of each state, and of what they share.
+    pub update: BTreeMap<String, Formula>,
+    /// The schedule of the step size where the algorithm gives none.
+    pub(super) schedule: Vec<SchedulePoint>,
+    /// What was set, for parameters of all roles or of one.
+    values: BTreeMap<(String, Option<Role>), f64>,
+}
+
+impl Optimizer {
+    /// The built-in optimizer of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn built_in(name: &str) -> Result<Optimizer, AlgorithmError> {
+        let found = OPTIMIZERS.iter().find(|(n, _)| *n == name);
+        let Some((_, text)) = found else {
+            return Err(AlgorithmError::UnknownOptimizer {
+                name: name.to_string(),
+                near: did_you_mean(name, OPTIMIZERS.iter().map(|(n, _)| *n)),
+            });
+        };
+        let parsed = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
+            file: name.to_string(),
+            message: with_nearest_word(&e.to_string()),
+        })?;
+        Optimizer::read(parsed).map_err(|(place, message)| AlgorithmError::Rule {
+            file: format!("optimizer {name}"),
+            rule: place,
+            message,
+        })
+    }
+
+    /// Checks what a file says; errors are the key and what is wrong with it.
+    pub(super) fn read(text: OptimizerText) -> Result<Optimizer, (String, String)> {
+        let at = |place: String, message: String| (place, message);
+        let mut update = BTreeMap::new();
+        for (name, formula) in &text.update {
+            let place = || format!("optimizer.update.{name}");
+            let formula = Formula::parse(formula).map_err(|e| at(place(), e.to_string()))?;
+            update.insert(name.clone(), formula);
+        }
+        for (name, parameter) in &text.parameters {
+            let place = format!("optimizer.parameters.{name}");
+            parameter.check(name, parameter.default).map_err(|e| at(place, e))?;
+        }
+        let optimizer = Optimizer {
+            name: text.name,
+            title: text.title,
+            paper: text.paper,
+            parameters: text.parameters,
+            state: text.state,
+            update,
+            schedule: text.schedule,
+            values: BTreeMap::new(),
+        };
+        optimizer.check()?;
+        Ok(optimizer)
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        let mut taken = vec![WEIGHT, GRADIENT, RATE];
+        for state in &self.state {
+            let place = || format!("optimizer.state.{}", state.name);
+            let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if state.name.is_empty() || !state.name.chars().all(word) {
+                return Err((place(), "a name is letters, digits and `_`".into()));
+            }
+            if taken.contains(&state.name.as_str()) || self.parameters.contains_key(&state.name) {
+                return Err((place(), format!("`{}` has a meaning already", state.name)));
+            }
+            if state.of == StateOf::Step && state.stored == Stored::Weight {
+                return Err((place(), "the step's state is stored in f32".into()));
+            }
+            if !self.update.contains_key(&state.name) {
+                return Err((
+                    place(),
+                    format!("it has no formula in `update`: {} = ...", state.name),
+                ));
+            }
+            taken.push(&state.name);
+        }
+        if !self.update.contains_key(WEIGHT) {
+            return Err(("optimizer.update".into(), format!("there is no formula of `{WEIGHT}`")));
+        }
+        for name in self.parameters.keys() {
+            if taken.contains(&name.as_str()) {
+                let place = format!("optimizer.parameters.{name}");
+                return Err((place, format!("`{name}` has a meaning already")));
+            }
+        }
+        for (key, formula) in &self.update {
+            let place = || format!("optimizer.update.{key}");
+            if [GRADIENT, RATE].contains(&key.as_str()) || self.parameters.contains_key(key) {
+                return Err((place(), format!("`{key}` has a meaning already")));
+            }
+            let step = self.state.iter().any(|s| s.name == *key && s.of == StateOf::Step);
+            for name in self.names(formula) {
+                let known = taken.iter().copied();
+                let known = known.chain(self.parameters.keys().map(String::as_str));
+                let known: Vec<&str> =
+                    known.chain(self.update.keys().map(String::as_str)).collect();
+                if !known.contains(&name) {
+                    let near = did_you_mean(name, known.iter().copied());
+                    let known = known.iter().map(|name| format!("`?{name}`"));
+                    let known = known.collect::<std::collections::BTreeSet<_>>();
+                    let known: Vec<String> = known.into_iter().collect();
+                    let message =
+                        format!("there is no `?{name}`{near}; there are {}", known.join(", "));
+                    return Err((place(), message));
+                }
+                let of_weight = |s: &State| s.name == name && s.of == StateOf::Weight;
+                if step && ([WEIGHT, GRADIENT].contains(&name) || self.state.iter().any(of_weight))
+                {
+                    let message = format!("`?{name}` is a weight's, and `{key}` the step's");
+                    return Err((place(), message));
+                }
+            }
+            self.acyclic(key, &mut Vec::new()).map_err(|e| (place(), e))?;
+        }
+        Ok(())
+    }
+
+    /// Every name in a formula and in the shared formulas that it names.
+    fn names<'a>(&'a self, formula: &'a Formula) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        formula.names(&mut names);
+        let mut next = 0;
+        while let Some(&name) = names.get(next) {
+            next += 1;
+            if let (true, Some(formula)) = (self.is_shared(name), self.update.get(name)) {
+                let mut more = Vec::new();
+                formula.names(&mut more);
+                more.retain(|name| !names.contains(name));
+                names.extend(more);
+            }
+        }
+        names
+    }
+
+    /// What a formula needs of the step's own results must not need it.
+    fn acyclic(&self, key: &str, above: &mut Vec<String>) -> Result<(), String> {
+        if above.iter().any(|k| k == key) {
+            return Err(format!("`?{key}'` depends on itself"));
+        }
+        let Some(formula) = self.update.get(key) else { return Ok(()) };
+        above.push(key.to_string());
+        let mut stack = vec![formula];
+        while let Some(formula) = stack.pop() {
+            match formula {
+                Formula::After(name) => self.acyclic(name, above)?,
+                Formula::Before(name) if self.is_shared(name) => self.acyclic(name, above)?,
+                Formula::Apply(_, operands) => stack.extend(operands),
+                Formula::Before(_) | Formula::Number(_) => {}
+            }
+        }
+        above.pop();
+        Ok(())
+    }
+
+    /// Whether a name is that of a formula that is neither the weight's nor a state's.
+    pub(crate) fn is_shared(&self, name: &str) -> bool {
+        name != WEIGHT
+            && self.update.contains_key(name)
+            && !self.state.iter().any(|state| state.name == name)
+    }
+
+    /// Sets parameters: `beta1=0.9,weight_decay=0.01,weight_decay.bias=0`, the last for parameters of that role.
+    ///
+    /// # Errors
+    /// If there is no such parameter or role, or the value is out of range.
+    pub fn set(&mut self, text: &str) -> Result<(), String> {
+        for part in text.split(',') {
+            let expected = || format!("expected NAME=NUMBER with commas between, not `{part}`");
+            let (name, value) = part.split_once('=').ok_or_else(expected)?;
+            let value: f64 = value.trim().parse().map_err(|_| expected())?;
+            self.set_one(name.trim(), value)?;
+        }
+        Ok(())
+    }
+
+    /// Sets one parameter, `NAME` or `NAME.ROLE`.
+    ///
+    /// # Errors
+    /// As [`Optimizer::set`].
+    pub fn set_one(&mut self, text: &str, value: f64) -> Result<(), String> {
+        let (name, role) = match text.split_once('.') {
+            Some((name, role)) => (name, Some(role)),
+            None => (text, None),
+        };
+        let Some(parameter) = self.parameters.get(name) else {
+            let known: Vec<&str> = self.parameters.keys().map(String::as_str).collect();
+            let near = did_you_mean(name, known.iter().copied());
+            return Err(match known[..] {
+                [] => format!("there is no parameter `{name}`; the optimizer has none"),
+                _ => {
+                    format!("there is no parameter `{name}`{near}; there are {}", known.join(", "))
+                }
+            });
+        };
+        parameter.check(name, value)?;
+        let role = match role {
+            None => None,
+            Some(word) => Some(Role::named(word)?),
+        };
+        if role.is_none() {
+            // What is said of all goes over what a file says of one.
+            self.values.retain(|(known, _), _| known != name);
+        }
+        self.values.insert((name.to_string(), role), value);
+        Ok(())
+    }
+
+    /// The value of a parameter for weights of a role; `None` if there is no such parameter.
+    pub fn value(&self, name: &str, role: Option<Role>) -> Option<f64> {
+        let set = |role| self.values.get(&(name.to_string(), role)).copied();
+        let own = role.and_then(|role| set(Some(role))).or_else(|| set(None));
+        own.or_else(|| self.parameters.get(name).map(|p| p.default))
+    }
+
+    /// The optimizer with what was set, as the command line spells it.
+    pub fn spelled(&self) -> String {
+        let mut text = if self.name.is_empty() { "its own" } else { &self.name }.to_string();
+        for (i, ((name, role), value)) in self.values.iter().enumerate() {
+            let role = role.map_or_else(String::new, |role| format!(".{}", role.name()));
+            text.push_str(&format!("{}{name}{role}={value}", if i == 0 { ":" } else { "," }));
+        }
+        text
+    }
+
+    /// The values of all parameters, for people.
+    pub fn described(&self) -> String {
+        let one = |name: &String| {
+            let value = self.value(name, None).unwrap_or_default();
+            let of_roles = self.values.iter().filter_map(|((n, role), value)| {
+                role.filter(|_| n == name).map(|role| format!("{value} of {}", role.name()))
+            });
+            let words: Vec<String> = std::iter::once(value.to_string()).chain(of_roles).collect();
+            format!("{name} {}", words.join(", "))
+        };
+        let name = if self.name.is_empty() { "the algorithm's own" } else { &self.name };
+        let words: Vec<String> = self.parameters.keys().map(one).collect();
+        if words.is_empty() { name.to_string() } else { format!("{name} ({})", words.join("; ")) }
+    }
+}

@@ -1,0 +1,63 @@
+//! What an algorithm file says in words of its own: rules, their guards, and quantizers.
+
+use trainc_ir::attributes::Attribute;
+use trainc_ir::text::cursor::Cursor;
+use trainc_ir::text::nearest::did_you_mean;
+use trainc_ir::{Op, TensorType};
+
+use super::file::RuleText;
+use crate::egraph::pattern;
+use crate::egraph::saturate::{Condition, Guard, Rewrite};
+
+/// An operation that stores a parameter, and nothing after it.
+pub(super) fn read_quantizer(text: &str) -> Result<Op, String> {
+    let mut cursor = Cursor::new(text);
+    let op = Op::parse(&mut cursor).map_err(|e| e.to_string())?;
+    if !cursor.at_end() {
+        return Err(cursor
+            .error(format!("text after the operation `{}`", op.kind().name()))
+            .to_string());
+    }
+    let shape = [2, 2];
+    match op.infer(&[&TensorType::f32(shape)]) {
+        Err(e) => Err(format!("not an operation that stores an FP32 parameter: {e}")),
+        Ok(results) if results.len() == 1 && results[0].shape == shape.into() => Ok(op),
+        Ok(_) => Err(format!("`{op}` does not keep a parameter's shape")),
+    }
+}
+
+/// A message of the TOML reader, with the word that was meant where it lists those it expects.
+pub(super) fn with_nearest_word(message: &str) -> String {
+    let known = ["unknown field ", "unknown variant "];
+    let words = message.lines().rev().find(|line| known.iter().any(|k| line.starts_with(k)));
+    let mut words = words.unwrap_or_default().split('`').skip(1).step_by(2);
+    let near = words.next().map_or_else(String::new, |word| did_you_mean(word, words));
+    format!("{}{near}", message.trim_end())
+}
+
+pub(super) fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
+    let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
+    pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, Condition::Float)
+}
+
+/// Reads a guard such as `?a.role = gradient`.
+pub(crate) fn read_guard(text: &str) -> Result<Guard, String> {
+    let guard = || {
+        let (place, equal, value) = match text.split_once("!=") {
+            Some((place, value)) => (place, false, value),
+            None => text.split_once('=').map(|(place, value)| (place, true, value))?,
+        };
+        let (variable, field) = place.trim().strip_prefix('?')?.split_once('.')?;
+        Some(Guard {
+            variable: variable.trim().to_string(),
+            field: field.trim().to_string(),
+            values: value.split('|').map(|v| v.trim().to_string()).collect(),
+            equal,
+        })
+    };
+    guard().ok_or_else(|| {
+        format!(
+            "`{text}` is not of the form `?variable.attribute = value`, `?variable.role = weight|bias`, or either with `!=`"
+        )
+    })
+}
