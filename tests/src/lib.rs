@@ -8,7 +8,7 @@ pub mod hexagon_convolution;
 pub mod kernels;
 pub mod programs;
 pub mod random;
-pub mod random_kernels;
+pub mod random_loops;
 pub mod simulated;
 pub mod xpulp_convolutions;
 pub mod xpulp_kernels;

@@ -311,7 +311,6 @@ impl Printer<'_> {
         body: &[Stmt],
         rest: Option<Rest>,
     ) {
-        let mark = self.added.len();
         let (of_start, of_end) =
             (self.expressions.intervals.get(start), self.expressions.intervals.get(end));
         // The variable reaches the end.
@@ -334,6 +333,8 @@ impl Printer<'_> {
         } else {
             last.compared()
         };
+        // `end` stands beside the loop, not in it.
+        let mark = self.added.len();
         let name = self.declare(variable);
         self.lines.open(&format!("for ({ty} {name} = {first}; {name} < {last}; {name}++) {{"));
         self.block(body);

@@ -7,7 +7,6 @@ mod evaluation;
 mod example;
 mod operations;
 mod parallel;
-mod random;
 mod runtime;
 mod support;
 mod training;

@@ -1,6 +1,10 @@
 //! Operations of a training step element by element: all counts, floats of any bits, windows that leave a rest.
 
-use trainc_ir::ops::{MaxPool2dGradient, QuantizeExponent, ReluGradient, SaturatingSubtract};
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::{
+    AlignedAdd, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReluGradient, Requantize,
+    SaturatingSubtract,
+};
 use trainc_ir::{Op, Tensor};
 use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
@@ -59,4 +63,65 @@ pub(crate) fn all() -> Vec<Case> {
         products.push(Case { op: op.into(), inputs: vec![x, dy], what, constant: false });
     }
     products
+}
+
+/// Bytes that hold every value, and more of one sign than would come by chance.
+fn signed(random: &mut Random, shape: &[usize], exponent: i32, small: bool) -> Tensor {
+    let count: usize = shape.iter().product();
+    let shift = if small { 58 } else { 56 };
+    let values = (0..count).map(|i| {
+        if i < 256 && !small { i as u8 as i8 } else { ((random.next() as i64) >> shift) as i8 }
+    });
+    Tensor::i8_shared(shape.to_vec(), values.collect(), exponent)
+}
+
+/// Tensors that fill vectors, at the shifts where their loops change.
+pub(crate) fn long() -> Vec<Case> {
+    let mut random = Random(11);
+    let mut cases = Vec::new();
+    let mut push = |what: String, op: Op, inputs: Vec<Tensor>| {
+        cases.push(Case { what, op, inputs, constant: false })
+    };
+    let shapes: [[&[usize]; 2]; 4] = [
+        [&[3, 300], &[3, 300]],
+        [&[2, 3, 10, 15], &[3, 1, 1]],
+        [&[3, 1, 1], &[2, 3, 10, 15]],
+        [&[2, 1, 2, 130], &[1, 3, 1, 130]],
+    ];
+    for [a, b] in shapes {
+        for distance in [0, 1, 2, 3, 7, 8, 13, 14, 15, 16, 17, 40] {
+            for (ea, eb) in [(distance - 5, -5), (-5, distance - 5)] {
+                for small in [false, true] {
+                    let x = signed(&mut random, a, ea, small);
+                    let y = signed(&mut random, b, eb, small);
+                    let what = format!("aligned add {a:?} {b:?} 2^{ea} 2^{eb}");
+                    push(what, AlignedAdd {}.into(), vec![x, y]);
+                }
+            }
+        }
+    }
+    // Magnitudes of that many bits.
+    for width in [0, 1, 7, 8, 9, 16, 17, 31, 32] {
+        let mut values: Vec<i32> = (0..333)
+            .map(|_| ((random.next() as i64) >> 32 >> (32 - width).min(31)) as i32)
+            .collect();
+        if width == 32 {
+            values[7] = i32::MIN;
+            values[8] = i32::MAX;
+        }
+        let words = Tensor::i32_shared([333], values, 3);
+        for &rounding in Rounding::ALL {
+            for bits in [-40, -32, -31, -30, -1, 0, 1, 2, 5, 7] {
+                let op = QuantizeGradient { rounding };
+                let operands = vec![words.clone(), Tensor::i32([], vec![bits])];
+                push(format!("{width} bits to {bits}, {rounding:?}"), op.into(), operands);
+            }
+            for bits in [1, 7] {
+                let op = Requantize { bits, rounding, low: -127 };
+                let what = format!("requantize {width} bits to {bits}, {rounding:?}");
+                push(what, op.into(), vec![words.clone()]);
+            }
+        }
+    }
+    cases
 }

@@ -19,6 +19,8 @@ pub(crate) enum Suite {
     Quantized,
     /// Packed integers beyond a cluster's memory.
     Large,
+    /// Loop kernels.
+    Loops,
 }
 
 /// Every how manyth case a target gets; none if it gets none.
@@ -26,6 +28,15 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
     Some(match (target, suite) {
         // Pieces in a cluster's memory are this target's alone.
         (target, Suite::Large) if target != "xpulpv2" => return None,
+        // Compiled in a moment.
+        ("host", Suite::Loops) => 1,
+        // Another level's, another version's, and portable C's loops.
+        ("neon+dotprod" | "neon+i8mm" | "neon+dispatch", Suite::Loops) => 40,
+        ("hvx+v62" | "hvx+v68" | "hvx+v73", Suite::Loops) => 40,
+        ("xpulpv2", Suite::Loops) => 12,
+        // Assembly of large kernels takes a second each.
+        ("hvx", Suite::Loops) => 6,
+        (_, Suite::Loops) => 3,
         // Loops, multiplications at run time by one of the three below.
         ("neon+dispatch", Suite::Products) => 3,
         // Of these, products alone are another level's; loops are NEON's.
@@ -109,14 +120,20 @@ fn including(name: &str, text: &str, compiler: &str) -> Option<String> {
 }
 
 /// The ways for a target: its own, and what finds more.
-pub(crate) fn builds(target: &str) -> Vec<Build> {
+pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
     let own = Build { name: "own", compiler: None, runner: None };
     match target {
         // Under sanitizers and strict warnings, divided loops backwards.
         "c" => {
-            let gcc = "gcc -Wall -Wextra -Wconversion -Wshadow -Werror -O1 -g0 -fsanitize=undefined,address \
-                       -fno-sanitize-recover=all";
-            vec![Build { compiler: including("reversed.h", REVERSED, gcc), ..own }]
+            // Of random loops, warnings of comparisons without sense would be right.
+            let strict = match suite {
+                Some(Suite::Loops) => "-Wconversion",
+                _ => "-Wall -Wextra -Wconversion -Wshadow",
+            };
+            let gcc = format!(
+                "gcc {strict} -Werror -O1 -g0 -fsanitize=undefined,address -fno-sanitize-recover=all"
+            );
+            vec![Build { compiler: including("reversed.h", REVERSED, &gcc), ..own }]
         }
         "armv7-neon" => {
             let gcc = "arm-linux-gnueabihf-gcc";

@@ -3,10 +3,12 @@
 
 mod elements;
 mod exceptions;
+mod loops;
 mod networks;
 mod packed;
 mod products;
 mod quantized;
+mod scalars;
 mod sizes;
 
 use std::path::{Path, PathBuf};
@@ -65,13 +67,14 @@ impl Job<'_> {
             Err(error) => {
                 let named = |n: usize| error.contains(&format!("case_{n}:"));
                 let case = (0..self.cases.len()).find(|n| named(*n)).map(|n| self.cases[n]);
-                return vec![format!("{what}: {error}, {:?}", case.map(|(c, p)| (&c.what, p)))];
+                let case = case.map(|(case, place)| format!("{}, {place:?}", loops::shown(case)));
+                return vec![format!("{what}: {error}, {}", case.unwrap_or_default())];
             }
         };
         let finding = |finding: &trainc_driver::verify::Finding| {
             let number = finding.entry.strip_prefix("case_").and_then(|n| n.parse::<usize>().ok());
             let case = number.and_then(|n| self.cases.get(n));
-            let case = case.map(|(case, place)| format!("{}, {place:?}", case.what));
+            let case = case.map(|(case, place)| format!("{}, {place:?}", loops::shown(case)));
             format!("{what}: {}: {finding}", case.unwrap_or_default())
         };
         report.findings.iter().map(finding).collect()
@@ -99,7 +102,7 @@ fn conform(suite: Suite, all: &[Case]) {
             })
             .collect();
         for (part, cases) in chosen.chunks(PROGRAM).enumerate() {
-            for build in exceptions::builds(name) {
+            for build in exceptions::builds(name, Some(suite)) {
                 jobs.push(Job { target, build, part, cases: cases.to_vec() });
             }
         }
@@ -163,6 +166,16 @@ fn operations() {
 }
 
 #[test]
+fn random_loops() {
+    conform(Suite::Loops, &loops::all());
+}
+
+#[test]
+fn scalar_operations() {
+    conform(Suite::Operations, &scalars::all());
+}
+
+#[test]
 fn sizes_around_vectors() {
     conform(Suite::Sizes, &sizes::all());
 }
@@ -180,6 +193,11 @@ fn depthwise_products() {
 #[test]
 fn elements_of_a_step() {
     conform(Suite::Sizes, &elements::all());
+}
+
+#[test]
+fn long_tensors() {
+    conform(Suite::Sizes, &elements::long());
 }
 
 #[test]

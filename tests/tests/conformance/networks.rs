@@ -82,7 +82,7 @@ fn failures(network: &Verified, target: &str) -> Vec<String> {
     let _ = std::fs::remove_dir_all(&place);
     emit::write_folder(&place, &files).expect("written");
     let mut failures = Vec::new();
-    for build in exceptions::builds(target) {
+    for build in exceptions::builds(target, None) {
         let options = VerifyOptions {
             steps,
             seed: 3,
@@ -163,7 +163,7 @@ fn recorded(name: &str, target: &dyn Target) -> Vec<String> {
         let call =
             |operands: &Vec<_>| ProgramCall { entry: 0, step: 0, operands: operands.clone() };
         let calls: Vec<ProgramCall> = operands.iter().map(call).collect();
-        for build in exceptions::builds(target.description().name) {
+        for build in exceptions::builds(target.description().name, None) {
             let what = format!("{name} on {}, {}", target.description().name, build.name);
             match verify_program(&program, target, &calls, &build.options()) {
                 Ok(report) => {

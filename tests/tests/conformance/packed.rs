@@ -97,7 +97,7 @@ fn failures(target: &dyn Target) -> Vec<String> {
     let calls = [ProgramCall { entry: 0, step: 0, operands }];
     let name = target.description().name;
     let mut failures = Vec::new();
-    for build in exceptions::builds(name) {
+    for build in exceptions::builds(name, None) {
         let options = build.options();
         match verify_program(&program, target, &calls, &options) {
             Ok(report) => failures.extend(report.findings.iter().map(|f| format!("{name}: {f}"))),

@@ -1,24 +1,18 @@
-//! Selected Hexagon code under `qemu-hexagon`: random loop kernels, and the routines, against
-//! the reference, bit for bit.
+//! Selected Hexagon code under `qemu-hexagon`, function by function, against the reference, bit for bit.
 
 mod average_pools;
 mod depthwise;
 mod harness;
-mod long;
 mod packets;
 mod pools;
-mod routines;
 mod training;
-mod vectors;
 
 use std::path::Path;
 
-use harness::{Image, START, assemble, folder, tool};
+use harness::{Image, START, assemble, tool};
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_hvx::select::{Routine, select};
 use trainc_ir::loops::LoopKernel;
-use trainc_ir::{RunContext, Tensor};
-use trainc_tests::random_kernels::random_kernel;
 
 /// The text of a function.
 fn text(function: &Function) -> String {
@@ -59,21 +53,4 @@ fn check(folder: &Path, image: &Image, kernels: &str) -> u32 {
     arguments.extend(["-o", "program"]);
     tool(folder, "ld.lld-19", &arguments);
     image.check(folder, "./program")
-}
-
-#[test]
-fn random_kernels() {
-    let run = RunContext::default();
-    let (mut image, mut kernels) = (Image::default(), String::new());
-    for n in 0..150 {
-        let random = random_kernel(n);
-        let operands: Vec<&Tensor> = random.operands.iter().collect();
-        let (kernel, outputs) = (&random.kernel, &random.outputs);
-        let meaning = trainc_ir::loops::evaluate::run(kernel, &operands, outputs, &run);
-        let name = format!("kernel_{n}");
-        kernels.push_str(&assembly(&name, kernel));
-        image.kernel(&name, &format!("random {n}"), kernel, &operands, &meaning, &run);
-    }
-    let packets = check(&folder("random"), &image, &kernels);
-    println!("150 kernels: {packets} packets");
 }

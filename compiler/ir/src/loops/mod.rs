@@ -41,7 +41,7 @@ pub struct Local(pub u32);
 pub struct Buffer(pub u32);
 
 /// A typed scalar expression.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Expr {
     /// Type of the result.
     pub ty: Scalar,
@@ -50,7 +50,7 @@ pub struct Expr {
 }
 
 /// The forms of expressions.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Node {
     /// An integer constant (I32, I64 or Bool).
     Integer(i64),
@@ -154,7 +154,7 @@ pub enum Comparison {
 }
 
 /// Statements.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Stmt {
     /// Sets a local.
     Assign(Local, Expr),
@@ -183,7 +183,7 @@ pub enum Stmt {
 }
 
 /// What a buffer parameter holds.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// Elements of operand `n`.
     Input(usize),
@@ -200,7 +200,7 @@ pub enum Role {
 }
 
 /// A buffer parameter.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct BufferParameter {
     /// Readable name, such as `x` or `x_exponent`.
     pub name: String,
@@ -213,7 +213,7 @@ pub struct BufferParameter {
 }
 
 /// A kernel as loops over buffers. See the module documentation.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LoopKernel {
     /// Parameters in call order: inputs (elements, then scale), outputs (elements, then scale), run context, scratch.
     pub buffers: Vec<BufferParameter>,

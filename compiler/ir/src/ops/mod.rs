@@ -142,7 +142,16 @@ pub mod properties;
 pub(crate) mod support;
 
 macro_rules! operations {
-    ($($module:ident :: $name:ident),* $(,)?) => {
+    // Those of the language, and those that programs alone make.
+    ($($module:ident :: $name:ident),* ; $($further:ident :: $made:ident),* $(,)?) => {
+        operations!(@all $($module::$name,)* $($further::$made,)*);
+
+        impl OpKind {
+            /// Every operation of the language, in the order of the registry.
+            pub const ALL: &'static [OpKind] = &[$(OpKind::$name),*];
+        }
+    };
+    (@all $($module:ident :: $name:ident,)*) => {
         $(pub mod $module;)*
         $(pub use $module::$name;)*
 
@@ -177,9 +186,6 @@ macro_rules! operations {
         })*
 
         impl OpKind {
-            /// Every operation, in the order of the registry.
-            pub const ALL: &'static [OpKind] = &[$(OpKind::$name),*];
-
             /// Name in the text form.
             pub fn name(self) -> &'static str {
                 match self { $(OpKind::$name => <$name as Attributes>::NAME),* }
@@ -350,7 +356,9 @@ operations! {
     integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,
     threshold::Threshold,
     // Fusion.
-    chain::Chain,
+    chain::Chain;
+    // Of programs alone.
+    loops::Loops,
 }
 
 pub use matmul::ProductRole;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Scalar, Stmt, Unary};
 use trainc_loops::{Linear, Place, Reason, Reduction, Step, VectorLoop, Vectors, bits_of};
 
 use super::super::Selector;
@@ -83,6 +83,12 @@ impl Vectors for Selector<'_> {
                 Ok(if halves { 16 } else { 32 })
             }
             Node::Binary(Binary::Multiply, ..) => Ok(32),
+            Node::Compare(op, x, _)
+                if x.ty == Scalar::Bool
+                    && !matches!(op, Comparison::Equal | Comparison::NotEqual) =>
+            {
+                Err(Reason::Comparison(*op))
+            }
             Node::Select(c, x, y) if !self.may_compute_both(c, x, y) => Err(Reason::Speculation),
             _ => Ok(8),
         }

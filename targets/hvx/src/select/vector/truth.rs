@@ -1,6 +1,6 @@
 //! Bools of a vector loop's rounds.
 
-use trainc_ir::loops::{Binary, Comparison, Expr, Node};
+use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar};
 
 use super::super::Selector;
 use super::{Lanes, Plan};
@@ -42,6 +42,11 @@ impl Selector<'_> {
             Node::Unary(_, x) => {
                 let (q, inverted) = self.truth(b, plan, x, part);
                 (q, !inverted)
+            }
+            Node::Compare(comparison, x, y) if x.ty == Scalar::Bool => {
+                let (x, y) = (self.truth(b, plan, x, part), self.truth(b, plan, y, part));
+                let equal = *comparison == Comparison::Equal;
+                (b.emit(Opcode::QXor, (x.0, y.0)), (x.1 != y.1) != equal)
             }
             Node::Compare(comparison, x, y) => {
                 let (x, y) = (self.words(b, plan, x, part), self.words(b, plan, y, part));
