@@ -23,6 +23,9 @@ pub enum ImportErrorKind {
     /// The bytes are not an ONNX model: not the wire format, or without a graph.
     #[error("not an ONNX model: {0}")]
     NotOnnx(String),
+    /// The bytes are not a TensorFlow Lite model, or have none for inference.
+    #[error("not a TensorFlow Lite model: {0}")]
+    NotLite(String),
     /// The file claims more than the importer accepts; see [`crate::limits`].
     #[error("beyond the importer's limits: {0}")]
     Limit(String),
@@ -191,6 +194,10 @@ pub enum WarningKind {
     Ignored,
     /// A batch size in the file was replaced.
     Batch,
+    /// Something quantized in the file is not so here, or differently.
+    Quantization,
+    /// Parameters that the file has no values for.
+    Empty,
     /// Weights that a text form has only by their hash were drawn.
     Drawn,
 }

@@ -7,14 +7,9 @@ use std::path::Path;
 use crate::error::{ImportError, ImportErrorKind};
 use crate::limits;
 
-const INSTEAD_OF_LITE: &str = "give the ONNX model of the same network, exported from the framework that trained it (tf2onnx converts Keras and \
-     TensorFlow Lite models)";
-
 /// Says what a file is if it is a model in a known other format.
 pub(crate) fn other_format(bytes: &[u8]) -> Option<ImportError> {
-    let (what, instead) = if bytes.get(4..8) == Some(b"TFL3") {
-        ("a TensorFlow Lite model (.tflite), which is not supported yet", INSTEAD_OF_LITE)
-    } else if bytes.get(4..8) == Some(b"ORTM") {
+    let (what, instead) = if bytes.get(4..8) == Some(b"ORTM") {
         (
             "a model in ONNX Runtime's own format (.ort), which is not supported",
             "give the .onnx file that it was made from",

@@ -1,10 +1,10 @@
-//! Reads ONNX models into trainc's language.
+//! Reads ONNX and TensorFlow Lite models into trainc's language.
 //!
 //! [`import_path`] gives a [`Graph`] with its parameters and what is worth a warning; [`check_path`] says whether a
 //! model would import and lists everything that is in the way; [`supported_ops`] is the table of operators.
 //!
-//! Read the sources in this order: `onnx` (files, to and from [`proto`], a model of ONNX's operators), `known` (tensors),
-//! `roles` and `untie` (what is a parameter), `import` (the pass), `call` (one node), `ops` (one file a family of operators).
+//! Read the sources in this order: `onnx` (files, to and from [`proto`], a model of ONNX's operators), `tflite` (files of
+//! TensorFlow Lite, translated into such models), then what takes those models, whatever the file: `known` (tensors), `roles` and `untie` (what is a parameter), `import` (the pass), `call` (one node), `ops` (one file a family of operators).
 #![forbid(unsafe_code)]
 
 mod call;
@@ -19,6 +19,7 @@ mod ops;
 pub mod proto;
 mod roles;
 mod shapes;
+mod tflite;
 mod traps;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub use error::{ImportError, ImportErrorKind, Unsupported, Warning, WarningKind}
 use file::read_file;
 pub use finite::check_finite;
 pub use known::{ExternalLocation, ExternalReader};
-use onnx::{decode, external};
+use onnx::external;
 pub use onnx::{export, write};
 pub use ops::{FIRST_OPSET, LAST_OPSET};
 use proto::{ModelProto, TensorProto};
@@ -155,7 +156,7 @@ pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, Imp
     // The file's bytes go before the weights are read from the messages.
     read_file(path)
         .and_then(|bytes| decode(&bytes))
-        .and_then(|model| import_model(model, &|at| folder.read(at), options))
+        .and_then(|decoded| decoded.import(&|at| folder.read(at), options))
         .map_err(|e| e.in_file(path))
 }
 
@@ -164,7 +165,8 @@ pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, Imp
 /// # Errors
 /// If the file cannot be read or is no model.
 pub fn external_files(path: &Path) -> Result<Vec<PathBuf>, ImportError> {
-    let model = read_file(path).and_then(|b| decode(&b)).map_err(|e| e.in_file(path))?;
+    let decoded = read_file(path).and_then(|b| decode(&b)).map_err(|e| e.in_file(path))?;
+    let Decoded::Onnx(model) = decoded else { return Ok(Vec::new()) };
     let folder = path.parent().unwrap_or(Path::new(""));
     Ok(external::locations(&model).iter().map(|location| folder.join(location)).collect())
 }
@@ -178,7 +180,7 @@ pub fn import_bytes(
     external: &ExternalReader<'_>,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
-    import_model(decode(bytes)?, external, options)
+    decode(bytes)?.import(external, options)
 }
 
 /// Imports a decoded model, as [`import_bytes`].
@@ -191,6 +193,36 @@ pub fn import_model(
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
     import::import(model, external, options)
+}
+
+/// A file's content, by its format.
+enum Decoded {
+    Onnx(ModelProto),
+    Lite(tflite::Lite),
+}
+
+fn decode(bytes: &[u8]) -> Result<Decoded, ImportError> {
+    match tflite::is_lite(bytes) {
+        true => tflite::decode(bytes).map(Decoded::Lite),
+        false => onnx::decode(bytes).map(Decoded::Onnx),
+    }
+}
+
+impl Decoded {
+    fn import(
+        self,
+        external: &ExternalReader<'_>,
+        options: &ImportOptions,
+    ) -> Result<Imported, ImportError> {
+        let mut lite = match self {
+            Decoded::Onnx(model) => return import_model(model, external, options),
+            Decoded::Lite(lite) => lite,
+        };
+        let model = std::mem::take(&mut lite.model);
+        let mut imported = import_model(model, external, options).map_err(|e| lite.located(e))?;
+        imported.warnings.splice(..0, lite.warnings);
+        Ok(imported)
+    }
 }
 
 /// Reads a tensor message (a `.pb` file of ONNX's tests): floats as f32, integers by their width, INT64 as i32.
@@ -233,22 +265,22 @@ pub fn check_path(path: &Path) -> CheckReport {
 /// As [`check_path`], from bytes.
 pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
     let mut report = CheckReport::default();
-    let model = match decode(bytes) {
-        Ok(model) => model,
+    let decoded = match decode(bytes) {
+        Ok(decoded) => decoded,
+        Err(ImportError { kind: ImportErrorKind::Unsupported(unsupported), .. }) => {
+            return CheckReport { unsupported, ..report };
+        }
         Err(e) => return CheckReport { error: Some(e), ..report },
     };
-    for node in model.graph.iter().flat_map(|g| &g.node) {
-        let name = match node.domain.as_str() {
-            "" | "ai.onnx" => node.op_type.clone(),
-            domain => format!("{domain}.{}", node.op_type),
-        };
-        *report.operators.entry(name).or_default() += 1;
+    let mut in_table = Vec::new();
+    match &decoded {
+        Decoded::Onnx(model) => {
+            (report.operators, in_table) = onnx_operators(model);
+        }
+        Decoded::Lite(lite) => report.operators.clone_from(&lite.operators),
     }
-    let own = |o: &&proto::OperatorSetIdProto| matches!(&*o.domain, "" | "ai.onnx");
-    let opset = model.opset_import.iter().filter(own).map(|o| o.version).max().unwrap_or(1);
-    let in_table = model.graph.as_ref().map(|g| import::check_table(g, opset)).unwrap_or_default();
     let options = ImportOptions { training: true, ..ImportOptions::default() };
-    match import_model(model, external, &options) {
+    match decoded.import(external, &options) {
         Ok(imported) => {
             report.imports = true;
             report.warnings = imported.warnings;
@@ -265,6 +297,22 @@ pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
         }
     }
     report
+}
+
+/// How often each operator of a model occurs, and what the table alone says is not supported.
+fn onnx_operators(model: &ModelProto) -> (BTreeMap<String, usize>, Vec<Unsupported>) {
+    let mut operators: BTreeMap<String, usize> = BTreeMap::new();
+    for node in model.graph.iter().flat_map(|g| &g.node) {
+        let name = match node.domain.as_str() {
+            "" | "ai.onnx" => node.op_type.clone(),
+            domain => format!("{domain}.{}", node.op_type),
+        };
+        *operators.entry(name).or_default() += 1;
+    }
+    let own = |o: &&proto::OperatorSetIdProto| matches!(&*o.domain, "" | "ai.onnx");
+    let opset = model.opset_import.iter().filter(own).map(|o| o.version).max().unwrap_or(1);
+    let in_table = model.graph.as_ref().map(|g| import::check_table(g, opset)).unwrap_or_default();
+    (operators, in_table)
 }
 
 /// An operator that is imported.
@@ -308,6 +356,20 @@ pub fn supported_ops_table() -> String {
 /// The table of [`supported_qonnx_ops`] in Markdown.
 pub fn supported_qonnx_ops_table() -> String {
     table(supported_qonnx_ops())
+}
+
+/// Every operator of TensorFlow Lite that is imported, ordered by name, with what a user should know.
+pub fn supported_lite_ops() -> impl Iterator<Item = (&'static str, &'static str)> {
+    tflite::ops::TABLE.iter().map(|row| (row.op, row.notes))
+}
+
+/// The table of [`supported_lite_ops`] in Markdown.
+pub fn supported_lite_ops_table() -> String {
+    let mut text = String::from("| operator | notes |\n| --- | --- |\n");
+    for (op, notes) in supported_lite_ops() {
+        text.push_str(&format!("| {op} | {notes} |\n"));
+    }
+    text
 }
 
 fn table(ops: impl Iterator<Item = SupportedOp>) -> String {

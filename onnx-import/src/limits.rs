@@ -22,6 +22,8 @@ pub const MAX_FOLDED: usize = 1 << 22;
 pub const MAX_FOLDED_TOTAL: usize = 1 << 26;
 /// Most elements of parameters that an exporter merged and that are made separate.
 pub const MAX_COPIED: usize = 1 << 27;
+/// Most elements of parameters that the file has no bytes for, or only bits.
+pub const MAX_UNSTORED: usize = 1 << 25;
 /// Largest window, stride, padding or dilation.
 pub const MAX_WINDOW: i64 = 1 << 20;
 

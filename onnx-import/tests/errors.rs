@@ -436,12 +436,7 @@ fn sparse_initializers_are_named_not_ignored() {
 #[test]
 fn models_in_other_formats_are_named() {
     // The first bytes of a file of each.
-    let lite = b"\x1c\0\0\0TFL3\x14\0\x20\0\x1c\0\x18\0\x14\0\x10\0\x0c\0\0\0";
-    let cases: [(&[u8], &str); 3] = [
-        (
-            lite,
-            "a TensorFlow Lite model (.tflite), which is not supported yet; give the ONNX model",
-        ),
+    let cases: [(&[u8], &str); 2] = [
         (b"\x20\0\0\0ORTM\0\0\0\0", "ONNX Runtime's own format (.ort)"),
         (b"PK\x03\x04\0\0\0\0\0\0", "a zip archive, as torch.save and Keras write them"),
     ];

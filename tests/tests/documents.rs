@@ -8,7 +8,9 @@ use trainc_driver::options::OPTIONS;
 use trainc_driver::targets::TARGETS;
 use trainc_ir::OpKind;
 use trainc_ir::harness::{Runner, Tool};
-use trainc_onnx_import::{supported_ops, supported_ops_table, supported_qonnx_ops_table};
+use trainc_onnx_import::{
+    supported_lite_ops_table, supported_ops, supported_ops_table, supported_qonnx_ops_table,
+};
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 use trainc_opt::coverage::{Coverage, coverage};
 
@@ -39,6 +41,7 @@ fn section(document: &str, name: &str, expected: &str) {
 fn imported_operators() {
     section("docs/onnx.md", "operators", &supported_ops_table());
     section("docs/onnx.md", "qonnx-operators", &supported_qonnx_ops_table());
+    section("docs/tflite.md", "operators", &supported_lite_ops_table());
     let names: Vec<&str> = supported_ops().map(|op| op.op).collect();
     section("README.md", "operators", &format!("{}.\n", names.join(", ")));
 }

@@ -63,7 +63,7 @@ impl Builder {
         Builder::default()
     }
 
-    /// The ONNX file. Weights in other files are read from its folder.
+    /// The ONNX or TensorFlow Lite file. Weights in other files are read from its folder.
     pub fn model(mut self, path: impl AsRef<Path>) -> Builder {
         self.model = Some(Model::File(path.as_ref().to_path_buf()));
         self

@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     /// Evaluate a model on arrays: npz in, npz out
     Run(RunArguments),
-    /// Write trained weights back into the model's own ONNX file
+    /// Write trained weights back into the model's own ONNX file (of TensorFlow Lite: as ONNX)
     Export(ExportArguments),
     /// Build an artifact, run it (under an emulator), and compare every bit with the reference
     Verify(VerifyArguments),
@@ -75,7 +75,7 @@ Examples:
 Data: a folder of IDX files (MNIST), of CIFAR-10's binary files, or of images (train/CLASS/*.png, test/CLASS/*.png,
 also JPEG), a tar of such a folder (also .gz, .xz), or an .npz with x_train, y_train, x_test, y_test.")]
 pub(crate) struct TrainArguments {
-    /// Model: ONNX, or a graph in the text form (.qir) [default: the built-in net]
+    /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir) [default: the built-in net]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: Option<PathBuf>,
     /// Data set [default: the built-in digits]
@@ -126,7 +126,7 @@ Examples:
 The folder holds the target's files, weights.safetensors and manifest.json. It appears whole or not at all, and the
 same input gives the same bytes on every machine.")]
 pub(crate) struct CompileArguments {
-    /// Model: ONNX, or a graph in the text form (.qir)
+    /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// Folder to write; replaced if it holds an artifact as it was written and nothing else
@@ -192,7 +192,7 @@ Examples:
   trainc inspect lenet5.onnx --emit=qir         the quantized module, as text that reads back
   trainc inspect lenet5.onnx --emit=graph --with-data > lenet5.qir   the model as text that every command takes")]
 pub(crate) struct InspectArguments {
-    /// Model: ONNX, or a graph in the text form (.qir)
+    /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// Only say whether the model imports, and with --algorithm or --target whether it compiles; list what is in the way
@@ -218,7 +218,7 @@ Example:
 Arrays are named as the model's inputs and outputs. The batch is the data's unless --batch is given. Batch norm is as
 the file says (see --batch-norm); dropout never drops.")]
 pub(crate) struct RunArguments {
-    /// Model: ONNX, or a graph in the text form (.qir)
+    /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// Arrays for the inputs
@@ -248,7 +248,7 @@ Examples:
 The graph stays as it is; initializers get the trained values, running statistics of batch norm included. What cannot be
 mapped back is an error. A device's state needs the algorithm and the frozen parts that its artifact was compiled with.")]
 pub(crate) struct ExportArguments {
-    /// ONNX model that was trained
+    /// Model that was trained: ONNX, or TensorFlow Lite
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: PathBuf,
     /// File to write, with all weights within

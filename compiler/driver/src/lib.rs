@@ -28,6 +28,8 @@ mod hash;
 #[cfg(feature = "host")]
 pub mod history;
 #[cfg(feature = "host")]
+mod image_layout;
+#[cfg(feature = "host")]
 pub mod initial;
 #[cfg(feature = "host")]
 pub mod inspect;

@@ -58,7 +58,8 @@ mod ranges {
     use trainc_ir::{RunContext, Tensor};
 
     use crate::config::Config;
-    use crate::error::{Context, Result, ensure};
+    use crate::error::{Context, Result, bail};
+    use crate::image_layout::ImageLayout;
     use crate::model::data_input;
 
     /// Most training images that are looked at.
@@ -75,12 +76,10 @@ mod ranges {
         let ty = graph.ty(input).clone();
         let batch = ty.shape.first().copied().unwrap_or(1).max(1);
         let length = data.train.image_len();
-        ensure!(
-            ty.is_f32() && ty.count() == batch * length,
-            "the model takes {ty}, but images of `{}` are {:?}",
-            data.name,
-            data.train.shape
-        );
+        let layout = ImageLayout::of(&ty.shape, data.train.shape).filter(|_| ty.is_f32());
+        let Some(layout) = layout else {
+            bail!("the model takes {ty}, but images of `{}` are {:?}", data.name, data.train.shape);
+        };
         let normalizer = config.normalizer(&data.train)?;
         let images = data.train.len().min(IMAGES.max(batch));
         let mut found: BTreeMap<ValueId, [f32; 2]> = wanted.map(|v| (v, [0.0, 0.0])).collect();
@@ -90,6 +89,7 @@ mod ranges {
             let indices: Vec<usize> = (start..start + batch).map(|i| i.min(images - 1)).collect();
             let (mut pixels, mut labels) = (vec![0f32; batch * length], vec![0i32; batch]);
             data.train.fill_batch(&indices, &normalizer, &mut pixels, &mut labels);
+            layout.arrange(&mut pixels, data.train.shape);
             let x = Tensor::f32(ty.shape.clone(), pixels);
             let mut widen = |v: ValueId, tensor: &Tensor| {
                 if let Some([low, high]) = found.get_mut(&v) {

@@ -12,6 +12,7 @@ use trainc_opt::algorithm::Algorithm;
 use crate::config::Config;
 use crate::error::{Context, Result, ensure};
 use crate::history::EpochRecord;
+use crate::image_layout::ImageLayout;
 use crate::session::{INFER, Session, TRAIN_STEP};
 
 /// Where an epoch is, for a progress display.
@@ -40,6 +41,8 @@ pub struct Trainer {
 struct Call {
     handle: EntryHandle,
     batch: usize,
+    /// Shape of the data input.
+    shape: Vec<usize>,
     inputs: Vec<(InputRole, Vec<u8>)>,
     outputs: Vec<Vec<u8>>,
 }
@@ -50,10 +53,11 @@ impl Call {
         let handle = host.entry(name).with_context(|| format!("no entry `{name}`"))?;
         let entry = program.entry(name).with_context(|| format!("no entry `{name}`"))?;
         let bytes = |ty: &TensorType| vec![0; buffer_bytes(ty)];
-        let batch = data_type(program, entry)?.shape.first().copied().unwrap_or(1);
+        let shape = data_type(program, entry)?.shape.to_vec();
         Ok(Call {
             handle,
-            batch,
+            batch: shape.first().copied().unwrap_or(1),
+            shape,
             inputs: entry
                 .inputs
                 .iter()
@@ -265,6 +269,9 @@ fn fill(call: &mut Call, split: &Split, normalizer: &Normalizer, indices: &[usiz
     let mut images = vec![0f32; indices.len() * split.image_len()];
     let mut labels = vec![0i32; indices.len()];
     split.fill_batch(indices, normalizer, &mut images, &mut labels);
+    if let Some(layout) = ImageLayout::of(&call.shape, split.shape) {
+        layout.arrange(&mut images, split.shape);
+    }
     call.set(InputRole::Data, images.iter().map(|v| v.to_le_bytes()));
     call.set(InputRole::Labels, labels.iter().map(|v| v.to_le_bytes()));
 }
@@ -327,12 +334,8 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
     let ty = data_type(program, entry)?;
     let batch = ty.shape.first().copied().unwrap_or(1).max(1);
     let [channels, height, width] = data.train.shape;
-    let fits = match &ty.shape[..] {
-        [_, c, h, w] => [*c, *h, *w] == data.train.shape,
-        shape => shape.iter().product::<usize>() == batch * data.train.image_len(),
-    };
     ensure!(
-        fits,
+        ImageLayout::of(&ty.shape, data.train.shape).is_some(),
         "the model takes {ty}, but images of `{}` are {channels} x {height} x {width} (channels x height x width)",
         data.name
     );

@@ -1,4 +1,4 @@
-//! Other values for the parameters of a model file.
+//! Other values for the parameters of a model file: an ONNX file, whatever the model's format.
 
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use crate::known::{external_location, tensor_bytes};
 use crate::onnx::decode;
 use crate::onnx::external::Folder;
 use crate::proto::{Message, ModelProto, TensorProto, data_location, data_type};
+use crate::tflite;
 
 /// Protocol buffers end at 2 GiB.
 const MAX_BYTES: usize = i32::MAX as usize;
@@ -35,7 +36,10 @@ pub fn with_parameters(
     parameters: &[ParameterValue<'_>],
 ) -> Result<Vec<u8>, ImportError> {
     let result = read_file(path).and_then(|bytes| {
-        let mut model = decode(&bytes)?;
+        let mut model = match tflite::is_lite(&bytes) {
+            true => tflite::decode(&bytes)?.model,
+            false => decode(&bytes)?,
+        };
         bring_in(&mut model, &Folder::of(path))?;
         for parameter in parameters {
             let name = parameter.name;
