@@ -34,6 +34,11 @@ pub trait Vectors {
     /// If there are none.
     fn reduction_bits(&self, reduction: &Reduction) -> Result<u32, Reason>;
 
+    /// Bits of the lanes that can hold the loop variable, if there are any.
+    fn counter_bits(&self) -> Option<u32> {
+        None
+    }
+
     /// An index as a sum.
     fn index(&self, index: &Expr) -> Linear {
         Linear::of(index)
@@ -209,7 +214,10 @@ impl Survey<'_> {
             return Ok(());
         }
         match &*e.node {
-            Node::Local(local) if *local == self.plan.variable => Err(Reason::Counter),
+            Node::Local(local) if *local == self.plan.variable => {
+                self.widen(self.machine.counter_bits().ok_or(Reason::Counter)?);
+                Ok(())
+            }
             Node::Local(local) if self.set.contains(local) => Ok(()),
             Node::Local(local) => Err(Reason::Carried(*local)),
             Node::Load(buffer, index) => self.access(*buffer, index, false),

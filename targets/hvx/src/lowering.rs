@@ -7,11 +7,23 @@ use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{QuantizeGradient, Requantize};
 use trainc_ir::{Op, TensorType};
 
+use crate::conversions;
+
 /// The loops of an operation on Hexagon.
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     match op {
         Op::AlignedAdd(_) => aligned_add(inputs, outputs),
         Op::QuantizeGradient(op) => quantize_gradient(op, inputs, outputs),
+        Op::QuantizeExponent(_) => conversions::quantize(inputs, outputs, true),
+        Op::QuantizeUnsigned(_) if inputs[0].is_f32() => {
+            conversions::quantize(inputs, outputs, false)
+        }
+        Op::RequantizeStochastic(op) if inputs[0].is_f32() => {
+            conversions::quantize_stochastic(op, inputs, outputs)
+        }
+        Op::Dequantize(_) if inputs[0].element.bits() <= 16 => {
+            conversions::dequantize(inputs, outputs)
+        }
         Op::Requantize(op) if op.rounding == Rounding::PseudoStochastic => {
             requantize(op, inputs, outputs)
         }

@@ -4,7 +4,8 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Add, AlignedAdd, AvgPool2d, AvgPool2dGradient, Chain, Conv2d, Conv2dGradientInput,
     Conv2dGradientWeight, Dequantize, Div, MaxPool2d, MaxPool2dGradient, Maximum, QuantizeExponent,
-    QuantizeGradient, Relu, ReluGradient, Requantize, SaturatingSubtract, ShiftRight,
+    QuantizeGradient, QuantizeUnsigned, Relu, ReluGradient, Requantize, RequantizeStochastic,
+    SaturatingSubtract, ShiftRight,
 };
 use trainc_ir::{Element, Op, Tensor};
 use trainc_tests::cases::Case;
@@ -49,6 +50,10 @@ fn operations(random: &mut Random, n: usize) -> Vec<(Op, Vec<Tensor>)> {
     let shift = ShiftRight { amount, rounding, element: Element::I8 };
     cases.push((shift.into(), vec![words(random, &row)]));
     cases.push((QuantizeExponent {}.into(), vec![floats(random, &row)]));
+    cases.push((QuantizeUnsigned {}.into(), vec![floats(random, &row)]));
+    let stream = n as u32 % 3;
+    cases.push((RequantizeStochastic { stream }.into(), vec![floats(random, &row)]));
+    cases.push((RequantizeStochastic { stream }.into(), vec![words(random, &row)]));
     cases.push((Dequantize {}.into(), vec![bytes(random, &row)]));
     cases.push((Dequantize {}.into(), vec![words(random, &row)]));
     cases.push((AlignedAdd {}.into(), vec![bytes(random, &row), bytes(random, &row)]));

@@ -27,8 +27,10 @@ operator! {
     }
 }
 
-/// Bits of an FP32 element below the unit that is kept.
-const FRACTION: i32 = 16;
+impl RequantizeStochastic {
+    /// Bits of an FP32 element below the unit that is kept.
+    pub const FRACTION: i32 = 16;
+}
 
 impl Operator for RequantizeStochastic {
     const WORK: Work = Work::Series;
@@ -52,7 +54,7 @@ impl Operator for RequantizeStochastic {
                 let m = numeric::largest_finite(x);
                 let exponent = if m == 0.0 { 0 } else { numeric::ceil_log2(m) - 7 };
                 let fixed = |&x: &f32| {
-                    (numeric::scale_by_power_of_two(x, FRACTION - exponent) as i32, FRACTION as u32)
+                    (numeric::scale_by_power_of_two(x, RequantizeStochastic::FRACTION - exponent) as i32, RequantizeStochastic::FRACTION as u32)
                 };
                 (x.iter().map(fixed).enumerate().map(round).collect(), exponent)
             }
@@ -78,8 +80,8 @@ impl Operator for RequantizeStochastic {
             let e = m.equal(Expr::f32(0.0)).select(Expr::i32(0), log - Expr::i32(7));
             let e = b.let_("e", e);
             b.set_output_exponent(0, e.clone());
-            let factors = exponent::power_of_two_factors(&mut b, Expr::i32(FRACTION) - e);
-            let shift = DitheredShift::new(&mut b, Expr::i32(FRACTION), false);
+            let factors = exponent::power_of_two_factors(&mut b, Expr::i32(Self::FRACTION) - e);
+            let shift = DitheredShift::new(&mut b, Expr::i32(Self::FRACTION), false);
             b.for_("i", count, |b, i| {
                 let [first, second] = factors;
                 let scaled = (b.load(x, i.clone()) * first) * second;

@@ -56,6 +56,8 @@ struct Plan {
     splats: Vec<(Expr, Register)>,
     /// What is the same in all rounds, as a scalar.
     scalars: Vec<(Expr, Register)>,
+    /// The loop variable in each lane of a round's first part, where it is a value.
+    counter: Option<Register>,
     /// Words of loaded streams, all parts.
     loaded: BTreeMap<usize, Vec<Register>>,
     /// Values of the current part.
@@ -114,6 +116,7 @@ impl Selector<'_> {
             reductions: Vec::new(),
             splats: Vec::new(),
             scalars: Vec::new(),
+            counter: None,
             loaded: BTreeMap::new(),
             values: Vec::new(),
             locals: BTreeMap::new(),

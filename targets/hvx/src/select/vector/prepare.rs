@@ -1,7 +1,7 @@
 //! What a vector loop needs ahead of its rounds.
 
-use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
-use trainc_loops::{Linear, Step};
+use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Unary};
+use trainc_loops::{Linear, Step, VectorLoop};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
@@ -13,6 +13,9 @@ impl Selector<'_> {
     /// Pointers, splats and empty reductions, ahead of the loop.
     pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr) {
         let first = self.linear(start);
+        if plan.vectors.steps.iter().any(|step| counts(step, &plan.vectors)) {
+            self.prepare_counter(b, plan, start, &first);
+        }
         for step in plan.vectors.steps.clone() {
             match step {
                 Step::Assign(_, value) => self.prepare_value(b, plan, &value, &first, false),
@@ -93,6 +96,8 @@ impl Selector<'_> {
             Node::Load(buffer, index) => self.open_stream(b, plan, buffer.0, index, first),
             Node::Unary(op, x) => {
                 match op {
+                    Unary::Negate if e.ty == Scalar::F32 => self.splat(b, plan, i32::MIN),
+                    Unary::FloatAbs => self.splat(b, plan, i32::MAX),
                     Unary::Negate => self.splat(b, plan, 0),
                     Unary::BoolToInteger => {
                         self.splat(b, plan, 0);
@@ -129,6 +134,29 @@ impl Selector<'_> {
         }
     }
 
+    /// The loop variable's first values, and what is added to them.
+    fn prepare_counter(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr, first: &Linear) {
+        let lanes = plan.lanes as i32;
+        for part in 1..=plan.parts as i32 {
+            let added = Expr::i32(part * lanes / plan.parts as i32);
+            self.prepare_value(b, plan, &added, first, false);
+        }
+        let start = self.value(b, start);
+        let start = b.emit(Opcode::VsplatW, (start,));
+        let zero = b.zero();
+        let one = b.constant(1);
+        let one = b.emit(Opcode::VsplatW, (one,));
+        let word = b.constant(-4);
+        // From each lane modulo 2^k to modulo 2^(k + 1): twice that, and one more, in turn.
+        let mut numbers = b.emit(Opcode::VsplatW, (zero,));
+        for _ in 0..5 {
+            let even = b.emit(Opcode::VaddW, (numbers, numbers));
+            let odd = b.emit(Opcode::VaddW, (even, one));
+            numbers = b.emit(Opcode::Vshuff, (odd, even, word)).low();
+        }
+        plan.counter = Some(b.emit(Opcode::VaddW, (numbers, start)));
+    }
+
     pub(super) fn splat(&mut self, b: &mut Builder, plan: &mut Plan, number: i32) {
         self.prepare_value(b, plan, &Expr::i32(number), &Linear::default(), false);
     }
@@ -143,4 +171,19 @@ impl Selector<'_> {
             }
         }
     }
+}
+
+/// Whether a step computes with the loop variable, beyond the places of its accesses.
+fn counts(step: &Step, vectors: &VectorLoop) -> bool {
+    fn is_value(e: &Expr, variable: Local) -> bool {
+        match &*e.node {
+            Node::Load(..) => false,
+            _ => e.as_local() == Some(variable) || e.operands().any(|x| is_value(x, variable)),
+        }
+    }
+    let value = match step {
+        Step::Assign(_, value) | Step::Store(_, _, value) => value,
+        Step::Reduce(at) => &vectors.reductions[*at].value,
+    };
+    is_value(value, vectors.variable)
 }

@@ -63,7 +63,24 @@ impl Selector<'_> {
             let step = plan.lanes as i32 * self.size(stream.buffer);
             b.emit_to(stream.pointer, Opcode::AddImmediate, (stream.pointer, step));
         }
+        if let Some(counter) = plan.counter {
+            let next = self.counter(b, plan, plan.parts as i64);
+            b.emit_to(counter, Opcode::Vassign, (next,));
+        }
         plan.loaded.clear();
+    }
+
+    /// The loop variable in each lane of a part.
+    fn counter(&mut self, b: &mut Builder, plan: &Plan, part: i64) -> Register {
+        let added = plan.lanes * part / plan.parts as i64;
+        match plan.counter {
+            Some(counter) if added == 0 => counter,
+            Some(counter) => {
+                let added = self.known(plan, &Expr::i32(added as i32), false);
+                b.emit(Opcode::VaddW, (counter, added))
+            }
+            None => self.known(plan, &Expr::i32(added as i32), false),
+        }
     }
 
     /// Words of a part of a stream.
@@ -120,6 +137,9 @@ impl Selector<'_> {
         part: usize,
     ) -> Register {
         match &*e.node {
+            Node::Local(local) if *local == plan.vectors.variable => {
+                self.counter(b, plan, part as i64)
+            }
             Node::Local(local) => match plan.locals.get(local) {
                 Some(Lanes::Words(words)) => *words,
                 _ => {
@@ -138,6 +158,14 @@ impl Selector<'_> {
             Node::Unary(op, x) => {
                 let x = self.words(b, plan, x, part);
                 match op {
+                    Unary::Negate if e.ty == Scalar::F32 => {
+                        let sign = self.known(plan, &Expr::i32(i32::MIN), false);
+                        b.emit(Opcode::Vxor, (x, sign))
+                    }
+                    Unary::FloatAbs => {
+                        let mask = self.known(plan, &Expr::i32(i32::MAX), false);
+                        b.emit(Opcode::Vand, (x, mask))
+                    }
                     Unary::Negate => {
                         let zero = self.known(plan, &Expr::i32(0), false);
                         b.emit(plan.of(Opcode::VsubW, Opcode::VsubH, Opcode::VsubB), (zero, x))

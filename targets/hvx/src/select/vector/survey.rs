@@ -52,19 +52,27 @@ impl Selector<'_> {
 impl Vectors for Selector<'_> {
     fn value_bits(&self, e: &Expr) -> Result<u32, Reason> {
         match e.ty {
-            Scalar::F32 => Err(Reason::Float),
+            // As bits; operations on them are asked for by form.
+            Scalar::F32 => Ok(32),
             _ if !self.is_narrow(e) => Err(Reason::Wide),
             _ => Ok(bits_of(self.intervals.get(e)).min(32)),
         }
     }
 
     fn form_bits(&self, e: &Expr, is_uniform: &dyn Fn(&Expr) -> bool) -> Result<u32, Reason> {
+        let is_float = |e: &Expr| e.ty == Scalar::F32;
         match &*e.node {
-            Node::Unary(Unary::LeadingZeros, _) => Ok(32),
             Node::Unary(
-                Unary::Negate | Unary::Extend | Unary::Truncate | Unary::Not | Unary::BoolToInteger,
+                Unary::LeadingZeros | Unary::ToBits | Unary::FromBits | Unary::FloatAbs,
                 _,
-            ) => Ok(8),
+            ) => Ok(32),
+            Node::Select(c, x, y) if self.may_compute_both(c, x, y) => Ok(8),
+            Node::Select(..) => Err(Reason::Speculation),
+            Node::Unary(Unary::Negate, _) => Ok(8),
+            _ if is_float(e) || e.operands().any(is_float) => Err(Reason::Float),
+            Node::Unary(Unary::Extend | Unary::Truncate | Unary::Not | Unary::BoolToInteger, _) => {
+                Ok(8)
+            }
             Node::Unary(Unary::ExtendUnsigned, x) if self.intervals.get(x).0 >= 0 => Ok(8),
             Node::Unary(op, _) => Err(Reason::Unary(*op)),
             Node::Binary(op @ (Binary::Divide | Binary::Remainder), ..) => Err(Reason::Binary(*op)),
@@ -89,12 +97,14 @@ impl Vectors for Selector<'_> {
             {
                 Err(Reason::Comparison(*op))
             }
-            Node::Select(c, x, y) if !self.may_compute_both(c, x, y) => Err(Reason::Speculation),
             _ => Ok(8),
         }
     }
 
     fn reduction_bits(&self, reduction: &Reduction) -> Result<u32, Reason> {
+        if reduction.value.ty == Scalar::F32 {
+            return Err(Reason::Float);
+        }
         let narrow = trainc_loops::is_narrow(self.intervals.local(reduction.local));
         match reduction.op {
             // Sums grow; extremes and bits stay what they are made of.
@@ -102,6 +112,10 @@ impl Vectors for Selector<'_> {
             Binary::Or | Binary::Minimum | Binary::Maximum if narrow => Ok(16),
             _ => Err(Reason::Reduction(reduction.local)),
         }
+    }
+
+    fn counter_bits(&self) -> Option<u32> {
+        Some(32)
     }
 
     fn index(&self, index: &Expr) -> Linear {
