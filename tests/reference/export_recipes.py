@@ -50,6 +50,17 @@ def sgd(rate, **more):
     return lambda net: torch.optim.SGD(net.parameters(), lr=rate, **more)
 
 
+def warm_up(optimizer):
+    """A fifth of the rate, up to all of it over 5 steps, then a cosine down to 0 at step 20."""
+    first = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.2, total_iters=5)
+    rest = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=15)
+    return torch.optim.lr_scheduler.SequentialLR(optimizer, [first, rest], milestones=[5])
+
+
+def halves(optimizer):
+    return torch.optim.lr_scheduler.StepLR(optimizer, step_size=7, gamma=0.5)
+
+
 RECIPES = {
     "sgd": dict(optimizer=sgd(0.1), options={"learning-rate": "0.1"}),
     "sgd_momentum": dict(
@@ -79,10 +90,31 @@ RECIPES = {
             "learning-rate": "0.01",
         },
     ),
+    "cosine": dict(
+        optimizer=sgd(0.1, momentum=0.9),
+        scheduler=warm_up,
+        options={"optimizer": "sgd:momentum=0.9", "schedule": "0:0.02~linear,5s:0.1~cosine,1:0"},
+    ),
+    "steps": dict(
+        optimizer=sgd(0.2),
+        scheduler=halves,
+        options={"schedule": "0:0.2,7s:0.1,14s:0.05"},
+    ),
     "freeze": dict(
         optimizer=sgd(0.05, momentum=0.9),
         frozen=["conv1.weight"],
         options={"optimizer": "sgd:momentum=0.9", "learning-rate": "0.05", "freeze": "conv1"},
+    ),
+    "label_smoothing": dict(
+        optimizer=sgd(0.1), smoothing=0.1, options={"learning-rate": "0.1", "label-smoothing": "0.1"}
+    ),
+    "clip_value": dict(
+        optimizer=sgd(0.5), clip_value=0.05, options={"learning-rate": "0.5", "clip-value": "0.05"}
+    ),
+    "clip_norm": dict(
+        optimizer=sgd(0.3, momentum=0.5),
+        clip_norm=0.7,
+        options={"optimizer": "sgd:momentum=0.5", "learning-rate": "0.3", "clip-norm": "0.7"},
     ),
 }
 
@@ -91,15 +123,23 @@ def train(net, recipe, images, labels):
     for name, parameter in net.named_parameters():
         parameter.requires_grad = name not in recipe.get("frozen", [])
     optimizer = recipe["optimizer"](net)
+    scheduler = recipe["scheduler"](optimizer) if "scheduler" in recipe else None
     losses, rates = [], []
     for step in range(STEPS):
         optimizer.zero_grad()
         scores = net(images[step % BATCHES])
-        loss = F.cross_entropy(scores, labels[step % BATCHES])
+        loss = F.cross_entropy(scores, labels[step % BATCHES], label_smoothing=recipe.get("smoothing", 0.0))
         loss.backward()
+        if "clip_value" in recipe:
+            nn.utils.clip_grad_value_(net.parameters(), recipe["clip_value"])
+        if "clip_norm" in recipe:
+            norm = nn.utils.clip_grad_norm_(net.parameters(), recipe["clip_norm"])
+            assert step > 3 or norm > recipe["clip_norm"], "the first steps are to be clipped"
         losses.append(loss.item())
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
+        if scheduler:
+            scheduler.step()
     return losses, rates
 
 

@@ -58,7 +58,7 @@ pub fn program_of(
         PlanEntry { name: "infer", graph: &infer },
     ];
     let (mut program, _) = plan(model, &entries, target, &PlanOptions::default()).expect("plans");
-    program.notes_mut().schedule = algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
+    program.notes_mut().schedule = algorithm.schedule.clone();
     program
 }
 

@@ -7,10 +7,12 @@ use trainc_driver::config::{
 };
 use trainc_driver::model::ModelSource;
 use trainc_driver::options::Said;
+use trainc_driver::options::value::Schedule;
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
 use trainc_ir::names;
+use trainc_ir::schedule::Point;
 use trainc_onnx_import::external_files;
 
 use crate::Error;
@@ -154,9 +156,29 @@ impl Builder {
         self
     }
 
-    /// Step sizes in place of the algorithm's: from which fraction of the training on, and the size.
+    /// Step sizes in place of the algorithm's: from which fraction of the training on, and the size. A `trainc.toml`
+    /// ([`Builder::config`]) states lines and cosines: `schedule = ["0:0~linear", "100s:0.1~cosine", "1:0"]`.
     pub fn schedule(mut self, points: &[(f64, f64)]) -> Builder {
-        self.options.say("schedule", |c| c.schedule = points.to_vec());
+        let point = |&(from, size): &(f64, f64)| Point::constant(from, size);
+        self.options.say("schedule", |c| c.schedule = Schedule(points.iter().map(point).collect()));
+        self
+    }
+
+    /// Share of the loss that asks for all classes alike.
+    pub fn label_smoothing(mut self, share: f64) -> Builder {
+        self.options.say("label-smoothing", |c| c.label_smoothing = share);
+        self
+    }
+
+    /// Largest magnitude of a gradient's element.
+    pub fn clip_value(mut self, value: f64) -> Builder {
+        self.options.say("clip-value", |c| c.clip_value = Some(value));
+        self
+    }
+
+    /// Largest norm of all gradients together; larger ones are scaled.
+    pub fn clip_norm(mut self, norm: f64) -> Builder {
+        self.options.say("clip-norm", |c| c.clip_norm = Some(norm));
         self
     }
 

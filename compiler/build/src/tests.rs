@@ -74,7 +74,7 @@ fn errors_name_file_node_and_reason() {
     assert!(target.contains("`abacus`") && target.contains("neon+dotprod"), "{target}");
     assert!(message(base.clone().zoo("lenet6")).contains("`lenet6`"));
     assert!(message(digits().batch(0)).contains("batch"));
-    assert!(message(digits().learning_rate(0.5)).contains("whole number of bits"));
+    assert!(message(digits().learning_rate(0.5)).contains("a whole number from 0 to 7"));
     let outside = failure(&Builder::new().zoo("digits"));
     assert!(outside.to_string().contains("OUT_DIR is not set"), "{outside}");
     let config = out.join("trainc.toml");
@@ -88,7 +88,7 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 19] = [
+    let methods: [(&str, Method); 22] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
@@ -105,6 +105,9 @@ fn every_option_has_a_method() {
         ("train", |b| b.train("a")),
         ("learning-rate", |b| b.learning_rate(3.0)),
         ("schedule", |b| b.schedule(&[(0.0, 3.0)])),
+        ("label-smoothing", |b| b.label_smoothing(0.5)),
+        ("clip-value", |b| b.clip_value(1.0)),
+        ("clip-norm", |b| b.clip_norm(1.0)),
         ("normalization", |b| b.normalization(InputNormalization::None)),
         ("mean", |b| b.mean(&[0.5])),
         ("deviation", |b| b.deviation(&[0.5])),

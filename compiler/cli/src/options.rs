@@ -156,6 +156,7 @@ mod tests {
                 "init" => vec!["--init=random".to_string()],
                 "normalization" => vec!["--normalization=none".to_string()],
                 "schedule" => vec!["--schedule=0:3".to_string()],
+                "label-smoothing" => vec!["--label-smoothing=0.5".to_string()],
                 name => vec![format!("--{name}=7")],
             };
             let flags = ConfigArguments::augment_args(Command::new(command));

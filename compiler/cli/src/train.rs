@@ -10,6 +10,7 @@ use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
 use trainc_driver::error::Result;
 use trainc_driver::history::{EpochRecord, chart};
 use trainc_driver::model::ModelSource;
+use trainc_driver::options::value::Schedule;
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::train::{Progress, Trainer, check_trains};
 use trainc_driver::trained::choose_algorithm;
@@ -58,7 +59,7 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
             algorithm: baseline.clone(),
             learning_rate: arguments.baseline_learning_rate,
             optimizer: None,
-            schedule: Vec::new(),
+            schedule: Schedule::default(),
             ..config.clone()
         };
         let beside = arguments.checkpoint.as_ref().map(|path| {
@@ -110,7 +111,13 @@ fn prepare(
         program.memory.arena_bytes,
         session.seconds(),
     ));
-    output.note(&format!("optimizer: {}", session.algorithm.optimizer.described()));
+    let schedule: Vec<String> =
+        session.algorithm.schedule.iter().map(ToString::to_string).collect();
+    output.note(&format!(
+        "optimizer: {}; step sizes {}",
+        session.algorithm.optimizer.described(),
+        schedule.join(", ")
+    ));
     Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
 }
 

@@ -120,5 +120,5 @@ fn a_schedule_on_the_command_line() {
     assert_eq!(manifest["schedule"], serde_json::json!([point(0.0, 0.5), point(0.25, 0.125)]));
     // What the algorithm cannot take is refused before the model is read.
     let rate = ["train", "no/such.onnx", "--algorithm", "niti", "--learning-rate", "0.1"];
-    assert!(folder.fail(&rate).contains("whole number of bits"));
+    assert!(folder.fail(&rate).contains("a whole number from 0 to 7"));
 }

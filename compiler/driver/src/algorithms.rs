@@ -3,7 +3,7 @@
 use std::path::Path;
 
 pub use trainc_opt::algorithm::optimizer::{OPTIMIZERS, Optimizer};
-use trainc_opt::algorithm::{Algorithm, BUILT_IN};
+use trainc_opt::algorithm::{Algorithm, BUILT_IN, Recipe};
 
 use crate::error::{Context, InFile, Result};
 use crate::hash::Fingerprint;
@@ -29,10 +29,15 @@ pub fn load(name: &str) -> Result<Algorithm> {
         .context("the algorithm file")
 }
 
-/// Fingerprint of an algorithm's text, and of the optimizer that was chosen for it.
+/// Fingerprint of an algorithm's text, and of the optimizer and the recipe that were chosen for it.
 pub fn hash(algorithm: &Algorithm) -> String {
     let chosen = algorithm.chosen.as_deref().unwrap_or_default();
-    Fingerprint::new().add(algorithm.text.as_bytes()).add(chosen.as_bytes()).text()
+    let recipe = match algorithm.recipe == Recipe::default() {
+        true => String::new(),
+        false => format!("{:?}", algorithm.recipe),
+    };
+    let hash = Fingerprint::new().add(algorithm.text.as_bytes());
+    hash.add(chosen.as_bytes()).add(recipe.as_bytes()).text()
 }
 
 /// Every built-in algorithm, in the order of listings.

@@ -10,6 +10,7 @@ use crate::checkpoint_file::{Entry, Header, Identity};
 use crate::config::Config;
 use crate::error::{InFile, Result, ensure};
 use crate::hash::Fingerprint;
+use crate::options::value::{Schedule, Value};
 use crate::train::Trainer;
 use crate::{algorithms, checkpoint_file};
 
@@ -115,6 +116,7 @@ pub fn resume(
 }
 
 fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
+    let words = |s: &Schedule| s.words().unwrap_or_else(|| "the algorithm's".to_string());
     let rate = |r: Option<f64>| r.map_or_else(|| "the schedule".to_string(), |r| r.to_string());
     let fields = [
         ("model", file.model.clone(), run.model.clone()),
@@ -128,7 +130,7 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
         ("init", file.init.clone(), run.init.clone()),
         ("frozen parameters", file.frozen.join(" "), run.frozen.join(" ")),
         ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
-        ("schedule", format!("{:?}", file.schedule), format!("{:?}", run.schedule)),
+        ("schedule", words(&file.schedule), words(&run.schedule)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
     ];
     let other: Vec<String> = fields

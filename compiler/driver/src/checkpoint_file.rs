@@ -22,6 +22,8 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::parse_type;
 use trainc_ir::{Tensor, TensorType};
 
+use crate::options::value::Schedule;
+
 use crate::error::{Context, Error, InFile, Result, bail, ensure};
 use crate::hash::crc32;
 use crate::history::EpochRecord;
@@ -46,7 +48,7 @@ pub(crate) struct Identity {
     pub(crate) learning_rate: Option<f64>,
     /// In place of the algorithm's.
     #[serde(default)]
-    pub(crate) schedule: Vec<(f64, f64)>,
+    pub(crate) schedule: Schedule,
     pub(crate) shuffle: bool,
 }
 

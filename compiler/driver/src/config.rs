@@ -5,8 +5,9 @@ use std::path::Path;
 #[cfg(feature = "host")]
 use trainc_data::{Normalization, Normalizer};
 use trainc_ir::Element;
+use trainc_ir::schedule::{self, Point, Shape};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
-use trainc_opt::algorithm::{Algorithm, SchedulePoint};
+use trainc_opt::algorithm::{Algorithm, Recipe};
 
 use crate::algorithms;
 use crate::error::{InFile, Result, ensure};
@@ -18,8 +19,6 @@ pub use crate::options::{
 const HOST: &str = "host";
 /// Batch size where neither flag nor file gives one.
 pub const DEFAULT_BATCH: usize = 32;
-/// The most bits of an update that an 8-bit weight can take.
-const LARGEST_BITS: f64 = 7.0;
 
 impl Config {
     /// Reads a `trainc.toml`. Keys that are absent keep their defaults.
@@ -56,13 +55,16 @@ impl Config {
         must(self.batch != Some(0), "batch: must be at least 1")?;
         must(self.infer_batch != Some(0), "infer-batch: must be at least 1")?;
         must(self.learning_rate.iter().all(size), "learning-rate: must be 0 or more")?;
-        must(self.schedule.iter().all(|(_, rate)| size(rate)), "schedule: sizes are 0 or more")?;
-        let from: Vec<f64> = self.schedule.iter().map(|(from, _)| *from).collect();
-        let ascends = from.windows(2).all(|w| w[0] < w[1]) && from.iter().all(|f| *f < 1.0);
-        must(
-            ascends && from.first().is_none_or(|f| *f == 0.0),
-            "schedule: the first size is from 0 on, each other from a larger fraction below 1",
-        )?;
+        must(self.schedule.0.iter().all(|p| size(&p.value)), "schedule: sizes are 0 or more")?;
+        if !self.schedule.0.is_empty() {
+            schedule::check(&self.schedule.0).map_err(|e| format!("schedule: {e}"))?;
+        }
+        let share = (0.0..1.0).contains(&self.label_smoothing);
+        must(share, "label-smoothing: must be from 0 to below 1")?;
+        for (name, bound) in [("clip-value", self.clip_value), ("clip-norm", self.clip_norm)] {
+            let holds = bound.is_none_or(|x| x.is_finite() && x > 0.0);
+            must(holds, &format!("{name}: must be more than 0"))?;
+        }
         must(self.mean.iter().all(|x| x.is_finite()), "mean: must be numbers")?;
         must(
             self.deviation.iter().all(|x| x.is_finite() && *x > 0.0),
@@ -77,7 +79,7 @@ impl Config {
     pub fn check(&self) -> Result<()> {
         self.check_each().map_err(crate::error::Error::Refused)?;
         ensure!(
-            self.schedule.is_empty() || self.learning_rate.is_none(),
+            self.schedule.0.is_empty() || self.learning_rate.is_none(),
             "learning-rate, schedule: give one of them"
         );
         let stated = !self.mean.is_empty() || !self.deviation.is_empty();
@@ -96,10 +98,16 @@ impl Config {
     /// If there is none, or it does not take them.
     pub fn chosen_algorithm(&self) -> Result<Algorithm> {
         let algorithm = algorithms::load(&self.algorithm)?;
-        self.scheduled(match &self.optimizer {
+        let algorithm = match &self.optimizer {
             Some(optimizer) => algorithm.with_optimizer(optimizer)?,
             None => algorithm,
-        })
+        };
+        let recipe = Recipe {
+            label_smoothing: self.label_smoothing,
+            clip_value: self.clip_value,
+            clip_norm: self.clip_norm,
+        };
+        self.scheduled(algorithm.with_recipe(recipe)?)
     }
 
     /// The algorithm with the step sizes that the options give in place of its own.
@@ -110,19 +118,26 @@ impl Config {
         if algorithm.inference.is_some() {
             return Ok(algorithm);
         }
-        let point = |&(from, value): &(f64, f64)| SchedulePoint { from, value };
         if let Some(rate) = self.learning_rate {
-            algorithm.schedule = vec![point(&(0.0, rate))];
-        } else if !self.schedule.is_empty() {
-            algorithm.schedule = self.schedule.iter().map(point).collect();
+            algorithm.schedule = vec![Point::constant(0.0, rate)];
+        } else if !self.schedule.0.is_empty() {
+            algorithm.schedule.clone_from(&self.schedule.0);
         }
-        for SchedulePoint { value, .. } in &algorithm.schedule {
-            let bits = value.fract() == 0.0 && (0.0..=LARGEST_BITS).contains(value);
+        let (least, largest) = algorithm.range;
+        let whole = algorithm.learning_rate == Element::I32;
+        for Point { value, shape, .. } in &algorithm.schedule {
+            let fits = (least..=largest).contains(value) && (!whole || value.fract() == 0.0);
+            let kind = if whole { "a whole number" } else { "a number" };
             ensure!(
-                bits || algorithm.learning_rate != Element::I32,
-                "learning-rate: the step size of algorithm `{}` is a whole number of bits from 0 to {LARGEST_BITS}, not \
-                 {value}",
+                fits,
+                "learning-rate: the step size of algorithm `{}` is {kind} from {least} to {largest}, not {value}",
                 algorithm.name
+            );
+            ensure!(
+                !whole || *shape == Shape::Constant,
+                "schedule: the step size of algorithm `{}` is a whole number: it jumps, and has no shape `{}`",
+                algorithm.name,
+                shape.name()
             );
         }
         Ok(algorithm)
@@ -187,6 +202,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::value::Schedule;
 
     #[test]
     fn files_and_defaults() {
@@ -223,7 +239,9 @@ mod tests {
 
     #[test]
     fn a_configuration_survives_its_file() {
-        let schedule = vec![(0.0, 0.5), (0.25, 0.125)];
+        let schedule = Schedule(
+            ["0:0.5", "10s:0.25~linear", "1:0"].map(|p| Point::parse(p).unwrap()).to_vec(),
+        );
         let config = Config { batch: Some(7), schedule, mean: vec![0.5], ..Config::default() };
         let text = toml::to_string(&config).unwrap();
         assert_eq!(toml::from_str::<Config>(&text).unwrap(), config);
@@ -239,7 +257,9 @@ mod tests {
         assert!(bad(|c| c.batch = Some(0)).starts_with("batch"));
         assert!(bad(|c| c.infer_batch = Some(0)).starts_with("infer-batch"));
         assert!(bad(|c| c.learning_rate = Some(f64::NAN)).starts_with("learning-rate"));
-        let both = bad(|c| (c.learning_rate, c.schedule) = (Some(1.0), vec![(0.0, 1.0)]));
+        let both = bad(|c| {
+            (c.learning_rate, c.schedule) = (Some(1.0), Schedule(vec![Point::constant(0.0, 1.0)]))
+        });
         assert!(both.contains("one of them"), "{both}");
         let channels = bad(|c| (c.mean, c.deviation) = (vec![0.1, 0.2], vec![1.0, 1.0, 1.0]));
         assert!(channels.contains("2 and 3"), "{channels}");
@@ -260,7 +280,10 @@ mod tests {
             assert!(of("niti", config.clone()).unwrap_err().to_string().contains("whole number"));
             assert_eq!(of("fp32", config).unwrap().step_size(3, 9), bad);
         }
-        let config = Config { schedule: vec![(0.0, 5.0), (0.5, 3.0)], ..Config::default() };
+        let config = Config {
+            schedule: Schedule(vec![Point::constant(0.0, 5.0), Point::constant(0.5, 3.0)]),
+            ..Config::default()
+        };
         let niti = of("niti", config).unwrap();
         assert_eq!([0, 4, 5, 9].map(|step| niti.step_size(step, 10)), [5.0, 5.0, 3.0, 3.0]);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Argument, Program, Step};
+use trainc_ir::schedule::{Point, Position, Shape};
 use trainc_ir::target::ArtifactFile;
 
 use crate::config::Config;
@@ -125,8 +126,26 @@ fn input_report<'a>(session: &'a Session, program: &'a Program) -> Option<InputR
 #[derive(Serialize)]
 struct SchedulePoint {
     /// Fraction of the training from which the size holds.
-    from: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<f64>,
+    /// The step from which it holds, in place of a fraction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_step: Option<u32>,
     step_size: f64,
+    /// How it goes on to the next point, if it does not stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<&'static str>,
+}
+
+impl From<Point> for SchedulePoint {
+    fn from(point: Point) -> SchedulePoint {
+        let (from, from_step) = match point.from {
+            Position::Fraction(from) => (Some(from), None),
+            Position::Steps(step) => (None, Some(step)),
+        };
+        let shape = (point.shape != Shape::Constant).then(|| point.shape.name());
+        SchedulePoint { from, from_step, step_size: point.value, shape }
+    }
 }
 
 #[derive(Serialize)]
@@ -245,11 +264,7 @@ pub(crate) fn manifest<'a>(
             .iter()
             .map(|b| BatchNormReport { node: &b.node, fate: b.fate.to_string() })
             .collect(),
-        schedule: session
-            .schedule()
-            .into_iter()
-            .map(|(from, step_size)| SchedulePoint { from, step_size })
-            .collect(),
+        schedule: session.schedule().into_iter().map(SchedulePoint::from).collect(),
         program: stored::fingerprint(program),
         memory: Memory {
             arena_bytes: memory.arena_bytes,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use self::value::{Value, choice};
+use self::value::{Schedule, Value, choice};
 
 choice! {
     /// How the optimiser searches.
@@ -196,9 +196,16 @@ options! {
     /// A fixed step size (under NITI: bits, 0 to 7)
     learning_rate: Option<f64> = None, "learning-rate" ("RATE")
         default "the algorithm's schedule" in "train", "compile";
-    /// Step sizes by fraction of the training, in place of the algorithm's: 0:0.1,0.5:0.01 is 0.1, and 0.01 from half on
-    schedule: Vec<(f64, f64)> = Vec::new(), "schedule" ("FROM:RATE,...")
+    /// Step sizes in place of the algorithm's: 0:0.1,0.5:0.01 is 0.1, and 0.01 from half of the training on;
+    /// 0:0~linear,500s:0.1~cosine,1:0 rises for 500 steps and then falls to the end
+    schedule: Schedule = Schedule::default(), "schedule" ("FROM:RATE[~SHAPE],...")
         default "the algorithm's" in "train", "compile";
+    /// Share of the loss that asks for all classes alike
+    label_smoothing: f64 = 0.0, "label-smoothing" ("SHARE") default "0";
+    /// Largest magnitude of a gradient's element
+    clip_value: Option<f64> = None, "clip-value" ("VALUE") default "none";
+    /// Largest norm of all gradients together; larger ones are scaled
+    clip_norm: Option<f64> = None, "clip-norm" ("NORM") default "none";
     /// How pixels become model inputs; `standardize` takes mean and deviation from the data
     normalization: InputNormalization = InputNormalization::Unit, "normalization" ("HOW")
         default "unit" in "train", "compile";
@@ -261,6 +268,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainc_ir::schedule::Point;
 
     /// What an option is when it is not given, its help says in the words of [`Config`]'s default.
     #[test]
@@ -307,6 +315,9 @@ mod tests {
             ("schedule", "0.5:1"),
             ("schedule", "0:1,0:2"),
             ("schedule", "0.1"),
+            ("schedule", "0:1~linear"),
+            ("label-smoothing", "1"),
+            ("clip-norm", "0"),
             ("deviation", "0"),
             ("mean", "a,b"),
             ("dimensions", "w"),
@@ -318,6 +329,7 @@ mod tests {
         }
         let mut said = Said::default();
         said.read(option("schedule"), OsStr::new("0:0.1,0.5:0.01")).unwrap();
-        assert_eq!(said.over(Config::default()).schedule, [(0.0, 0.1), (0.5, 0.01)]);
+        let points = said.over(Config::default()).schedule.0;
+        assert_eq!(points, [Point::constant(0.0, 0.1), Point::constant(0.5, 0.01)]);
     }
 }

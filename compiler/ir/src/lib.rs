@@ -24,6 +24,7 @@ pub mod program;
 pub mod program_interpreter;
 pub mod program_verify;
 pub mod random;
+pub mod schedule;
 pub mod target;
 pub mod tensor;
 pub mod tensor_bytes;

@@ -202,8 +202,8 @@ pub struct MemoryPlan {
 /// What the user of a program must know beside it. It changes no result, and the program's text does not hold it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Notes {
-    /// Step sizes: from which fraction of the training on, and the size. Ascending, the first at 0; empty if unknown.
-    pub schedule: Vec<(f64, f64)>,
+    /// Step sizes by how far the training is ([`crate::schedule::check`]); empty if unknown.
+    pub schedule: Vec<crate::schedule::Point>,
     /// The model's parameters that do not train: constants.
     pub frozen: Vec<String>,
     /// How stored data become the model's input, if it is known.

@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::ops::formula::Function;
+use trainc_ir::schedule::{self, Point};
 use trainc_ir::{Element, Op, OpKind};
 
-pub use self::file::{
-    BatchNormTreatment, Inference, Initialization, Master, Otherwise, SchedulePoint,
-};
+pub use self::file::{BatchNormTreatment, Inference, Initialization, Master, Otherwise};
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 pub(crate) use self::rules::read_guard;
@@ -65,6 +64,16 @@ pub enum AlgorithmError {
         /// Why.
         message: String,
     },
+    /// What the user asks of the training is nothing for the algorithm.
+    #[error("{option}: algorithm `{algorithm}`: {message}")]
+    Recipe {
+        /// The option.
+        option: &'static str,
+        /// The algorithm.
+        algorithm: String,
+        /// Why.
+        message: String,
+    },
     /// The file is not valid TOML of this form.
     #[error("algorithm {file}: {message}")]
     Syntax {
@@ -83,6 +92,17 @@ pub enum AlgorithmError {
         /// Why.
         message: String,
     },
+}
+
+/// What a user asks of a training beside algorithm and optimizer.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Recipe {
+    /// Share of the loss that asks for all classes alike.
+    pub label_smoothing: f64,
+    /// The largest magnitude of a gradient's element.
+    pub clip_value: Option<f64>,
+    /// The largest Euclidean norm of all gradients together.
+    pub clip_norm: Option<f64>,
 }
 
 /// An algorithm, read and checked.
@@ -132,8 +152,12 @@ pub struct Algorithm {
     pub initialization: Initialization,
     /// Element type of the step size.
     pub learning_rate: Element,
-    /// The built-in schedule, by fraction of the training.
-    pub schedule: Vec<SchedulePoint>,
+    /// The schedule of step sizes.
+    pub schedule: Vec<Point>,
+    /// The least and the largest step size.
+    pub range: (f64, f64),
+    /// What else the user asks of the training.
+    pub recipe: Recipe,
     /// The file's text, which names it in artifacts and checkpoints.
     pub text: String,
 }
@@ -241,20 +265,19 @@ impl Algorithm {
                 fail("optimizer.learning_rate", message)
             })?;
         let names_optimizer = part.r#use.is_some();
-        let schedule = part.schedule.clone();
+        let points = part.schedule.as_deref().map(file::schedule).transpose();
+        let points = points.map_err(|e| fail("optimizer.schedule", e))?;
+        let [least, largest] = part.range.unwrap_or([0.0, f64::INFINITY]);
+        if least > largest || least.is_nan() || largest.is_nan() {
+            return Err(fail("optimizer.range", "expected [LEAST, LARGEST]".into()));
+        }
         let optimizer = read_optimizer(part).map_err(|e| match e {
             Unread::Optimizer(e) => e,
             Unread::Key(place, message) => fail(&place, message),
         })?;
-        let schedule = schedule.unwrap_or_else(|| optimizer.schedule.clone());
-        if schedule.first().is_none_or(|p| p.from != 0.0)
-            || schedule.windows(2).any(|w| w[0].from >= w[1].from)
-            || schedule.iter().any(|p| !(0.0..1.0).contains(&p.from))
-        {
-            return Err(fail(
-                "optimizer.schedule",
-                "expected points with ascending `from` below 1, the first at 0".into(),
-            ));
+        let schedule = points.unwrap_or_else(|| optimizer.schedule.clone());
+        if schedule.is_empty() {
+            return Err(fail("optimizer.schedule", "it is missing".into()));
         }
         Ok(Algorithm {
             otherwise: parsed.translation.otherwise,
@@ -280,6 +303,8 @@ impl Algorithm {
             initialization: parsed.weight.initialization,
             learning_rate,
             schedule,
+            range: (least, largest),
+            recipe: Recipe::default(),
             inference: parsed.inference,
             name: parsed.name,
             title: parsed.title,
@@ -335,6 +360,49 @@ impl Algorithm {
             || operations.iter().any(|kind| Function::of(*kind).is_some()) && !self.rules.is_empty()
     }
 
+    /// The operation that a recipe would need in FP32 and that the algorithm's rules take, if there is one.
+    fn integer(&self, needed: &[OpKind]) -> Option<OpKind> {
+        let of_rules: Vec<OpKind> = self.rules.iter().flat_map(Rewrite::matched).collect();
+        needed.iter().copied().find(|kind| of_rules.contains(kind))
+    }
+
+    /// The algorithm with what the user asks of the training.
+    ///
+    /// # Errors
+    /// If the algorithm cannot: its loss's gradient, or its update's gradients, are integers.
+    pub fn with_recipe(mut self, recipe: Recipe) -> Result<Algorithm, AlgorithmError> {
+        let name = self.name.clone();
+        let fail = |option: &'static str, message: String| {
+            Err(AlgorithmError::Recipe { option, algorithm: name.clone(), message })
+        };
+        if recipe.label_smoothing > 0.0
+            && let Some(kind) = self.integer(&[OpKind::SoftmaxCrossEntropyGradient])
+        {
+            let message = format!(
+                "its rules compute `{}` in integers, from one label an example",
+                kind.name()
+            );
+            return fail("label-smoothing", message);
+        }
+        let clipped = match (recipe.clip_value, recipe.clip_norm) {
+            (Some(_), Some(_)) => {
+                return fail("clip-norm", "give it or `clip-value`, not both".into());
+            }
+            (Some(_), None) => "clip-value",
+            (None, Some(_)) => "clip-norm",
+            (None, None) => "",
+        };
+        let mut operations = Vec::new();
+        self.optimizer.update.values().for_each(|f| f.operations(&mut operations));
+        operations.retain(|kind| Function::of(*kind).is_none());
+        if let (false, Some(kind)) = (clipped.is_empty(), self.integer(&operations)) {
+            let message = format!("its update (`{}`) takes gradients in integers", kind.name());
+            return fail(clipped, message);
+        }
+        self.recipe = recipe;
+        Ok(self)
+    }
+
     /// Whether the exponent of an activation follows the values of its whole tensor, so that the examples of a batch share
     /// it and the result of one depends on the others.
     pub fn shares_exponents(&self) -> bool {
@@ -343,12 +411,7 @@ impl Algorithm {
 
     /// The step size for a step (from 0) of a training of `steps`.
     pub fn step_size(&self, step: u64, steps: u64) -> f64 {
-        let fraction = step as f64 / steps.max(1) as f64;
-        self.schedule
-            .iter()
-            .rev()
-            .find(|point| point.from <= fraction)
-            .map_or(0.0, |point| point.value)
+        schedule::value(&self.schedule, step, steps)
     }
 }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trainc_ir::TypeError;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
-use trainc_ir::ops::{Op, SoftmaxCrossEntropy};
+use trainc_ir::ops::{Add, LogSoftmax, Mul, Op, ReduceMean, SoftmaxCrossEntropy};
 use trainc_ir::types::{Element, TensorType};
+use trainc_ir::{Tensor, TypeError};
 
 use crate::algorithm::optimizer::{Optimizer, RATE};
-use crate::algorithm::{Algorithm, Master};
+use crate::algorithm::{Algorithm, Master, Recipe};
 use crate::autodiff::{AutodiffError, differentiate};
 use crate::roles::{Role, Roles};
 use crate::translate::stored_form;
-use crate::update::{MASTER, Trained, Updates};
+use crate::update::{MASTER, Trained, Updates, clip_factor};
 
 /// Name of the output that holds the loss.
 pub const LOSS: &str = "loss";
@@ -37,6 +37,9 @@ pub enum TrainingError {
     /// The loss does not type.
     #[error("the loss: {0}")]
     Loss(#[from] TypeError),
+    /// A loss that is the model's own.
+    #[error("label-smoothing: the model brings its own loss; smooth its labels there")]
+    OwnLoss,
     /// A formula of the optimizer does not type.
     #[error("the optimizer's update of `{parameter}`: {error}")]
     Update {
@@ -70,7 +73,7 @@ pub enum LossSource {
 /// # Errors
 /// See [`TrainingError`].
 pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, TrainingError> {
-    build(model, loss, &Optimizer::built_in("sgd")?, |_| false)
+    build(model, loss, &Optimizer::built_in("sgd")?, &Recipe::default(), |_| false)
 }
 
 /// [`training_graph`] with the optimizer of an algorithm. What it keeps are parameters of their own, that do not train:
@@ -86,13 +89,14 @@ pub fn training_graph_under(
 ) -> Result<Graph, TrainingError> {
     let master =
         |role| algorithm.master == Some(Master::F32) && stored_form(algorithm, role).is_some();
-    build(model, loss, &algorithm.optimizer, master)
+    build(model, loss, &algorithm.optimizer, &algorithm.recipe, master)
 }
 
 fn build(
     model: &Graph,
     loss: Option<LossSource>,
     optimizer: &Optimizer,
+    recipe: &Recipe,
     master: impl Fn(Option<Role>) -> bool,
 ) -> Result<Graph, TrainingError> {
     let mut graph = model.clone();
@@ -101,6 +105,9 @@ fn build(
         None => LossSource::Scores(logits(&graph)?),
     };
     let loss = match source {
+        LossSource::Model(_) if recipe.label_smoothing > 0.0 => {
+            return Err(TrainingError::OwnLoss);
+        }
         LossSource::Model(loss) => loss,
         LossSource::Scores(logits) => {
             let batch = graph.ty(logits).shape[0];
@@ -112,7 +119,11 @@ fn build(
                     graph.add_input(name, ty, InputRole::Labels)
                 }
             };
-            graph.add1(SoftmaxCrossEntropy {}, &[logits, labels], LOSS)?
+            let plain = graph.add1(SoftmaxCrossEntropy {}, &[logits, labels], LOSS)?;
+            match recipe.label_smoothing {
+                0.0 => plain,
+                share => smoothed(&mut graph, logits, plain, share)?,
+            }
         }
     };
     if !graph.outputs().iter().any(|o| o.value == loss) {
@@ -134,6 +145,14 @@ fn build(
     let scalar = TensorType::f32(trainc_ir::Shape::scalar());
     let name = free_input(&graph, LEARNING_RATE);
     let learning_rate = graph.add_input(name, scalar, InputRole::LearningRate);
+    let factor = match recipe.clip_norm {
+        Some(norm) => {
+            let gradients: Vec<ValueId> = gradients.iter().flatten().copied().collect();
+            Some(clip_factor(&mut graph, &gradients, norm)?)
+        }
+        None => None,
+    };
+    let largest = recipe.clip_value;
     let mut updates = Updates::new(optimizer, BTreeMap::from([(RATE, learning_rate)]));
     for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
         let Some(gradient) = gradient else { continue };
@@ -156,7 +175,7 @@ fn build(
             None => None,
         };
         let weight = kept.map_or(value, |(_, master)| master);
-        let trained = Trained { parameter, weight, gradient, role };
+        let trained = Trained { parameter, weight, gradient, role, largest, factor };
         let updated = updates.add(&mut graph, &trained).map_err(failed)?;
         graph.add_update(parameter, updated);
         if let Some((master, _)) = kept {
@@ -164,6 +183,27 @@ fn build(
         }
     }
     Ok(graph)
+}
+
+/// A loss with smoothed labels: `(1 - share) loss - share mean(log softmax)`, the mean over all scores of the batch.
+fn smoothed(
+    graph: &mut Graph,
+    logits: ValueId,
+    loss: ValueId,
+    share: f64,
+) -> Result<ValueId, TypeError> {
+    let name = format!("{LOSS}/smoothing");
+    let scalar = |graph: &mut Graph, value: f64| {
+        let tensor = Tensor::f32([], vec![value as f32]);
+        graph.add_constant(format!("{LOSS}/share"), Arc::new(tensor))
+    };
+    let likelihoods = graph.add1(LogSoftmax { axis: 1 }, &[logits], name.clone())?;
+    let mean = ReduceMean { axes: vec![0, 1], keep_dims: false };
+    let mean = graph.add1(mean, &[likelihoods], name.clone())?;
+    let (own, all) = (scalar(graph, 1.0 - share), scalar(graph, -share));
+    let loss = graph.add1(Mul {}, &[loss, own], name.clone())?;
+    let mean = graph.add1(Mul {}, &[mean, all], name)?;
+    graph.add1(Add {}, &[loss, mean], LOSS)
 }
 
 /// The name of an input that is added, with a number where the model has it for another.

@@ -253,7 +253,7 @@ fn attempt(
         .collect();
     let floated = floated
         .into_iter()
-        .filter(|&node| graph.node(node).op.kind() != OpKind::Formula)
+        .filter(|&node| !is_optimizers(graph.node(node).op.kind()))
         .map(|node| (graph.node(node).name.clone(), graph.node(node).op.kind()))
         .collect();
     let (iterations, nodes) = (report.iterations, report.nodes);
@@ -371,6 +371,11 @@ fn seed(
     egraph.rebuild();
 }
 
+/// Whether an operation is one that optimizers compute in FP32.
+fn is_optimizers(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Formula | OpKind::SquaredNorm)
+}
+
 /// Whether a value is state in FP32 that the optimizer keeps.
 fn is_state(graph: &Graph, v: ValueId) -> bool {
     let name = &graph.value(v).name;
@@ -398,7 +403,7 @@ fn float_unmatched(
         let float = node.outputs.iter().all(|&v| graph.ty(v).is_f32());
         let has_rule = classes.iter().any(|class| matched.contains(class));
         // The optimizer's formulas are FP32 by what they are.
-        let formula = node.op.kind() == OpKind::Formula;
+        let formula = is_optimizers(node.op.kind());
         let silent = algorithm.otherwise == Otherwise::Refuse && !formula;
         if !float || silent || has_rule && !refused.contains(&id) {
             continue;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::{Graph, ValueId};
 use trainc_ir::ops::formula::{Formula as FormulaOp, Function, Step, Term};
-use trainc_ir::ops::{Op, TypeError};
+use trainc_ir::ops::{Op, SquaredNorm, TypeError};
 use trainc_ir::text::cursor::Cursor;
 use trainc_ir::{OpKind, Shape, Tensor, TensorType};
 
@@ -51,6 +51,10 @@ pub(crate) struct Trained {
     pub(crate) gradient: ValueId,
     /// What it is for.
     pub(crate) role: Option<Role>,
+    /// The largest magnitude of a gradient's element.
+    pub(crate) largest: Option<f64>,
+    /// A factor of all gradients, a scalar.
+    pub(crate) factor: Option<ValueId>,
 }
 
 /// Builds updates by an optimizer in a graph.
@@ -169,6 +173,46 @@ impl<'a> Updates<'a> {
     }
 }
 
+/// The most sums of squares that one formula adds.
+const ADDED: usize = 100;
+
+/// The factor that brings gradients together to a Euclidean norm, where it is larger: `min(norm / (root + 1e-6), 1)`.
+pub(crate) fn clip_factor(
+    graph: &mut Graph,
+    gradients: &[ValueId],
+    norm: f64,
+) -> Result<ValueId, TypeError> {
+    let name = format!("{STEP_STATE}clip");
+    let number = |value: f64| Term::Number(F32::new(value as f32));
+    let squares: Vec<ValueId> = gradients
+        .iter()
+        .map(|&gradient| graph.add1(SquaredNorm {}, &[gradient], format!("{name}/squares")))
+        .collect::<Result<_, _>>()?;
+    let mut total: Option<ValueId> = None;
+    let parts = squares.chunks(ADDED).count();
+    for (part, own) in squares.chunks(ADDED).enumerate() {
+        let operands: Vec<ValueId> = total.into_iter().chain(own.iter().copied()).collect();
+        let mut steps = Vec::new();
+        let mut sum = Term::Operand(0);
+        let mut step = |function, terms: &[Term]| {
+            steps.push(Step { function, terms: terms.to_vec() });
+            Term::Step(steps.len() - 1)
+        };
+        for operand in 1..operands.len() {
+            sum = step(Function::Add, &[sum, Term::Operand(operand)]);
+        }
+        if part + 1 == parts {
+            let root = step(Function::Sqrt, &[sum]);
+            let root = step(Function::Add, &[root, number(1e-6)]);
+            let factor = step(Function::Div, &[number(norm), root]);
+            sum = step(Function::Minimum, &[factor, number(1.0)]);
+        }
+        let op = FormulaOp { steps, results: vec![sum] };
+        total = Some(graph.add1(op, &operands, name.clone())?);
+    }
+    total.ok_or_else(|| TypeError::new("there is no gradient to clip"))
+}
+
 /// Adds state of an optimizer; its position.
 fn add_state(
     graph: &mut Graph,
@@ -249,10 +293,25 @@ impl Update<'_> {
         }
         let value = match (name, self.of) {
             (WEIGHT, Some(of)) => of.weight,
-            (GRADIENT, Some(of)) => of.gradient,
+            (GRADIENT, Some(of)) => return Ok(self.gradient(&of)),
             _ => *self.inputs.get(name).ok_or_else(|| unknown(name))?,
         };
         Ok(self.part(Expression::Value(value)))
+    }
+
+    /// The gradient as it is clipped.
+    fn gradient(&mut self, of: &Trained) -> Part {
+        let mut part = self.part(Expression::Value(of.gradient));
+        if let Some(factor) = of.factor {
+            let factor = self.part(Expression::Value(factor));
+            part = self.function(Function::Mul, vec![part, factor]);
+        }
+        if let Some(largest) = of.largest {
+            let (low, high) = (self.number(-largest), self.number(largest));
+            part = self.function(Function::Maximum, vec![part, low]);
+            part = self.function(Function::Minimum, vec![part, high]);
+        }
+        part
     }
 
     fn build(&mut self, formula: &Formula) -> Result<Part, TypeError> {

@@ -200,8 +200,7 @@ fn schedule() {
     for (name, like) in [("niti", "niti"), ("fp32", "fp32"), ("niti-finetune", "fp32")] {
         let algorithm = trainc_opt::algorithm::Algorithm::built_in(name).expect("built in");
         let mut program = program("digits", like, 4);
-        program.notes_mut().schedule =
-            algorithm.schedule.iter().map(|p| (p.from, p.value)).collect();
+        program.notes_mut().schedule = algorithm.schedule.clone();
         let folder = emitted(&format!("schedule_{name}"), &program);
         let integer = algorithm.learning_rate == trainc_ir::Element::I32;
         let (ty, print) = if integer { ("int32_t", "%.0f") } else { ("float", "%.9g") };
@@ -227,9 +226,33 @@ fn schedule() {
         }
         for (point, line) in algorithm.schedule.iter().zip(&mut lines) {
             let (from, size) = line.split_once(' ').expect("a point");
-            assert_eq!(from.parse::<f64>(), Ok(point.from));
+            assert_eq!(from.parse::<f64>().ok(), point.plain().map(|p| p.0));
             assert_eq!(size.parse::<f32>(), Ok(point.value as f32));
         }
         assert!(lines.next().is_none());
+    }
+}
+
+/// Lines and cosines of a schedule, by counts of steps and fractions: the bits of the trainer's.
+#[test]
+fn schedule_between_points() {
+    let points: Vec<_> = ["0:0.02~linear", "50s:0.1~cosine", "0.9:0.001", "1900s:0.0005"]
+        .iter()
+        .map(|text| trainc_ir::schedule::Point::parse(text).expect("a point"))
+        .collect();
+    let mut program = program("digits", "fp32", 4);
+    program.notes_mut().schedule = points.clone();
+    let folder = emitted("schedule_between", &program);
+    let main = "#include <stdio.h>\n#include \"digits.h\"\n\
+        int main(void)\n{\n    for (uint32_t step = 0; step < 2000; step++) {\n        \
+        printf(\"%.9g\\n\", (double)digits_learning_rate(step, 2000));\n    }\n    return 0;\n}\n";
+    write(&folder, "main.c", main.to_string());
+    build("cc", &folder, "digits", &["-o", "schedule"]);
+    let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
+    assert_eq!(printed.lines().count(), 2000);
+    for (step, line) in printed.lines().enumerate() {
+        let size: f32 = line.parse().expect("a number");
+        let expected = trainc_ir::schedule::value(&points, step as u64, 2000) as f32;
+        assert_eq!(size.to_bits(), expected.to_bits(), "step {step}: {size}, not {expected}");
     }
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+use trainc_ir::schedule::Point;
+
 /// A value that an option can have.
 pub trait Value {
     /// Reads it from what follows a flag; a list grows.
@@ -168,23 +171,57 @@ impl Value for Vec<f64> {
     }
 }
 
-/// Step sizes by fraction of the training, `FROM:SIZE` with commas between.
-impl Value for Vec<(f64, f64)> {
-    fn read(&mut self, text: &OsStr) -> Result<(), String> {
-        let point = |point: &str| -> Option<(f64, f64)> {
-            let (from, size) = point.split_once(':')?;
-            Some((from.trim().parse().ok()?, size.trim().parse().ok()?))
+/// Step sizes by how far the training is. In files a point is `[FROM, SIZE]`, or what the command line has.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<PointText>", into = "Vec<PointText>")]
+pub struct Schedule(pub Vec<Point>);
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum PointText {
+    Plain(f64, f64),
+    #[serde(deserialize_with = "point", serialize_with = "written")]
+    Words(Point),
+}
+
+fn point<'de, D: serde::Deserializer<'de>>(text: D) -> Result<Point, D::Error> {
+    Point::parse(&String::deserialize(text)?).map_err(serde::de::Error::custom)
+}
+
+fn written<S: serde::Serializer>(point: &Point, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&point.to_string())
+}
+
+impl From<Vec<PointText>> for Schedule {
+    fn from(points: Vec<PointText>) -> Schedule {
+        let point = |point| match point {
+            PointText::Plain(from, value) => Point::constant(from, value),
+            PointText::Words(point) => point,
         };
-        *self = utf8(text)?.split(',').map(point).collect::<Option<_>>().ok_or_else(|| {
-            "expected FROM:SIZE with commas between, such as 0:0.1,0.5:0.01".to_string()
-        })?;
+        Schedule(points.into_iter().map(point).collect())
+    }
+}
+
+impl From<Schedule> for Vec<PointText> {
+    fn from(schedule: Schedule) -> Vec<PointText> {
+        let text = |point: Point| match point.plain() {
+            Some((from, value)) => PointText::Plain(from, value),
+            None => PointText::Words(point),
+        };
+        schedule.0.into_iter().map(text).collect()
+    }
+}
+
+/// `FROM:SIZE` or `FROM:SIZE~SHAPE` with commas between.
+impl Value for Schedule {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        self.0 = utf8(text)?.split(',').map(Point::parse).collect::<Result<_, _>>()?;
         Ok(())
     }
 
     fn words(&self) -> Option<String> {
-        let points: Vec<String> =
-            self.iter().map(|(from, size)| format!("{from}:{size}")).collect();
-        (!self.is_empty()).then(|| points.join(","))
+        let points: Vec<String> = self.0.iter().map(Point::to_string).collect();
+        (!points.is_empty()).then(|| points.join(","))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use trainc_ir::schedule::Point;
 use trainc_ir::target::Target;
 use trainc_onnx_import::Imported;
 use trainc_opt::algorithm::Algorithm;
@@ -73,11 +74,11 @@ impl Compilation {
         }
     }
 
-    /// The step sizes of training: from which fraction of it on, and the size. None under an algorithm that only infers.
-    pub fn schedule(&self) -> Vec<(f64, f64)> {
+    /// The step sizes of training. None under an algorithm that only infers.
+    pub fn schedule(&self) -> Vec<Point> {
         match self.algorithm.inference {
             Some(_) => Vec::new(),
-            None => self.algorithm.schedule.iter().map(|p| (p.from, p.value)).collect(),
+            None => self.algorithm.schedule.clone(),
         }
     }
 

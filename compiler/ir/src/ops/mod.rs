@@ -334,7 +334,7 @@ operations! {
     nll_loss_gradient::NllLossGradient, softmax_cross_entropy::SoftmaxCrossEntropy,
     softmax_cross_entropy_gradient::SoftmaxCrossEntropyGradient,
     // Optimisers.
-    sgd_update::SgdUpdate, formula::Formula,
+    sgd_update::SgdUpdate, formula::Formula, squared_norm::SquaredNorm,
     // Quantization: ONNX's affine pair.
     quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
     // Quantization: FP32 on a grid, as QONNX defines it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use trainc_ir::schedule::{self, Point, Position, Shape};
 
 use super::EightBit;
 use super::optimizer::{Parameter, State};
@@ -96,7 +97,9 @@ pub(super) struct OptimizerPart {
     #[serde(default = "float")]
     pub(super) learning_rate: String,
     /// Points of the schedule, by fraction of the training; absent: the optimizer's.
-    pub(super) schedule: Option<Vec<SchedulePoint>>,
+    pub(super) schedule: Option<Vec<PointText>>,
+    /// The least and the largest step size.
+    pub(super) range: Option<[f64; 2]>,
     /// A built-in optimizer, in place of one that is written out here.
     pub(super) r#use: Option<String>,
     /// What its parameters are: `NAME`, or `"NAME.ROLE"` for those of one role.
@@ -160,14 +163,54 @@ pub enum Initialization {
     KaimingUniform,
 }
 
-/// From this fraction of the training on, the step size is `value`.
-#[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
+/// A point of a schedule.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct SchedulePoint {
-    /// Fraction of the training, in [0, 1), from which the value holds.
-    pub from: f64,
-    /// Step size.
-    pub value: f64,
+pub(super) struct PointText {
+    from: FromText,
+    value: f64,
+    /// How it goes on to the next point.
+    #[serde(default)]
+    shape: ShapeText,
+}
+
+/// A fraction of the training, or steps as in `"100s"`.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(untagged)]
+enum FromText {
+    Fraction(f64),
+    Text(String),
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+enum ShapeText {
+    #[default]
+    Constant,
+    Linear,
+    Cosine,
+}
+
+/// The points of a schedule.
+///
+/// # Errors
+/// If they are none.
+pub(super) fn schedule(points: &[PointText]) -> Result<Vec<Point>, String> {
+    let point = |point: &PointText| {
+        let from = match &point.from {
+            FromText::Fraction(from) => Position::Fraction(*from),
+            FromText::Text(text) => Position::parse(text)?,
+        };
+        let shape = match point.shape {
+            ShapeText::Constant => Shape::Constant,
+            ShapeText::Linear => Shape::Linear,
+            ShapeText::Cosine => Shape::Cosine,
+        };
+        Ok(Point { from, value: point.value, shape })
+    };
+    let points: Vec<Point> = points.iter().map(point).collect::<Result<_, String>>()?;
+    schedule::check(&points)?;
+    Ok(points)
 }
 
 /// The form of a master weight.

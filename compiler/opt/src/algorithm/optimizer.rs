@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use trainc_ir::schedule::Point;
 use trainc_ir::text::nearest::did_you_mean;
 
+use super::file::{PointText, schedule};
 use super::formula::Formula;
-use super::{AlgorithmError, SchedulePoint, with_nearest_word};
+use super::{AlgorithmError, with_nearest_word};
 use crate::roles::Role;
 
 /// The built-in optimizer files: name and text.
@@ -116,7 +118,7 @@ pub(super) struct OptimizerText {
     pub(super) update: BTreeMap<String, String>,
     /// The schedule of the step size where the algorithm gives none.
     #[serde(default)]
-    pub(super) schedule: Vec<SchedulePoint>,
+    pub(super) schedule: Vec<PointText>,
 }
 
 /// An optimizer, read and checked, with the values of its parameters.
@@ -135,7 +137,7 @@ pub struct Optimizer {
     /// The formulas: of the weight, of each state, and of what they share.
     pub update: BTreeMap<String, Formula>,
     /// The schedule of the step size where the algorithm gives none.
-    pub(super) schedule: Vec<SchedulePoint>,
+    pub(super) schedule: Vec<Point>,
     /// What was set, for parameters of all roles or of one.
     values: BTreeMap<(String, Option<Role>), f64>,
 }
@@ -177,6 +179,10 @@ impl Optimizer {
             let place = format!("optimizer.parameters.{name}");
             parameter.check(name, parameter.default).map_err(|e| at(place, e))?;
         }
+        let points = match &text.schedule[..] {
+            [] => Vec::new(),
+            points => schedule(points).map_err(|e| at("optimizer.schedule".into(), e))?,
+        };
         let optimizer = Optimizer {
             name: text.name,
             title: text.title,
@@ -184,7 +190,7 @@ impl Optimizer {
             parameters: text.parameters,
             state: text.state,
             update,
-            schedule: text.schedule,
+            schedule: points,
             values: BTreeMap::new(),
         };
         optimizer.check()?;

@@ -217,6 +217,18 @@ pub struct Rewrite {
     pub body: Body,
 }
 
+impl Rewrite {
+    /// The operations that its patterns match, each with what is inside of it.
+    pub fn matched(&self) -> Vec<trainc_ir::OpKind> {
+        match &self.body {
+            Body::Patterns { forms, .. } => {
+                forms.iter().flat_map(|form| super::pattern::operations(&form.left)).collect()
+            }
+            Body::Search(_) => Vec::new(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Rewrite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Rewrite({})", self.name)
