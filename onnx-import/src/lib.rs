@@ -268,7 +268,8 @@ pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
     let decoded = match decode(bytes) {
         Ok(decoded) => decoded,
         Err(ImportError { kind: ImportErrorKind::Unsupported(unsupported), .. }) => {
-            return CheckReport { unsupported, ..report };
+            let operators = tflite::operators_of(bytes);
+            return CheckReport { unsupported, operators, ..report };
         }
         Err(e) => return CheckReport { error: Some(e), ..report },
     };

@@ -318,6 +318,57 @@ def quantize(net, rng):
     return net
 
 
+def case_hybrid(rng):
+    """Weights of 8 bits beside FP32 activations: recorded is what the runtime computes with the weights in FP32."""
+    net = Net()
+    x = net.input("x", (3, 12))
+    signs = rng.integers(-127, 128, (5, 12)).astype(np.int8)
+    scale = np.float32(0.01)
+    wide = net.constant("weights", signs * scale)
+    opts = options("FullyConnected")
+    net.outputs = [net.op("FULLY_CONNECTED", [x, wide, -1], [(3, 5)], opts)]
+
+    def narrow():
+        net.data[wide], net.tensors[wide].type = signs, 9
+        net.quantized(wide, scale, 0)
+
+    net.later = narrow
+    return net
+
+
+def refused(rng):
+    """Operators that are not imported, and what is odd about others."""
+    net = Net()
+    x = net.input("x", (1, 4, 4, 2))
+    cosine = net.op("COS", [x], [(1, 4, 4, 2)])
+    custom = net.op("MyOperator", [x], [(1, 4, 4, 2)], custom={"a": 1})
+    both = net.op("ADD", [cosine, custom], [(1, 4, 4, 2)], options("Add"))
+    sign = net.op("ADD", [x, x], [(1, 4, 4, 2)], options("Add", fusedActivationFunction=5))
+    unused = net.op("SIN", [x], [(1, 4, 4, 2)])
+    order = net.input("order", (4,), np.int32)
+    moved = net.op("TRANSPOSE", [x, order], [(1, 4, 4, 2)])
+    net.outputs = [both, sign, moved]
+    return write([net])
+
+
+def trains_only(rng):
+    """One signature, which changes a variable."""
+    net = Net("train")
+    rate = net.input("rate", (4,))
+    handle = net.op("VAR_HANDLE", [], [()], options("VarHandle", sharedName=b"bias"), 13)
+    net.op("ASSIGN_VARIABLE", [handle, rate], [], options("AssignVariable"))
+    net.outputs = [net.op("NEG", [rate], [(4,)])]
+    return write([net], [("train", 0, {"rate": rate}, {"loss": net.outputs[0]})])
+
+
+def open_height(rng):
+    """A dimension other than the batch that is open."""
+    net = Net()
+    x = net.input("x", (1, 1, 4, 2), signature=(-1, -1, 4, 2))
+    net.outputs = [net.op("RELU", [x], [(1, 1, 4, 2)], signature=(-1, -1, 4, 2))]
+    return write([net])
+
+
 def case_pair(rng):
     """A network to train, also as ONNX."""
     net = Net()
@@ -401,7 +452,8 @@ def main():
         if hasattr(net, "signature"):
             key, inputs, outputs = net.signature
             signatures = [(key, 0, inputs, outputs), *getattr(net, "more", [])]
-        model = write([net, *getattr(net, "others", [])], signatures)
+        others = getattr(net, "others", [])
+        model = write([net, *others], signatures)
         arrays = {}
         low, high = getattr(net, "range", (-2, 2))
         for tensor in net.inputs:
@@ -410,11 +462,17 @@ def main():
             arrays[f"in_{tensor}"] = rng.uniform(low, high, shape).astype(np.float32)
         for i, value in enumerate(run(model, list(arrays.values()))):
             arrays[f"out_{i}"] = value
+        if hasattr(net, "later"):
+            net.later()
+            model = write([net, *others], signatures)
         (DESTINATION / f"{name}.tflite").write_bytes(model)
         np.savez_compressed(DESTINATION / f"{name}.npz", **arrays)
         if hasattr(net, "after"):
             net.after(net, DESTINATION / f"{name}.tflite")
-        print(name, len(model), {k: v.shape for k, v in arrays.items() if k.startswith("in")})
+        print(len(model), {k: v.shape for k, v in arrays.items() if k.startswith("in")})
+    (DESTINATION / "refused").mkdir(exist_ok=True)
+    for make in [refused, trains_only, open_height]:
+        (DESTINATION / "refused" / f"{make.__name__}.tflite").write_bytes(make(np.random.default_rng(7)))
 
 
 if __name__ == "__main__":

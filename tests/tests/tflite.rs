@@ -98,7 +98,7 @@ fn integers_are_within_a_level() {
         let level = match name {
             "quantized" => {
                 let output = graph.producer(graph.outputs()[0].value).expect("a node");
-                assert_eq!(output.op.kind(), OpKind::DequantizeLinear);
+                assert_eq!(output.op.kind(), OpKind::Quant);
                 graph.constant_of(output.inputs[1]).expect("a scale").as_f32()[0]
             }
             _ => 1.0 / 256.0,
@@ -166,6 +166,15 @@ fn trained(file: &str, algorithm: &str) -> BTreeMap<String, Tensor> {
     let after = trainer.state().expect("state");
     assert_ne!(before, after, "{file} learned nothing");
     after.into_iter().collect()
+}
+
+/// A network of integers learns through its quantizers.
+#[test]
+fn integers_are_fine_tuned() {
+    for algorithm in ["fp32", "niti-finetune"] {
+        let tensors = trained("quantized.tflite", algorithm);
+        assert!(tensors.keys().any(|name| name.starts_with("kernel")), "{algorithm}");
+    }
 }
 
 /// The same network from both files trains to the same bits, with images of three channels.

@@ -9,6 +9,7 @@ mod layout;
 pub(crate) mod ops;
 mod quantization;
 mod schema;
+mod stored;
 mod translator;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,8 @@ use flatbuffer::Reader;
 use layout::Layout;
 use ops::Call;
 use schema::{Model, Signature, Subgraph};
-use translator::{Translator, Value, element};
+use stored::element;
+use translator::{Translator, Value};
 
 /// Version of the importer's operator set that the nodes are written in.
 const OPSET: i64 = 20;
@@ -117,21 +119,33 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Lite, ImportError> {
         t.say_grid(tensor, "output", &name);
         graph.output.push(ValueInfoProto::tensor(&name, data_type::FLOAT, Vec::new()));
     }
-    let mut operators = BTreeMap::new();
-    for op in &subgraph.operators {
-        *operators.entry(op.name.clone()).or_default() += 1;
-    }
     (graph.node, graph.initializer) = (t.nodes, t.initializers);
     let set = |domain: &str, version| OperatorSetIdProto { domain: domain.to_string(), version };
     let model = ModelProto {
         ir_version: i64::from(model.version),
         producer_name: "TensorFlow Lite".to_string(),
         producer_version: model.description.clone(),
-        opset_import: vec![set("", OPSET), set(ops::BINARY_DOMAIN, 1)],
+        opset_import: vec![set("", OPSET), set(quantization::QUANTIZERS, 1)],
         graph: Some(graph),
         ..ModelProto::default()
     };
-    Ok(Lite { model, warnings: t.warnings, places, operators })
+    Ok(Lite { model, warnings: t.warnings, places, operators: counted(subgraph) })
+}
+
+/// How often each operator of a file's model occurs; nothing for what cannot be read.
+pub(crate) fn operators_of(bytes: &[u8]) -> BTreeMap<String, usize> {
+    let reader = Reader::new(bytes);
+    let Ok(model) = schema::read(&reader) else { return BTreeMap::new() };
+    let subgraph = choose(&model).ok().and_then(|(index, _)| model.subgraphs.get(index));
+    subgraph.map(counted).unwrap_or_default()
+}
+
+fn counted(subgraph: &Subgraph<'_>) -> BTreeMap<String, usize> {
+    let mut operators = BTreeMap::new();
+    for op in &subgraph.operators {
+        *operators.entry(op.name.clone()).or_default() += 1;
+    }
+    operators
 }
 
 /// The subgraph that is the model: that of the signature for inference, or the first.

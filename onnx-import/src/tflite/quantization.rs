@@ -1,9 +1,12 @@
-//! Quantized tensors: the model computes in FP32 between quantizers, as QuantizeLinear and DequantizeLinear say it.
+//! Quantized tensors: activations are FP32 behind quantizers, integers that the file stores are FP32 parameters.
 
 use crate::error::{NodeResult, WarningKind, invalid, unsupported};
 use crate::proto::{AttributeProto, TensorProto, data_type};
 use crate::tflite::schema::{Quantization, Type};
-use crate::tflite::translator::{Translator, element};
+use crate::tflite::translator::Translator;
+
+/// The importer's domain of quantizers in FP32.
+pub(crate) const QUANTIZERS: &str = "qonnx.custom_op.general";
 
 impl Translator<'_> {
     /// The FP32 value of integers.
@@ -53,15 +56,28 @@ impl Translator<'_> {
         Ok(name)
     }
 
-    /// Brings an FP32 value to the grid of a quantized tensor; as it is if the tensor is none.
+    /// Brings an FP32 value to the grid of a quantized tensor; as it is if the tensor is none. The quantizer is QONNX's,
+    /// through which errors pass straight when the network is trained.
     pub(crate) fn on_grid(&mut self, tensor: usize, x: String) -> NodeResult<String> {
         let t = &self.subgraph.tensors[tensor];
-        let Some(q) = grid(t.ty, t.quantization.as_ref())?.cloned() else { return Ok(x) };
-        let dtype = element(t.ty);
-        let scale = self.scale(&q);
-        let zero = self.zero_point(&q, dtype)?;
-        let integers = self.add("QuantizeLinear", &[&x, &scale, &zero], Vec::new(), "quantize");
-        self.dequantize(&integers, dtype, &q, 0)
+        let Some(q) = grid(t.ty, t.quantization.as_ref())? else { return Ok(x) };
+        let (signed, zero) = (t.ty == Type::Int8, q.zero_points[0]);
+        let range = if signed { -128..=127 } else { 0..=255 };
+        if !range.contains(&zero) {
+            return Err(invalid!("a zero point of {zero} in {}", t.ty.name()));
+        }
+        let scale = q.scales[0];
+        let scale = self.floats(&[], &[scale], "scale");
+        let zero = self.floats(&[], &[zero as f32], "zero_point");
+        let bits = self.floats(&[], &[8.0], "bits");
+        let attributes = vec![
+            AttributeProto::int("signed", i64::from(signed)),
+            AttributeProto::int("narrow", 0),
+            AttributeProto::string("rounding_mode", "ROUND"),
+        ];
+        let y = self.add("Quant", &[&x, &scale, &zero, &bits], attributes, "quantize");
+        self.of_domain(QUANTIZERS);
+        Ok(y)
     }
 
     /// Whether two tensors have one grid, so that what only moves elements needs no quantizer.

@@ -6,16 +6,14 @@ use std::borrow::Cow;
 
 use crate::error::{NodeResult, invalid, unsupported};
 use crate::limits;
-use crate::proto::{AttributeProto, NodeProto};
+use crate::proto::AttributeProto;
 use crate::tflite::flexbuffer;
 use crate::tflite::layout::Layout;
 use crate::tflite::ops::Call;
 use crate::tflite::ops::convolution::padding;
+use crate::tflite::quantization::QUANTIZERS;
 use crate::tflite::schema::Type;
 use crate::tflite::translator::Value;
-
-/// The importer's domain of binary quantization.
-pub(crate) const DOMAIN: &str = "qonnx.custom_op.general";
 
 fn option(call: &Call<'_, '_>, key: &str) -> NodeResult<i64> {
     flexbuffer::integer(call.op.custom_options, key)
@@ -26,9 +24,7 @@ fn option(call: &Call<'_, '_>, key: &str) -> NodeResult<i64> {
 fn binary(call: &mut Call<'_, '_>, x: &str, suffix: &str) -> String {
     let one = call.t.floats(&[], &[1.0], "one");
     let y = call.add("BipolarQuant", &[x, &one], Vec::new(), suffix);
-    if let Some(NodeProto { domain, .. }) = call.t.nodes.last_mut() {
-        *domain = DOMAIN.to_string();
-    }
+    call.t.of_domain(QUANTIZERS);
     y
 }
 

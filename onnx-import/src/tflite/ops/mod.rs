@@ -11,7 +11,6 @@ mod products;
 mod reductions;
 mod variables;
 
-pub(crate) use larq::DOMAIN as BINARY_DOMAIN;
 pub(crate) use variables::{key as variable_key, say_empty};
 
 use crate::error::{NodeResult, invalid, unsupported};

@@ -5,7 +5,8 @@ use crate::proto::AttributeProto;
 use crate::tflite::layout::{Layout, permuted};
 use crate::tflite::ops::Call;
 use crate::tflite::ops::convolution::has_bias;
-use crate::tflite::translator::{Form, Value};
+use crate::tflite::stored::Form;
+use crate::tflite::translator::Value;
 
 /// x [N, I], weights [O, I], an optional bias [O].
 pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> NodeResult<()> {
