@@ -137,6 +137,29 @@ fn steps_have_no_gradient() {
 }
 
 #[test]
+fn comparisons_have_no_gradient() {
+    for &comparison in ops::Comparison::ALL {
+        let x = [tensor(&[5], -2.0, 2.0, 1), tensor(&[5], -2.0, 2.0, 2)];
+        let op = Op::from(ops::Compare { comparison });
+        assert_eq!(by_rule(&op, &x, &x[..1], &[true, true]), [None, None]);
+    }
+}
+
+#[test]
+fn selections() {
+    let condition = |shape: &[usize]| {
+        let count = shape.iter().product();
+        Tensor::f32(shape, (0..count).map(|i: usize| (i % 3) as f32 - 1.0).collect())
+    };
+    let of = |c: &[usize], a: &[usize], b: &[usize]| {
+        [condition(c), tensor(a, -2.0, 2.0, 1), tensor(b, -1.7, 1.9, 2)]
+    };
+    check(ops::Select {}, &of(&[2, 3], &[2, 3], &[2, 3]), &[1, 2]);
+    check(ops::Select {}, &of(&[5, 1], &[4], &[]), &[1, 2]);
+    check(ops::Select {}, &of(&[3], &[2, 1], &[4, 1, 1]), &[1, 2]);
+}
+
+#[test]
 fn binary_with_every_broadcast() {
     let shapes: [(&[usize], &[usize]); 6] = [
         (&[], &[]),

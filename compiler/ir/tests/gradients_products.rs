@@ -6,8 +6,8 @@
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::matmul::ProductRole;
 use trainc_ir::ops::{
-    AvgPool2d, Broadcast, Concat, Conv2d, Differentiated, MatMul, MaxPool2d, Pad, Reshape, Slice,
-    Transpose,
+    AvgPool2d, Broadcast, Concat, Conv2d, Conv2dGradientInput, Differentiated, Gather, MatMul,
+    MaxPool2d, Pad, Reshape, ScatterAdd, Slice, Transpose,
 };
 use trainc_ir::{Graph, InputRole, Op, RunContext, Tensor, TensorType, ValueId};
 
@@ -133,6 +133,61 @@ fn convolutions() {
     );
     check(Conv2d { groups: 2, ..plain.clone() }, &[&[1, 4, 3, 3], &[2, 2, 2, 2]]);
     check(Conv2d { groups: 3, pads: [1; 4], ..plain }, &[&[1, 3, 3, 3], &[6, 1, 3, 3]]);
+}
+
+/// Convolutions turned round, as models have them.
+#[test]
+fn transposed_convolutions() {
+    let plain = Conv2dGradientInput {
+        strides: [1, 1],
+        pads: [0; 4],
+        dilations: [1, 1],
+        groups: 1,
+        input_size: [4, 4],
+    };
+    check(plain.clone(), &[&[2, 2, 3, 3], &[2, 3, 2, 2]]);
+    check(
+        Conv2dGradientInput {
+            strides: [2, 3],
+            pads: [0, 2, 3, 1],
+            dilations: [2, 1],
+            input_size: [7, 8],
+            ..plain.clone()
+        },
+        &[&[2, 2, 3, 4], &[2, 2, 3, 2]],
+    );
+    check(Conv2dGradientInput { groups: 2, ..plain }, &[&[1, 4, 3, 3], &[4, 1, 2, 2]]);
+}
+
+/// Rows by index: repeated, from the end, and outside.
+#[test]
+fn indexed_rows() {
+    let with = |op: Op, shape: &[usize], indices: Tensor| {
+        let x = operand(shape, 1);
+        let (weights, gradients) = derive(&op, &[x.clone(), indices.clone()], &[true, true]);
+        assert_eq!(gradients[1], None, "{op}: indices have no gradient");
+        let found = gradients[0].as_ref().expect("of the rows");
+        for element in 0..x.ty().count() {
+            let moved = |by: f32| {
+                let mut data = x.as_f32().to_vec();
+                data[element] += by;
+                let x = Tensor::f32(x.shape().clone(), data);
+                loss(&op, &[x, indices.clone()], &weights)
+            };
+            let expected = moved(1.0) - moved(0.0);
+            let found = f64::from(found.as_f32()[element]);
+            assert!((found - expected).abs() <= 1e-3, "{op}: {element}: {found}, {expected}");
+        }
+        let (_, none) = derive(&op, &[x, indices], &[false, false]);
+        assert_eq!(none, [None, None], "{op}");
+    };
+    let indices = || Tensor::i32([2, 2], vec![2, -1, 0, 7]);
+    with(Gather { axis: 0 }.into(), &[3, 4], indices());
+    with(Gather { axis: 1 }.into(), &[2, 3, 2], indices());
+    with(Gather { axis: 2 }.into(), &[2, 2, 3], Tensor::i32([], vec![1]));
+    with(ScatterAdd { axis: 0, size: 3 }.into(), &[2, 2, 5], indices());
+    with(ScatterAdd { axis: 1, size: 4 }.into(), &[3, 2, 2, 2], indices());
+    with(ScatterAdd { axis: 1, size: 2 }.into(), &[3, 2], Tensor::i32([], vec![-2]));
 }
 
 #[test]

@@ -1,20 +1,23 @@
 //! `conv2d_gradient_input`. See [`Conv2dGradientInput`].
 
+use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
 use crate::ops::properties::{Property, Work, by_index};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::{Convolution, rank4};
 use crate::ops::support::product::{self, Product, Term};
-use crate::ops::support::sample;
+use crate::ops::support::{derivation, sample};
 use crate::ops::support::window::Geometry;
-use crate::ops::{Case, Operator, TypeError};
+use crate::ops::{
+    Case, Conv2d, Conv2dGradientWeight, Differentiated, GradientError, Operator, TypeError,
+};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Shape, TensorType};
 
 operator! {
-    /// Error of a convolution's operand. Operands: `dy` `[B,Cout,OH,OW]`, `w`: FP32, or i8 x i8 (one may be u8) -> i32 with
+    /// Error of a convolution's operand, which is a transposed convolution of its own. Operands: `dy` `[B,Cout,OH,OW]`, `w`: FP32, or i8 x i8 (one may be u8) -> i32 with
     /// summed exponents. Result `[B,Cin,H,W]`.
     ///
     /// FP32 order: each result is a sequential sum from +0 over (output channel within the group, kh, kw)
@@ -112,6 +115,30 @@ impl Operator for Conv2dGradientInput {
             .convolution(dy.shape(), w.shape())
             .expect("the type rule has checked the operands");
         vec![product::evaluate(&Plan(convolution), dy, w, convolution.x().into())]
+    }
+
+    /// Where it stands in a model, as a transposed convolution: the error of `dy` is the convolution of the result's error.
+    fn gradient(
+        &self,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        let (y, w, error) = (node.inputs[0], node.inputs[1], node.output_gradient());
+        let Conv2dGradientInput { strides, pads, dilations, groups, .. } = self.clone();
+        let mut gradients = vec![None; 2];
+        if node.wanted[0] {
+            let op = Conv2d { strides, pads, dilations, groups };
+            let name = derivation::name(graph, node, "gradient_input");
+            gradients[0] = Some(graph.add1(op, &[error, w], name)?);
+        }
+        if node.wanted[1] {
+            let shape = &graph.ty(w).shape;
+            let kernel_size = [shape[2], shape[3]];
+            let op = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size };
+            let name = derivation::name(graph, node, "gradient_weight");
+            gradients[1] = Some(graph.add1(op, &[error, y], name)?);
+        }
+        Ok(gradients)
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -315,11 +315,16 @@ operations! {
     leaky_relu_gradient::LeakyReluGradient, clip::Clip, clip_gradient::ClipGradient,
     // Elementwise, two operands, broadcasting.
     add::Add, sub::Sub, mul::Mul, div::Div, pow::Pow, maximum::Maximum, minimum::Minimum,
+    compare::Compare,
+    // Elementwise, three operands, broadcasting.
+    select::Select,
     // Reductions.
     reduce_sum::ReduceSum, reduce_mean::ReduceMean, reduce_max::ReduceMax,
     // Movement.
     reshape::Reshape, transpose::Transpose, concat::Concat, slice::Slice, pad::Pad,
     broadcast::Broadcast,
+    // Movement by run-time indices.
+    gather::Gather, scatter_add::ScatterAdd,
     // Matrix products.
     matmul::MatMul, conv2d::Conv2d, conv2d_gradient_input::Conv2dGradientInput,
     conv2d_gradient_weight::Conv2dGradientWeight,
@@ -361,6 +366,7 @@ operations! {
     loops::Loops,
 }
 
+pub use compare::Comparison;
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};

@@ -10,6 +10,7 @@ pub(crate) mod elementwise;
 pub(crate) mod fusion;
 pub(crate) mod gradient;
 pub(crate) mod grid;
+pub(crate) mod indexed;
 pub(crate) mod likelihood;
 pub(crate) mod movement;
 pub(crate) mod narrow;
