@@ -21,6 +21,8 @@ pub(crate) enum Bound {
     Value(ValueId),
     /// Known while importing.
     Known(Arc<Known>),
+    /// Random numbers of these dimensions, uniform from 0 to 1: only their comparison has a form in graphs.
+    Uniform(Vec<usize>),
     /// The result of a node that was not imported.
     Poison,
 }
@@ -314,6 +316,12 @@ impl<'m> Call<'_, 'm> {
                 let name = format!("{}/constant", self.name);
                 self.materialize(&name, known, place)
             }
+            Bound::Uniform(_) => Err(unsupported(
+                place,
+                "random numbers",
+                "random numbers compared (`Less`) with a probability known while importing, as in stochastic depth; \
+                 Dropout and Bernoulli; noise as an input of the model",
+            )),
             Bound::Poison => Err(invalid!("{place} was not imported")),
         }
     }
@@ -355,6 +363,7 @@ impl<'m> Call<'_, 'm> {
         match bound {
             Bound::Value(value) => Ok(self.builder.graph.ty(*value).shape.to_vec()),
             Bound::Known(known) => Ok(known.dims.clone()),
+            Bound::Uniform(dims) => Ok(dims.clone()),
             Bound::Poison => Err(invalid!("an operand was not imported")),
         }
     }
@@ -380,6 +389,7 @@ impl<'m> Call<'_, 'm> {
                 Element::F32 => data_type::FLOAT,
                 _ => data_type::INT64,
             },
+            Bound::Uniform(_) => data_type::FLOAT,
             Bound::Poison => data_type::UNDEFINED,
         })
     }

@@ -319,6 +319,7 @@ fn add_inputs<'m>(
         let (element, role) = match tensor.elem_type {
             data_type::FLOAT => (Element::F32, InputRole::Data),
             data_type::INT64 | data_type::INT32 if is_label => (Element::I32, InputRole::Labels),
+            data_type::INT64 | data_type::INT32 => (Element::I32, InputRole::Data),
             data_type::UINT8 => (Element::U8, InputRole::Data),
             data_type::INT8 => (Element::I8, InputRole::Data),
             data_type::UINT4 => (Element::U4, InputRole::Data),
@@ -329,8 +330,8 @@ fn add_inputs<'m>(
                 return Err(input_error(
                     name,
                     format!(
-                        "element type {} is not supported for it; supported: FLOAT and signed and unsigned integers of \
-                         8, 4 and 2 bits as data, INT64 and INT32 class labels of a loss node",
+                        "element type {} is not supported for it; supported: FLOAT, INT64 and INT32 (as 32 bits) and \
+                         signed and unsigned integers of 8, 4 and 2 bits",
                         data_type::name(other)
                     ),
                 ));

@@ -93,14 +93,27 @@ pub(crate) struct Roles<'m> {
     pub(crate) shared: BTreeMap<String, usize>,
 }
 
-/// What is wanted of an operand if `result` is wanted of the results; `runs` tells whether they depend on an input.
-fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool) -> Demand {
+/// What is wanted of an operand if `result` is wanted of the results; `runs` tells whether they depend on an input,
+/// `own` whether the operand does.
+fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool, own: bool) -> Demand {
     let mut demand = match (op, operand) {
+        // An embedding.
+        ("Gather", 0) if runs && !own => WEIGHT,
         ("BatchNormalization", 3 | 4) => STATISTIC,
-        ("Gemm", 0) | ("Conv" | "Gemm" | "BatchNormalization" | "LayerNormalization", 1 | 2) => {
-            WEIGHT
-        }
-        ("MatMul", _) => WEIGHT,
+        ("Gemm", 0)
+        | (
+            "Conv"
+            | "ConvTranspose"
+            | "Gemm"
+            | "BatchNormalization"
+            | "LayerNormalization"
+            | "InstanceNormalization"
+            | "GroupNormalization",
+            1 | 2,
+        )
+        | ("PRelu", 1)
+        | ("LSTM" | "GRU" | "RNN", 1..=3 | 7) => WEIGHT,
+        ("MatMul" | "Einsum", _) => WEIGHT,
         ("Add" | "Mul", _) => TERM,
         _ => NONE,
     };
@@ -110,10 +123,12 @@ fn operand_demand(op: &str, operand: usize, result: Demand, runs: bool) -> Deman
         (
             "Identity" | "Transpose" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Cast"
             | "CastLike" | "QuantizeLinear" | "DequantizeLinear" | "Quant" | "IntQuant"
-            | "BipolarQuant" | "Trunc" | "Clip" | "Dropout" | "Expand" | "Slice" | "Split" | "Pad",
+            | "BipolarQuant" | "Trunc" | "Clip" | "Dropout" | "Expand" | "Slice" | "Split" | "Pad"
+            | "Gather" | "GatherND" | "GatherElements",
             0,
         )
-        | ("Concat", _) => result,
+        | ("Concat", _)
+        | ("Where", 1 | 2) => result,
         (
             "Add" | "Sub" | "Mul" | "Div" | "Neg" | "Abs" | "Exp" | "Log" | "Sqrt" | "Reciprocal"
             | "Tanh" | "Sigmoid" | "Relu" | "Sum" | "Mean" | "ReduceSum" | "ReduceMean"
@@ -179,7 +194,9 @@ pub(crate) fn analyse<'m>(
             if node.op_type == "Identity" && initializers.contains_key(input.as_str()) {
                 continue;
             }
-            demands.entry(input).or_default().merge(operand_demand(&node.op_type, i, result, runs));
+            let own = run_time.contains(input.as_str());
+            let demand = operand_demand(&node.op_type, i, result, runs, own);
+            demands.entry(input).or_default().merge(demand);
         }
     }
     let mut roles = Roles::default();

@@ -99,6 +99,7 @@ fn binary(op: &str) -> Option<Binary> {
         "GreaterOrEqual" => compare!(>=),
         "And" => ints_only(|a, b| Some(a & b)),
         "Or" => ints_only(|a, b| Some(a | b)),
+        "Xor" => ints_only(|a, b| Some(a ^ b)),
         _ => return None,
     })
 }

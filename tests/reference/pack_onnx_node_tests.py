@@ -35,6 +35,12 @@ OPERATORS = frozenset(
     Slice Split Pad Expand Shape Size Gather Cast Constant ConstantOfShape
     Identity Where Equal Range Sum Mean Sign Floor Ceil HardSwish HardSigmoid
     Gelu LayerNormalization QuantizeLinear DequantizeLinear
+    GatherElements GatherND ScatterElements ScatterND Less LessOrEqual Greater
+    GreaterOrEqual And Or Xor Not Bernoulli Celu Elu Selu Mish Softplus
+    Softsign ThresholdedRelu PRelu DepthToSpace SpaceToDepth Trilu Einsum Resize
+    Upsample ConvTranspose InstanceNormalization GroupNormalization
+    LpNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMin
+    ReduceSumSquare LSTM GRU RNN
     """.split()
 )
 
@@ -71,8 +77,8 @@ def reason_to_drop(model, size):
     for node in graph.node:
         present = [types[name] for name in node.input if name in types]
         if node.op_type in ("MaxPool", "AveragePool"):
-            if any(len(item.shape.dim) != 4 for item in present):
-                return "pooling that is not 2-D"
+            if any(len(item.shape.dim) not in (3, 4) for item in present):
+                return "pooling that is not 1-D or 2-D"
         elif node.op_type in ("Max", "Min"):
             if len(node.input) != 2:
                 return "Max or Min without two inputs"

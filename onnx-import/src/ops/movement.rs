@@ -1,7 +1,9 @@
 //! Operators that move elements: the same on known tensors and on values of the graph.
 
-use trainc_ir::ops::{Broadcast, Concat, DequantizeLinear, Pad, Reshape, Slice, Transpose};
-use trainc_ir::{Data, Element, ScaleData, Shape, Tensor, TensorType};
+use trainc_ir::ops::{
+    Broadcast, Compare, Concat, DequantizeLinear, Pad, Reshape, Slice, Transpose,
+};
+use trainc_ir::{Data, Element, Op, ScaleData, Shape, Tensor, TensorType};
 
 use crate::call::{Bound, Call, axis, sorted_axes};
 use crate::error::{NodeResult, invalid, unsupported};
@@ -126,7 +128,7 @@ fn cast_to(call: &mut Call<'_, '_>, to: i32) -> NodeResult<Vec<Bound>> {
         unsupported(
             format!("conversion from {from} to {}", data_type::name(to)),
             "not supported",
-            "between FLOAT, DOUBLE and integers on known values; to FLOAT at run time",
+            "between FLOAT, DOUBLE and integers on known values; to FLOAT and BOOL at run time",
         )
     };
     let x = call.bound(0)?;
@@ -150,7 +152,13 @@ fn cast_to(call: &mut Call<'_, '_>, to: i32) -> NodeResult<Vec<Bound>> {
         | (Element::I2, data_type::INT2)
         | (Element::U2, data_type::UINT2) => one(value),
         (
-            Element::I8 | Element::U8 | Element::I4 | Element::U4 | Element::I2 | Element::U2,
+            Element::I8
+            | Element::U8
+            | Element::I4
+            | Element::U4
+            | Element::I2
+            | Element::U2
+            | Element::I32,
             data_type::FLOAT,
         ) => {
             let scale = call.scalar(1.0);
@@ -161,6 +169,19 @@ fn cast_to(call: &mut Call<'_, '_>, to: i32) -> NodeResult<Vec<Bound>> {
             );
             let zero = call.builder.graph.add_constant(format!("{}/zero_point", call.name), zero);
             one(call.add(DequantizeLinear { axis: 0 }, &[value, scale, zero], "")?)
+        }
+        // Truth values are FP32 already.
+        (Element::F32, data_type::BOOL)
+            if matches!(
+                call.builder.graph.producer(value).map(|node| &node.op),
+                Some(Op::Compare(Compare { .. }))
+            ) =>
+        {
+            one(value)
+        }
+        (Element::F32 | Element::I32, data_type::BOOL) => {
+            let zero = call.is_zero(value, "zero")?;
+            one(call.is_zero(zero, "")?)
         }
         _ => Err(refuse(ty.element.name())),
     }
@@ -542,63 +563,4 @@ pub(crate) fn pad(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     let value = value.into();
     let x = call.lower(&x, "the operand")?;
     one(call.add(Pad { before, after, value }, &[x], "")?)
-}
-
-pub(crate) fn gather(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
-    let x = call.bound(0)?;
-    let dims = call.dims(0)?;
-    let at = axis(call.int("axis", 0)?, dims.len())?;
-    let indices = call.must_know(1, "indices")?;
-    let Some(values) = indices.ints() else { return Err(invalid!("indices are not integers")) };
-    let rows = values.iter().map(|&i| axis(i, dims[at])).collect::<NodeResult<Vec<usize>>>()?;
-    let shape: Vec<usize> =
-        dims[..at].iter().chain(&indices.dims).chain(&dims[at + 1..]).copied().collect();
-    if shape.len() > limits::MAX_RANK {
-        return Err(invalid!("a result of {} dimensions", shape.len()));
-    }
-    if let Bound::Known(known) = &x {
-        call.fold_budget(&shape)?;
-        let outer: usize = dims[..at].iter().product();
-        let inner: usize = dims[at + 1..].iter().product();
-        let mut index = Vec::new();
-        for o in 0..outer {
-            for &row in &rows {
-                let base = (o * dims[at] + row) * inner;
-                index.extend(base..base + inner);
-            }
-        }
-        return one(known.pick(shape, index.into_iter()));
-    }
-    const MOST: usize = 256;
-    if rows.is_empty() || rows.len() > MOST {
-        return Err(unsupported(
-            "operand `indices`",
-            format!("{} indices into a value computed at run time", rows.len()),
-            format!("1 to {MOST}"),
-        ));
-    }
-    // Runs of a constant step are one slice each.
-    let mut parts = Vec::new();
-    let mut i = 0;
-    while i < rows.len() {
-        let step = rows.get(i + 1).map_or(1, |&next| next as i64 - rows[i] as i64);
-        let mut n = 1;
-        while step != 0 && i + n < rows.len() && rows[i + n] as i64 - rows[i + n - 1] as i64 == step
-        {
-            n += 1;
-        }
-        let (mut starts, mut lengths) = (vec![0; dims.len()], dims.clone());
-        let mut steps = vec![1; dims.len()];
-        (starts[at], lengths[at]) = (rows[i], n);
-        steps[at] = if n == 1 { 1 } else { step };
-        let suffix = format!("part{}", parts.len());
-        let part = call.boxed(&x, starts, lengths, steps, &suffix)?;
-        parts.push(call.lower(&part, "the operand")?);
-        i += n;
-    }
-    let joined = match parts[..] {
-        [only] => only,
-        _ => call.add(Concat { axis: at }, &parts, "joined")?,
-    };
-    one(call.reshaped(&joined.into(), shape)?)
 }

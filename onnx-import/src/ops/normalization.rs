@@ -183,3 +183,83 @@ pub(crate) fn layer_norm(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     }
     Ok(results)
 }
+
+/// Means and deviations over axes taken away: `(x - mean) / sqrt(variance + epsilon)`.
+fn standardized(
+    call: &mut Call<'_, '_>,
+    x: ValueId,
+    axes: Vec<usize>,
+    epsilon: f32,
+) -> NodeResult<ValueId> {
+    let over = || ReduceMean { axes: axes.clone(), keep_dims: true };
+    let mean = call.add(over(), &[x], "mean")?;
+    let centred = call.add(Sub {}, &[x, mean], "centred")?;
+    let square = call.add(Mul {}, &[centred, centred], "square")?;
+    let variance = call.add(over(), &[square], "variance")?;
+    let epsilon = call.scalar(epsilon);
+    let raised = call.add(Add {}, &[variance, epsilon], "raised")?;
+    let deviation = call.add(Sqrt {}, &[raised], "deviation")?;
+    call.add(Div {}, &[centred, deviation], "normal")
+}
+
+/// InstanceNormalization and GroupNormalization: each example's channels, alone or in groups.
+pub(crate) fn group_norm(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
+    let instance = call.node.op_type == "InstanceNormalization";
+    let epsilon = call.float("epsilon", 1e-5)?;
+    let x = call.f32(0)?;
+    let dims = call.shape(x);
+    let &[batch, channels, ..] = &*dims else { return Err(invalid!("an operand of {dims:?}")) };
+    let groups = if instance { channels as i64 } else { call.int("num_groups", 0)? };
+    if !instance && call.int("stash_type", 1)? != 1 {
+        return Err(unsupported("attribute `stash_type`", "is not FLOAT", "1 (FLOAT)"));
+    }
+    let groups = usize::try_from(groups)
+        .ok()
+        .filter(|&groups| groups > 0 && channels % groups == 0)
+        .ok_or_else(|| invalid!("{groups} group(s) of {channels} channels"))?;
+    let space: usize = dims[2..].iter().product();
+    let normal = match groups == channels && dims.len() > 2 {
+        true => standardized(call, x, (2..dims.len()).collect(), epsilon)?,
+        false => {
+            let table = vec![batch, groups, channels / groups * space];
+            let table = call.reshaped(&x.into(), table)?;
+            let table = call.lower(&table, "the operand")?;
+            let normal = standardized(call, table, vec![2], epsilon)?;
+            let normal = call.reshaped(&normal.into(), dims.clone())?;
+            call.lower(&normal, "the operand")?
+        }
+    };
+    // Before opset 21 GroupNormalization has one factor a group.
+    let each = if instance || call.opset() >= 21 { channels } else { groups };
+    let mut wide = vec![1; dims.len()];
+    wide[1] = channels;
+    let mut y = normal;
+    for (i, neutral) in [(1, 1.0), (2, 0.0)] {
+        let is = |known: &Known| known.to_f32().is_some_and(|v| v.iter().all(|x| *x == neutral));
+        if call.dims(i)? != [each] {
+            return Err(invalid!(
+                "{} is of shape {:?}, not [{each}]",
+                call.operand_name(i),
+                call.dims(i)?
+            ));
+        }
+        if call.known(i)?.is_some_and(|known| is(&known)) {
+            continue;
+        }
+        let vector = call.bound(i)?;
+        let vector = if each == channels {
+            vector
+        } else {
+            let rows: Vec<usize> = (0..channels).map(|c| c / (channels / groups)).collect();
+            call.rows(&vector, 0, &rows)?
+        };
+        let vector = call.reshaped(&vector, wide.clone())?;
+        let vector = call.lower(&vector, "the operand")?;
+        let suffix = if i == 1 { "scaled" } else { "" };
+        y = match i {
+            1 => call.add(Mul {}, &[y, vector], suffix)?,
+            _ => call.add(Add {}, &[y, vector], suffix)?,
+        };
+    }
+    one(y)
+}

@@ -16,6 +16,8 @@ pub(crate) fn max_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     call.int("storage_order", 0)?;
     let x = call.f32(0)?;
     let window = window(call, &call.shape(x), None)?;
+    let line = call.shape(x).len() == 3;
+    let x = call.as_image(x, "image")?;
     let ceil = call.flag("ceil_mode", false)? && !window.automatic;
     let op = MaxPool2d {
         kernel: window.kernel,
@@ -24,7 +26,8 @@ pub(crate) fn max_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         dilations: window.dilations,
         ceil,
     };
-    one(call.add(op, &[x], "")?)
+    let y = call.add(op, &[x], if line { "pooled" } else { "" })?;
+    one(call.as_line(y, line)?)
 }
 
 pub(crate) fn average_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
@@ -37,6 +40,8 @@ pub(crate) fn average_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
             "[1, 1]",
         ));
     }
+    let line = call.shape(x).len() == 3;
+    let x = call.as_image(x, "image")?;
     let ceil = call.flag("ceil_mode", false)? && !window.automatic;
     let count_include_pad = call.flag("count_include_pad", false)?;
     let op = AvgPool2d {
@@ -46,7 +51,8 @@ pub(crate) fn average_pool(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         ceil,
         count_include_pad,
     };
-    one(call.add(op, &[x], "")?)
+    let y = call.add(op, &[x], if line { "pooled" } else { "" })?;
+    one(call.as_line(y, line)?)
 }
 
 fn spatial_axes(dims: &[usize]) -> NodeResult<Vec<usize>> {
@@ -71,6 +77,13 @@ pub(super) fn spatial_mean(
     keep_dims: bool,
 ) -> NodeResult<ValueId> {
     let dims = call.shape(x);
+    if axes.iter().all(|&axis| dims[axis] == 1) {
+        // The mean of one element is the element.
+        let kept = |axis: &usize| keep_dims || !axes.contains(axis);
+        let shape = (0..dims.len()).filter(kept).map(|axis| dims[axis]).collect();
+        let same = call.reshaped(&x.into(), shape)?;
+        return call.lower(&same, "the operand");
+    }
     let [batch, channels, height, width] = dims[..] else {
         return call.add(ReduceMean { axes, keep_dims }, &[x], "");
     };

@@ -75,7 +75,8 @@ impl Rows {
                 let from_end = negative.select(Expr::index(size), Expr::i64(0));
                 let row = b.let_("row", index + from_end);
                 let named = row.clone().compare(Comparison::LessUnsigned, Expr::index(size));
-                let at = b.let_("at", (block.clone() * Expr::index(count) + k) * Expr::index(inner));
+                let at =
+                    b.let_("at", (block.clone() * Expr::index(count) + k) * Expr::index(inner));
                 let found = |b: &mut LoopBuilder| {
                     let first = (block * Expr::index(size) + row) * Expr::index(inner);
                     let first = b.let_("first", first);
