@@ -11,7 +11,7 @@ use trainc_ir::{Op, OpKind};
 /// What a parameter or constant is for, and what is only moved from it (reshaped, transposed, broadcast).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// An operand of a convolution or matrix product.
+    /// An operand of a convolution or matrix product, or rows that are read by index.
     Weight,
     /// Added to the result of a convolution or matrix product, and nothing else.
     Bias,
@@ -179,6 +179,10 @@ fn uses(graph: &Graph, sides: &[Side]) -> Vec<Vec<Role>> {
                 op if is_movement(op) => uses[node.outputs[0].index()].clone(),
                 Op::Conv2d(_) => vec![if i == 1 { Role::Weight } else { Role::Other }],
                 Op::MatMul(_) => vec![Role::Weight],
+                // A transposed convolution.
+                Op::Conv2dGradientInput(_) => vec![if i == 1 { Role::Weight } else { Role::Other }],
+                // An embedding.
+                Op::Gather(_) if i == 0 => vec![Role::Weight],
                 Op::Add(_)
                     if product(node.inputs[1 - i]) && broadcasts(graph, v, node.inputs[1 - i]) =>
                 {

@@ -12,7 +12,7 @@ use trainc_ir::graph::{Copied, Definition, Graph, InputRole, NodeId, ValueId};
 use trainc_ir::ops::properties::Property;
 use trainc_ir::random::RunContext;
 use trainc_ir::target::Cost;
-use trainc_ir::types::{Scale, Shape, TensorType};
+use trainc_ir::types::{Element, Scale, Shape, TensorType};
 use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use trainc_ir::{Data, Op, OpKind, Tensor};
 
@@ -400,7 +400,12 @@ fn float_unmatched(
         let node = graph.node(id);
         let classes: Vec<Id> =
             node.outputs.iter().map(|v| egraph.find(loaded.classes[v.index()])).collect();
-        let float = node.outputs.iter().all(|&v| graph.ty(v).is_f32());
+        // Integers of the model's own, such as indices, stay what they are.
+        let own = |v: &ValueId| {
+            let ty = graph.ty(*v);
+            ty.is_f32() || ty.element == Element::I32 && ty.scale == Scale::None
+        };
+        let float = node.outputs.iter().all(own);
         let has_rule = classes.iter().any(|class| matched.contains(class));
         // The optimizer's formulas are FP32 by what they are.
         let formula = is_optimizers(node.op.kind());
@@ -422,7 +427,9 @@ fn float_unmatched(
             let mark = egraph.add(Node::Lowered([class]));
             egraph.union(mark, value);
         }
-        floated.push(id);
+        if node.outputs.iter().all(|&v| graph.ty(v).is_f32()) {
+            floated.push(id);
+        }
     }
     egraph.rebuild();
     floated

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use trainc_data::{read_safetensors, read_safetensors_bytes};
-use trainc_ir::Verified;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::text::{content_hash, parse_graph};
+use trainc_ir::{Op, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::error::{Context, InFile, Result, ensure};
@@ -158,5 +158,18 @@ impl Artifact {
             }
         }
         1
+    }
+
+    /// Number of rows that indices of data name, if data are indices: the fewest.
+    pub(super) fn rows(&self) -> Option<usize> {
+        let nodes =
+            self.modules.iter().flat_map(|graph| graph.nodes().iter().map(move |n| (graph, n)));
+        let rows = nodes.filter_map(|(graph, node)| match &node.op {
+            Op::Gather(gather) if graph.constant_of(node.inputs[1]).is_none() => {
+                Some(graph.ty(node.inputs[0]).shape[gather.axis])
+            }
+            _ => None,
+        });
+        rows.min()
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn operands(
     entry: &Entry,
     case: &Case,
     seed: u64,
-    (classes, rates): (usize, &[f64]),
+    (classes, rows, rates): (usize, Option<usize>, &[f64]),
 ) -> Vec<Tensor> {
     entry
         .inputs
@@ -78,10 +78,25 @@ pub(super) fn operands(
                         _ => ((u64::from(draw(&run, 0, i)) * classes) >> 32) as i64,
                     })
                 }
-                InputRole::Data => data(ty, case, &run),
+                InputRole::Data => match (ty.element, rows) {
+                    (Element::I32, Some(rows)) => indices(ty, case, &run, rows),
+                    _ => data(ty, case, &run),
+                },
             }
         })
         .collect()
+}
+
+/// Indices of rows, from either end and just outside; at the extremes any number.
+fn indices(ty: &TensorType, case: &Case, run: &RunContext, rows: usize) -> Tensor {
+    if matches!(case.kind, Kind::Highest | Kind::Lowest) {
+        return data(ty, case, run);
+    }
+    let reach = rows.min(i32::MAX as usize / 2) as u64 + 1;
+    from(ty, |i| match case.kind {
+        Kind::Zeros => 0,
+        _ => ((u64::from(draw(run, 1, i)) * 2 * reach) >> 32) as i64 - reach as i64,
+    })
 }
 
 /// 32 random bits; streams of programs have other numbers.
@@ -175,6 +190,15 @@ mod tests {
         let bytes = TensorType::new([300], Element::I8);
         assert!(of(Kind::Lowest, &bytes).as_i8().iter().all(|x| *x == -128));
         assert!(of(Kind::Random, &bytes).as_i8().iter().any(|x| *x > 100));
+    }
+
+    #[test]
+    fn indices_name_rows_and_some_none() {
+        let ty = TensorType::new([500], Element::I32);
+        let case = Case { name: String::new(), step: 0, kind: Kind::Random };
+        let found = indices(&ty, &case, &RunContext { seed: 9, step: 0 }, 3);
+        let found: std::collections::BTreeSet<i32> = found.as_i32().iter().copied().collect();
+        assert_eq!(found, (-4..4).collect());
     }
 
     #[test]
