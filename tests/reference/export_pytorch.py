@@ -87,6 +87,8 @@ def cases():
     sequence, logp = (nets.SequenceMlp, (6, 8), 5), (nets.LogProbabilities, (2, 8, 8), 6)
     inside = (nets.LossInside, (2, 8, 8), 6)
     large = (nets.LargeLeNet, (1, 28, 28), 10)
+    text, upsampling = (nets.TextClassifier, (7,), 4), (nets.Upsampling, (2, 8, 8), 5)
+    recurrent, groups = (nets.Recurrent, (5, 3), 4), (nets.GroupNorms, (3, 6, 6), 4)
     named = ("input", "logits")
     # A shift before a 1x1 convolution and batch norm by batch statistics has no effect.
     shift = ("b3.bias",)
@@ -141,6 +143,12 @@ def cases():
         Case("log_probabilities_dyn21", *logp, dyn, 21, "inference", 36, loss="nll", batch=5),
         Case("loss_inside_ts17_train", *inside, ts, 17, "train", 37, loss="in_graph", names=("input", "logits", "loss"),
              notes="The graph takes the labels as its second input and computes the mean loss as its second output."),
+        Case("text_ts17_train", *text, ts, 17, "train", 39, batches=3, rate=0.5, names=named),
+        Case("text_dyn20", *text, dyn, 20, "inference", 40, batch=5, rate=0.5),
+        Case("upsampling_ts17_train", *upsampling, ts, 17, "train", 41, names=named),
+        Case("recurrent_ts17_train", *recurrent, ts, 17, "train", 43, batches=3, rate=0.5, names=named),
+        Case("groups_ts17_train", *groups, ts, 17, "train", 45, names=named),
+        Case("groups_dyn21", *groups, dyn, 21, "inference", 46, batches=3),
         Case("lenet_large_ts17_train", *large, ts, 17, "train", 38, rate=0.05, given="lenet_train_ts_17.onnx",
              omitted=("f1.weight",)),
         Case("lenet_large_dyn22", *large, dyn, 22, "inference", 38, rate=0.05, given="lenet_eval_dyn_22.onnx",
@@ -166,11 +174,17 @@ def build(case):
     return module.train(case.mode == "train")
 
 
+def draw(case, batch):
+    """Random operands: tokens if the net says how many there are, else floats."""
+    tokens = getattr(case.net, "INTEGERS", None)
+    return torch.randint(0, tokens, (batch, *case.shape)) if tokens else torch.randn(batch, *case.shape)
+
+
 def export(case, module, folder):
     """Export to `<folder>/<case>.onnx` and take the machine's paths out of the result."""
     path = folder / f"{case.name}.onnx"
     batch = 2 if case.dynamic else case.batch
-    arguments = (torch.randn(batch, *case.shape),)
+    arguments = (draw(case, batch),)
     if case.loss == "in_graph":
         arguments += (torch.randint(0, case.classes, (batch,)),)
     options = {}
@@ -306,6 +320,11 @@ class BiasedVariance:
         self.running[key] = (1 - layer.momentum) * self.running[key] + layer.momentum * variance
 
 
+def of_type(x, dtype):
+    """Floats as that type; integers as they are."""
+    return x.to(dtype) if x.is_floating_point() else x
+
+
 def forward_and_loss(case, module, x, labels):
     """The tuple of the model's outputs, and the mean loss."""
     if case.loss == "in_graph":
@@ -328,7 +347,7 @@ def train(case, reference, batches, dtype, tied):
 
     def outputs():
         with torch.no_grad():
-            return forward_and_loss(case, copy.deepcopy(module), batches[0][0].to(dtype), batches[0][1])[0]
+            return forward_and_loss(case, copy.deepcopy(module), of_type(batches[0][0], dtype), batches[0][1])[0]
 
     before = outputs()
     biased = BiasedVariance(module) if case.mode == "train" else None
@@ -337,7 +356,7 @@ def train(case, reference, batches, dtype, tied):
     for step in range(STEPS):
         x, labels = batches[min(step, len(batches) - 1)]
         module.zero_grad()
-        _, loss = forward_and_loss(case, module, x.to(dtype), labels)
+        _, loss = forward_and_loss(case, module, of_type(x, dtype), labels)
         loss.backward()
         losses.append(loss.detach())
         with torch.no_grad():
@@ -362,7 +381,7 @@ def run(case, reference, mapping, model):
     torch.manual_seed(1000 + case.seed)
     batches = []
     for _ in range(case.batches):
-        batches.append((torch.randn(case.batch, *case.shape), torch.randint(0, case.classes, (case.batch,))))
+        batches.append((draw(case, case.batch), torch.randint(0, case.classes, (case.batch,))))
     inputs = [value.name for value in model.graph.input]
     outputs = [value.name for value in model.graph.output]
     arrays = {}
@@ -442,7 +461,7 @@ def process(case, folder, given_folder):
         fold(reference, case.net().FOLDS)
     if case.mode == "train":
         reference_statistics(reference, model)
-    probe = [torch.zeros(case.batch, *case.shape)]
+    probe = [torch.zeros_like(draw(case, case.batch))]
     if case.loss == "in_graph":
         probe.append(torch.zeros(case.batch, dtype=torch.int64))
     mapping = map_file(case, files, reference, probe)

@@ -314,3 +314,77 @@ class LargeLeNet(nn.Module):
         self.f3 = nn.Linear(84, 10)
 
     forward = LeNet.forward
+
+
+class TextClassifier(nn.Module):
+    """Embedded tokens, a convolution along the sentence, the mean over what is no padding. Input: tokens [N, 7], 0 for none."""
+
+    INTEGERS = 11
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 6)
+        self.c1 = nn.Conv1d(6, 5, 3, padding=1)
+        self.f = nn.Linear(5, 4)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens).transpose(1, 2)
+        x = torch.where(x > 0.5, x * 0.5 + 0.25, x)
+        x = F.mish(self.c1(x))
+        present = (tokens != 0).unsqueeze(1).float()
+        return self.f((x * present).sum(2) / (present.sum(2) + 1))
+
+
+class Upsampling(nn.Module):
+    """Down and up again: transposed convolutions with groups, padding and more output, bilinear and nearest
+    resizing. Input [N, 2, 8, 8], scores by the mean over the picture."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(2, 4, 3, stride=2, padding=1)
+        self.t1 = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
+        self.t2 = nn.ConvTranspose2d(6, 4, 2, stride=1, bias=False)
+        self.slopes = nn.PReLU(4)
+        self.c2 = nn.Conv2d(4, 5, 3)
+
+    def forward(self, x):
+        x = F.elu(self.c1(x))
+        x = F.softplus(self.t1(x))
+        x = self.slopes(self.t2(x))
+        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+        x = F.interpolate(x, size=(13, 11), mode="bilinear", align_corners=True)
+        x = F.interpolate(x, scale_factor=2, mode="nearest")
+        return self.c2(x).mean((2, 3))
+
+
+class Recurrent(nn.Module):
+    """A GRU and a bidirectional LSTM, one after the other, last step. Input [N, 5, 3]."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(3, 4, batch_first=True)
+        self.lstm = nn.LSTM(4, 3, batch_first=True, bidirectional=True)
+        self.f = nn.Linear(6, 4)
+
+    def forward(self, x):
+        x, _ = self.gru(x)
+        x, _ = self.lstm(x)
+        return self.f(x[:, -1] + x[:, 0])
+
+
+class GroupNorms(nn.Module):
+    """Normalization by group and by channel, pixel shuffling, squared distances. Input [N, 3, 6, 6]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1 = nn.Conv2d(3, 8, 3, padding=1)
+        self.n1 = nn.GroupNorm(4, 8)
+        self.c2 = nn.Conv2d(2, 6, 3, stride=2)
+        self.n2 = nn.InstanceNorm2d(6, affine=True)
+        self.f = nn.Linear(6, 4)
+
+    def forward(self, x):
+        x = F.selu(self.n1(self.c1(x)))
+        x = F.softsign(self.n2(self.c2(F.pixel_shuffle(x, 2))))
+        x = torch.einsum("nchw,nchw->nc", x, x)
+        return self.f(F.normalize(torch.logsumexp(x.unsqueeze(2), 2), dim=1))
