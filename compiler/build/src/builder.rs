@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use trainc_driver::config::{
-    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+    BatchNormHandling, Config, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };
 use trainc_driver::model::ModelSource;
 use trainc_driver::options::Said;
@@ -147,6 +147,12 @@ impl Builder {
     /// Where the weights of the first step come from.
     pub fn init(mut self, source: WeightSource) -> Builder {
         self.options.say("init", |c| c.init = source);
+        self
+    }
+
+    /// What a model without a loss of its own is trained for.
+    pub fn loss(mut self, loss: LossFunction) -> Builder {
+        self.options.say("loss", |c| c.loss = loss);
         self
     }
 

@@ -33,5 +33,5 @@ mod tests;
 pub use builder::{Builder, Output};
 pub use error::Error;
 pub use trainc_driver::config::{
-    BatchNormHandling, InputNormalization, OptimiserStrategy, WeightSource,
+    BatchNormHandling, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };

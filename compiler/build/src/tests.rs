@@ -8,7 +8,7 @@ use std::process::Command;
 use trainc_onnx_import::proto::{GraphProto, Message, ModelProto, NodeProto, OperatorSetIdProto};
 
 use trainc_driver::config::{
-    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+    BatchNormHandling, Config, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };
 use trainc_driver::options::OPTIONS;
 
@@ -97,6 +97,7 @@ fn every_option_has_a_method() {
         ("infer-batch", |b| b.infer_batch(3)),
         ("dimensions", |b| b.dimension("h", 3)),
         ("seed", |b| b.seed(3)),
+        ("loss", |b| b.loss(LossFunction::MeanSquaredError)),
         ("opt", |b| b.opt(OptimiserStrategy::Off)),
         ("exact", |b| b.exact(false)),
         ("batch-norm", |b| b.batch_norm(BatchNormHandling::Frozen)),

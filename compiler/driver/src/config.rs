@@ -12,7 +12,7 @@ use trainc_opt::algorithm::{Algorithm, Recipe};
 use crate::algorithms;
 use crate::error::{InFile, Result, ensure};
 pub use crate::options::{
-    BatchNormHandling, Config, InputNormalization, OptimiserStrategy, WeightSource,
+    BatchNormHandling, Config, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };
 
 /// The target that is this machine.

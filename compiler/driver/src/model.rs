@@ -12,15 +12,17 @@ use trainc_onnx_import::{
     ExternalLocation, ImportOptions, Imported, IntegerParameter, Loss, Warning, import_bytes,
     import_path,
 };
-use trainc_opt::algorithm::{Algorithm, Initialization};
+use trainc_opt::algorithm::{Algorithm, Initialization, Otherwise};
 use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
+use trainc_opt::losses::{self, add_loss};
 use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_under};
 use trainc_opt::translate::remove_operations;
 
-use crate::error::{self, Context, InFile, Result, ensure};
+use crate::config::LossFunction;
+use crate::error::{self, Context, InFile, Result, bail, ensure};
 use crate::hash::Fingerprint;
 use crate::select::{before_softmax, depends_on_labels, select, with_initial};
 use crate::text_model;
@@ -118,17 +120,30 @@ pub fn graph_hash(graph: &Graph) -> String {
 /// model at the positions `frozen` are constants.
 ///
 /// # Errors
-/// If the model has no scores to put a loss on, nothing to train, or a node without gradient.
+/// If the model has no scores to put a loss on, nothing to train, or a node without gradient; if a loss is asked for and it
+/// brings one.
 pub fn training(
     imported: &Imported,
     algorithm: &Algorithm,
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
+    asked: LossFunction,
 ) -> Result<Graph> {
-    let graph = prepare(imported, algorithm, seed, frozen)?.0;
-    let source = match &imported.loss {
-        Some(loss) => Some(own_loss(&graph, loss, algorithm)?),
-        None => None,
+    let mut graph = prepare(imported, algorithm, seed, frozen)?.0;
+    let asked = match asked {
+        LossFunction::Model => None,
+        LossFunction::CrossEntropy => Some(losses::Loss::CrossEntropy),
+        LossFunction::BinaryCrossEntropy => Some(losses::Loss::BinaryCrossEntropy),
+        LossFunction::MeanSquaredError => Some(losses::Loss::MeanSquaredError),
+    };
+    let source = match (&imported.loss, asked) {
+        (Some(loss), None) => Some(own_loss(&graph, loss, algorithm)?),
+        (None, Some(asked)) => Some(LossSource::Model(add_loss(&mut graph, asked)?)),
+        (None, None) => None,
+        (Some(loss), Some(_)) => bail!(
+            "the model computes its own loss, `{}`, and is trained for it; export it without to train it for another",
+            loss.output
+        ),
     };
     let training = training_graph_under(&graph, source, algorithm)?;
     // A loss of the model's own keeps its name; the others are dropped: a step reports its loss alone.
@@ -247,6 +262,7 @@ fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> Result<LossSou
     if algorithm.is_identity() || whole {
         return Ok(LossSource::Model(value));
     }
+    let in_float = algorithm.otherwise == Otherwise::Float;
     let scores = output(loss.scores_output.as_deref().unwrap_or(SCORES))
         .with_context(|| format!("the scores of the loss `{}` are no output", loss.output))?;
     let logits = before_softmax(graph, scores);
@@ -259,8 +275,12 @@ fn own_loss(graph: &Graph, loss: &Loss, algorithm: &Algorithm) -> Result<LossSou
         }
         _ => false,
     });
+    let plain = plain && graph.ty(logits).shape.rank() == 2;
+    if !plain && in_float {
+        return Ok(LossSource::Model(value));
+    }
     ensure!(
-        plain && graph.ty(logits).shape.rank() == 2,
+        plain,
         "algorithm `{}` trains the mean softmax cross-entropy over all classes; the loss `{}` of the model is another \
          one (weighted, masked, not a mean, or of more than [batch, classes])",
         algorithm.name,

@@ -53,6 +53,19 @@ choice! {
     Random = "random",
 }
 
+choice! {
+    /// What a model without a loss of its own is trained for.
+    LossFunction:
+    /// The model's own loss, or the softmax cross-entropy of its class scores
+    Model = "model",
+    /// The mean softmax cross-entropy of each output [N, C, ...], at each position
+    CrossEntropy = "cross-entropy",
+    /// The mean binary cross-entropy of each output: logits, or what a final sigmoid gives
+    BinaryCrossEntropy = "bce",
+    /// The mean of each output's squared differences to its targets
+    MeanSquaredError = "mse",
+}
+
 /// What is said of an option besides its value.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionInfo {
@@ -193,6 +206,8 @@ options! {
     freeze: Vec<String> = Vec::new(), "freeze" ("PATTERN");
     /// The only parameters or layers that train; may be repeated
     train: Vec<String> = Vec::new(), "train" ("PATTERN");
+    /// What the model is trained for; of several outputs the sum. Targets are inputs of the training step
+    loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model" in "compile", "inspect";
     /// A fixed step size (under NITI: bits, 0 to 7)
     learning_rate: Option<f64> = None, "learning-rate" ("RATE")
         default "the algorithm's schedule" in "train", "compile";

@@ -14,6 +14,7 @@ use trainc_opt::quantized::{StoredScales, quantize};
 use trainc_opt::rules::{Rule, rules};
 use trainc_opt::translate::{float_operations, translate};
 
+use crate::config::LossFunction;
 use crate::error::{Context, Result, bail, ensure};
 pub use crate::form::Form;
 use crate::model::{self, InferenceForm};
@@ -280,7 +281,7 @@ fn autodiff(module: &mut Module, options: &PassOptions) -> Result<()> {
     );
     module.map(|graph| {
         let imported = text_model::imported(graph.clone());
-        model::training(&imported, algorithm, None, &Default::default())
+        model::training(&imported, algorithm, None, &Default::default(), LossFunction::Model)
     })?;
     module.form = Form::Training;
     Ok(())

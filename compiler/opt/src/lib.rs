@@ -16,6 +16,7 @@ pub mod egraph;
 pub mod freeze;
 pub mod frozen_prefix;
 pub mod inference;
+pub mod losses;
 pub mod one_by_one;
 pub mod optimise;
 pub mod plan;

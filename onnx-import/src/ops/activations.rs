@@ -16,16 +16,16 @@ impl Call<'_, '_> {
         self.add(Compare { comparison: Comparison::Less }, &[bound, x], "above")
     }
 
-    /// `log(1 + e^x)` as `max(x, 0) + log(1 + e^-|x|)`, which does not overflow.
+    /// `log(1 + e^x)` as `log(e^(x - m) + e^-m) + m` for `m = max(x, 0)`: it does not overflow, and is smooth at 0.
     pub(super) fn softplus(&mut self, x: ValueId, suffix: &str) -> NodeResult<ValueId> {
-        let one = self.scalar(1.0);
-        let size = self.add(Abs {}, &[x], "size")?;
-        let below = self.add(Neg {}, &[size], "negative")?;
-        let power = self.add(Exp {}, &[below], "power")?;
-        let raised = self.add(Add {}, &[power, one], "raised")?;
-        let rest = self.add(Log {}, &[raised], "rest")?;
-        let positive = self.add(Relu {}, &[x], "positive")?;
-        self.add(Add {}, &[positive, rest], suffix)
+        let most = self.add(Relu {}, &[x], "most")?;
+        let less = self.add(Sub {}, &[x, most], "less")?;
+        let power = self.add(Exp {}, &[less], "power")?;
+        let below = self.add(Neg {}, &[most], "negative")?;
+        let unit = self.add(Exp {}, &[below], "unit")?;
+        let sum = self.add(Add {}, &[power, unit], "sum")?;
+        let logarithm = self.add(Log {}, &[sum], "logarithm")?;
+        self.add(Add {}, &[logarithm, most], suffix)
     }
 
     /// `x / (1 + |x|)`.

@@ -208,6 +208,7 @@ pub fn meaning(parameter: &Parameter) -> String {
     let what = match (parameter.passing, parameter.role) {
         (Passing::Write, _) => "result",
         (_, InputRole::Data) => "data",
+        (_, InputRole::Labels) if parameter.ty.element == Element::F32 => "targets",
         (_, InputRole::Labels) => "class labels, 0-based",
         (_, InputRole::LearningRate) if parameter.ty.element == Element::F32 => "learning rate",
         (_, InputRole::LearningRate) => "size of the update in bits",

@@ -105,13 +105,13 @@ fn imported(
             vec![entry(INFER, float, None)]
         }
         Entries::TrainAndInfer => timed(&mut times, "training graph", || {
-            let train = model::training(&imported, &algorithm, seed, &frozen)?;
+            let train = model::training(&imported, &algorithm, seed, &frozen, config.loss)?;
             verify(&train, &Stage::Float)?;
             let alone = inferring.as_ref().unwrap_or(&imported);
             // What is frozen here, or constant in the model's file.
             let prefix = match algorithm.shares_exponents() {
                 true => {
-                    let one = model::training(alone, &algorithm, seed, &frozen)?;
+                    let one = model::training(alone, &algorithm, seed, &frozen, config.loss)?;
                     frozen_prefix(&train, &one)?
                 }
                 false => None,
