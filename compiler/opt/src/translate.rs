@@ -126,8 +126,10 @@ pub fn translate(
     }
     // Nodes whose rules give no allowed form here (a dropout of another ratio, bounds that are no integers): FP32, too.
     let mut refused = BTreeSet::new();
+    let roles = Roles::of(graph);
+    let interface = lowered_interface(graph, algorithm, &roles);
     loop {
-        let result = attempt(graph, algorithm, &refused);
+        let result = attempt(graph, algorithm, &refused, (&roles, &interface));
         let Err(TranslateError::Untranslated { nodes, .. }) = &result else { return result };
         let float = |id: &NodeId| {
             let node = graph.node(*id);
@@ -146,19 +148,17 @@ fn attempt(
     graph: &Graph,
     algorithm: &Algorithm,
     refused: &BTreeSet<NodeId>,
+    (stored_roles, (lowered, leaves)): (&Roles, &(Graph, BTreeMap<ValueId, ValueId>)),
 ) -> Result<(Graph, Translation), TranslateError> {
     let failed =
         |message: String| TranslateError::Rules { algorithm: algorithm.name.clone(), message };
-    let roles = Roles::of(graph);
-    let (mut lowered, leaves) = lowered_interface(graph, algorithm, &roles);
     let mut loaded = load_but(graph, refused);
-    let stored_roles = roles.clone();
-    loaded.egraph.analysis.roles = roles;
+    loaded.egraph.analysis.roles = stored_roles.clone();
     loaded.egraph.analysis.forms = Arc::new(Forms {
         forward: algorithm.narrow.clone(),
         backward: algorithm.narrow_error.clone(),
     });
-    seed(graph, algorithm, &lowered, &leaves, &mut loaded);
+    seed(graph, algorithm, lowered, leaves, &mut loaded);
     let floated = float_unmatched(graph, algorithm, refused, &mut loaded);
     let kinds = floated.iter().map(|&node| graph.node(node).op.kind());
     let stage = Stage::Quantized { float_operations: float_operations(algorithm, kinds) };
@@ -211,13 +211,13 @@ fn attempt(
         });
     }
     let mut lowered_leaves = leaves.clone();
-    for (&old, &new) in &leaves {
+    for (&old, &new) in leaves {
         lowered_leaves.insert(stored_leaf(old, graph.values().len()), new);
     }
     let mut builder = Builder::new(
         egraph,
         &extraction,
-        std::mem::take(&mut lowered),
+        lowered.clone(),
         |_: &mut Graph, v: ValueId| lowered_leaves[&v],
         &names,
     );

@@ -76,6 +76,9 @@ fn imported(
             Some(timed(&mut times, "import", || source.import(&options))?)
         }
     };
+    if let Some(inferring) = &mut inferring {
+        share(&imported.graph, &mut inferring.graph);
+    }
     let initial = weights::read(source, config, &mut imported, inferring.as_mut(), &mut warnings)?;
     let frozen = match entries {
         Entries::TrainAndInfer => frozen(&imported.graph, config)?,
@@ -141,6 +144,18 @@ fn imported(
         times,
     };
     Ok(Staged { compilation, entries })
+}
+
+/// Keeps values of parameters that two imports of a model have in common only once.
+fn share(graph: &Graph, other: &mut Graph) {
+    for i in 0..other.parameters().len() {
+        let name = &other.value(other.parameters()[i].value).name;
+        let Some(own) = graph.parameter_named(name) else { continue };
+        let own = &graph.parameters()[own].initial;
+        if own.bits_equal(&other.parameters()[i].initial) {
+            other.set_initial(i, own.clone());
+        }
+    }
 }
 
 /// How the model is imported for its first entry, where graphs that infer have a batch of that size.
