@@ -12,7 +12,9 @@ use trainc_ir::ops::{Add, Reshape};
 use trainc_ir::types::Element;
 use trainc_ir::{Graph, InputRole, Op, RunContext, Tensor, ValueId};
 use trainc_onnx_import::{ImportOptions, Imported, import_path};
-use trainc_opt::training::{LOSS, LossSource, training_graph};
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::training::{LOSS, LossSource, training_graph, training_graph_under};
+use trainc_opt::translate::translate;
 
 /// Largest difference of an output, relative to the largest output (at least 1).
 const OUTPUT_TOLERANCE: f32 = 1e-4;
@@ -326,4 +328,42 @@ fn with_bias(graph: &Graph, weight: &str, bias: &str) -> Graph {
     }
     assert!(graph.updates().is_empty());
     result
+}
+
+/// Nets of embeddings, recurrence, transposed convolutions and normalization by group train in integers, what has no rule
+/// in FP32 between; which parameters are integers is part of what the algorithm promises.
+#[test]
+fn new_constructs_train_in_integers() {
+    let integers = [
+        ("text_ts17_train", "embedding.weight"),
+        ("upsampling_ts17_train", "t1.weight"),
+        ("recurrent_ts17_train", "f.weight"),
+        ("groups_ts17_train", "c1.weight"),
+    ];
+    let niti = Algorithm::built_in("niti").expect("a built-in algorithm");
+    for (name, weight) in integers {
+        let case = cases().into_iter().find(|c| c.text("name") == name).expect("the case");
+        let float = training_graph_under(&case.import().graph, None, &niti).expect("trains");
+        let (module, report) = translate(&float, &niti).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let position = module.parameter_named(weight).expect("the weight");
+        let ty = module.parameters()[position].initial.ty().clone();
+        assert_eq!(ty.element, Element::I8, "{name}: {weight} is {ty}");
+        println!("{name}: {} of {} nodes in FP32", report.floated.len(), module.nodes().len());
+        let mut interpreter = Interpreter::new(&module);
+        let loss = module.outputs().iter().position(|o| o.name == LOSS).expect("the loss");
+        let mut losses = Vec::new();
+        for step in 0..30 {
+            let mut inputs = case.inputs(&module, 0);
+            let rate = module.inputs().iter().position(|i| i.role == InputRole::LearningRate);
+            inputs[rate.expect("a step size")] = Tensor::i32([], vec![3]);
+            let context = RunContext { seed: 1, step };
+            let outputs =
+                interpreter.step(&inputs, &context).unwrap_or_else(|e| panic!("{name}: {e}"));
+            losses.push(outputs[loss].as_f32()[0]);
+        }
+        let least = losses.iter().copied().fold(f32::INFINITY, f32::min);
+        assert!(least < 0.8 * losses[0], "{name}: {losses:?}");
+        let trained = interpreter.parameters()[position].clone();
+        assert!(!trained.bits_equal(&module.parameters()[position].initial), "{name}: {weight}");
+    }
 }
