@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use trainc_driver::config::LossFunction;
 use trainc_driver::model;
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::{Graph, InputRole, OpKind, RunContext, Tensor};
@@ -220,7 +221,8 @@ fn a_model_with_its_loss_inside_is_trained_in_integers() {
     assert!(kinds(&imported.graph).contains(&OpKind::NllLoss));
     let niti = Algorithm::built_in("niti").expect("NITI");
     let training =
-        model::training(&imported, &niti, None, &Default::default()).expect("a training graph");
+        model::training(&imported, &niti, None, &Default::default(), LossFunction::Model)
+            .expect("a training graph");
     assert!(!kinds(&training).contains(&OpKind::NllLoss));
     let (lowered, _) = translate(&training, &niti).expect("integers");
     assert_eq!(lowered.updates().len(), strings(&case["parameters"]).len());
