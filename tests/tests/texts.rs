@@ -106,6 +106,10 @@ fn exported_networks_are_their_texts() {
             let Ok(file) = staged(&ModelSource::File(path.clone()), &config) else { continue };
             match is_the_model(&name, &file, &config) {
                 Ok(()) => compared += 1,
+                // Steps come before examples inside: such a text is for the batch that it was printed for, and says so.
+                Err(e) if name == "recurrent_ts17_train.onnx" => {
+                    assert!(e.contains("at another batch size: node `/gru/Transpose`"), "{e}");
+                }
                 Err(e) => panic!("{e}"),
             }
         }

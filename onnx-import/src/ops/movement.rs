@@ -408,7 +408,17 @@ pub(crate) fn expand(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     let x = call.bound(0)?;
     let dims = call.dims(0)?;
     let target = call.must_know_ints(1, "shape")?;
-    let (target, _) = limits::dimensions(&target).map_err(|e| invalid!("{e}"))?;
+    let (mut target, _) = limits::dimensions(&target).map_err(|e| invalid!("{e}"))?;
+    // As in a reshape: a batch size written into the shape follows the one that replaces it.
+    if let Some((file, new)) = call.builder.batch
+        && target.first() == Some(&file)
+        && dims.first() == Some(&new)
+        && dims.len() == target.len()
+        && let Bound::Value(value) = x
+        && !call.builder.is_parameter(value)
+    {
+        target[0] = new;
+    }
     let shape = Shape::from(&*dims)
         .broadcast(&Shape::from(&*target))
         .ok_or_else(|| invalid!("cannot expand {dims:?} to {target:?}"))?;
