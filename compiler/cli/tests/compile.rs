@@ -139,7 +139,7 @@ fn with_activation(folder: &Folder, op: &str, file: &str) {
 fn checks_say_what_compile_would() {
     let folder = Folder::new("checks");
     let good = folder.model();
-    with_activation(&folder, "Softplus", "unknown.onnx");
+    with_activation(&folder, "Frobnicate", "unknown.onnx");
     with_activation(&folder, "LeakyRelu", "leaky.onnx");
     // NITI as an algorithm that computes nothing in FP32.
     let strict = folder.succeed(&["algorithms", "niti"]).replace("\"float\"", "\"refuse\"");
