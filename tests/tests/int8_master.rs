@@ -20,7 +20,11 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn config(batch: usize) -> Config {
-    let algorithm = file("int8_master.toml").display().to_string();
+    config_of(&file("int8_master.toml"), batch)
+}
+
+fn config_of(algorithm: &Path, batch: usize) -> Config {
+    let algorithm = algorithm.display().to_string();
     Config { algorithm, batch: Some(batch), ..Config::default() }
 }
 
@@ -93,14 +97,21 @@ fn steps_are_numpys_bit_for_bit() {
 }
 
 #[test]
-fn it_trains_the_digits() {
+fn files_train_the_digits() {
+    let carrier = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/carrier/int8_products.toml");
+    for algorithm in [file("int8_master.toml"), carrier] {
+        trains_the_digits(&algorithm);
+    }
+}
+
+fn trains_the_digits(algorithm: &Path) {
     let data = Dataset::digits();
     let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
     let source = ModelSource::Bytes { name: "digits".into(), bytes };
-    let config = Config { epochs: 5, ..config(32) };
+    let config = Config { epochs: 5, ..config_of(algorithm, 32) };
     let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
     let mut trainer = Trainer::new(session, &data).expect("a trainer");
     while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}
     let accuracy = trainer.history().last().expect("an epoch").test_accuracy;
-    assert!(accuracy > 0.95, "{accuracy}");
+    assert!(accuracy > 0.95, "{}: {accuracy}", algorithm.display());
 }

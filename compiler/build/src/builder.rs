@@ -206,6 +206,12 @@ impl Builder {
         self
     }
 
+    /// Whether operations that the algorithm has no form of its own for are refused, in place of being computed in FP32.
+    pub fn strict(mut self, strict: bool) -> Builder {
+        self.options.say("strict", |c| c.strict = strict);
+        self
+    }
+
     /// Whether only rewrites that keep every bit are allowed (default).
     pub fn exact(mut self, exact: bool) -> Builder {
         self.options.say("exact", |c| c.exact = exact);

@@ -106,6 +106,7 @@ fn every_option_has_a_method() {
         ("train", |b| b.train("a")),
         ("learning-rate", |b| b.learning_rate(3.0)),
         ("schedule", |b| b.schedule(&[(0.0, 3.0)])),
+        ("strict", |b| b.strict(true)),
         ("label-smoothing", |b| b.label_smoothing(0.5)),
         ("clip-value", |b| b.clip_value(1.0)),
         ("clip-norm", |b| b.clip_norm(1.0)),

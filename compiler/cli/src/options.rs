@@ -151,6 +151,8 @@ mod tests {
                 "calibrate" => vec!["--precision=p.toml".to_string(), "--calibrate=x".to_string()],
                 "dimensions" => vec!["--dimension=n=3".to_string()],
                 "exact" | "shuffle" => vec![format!("--no-{}", option.name)],
+                "augment" => vec!["--augment=flip".to_string()],
+                "strict" => vec!["--strict".to_string()],
                 "opt" => vec!["--opt=off".to_string()],
                 "batch-norm" => vec!["--batch-norm=frozen".to_string()],
                 "init" => vec!["--init=random".to_string()],

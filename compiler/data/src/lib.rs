@@ -7,6 +7,7 @@
 //! | `idx`, `cifar`, `image_folder`, `image_archive`, `npz_dataset` | one module a kind of data set |
 //! | `image_files`, `decode` | from JPEG and PNG files to a data set, in parallel |
 //! | `digits` | [`Dataset::digits`], a small real data set inside the crate |
+//! | `augment` | [`Augmentation`]: random crops, mirror images and holes of training images |
 //! | `normalize` | [`Normalization`]: from pixels to model inputs; filling batches |
 //! | `shuffle` | the deterministic order of samples, training and evaluation batches |
 //! | `npy`, `npy_header`, `npz` | NumPy's array formats, read and written |
@@ -27,6 +28,7 @@
 )]
 
 mod atomic;
+mod augment;
 mod bounded;
 #[cfg(feature = "formats")]
 mod cifar;
@@ -62,6 +64,7 @@ mod stale;
 mod test_support;
 
 pub use atomic::write_atomically;
+pub use augment::Augmentation;
 pub use bounded::DECODED_BYTES_LIMIT;
 pub use curve::{Series, TrainingChart};
 pub use dataset::{Dataset, Images, Split};

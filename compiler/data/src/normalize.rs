@@ -85,6 +85,11 @@ impl Normalizer {
         self.channels.iter().map(|channel| (channel.mean, channel.deviation)).collect()
     }
 
+    /// What a pixel of 0 becomes in a channel; 0 for a channel that there is not.
+    pub fn zero_pixel(&self, channel: usize) -> f32 {
+        self.channels.get(channel).and_then(|map| map.table.first()).copied().unwrap_or(0.0)
+    }
+
     /// What stored pixels are divided by before anything else: 255, or 1 under [`Normalization::None`].
     pub fn pixel_scale(&self) -> f64 {
         self.channels.first().map_or(1.0, |channel| channel.pixel_scale)

@@ -28,6 +28,12 @@ impl SplitMix64 {
         Self::new(mix(mix(seed).wrapping_add(epoch)))
     }
 
+    /// The stream of one example in one epoch under one seed; none of those that order examples.
+    pub fn for_example(seed: u64, epoch: u64, index: u64) -> Self {
+        let epoch = mix(mix(seed ^ GOLDEN_GAMMA).wrapping_add(epoch));
+        Self::new(mix(epoch.wrapping_add(index)))
+    }
+
     /// The next 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN_GAMMA);

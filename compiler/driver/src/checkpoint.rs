@@ -48,6 +48,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
         learning_rate: config.learning_rate,
         schedule: config.schedule.clone(),
         shuffle: config.shuffle,
+        augment: config.augment,
     }
 }
 
@@ -131,6 +132,7 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
         ("frozen parameters", file.frozen.join(" "), run.frozen.join(" ")),
         ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
         ("schedule", words(&file.schedule), words(&run.schedule)),
+        ("augment", String::from(file.augment), String::from(run.augment)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
     ];
     let other: Vec<String> = fields

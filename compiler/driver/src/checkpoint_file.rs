@@ -22,7 +22,7 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::parse_type;
 use trainc_ir::{Tensor, TensorType};
 
-use crate::options::value::Schedule;
+use crate::options::value::{Augment, Schedule};
 
 use crate::error::{Context, Error, InFile, Result, bail, ensure};
 use crate::hash::crc32;
@@ -50,6 +50,8 @@ pub(crate) struct Identity {
     #[serde(default)]
     pub(crate) schedule: Schedule,
     pub(crate) shuffle: bool,
+    #[serde(default)]
+    pub(crate) augment: Augment,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

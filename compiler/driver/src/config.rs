@@ -102,6 +102,7 @@ impl Config {
             Some(optimizer) => algorithm.with_optimizer(optimizer)?,
             None => algorithm,
         };
+        let algorithm = if self.strict { algorithm.strict() } else { algorithm };
         let recipe = Recipe {
             label_smoothing: self.label_smoothing,
             clip_value: self.clip_value,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use self::value::{Schedule, Value, choice};
+use self::value::{Augment, Schedule, Value, choice};
 
 choice! {
     /// How the optimiser searches.
@@ -173,6 +173,8 @@ options! {
     /// parameters as in adamw:beta1=0.8,weight_decay.bias=0 (see `trainc algorithms`)
     optimizer: Option<String> = None, "optimizer" ("NAME[:PARAMETER=VALUE,...]")
         default "the algorithm's";
+    /// Refuse operations that the algorithm has no form of its own for, in place of computing them in FP32
+    strict: bool = false, "strict" ("true|false") default "false";
     /// Bits of each layer's input, weight and output, for quantized inference of a model that is not quantized
     precision: Option<PathBuf> = None, "precision" ("FILE.toml");
     /// Data set whose activations give the ranges that the precision file leaves out
@@ -228,6 +230,10 @@ options! {
     mean: Vec<f64> = Vec::new(), "mean" ("MEAN,...") default "0" in "train", "compile";
     /// Deviation that each channel is divided by after that: 0.229,0.224,0.225
     deviation: Vec<f64> = Vec::new(), "deviation" ("DEVIATION,...") default "1" in "train", "compile";
+    /// Random changes of the training images: `crop=N` cuts a window out of the image with N zero pixels at each side,
+    /// `flip` mirrors every second one, `cutout=N` blanks a square of that side
+    augment: Augment = Augment::default(), "augment" ("crop=N,flip,cutout=N")
+        default "none" in "train" not in builds: "builds do not train";
     /// Passes over the training images; with 0 the model is only evaluated
     epochs: usize = 10, "epochs" 'e' ("N") default "10; 30 of the built-in net" in "train"
         not in builds: "builds do not train";
@@ -331,6 +337,9 @@ mod tests {
             ("schedule", "0:1,0:2"),
             ("schedule", "0.1"),
             ("schedule", "0:1~linear"),
+            ("augment", "crop"),
+            ("augment", "turn"),
+            ("augment", "flip=2"),
             ("label-smoothing", "1"),
             ("clip-norm", "0"),
             ("deviation", "0"),

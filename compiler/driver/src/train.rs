@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use trainc_data::{Dataset, Normalizer, Split, TrainingBatches, evaluation_batches};
+use trainc_data::{Augmentation, Dataset, Normalizer, Split, TrainingBatches, evaluation_batches};
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::error::{Context, Result, ensure};
 use crate::history::EpochRecord;
 use crate::image_layout::ImageLayout;
+use crate::options::value::Augment;
 use crate::session::{INFER, Session, TRAIN_STEP};
 
 /// Where an epoch is, for a progress display.
@@ -197,7 +198,7 @@ impl Trainer {
             progress(Progress::Train(i, count));
             let rate = rate_bits(self.step_size(steps), self.session.algorithm.learning_rate);
             self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
-            losses += f64::from(self.step(&data.train, indices)?);
+            losses += f64::from(self.step(&data.train, indices, epoch)?);
         }
         let record = EpochRecord {
             epoch: epoch + 1,
@@ -209,9 +210,18 @@ impl Trainer {
         Ok(Some(record))
     }
 
-    /// One training step on the samples at `indices`; its loss.
-    fn step(&mut self, split: &Split, indices: &[usize]) -> Result<f32> {
-        fill(&mut self.step_entry, split, &self.normalizer, indices);
+    /// One training step on the samples at `indices`, changed at random for this epoch (from 0); its loss.
+    fn step(&mut self, split: &Split, indices: &[usize], epoch: usize) -> Result<f32> {
+        let Config { seed, augment, .. } = self.session.config;
+        let Augment { crop, flip, cutout } = augment;
+        let augmentation = Augmentation { crop, flip, cutout };
+        let normalizer = &self.normalizer;
+        fill(&mut self.step_entry, split, normalizer, indices, |image, index| {
+            if !augmentation.is_none() {
+                let place = (seed, epoch as u64, index);
+                augmentation.apply(image, split.shape, normalizer, place);
+            }
+        });
         let step = u32::try_from(self.steps).ok().context("more than 2^32 steps")?;
         let run = RunContext { seed: self.session.config.seed, step };
         self.step_entry.run(&mut self.host, &run)?;
@@ -232,7 +242,7 @@ impl Trainer {
         let mut right = 0usize;
         for (i, batch) in batches.enumerate() {
             progress(Progress::Evaluate(i, total));
-            fill(&mut self.infer_entry, split, &self.normalizer, &batch.indices);
+            fill(&mut self.infer_entry, split, &self.normalizer, &batch.indices, |_, _| {});
             self.infer_entry.run(&mut self.host, &run)?;
             let values = self.infer_entry.output_f32(scores);
             for (row, &index) in values.chunks_exact(classes).zip(&batch.indices[..batch.count]) {
@@ -265,10 +275,20 @@ impl Trainer {
     }
 }
 
-fn fill(call: &mut Call, split: &Split, normalizer: &Normalizer, indices: &[usize]) {
+fn fill(
+    call: &mut Call,
+    split: &Split,
+    normalizer: &Normalizer,
+    indices: &[usize],
+    change: impl Fn(&mut [f32], usize),
+) {
     let mut images = vec![0f32; indices.len() * split.image_len()];
     let mut labels = vec![0i32; indices.len()];
     split.fill_batch(indices, normalizer, &mut images, &mut labels);
+    let size = split.image_len().max(1);
+    for (image, &index) in images.chunks_exact_mut(size).zip(indices) {
+        change(image, index);
+    }
     if let Some(layout) = ImageLayout::of(&call.shape, split.shape) {
         layout.arrange(&mut images, split.shape);
     }

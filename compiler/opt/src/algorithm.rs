@@ -7,11 +7,11 @@ use trainc_ir::ops::formula::Function;
 use trainc_ir::schedule::{self, Point};
 use trainc_ir::{Element, Op, OpKind};
 
-pub use self::file::{BatchNormTreatment, Inference, Initialization, Master, Otherwise};
+pub use self::file::{BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise};
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 pub(crate) use self::rules::read_guard;
-use self::rules::{read_quantizer, read_rule, with_nearest_word};
+use self::rules::{line_of, read_quantizer, read_rule, with_nearest_word};
 use crate::egraph::pattern::Template;
 use crate::egraph::saturate::Rewrite;
 
@@ -130,6 +130,8 @@ pub struct Algorithm {
     pub float_operations: Option<BTreeSet<OpKind>>,
     /// What becomes of operations without a rule.
     pub otherwise: Otherwise,
+    /// What carries values between products, if no representation of the algorithm's does.
+    pub carrier: Option<Carrier>,
     /// What becomes of batch normalization.
     pub batch_norm: BatchNormTreatment,
     /// Forms in 8 bits of forward values in other elements.
@@ -184,7 +186,10 @@ impl Algorithm {
             message: with_nearest_word(&e.to_string()),
         })?;
         let fail = |rule: &str, message: String| AlgorithmError::Rule {
-            file: file.to_string(),
+            file: match line_of(text, rule) {
+                Some(line) => format!("{file}, line {line}"),
+                None => file.to_string(),
+            },
             rule: rule.to_string(),
             message,
         };
@@ -208,6 +213,14 @@ impl Algorithm {
             text.as_ref()
                 .map(|t| Template::parse(t).map_err(|e| fail(place, e.to_string())))
                 .transpose()
+        };
+        let otherwise = match (parsed.translation.carrier, parsed.translation.otherwise) {
+            (Some(_), Some(_)) => {
+                let message = "a carrier says what becomes of operations without a rule: leave `otherwise` out";
+                return Err(fail("translation.carrier", message.into()));
+            }
+            (Some(_), None) => Otherwise::Float,
+            (None, otherwise) => otherwise.unwrap_or_default(),
         };
         let quantizer = parsed
             .weight
@@ -280,7 +293,8 @@ impl Algorithm {
             return Err(fail("optimizer.schedule", "it is missing".into()));
         }
         Ok(Algorithm {
-            otherwise: parsed.translation.otherwise,
+            otherwise,
+            carrier: parsed.translation.carrier,
             batch_norm: parsed.translation.batch_norm,
             narrow: narrowing(&parsed.translation.narrow, "translation.narrow")?,
             narrow_error: narrowing(&parsed.backpropagation.narrow, "backpropagation.narrow")?,
@@ -358,6 +372,14 @@ impl Algorithm {
         self.optimizer.update.values().for_each(|f| f.operations(&mut operations));
         self.master.is_some()
             || operations.iter().any(|kind| Function::of(*kind).is_some()) && !self.rules.is_empty()
+    }
+
+    /// The algorithm without FP32 for operations that it has no rule for: they are refused. A carrier is the algorithm's own.
+    pub fn strict(mut self) -> Algorithm {
+        if self.carrier.is_none() && !self.is_identity() {
+            self.otherwise = Otherwise::Refuse;
+        }
+        self
     }
 
     /// The operation that a recipe would need in FP32 and that the algorithm's rules take, if there is one.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use trainc_ir::graph::{Definition, Graph, InputRole, ValueId};
+use trainc_ir::graph::{Definition, Graph, InputRole, Node, ValueId};
 use trainc_ir::ops::properties::Property;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, OpKind};
@@ -64,6 +64,8 @@ pub enum Side {
 pub struct Roles {
     roles: Vec<Option<Role>>,
     sides: Vec<Option<Side>>,
+    layers: Vec<&'static [&'static str]>,
+    trains: bool,
 }
 
 impl Roles {
@@ -98,7 +100,20 @@ impl Roles {
                 roles[parameter.value.index()] = roles[weight.index()];
             }
         }
-        Roles { roles, sides: sides.into_iter().map(Some).collect() }
+        let layers = layers(graph, &sides);
+        let trains = graph.input_of_role(InputRole::LearningRate).is_some();
+        Roles { roles, sides: sides.into_iter().map(Some).collect(), layers, trains }
+    }
+
+    /// Which layer a value belongs to, among the model's convolutions and matrix products: `first`, `inner`, `last`, or
+    /// the first two of these where there is one. Nothing for values that are no operand or result of one.
+    pub fn layer(&self, value: ValueId) -> &'static [&'static str] {
+        self.layers.get(value.index()).copied().unwrap_or_default()
+    }
+
+    /// Whether the graph is a training step.
+    pub fn trains(&self) -> bool {
+        self.trains
     }
 
     /// The role of a parameter, a constant, or what is moved from one.
@@ -161,6 +176,41 @@ fn sides(graph: &Graph) -> Vec<Side> {
             () => Side::Statistic,
         })
         .collect()
+}
+
+/// For operands and results of forward products: whether nothing before them, or nothing behind them, is one.
+fn layers(graph: &Graph, sides: &[Side]) -> Vec<&'static [&'static str]> {
+    let mut layers: Vec<&'static [&'static str]> = vec![&[]; graph.values().len()];
+    let forward = |node: &Node| sides[node.outputs[0].index()] == Side::Forward;
+    let product = |node: &Node| node.op.kind().has(Property::Bilinear);
+    let mut behind = vec![false; layers.len()];
+    for node in graph.nodes().iter().filter(|n| forward(n)) {
+        let any = product(node) || node.inputs.iter().any(|v| behind[v.index()]);
+        node.outputs.iter().for_each(|v| behind[v.index()] = any);
+    }
+    let mut before = vec![false; layers.len()];
+    for node in graph.nodes().iter().rev().filter(|n| forward(n)) {
+        let any = product(node) || node.outputs.iter().any(|v| before[v.index()]);
+        if any {
+            node.inputs.iter().for_each(|v| before[v.index()] = true);
+        }
+    }
+    for node in graph.nodes().iter().filter(|n| forward(n) && product(n)) {
+        let first = !node.inputs.iter().any(|v| behind[v.index()]);
+        let last = !node.outputs.iter().any(|v| before[v.index()]);
+        let layer: &'static [&'static str] = match (first, last) {
+            (true, true) => &["first", "last"],
+            (true, false) => &["first"],
+            (false, true) => &["last"],
+            (false, false) => &["inner"],
+        };
+        for v in node.inputs.iter().chain(&node.outputs) {
+            if layers[v.index()].is_empty() {
+                layers[v.index()] = layer;
+            }
+        }
+    }
+    layers
 }
 
 /// For each leaf, what the forward nodes behind it make of it, movements looked through.
@@ -230,5 +280,7 @@ mod tests {
         assert_eq!(roles.role(other), Some(Role::Other));
         assert_eq!(roles.role(y), None);
         assert_eq!(roles.side(y), Some(Side::Forward));
+        assert_eq!(roles.layer(w), ["first", "last"]);
+        assert!(roles.layer(bias).is_empty() && !roles.trains());
     }
 }

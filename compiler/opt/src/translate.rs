@@ -17,7 +17,7 @@ use trainc_ir::verify::{Stage, VerifyErrors, verify};
 use trainc_ir::{Data, Op, OpKind, Tensor};
 
 use crate::algorithm::optimizer::Stored;
-use crate::algorithm::{Algorithm, Otherwise};
+use crate::algorithm::{Algorithm, Carrier, Otherwise};
 use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, Loaded, load_but, operation_cost};
 use crate::egraph::extract::extract;
@@ -135,6 +135,7 @@ pub fn translate(
             let node = graph.node(*id);
             node.outputs.iter().all(|&v| graph.ty(v).is_f32()) && !refused.contains(id)
         };
+        let float = |id: &NodeId| float(id) && !is_carried_product(algorithm, graph, *id);
         let more: Vec<NodeId> = nodes.iter().filter_map(|n| n.id).filter(float).collect();
         if more.is_empty() || algorithm.otherwise == Otherwise::Refuse {
             return result;
@@ -253,7 +254,7 @@ fn attempt(
         .collect();
     let floated = floated
         .into_iter()
-        .filter(|&node| !is_optimizers(graph.node(node).op.kind()))
+        .filter(|&node| algorithm.carrier.is_none() && !is_optimizers(graph.node(node).op.kind()))
         .map(|node| (graph.node(node).name.clone(), graph.node(node).op.kind()))
         .collect();
     let (iterations, nodes) = (report.iterations, report.nodes);
@@ -371,6 +372,11 @@ fn seed(
     egraph.rebuild();
 }
 
+/// Whether a node is a product, of an algorithm that computes products in integers alone.
+fn is_carried_product(algorithm: &Algorithm, graph: &Graph, node: NodeId) -> bool {
+    algorithm.carrier.is_some() && graph.node(node).op.kind().has(Property::Bilinear)
+}
+
 /// Whether an operation is one that optimizers compute in FP32.
 fn is_optimizers(kind: OpKind) -> bool {
     matches!(kind, OpKind::Formula | OpKind::SquaredNorm)
@@ -410,6 +416,7 @@ fn float_unmatched(
         // The optimizer's formulas are FP32 by what they are.
         let formula = is_optimizers(node.op.kind());
         let silent = algorithm.otherwise == Otherwise::Refuse && !formula;
+        let silent = silent || is_carried_product(algorithm, graph, id);
         if !float || silent || has_rule && !refused.contains(&id) {
             continue;
         }
@@ -441,7 +448,13 @@ pub fn float_operations(
     algorithm: &Algorithm,
     floated: impl Iterator<Item = OpKind>,
 ) -> Option<BTreeSet<OpKind>> {
-    let mut allowed = algorithm.float_operations.clone()?;
+    let products = |kind: &OpKind| kind.has(Property::Bilinear);
+    let carried = || OpKind::ALL.iter().copied().filter(|kind| !products(kind)).collect();
+    let mut allowed = match (&algorithm.float_operations, algorithm.carrier) {
+        (Some(allowed), _) => allowed.clone(),
+        (None, Some(Carrier::F32)) => carried(),
+        (None, None) => return None,
+    };
     allowed.extend(floated);
     if algorithm.otherwise == Otherwise::Float {
         allowed.extend(OpKind::all_with(Property::Moves));

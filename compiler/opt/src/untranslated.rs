@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use trainc_ir::OpKind;
 use trainc_ir::graph::{Definition, Graph, NodeId, ValueId};
+use trainc_ir::ops::properties::Property;
 use trainc_ir::target::Cost;
 
 use crate::algorithm::{Algorithm, BUILT_IN, Otherwise};
@@ -113,15 +114,16 @@ pub fn serving(but: &str, kinds: &BTreeSet<OpKind>) -> Serving {
 /// The operations that the left sides of an algorithm's rules hold, and those that it leaves out of models; all, if it
 /// computes others in FP32.
 pub fn covered(algorithm: &Algorithm) -> BTreeSet<OpKind> {
-    if algorithm.otherwise == Otherwise::Float {
-        return OpKind::ALL.iter().copied().collect();
-    }
+    // Between products that are integer alone, all others are FP32.
+    let carried = |kind: &OpKind| algorithm.carrier.is_none() || !kind.has(Property::Bilinear);
+    let float = algorithm.otherwise == Otherwise::Float;
+    let float = OpKind::ALL.iter().copied().filter(move |kind| float && carried(kind));
     let patterns = algorithm.rules.iter().flat_map(|rule| match &rule.body {
         Body::Patterns { forms, .. } => &forms[..],
         Body::Search(_) => &[],
     });
     let rules = patterns.flat_map(|form| crate::egraph::pattern::operations(&form.left));
-    rules.chain(algorithm.remove.iter().copied()).collect()
+    rules.chain(algorithm.remove.iter().copied()).chain(float).collect()
 }
 
 /// What stands in the way of `roots`: the nodes behind them whose operation has no rule; if all have one, the earliest

@@ -225,6 +225,63 @@ impl Value for Schedule {
     }
 }
 
+/// What is done to training images; in files as on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Augment {
+    /// Zero pixels at each side of an image, of which a window is cut out.
+    pub crop: usize,
+    /// Whether every second image is mirrored.
+    pub flip: bool,
+    /// Side of a square that is blanked.
+    pub cutout: usize,
+}
+
+impl TryFrom<String> for Augment {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Augment, String> {
+        let mut augment = Augment::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let number = |text: &str| text.trim().parse::<usize>().ok().filter(|n| *n <= 4096);
+            let read = match part.split_once('=') {
+                None if part == "flip" => {
+                    augment.flip = true;
+                    Some(())
+                }
+                Some(("crop", n)) => number(n).map(|n| augment.crop = n),
+                Some(("cutout", n)) => number(n).map(|n| augment.cutout = n),
+                _ => None,
+            };
+            read.ok_or_else(|| {
+                format!("`{part}`: expected crop=N, flip or cutout=N (up to 4096)")
+            })?;
+        }
+        Ok(augment)
+    }
+}
+
+impl From<Augment> for String {
+    fn from(augment: Augment) -> String {
+        augment.words().unwrap_or_default()
+    }
+}
+
+impl Value for Augment {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        *self = Augment::try_from(utf8(text)?.to_string())?;
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        let size = |name: &str, n: usize| (n > 0).then(|| format!("{name}={n}"));
+        let flip = self.flip.then(|| "flip".to_string());
+        let parts = [size("crop", self.crop), flip, size("cutout", self.cutout)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(","))
+    }
+}
+
 /// Sizes by symbol.
 impl Value for BTreeMap<String, usize> {
     fn read(&mut self, text: &OsStr) -> Result<(), String> {

@@ -54,8 +54,9 @@ pub(super) struct Translation {
     /// Operations that may have FP32 operands or results in the lowered module; absent: all.
     pub(super) float_operations: Option<Vec<String>>,
     /// What becomes of operations without a rule.
-    #[serde(default)]
-    pub(super) otherwise: Otherwise,
+    pub(super) otherwise: Option<Otherwise>,
+    /// What values are where no rule says otherwise: then only products need rules.
+    pub(super) carrier: Option<Carrier>,
     /// What becomes of batch normalization.
     #[serde(default)]
     pub(super) batch_norm: BatchNormTreatment,
@@ -211,6 +212,14 @@ pub(super) fn schedule(points: &[PointText]) -> Result<Vec<Point>, String> {
     let points: Vec<Point> = points.iter().map(point).collect::<Result<_, String>>()?;
     schedule::check(&points)?;
     Ok(points)
+}
+
+/// What carries values from one product to the next.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// FP32: products alone are integer, and FP32 ones are refused.
+    F32,
 }
 
 /// The form of a master weight.

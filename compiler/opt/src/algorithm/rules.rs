@@ -35,6 +35,36 @@ pub(super) fn with_nearest_word(message: &str) -> String {
     format!("{}{near}", message.trim_end())
 }
 
+/// The line of a file, from 1, of a rule by its name, or of a key with the tables that it is in.
+pub(super) fn line_of(text: &str, place: &str) -> Option<usize> {
+    let lines = || text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
+    let quoted = format!("\"{place}\"");
+    let named = |line: &str| {
+        line.strip_prefix("name").is_some_and(|rest| rest.trim_start().starts_with('='))
+            && line.contains(&quoted)
+    };
+    if let Some((number, _)) = lines().find(|(_, line)| named(line)) {
+        return Some(number);
+    }
+    let (mut table, mut header) = ("", None);
+    for (number, line) in lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            table = name.trim_matches(['[', ']']);
+            if place.starts_with(table) {
+                header = Some(number);
+            }
+        } else if let Some(rest) = place.strip_prefix(table) {
+            // `update.m` may be a key `m` of a table, or stand in a key `update`.
+            let key = rest.trim_start_matches('.').split('.').next().unwrap_or_default();
+            let found = line.split_once('=').is_some_and(|(own, _)| own.trim() == key);
+            if found && !key.is_empty() {
+                return Some(number);
+            }
+        }
+    }
+    header
+}
+
 pub(super) fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
     let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
     pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, Condition::Float)

@@ -5,10 +5,19 @@ use std::collections::BTreeMap;
 
 use egg::{ENodeOrVar, Pattern, Var};
 use trainc_ir::OpKind;
+use trainc_ir::text::nearest::did_you_mean;
 
 use super::language::Node;
 use super::saturate::Guard;
-use crate::roles::Role;
+
+/// What guards ask of values, with what it may be (nothing: whole numbers).
+const FACTS: [(&str, &[&str]); 5] = [
+    ("role", &["weight", "bias", "normalization", "other"]),
+    ("layer", &["first", "inner", "last"]),
+    ("depthwise", &["true", "false"]),
+    ("entry", &["train", "infer"]),
+    ("rank", &[]),
+];
 
 /// The variables that stand for attributes, each with the operation whose they are.
 type Attributes = BTreeMap<Var, OpKind>;
@@ -87,17 +96,28 @@ pub(crate) fn guard(left: &Pattern<Node>, guard: Guard) -> Result<Guard, String>
     let place = format!("?{}.{}", guard.variable, guard.field);
     let bound = |var| egg::Searcher::<Node, super::language::Types>::vars(left).contains(&var);
     let Some(kind) = var.and_then(|var| attributes.get(&var)) else {
-        if guard.field != "role" || !var.is_some_and(bound) {
+        let known = FACTS.iter().find(|(field, _)| *field == guard.field);
+        let (Some((field, names)), true) = (known, var.is_some_and(bound)) else {
+            let fields = FACTS.map(|(field, _)| field);
             return Err(format!(
-                "where: `?{}` does not stand for the attributes of an operation in `match`, nor is `{place}` the role of a \
-                 value in it",
-                guard.variable
+                "where: `?{}` does not stand for the attributes of an operation in `match`, nor is `{place}` a fact of a \
+                 value in it ({}){}",
+                guard.variable,
+                fields.join(", "),
+                did_you_mean(&guard.field, fields)
             ));
-        }
-        let names = Role::ALL.map(Role::name);
-        return match guard.values.iter().find(|value| !names.contains(&value.as_str())) {
+        };
+        let fits = |value: &str| match names {
+            [] => value.parse::<usize>().is_ok(),
+            names => names.contains(&value),
+        };
+        return match guard.values.iter().find(|value| !fits(value)) {
+            Some(value) if names.is_empty() => {
+                Err(format!("where: {place}: `{value}` is no whole number"))
+            }
             Some(value) => Err(format!(
-                "where: {place}: there is no role `{value}`; there are {}",
+                "where: {place}: there is no {field} `{value}`{}; there are {}",
+                did_you_mean(value, names.iter().copied()),
                 names.join(", ")
             )),
             None => Ok(guard),

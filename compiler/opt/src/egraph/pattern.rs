@@ -7,13 +7,16 @@
 //!          | (lowered pattern) | (narrowed pattern) | (floated pattern) | (raised pattern)   the markers of translation
 //!          | (result{n} pattern)                    result n of an operation with several
 //!          | (any{property} ?a pattern...)          each operation with the property; ?a binds its attributes, if any
+//!          | ?name...                              one operand or more: in `match`, behind the others
+//!          | pattern...                            in `into`: the pattern for each of them
+//!          | number                                in `into`: an FP32 scalar
 //! ```
 
 use std::sync::Arc;
 
 use egg::{ENodeOrVar, Id, Language, Pattern, PatternAst, Searcher, Var};
 use trainc_ir::OpKind;
-use trainc_ir::attributes::Attribute;
+use trainc_ir::attributes::{Attribute, F32};
 use trainc_ir::ops::properties::Property;
 use trainc_ir::text::cursor::{Cursor, SyntaxError};
 
@@ -60,6 +63,9 @@ fn term(
         let name = cursor.word()?;
         let var = variable(name).ok_or_else(|| cursor.error("not a variable"))?;
         return Ok(ast.add(ENodeOrVar::Var(var)));
+    }
+    if cursor.peek().is_some_and(|c| c.is_ascii_digit() || "+-.".contains(c)) {
+        return Ok(ast.add(ENodeOrVar::ENode(Node::Scalar(F32::parse(cursor)?))));
     }
     cursor.expect("(")?;
     let at = cursor.clone();
@@ -187,9 +193,77 @@ pub fn rewrite(
     guards: Vec<Guard>,
     condition: Condition,
 ) -> Result<Rewrite, String> {
-    let forms = vec![form(left, into, &guards, &[])?];
+    let lists = lists(left);
+    let forms = match &lists[..] {
+        [] if into.contains(EACH) => return Err(format!("into: `{EACH}` needs one in `match`")),
+        [] => vec![form(left, into, &guards, &[])?],
+        lists => (1..=MOST_OPERANDS)
+            .map(|n| form(&repeated(left, lists, n)?, &repeated(into, lists, n)?, &guards, &[]))
+            .collect::<Result<_, _>>()?,
+    };
     let body = Body::Patterns { forms, condition };
     Ok(Rewrite { name: name.to_string(), body })
+}
+
+/// What stands behind a pattern for several operands.
+const EACH: &str = "...";
+/// The most operands that `?x...` stands for.
+pub const MOST_OPERANDS: usize = 64;
+
+/// The variables of a pattern that stand for several operands, without the question mark.
+fn lists(text: &str) -> Vec<String> {
+    let ends = text.match_indices(EACH).filter_map(|(at, _)| {
+        let name = text[..at].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+        text[..at - name.len()].ends_with('?').then(|| name.to_string())
+    });
+    ends.collect()
+}
+
+/// A pattern with what stands before each `...` written out `n` times, the lists' variables numbered.
+fn repeated(text: &str, lists: &[String], n: usize) -> Result<String, String> {
+    let mut text = text.to_string();
+    while let Some(at) = text.find(EACH) {
+        let start = last_term(&text[..at])
+            .ok_or_else(|| format!("`{EACH}` stands behind no pattern in `{text}`"))?;
+        let term = &text[start..at];
+        let copies: Vec<String> = (1..=n).map(|i| numbered(term, lists, i)).collect();
+        text = format!("{}{}{}", &text[..start], copies.join(" "), &text[at + EACH.len()..]);
+    }
+    Ok(text)
+}
+
+/// Where the term begins that a text ends with.
+fn last_term(text: &str) -> Option<usize> {
+    if !text.ends_with(')') {
+        let start = text.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+        return text[start..].starts_with('?').then_some(start);
+    }
+    let mut open = 0usize;
+    for (at, c) in text.char_indices().rev() {
+        match c {
+            ')' => open += 1,
+            '(' => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// A term with the lists' variables numbered.
+fn numbered(term: &str, lists: &[String], number: usize) -> String {
+    let mut parts = term.split('?');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        let list = lists.iter().any(|list| list == name);
+        let number = if list { format!("_{number}") } else { String::new() };
+        text.push_str(&format!("?{name}{number}{rest}"));
+    }
+    text
 }
 
 /// A rule of the optimiser from pairs of patterns; `bind` gives the variables `bound` that only right sides have.
@@ -212,6 +286,9 @@ pub fn rewrite_by(
 fn form(left: &str, into: &str, guards: &[Guard], given: &[&str]) -> Result<Form, String> {
     let left = parse(left).map_err(|e| format!("match: {e}"))?;
     let right = parse(into).map_err(|e| format!("into: {e}"))?;
+    if left.ast.as_ref().iter().any(|n| matches!(n, ENodeOrVar::ENode(Node::Scalar(_)))) {
+        return Err("match: a number; numbers stand in `into` alone".into());
+    }
     check::patterns(&left, &right)?;
     let guards = guards.iter().map(|guard| check::guard(&left, guard.clone()));
     let guards = guards.collect::<Result<Vec<_>, _>>()?;

@@ -9,7 +9,9 @@ use trainc_ir::graph::ValueId;
 use trainc_ir::types::{Shape, TensorType};
 use trainc_ir::{Op, Tensor};
 
-use super::language::{Graph, Node, Ty, Types, add_constant, add_operation, operation, retarget};
+use super::language::{
+    Facts, Graph, Node, Ty, Types, add_constant, add_operation, operation, retarget,
+};
 use crate::roles::Side;
 
 /// Limits of a saturation.
@@ -437,16 +439,38 @@ fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
     let Some(facts) = bound.map(|&id| &egraph[id].data) else { return false };
     let found = match &facts.attributes {
         Some(op) => match op.attribute_text(&guard.field) {
-            Some(text) => Some(text),
+            Some(text) => vec![text],
             None => return false,
         },
-        None if guard.field == "role" => facts
-            .source
-            .and_then(|v| egraph.analysis.roles.role(v))
-            .map(|role| role.name().to_string()),
-        None => return false,
+        None => of_value(egraph, facts, &guard.field),
     };
-    found.is_some_and(|text| guard.values.contains(&text)) == guard.equal
+    found.iter().any(|text| guard.values.contains(text)) == guard.equal
+}
+
+/// A fact of a value, as guards name it; several where a layer is both the first and the last.
+fn of_value(egraph: &Graph, facts: &Facts, field: &str) -> Vec<String> {
+    let roles = &egraph.analysis.roles;
+    let shape = match &facts.ty {
+        Ty::Tensor(ty) => Some(&ty.shape),
+        _ => None,
+    };
+    match field {
+        "role" => {
+            let role = facts.source.and_then(|v| roles.role(v));
+            role.map(|role| role.name().to_string()).into_iter().collect()
+        }
+        "layer" => {
+            let layer = facts.source.map(|v| roles.layer(v)).unwrap_or_default();
+            layer.iter().map(|&word| word.to_string()).collect()
+        }
+        "entry" => vec![if roles.trains() { "train" } else { "infer" }.to_string()],
+        "rank" => shape.map(|shape| shape.rank().to_string()).into_iter().collect(),
+        // One input channel for each of several filters.
+        "depthwise" => {
+            shape.map(|s| (s.rank() > 2 && s[1] == 1 && s[0] > 1).to_string()).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The classes that a rule would rewrite.
