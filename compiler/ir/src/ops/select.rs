@@ -72,13 +72,13 @@ impl Operator for Select {
     ) -> Result<Vec<Option<ValueId>>, GradientError> {
         let (condition, dy) = (node.inputs[0], node.output_gradient());
         let mut gradients = vec![None; 3];
-        for i in 1..3 {
+        for (i, gradient) in gradients.iter_mut().enumerate().skip(1) {
             if node.wanted[i] {
                 let zero = gradient::scalar(graph, 0.0);
                 let (a, b) = if i == 1 { (dy, zero) } else { (zero, dy) };
                 let full = graph.add1(Select {}, &[condition, a, b], "select/error")?;
                 let shape = graph.ty(node.inputs[i]).shape.clone();
-                gradients[i] = Some(gradient::sum_to(graph, full, &shape, "select")?);
+                *gradient = Some(gradient::sum_to(graph, full, &shape, "select")?);
             }
         }
         Ok(gradients)
