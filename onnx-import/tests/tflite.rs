@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use trainc_onnx_import::export::{ParameterValue, with_parameters};
 use trainc_onnx_import::{
-    ImportError, ImportErrorKind, ImportOptions, WarningKind, check_path, import_path,
+    ExternalLocation, ImportError, ImportErrorKind, ImportOptions, WarningKind, check_path,
+    import_bytes, import_path,
 };
 
 fn folder() -> PathBuf {
@@ -79,4 +81,29 @@ fn what_differs_is_said() {
     said("quantized_probabilities", "is not rounded to the file's integers");
     said("hybrid", "1 operator(s) have integer weights and FP32 activations");
     assert!(warnings("pair").is_empty(), "{:?}", warnings("pair"));
+}
+
+#[test]
+fn weights_are_written_back_as_onnx() {
+    use trainc_onnx_import::proto::{Message, ModelProto};
+    let path = folder().join("pair.tflite");
+    let value = ParameterValue { name: "bias_2", shape: &[8], values: &[0.5; 8] };
+    let bytes = with_parameters(&path, &[value]).expect("an ONNX model");
+    let model = ModelProto::decode(&*bytes).expect("an ONNX model");
+    // Before version 4 of the format every initializer is an input, too.
+    assert!(model.ir_version >= 4, "version {}", model.ir_version);
+    let options = ImportOptions::default();
+    let none = |_: &ExternalLocation| Err("no files".to_string());
+    let (old, new) =
+        (import_path(&path, &options).unwrap(), import_bytes(&bytes, &none, &options).unwrap());
+    let parameters = |graph: &trainc_ir::Graph| -> Vec<(String, trainc_ir::Tensor)> {
+        let own = graph.parameters().iter();
+        own.map(|p| (graph.value(p.value).name.clone(), (*p.initial).clone())).collect()
+    };
+    for ((name, before), (_, after)) in parameters(&old.graph).iter().zip(parameters(&new.graph)) {
+        match name.as_str() {
+            "bias_2" => assert_eq!(after.as_f32(), [0.5; 8]),
+            _ => assert_eq!(*before, after, "{name}"),
+        }
+    }
 }

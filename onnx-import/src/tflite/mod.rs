@@ -30,6 +30,9 @@ use translator::{Translator, Value};
 /// Version of the importer's operator set that the nodes are written in.
 const OPSET: i64 = 20;
 
+/// Version of ONNX's file format that an exported model states: initializers need not be inputs.
+const IR_VERSION: i64 = 9;
+
 /// Whether bytes are such a file, or claim to be.
 pub(crate) fn is_lite(bytes: &[u8]) -> bool {
     bytes.get(4..8) == Some(b"TFL3")
@@ -117,12 +120,13 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Lite, ImportError> {
         let x = t.plain(tensor).map_err(error)?;
         t.nodes.push(NodeProto::new("Identity", &name, &[&x], &[&name]));
         t.say_grid(tensor, "output", &name);
-        graph.output.push(ValueInfoProto::tensor(&name, data_type::FLOAT, Vec::new()));
+        let sizes = sizes(&subgraph.tensors[tensor]);
+        graph.output.push(ValueInfoProto::tensor(&name, data_type::FLOAT, sizes));
     }
     (graph.node, graph.initializer) = (t.nodes, t.initializers);
     let set = |domain: &str, version| OperatorSetIdProto { domain: domain.to_string(), version };
     let model = ModelProto {
-        ir_version: i64::from(model.version),
+        ir_version: IR_VERSION,
         producer_name: "TensorFlow Lite".to_string(),
         producer_version: model.description.clone(),
         opset_import: vec![set("", OPSET), set(quantization::QUANTIZERS, 1)],
@@ -201,15 +205,19 @@ fn named(
     found
 }
 
-fn input(t: &mut Translator<'_>, tensor: usize, name: &str) -> Result<ValueInfoProto, ImportError> {
-    let info = &t.subgraph.tensors[tensor];
-    let dims = info.dims.clone();
-    let size = |i: usize| match (info.open[i], i) {
-        (false, _) => DimensionProto::known(dims[i]),
+/// Sizes of an input or output; an open first one is the batch.
+fn sizes(tensor: &schema::Tensor<'_>) -> Vec<DimensionProto> {
+    let size = |i: usize| match (tensor.open[i], i) {
+        (false, _) => DimensionProto::known(tensor.dims[i]),
         (true, 0) => DimensionProto::symbol("batch"),
         (true, _) => DimensionProto::symbol("?"),
     };
-    let sizes = (0..dims.len()).map(size).collect();
+    (0..tensor.dims.len()).map(size).collect()
+}
+
+fn input(t: &mut Translator<'_>, tensor: usize, name: &str) -> Result<ValueInfoProto, ImportError> {
+    let info = &t.subgraph.tensors[tensor];
+    let dims = info.dims.clone();
     let refused = |e| failed(e, &format!("input `{name}`"), "input");
     let quantized =
         quantization::grid(info.ty, info.quantization.as_ref()).map_err(refused)?.is_some();
@@ -218,7 +226,7 @@ fn input(t: &mut Translator<'_>, tensor: usize, name: &str) -> Result<ValueInfoP
     let value = t.on_grid(tensor, name.to_string()).map_err(refused)?;
     t.say_grid(tensor, "input", name);
     t.values.insert(tensor, Value::Computed { dims, forms: vec![(Layout::Plain, value)] });
-    Ok(ValueInfoProto::tensor(name, ty, sizes))
+    Ok(ValueInfoProto::tensor(name, ty, sizes(info)))
 }
 
 /// Takes the values of variables that subgraphs called once assign.

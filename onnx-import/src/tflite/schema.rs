@@ -113,7 +113,6 @@ pub(crate) struct Signature {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Model<'a> {
-    pub(crate) version: u32,
     pub(crate) description: String,
     pub(crate) subgraphs: Vec<Subgraph<'a>>,
     pub(crate) signatures: Vec<Signature>,
@@ -146,7 +145,7 @@ pub(crate) fn read<'a>(reader: &'a Reader<'a>) -> Result<Model<'a>, Malformed> {
         .iter()
         .map(|table| signature(table, &subgraphs))
         .collect::<Result<_, _>>()?;
-    Ok(Model { version, description: root.string(3)?, subgraphs, signatures })
+    Ok(Model { description: root.string(3)?, subgraphs, signatures })
 }
 
 /// An operator's code: its number, and the name of a custom one.
