@@ -30,34 +30,49 @@ pub enum Place {
 }
 
 /// A value of the same elements, elsewhere; itself where its scale cannot move.
-fn copied(graph: &mut Graph, value: ValueId, name: &str) -> ValueId {
+pub fn copied(graph: &mut Graph, value: ValueId, name: &str) -> ValueId {
     let permutation = (0..graph.ty(value).shape.rank()).collect();
     graph.add1(Transpose { permutation }, &[value], name).unwrap_or(value)
 }
 
-fn graph(case: &Case, place: Place) -> Graph {
-    let mut graph = Graph::new("case");
-    let inside = place == Place::Arena;
-    let mut operands = Vec::new();
-    for (i, tensor) in case.inputs.iter().enumerate() {
-        let name = format!("x{i}");
-        operands.push(if is_constant(case, i) {
-            graph.add_constant(name, tensor.clone())
-        } else {
-            let input = graph.add_input(name, tensor.ty().clone(), InputRole::Data);
-            if inside { copied(&mut graph, input, "copy") } else { input }
-        });
-    }
-    let results = graph.add(case.op.clone(), &operands, "node");
-    for (i, result) in results.unwrap_or_else(|e| panic!("{}: {e}", case.what)).iter().enumerate() {
-        let result = if inside { copied(&mut graph, *result, "copy") } else { *result };
-        graph.add_output(format!("y{i}"), result);
-    }
-    graph
+/// A graph and its operands.
+#[derive(Clone, Debug)]
+pub struct GraphCase {
+    /// What it is, for readers.
+    pub what: String,
+    /// The graph.
+    pub graph: Graph,
+    /// Its operands.
+    pub operands: Vec<Tensor>,
 }
 
-fn is_constant(case: &Case, operand: usize) -> bool {
-    case.constant && operand > 0
+impl Case {
+    /// The operation alone, or between copies.
+    ///
+    /// # Panics
+    /// If it does not type.
+    pub fn placed(&self, place: Place) -> GraphCase {
+        let mut graph = Graph::new("case");
+        let inside = place == Place::Arena;
+        let (mut values, mut operands) = (Vec::new(), Vec::new());
+        for (i, tensor) in self.inputs.iter().enumerate() {
+            let name = format!("x{i}");
+            values.push(if self.constant && i > 0 {
+                graph.add_constant(name, tensor.clone())
+            } else {
+                operands.push(tensor.clone());
+                let input = graph.add_input(name, tensor.ty().clone(), InputRole::Data);
+                if inside { copied(&mut graph, input, "copy") } else { input }
+            });
+        }
+        let results = graph.add(self.op.clone(), &values, "node");
+        let results = results.unwrap_or_else(|e| panic!("{}: {e}", self.what));
+        for (i, result) in results.iter().enumerate() {
+            let result = if inside { copied(&mut graph, *result, "copy") } else { *result };
+            graph.add_output(format!("y{i}"), result);
+        }
+        GraphCase { what: format!("{}, {place:?}", self.what), graph, operands }
+    }
 }
 
 /// Runs cases on a target, each an entry of one program, beside the interpreter.
@@ -66,22 +81,21 @@ fn is_constant(case: &Case, operand: usize) -> bool {
 /// Why they could not be run.
 pub fn run(
     target: &dyn Target,
-    cases: &[(&Case, Place)],
+    cases: &[GraphCase],
     options: &VerifyOptions,
 ) -> Result<ProgramReport, String> {
-    let graphs: Vec<Graph> = cases.iter().map(|(case, place)| graph(case, *place)).collect();
     let names: Vec<String> = (0..cases.len()).map(|n| format!("case_{n}")).collect();
-    let entries: Vec<PlanEntry<'_>> =
-        names.iter().zip(&graphs).map(|(name, graph)| PlanEntry { name, graph }).collect();
+    let entries: Vec<PlanEntry<'_>> = names
+        .iter()
+        .zip(cases)
+        .map(|(name, case)| PlanEntry { name, graph: &case.graph })
+        .collect();
     let planned = plan("cases", &entries, target, &PlanOptions::default());
     let (program, _) = planned.map_err(|e| e.to_string())?;
     let calls: Vec<ProgramCall> = cases
         .iter()
         .enumerate()
-        .map(|(entry, (case, _))| {
-            let given = case.inputs.iter().enumerate().filter(|(i, _)| !is_constant(case, *i));
-            ProgramCall { entry, step: 3, operands: given.map(|(_, t)| t.clone()).collect() }
-        })
+        .map(|(entry, case)| ProgramCall { entry, step: 3, operands: case.operands.clone() })
         .collect();
     let options = VerifyOptions { seed: 0x1234_5678_9abc_def0, ..options.clone() };
     verify_program(&program, target, &calls, &options)

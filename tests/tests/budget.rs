@@ -9,6 +9,8 @@ use std::process::Command;
 
 use trainc_driver::targets::TARGETS;
 use trainc_driver::verify::{Cost, LaunchCost, ProgramCall, VerifyOptions, verify_program};
+use trainc_hvx::kernels::StaticShift;
+use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift, Threshold,
 };
@@ -140,7 +142,7 @@ fn packed_costs(cases: &[Case], nearness: f64, table: &mut String) -> Vec<u64> {
     let mut cycles = Vec::new();
     // Some in one program; many would be long to compile.
     for cases in cases.chunks(9) {
-        let placed: Vec<(&Case, Place)> = cases.iter().map(|case| (case, Place::Arena)).collect();
+        let placed: Vec<_> = cases.iter().map(|case| case.placed(Place::Arena)).collect();
         let report = cases::run(&XPULPV2, &placed, &VerifyOptions::default());
         let report = report.unwrap_or_else(|e| panic!("{e}"));
         assert!(report.findings.is_empty(), "{:#?}", report.findings);
@@ -215,24 +217,33 @@ fn hexagon_training_step() {
     snapshot("hvx_lenet5_niti_4", &table);
 }
 
-/// Packets that products take, packing of weights apart.
+/// Packets that products take: packing the weights, the three passes, and two of them with shifts known ahead.
 #[test]
 fn hexagon_products() {
-    let mut table = format!("{:72}{:>13}{:>13}{:>13}\n", "", "forward", "error", "weight");
-    for (channels, features, size) in [(64, 128, 8), (256, 256, 4), (128, 128, 2), (3, 32, 16)] {
+    let mut table = format!(
+        "{:72}{:>13}{:>13}{:>13}{:>13}{:>13}{:>13}\n",
+        "", "packing", "forward", "error", "weight", "forward >>", "weight >>"
+    );
+    let shapes = [(64, 128, 8), (256, 256, 4), (128, 128, 2), (256, 256, 2), (3, 32, 16)];
+    for (channels, features, size) in shapes {
         let case = ConvolutionCase::same(4, channels, features, size);
         let name = format!("{channels} to {features}, {size}x{size}, batch 4");
         let folder = folder(&name.replace([' ', ','], "_"));
+        let shift = |rounding| StaticShift { amount: 9, rounding };
+        let (away, pseudo) = (shift(Rounding::HalfAway), shift(Rounding::PseudoStochastic));
         let checked = [
             case.check(&folder.join("forward"), false, Fill::Random, -127),
             case.check(&folder.join("error"), true, Fill::Random, -127),
             case.check_weight_gradient(&folder.join("weight"), Fill::Random, 5),
+            case.check_shift(&folder.join("forward_shift"), false, Fill::Random, away),
+            case.check_weight_gradient_shift(&folder.join("weight_shift"), Fill::Random, pseudo),
         ];
+        let packing = u64::from(checked[0].packets[0].1);
         let packets = checked.map(|checked| {
             assert_eq!(checked.difference, None, "{name}");
             u64::from(checked.kernel_packets())
         });
-        row(&mut table, &name, &packets);
+        row(&mut table, &name, &[&[packing], &packets[..]].concat());
     }
     snapshot("hvx_products", &table);
 }

@@ -15,6 +15,8 @@ pub(crate) enum Suite {
     Sizes,
     /// Products of 8-bit integers.
     Products,
+    /// Shapes and values at which kernels change their ways.
+    Shapes,
     /// Packed integers.
     Quantized,
     /// Packed integers beyond a cluster's memory.
@@ -37,6 +39,10 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         // Assembly of large kernels takes a second each.
         ("hvx", Suite::Loops) => 6,
         (_, Suite::Loops) => 3,
+        // Most ways are those of Hexagon's kernels; a prime, so that every kind of case comes.
+        ("hvx", Suite::Shapes) => 1,
+        ("c" | "neon" | "armv7-neon" | "xpulpv2" | "host", Suite::Shapes) => 7,
+        (_, Suite::Shapes) => 41,
         // Loops, multiplications at run time by one of the three below.
         ("neon+dispatch", Suite::Products) => 3,
         // Of these, products alone are another level's; loops are NEON's.

@@ -9,6 +9,7 @@ mod packed;
 mod products;
 mod quantized;
 mod scalars;
+mod shapes;
 mod sizes;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use trainc_driver::targets::TARGETS;
 use trainc_driver::verify::VerifyOptions;
 use trainc_ir::OpKind;
 use trainc_ir::target::Target;
-use trainc_tests::cases::{self, Case, Place};
+use trainc_tests::cases::{self, Case, GraphCase, Place};
 
 /// Cases of one program: one translation unit that takes seconds.
 const PROGRAM: usize = 100;
@@ -46,12 +47,33 @@ fn targets() -> Vec<&'static dyn Target> {
     targets
 }
 
+/// A case of a program.
+#[derive(Clone, Copy)]
+enum Placed<'c> {
+    Operation(&'c Case, Place),
+}
+
+impl Placed<'_> {
+    fn graph(&self) -> GraphCase {
+        match self {
+            Placed::Operation(case, place) => case.placed(*place),
+        }
+    }
+
+    /// What it is, for those who look into a failure.
+    fn shown(&self) -> String {
+        match self {
+            Placed::Operation(case, place) => format!("{}, {place:?}", loops::shown(case)),
+        }
+    }
+}
+
 /// A program of cases for a target, and a way to build and run it.
 struct Job<'c> {
     target: &'static dyn Target,
     build: Build,
     part: usize,
-    cases: Vec<(&'c Case, Place)>,
+    cases: Vec<Placed<'c>>,
 }
 
 impl Job<'_> {
@@ -62,44 +84,49 @@ impl Job<'_> {
         // What is built stays for those who look at one target.
         let keep = std::env::var_os(ONE_TARGET).map(|_| folder(&what));
         let options = VerifyOptions { keep, ..self.build.options() };
-        let report = match cases::run(self.target, &self.cases, &options) {
+        let graphs: Vec<GraphCase> = self.cases.iter().map(Placed::graph).collect();
+        let report = match cases::run(self.target, &graphs, &options) {
             Ok(report) => report,
             Err(error) => {
                 let named = |n: usize| error.contains(&format!("case_{n}:"));
-                let case = (0..self.cases.len()).find(|n| named(*n)).map(|n| self.cases[n]);
-                let case = case.map(|(case, place)| format!("{}, {place:?}", loops::shown(case)));
+                let case = (0..self.cases.len()).find(|n| named(*n));
+                let case = case.map(|n| self.cases[n].shown());
                 return vec![format!("{what}: {error}, {}", case.unwrap_or_default())];
             }
         };
         let finding = |finding: &trainc_driver::verify::Finding| {
             let number = finding.entry.strip_prefix("case_").and_then(|n| n.parse::<usize>().ok());
-            let case = number.and_then(|n| self.cases.get(n));
-            let case = case.map(|(case, place)| format!("{}, {place:?}", loops::shown(case)));
+            let case = number.and_then(|n| self.cases.get(n)).map(Placed::shown);
             format!("{what}: {}: {finding}", case.unwrap_or_default())
         };
         report.findings.iter().map(finding).collect()
     }
 }
 
-/// Runs cases on every target, as many programs side by side as this machine has processors.
+/// Runs operations on every target.
 fn conform(suite: Suite, all: &[Case]) {
+    run(suite, all.len(), |n, target| {
+        let case = &all[n];
+        // The caller's memory is not aligned, and need not be what kernels would like.
+        let caller = match suite {
+            Suite::Operations | Suite::Sizes => n % 2 == 0,
+            Suite::Shapes => false,
+            _ => n % 4 == 0,
+        };
+        let place = if caller { Place::Caller } else { Place::Arena };
+        (!exceptions::has_no_form(target, case)).then_some(Placed::Operation(case, place))
+    });
+}
+
+/// Runs cases on every target that has them, as many programs side by side as this machine has processors.
+fn run<'c>(suite: Suite, count: usize, case: impl Fn(usize, &str) -> Option<Placed<'c>>) {
     let mut jobs = Vec::new();
     for target in targets() {
         let name = target.description().name;
         let every = exceptions::every(name, suite);
-        let chosen: Vec<(&Case, Place)> = all
-            .iter()
-            .enumerate()
-            .filter(|(n, _)| every.is_some_and(|every| n % every == 0))
-            .filter(|(_, case)| !exceptions::has_no_form(name, case))
-            .map(|(n, case)| {
-                // The caller's memory is not aligned, and need not be what kernels would like.
-                let caller = match suite {
-                    Suite::Operations | Suite::Sizes => n % 2 == 0,
-                    _ => n % 4 == 0,
-                };
-                (case, if caller { Place::Caller } else { Place::Arena })
-            })
+        let chosen: Vec<Placed<'c>> = (0..count)
+            .filter(|n| every.is_some_and(|every| n % every == 0))
+            .filter_map(|n| case(n, name))
             .collect();
         for (part, cases) in chosen.chunks(PROGRAM).enumerate() {
             for build in exceptions::builds(name, Some(suite)) {
@@ -183,6 +210,21 @@ fn sizes_around_vectors() {
 #[test]
 fn products_and_what_follows() {
     conform(Suite::Products, &products::all());
+}
+
+#[test]
+fn shapes_of_convolutions() {
+    conform(Suite::Shapes, &shapes::convolutions());
+}
+
+#[test]
+fn shapes_of_depthwise_convolutions() {
+    conform(Suite::Shapes, &shapes::depthwise());
+}
+
+#[test]
+fn shapes_of_pools() {
+    conform(Suite::Shapes, &shapes::pools());
 }
 
 #[test]

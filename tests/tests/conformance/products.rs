@@ -12,10 +12,11 @@ use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
 
 /// A tensor: of any values, of the extremes only, of one value, or mostly zeros.
-fn tensor(random: &mut Random, shape: &[usize], values: Values) -> Tensor {
+pub(crate) fn tensor(random: &mut Random, shape: &[usize], values: Values) -> Tensor {
     let count = shape.iter().product();
     let mut draw = || match values {
         Values::Any => random.next() as i8,
+        Values::Small => (random.next() % 7) as i8 - 3,
         Values::Extremes => [-128, 127, -127][random.below(3)],
         Values::All(value) => value,
         Values::Few => {
@@ -31,8 +32,9 @@ fn tensor(random: &mut Random, shape: &[usize], values: Values) -> Tensor {
 }
 
 #[derive(Clone, Copy)]
-enum Values {
+pub(crate) enum Values {
     Any,
+    Small,
     Extremes,
     All(i8),
     Few,
@@ -93,7 +95,8 @@ fn finished(
 }
 
 /// images, groups, channels and outputs of a group, height and width, taps, strides, dilations, pads.
-type Shape = (usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 4]);
+pub(crate) type Shape =
+    (usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 4]);
 
 const CONVOLUTIONS: &[Shape] = &[
     // As in nets.
@@ -229,7 +232,7 @@ pub(crate) fn all() -> Vec<Case> {
     products
 }
 
-trait InferShape {
+pub(crate) trait InferShape {
     /// Shape of the result.
     fn infer_shape(&self, x: &[usize], w: &[usize]) -> Option<Vec<usize>>;
 }

@@ -1,39 +1,33 @@
-//! The vector kernels of average pools and their gradients against the operations, with the bytes around the results.
-
-use std::collections::BTreeMap;
+//! Packets of the kernels of average pools and their gradients beside those of the loops that they replace.
 
 use trainc_hvx::kernels::{DataObject, GlobalAverage, Pool};
 use trainc_hvx::lower;
-use trainc_hvx::machine::{Function, Options, Version, compile};
+use trainc_hvx::machine::Function;
 use trainc_ir::ops::{AvgPool2d, AvgPool2dGradient};
 use trainc_ir::{Data, Op, RunContext, Tensor};
 use trainc_tests::random::Random;
 
-use super::harness::{Image, assemble, folder};
-use super::pools::{SHAPES, bytes, contents};
+use super::harness::{Image, folder};
 use super::{assembly, check, text};
 
-/// Planes, rows, columns of averages of whole planes: powers of two and others, planes shorter and longer than a vector,
-/// whole and part vectors and groups of planes.
-const PLANES: [[usize; 3]; 17] = [
-    [1, 1, 1],
-    [65, 1, 1],
-    [1, 7, 7],
-    [64, 7, 7],
-    [320, 8, 5],
-    [33, 4, 4],
-    [200, 2, 2],
-    [96, 1, 3],
-    [31, 3, 3],
-    [40, 8, 16],
-    [3, 14, 14],
-    [35, 14, 14],
-    [2, 28, 28],
-    [34, 16, 32],
-    [5, 56, 13],
-    [70, 11, 12],
-    [129, 1, 127],
-];
+fn contents(random: &mut Random, count: usize, kind: usize) -> Vec<i8> {
+    (0..count)
+        .map(|_| {
+            let any = random.next() >> 40;
+            match kind {
+                0 => any as i8,
+                // Ties.
+                1 => (any % 3) as i8 - 1,
+                2 => [-128, -127, 127, 126][any as usize % 4],
+                _ => -128,
+            }
+        })
+        .collect()
+}
+
+fn bytes(values: &[i8]) -> Vec<u8> {
+    values.iter().map(|&v| v.cast_unsigned()).collect()
+}
 
 struct Kernel {
     function: Function,
@@ -87,70 +81,6 @@ fn result_bytes(meaning: &Tensor) -> Vec<u8> {
         Data::I8(values) => bytes(values),
         _ => meaning.as_i32().iter().flat_map(|x| x.to_le_bytes()).collect(),
     }
-}
-
-fn averages(name: &str, shapes: &[[usize; 3]], whole: bool, gradient: bool) {
-    let (mut image, mut kernels) = (Image::default(), String::new());
-    let mut random = Random(9);
-    let mut texts: BTreeMap<Version, String> = BTreeMap::new();
-    for &shape in shapes {
-        let [planes, height, width] = shape;
-        let symbol = format!("{name}_{planes}_{height}_{width}");
-        let Kernel { function, table, scratch } = kernel(&symbol, shape, whole, gradient);
-        for version in Version::ALL {
-            let assembled = compile(&function, version, &Options::default()).expect("it compiles");
-            assert_eq!(assembled.spills, 0, "{symbol}, {version}");
-            texts.entry(version).or_default().push_str(&assembled.assembly());
-        }
-        kernels.push_str(&text(&function));
-        kernels.extend(table.map(|table| table.assembly()));
-        kernels.push_str("\t.text\n");
-        for kind in 0..4 {
-            let from = operand(shape, whole, gradient);
-            let values = contents(&mut random, from.iter().product(), kind);
-            let operand = Tensor::i8_shared(from, values.clone(), -3);
-            let op = operation([height, width], whole, gradient);
-            let meaning = op.evaluate(&[&operand], &RunContext::default()).remove(0);
-            let expected = result_bytes(&meaning);
-            let what = format!("{symbol}, contents {kind}");
-            let mut arguments = vec![image.place(&what, Some(&bytes(&values)), None, values.len())];
-            let what = format!("{what}: result");
-            arguments.push(image.place(&what, None, Some(&expected), expected.len()));
-            if scratch > 0 {
-                arguments.push(image.reserve("working memory", scratch));
-            }
-            let arguments: Vec<String> = arguments.iter().map(|at| format!("image+{at}")).collect();
-            image.call(&symbol, &arguments);
-        }
-    }
-    let versions = folder(&format!("{name}_versions"));
-    for (version, text) in texts {
-        let (source, object) = (format!("{version}.S"), format!("{version}.o"));
-        std::fs::write(versions.join(&source), text).expect("the file is written");
-        assemble(&versions, &source, &object, version.number());
-    }
-    let packets = check(&folder(name), &image, &kernels);
-    println!("{name}: {packets} packets");
-}
-
-#[test]
-fn windows() {
-    averages("window_averages", &SHAPES, false, false);
-}
-
-#[test]
-fn window_gradients() {
-    averages("window_average_gradients", &SHAPES, false, true);
-}
-
-#[test]
-fn planes() {
-    averages("plane_averages", &PLANES, true, false);
-}
-
-#[test]
-fn plane_gradients() {
-    averages("plane_average_gradients", &PLANES, true, true);
 }
 
 /// Most packets of the kernels, and how many times fewer they are than the loops', at least.

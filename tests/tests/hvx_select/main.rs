@@ -4,7 +4,6 @@ mod average_pools;
 mod depthwise;
 mod harness;
 mod packets;
-mod pools;
 mod training;
 
 use std::path::Path;
