@@ -1,7 +1,7 @@
 //! Nested loops as one: `for a in 0..A { for b in 0..B { .. a*B + b .. } }` is a loop over `A*B` where nothing asks for
 //! `a` or `b` alone. Elementwise nests become long loops, which fill vectors whatever their innermost size.
 
-use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt, each_expression, each_statement};
+use trainc_ir::loops::{Expr, Local, LoopKernel, Node, Stmt};
 
 use crate::linear::{Linear, is_linear};
 use crate::uses::count_uses;
@@ -9,35 +9,28 @@ use crate::uses::count_uses;
 /// The kernel with its nests collapsed: same stores, same order.
 pub fn collapsed(kernel: &LoopKernel) -> LoopKernel {
     let uses = count_uses(kernel, &kernel.body);
-    let body = block(&kernel.body, &uses);
+    let body = block(kernel, &kernel.body, &uses);
     LoopKernel { body, ..kernel.clone() }
 }
 
-fn block(statements: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
+fn block(kernel: &LoopKernel, statements: &[Stmt], uses: &[usize]) -> Vec<Stmt> {
     let of = |s: &Stmt| match s {
         Stmt::For { variable, start, end, body } => {
-            let (variable, body) = (*variable, block(body, uses));
+            let (variable, body) = (*variable, block(kernel, body, uses));
             let whole = Stmt::For { variable, start: start.clone(), end: end.clone(), body };
             // After the loop nothing asks for the variables of either.
-            joined(&whole, &|local| mentions(s, local) == uses[local.0 as usize]).unwrap_or(whole)
+            let own = count_uses(kernel, std::slice::from_ref(s));
+            let is_own = |local: Local| own[local.0 as usize] == uses[local.0 as usize];
+            joined(&whole, &is_own).unwrap_or(whole)
         }
         Stmt::If { condition, then, otherwise } => Stmt::If {
             condition: condition.clone(),
-            then: block(then, uses),
-            otherwise: block(otherwise, uses),
+            then: block(kernel, then, uses),
+            otherwise: block(kernel, otherwise, uses),
         },
         other => other.clone(),
     };
     statements.iter().map(of).collect()
-}
-
-/// How often a statement mentions a local.
-fn mentions(statement: &Stmt, local: Local) -> usize {
-    let mut count = 0;
-    let block = std::slice::from_ref(statement);
-    each_statement(block, &mut |s| count += usize::from(s.sets() == Some(local)));
-    each_expression(block, &mut |e| e.each_local(&mut |l| count += usize::from(l == local)));
-    count
 }
 
 /// Rounds of a loop from 0 to a constant.

@@ -18,6 +18,15 @@ pub struct Access {
     pub moves: bool,
 }
 
+impl Access {
+    /// Whether another access is to the element before or after, in all rounds.
+    pub fn is_beside(&self, other: &Access) -> bool {
+        self.buffer == other.buffer
+            && self.index.is_parallel(&other.index)
+            && self.index.constant.abs_diff(other.index.constant) == 1
+    }
+}
+
 /// Checks that no round touches an element that another one stores, so that the accesses, which are in the order of the
 /// text, may be done one after the other, each for several rounds. `rounds` is how many there are, if known;
 /// `in_place` says of two different buffers whether element n of one may be element n of the other.

@@ -6,10 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_ir::loops::{Binary, Buffer, Expr, Local, LoopKernel, Node, Role, Stmt, Unary};
+use trainc_ir::loops::{
+    Binary, Buffer, Expr, Local, LoopKernel, Node, Role, Stmt, Unary, each_expression,
+    each_statement,
+};
 
 use crate::intervals::{Interval, Intervals, all, exact, within};
-use crate::locals::Locals;
+use crate::locals::{Locals, count};
+use crate::uses::Changes;
 
 /// What a loop with independent rounds takes from outside.
 #[derive(Clone, Debug)]
@@ -35,21 +39,32 @@ pub fn independent(
     if start.as_constant() != Some(0) || rounds < 2 || !nested {
         return None;
     }
-    let mut survey = Survey::new(locals, number);
-    survey.block(body);
-    if !survey.assigned.keys().all(|local| survey.declared.contains(local)) {
+    let (inside, last) = (Changes::of(body), number + count(body));
+    let (mut accesses, mut counters, mut outside) = (Vec::new(), Vec::new(), BTreeSet::new());
+    each_statement(body, &mut |statement| match statement {
+        Stmt::Store(buffer, index, _) => accesses.push((*buffer, index)),
+        Stmt::For { variable, start, end, .. } => {
+            counters.push(Counter { variable: *variable, start, end });
+        }
+        Stmt::Assign(..) | Stmt::If { .. } => {}
+    });
+    each_expression(body, &mut |e| {
+        e.each_local(&mut |local| _ = outside.insert(local));
+        e.each_load(&mut |buffer, index| accesses.push((buffer, index)));
+    });
+    let windows = Windows { variable: *variable, inside: &inside, locals, counters, intervals };
+    let declared = |local: &Local| {
+        windows.counts(*local)
+            || locals.declared_at(*local).is_some_and(|n| (number..last).contains(&n))
+    };
+    if !inside.locals.iter().all(declared) {
         return None;
     }
-    let windows = Windows {
-        variable: *variable,
-        assigned: &survey.assigned,
-        counters: &survey.counters,
-        intervals,
-    };
-    for buffer in survey.accesses.iter().filter(|a| a.stores).map(|a| a.buffer) {
+    for &buffer in &inside.buffers {
+        let meets = |other| other == buffer || takes_place(kernel, buffer, other);
         let mut window: Option<Window> = None;
-        for access in survey.accesses.iter().filter(|a| may_share(kernel, buffer, a.buffer)) {
-            let one = windows.of(access.index);
+        for (_, index) in accesses.iter().filter(|(b, _)| meets(*b)) {
+            let one = windows.of(index);
             if window.is_some_and(|w| w.factor != one.factor) {
                 return None;
             }
@@ -61,39 +76,15 @@ pub fn independent(
             return None;
         }
     }
-    let mut outside = survey.read;
-    outside.retain(|l| !survey.assigned.contains_key(l));
-    survey.counters.iter().for_each(|counter| _ = outside.remove(&counter.variable));
-    outside.remove(variable);
+    outside.retain(|local| local != variable && !inside.locals.contains(local));
     Some(Independent { rounds, locals: outside })
 }
 
-/// Whether an access to `other` may meet what is written. The first result may take the place of an operand of its type,
-/// element on element; nothing else meets.
-fn may_share(kernel: &LoopKernel, written: Buffer, other: Buffer) -> bool {
-    let [a, b] = [written, other].map(|id| &kernel.buffers[id.0 as usize]);
-    let takes_place = matches!((&a.role, &b.role), (Role::Output(0), Role::Input(_)));
-    written == other || takes_place && a.element == b.element && a.count == b.count
-}
-
-struct Access<'b> {
-    buffer: Buffer,
-    index: &'b Expr,
-    stores: bool,
-}
-
-/// What a block does.
-struct Survey<'b> {
-    locals: &'b Locals,
-    /// Number of the next statement.
-    number: usize,
-    accesses: Vec<Access<'b>>,
-    /// Locals and their value, if it is set once.
-    assigned: BTreeMap<Local, Option<&'b Expr>>,
-    declared: BTreeSet<Local>,
-    /// In the order of the text.
-    counters: Vec<Counter<'b>>,
-    read: BTreeSet<Local>,
+/// Whether the first result takes the place of an operand of its type, element on element; nothing else shares memory.
+fn takes_place(kernel: &LoopKernel, result: Buffer, operand: Buffer) -> bool {
+    let [a, b] = [result, operand].map(|id| &kernel.buffers[id.0 as usize]);
+    let roles = matches!((&a.role, &b.role), (Role::Output(0), Role::Input(_)));
+    roles && a.element == b.element && a.count == b.count
 }
 
 /// The variable of a loop.
@@ -101,60 +92,6 @@ struct Counter<'b> {
     variable: Local,
     start: &'b Expr,
     end: &'b Expr,
-}
-
-impl<'b> Survey<'b> {
-    fn new(locals: &'b Locals, number: usize) -> Survey<'b> {
-        Survey {
-            locals,
-            number,
-            accesses: Vec::new(),
-            assigned: BTreeMap::new(),
-            declared: BTreeSet::new(),
-            counters: Vec::new(),
-            read: BTreeSet::new(),
-        }
-    }
-
-    fn block(&mut self, block: &'b [Stmt]) {
-        for statement in block {
-            let number = self.number;
-            self.number += 1;
-            match statement {
-                Stmt::Assign(local, value) => {
-                    self.expression(value);
-                    let first = !self.assigned.contains_key(local);
-                    self.assigned.insert(*local, first.then_some(value));
-                    if self.locals.declares(*local, number) {
-                        self.declared.insert(*local);
-                    }
-                }
-                Stmt::Store(buffer, index, value) => {
-                    self.expression(index);
-                    self.expression(value);
-                    self.accesses.push(Access { buffer: *buffer, index, stores: true });
-                }
-                Stmt::For { variable, start, end, body } => {
-                    self.counters.push(Counter { variable: *variable, start, end });
-                    self.expression(start);
-                    self.expression(end);
-                    self.block(body);
-                }
-                Stmt::If { condition, then, otherwise } => {
-                    self.expression(condition);
-                    self.block(then);
-                    self.block(otherwise);
-                }
-            }
-        }
-    }
-
-    fn expression(&mut self, e: &'b Expr) {
-        e.each_local(&mut |local| _ = self.read.insert(local));
-        e.each_load(&mut |buffer, index| {
-            self.accesses.push(Access { buffer, index, stores: false });
-        });
-    }
 }
 
 /// Values `factor * variable + low..=factor * variable + high`.
@@ -194,8 +131,11 @@ impl Form {
 /// of a padded image ends with the image.
 struct Windows<'a> {
     variable: Local,
-    assigned: &'a BTreeMap<Local, Option<&'a Expr>>,
-    counters: &'a [Counter<'a>],
+    /// What the loop changes.
+    inside: &'a Changes,
+    locals: &'a Locals,
+    /// In the order of the text.
+    counters: Vec<Counter<'a>>,
     intervals: &'a Intervals<'a>,
 }
 
@@ -221,7 +161,7 @@ impl Windows<'_> {
             Node::Local(local) if self.counts(*local) => {
                 Some(Form { factors: [(*local, 1)].into(), rest: (0, 0) })
             }
-            Node::Local(local) => self.assigned.get(local).copied().flatten().map(|v| self.form(v)),
+            Node::Local(local) => self.value(*local).map(|v| self.form(v)),
             Node::Unary(Unary::Extend, x) => Some(self.form(x)),
             Node::Binary(op, a, b) => {
                 let (of_a, of_b) = (self.intervals.get(a), self.intervals.get(b));
@@ -239,6 +179,11 @@ impl Windows<'_> {
             }
             _ => None,
         }
+    }
+
+    /// What a local of the loop is, if it is set once.
+    fn value(&self, local: Local) -> Option<&Expr> {
+        self.locals.value(local).filter(|_| self.inside.locals.contains(&local))
     }
 
     fn counts(&self, local: Local) -> bool {
@@ -287,7 +232,7 @@ impl Windows<'_> {
                     Vec::new()
                 }
             }
-            (Node::Local(local), _) => match self.assigned.get(local).copied().flatten() {
+            (Node::Local(local), _) => match self.value(*local) {
                 Some(value) => self.limits(value, low),
                 None => vec![self.form(e)],
             },

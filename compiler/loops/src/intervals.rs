@@ -160,7 +160,7 @@ pub trait Leaves {
 
 impl Leaves for Intervals<'_> {
     fn local(&self, local: Local) -> Option<Interval> {
-        self.locals[local.0 as usize]
+        self.locals.get(local.0 as usize).copied().flatten()
     }
 
     fn element(&self, buffer: Buffer) -> Interval {

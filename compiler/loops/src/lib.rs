@@ -27,8 +27,10 @@ pub use intervals::{
 pub use linear::{Linear, is_linear};
 pub use locals::{Locals, count, without_dead_code};
 pub use reasons::Reason;
-pub use reductions::{Carried, Reduction};
+pub use reductions::Reduction;
 pub use simplify::simplified;
 pub use speculation::may_compute_both;
 pub use uses::{Changes, count_uses};
-pub use vector::{Place, Step, VectorLoop, Vectors};
+pub use vector::{
+    Form, Known, Offers, Pair, Place, Step, Value, VectorLoop, Vectors, scalar_loops,
+};

@@ -118,10 +118,12 @@ impl Locals {
         matches!(self.kinds[local.0 as usize], Kind::Hoisted)
     }
 
-    /// Whether the statement of that number, an assignment, declares the local.
-    pub fn declares(&self, local: Local, number: usize) -> bool {
-        matches!(self.kinds[local.0 as usize],
-            Kind::AtFirstAssignment { statement, .. } if statement == number)
+    /// The number of the assignment that declares a local.
+    pub fn declared_at(&self, local: Local) -> Option<usize> {
+        match self.kinds[local.0 as usize] {
+            Kind::AtFirstAssignment { statement, .. } => Some(statement),
+            _ => None,
+        }
     }
 
     /// Whether a local is set by its declaration alone, or counts a loop: it stays while it is in sight.

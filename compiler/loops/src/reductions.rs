@@ -1,7 +1,5 @@
 //! Locals that rounds combine in any order: `local = local op value`.
 
-use std::collections::BTreeSet;
-
 use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, each_statement};
 
 use crate::reasons::Reason;
@@ -60,26 +58,19 @@ impl Reduction {
             _ => 0,
         }
     }
-}
 
-/// What a loop's rounds do to its locals.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Carried {
-    /// Locals that rounds combine, in the order of the text.
-    pub reductions: Vec<Reduction>,
-    /// All other locals that the body sets; nothing outside asks for them.
-    pub private: BTreeSet<Local>,
-}
-
-impl Carried {
-    /// What a body does to its locals; `uses` counts all mentions of each local in the kernel. That a round sets its
-    /// private locals before it reads them is left to whoever reads its statements.
+    /// The locals that a loop's rounds combine, in the order of the text; `uses` counts all mentions of each local in the
+    /// kernel. That a round sets its other locals before it reads them is left to whoever reads its statements.
     ///
     /// # Errors
-    /// If something outside asks for a local that is no reduction.
-    pub fn of(kernel: &LoopKernel, body: &[Stmt], uses: &[usize]) -> Result<Carried, Reason> {
+    /// If something outside asks for a local that the body sets otherwise.
+    pub fn all(
+        kernel: &LoopKernel,
+        body: &[Stmt],
+        uses: &[usize],
+    ) -> Result<Vec<Reduction>, Reason> {
         let own = count_uses(kernel, body);
-        let (mut carried, mut refused) = (Carried::default(), None);
+        let (mut reductions, mut refused) = (Vec::new(), None);
         each_statement(body, &mut |statement| {
             let Some(local) = statement.sets() else { return };
             let at = local.0 as usize;
@@ -89,14 +80,14 @@ impl Carried {
                 _ => None,
             };
             match reduction {
-                Some(reduction) => carried.reductions.push(reduction),
-                None if own[at] == uses[at] => _ = carried.private.insert(local),
+                Some(reduction) => reductions.push(reduction),
+                None if own[at] == uses[at] => {}
                 None if kernel.locals[at].1 == Scalar::F32 => {
                     refused.get_or_insert(Reason::FloatOrder(local));
                 }
                 None => _ = refused.get_or_insert(Reason::UsedOutside(local)),
             }
         });
-        refused.map_or(Ok(carried), Err)
+        refused.map_or(Ok(reductions), Err)
     }
 }

@@ -63,49 +63,28 @@ fn truth(value: bool) -> Expr {
 }
 
 fn fold(e: &Expr, known: &Known<'_>) -> Expr {
-    let node = match &*e.node {
-        Node::Integer(_) | Node::Float(_) => return e.clone(),
-        Node::Local(local) => {
-            return known.locals.stands_for(*local).map_or(e.clone(), |other| fold(other, known));
-        }
-        Node::Load(buffer, index) => Node::Load(*buffer, fold(index, known)),
-        Node::Unary(op, x) => {
-            let x = fold(x, known);
-            match (op, constant(&x)) {
-                (Unary::Not, Some(value)) => return truth(!value),
-                (Unary::BoolToInteger, Some(value)) => return Expr::i32(value.into()),
-                _ => Node::Unary(*op, x),
-            }
-        }
-        Node::Binary(op, a, b) => {
-            let (a, b) = (fold(a, known), fold(b, known));
-            match (op, constant(&a), constant(&b)) {
-                (Binary::And, Some(true), _) | (Binary::Or, Some(false), _) => return b,
-                (Binary::And, _, Some(true)) | (Binary::Or, _, Some(false)) => return a,
-                (Binary::And, Some(false), _) | (Binary::And, _, Some(false)) => {
-                    return truth(false);
-                }
-                (Binary::Or, Some(true), _) | (Binary::Or, _, Some(true)) => return truth(true),
-                _ => Node::Binary(*op, a, b),
-            }
-        }
-        Node::Compare(comparison, a, b) => {
-            let (a, b) = (fold(a, known), fold(b, known));
-            if let Some(value) = outcome(*comparison, &a, &b, known) {
-                return truth(value);
-            }
-            Node::Compare(*comparison, a, b)
-        }
-        Node::Select(condition, a, b) => {
-            let condition = fold(condition, known);
-            match constant(&condition) {
-                Some(true) => return fold(a, known),
-                Some(false) => return fold(b, known),
-                None => Node::Select(condition, fold(a, known), fold(b, known)),
-            }
-        }
+    if let Some(local) = e.as_local() {
+        return known
+            .locals
+            .stands_for(local)
+            .map_or_else(|| e.clone(), |other| fold(other, known));
+    }
+    let folded = e.map_operands(&mut |x| Some(fold(x, known))).unwrap_or_else(|| e.clone());
+    let simpler = match &*folded.node {
+        Node::Unary(Unary::Not, x) => constant(x).map(|value| truth(!value)),
+        Node::Unary(Unary::BoolToInteger, x) => constant(x).map(|value| Expr::i32(value.into())),
+        Node::Binary(op, a, b) => match (op, constant(a), constant(b)) {
+            (Binary::And, Some(true), _) | (Binary::Or, Some(false), _) => Some(b.clone()),
+            (Binary::And, _, Some(true)) | (Binary::Or, _, Some(false)) => Some(a.clone()),
+            (Binary::And, Some(false), _) | (Binary::And, _, Some(false)) => Some(truth(false)),
+            (Binary::Or, Some(true), _) | (Binary::Or, _, Some(true)) => Some(truth(true)),
+            _ => None,
+        },
+        Node::Compare(comparison, a, b) => outcome(*comparison, a, b, known).map(truth),
+        Node::Select(c, a, b) => constant(c).map(|holds| if holds { a.clone() } else { b.clone() }),
+        _ => None,
     };
-    Expr { ty: e.ty, node: Box::new(node) }
+    simpler.unwrap_or(folded)
 }
 
 fn outcome(comparison: Comparison, a: &Expr, b: &Expr, known: &Known<'_>) -> Option<bool> {

@@ -69,7 +69,7 @@ impl Text {
 #[derive(Debug)]
 pub(crate) struct Expressions<'k> {
     pub(crate) kernel: &'k LoopKernel,
-    pub(crate) intervals: Intervals<'k>,
+    pub(crate) intervals: &'k Intervals<'k>,
     /// Current name of each local.
     pub(crate) names: Vec<String>,
 }

@@ -14,17 +14,6 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Where the text ends now, for [`Lines::cut`].
-    pub(crate) fn end(&self) -> (usize, usize) {
-        (self.text.len(), self.depth)
-    }
-
-    /// Takes off what came after `end`.
-    pub(crate) fn cut(&mut self, end: (usize, usize)) {
-        self.text.truncate(end.0);
-        self.depth = end.1;
-    }
-
     /// Appends a line of code, indented, broken where it is too long.
     pub(crate) fn line(&mut self, code: &str) {
         let mut indent = INDENT * self.depth;

@@ -36,7 +36,7 @@ pub use example::{bare_example, example};
 pub use harness::{compilers, flags, harness, support};
 pub use input::header_notes;
 pub use kernel::{CKernel, Emitted, Loops, Piece, in_c, take};
-pub use leading::{CountedLoop, LeadingRounds, Rest, Scope};
+pub use leading::{LeadingRounds, Rest, Scope};
 pub use loops::{element_type, function, function_with};
 pub use program::{emit, emit_with_pieces, model_hash};
 pub use target::{C, CTarget};

@@ -1,8 +1,6 @@
 //! A loop kernel as a C99 function.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use trainc_ir::Element;
 use trainc_ir::loops::{
@@ -11,13 +9,13 @@ use trainc_ir::loops::{
 use trainc_ir::names::unique;
 use trainc_ir::target::loop_scratch;
 use trainc_loops::{
-    Changes, Independent, Intervals, Locals, addend, all, count, exact, independent, is_narrow,
-    simplified, within,
+    Changes, Independent, Intervals, Locals, Place, addend, all, count, count_uses, exact,
+    independent, is_narrow, simplified, within,
 };
 
 use crate::expression::{Expressions, Text};
 use crate::layout::Lines;
-use crate::leading::{CountedLoop, LeadingRounds, Rest, Scope};
+use crate::leading::{LeadingRounds, Rest, Scope};
 
 /// The C type of an element; elements narrower than a byte take one each.
 pub fn element_type(element: Element) -> &'static str {
@@ -71,19 +69,19 @@ fn print(
     }
     let locals = Locals::of_kernel(&kernel)?;
     let intervals = Intervals::of_kernel(&kernel, &locals);
+    let uses = count_uses(&kernel, &kernel.body);
     let names = vec![String::new(); kernel.locals.len()];
     let mut printer = Printer {
         name,
         locals: &locals,
-        expressions: Expressions { kernel: &kernel, intervals, names },
+        expressions: Expressions { kernel: &kernel, intervals: &intervals, names },
         parts: Lines::default(),
         divided: 0,
         repeats: false,
         lines: Lines::default(),
         taken,
         added: Vec::new(),
-        renamed: Vec::new(),
-        uses: OnceCell::new(),
+        uses: &uses,
         statements: 0,
         leading,
     };
@@ -121,10 +119,8 @@ pub(crate) struct Printer<'k> {
     pub(crate) taken: BTreeSet<String>,
     /// Those of them that came after the parameters', in order.
     pub(crate) added: Vec<String>,
-    /// Locals that got a name, with the one before.
-    pub(crate) renamed: Vec<(Local, String)>,
-    /// See [`Scope::uses`].
-    pub(crate) uses: OnceCell<Rc<[usize]>>,
+    /// Mentions of each local.
+    uses: &'k [usize],
     /// Number of the next statement.
     statements: usize,
     leading: Option<&'k dyn LeadingRounds>,
@@ -188,8 +184,7 @@ impl Printer<'_> {
 
     /// Gives a local a name.
     pub(crate) fn rename(&mut self, local: Local, name: &str) {
-        let place = &mut self.expressions.names[local.0 as usize];
-        self.renamed.push((local, std::mem::replace(place, name.to_string())));
+        self.expressions.names[local.0 as usize] = name.to_string();
     }
 
     /// Takes a name until [`Printer::release`].
@@ -231,19 +226,22 @@ impl Printer<'_> {
                 self.lines.line(&line);
             }
             Stmt::For { variable, start, end, body } => {
-                let rest = self.leading(&CountedLoop { variable: *variable, start, end, body });
+                let Expressions { kernel, intervals, .. } = self.expressions;
+                let (uses, variable) = (self.uses, *variable);
+                let place = Place { kernel, uses, intervals, variable, start, end, body };
+                let leading = self.leading;
+                let rest = leading.and_then(|l| l.print(&place, &mut Scope { printer: self }));
                 if let Some(Rest::None) = rest {
                     self.statements += count(body);
                     return;
                 }
-                let (kernel, intervals) = (self.expressions.kernel, &self.expressions.intervals);
                 let (locals, body_number) = (self.locals, self.statements);
                 let alone = || independent(kernel, locals, intervals, statement, body_number);
                 if let Some(free) = (!self.repeats && rest.is_none()).then(alone).flatten() {
-                    return self.divide(*variable, body, &free);
+                    return self.divide(variable, body, &free);
                 }
                 let repeats = std::mem::replace(&mut self.repeats, true);
-                self.for_(*variable, (start, end), body, rest);
+                self.for_(variable, (start, end), body, rest);
                 self.repeats = repeats;
             }
             Stmt::If { condition, then, otherwise } => {
@@ -268,7 +266,7 @@ impl Printer<'_> {
         let ty = self.expressions.local_type(local);
         let fitted = |text: Text| if ty == "int64_t" { text } else { text.narrowed() };
         let text = fitted(self.expressions.print(value));
-        if self.locals.declares(local, number) {
+        if self.locals.declared_at(local) == Some(number) {
             let name = self.declare(local);
             return self.lines.line(&format!("{ty} {name} = {};", text.text));
         }
@@ -295,12 +293,6 @@ impl Printer<'_> {
         let limit = if self.expressions.is_narrow(local) { Scalar::I32 } else { value.ty };
         let fits = within(sum, all(limit));
         (fits && (!text.wide || limit == Scalar::I64)).then_some(text.text)
-    }
-
-    /// The leading rounds in the dialect's way, if it has one for this loop, and the rounds left after them.
-    fn leading(&mut self, counted: &CountedLoop<'_>) -> Option<Rest> {
-        let leading = self.leading?;
-        Scope { printer: self }.attempt(|scope| leading.print(counted, scope))
     }
 
     /// A loop, or what is left of it.

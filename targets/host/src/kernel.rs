@@ -75,9 +75,7 @@ impl Implementation for HostKernel {
     fn scalar_loops(&self) -> Vec<String> {
         let loops = self.vector().stages.iter().filter_map(|stage| {
             let Work::Loop(op) = &stage.work else { return None };
-            let lowered = stage.lower(op);
-            let readonly = codegen::readonly(&lowered, |operand| !op.may_overwrite(operand));
-            codegen::scalar_loops(&lowered, &readonly).ok()
+            Some(codegen::scalar_loops(&stage.lower(op)))
         });
         loops.flatten().collect()
     }

@@ -10,7 +10,7 @@ use trainc_ir::{Element, Op, TensorType};
 const LANES: usize = 8;
 
 /// The loops of an operation, for vectors where there is a choice.
-pub(crate) fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     let own = match op {
         Op::MaxPool2dGradient(op) => max_pool2d_gradient(op, inputs, outputs),
         Op::QuantizeGradient(op) => Some(quantize_gradient(op, inputs, outputs)),

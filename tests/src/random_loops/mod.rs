@@ -394,6 +394,17 @@ impl Generator {
                 continue;
             }
             let before = self.b.get(local);
+            if before.ty == Scalar::I32 && !self.plain && self.below(4) == 0 {
+                // Of neighbours, by an inner loop, which is written out or not.
+                let (x, place) = (self.b.input(0), self.place());
+                let (operation, taps) = (self.any(&operations), self.any(&[2, 3, 6]));
+                self.b.for_("tap", taps, |b, tap| {
+                    let value = b.load(x, place + tap);
+                    let joined = b.get(local).binary(operation, value);
+                    b.set(local, joined);
+                });
+                continue;
+            }
             let value = match (before.ty, k) {
                 (Scalar::F32, _) if !self.floats || (self.plain && k == 4) => continue,
                 // The largest magnitude, in any order; a sum in its own.

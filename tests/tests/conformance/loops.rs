@@ -40,9 +40,13 @@ fn walks_are_vectors() {
             }
             let types: Vec<&TensorType> = case.inputs.iter().map(|x| x.ty()).collect();
             let kernel = kernel(target, "kernel", &case.op, &types);
-            walks += 1;
             let said = kernel.selection.scalar_loops();
-            notes.extend(said.into_iter().find(|note| note.starts_with("`walk`")));
+            let note = said.into_iter().find(|note| note.starts_with("`walk`"));
+            // Machines whose vectors flush small floats to zero have none.
+            if !note.as_ref().is_some_and(|note| note.ends_with("vectors compute no floats")) {
+                walks += 1;
+                notes.extend(note);
+            }
         }
         let (name, scalar) = (target.description().name, notes.len());
         let notes = notes.join("\n");

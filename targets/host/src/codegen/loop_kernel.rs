@@ -7,7 +7,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use trainc_ir::loops::{
     BufferParameter, Expr, Local, LoopKernel, Node, Role, Stmt, each_statement,
 };
-use trainc_loops::{Intervals, Place, Reason, collapsed, count_uses};
+use trainc_loops::{Intervals, Place, collapsed, count_uses};
 
 use super::expression::register;
 use super::vector::Plan;
@@ -29,8 +29,7 @@ pub(crate) fn readonly(kernel: &LoopKernel, kept: impl Fn(usize) -> bool) -> Vec
     kernel.buffers.iter().map(kept).collect()
 }
 
-/// Fills `function` (whose signature is [`loop_kernel_signature`]) with the kernel's code; says which innermost loops stay
-/// scalar, and why.
+/// Fills `function` (whose signature is [`loop_kernel_signature`]) with the kernel's code.
 ///
 /// `readonly` says for each buffer whether nothing that the kernel writes overlaps it.
 ///
@@ -42,7 +41,7 @@ pub fn build_loop_kernel(
     function: &mut Function,
     context: &mut FunctionBuilderContext,
     config: TargetFrontendConfig,
-) -> Vec<String> {
+) {
     let kernel = &collapsed(kernel);
     let mut builder = FunctionBuilder::new(function, context);
     let entry = builder.create_block();
@@ -75,12 +74,10 @@ pub fn build_loop_kernel(
         locals,
         depth: 0,
         guards: 0,
-        scalar_loops: Vec::new(),
     };
     emitter.block(&kernel.body);
     emitter.builder.ins().return_(&[]);
     emitter.builder.finalize(config);
-    emitter.scalar_loops
 }
 
 pub(super) struct Emitter<'a, 'f> {
@@ -99,7 +96,6 @@ pub(super) struct Emitter<'a, 'f> {
     pub(super) depth: usize,
     /// How many conditions stand between the current statement and the function's start.
     pub(super) guards: usize,
-    scalar_loops: Vec<String>,
 }
 
 impl Emitter<'_, '_> {
@@ -147,23 +143,14 @@ impl Emitter<'_, '_> {
         let mut first = self.value(start);
         let last = self.value(end);
         let mut certain = trip.is_some();
-        let place = Place { kernel: self.kernel, uses: &self.uses, variable, rounds: trip, body };
-        match Plan::of(self, &place) {
-            Ok(plan) => {
-                first = self.vector_loop(&plan, first, last, trip);
-                match trip {
-                    Some(trip) if trip % plan.rounds() == 0 => return,
-                    Some(_) => {}
-                    None => certain = false,
-                }
-            }
-            // Not innermost.
-            Err(Reason::InnerLoop) => {}
-            Err(reason) => {
-                let note = reason.of_loop(self.kernel, variable);
-                if !self.scalar_loops.contains(&note) {
-                    self.scalar_loops.push(note);
-                }
+        let (kernel, uses, intervals) = (self.kernel, &self.uses, &self.intervals);
+        let place = Place { kernel, uses, intervals, variable, start, end, body };
+        if let Ok(plan) = Plan::of(&place) {
+            first = self.vector_loop(&plan, first, last, trip);
+            match trip {
+                Some(trip) if trip % plan.rounds() == 0 => return,
+                Some(_) => {}
+                None => certain = false,
             }
         }
         let [round, done] = [(); 2].map(|()| self.builder.create_block());

@@ -7,10 +7,8 @@ mod vector;
 pub(crate) use loop_kernel::readonly;
 pub use loop_kernel::{build_loop_kernel, loop_kernel_signature};
 
-use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_frontend::FunctionBuilderContext;
 use trainc_ir::loops::LoopKernel;
 
 use crate::HostError;
@@ -28,20 +26,9 @@ pub enum Machine {
 /// Instruction sets of x86-64-v2 that Cranelift knows. Rounding needs SSE4.1; without it Cranelift calls libm.
 const X86_64_V2: [&str; 5] = ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"];
 
-/// Innermost loops of a kernel that stay scalar here, each with the reason; `readonly` as in [`build_loop_kernel`].
-///
-/// # Errors
-/// As [`instruction_set`].
-pub(crate) fn scalar_loops(
-    kernel: &LoopKernel,
-    readonly: &[bool],
-) -> Result<Vec<String>, HostError> {
-    let isa = instruction_set(Machine::Native)?;
-    let mut function = Function::new();
-    function.signature = loop_kernel_signature(kernel, isa.default_call_conv());
-    let mut context = FunctionBuilderContext::new();
-    let config = isa.frontend_config();
-    Ok(build_loop_kernel(kernel, readonly, &mut function, &mut context, config))
+/// Loops of a kernel that stay scalar here, each with the reason.
+pub(crate) fn scalar_loops(kernel: &LoopKernel) -> Vec<String> {
+    trainc_loops::scalar_loops(&trainc_loops::collapsed(kernel), &vector::Words)
 }
 
 /// The instruction set to generate code for.

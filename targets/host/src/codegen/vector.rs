@@ -1,13 +1,13 @@
 //! Innermost loops as vectors of 128 bits (the widest that Cranelift has), with the same bits.
 //!
-//! Which loops qualify is [`VectorLoop`]'s to say, from what [`Emitter`] can do as [`Vectors`]. A round of the vector loop
+//! Which loops qualify is [`VectorLoop`]'s to say, from what [`Words`] can do. A round of the vector loop
 //! does [`Plan::parts`] times four rounds; the rest runs as scalars.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{BlockArg, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
 use trainc_ir::Element;
 use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Scalar, Unary};
-use trainc_loops::{Place, Reason, Reduction, Step, VectorLoop, Vectors};
+use trainc_loops::{Form, Known, Place, Reason, Reduction, Step, VectorLoop, Vectors};
 
 use super::expression::{element_shift, integer_condition};
 use super::loop_kernel::Emitter;
@@ -31,13 +31,9 @@ impl Plan {
     ///
     /// # Errors
     /// Why it stays scalar.
-    pub(super) fn of(emitter: &Emitter<'_, '_>, place: &Place<'_>) -> Result<Plan, Reason> {
-        let plan = VectorLoop::of(place, emitter)?;
-        let few = |rounds, lanes| Err(Reason::FewRounds { rounds, lanes });
-        // Narrow elements fill whole vectors.
-        let least = if plan.element_bits < 32 { 4 * LANES } else { LANES };
-        let parts = match place.rounds {
-            Some(rounds) if rounds < least => return few(rounds, least),
+    pub(super) fn of(place: &Place<'_>) -> Result<Plan, Reason> {
+        let plan = VectorLoop::of(place, &Words)?;
+        let parts = match place.rounds() {
             Some(rounds) if rounds < 4 * LANES => (rounds / LANES).min(2) as usize,
             _ => 4,
         };
@@ -48,20 +44,17 @@ impl Plan {
     pub(super) fn rounds(&self) -> i64 {
         LANES * self.parts as i64
     }
-
-    /// Whether an expression is the same in each round.
-    fn uniform(&self, e: &Expr) -> bool {
-        !self.plan.changes.touch(e, &|a, b| a == b)
-    }
 }
 
-/// Lanes are of 32 bits.
-impl Vectors for Emitter<'_, '_> {
-    fn value_bits(&self, e: &Expr) -> Result<u32, Reason> {
+/// Lanes of 32 bits.
+pub(super) struct Words;
+
+impl Vectors for Words {
+    fn value_bits(&self, e: &Expr, _: u32, _: &Known<'_>) -> Result<u32, Reason> {
         if e.ty == Scalar::I64 { Err(Reason::Wide) } else { Ok(32) }
     }
 
-    fn form_bits(&self, e: &Expr, is_uniform: &dyn Fn(&Expr) -> bool) -> Result<u32, Reason> {
+    fn form<'e>(&self, e: &'e Expr, _: u32, known: &Known<'_>) -> Result<Form<'e>, Reason> {
         match &*e.node {
             Node::Unary(
                 op
@@ -76,23 +69,21 @@ impl Vectors for Emitter<'_, '_> {
                 op @ (Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned),
                 _,
                 amount,
-            ) if !is_uniform(amount) => Err(Reason::Binary(*op)),
-            Node::Compare(comparison, a, _)
-                if a.ty == Scalar::Bool
-                    && !matches!(comparison, Comparison::Equal | Comparison::NotEqual) =>
-            {
-                Err(Reason::Comparison(*comparison))
-            }
-            Node::Select(c, a, b) if !self.may_select(c, a, b) => Err(Reason::Speculation),
-            _ => Ok(32),
+            ) if !known.is_uniform(amount) => Err(Reason::Binary(*op)),
+            _ => Ok(Form::of(e, 32)),
         }
     }
 
-    fn reduction_bits(&self, reduction: &Reduction) -> Result<u32, Reason> {
-        match reduction.value.ty {
-            Scalar::I32 => Ok(32),
-            _ => Err(Reason::Reduction(reduction.local)),
+    fn reduction<'e>(&self, r: &'e Reduction, _: &Known<'_>) -> Result<Form<'e>, Reason> {
+        match r.value.ty {
+            Scalar::I32 => Ok(Form::of_one(&r.value, 32)),
+            _ => Err(Reason::Reduction(r.local)),
         }
+    }
+
+    fn least_rounds(&self, plan: &VectorLoop) -> i64 {
+        // Narrow elements fill whole vectors.
+        if plan.element_bits < 32 { 4 * LANES } else { LANES }
     }
 }
 
@@ -132,6 +123,12 @@ impl<'a> Emitter<'a, '_> {
         let [round, done] = [(); 2].map(|()| self.builder.create_block());
         let index = self.builder.append_block_param(round, types::I64);
         let left = self.builder.append_block_param(done, types::I64);
+        for step in &plan.plan.steps {
+            if let Step::Once(local, value) = step {
+                let value = self.value(value);
+                self.assign(*local, value);
+            }
+        }
         let mut initial = Vec::new();
         for reduction in &plan.plan.reductions {
             let scalar = self.integer(Scalar::I32, reduction.identity(32).into());
@@ -163,9 +160,6 @@ impl<'a> Emitter<'a, '_> {
         self.depth += 1;
         self.guards += usize::from(!certain);
         self.assign(plan.plan.variable, index);
-        for local in &plan.plan.changes.locals {
-            self.depths[local.0 as usize] = self.depth;
-        }
         let mut lanes = Lanes { emitter: self, plan, values: Vec::new(), accumulators };
         for step in &plan.plan.steps {
             lanes.step(step);
@@ -225,19 +219,20 @@ impl Lanes<'_, '_, '_, '_> {
         match step {
             Step::Assign(local, value) => {
                 let parts = self.parts(value);
-                self.values.retain(|(l, _)| l != local);
                 self.values.push((*local, parts));
             }
-            Step::Reduce(i) => {
-                let plan = self.plan;
-                let reduction = &plan.plan.reductions[*i];
-                let parts = self.parts(&reduction.value);
+            Step::Reduce(i, value) => {
+                let op = self.plan.plan.reductions[*i].op;
+                let parts = self.parts(value);
                 for (part, value) in parts.into_iter().enumerate() {
                     let sum = self.accumulators[*i][part];
-                    self.accumulators[*i][part] = self.emitter.join(reduction.op, sum, value);
+                    self.accumulators[*i][part] = self.emitter.join(op, sum, value);
                 }
             }
             Step::Store(buffer, index, value) => self.store(*buffer, index, value),
+            // Set ahead of the loop.
+            Step::Once(..) => {}
+            Step::Change(..) | Step::Loop { .. } => unreachable!("not offered"),
         }
     }
 
@@ -256,7 +251,7 @@ impl Lanes<'_, '_, '_, '_> {
 
     fn parts(&mut self, e: &Expr) -> Parts {
         let plan = self.plan;
-        if plan.uniform(e) {
+        if !plan.plan.changes.touch(e, &|a, b| a == b) {
             let mut value = self.emitter.value(e);
             if e.ty == Scalar::Bool {
                 value = self.emitter.builder.ins().bmask(types::I32, value);

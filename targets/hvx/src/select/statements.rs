@@ -84,13 +84,13 @@ impl Selector<'_> {
             && let Ok(rounds) = u32::try_from(rounds)
             && i32::try_from(rounds).is_ok()
         {
-            let done = self.vectorise(b, variable, start, i64::from(rounds), body);
-            let rest = rounds - u32::try_from(done).unwrap_or(0);
+            let done = self.vectorise(b, variable, (start, end), rounds, body);
+            let rest = rounds - done;
             if rest == 0 {
                 return;
             }
             let start = match (done, start.as_constant()) {
-                (1.., Some(first)) => Expr::i64(first + done),
+                (1.., Some(first)) => Expr::i64(first + i64::from(done)),
                 _ => start.clone(),
             };
             return self.rounds(b, variable, &start, Count::Constant(rest), body);

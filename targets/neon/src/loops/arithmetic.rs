@@ -1,49 +1,39 @@
 //! Expressions of rounds that run at a time.
-//!
-//! Integers are computed in the narrowest lanes that hold their values, as far as the intervals prove it; sums,
-//! differences, products and bit operations also in narrower ones where only low bits are asked for.
 
 use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
-use trainc_loops::{bits_of, magnitude_of};
+use trainc_loops::magnitude_of;
 
-use super::lanes::{Kind, Lanes, quad, suffix, vector_type};
-use super::round::{Line, Round, is_ring};
-use crate::level::Level;
+use super::forms::{Saturation, clamped, truth_of};
+use super::lanes::{Kind, Lanes, part_count, quad, suffix, vector_type};
+use super::round::{Line, Round};
 
 /// Most characters of an expression that becomes part of another one.
 const LONGEST: usize = 48;
 
 impl Round<'_, '_, '_> {
-    /// Lanes of 32 bits and more only where few rounds run at a time: values take four registers at most.
-    pub(super) fn allows(&self, bits: u32) -> Option<()> {
-        let all = bits as usize * self.count;
-        ((64..=256).contains(&all) || all == 512 && bits == 64).then_some(())
-    }
-
     pub(super) fn lanes(&self, kind: Kind, bits: u32, parts: Vec<String>) -> Lanes {
         Lanes::new(kind, bits, self.count, parts)
     }
 
     /// The low `bits` of an integer.
-    pub(super) fn value(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
-        let lanes = self.whole_value(e, bits)?;
-        Some(self.shortened(e, lanes))
+    pub(super) fn value(&mut self, e: &Expr, bits: u32) -> Lanes {
+        let lanes = self.whole_value(e, bits);
+        self.shortened(e, lanes)
     }
 
     /// [`Round::value`], however long it is.
-    pub(super) fn whole_value(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
-        self.allows(bits)?;
+    pub(super) fn whole_value(&mut self, e: &Expr, bits: u32) -> Lanes {
         if self.is_uniform(e) {
-            return Some(self.splat(e, bits));
+            return self.splat(e, Kind::Signed, bits);
         }
         if let Some(truth) = truth_of(e) {
-            let mask = self.mask_of(truth, bits)?;
+            let mask = self.mask_of(truth, bits);
             let ones = mask.with(shifted(&mask, "vshr", &format!(", {}", bits - 1)));
-            return Some(ones.reinterpret(Kind::Signed));
+            return ones.reinterpret(Kind::Signed);
         }
         let natural = self.natural(e);
         if bits > natural {
-            let narrow = self.value(e, natural)?;
+            let narrow = self.value(e, natural);
             return self.converted(narrow, bits);
         }
         self.computed(e, bits)
@@ -76,8 +66,7 @@ impl Round<'_, '_, '_> {
     }
 
     /// The low bits of lanes, or the values in wider ones.
-    pub(super) fn converted(&mut self, mut lanes: Lanes, bits: u32) -> Option<Lanes> {
-        self.allows(bits)?;
+    pub(super) fn converted(&mut self, mut lanes: Lanes, bits: u32) -> Lanes {
         while lanes.bits > bits {
             lanes = self.short("wide", lanes).narrowed("vmovn");
         }
@@ -87,7 +76,7 @@ impl Round<'_, '_, '_> {
             }
             lanes = lanes.widened();
         }
-        Some(lanes)
+        lanes
     }
 
     /// The name of a scalar in all lanes of a vector, set before the loop where that is possible.
@@ -115,7 +104,8 @@ impl Round<'_, '_, '_> {
         if matches!(*e.node, Node::Float(_)) {
             return format!("{intrinsic}({scalar})");
         }
-        let fixed = !e.mentions(|l| self.inner.contains(&l)) && (self.certain || !e.loads());
+        let fixed = !e.mentions(|l| self.inner.contains(&l))
+            && (self.place.rounds().is_some() || !e.loads());
         if fixed
             && let Some((.., name)) = self.splats.iter().find(|(x, i, _)| x == e && *i == intrinsic)
         {
@@ -148,264 +138,203 @@ impl Round<'_, '_, '_> {
         name
     }
 
-    /// An integer that is the same in all rounds.
-    fn splat(&mut self, e: &Expr, bits: u32) -> Lanes {
-        let quad = !quad(bits, self.count).is_empty();
-        let name = self.splatted(e, Kind::Signed, bits, quad);
-        let parts = super::lanes::part_count(bits, self.count);
-        self.lanes(Kind::Signed, bits, vec![name; parts])
+    /// What is the same in all rounds.
+    pub(super) fn splat(&mut self, e: &Expr, kind: Kind, bits: u32) -> Lanes {
+        let name = self.splatted(e, kind, bits, !quad(bits, self.count).is_empty());
+        self.lanes(kind, bits, vec![name; part_count(bits, self.count)])
     }
 
     /// Halves of registers for a widening operation.
-    fn half_registers(&mut self, e: &Expr, bits: u32) -> Option<Vec<String>> {
+    fn half_registers(&mut self, e: &Expr, bits: u32) -> Vec<String> {
         if self.is_uniform(e) {
             let name = self.splatted(e, Kind::Signed, bits, false);
-            return Some(vec![name; self.count * bits as usize / 64]);
+            return vec![name; self.count * bits as usize / 64];
         }
-        let lanes = self.value(e, bits)?;
+        let lanes = self.value(e, bits);
         let lanes =
             if quad(bits, self.count).is_empty() { lanes } else { self.bind("narrow", &lanes) };
-        Some(lanes.halves())
+        lanes.halves()
     }
 
     /// An integer that varies, in lanes of no more than its natural width.
-    fn computed(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
+    fn computed(&mut self, e: &Expr, bits: u32) -> Lanes {
         match &*e.node {
-            Node::Integer(_) | Node::Float(_) => None,
+            Node::Local(local) if *local == self.plan.variable => self.counted(e, bits),
             Node::Local(local) => {
-                if *local == self.variable {
-                    return self.counted(e, bits);
-                }
-                let lanes = self.named(*local)?.lanes.clone();
-                match lanes.kind {
-                    Kind::Signed => self.converted(lanes, bits),
-                    _ => None,
-                }
+                let lanes = self.values[local].clone();
+                self.converted(lanes, bits)
             }
             Node::Load(buffer, index) => {
-                let lanes = self.load(*buffer, index)?;
-                Some(self.converted(lanes, bits)?.reinterpret(Kind::Signed))
+                let lanes = self.load(*buffer, index);
+                self.converted(lanes, bits).reinterpret(Kind::Signed)
             }
             Node::Unary(op, x) => self.unary(*op, x, bits),
             Node::Binary(op, a, b) => self.binary(e, *op, a, b, bits),
-            Node::Compare(..) => None,
             Node::Select(c, a, b) => self.select(c, a, b, bits),
+            Node::Integer(_) | Node::Float(_) | Node::Compare(..) => unreachable!("not planned"),
         }
     }
 
     /// The loop variable.
-    fn counted(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
-        let quad = !quad(bits, self.count).is_empty();
-        let parts = super::lanes::part_count(bits, self.count);
-        let each = self.count / parts;
+    fn counted(&mut self, e: &Expr, bits: u32) -> Lanes {
+        let each = self.count / part_count(bits, self.count);
         let ty = vector_type(Kind::Signed, bits, self.count);
-        let intrinsic = format!("vdup{}_n_s{bits}", if quad { "q" } else { "" });
         let scalar = match bits {
             64 => self.scope.scalar(e),
             _ => format!("(int{bits}_t){}", self.scope.operand(e)),
         };
-        let parts = (0..parts).map(|part| {
-            let name = format!("lane_{}", part * each);
-            let numbers: Vec<String> = (0..each).map(|n| (part * each + n).to_string()).collect();
-            let known = self.splats.iter().find(|(x, i, _)| x == e && *i == format!("{name} {ty}"));
-            let ramp = match known {
-                Some((.., ramp)) => ramp.clone(),
-                None => {
-                    let ramp = self.scope.fresh(&name);
-                    let list = numbers.join(", ");
-                    self.before.push(format!("const {ty} {ramp} = {{{list}}};"));
-                    self.splats.push((e.clone(), format!("{name} {ty}"), ramp.clone()));
-                    ramp
-                }
-            };
-            let add = format!("vadd{}_s{bits}", if quad { "q" } else { "" });
-            format!("{add}({intrinsic}({scalar}), {ramp})")
-        });
-        let parts = parts.collect();
-        Some(self.lanes(Kind::Signed, bits, parts))
+        let first = format!("vdup{}_n_s{bits}({scalar})", quad(bits, self.count));
+        let mut ramps = Vec::new();
+        for part in (0..self.count).step_by(each) {
+            let name = format!("lane_{part}");
+            let key = format!("{name} {ty}");
+            let known = self.splats.iter().find(|(x, i, _)| x == e && *i == key);
+            ramps.push(known.map(|(.., ramp)| ramp.clone()).unwrap_or_else(|| {
+                let ramp = self.scope.fresh(&name);
+                let numbers: Vec<String> = (part..part + each).map(|n| n.to_string()).collect();
+                self.before.push(format!("const {ty} {ramp} = {{{}}};", numbers.join(", ")));
+                self.splats.push((e.clone(), key, ramp.clone()));
+                ramp
+            }));
+        }
+        let first = self.lanes(Kind::Signed, bits, vec![first; ramps.len()]);
+        first.zip("vadd", &first.with(ramps))
     }
 
-    fn unary(&mut self, op: Unary, x: &Expr, bits: u32) -> Option<Lanes> {
-        let armv7 = self.level == Level::Armv7;
+    fn unary(&mut self, op: Unary, x: &Expr, bits: u32) -> Lanes {
         match op {
             Unary::Negate => {
-                let x = self.value(x, bits)?;
-                if bits == 64 && armv7 {
-                    let zero = self.splat(&Expr::i64(0), 64);
-                    return Some(zero.zip("vsub", &x));
+                let x = self.value(x, bits);
+                if bits == 64 && self.is_armv7() {
+                    let zero = self.splat(&Expr::i64(0), Kind::Signed, 64);
+                    return zero.zip("vsub", &x);
                 }
-                Some(x.map("vneg", ""))
+                x.map("vneg", "")
             }
             Unary::Extend | Unary::Truncate => self.value(x, bits),
             Unary::ExtendUnsigned if bits <= 32 || self.interval(x).0 >= 0 => self.value(x, bits),
             Unary::ExtendUnsigned => {
-                let x = self.value(x, 32)?.reinterpret(Kind::Unsigned);
-                Some(self.converted(x, 64)?.reinterpret(Kind::Signed))
+                let x = self.value(x, 32).reinterpret(Kind::Unsigned);
+                self.converted(x, 64).reinterpret(Kind::Signed)
             }
-            Unary::LeadingZeros => {
-                let x = self.value(x, 32)?.map("vclz", "");
+            Unary::LeadingZeros | Unary::ToInteger | Unary::ToBits => {
+                let x = match op {
+                    Unary::LeadingZeros => self.value(x, 32).map("vclz", ""),
+                    Unary::ToBits => self.float(x).reinterpret(Kind::Signed),
+                    _ => self.float(x).called(Kind::Signed, "vcvtq_s32_f32"),
+                };
                 self.converted(x, bits)
             }
-            Unary::ToInteger if !armv7 => {
-                let x = self.float(x)?;
-                let parts = x.parts.iter().map(|p| format!("vcvtq_s32_f32({p})")).collect();
-                let x = self.lanes(Kind::Signed, 32, parts);
-                self.converted(x, bits)
-            }
-            Unary::ToBits => {
-                let x = self.float(x)?.reinterpret(Kind::Signed);
-                self.converted(x, bits)
-            }
-            _ => None,
+            _ => unreachable!("not planned"),
         }
     }
 
-    fn binary(&mut self, e: &Expr, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Option<Lanes> {
+    fn binary(&mut self, e: &Expr, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Lanes {
         match op {
             Binary::Add => {
-                let (a, b) = if self.is_wide_product(a, bits) { (b, a) } else { (a, b) };
+                let (a, b) = if self.view().is_wide_product(a, bits) { (b, a) } else { (a, b) };
                 if !self.is_uniform(a)
-                    && !self.is_wide_product(b, bits)
+                    && !self.view().is_wide_product(b, bits)
                     && let Some(sum) = self.widening("add", a, b, bits)
                 {
                     return sum;
                 }
-                let sum = self.value(a, bits)?;
+                let sum = self.value(a, bits);
                 self.add(b, bits, sum)
             }
-            Binary::Subtract => {
-                if !self.is_uniform(a)
-                    && let Some(difference) = self.widening("sub", a, b, bits)
-                {
-                    return difference;
-                }
-                let (a, b) = (self.value(a, bits)?, self.value(b, bits)?);
-                Some(a.zip("vsub", &b))
+            Binary::Subtract if !self.is_uniform(a) => {
+                self.widening("sub", a, b, bits).unwrap_or_else(|| self.zipped(op, a, b, bits))
             }
             Binary::Multiply => {
-                if self.is_wide_product(e, bits) {
+                if self.view().is_wide_product(e, bits) {
                     return self.wide_product(e, bits, None);
                 }
-                let wide = |i: (i128, i128)| i.0 >= 0 && i.1 <= u32::MAX.into();
-                if bits == 64 && wide(self.interval(a)) && wide(self.interval(b)) {
-                    let (a, b) = (self.half_registers(a, 32)?, self.half_registers(b, 32)?);
+                if bits == 64 {
+                    let (a, b) = (self.half_registers(a, 32), self.half_registers(b, 32));
                     let unsigned = |p: &str| format!("vreinterpret_u32_s32({p})");
                     let product = |(a, b): (&String, &String)| {
                         format!("vmull_u32({}, {})", unsigned(a), unsigned(b))
                     };
                     let parts = a.iter().zip(&b).map(product).collect();
-                    let product = self.lanes(Kind::Unsigned, 64, parts);
-                    return Some(product.reinterpret(Kind::Signed));
+                    return self.lanes(Kind::Unsigned, 64, parts).reinterpret(Kind::Signed);
                 }
-                if bits == 64 {
-                    return None;
-                }
-                let (a, b) = (self.value(a, bits)?, self.value(b, bits)?);
-                Some(a.zip("vmul", &b))
+                self.zipped(op, a, b, bits)
             }
-            op if is_ring(op) => {
-                let (a, b) = (self.value(a, bits)?, self.value(b, bits)?);
-                let name = match op {
-                    Binary::And => "vand",
-                    Binary::Or => "vorr",
-                    _ => "veor",
-                };
-                Some(a.zip(name, &b))
+            Binary::Subtract | Binary::And | Binary::Or | Binary::Xor => {
+                self.zipped(op, a, b, bits)
             }
             Binary::Minimum | Binary::Maximum => {
-                if let Some(x) = self.without_limit(op, a, b) {
+                let view = self.view();
+                if let Some(x) = view.without_limit(op, a, b) {
                     return self.value(x, bits);
                 }
-                let both = self.natural(a).max(self.natural(b));
-                let fits = [a, b].map(|x| self.natural(x) <= bits);
-                if bits >= self.natural(e) && bits < both && (fits[0] || fits[1]) {
+                if view.saturates(e, a, b, bits) {
                     return self.saturated_extremum(op, a, b, bits);
                 }
-                let (a, b) = (self.value(a, both)?, self.value(b, both)?);
-                let limited = self.extremum(op, a, b)?;
+                let both = view.natural(a).max(view.natural(b));
+                let (a, b) = (self.value(a, both), self.value(b, both));
+                let limited = self.extremum(op, a, b);
                 self.converted(limited, bits)
             }
             Binary::ShiftLeft => {
-                let x = self.value(a, bits)?;
-                match self.amount(b) {
-                    Some(0) => Some(x),
+                let x = self.value(a, bits);
+                match b.as_constant() {
+                    Some(0) => x,
                     Some(amount) if amount < i64::from(bits) => {
-                        Some(x.with(shifted(&x, "vshl", &format!(", {amount}"))))
+                        x.with(shifted(&x, "vshl", &format!(", {amount}")))
                     }
-                    Some(_) => Some(self.splat(&Expr::i32(0), bits)),
-                    None => {
-                        let amount = self.value(b, bits)?;
-                        Some(x.zip("vshl", &amount))
-                    }
+                    Some(_) => self.splat(&Expr::i32(0), Kind::Signed, bits),
+                    None => x.zip("vshl", &self.value(b, bits)),
                 }
             }
             Binary::ShiftRight | Binary::ShiftRightUnsigned => {
-                // Without a sign, both shifts are one; otherwise the whole type's bits count.
-                let unsigned = op == Binary::ShiftRightUnsigned && self.interval(a).0 < 0;
-                let width = match (unsigned, e.ty) {
-                    (true, Scalar::I32) => 32,
-                    (true, _) => 64,
-                    (false, _) => self.natural(a),
-                };
+                let (width, unsigned) = self.view().right_shift(e, op, a);
                 let kind = if unsigned { Kind::Unsigned } else { Kind::Signed };
-                let x = self.value(a, width)?.reinterpret(kind);
-                let shifted = match self.amount(b) {
+                let x = self.value(a, width).reinterpret(kind);
+                let shifted = match b.as_constant() {
                     Some(0) => x,
                     Some(amount) => {
                         let amount = amount.min(width.into());
                         x.with(shifted(&x, "vshr", &format!(", {amount}")))
                     }
                     None => {
-                        let amount = self.value(&b.clone().unary(Unary::Negate), width)?;
+                        let amount = self.value(&b.clone().unary(Unary::Negate), width);
                         x.zip("vshl", &amount)
                     }
                 };
                 self.converted(shifted.reinterpret(Kind::Signed), bits)
             }
-            _ => None,
+            Binary::Divide | Binary::Remainder => unreachable!("not planned"),
         }
     }
 
-    fn amount(&self, e: &Expr) -> Option<i64> {
-        e.as_constant()
+    /// An operation that is an instruction.
+    fn zipped(&mut self, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Lanes {
+        let (a, b) = (self.value(a, bits), self.value(b, bits));
+        a.zip(instruction(op), &b)
     }
 
     /// A sum or difference of narrower values in wide lanes; `None` if neither is narrow.
-    #[expect(clippy::option_option, reason = "not this form, and not expressible, differ")]
-    fn widening(&mut self, name: &str, a: &Expr, b: &Expr, bits: u32) -> Option<Option<Lanes>> {
+    fn widening(&mut self, name: &str, a: &Expr, b: &Expr, bits: u32) -> Option<Lanes> {
         let half = bits / 2;
         let fits =
             |s: &Self, e: &Expr| s.natural(e) <= half && !s.is_uniform(e) && truth_of(e).is_none();
-        if half < self.least_bits().max(8) || !fits(self, b) || self.count * (half as usize) < 64 {
+        if half < self.view().least || !fits(self, b) {
             return None;
         }
         let long = fits(self, a);
-        let mut print = || {
-            let left =
-                if long { self.half_registers(a, half)? } else { self.value(a, bits)?.parts };
-            let right = self.half_registers(b, half)?;
-            let name = format!("v{name}{}_s{half}", if long { "l" } else { "w" });
-            let parts = left.iter().zip(&right).map(|(a, b)| format!("{name}({a}, {b})")).collect();
-            Some(self.lanes(Kind::Signed, bits, parts))
-        };
-        Some(print())
-    }
-
-    /// Whether an expression is a product of two values of half the width.
-    fn is_wide_product(&self, e: &Expr, bits: u32) -> bool {
-        let Node::Binary(Binary::Multiply, a, b) = &*e.node else { return false };
-        let half = bits / 2;
-        half >= self.least_bits().max(8)
-            && self.count * half as usize >= 64
-            && !self.is_uniform(e)
-            && [a, b].iter().all(|x| bits_of(self.interval(x)) <= half)
+        let left = if long { self.half_registers(a, half) } else { self.value(a, bits).parts };
+        let right = self.half_registers(b, half);
+        let name = format!("v{name}{}_s{half}", if long { "l" } else { "w" });
+        let parts = left.iter().zip(&right).map(|(a, b)| format!("{name}({a}, {b})")).collect();
+        Some(self.lanes(Kind::Signed, bits, parts))
     }
 
     /// A product of two values of half the width, added to `sum` if there is one.
-    fn wide_product(&mut self, e: &Expr, bits: u32, sum: Option<Lanes>) -> Option<Lanes> {
-        let Node::Binary(Binary::Multiply, a, b) = &*e.node else { return None };
+    fn wide_product(&mut self, e: &Expr, bits: u32, sum: Option<Lanes>) -> Lanes {
+        let Node::Binary(Binary::Multiply, a, b) = &*e.node else { unreachable!("a product") };
         let half = bits / 2;
-        let (a, b) = (self.half_registers(a, half)?, self.half_registers(b, half)?);
+        let (a, b) = (self.half_registers(a, half), self.half_registers(b, half));
         let pairs = a.iter().zip(&b);
         let parts = match sum {
             None => pairs.map(|(a, b)| format!("vmull_s{half}({a}, {b})")).collect(),
@@ -416,122 +345,95 @@ impl Round<'_, '_, '_> {
                 .map(|(sum, (a, b))| format!("vmlal_s{half}({sum}, {a}, {b})"))
                 .collect(),
         };
-        Some(self.lanes(Kind::Signed, bits, parts))
+        self.lanes(Kind::Signed, bits, parts)
     }
 
     /// `sum + e`.
-    pub(super) fn add(&mut self, e: &Expr, bits: u32, sum: Lanes) -> Option<Lanes> {
-        if self.is_wide_product(e, bits) {
+    pub(super) fn add(&mut self, e: &Expr, bits: u32, sum: Lanes) -> Lanes {
+        if self.view().is_wide_product(e, bits) {
             return self.wide_product(e, bits, Some(sum));
         }
         if let Some(truth) = truth_of(e).filter(|t| !self.is_uniform(t)) {
             // All ones are -1.
-            let mask = self.mask_of(truth, bits)?.reinterpret(Kind::Signed);
-            return Some(sum.zip("vsub", &mask));
+            let mask = self.mask_of(truth, bits).reinterpret(Kind::Signed);
+            return sum.zip("vsub", &mask);
         }
-        let value = self.value(e, bits)?;
-        Some(sum.zip("vadd", &value))
+        sum.zip("vadd", &self.value(e, bits))
     }
 
-    fn extremum(&mut self, op: Binary, a: Lanes, b: Lanes) -> Option<Lanes> {
-        let minimum = op == Binary::Minimum;
-        if a.bits < 64 {
-            return Some(a.zip(if minimum { "vmin" } else { "vmax" }, &b));
-        }
-        if self.level == Level::Armv7 {
-            return None;
+    /// The extremum of two values; of floats the second one where neither is less, which the instructions do not do.
+    pub(super) fn extremum(&mut self, op: Binary, a: Lanes, b: Lanes) -> Lanes {
+        if a.bits < 64 && a.kind != Kind::Float {
+            return a.zip(instruction(op), &b);
         }
         let (a, b) = (self.bind("left", &a), self.bind("right", &b));
-        let mask = a.zip(if minimum { "vclt" } else { "vcgt" }, &b);
-        Some(chosen(&mask.parts, &a, &b))
-    }
-
-    /// The operand that an extremum always is.
-    fn without_limit<'e>(&self, op: Binary, a: &'e Expr, b: &'e Expr) -> Option<&'e Expr> {
-        let (of_a, of_b) = (self.interval(a), self.interval(b));
-        let a_is_less = of_a.1 <= of_b.0;
-        let b_is_less = of_b.1 <= of_a.0;
-        match op {
-            Binary::Minimum if a_is_less => Some(a),
-            Binary::Minimum if b_is_less => Some(b),
-            Binary::Maximum if a_is_less => Some(b),
-            Binary::Maximum if b_is_less => Some(a),
-            _ => None,
-        }
+        let mask = a.zip(if op == Binary::Minimum { "vclt" } else { "vcgt" }, &b);
+        chosen(&mask.parts, &a, &b)
     }
 
     /// The extremum of two values, one of which `bits` hold, as the nearest value that they hold.
-    fn saturated_extremum(&mut self, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Option<Lanes> {
-        // The ends of the range are limits anyway.
-        let end = match op {
-            Binary::Minimum => (1i64 << (bits - 1)) - 1,
-            _ => -1i64 << (bits - 1),
-        };
-        for (limit, x) in [(a, b), (b, a)] {
-            if limit.as_constant() == Some(end) {
-                return self.saturated(x, bits);
-            }
+    fn saturated_extremum(&mut self, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Lanes {
+        if let Some(x) = clamped(op, a, b, bits) {
+            return self.saturated(x, bits);
         }
-        let (a, b) = (self.saturated(a, bits)?, self.saturated(b, bits)?);
+        let (a, b) = (self.saturated(a, bits), self.saturated(b, bits));
         self.extremum(op, a, b)
     }
 
     /// The nearest value that `bits` hold.
-    fn saturated(&mut self, e: &Expr, bits: u32) -> Option<Lanes> {
-        let natural = self.natural(e);
-        if natural <= bits {
-            return self.value(e, bits);
-        }
-        if let Node::Binary(op, a, b) = &*e.node {
-            let fits = [a, b].map(|x| self.natural(x) <= bits);
-            match op {
-                // A limit that fits is a limit of the saturated values.
-                Binary::Minimum | Binary::Maximum if fits[0] || fits[1] => {
-                    return self.saturated_extremum(*op, a, b, bits);
+    fn saturated(&mut self, e: &Expr, bits: u32) -> Lanes {
+        match (&*e.node, self.view().saturation(e, bits)) {
+            (_, Saturation::None) => self.value(e, bits),
+            (Node::Binary(op, a, b), Saturation::Extremum) => {
+                self.saturated_extremum(*op, a, b, bits)
+            }
+            (Node::Binary(op, a, b), Saturation::Sum) => {
+                let (a, b) = (self.value(a, bits), self.value(b, bits));
+                a.zip(if *op == Binary::Add { "vqadd" } else { "vqsub" }, &b)
+            }
+            _ => {
+                let mut lanes = self.value(e, self.natural(e));
+                while lanes.bits > bits {
+                    lanes = self.short("wide", lanes).narrowed("vqmovn");
                 }
-                Binary::Add | Binary::Subtract if fits[0] && fits[1] => {
-                    let (a, b) = (self.value(a, bits)?, self.value(b, bits)?);
-                    let name = if *op == Binary::Add { "vqadd" } else { "vqsub" };
-                    return Some(a.zip(name, &b));
-                }
-                _ => {}
+                lanes
             }
         }
-        let mut lanes = self.value(e, natural)?;
-        while lanes.bits > bits {
-            lanes = self.short("wide", lanes).narrowed("vqmovn");
-        }
-        Some(lanes)
     }
 
-    fn select(&mut self, c: &Expr, a: &Expr, b: &Expr, bits: u32) -> Option<Lanes> {
-        if !self.may_load(&[c], [a, b]) {
-            return None;
+    fn select(&mut self, c: &Expr, a: &Expr, b: &Expr, bits: u32) -> Lanes {
+        let view = self.view();
+        let magnitude = magnitude_of(c, a, b, &view.known).map(|x| (x, bits.max(view.natural(x))));
+        if let Some((x, width)) = magnitude
+            && (width < 64 || !self.is_armv7())
+        {
+            let x = self.value(x, width).map("vabs", "");
+            return self.converted(x, bits);
         }
-        if let Some(x) = magnitude_of(c, a, b, self) {
-            let width = bits.max(self.natural(x));
-            if width < 64 || self.level != Level::Armv7 {
-                let x = self.value(x, width)?.map("vabs", "");
-                return self.converted(x, bits);
-            }
-        }
-        let mask = self.mask_of(c, bits)?;
+        let mask = self.mask_of(c, bits);
         let zero = |e: &Expr| e.as_constant() == Some(0);
         if zero(b) {
-            let a = self.value(a, bits)?;
-            return Some(a.zip("vand", &mask.reinterpret(Kind::Signed)));
+            let a = self.value(a, bits);
+            return a.zip("vand", &mask.reinterpret(Kind::Signed));
         }
-        let (a, b) = (self.value(a, bits)?, self.value(b, bits)?);
-        Some(chosen(&mask.parts, &a, &b))
+        let (a, b) = (self.value(a, bits), self.value(b, bits));
+        chosen(&mask.parts, &a, &b)
     }
 }
 
-/// The truth value that an integer of 0 or 1 is.
-fn truth_of(e: &Expr) -> Option<&Expr> {
-    match &*e.node {
-        Node::Unary(Unary::BoolToInteger, truth) => Some(truth),
-        Node::Unary(Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate, x) => truth_of(x),
-        _ => None,
+/// The instruction of an operation whose operands are of the result's width, integers or truth values.
+pub(super) fn instruction(op: Binary) -> &'static str {
+    match op {
+        Binary::Add => "vadd",
+        Binary::Subtract => "vsub",
+        Binary::Multiply => "vmul",
+        Binary::Divide => "vdiv",
+        Binary::Minimum => "vmin",
+        Binary::Maximum => "vmax",
+        Binary::And => "vand",
+        Binary::Or => "vorr",
+        Binary::Xor => "veor",
+        _ => unreachable!("not planned"),
     }
 }
 

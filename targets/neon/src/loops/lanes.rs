@@ -87,6 +87,12 @@ impl Lanes {
         self.with(self.parts.iter().map(|p| format!("{name}({p}{arguments})")).collect())
     }
 
+    /// `function(part)` as lanes of another kind.
+    pub(crate) fn called(&self, kind: Kind, function: &str) -> Lanes {
+        let parts = self.parts.iter().map(|p| format!("{function}({p})")).collect();
+        Lanes { kind, parts, ..*self }
+    }
+
     /// `operation(part, part of other)`.
     pub(crate) fn zip(&self, operation: &str, other: &Lanes) -> Lanes {
         debug_assert_eq!((self.bits, self.parts.len()), (other.bits, other.parts.len()));

@@ -1,83 +1,60 @@
 //! Locals that rounds combine, in any order: `local = local op value`.
 
-use trainc_ir::loops::{Binary, Node, Scalar, Unary};
-use trainc_loops::{Reduction, bits_of};
+use trainc_ir::loops::{Binary, Expr, Scalar};
+use trainc_loops::Reduction;
 
-use super::lanes::{Kind, Lanes, part_name, quad, suffix};
+use super::arithmetic::instruction;
+use super::lanes::{Kind, Lanes, quad, suffix};
 use super::round::{Line, Round};
-use crate::level::Level;
-
-/// A reduction, and the sums of the lanes so far, once their width is known.
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    pub(super) reduction: Reduction,
-    pub(super) sums: Option<Lanes>,
-}
 
 impl Round<'_, '_, '_> {
     /// Adds the rounds' values to the sums.
-    pub(super) fn accumulate(&mut self, at: usize) -> Option<()> {
-        let Reduction { local, op, value } = self.reductions[at].reduction.clone();
-        let value = self.current(&value)?;
+    pub(super) fn accumulate(&mut self, at: usize, value: &Expr) {
+        let reduction = Reduction { value: value.clone(), ..self.plan.reductions[at].clone() };
         if value.ty == Scalar::F32 {
-            let absolute = matches!(*self.definition(&value).node, Node::Unary(Unary::FloatAbs, _));
-            if !absolute {
-                return None;
-            }
-            let value = self.float(&value)?;
+            let value = self.float(value);
             let value = self.bind("magnitude", &value);
-            let sums = self.sums(at, (Kind::Float, 32), self.count)?;
+            let sums = self.sums(at, (Kind::Float, 32), self.count);
             for (sum, value) in sums.parts.iter().zip(&value.parts) {
                 let line = format!("{sum} = vbslq_f32(vcgtq_f32({value}, {sum}), {value}, {sum});");
                 self.lines.push(Line::Code(line));
             }
-            return Some(());
+            return;
         }
-        let (of_local, own) = (bits_of(self.scope.local_interval(local)), self.natural(&value));
-        let bits = match op {
-            Binary::Add => of_local.max(32),
-            _ => of_local.max(own).max(self.least_bits()),
-        };
-        if op == Binary::Add && own < bits && !self.is_uniform(&value) {
+        let (op, own, bits) =
+            (reduction.op, self.natural(value), self.view().reduction(&reduction));
+        if op == Binary::Add && own < bits && !self.is_uniform(value) {
             // Pairs of neighbours add up in lanes of twice the width.
-            let mut lanes = self.value(&value, own)?;
+            let mut lanes = self.value(value, own);
             while 2 * lanes.bits < bits {
                 let (wide, count) = (2 * lanes.bits, lanes.count / 2);
                 let parts = lanes.map("vpaddl", "").parts;
                 lanes = Lanes { kind: lanes.kind, bits: wide, count, parts };
             }
-            let sums = self.sums(at, (Kind::Signed, bits), lanes.count / 2)?;
+            let sums = self.sums(at, (Kind::Signed, bits), lanes.count / 2);
             let name = lanes.intrinsic("vpadal");
             for (sum, part) in sums.parts.iter().zip(&lanes.parts) {
                 self.lines.push(Line::Code(format!("{sum} = {name}({sum}, {part});")));
             }
-            return Some(());
+            return;
         }
-        let sums = self.sums(at, (Kind::Signed, bits), self.count)?;
+        let sums = self.sums(at, (Kind::Signed, bits), self.count);
         let joined = match op {
-            Binary::Add => self.add(&value, bits, sums.clone())?,
-            _ => {
-                let value = self.value(&value, bits)?;
-                let operation = match op {
-                    Binary::Minimum | Binary::Maximum if bits == 64 => return None,
-                    Binary::Minimum => "vmin",
-                    Binary::Maximum => "vmax",
-                    Binary::And => "vand",
-                    Binary::Or => "vorr",
-                    _ => "veor",
-                };
-                sums.zip(operation, &value)
-            }
+            Binary::Add => self.add(value, bits, sums.clone()),
+            _ => sums.zip(instruction(op), &self.value(value, bits)),
         };
         for (sum, part) in sums.parts.iter().zip(&joined.parts) {
             self.lines.push(Line::Code(format!("{sum} = {part};")));
         }
-        Some(())
     }
 
     /// The variables of a reduction, which start before the loop.
-    fn sums(&mut self, at: usize, (kind, bits): (Kind, u32), count: usize) -> Option<Lanes> {
-        let Reduction { local, op, .. } = self.reductions[at].reduction.clone();
+    fn sums(&mut self, at: usize, (kind, bits): (Kind, u32), count: usize) -> Lanes {
+        let like = |sums: &Lanes| (sums.bits, sums.count) == (bits, count);
+        if let Some((_, sums)) = self.sums.iter().find(|(n, sums)| *n == at && like(sums)) {
+            return sums.clone();
+        }
+        let Reduction { local, op, .. } = self.plan.reductions[at];
         let (quad, suffix) = (quad(bits, count), suffix(kind, bits));
         let scalar = self.scope.local_name(local).to_string();
         let first = match op {
@@ -88,24 +65,21 @@ impl Round<'_, '_, '_> {
         };
         let parts = super::lanes::part_count(bits, count);
         let ty = super::lanes::vector_type(kind, bits, count);
-        let names: Vec<String> = (0..parts)
-            .map(|n| {
-                let name = if parts > 1 { part_name(&scalar, n) } else { format!("{scalar}_v") };
-                let name = self.scope.fresh(&name);
-                self.before.push(format!("{ty} {name} = vdup{quad}_n_{suffix}({first});"));
-                name
-            })
-            .collect();
+        let name = if parts > 1 { scalar } else { format!("{scalar}_v") };
+        let names = self.names(&name, parts);
+        for name in &names {
+            self.before.push(format!("{ty} {name} = vdup{quad}_n_{suffix}({first});"));
+        }
         let sums = Lanes::new(kind, bits, count, names);
-        self.reductions[at].sums = Some(sums.clone());
-        Some(sums)
+        self.sums.push((at, sums.clone()));
+        sums
     }
 
     /// Lines after the loop: the lanes join the local.
-    pub(super) fn finish_reductions(&mut self) -> Option<Vec<String>> {
+    pub(super) fn finish_reductions(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        for Kept { reduction, sums } in self.reductions.clone() {
-            let (Reduction { local, op, .. }, sums) = (reduction, sums?);
+        for (at, sums) in std::mem::take(&mut self.sums) {
+            let Reduction { local, op, .. } = self.plan.reductions[at];
             let name = self.scope.local_name(local).to_string();
             let wide = if self.scope.local_type(local) == "int64_t" { 64 } else { 32 };
             let join = |scalar: &str| match (sums.kind, op) {
@@ -117,14 +91,7 @@ impl Round<'_, '_, '_> {
                 (_, Binary::Or) => format!("{name} |= {scalar};"),
                 (_, _) => format!("{name} ^= {scalar};"),
             };
-            let operation = match op {
-                Binary::Add => "vadd",
-                Binary::Minimum => "vmin",
-                Binary::Maximum => "vmax",
-                Binary::And => "vand",
-                Binary::Or => "vorr",
-                _ => "veor",
-            };
+            let operation = instruction(op);
             let combine = sums.intrinsic(operation);
             let mut parts = sums.parts.clone();
             let one = Lanes { parts: Vec::new(), count: sums.count / parts.len(), ..sums.clone() };
@@ -148,7 +115,7 @@ impl Round<'_, '_, '_> {
             let vector = parts.swap_remove(0);
             let across = match op {
                 Binary::Add | Binary::Minimum | Binary::Maximum
-                    if self.level != Level::Armv7 && sums.kind != Kind::Float =>
+                    if !self.is_armv7() && sums.kind != Kind::Float =>
                 {
                     Some(one.intrinsic(&format!("{operation}v")))
                 }
@@ -171,6 +138,6 @@ impl Round<'_, '_, '_> {
             lines.push(join(&format!("{lanes}[{lane}]")));
             lines.push("}".into());
         }
-        Some(lines)
+        lines
     }
 }

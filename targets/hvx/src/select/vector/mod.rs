@@ -13,7 +13,7 @@ mod truth;
 
 use std::collections::BTreeMap;
 
-use trainc_ir::loops::{Expr, Local, Stmt, height};
+use trainc_ir::loops::{Expr, Local, Stmt};
 use trainc_loops::{Linear, Reason, VectorLoop};
 
 use reduce::Kept;
@@ -65,6 +65,11 @@ struct Plan {
     locals: BTreeMap<Local, Lanes>,
 }
 
+/// Rounds at once.
+fn lanes(plan: &VectorLoop) -> i64 {
+    i64::from(VECTOR) * 8 / i64::from(plan.element_bits)
+}
+
 impl Plan {
     /// The form of an instruction for the lanes' width.
     fn of(&self, words: Opcode, halves: Opcode, bytes: Opcode) -> Opcode {
@@ -82,7 +87,7 @@ impl Plan {
 
 impl Selector<'_> {
     /// Notes why none of a loop's rounds run on vectors.
-    fn stays_scalar(&mut self, variable: Local, reason: &Reason) -> i64 {
+    fn stays_scalar(&mut self, variable: Local, reason: &Reason) -> u32 {
         let note = reason.of_loop(self.kernel, variable);
         if !self.scalar_loops.contains(&note) {
             self.scalar_loops.push(note);
@@ -95,23 +100,22 @@ impl Selector<'_> {
         &mut self,
         b: &mut Builder,
         variable: Local,
-        start: &Expr,
-        rounds: i64,
+        (start, end): (&Expr, &Expr),
+        rounds: u32,
         body: &[Stmt],
-    ) -> i64 {
-        if height(body) > 0 {
-            return 0;
-        }
-        let vectors = match self.survey(variable, rounds, body) {
+    ) -> u32 {
+        let vectors = match self.survey(variable, (start, end), body) {
             Ok(vectors) => vectors,
+            Err(Reason::InnerLoop) => return 0,
             Err(reason) => return self.stays_scalar(variable, &reason),
         };
         let (width, narrowest) = (vectors.lane_bits / 8, vectors.element_bits / 8);
+        let lanes = lanes(&vectors);
         let mut plan = Plan {
             vectors,
             width: width as i32,
             parts: (width / narrowest) as usize,
-            lanes: i64::from(VECTOR) / i64::from(narrowest),
+            lanes,
             streams: Vec::new(),
             reductions: Vec::new(),
             splats: Vec::new(),
@@ -121,12 +125,7 @@ impl Selector<'_> {
             values: Vec::new(),
             locals: BTreeMap::new(),
         };
-        let count = rounds / plan.lanes;
-        let Ok(times) = u32::try_from(count) else { return 0 };
-        if times == 0 {
-            let lanes = plan.lanes;
-            return self.stays_scalar(variable, &Reason::FewRounds { rounds, lanes });
-        }
+        let times = rounds / lanes as u32;
         self.prepare(b, &mut plan, start);
         let outside = std::mem::take(&mut self.disjoint);
         self.disjoint.extend(self.disjoint_rounds(variable, body));
@@ -142,6 +141,6 @@ impl Selector<'_> {
         }
         let changes = self.changes(body, Some(variable));
         self.forget(&changes);
-        count * plan.lanes
+        times * lanes as u32
     }
 }

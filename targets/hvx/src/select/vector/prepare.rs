@@ -1,7 +1,7 @@
 //! What a vector loop needs ahead of its rounds.
 
-use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Unary};
-use trainc_loops::{Linear, Step, VectorLoop};
+use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_loops::{Linear, Step};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
@@ -13,23 +13,27 @@ impl Selector<'_> {
     /// Pointers, splats and empty reductions, ahead of the loop.
     pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr) {
         let first = self.linear(start);
-        if plan.vectors.steps.iter().any(|step| counts(step, &plan.vectors)) {
+        if plan.vectors.steps.iter().any(|step| counts(step, plan.vectors.variable)) {
             self.prepare_counter(b, plan, start, &first);
         }
         for step in plan.vectors.steps.clone() {
             match step {
                 Step::Assign(_, value) => self.prepare_value(b, plan, &value, &first, false),
-                Step::Reduce(at) => {
+                Step::Once(local, value) => self.block(b, &[Stmt::Assign(local, value)]),
+                Step::Reduce(at, value) => {
                     let (reduction, width) = (plan.vectors.reductions[at].clone(), plan.width);
                     let empty = b.constant(reduction.identity(8 * width as u32));
                     let splat = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
                     let lanes = b.emit(splat, (empty,));
-                    self.prepare_value(b, plan, &reduction.value, &first, false);
+                    self.prepare_value(b, plan, &value, &first, false);
                     plan.reductions.push(Kept { reduction, width, lanes });
                 }
                 Step::Store(buffer, index, value) => {
                     self.open_stream(b, plan, buffer.0, &index, &first);
                     self.prepare_value(b, plan, &value, &first, false);
+                }
+                Step::Change(..) | Step::Loop { .. } => {
+                    self.failure = Some("a loop in a vector loop was not offered".into());
                 }
             }
         }
@@ -174,7 +178,7 @@ impl Selector<'_> {
 }
 
 /// Whether a step computes with the loop variable, beyond the places of its accesses.
-fn counts(step: &Step, vectors: &VectorLoop) -> bool {
+fn counts(step: &Step, variable: Local) -> bool {
     fn is_value(e: &Expr, variable: Local) -> bool {
         match &*e.node {
             Node::Load(..) => false,
@@ -182,8 +186,8 @@ fn counts(step: &Step, vectors: &VectorLoop) -> bool {
         }
     }
     let value = match step {
-        Step::Assign(_, value) | Step::Store(_, _, value) => value,
-        Step::Reduce(at) => &vectors.reductions[*at].value,
+        Step::Assign(_, value) | Step::Store(_, _, value) | Step::Reduce(_, value) => value,
+        Step::Once(..) | Step::Change(..) | Step::Loop { .. } => return false,
     };
-    is_value(value, vectors.variable)
+    is_value(value, variable)
 }

@@ -30,9 +30,9 @@ impl Selector<'_> {
                         };
                         plan.locals.insert(*local, value);
                     }
-                    Step::Reduce(at) => {
+                    Step::Reduce(at, value) => {
                         let Kept { reduction, width, lanes } = plan.reductions[*at].clone();
-                        let added = self.words(b, plan, &reduction.value, part);
+                        let added = self.words(b, plan, value, part);
                         b.emit_to(lanes, folding(reduction.op, width), (lanes, added));
                     }
                     Step::Store(_, _, value) => {
@@ -43,6 +43,8 @@ impl Selector<'_> {
                         stores[store].push(words);
                         store += 1;
                     }
+                    // Done ahead of the rounds.
+                    Step::Once(..) | Step::Change(..) | Step::Loop { .. } => {}
                 }
             }
         }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, Local, Node, Scalar, Stmt, Unary};
-use trainc_loops::{Linear, Place, Reason, Reduction, Step, VectorLoop, Vectors, bits_of};
+use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_loops::{Form, Known, Linear, Place, Reason, Reduction, VectorLoop, Vectors, bits_of};
 
 use super::super::Selector;
-use super::Plan;
+use super::{Plan, lanes};
 use crate::machine::Object;
 
 impl Selector<'_> {
@@ -14,14 +14,14 @@ impl Selector<'_> {
     pub(super) fn survey(
         &self,
         variable: Local,
-        rounds: i64,
+        (start, end): (&Expr, &Expr),
         body: &[Stmt],
     ) -> Result<VectorLoop, Reason> {
-        let (kernel, rounds) = (self.kernel, Some(rounds));
-        let plan =
-            VectorLoop::of(&Place { kernel, uses: &self.uses, variable, rounds, body }, self)?;
+        let (kernel, uses, intervals) = (self.kernel, &self.uses, &self.intervals);
+        let place = Place { kernel, uses, intervals, variable, start, end, body };
+        let plan = VectorLoop::of(&place, self)?;
         let disjoint = self.disjoint_rounds(variable, body);
-        let (mut seen, mut stored): (BTreeSet<Local>, BTreeSet<Object>) = Default::default();
+        let mut stored: BTreeSet<Object> = BTreeSet::new();
         for access in &plan.accesses {
             let object = self.object(access.buffer.0);
             // Stores wait for the end of a round.
@@ -33,15 +33,7 @@ impl Selector<'_> {
                 stored.insert(object);
             }
         }
-        for step in &plan.steps {
-            // Values are known by the locals that they read.
-            if let Step::Assign(local, _) = step
-                && !seen.insert(*local)
-            {
-                return Err(Reason::Carried(*local));
-            }
-        }
-        if plan.accesses.is_empty() { Err(Reason::NoAccess) } else { Ok(plan) }
+        Ok(plan)
     }
 
     pub(super) fn stays(&self, plan: &Plan, e: &Expr) -> bool {
@@ -50,30 +42,29 @@ impl Selector<'_> {
 }
 
 impl Vectors for Selector<'_> {
-    fn value_bits(&self, e: &Expr) -> Result<u32, Reason> {
-        match e.ty {
+    fn value_bits(&self, e: &Expr, _: u32, known: &Known<'_>) -> Result<u32, Reason> {
+        match (e.ty, bits_of(known.interval(e))) {
             // As bits; operations on them are asked for by form.
-            Scalar::F32 => Ok(32),
-            _ if !self.is_narrow(e) => Err(Reason::Wide),
-            _ => Ok(bits_of(self.intervals.get(e)).min(32)),
+            (Scalar::F32, _) => Ok(32),
+            (Scalar::I64, 64) => Err(Reason::Wide),
+            (_, bits) => Ok(bits.min(32)),
         }
     }
 
-    fn form_bits(&self, e: &Expr, is_uniform: &dyn Fn(&Expr) -> bool) -> Result<u32, Reason> {
+    fn form<'e>(&self, e: &'e Expr, _: u32, known: &Known<'_>) -> Result<Form<'e>, Reason> {
+        let in_lanes = |bits| Ok(Form::of(e, bits));
         let is_float = |e: &Expr| e.ty == Scalar::F32;
         match &*e.node {
             Node::Unary(
                 Unary::LeadingZeros | Unary::ToBits | Unary::FromBits | Unary::FloatAbs,
                 _,
-            ) => Ok(32),
-            Node::Select(c, x, y) if self.may_compute_both(c, x, y) => Ok(8),
-            Node::Select(..) => Err(Reason::Speculation),
-            Node::Unary(Unary::Negate, _) => Ok(8),
+            ) => in_lanes(32),
+            Node::Select(..) | Node::Unary(Unary::Negate, _) => in_lanes(8),
             _ if is_float(e) || e.operands().any(is_float) => Err(Reason::Float),
             Node::Unary(Unary::Extend | Unary::Truncate | Unary::Not | Unary::BoolToInteger, _) => {
-                Ok(8)
+                in_lanes(8)
             }
-            Node::Unary(Unary::ExtendUnsigned, x) if self.intervals.get(x).0 >= 0 => Ok(8),
+            Node::Unary(Unary::ExtendUnsigned, x) if known.interval(x).0 >= 0 => in_lanes(8),
             Node::Unary(op, _) => Err(Reason::Unary(*op)),
             Node::Binary(op @ (Binary::Divide | Binary::Remainder), ..) => Err(Reason::Binary(*op)),
             Node::Binary(
@@ -81,41 +72,41 @@ impl Vectors for Selector<'_> {
                 x,
                 y,
             ) => {
-                let (amount, unsigned) = (self.intervals.get(y), self.intervals.get(x).0 >= 0);
+                let (amount, unsigned) = (known.interval(y), known.interval(x).0 >= 0);
                 let logical = *op == Binary::ShiftRightUnsigned;
                 if amount.0 < 0 || amount.1 >= 32 || logical && e.ty != Scalar::I32 && !unsigned {
                     return Err(Reason::Binary(*op));
                 }
                 // Halves shift by one amount for all, and hold negative values' low bits alone.
-                let halves = is_uniform(y) && amount.1 < 16 && (!logical || unsigned);
-                Ok(if halves { 16 } else { 32 })
+                let halves = known.is_uniform(y) && amount.1 < 16 && (!logical || unsigned);
+                in_lanes(if halves { 16 } else { 32 })
             }
-            Node::Binary(Binary::Multiply, ..) => Ok(32),
-            Node::Compare(op, x, _)
-                if x.ty == Scalar::Bool
-                    && !matches!(op, Comparison::Equal | Comparison::NotEqual) =>
-            {
-                Err(Reason::Comparison(*op))
-            }
-            _ => Ok(8),
+            Node::Binary(Binary::Multiply, ..) => in_lanes(32),
+            _ => in_lanes(8),
         }
     }
 
-    fn reduction_bits(&self, reduction: &Reduction) -> Result<u32, Reason> {
-        if reduction.value.ty == Scalar::F32 {
+    fn reduction<'e>(&self, r: &'e Reduction, _: &Known<'_>) -> Result<Form<'e>, Reason> {
+        if r.value.ty == Scalar::F32 {
             return Err(Reason::Float);
         }
-        let narrow = trainc_loops::is_narrow(self.intervals.local(reduction.local));
-        match reduction.op {
+        let narrow = trainc_loops::is_narrow(self.intervals.local(r.local));
+        match r.op {
             // Sums grow; extremes and bits stay what they are made of.
-            Binary::Add if narrow => Ok(32),
-            Binary::Or | Binary::Minimum | Binary::Maximum if narrow => Ok(16),
-            _ => Err(Reason::Reduction(reduction.local)),
+            Binary::Add if narrow => Ok(Form::of_one(&r.value, 32)),
+            Binary::Or | Binary::Minimum | Binary::Maximum if narrow => {
+                Ok(Form::of_one(&r.value, 16))
+            }
+            _ => Err(Reason::Reduction(r.local)),
         }
     }
 
     fn counter_bits(&self) -> Option<u32> {
         Some(32)
+    }
+
+    fn least_rounds(&self, plan: &VectorLoop) -> i64 {
+        lanes(plan)
     }
 
     fn index(&self, index: &Expr) -> Linear {
