@@ -129,7 +129,7 @@ fn integers_stay_integers() {
         .map(|n| n.name.as_str())
         .collect();
     assert!(floats.is_empty(), "{floats:?}");
-    let found = Interpreter::new(module).step(&[input.clone()], &RunContext::default());
+    let found = Interpreter::new(module).step(std::slice::from_ref(input), &RunContext::default());
     let found = &found.expect("outputs")[0];
     let reference = outputs("quantized").1.remove(0).1;
     let largest = reference.as_f32().iter().fold(0f32, |m, x| m.max(x.abs()));
@@ -144,7 +144,7 @@ fn images() -> Dataset {
     let split = |count: usize, offset: usize| Split {
         shape: [3, 8, 8],
         images: Images::U8(
-            (0..count * 192).map(|i| ((i + offset) * 2_654_435_761 >> 7) as u8).collect(),
+            (0..count * 192).map(|i| (((i + offset) * 2_654_435_761) >> 7) as u8).collect(),
         ),
         labels: (0..count).map(|i| (i % 10) as u32).collect(),
     };

@@ -88,7 +88,7 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 23] = [
+    let methods: [(&str, Method); 24] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),

@@ -76,8 +76,8 @@ fn a_carrier_says_what_is_left() {
 #[test]
 fn layers_are_told_apart() {
     let guarded = |layer: &str| {
-        let own = format!("?w)\"\nwhere = [\"?a.role != forward\"]\ninto");
-        let all = INT8.replacen("?w)\"\ninto", &own, 1);
+        let own = "?w)\"\nwhere = [\"?a.role != forward\"]\ninto";
+        let all = INT8.replacen("?w)\"\ninto", own, 1);
         let rule = format!(
             "[[translation.rules]]\nname = \"guarded\"\nmatch = \"(matmul ?a ?x ?w)\"\n\
              into = \"(raised (dequantize (matmul ?a (narrowed ?x) (narrowed ?w))))\"\n\

@@ -63,7 +63,7 @@ const LIBRARY_HEADERS: [(&str, &str); 3] = [
     ("string.h", include_str!("freestanding/string.h")),
 ];
 
-/// [`LIBRARY_HEADERS`] with files of the target, as [`Harness::support`].
+/// Headers for machines without a C library with files of the target, as [`Harness::support`].
 pub fn support(files: &[(&str, &str)]) -> Vec<(String, String)> {
     let all = LIBRARY_HEADERS.iter().chain(files);
     all.map(|(name, text)| (name.to_string(), text.to_string())).collect()

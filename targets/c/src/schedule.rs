@@ -271,7 +271,7 @@ impl<'p> Schedule<'p> {
                 let reached = Schedule::reached(point.from, "step", "all", "");
                 let _ = write!(body, "    if {reached} {{\n        {value}\n    }}\n");
             } else {
-                let _ = write!(body, "    {}\n", value.replace("        ", "    "));
+                let _ = writeln!(body, "    {}", value.replace("        ", "    "));
             }
         }
         let _ = write!(

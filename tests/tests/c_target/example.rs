@@ -246,7 +246,7 @@ fn schedule_between_points() {
     let main = "#include <stdio.h>\n#include \"digits.h\"\n\
         int main(void)\n{\n    for (uint32_t step = 0; step < 2000; step++) {\n        \
         printf(\"%.9g\\n\", (double)digits_learning_rate(step, 2000));\n    }\n    return 0;\n}\n";
-    write(&folder, "main.c", main.to_string());
+    write(&folder, "main.c", main);
     build("cc", &folder, "digits", &["-o", "schedule"]);
     let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
     assert_eq!(printed.lines().count(), 2000);
