@@ -156,6 +156,7 @@ mod tests {
                 "opt" => vec!["--opt=off".to_string()],
                 "batch-norm" => vec!["--batch-norm=frozen".to_string()],
                 "init" => vec!["--init=random".to_string()],
+                "loss" => vec!["--loss=mse".to_string()],
                 "normalization" => vec!["--normalization=none".to_string()],
                 "schedule" => vec!["--schedule=0:3".to_string()],
                 "label-smoothing" => vec!["--label-smoothing=0.5".to_string()],
