@@ -3,6 +3,7 @@
 
 mod elements;
 mod exceptions;
+mod gradients;
 mod loops;
 mod networks;
 mod packed;
@@ -51,12 +52,14 @@ fn targets() -> Vec<&'static dyn Target> {
 #[derive(Clone, Copy)]
 enum Placed<'c> {
     Operation(&'c Case, Place),
+    Graph(&'c GraphCase),
 }
 
 impl Placed<'_> {
     fn graph(&self) -> GraphCase {
         match self {
             Placed::Operation(case, place) => case.placed(*place),
+            Placed::Graph(case) => GraphCase::clone(case),
         }
     }
 
@@ -64,6 +67,7 @@ impl Placed<'_> {
     fn shown(&self) -> String {
         match self {
             Placed::Operation(case, place) => format!("{}, {place:?}", loops::shown(case)),
+            Placed::Graph(case) => case.what.clone(),
         }
     }
 }
@@ -116,6 +120,11 @@ fn conform(suite: Suite, all: &[Case]) {
         let place = if caller { Place::Caller } else { Place::Arena };
         (!exceptions::has_no_form(target, case)).then_some(Placed::Operation(case, place))
     });
+}
+
+/// Runs graphs on every target.
+fn conform_graphs(suite: Suite, all: &[GraphCase]) {
+    run(suite, all.len(), |n, _| Some(Placed::Graph(&all[n])));
 }
 
 /// Runs cases on every target that has them, as many programs side by side as this machine has processors.
@@ -190,6 +199,11 @@ fn operations() {
         }
     }
     conform(Suite::Operations, &all);
+}
+
+#[test]
+fn gradients_of_operations() {
+    conform_graphs(Suite::Operations, &gradients::all());
 }
 
 #[test]
