@@ -211,7 +211,7 @@ class Network:
         for name in [n[:-9] for n in self.state if n.endswith(".momentum")]:
             m, element, e = self.state[name + ".momentum"], self.elements[name], self.exponents[name]
             # FP32 steps have a stream, too, though they draw nothing; and they take the rate as it is.
-            stream = step.stream(name + "/step")
+            stream = step.stream(name + "/momentum")
             if element == "f32":
                 moved = ops.momentum_step_float(m, gradients[name][0], rate, MOMENTUM)
                 self.state[name] = self.state[name] - moved
