@@ -159,15 +159,7 @@ pub(crate) fn layer_norm(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     let dims = call.shape(x);
     let first = axis(call.int("axis", -1)?, dims.len())?;
     let axes: Vec<usize> = (first..dims.len()).collect();
-    let over = || ReduceMean { axes: axes.clone(), keep_dims: true };
-    let mean = call.add(over(), &[x], "mean")?;
-    let centred = call.add(Sub {}, &[x, mean], "centred")?;
-    let square = call.add(Mul {}, &[centred, centred], "square")?;
-    let variance = call.add(over(), &[square], "variance")?;
-    let epsilon = call.scalar(epsilon);
-    let raised = call.add(Add {}, &[variance, epsilon], "raised")?;
-    let deviation = call.add(Sqrt {}, &[raised], "deviation")?;
-    let normal = call.add(Div {}, &[centred, deviation], "normal")?;
+    let Standardized { mean, deviation, normal } = standardized(call, x, axes, epsilon)?;
     let scale = call.f32(1)?;
     let mut y = call.add(Mul {}, &[normal, scale], if call.given(2) { "scaled" } else { "" })?;
     if call.given(2) {
@@ -184,13 +176,22 @@ pub(crate) fn layer_norm(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     Ok(results)
 }
 
-/// Means and deviations over axes taken away: `(x - mean) / sqrt(variance + epsilon)`.
+/// A value without its mean and deviation.
+struct Standardized {
+    mean: ValueId,
+    /// `sqrt(variance + epsilon)`.
+    deviation: ValueId,
+    /// `(x - mean) / deviation`.
+    normal: ValueId,
+}
+
+/// Means and deviations over axes taken away.
 fn standardized(
     call: &mut Call<'_, '_>,
     x: ValueId,
     axes: Vec<usize>,
     epsilon: f32,
-) -> NodeResult<ValueId> {
+) -> NodeResult<Standardized> {
     let over = || ReduceMean { axes: axes.clone(), keep_dims: true };
     let mean = call.add(over(), &[x], "mean")?;
     let centred = call.add(Sub {}, &[x, mean], "centred")?;
@@ -199,7 +200,8 @@ fn standardized(
     let epsilon = call.scalar(epsilon);
     let raised = call.add(Add {}, &[variance, epsilon], "raised")?;
     let deviation = call.add(Sqrt {}, &[raised], "deviation")?;
-    call.add(Div {}, &[centred, deviation], "normal")
+    let normal = call.add(Div {}, &[centred, deviation], "normal")?;
+    Ok(Standardized { mean, deviation, normal })
 }
 
 /// InstanceNormalization and GroupNormalization: each example's channels, alone or in groups.
@@ -219,12 +221,12 @@ pub(crate) fn group_norm(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         .ok_or_else(|| invalid!("{groups} group(s) of {channels} channels"))?;
     let space: usize = dims[2..].iter().product();
     let normal = match groups == channels && dims.len() > 2 {
-        true => standardized(call, x, (2..dims.len()).collect(), epsilon)?,
+        true => standardized(call, x, (2..dims.len()).collect(), epsilon)?.normal,
         false => {
             let table = vec![batch, groups, channels / groups * space];
             let table = call.reshaped(&x.into(), table)?;
             let table = call.lower(&table, "the operand")?;
-            let normal = standardized(call, table, vec![2], epsilon)?;
+            let normal = standardized(call, table, vec![2], epsilon)?.normal;
             let normal = call.reshaped(&normal.into(), dims.clone())?;
             call.lower(&normal, "the operand")?
         }
