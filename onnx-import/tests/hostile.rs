@@ -2,13 +2,14 @@
 //! in little memory.
 
 mod common;
+#[path = "common/memory.rs"]
+mod memory;
 
 use common::*;
 use trainc_onnx_import::proto::{TensorProto, data_type};
 use trainc_onnx_import::{ImportOptions, check_bytes, import_bytes};
 
 /// Most memory the whole of these tests may take, in KiB.
-#[cfg(target_os = "linux")]
 const MEMORY: u64 = 400 << 10;
 
 /// A small generator (Marsaglia's xorshift64), so that failures repeat.
@@ -95,17 +96,6 @@ fn import(bytes: &[u8]) -> bool {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn check_memory() {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the process's status");
-    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("peak memory");
-    let peak: u64 = peak.trim().trim_end_matches(" kB").trim().parse().expect("a number");
-    assert!(peak < MEMORY, "{peak} KiB");
-}
-
-#[cfg(not(target_os = "linux"))]
-fn check_memory() {}
-
 #[test]
 fn truncated_models() {
     for (name, bytes) in corpus() {
@@ -119,7 +109,7 @@ fn truncated_models() {
         // Most prefixes end within a message; none of those may import.
         assert!(!import(&bytes[..bytes.len() / 2]), "{name}");
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }
 
 #[test]
@@ -138,7 +128,7 @@ fn flipped_bits() {
         // Flips in weights leave a model; if all imported, nothing was checked.
         assert!(imported < 4000, "{name}");
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }
 
 #[test]
@@ -155,7 +145,7 @@ fn bytes_replaced_by_extremes() {
             import(&damaged);
         }
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }
 
 /// Attributes and small integers take extreme values in a well-formed file.
@@ -226,5 +216,5 @@ fn extreme_attributes_and_dimensions() {
             check_bytes(&bytes, &no_files);
         }
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }

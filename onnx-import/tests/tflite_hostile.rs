@@ -1,13 +1,15 @@
 //! Damaged TensorFlow Lite files: every truncation, and every byte changed, give a model or an error, never a panic, and
 //! in little memory.
 
+#[path = "common/memory.rs"]
+mod memory;
+
 use std::path::Path;
 
 use trainc_onnx_import::{ExternalLocation, ImportOptions, check_bytes, import_bytes};
 
 /// Most memory the whole of these tests may take, in KiB.
-#[cfg(target_os = "linux")]
-const MEMORY: u64 = 600 << 10;
+const MEMORY: u64 = 128 << 10;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tflite");
@@ -33,17 +35,6 @@ fn import(bytes: &[u8]) -> bool {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn check_memory() {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the process's status");
-    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("peak memory");
-    let peak: u64 = peak.trim().trim_end_matches(" kB").trim().parse().expect("a number");
-    assert!(peak < MEMORY, "{peak} KiB");
-}
-
-#[cfg(not(target_os = "linux"))]
-fn check_memory() {}
-
 #[test]
 fn truncated_models() {
     for (name, bytes) in corpus() {
@@ -53,7 +44,7 @@ fn truncated_models() {
         }
         assert!(!import(&bytes[..bytes.len() / 2]), "{name}");
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }
 
 #[test]
@@ -75,7 +66,7 @@ fn every_byte_changed() {
         // If all imported, nothing was checked.
         assert!(imported < bytes.len(), "{name}");
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }
 
 /// Offsets and counts are words: each word of the tables takes extreme values.
@@ -89,5 +80,5 @@ fn every_word_extreme() {
             import(&damaged);
         }
     }
-    check_memory();
+    memory::stays_below(MEMORY);
 }
