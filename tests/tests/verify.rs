@@ -93,17 +93,54 @@ fn function_of_launch(folder: &Path, entry: &str, node: &str) -> (usize, String)
 
 #[test]
 fn whole_artifacts_are_bit_exact() {
-    // Initial states: one, and one before each of five kinds of extreme data. A call of each entry for each case.
+    // Initial states: one, and one before each of five kinds of extreme data. A call of each entry for each case. A
+    // checkpoint, as it was saved and as it was loaded.
     let options = VerifyOptions { steps: 2, seed: 7, ..VerifyOptions::default() };
     for target in ["host", "c", "neon", "armv7-neon", "hvx", "hvx+v62", "xpulpv2"] {
         let report = run(&artifact(&format!("exact-{target}"), target), &options);
         assert_eq!(report.finding, None, "{target}");
         assert!(report.bit_exact && report.notes.is_empty(), "{target}: {:?}", report.notes);
-        assert_eq!(report.calls.len(), 1 + 2 * (2 + 5), "{target}");
+        let checkpoints = usize::from(target != "host");
+        assert_eq!(report.calls.len(), 1 + 2 * (2 + 5) + checkpoints, "{target}");
         assert!(report.calls.iter().all(|c| c.outcome == Outcome::Equal));
         // Six initial states and the states after fourteen calls hold 22416 weights each; then there are losses and
         // seven times the scores of one example.
-        assert_eq!(report.elements, (6 + 14) * 22416 + 7 * (1 + 10), "{target}");
+        assert_eq!(
+            report.elements,
+            (6 + 14 + 2 * checkpoints as u64) * 22416 + 7 * (1 + 10),
+            "{target}"
+        );
+    }
+}
+
+/// Mistakes of those who carry the runtime to a machine of their own.
+#[test]
+fn wrong_checkpoints_are_found() {
+    let mistakes = [
+        ("get(from + CHECKSUM, 4) != ", "0 && get(from + CHECKSUM, 4) != ", "was not refused"),
+        (
+            "put(to + STEP, step, 8)",
+            "put(to + STEP, step, 4)",
+            "header is not what its format says",
+        ),
+        ("*step = get(from + STEP, 8)", "*step = get(from + STEP, 4)", "is another when loaded"),
+        (
+            "const unsigned char *from =",
+            "*step = 1;\n    const unsigned char *from =",
+            "changed the state",
+        ),
+    ];
+    let folder = artifact("checkpoints", "c");
+    let path = folder.join("trainc_rt.c");
+    let whole = std::fs::read_to_string(&path).expect("the runtime");
+    let (before, load) = whole.split_once("void trainc_save").expect("checkpoints");
+    for (right, wrong, said) in mistakes {
+        assert_eq!(load.matches(right).count(), 1, "{right}");
+        let text = format!("{before}void trainc_save{}", load.replace(right, wrong));
+        std::fs::write(&path, text).expect("written");
+        let finding = run(&folder, &one_step()).finding.expect("a finding");
+        assert_eq!((&finding.entry[..], finding.step), ("checkpoint", 0));
+        assert!(finding.to_string().contains(said), "{finding}");
     }
 }
 
@@ -407,7 +444,7 @@ fn odd_names() {
         (call.case, call.entry) = (name.to_string(), name.to_string());
     }
     let names = well_formed(&junit(&report));
-    assert_eq!(names.iter().filter(|n| *n == "testcase").count(), 3);
+    assert_eq!(names.iter().filter(|n| *n == "testcase").count(), 4);
     let folder = named_artifact("odd-host", "host", name);
     assert!(run(&folder, &one_step()).bit_exact);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use trainc_ir::Tensor;
+use trainc_ir::harness::CHECKPOINT_HEADER;
 use trainc_ir::program::{Buffer, Program, Region, buffer_bytes};
 use trainc_ir::tensor_bytes::tensor_from_bytes;
 
@@ -13,7 +14,6 @@ use crate::targets;
 
 /// The first bytes of a state that emitted code saved; see `trainc_rt.h`.
 const START: &[u8] = b"TRNC";
-const HEADER: usize = 32;
 const VERSION: u32 = 1;
 
 /// A device's state as its file has it.
@@ -65,10 +65,12 @@ fn tensors(
     ensure!(number(4)? == VERSION, "a device's state of another version");
     let hash = u64::from(number(8)?) | u64::from(number(12)?) << 32;
     let (length, sum) = (number(24)? as usize, number(28)?);
-    let state = bytes.get(HEADER..).context("it is cut short")?;
+    let state = bytes.get(CHECKPOINT_HEADER..).context("it is cut short")?;
     ensure!(state.len() == length, "{length} bytes of state are claimed, it has {}", state.len());
-    let checked: Vec<u8> = bytes[..28].iter().chain(state).copied().collect();
-    ensure!(crc32(&checked) == sum, "the device's state is damaged: its checksum is wrong");
+    ensure!(
+        checksum(&bytes[..28], state) == sum,
+        "the device's state is damaged: its checksum is wrong"
+    );
     // Targets align buffers differently.
     let alignments: BTreeSet<usize> =
         targets::TARGETS.iter().map(|t| t.description().alignment).collect();
@@ -90,6 +92,23 @@ fn tensors(
         Ok((name.clone(), tensor))
     });
     named.collect()
+}
+
+/// The checksum of a state behind the fields of its header.
+fn checksum(fields: &[u8], state: &[u8]) -> u32 {
+    crc32(&[fields, state].concat())
+}
+
+/// What a checkpoint of a model begins with after a number of steps.
+pub(crate) fn checkpoint_header(model: u64, steps: u64, state: &[u8]) -> Vec<u8> {
+    let mut header = START.to_vec();
+    header.extend(VERSION.to_le_bytes());
+    header.extend(model.to_le_bytes());
+    header.extend(steps.to_le_bytes());
+    header.extend((state.len() as u32).to_le_bytes());
+    let sum = checksum(&header, state);
+    header.extend(sum.to_le_bytes());
+    header
 }
 
 /// The program with its state laid out for another alignment.

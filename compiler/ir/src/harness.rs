@@ -136,6 +136,21 @@ pub struct HarnessFunction {
     pub by_value: Vec<bool>,
 }
 
+/// `void save(const void *state, uint64_t step, void *checkpoint)` and
+/// `enum trainc_status load(void *state, uint64_t *step, const void *checkpoint, size_t bytes)`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckpointFunctions {
+    /// Name of the one that writes a checkpoint: [`CHECKPOINT_HEADER`] bytes, then the state.
+    pub save: String,
+    /// Name of the one that reads it, and refuses another model's or a damaged one.
+    pub load: String,
+    /// The model's hash in the checkpoint.
+    pub model: u64,
+}
+
+/// Bytes of a checkpoint before the state.
+pub const CHECKPOINT_HEADER: usize = 32;
+
 /// What is built, around an artifact's files: see the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Harness {
@@ -148,6 +163,8 @@ pub struct Harness {
     pub support: Vec<(String, String)>,
     /// Name of the function that sets the state to its value before the first step.
     pub init: String,
+    /// What saves and loads the state, where the artifact has it.
+    pub checkpoints: Option<CheckpointFunctions>,
     /// A function for each entry that is exported.
     pub functions: Vec<HarnessFunction>,
     /// Whether the sources call `TRAINC_LAUNCHED` of a header that `-DTRAINC_HOOKS` names after each launch of an

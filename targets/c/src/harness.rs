@@ -1,11 +1,12 @@
 //! What `trainc verify` needs to know of emitted C.
 
-use trainc_ir::harness::{Harness, HarnessFunction, Tool};
+use trainc_ir::harness::{CheckpointFunctions, Harness, HarnessFunction, Tool};
 use trainc_ir::program::Program;
 
 use crate::dialect::Dialect;
 use crate::documents::FLAGS;
 use crate::interface::{Interface, Passing};
+use crate::program::model_hash;
 
 /// All flags that a dialect's sources need: its own, and those of portable C.
 pub fn flags(dialect: &dyn Dialect) -> Vec<&'static str> {
@@ -50,6 +51,11 @@ pub fn harness(program: &Program, dialect: &dyn Dialect) -> Result<Harness, Stri
         sources,
         support: Vec::new(),
         init: format!("{prefix}_init"),
+        checkpoints: Some(CheckpointFunctions {
+            save: format!("{prefix}_save"),
+            load: format!("{prefix}_load"),
+            model: model_hash(program),
+        }),
         functions,
         hooks: true,
     })

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use trainc_ir::graph::InputRole;
+use trainc_ir::harness::CHECKPOINT_HEADER;
 use trainc_ir::names::{shown, snake};
 use trainc_ir::program::{Entry, Launch, Program, Region, Step};
 use trainc_ir::{Element, Scale, TensorType};
@@ -26,9 +27,6 @@ pub struct Services {
     /// Whether there is `_evaluate` where the entries allow it.
     pub evaluation: bool,
 }
-
-/// Bytes of a checkpoint before the state: `TRAINC_CHECKPOINT_HEADER`.
-const CHECKPOINT_HEADER: usize = 32;
 
 /// The text of the Rust module of a program's artifact: sizes and shapes, aligned memory, safe functions.
 ///

@@ -21,7 +21,7 @@ mod tools;
 use std::path::{Path, PathBuf};
 
 use trainc_ir::Verified;
-use trainc_ir::harness::{Harness, Simulator, Toolchain};
+use trainc_ir::harness::{CheckpointFunctions, Harness, Simulator, Toolchain};
 use trainc_ir::program::{Entry, Program};
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::Target;
@@ -29,7 +29,7 @@ use trainc_ir::target::Target;
 use artifact::Artifact;
 use inputs::{Case, Kind, cases, operands};
 use process::Requests;
-use run::{Call, INIT, Run};
+use run::{CHECKPOINT, Call, INIT, Run, SAVED_STEPS};
 use source::WATCHED;
 use tools::{Build, Tools, Workspace};
 
@@ -137,6 +137,7 @@ pub fn verify(
     let mut finding = run.initial(start);
     let mut reports = vec![CallReport::new(start, INIT, outcome(&finding))];
     let mut previous: Option<&Case> = None;
+    let saved = saved_after(&calls, &harness);
     for (i, call) in calls.iter().enumerate() {
         let (case, entry) = (call.case, &call.entry.name);
         if finding.is_some() {
@@ -158,6 +159,12 @@ pub fn verify(
             }
         }
         reports.push(CallReport::new(&case.name, entry, outcome(&finding)));
+        if let (None, Some((last, functions))) = (&finding, saved)
+            && last == i
+        {
+            finding = run.checkpoint((&case.name, case.step), functions);
+            reports.push(CallReport::new(&case.name, CHECKPOINT, outcome(&finding)));
+        }
     }
     let mut launches = Vec::new();
     if let (None, true, Some(simulator)) = (&finding, options.counts, tools.simulator()) {
@@ -189,8 +196,8 @@ fn runnable(target: &dyn Target, program: &Verified<Program>) -> Result<(Toolcha
     }
 }
 
-/// All calls of a verification, and the requests for them: the initial state, then each case's, before extreme ones
-/// the initial state again.
+/// All calls of a verification, and the requests for them: the initial state, then each case's, behind the first a
+/// checkpoint, before extreme ones the initial state again.
 fn calls<'p>(
     artifact: &'p Artifact,
     harness: &Harness,
@@ -212,8 +219,22 @@ fn calls<'p>(
             requests.call((number, watched), (options.seed, case.step), &operands);
             calls.push(Call { case, number, entry, operands });
         }
+        if Some(case) == cases.first() && saved_after(&calls, harness).is_some() {
+            requests.checkpoint(SAVED_STEPS);
+        }
     }
     (calls, requests)
+}
+
+/// The call behind which the state is saved and loaded, the last of the first step, and what does it: the steps that
+/// follow go on from there.
+fn saved_after<'h>(
+    calls: &[Call<'_>],
+    harness: &'h Harness,
+) -> Option<(usize, &'h CheckpointFunctions)> {
+    let first = calls.first()?.case;
+    let last = calls.iter().rposition(|call| call.case == first)?;
+    Some((last, harness.checkpoints.as_ref()?))
 }
 
 /// Runs a failed call again from the state before it, built with a hook after each launch, and adds the first wrong

@@ -11,7 +11,7 @@ use trainc_ir::Tensor;
 use trainc_ir::harness::{Mark, Simulator, Streams};
 use trainc_ir::tensor_bytes::tensor_bytes;
 
-use super::source::{CALL, INIT, LOAD};
+use super::source::{CALL, INIT, LOAD, SAVE};
 
 use crate::error::{Context, Result};
 
@@ -35,6 +35,11 @@ impl Requests {
     pub(super) fn load(&mut self, state: &[u8]) {
         self.command(LOAD, 0, 0);
         self.0.extend(state);
+    }
+
+    /// Saves the state after a number of steps and loads it again.
+    pub(super) fn checkpoint(&mut self, steps: u64) {
+        self.command(SAVE, 0, steps);
     }
 
     /// Calls an entry, and if `watched` asks for the results of its launches.

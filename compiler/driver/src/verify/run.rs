@@ -1,6 +1,6 @@
 //! The harness beside the interpreter: each call runs in both, and all that comes of it is compared.
 
-use trainc_ir::harness::launches;
+use trainc_ir::harness::{CHECKPOINT_HEADER, CheckpointFunctions, launches};
 use trainc_ir::program::{BufferId, Entry, Launch, Program, Region};
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::tensor_bytes::tensor_bytes;
@@ -10,12 +10,17 @@ use super::compare::{Difference, difference};
 use super::inputs::Case;
 use super::process::{Ended, Process};
 use super::report::{Finding, LaunchFinding};
-use super::source::{CALLED, LAUNCHED};
+use super::source::{CALLED, CHECKS, LAUNCHED, SAVED};
 
+use crate::device_state::checkpoint_header;
 use crate::error::Result;
 
 /// Entry of a report for the initial state.
 pub(super) const INIT: &str = "init";
+/// Entry of a report for a checkpoint.
+pub(super) const CHECKPOINT: &str = "checkpoint";
+/// The number of steps that checkpoints are saved with: every byte is another.
+pub(super) const SAVED_STEPS: u64 = 0x0123_4567_89ab_cdef;
 
 /// One call of a verification.
 pub(super) struct Call<'p> {
@@ -102,12 +107,58 @@ impl Run<'_> {
         Ok(finding.is_something().then_some(finding))
     }
 
+    /// Compares a checkpoint, and the state that was loaded of it.
+    pub(super) fn checkpoint(
+        &mut self,
+        (case, step): (&str, u32),
+        functions: &CheckpointFunctions,
+    ) -> Option<Finding> {
+        let mut finding = Finding::new(case, step, CHECKPOINT);
+        match self.saved() {
+            Ok(Saved { damage, failed, checkpoint, steps, state }) => {
+                finding.overruns = overruns(damage & 3, None);
+                if damage & 4 != 0 {
+                    finding.overruns.push("the checkpoint".to_string());
+                }
+                let (header, saved) = checkpoint.split_at(CHECKPOINT_HEADER);
+                finding.differences = self.state_differences(saved);
+                finding.differences.extend(self.state_differences(&state));
+                let checks = (0..CHECKS.len()).filter(|bit| failed >> bit & 1 != 0);
+                let mut wrong: Vec<&str> = checks.map(|bit| CHECKS[bit]).collect();
+                if header != checkpoint_header(functions.model, SAVED_STEPS, saved) {
+                    wrong.push("the checkpoint's header is not what its format says");
+                }
+                if steps != SAVED_STEPS {
+                    wrong.push("the number of steps that was saved is another when loaded");
+                }
+                finding.remark = (!wrong.is_empty()).then(|| wrong.join("; "));
+            }
+            Err(Ended(how)) => finding.crash = Some(how),
+        }
+        finding.is_something().then_some(finding)
+    }
+
+    fn saved(&mut self) -> Result<Saved, Ended> {
+        self.record(SAVED)?;
+        let bytes = self.program.memory.state_bytes;
+        let (damage, failed) = (self.process.read_u32()?, self.process.read_u32()?);
+        let checkpoint = self.process.read(CHECKPOINT_HEADER + bytes)?;
+        let (low, high) = (self.process.read_u32()?, self.process.read_u32()?);
+        let steps = u64::from(low) | u64::from(high) << 32;
+        Ok(Saved { damage, failed, checkpoint, steps, state: self.process.read(bytes)? })
+    }
+
+    /// Reads what a record begins with.
+    fn record(&mut self, expected: u8) -> Result<(), Ended> {
+        if self.process.read(1)? == [expected] {
+            return Ok(());
+        }
+        Err(Ended("it wrote something else on its standard output".to_string()))
+    }
+
     /// Reads the answer to a call.
     fn answer(&mut self, sizes: &[usize]) -> Result<Called, Ended> {
-        let record = self.process.read(1)?;
-        if record != [CALLED] {
-            return Err(Ended("it wrote something else on its standard output".to_string()));
-        }
+        self.record(CALLED)?;
         let damage = self.process.read_u32()?;
         let results = sizes.iter().map(|&n| self.process.read(n)).collect::<Result<Vec<_>, _>>()?;
         let state = self.process.read(self.program.memory.state_bytes)?;
@@ -132,6 +183,15 @@ impl Run<'_> {
 struct Called {
     damage: u32,
     results: Vec<Vec<u8>>,
+    state: Vec<u8>,
+}
+
+/// A checkpoint, and what was loaded of it.
+struct Saved {
+    damage: u32,
+    failed: u32,
+    checkpoint: Vec<u8>,
+    steps: u64,
     state: Vec<u8>,
 }
 
@@ -247,6 +307,7 @@ impl Finding {
     }
 
     fn is_something(&self) -> bool {
-        !self.differences.is_empty() || !self.overruns.is_empty() || self.crash.is_some()
+        let wrong = !self.differences.is_empty() || !self.overruns.is_empty();
+        wrong || self.crash.is_some() || self.remark.is_some()
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! A request is a command (u32), a step (u32) and a seed (u64), little-endian as all else. Command [`INIT`] sets the
 //! state to its initial value and answers with a [`CALLED`] record without results; [`LOAD`] is followed by the state;
-//! `CALL + 2 n` calls entry `n`, whose operands follow, and `CALL + 2 n + 1` also writes the results of each launch.
+//! [`SAVE`] saves the state with the seed as the number of steps, sees whether damaged checkpoints are refused, loads it
+//! again, and answers with a [`SAVED`] record: the damage, which checks failed (u32, see [`CHECKS`]), the checkpoint, the
+//! number of steps (u64), the state. `CALL + 2 n` calls entry `n`, whose operands follow, and `CALL + 2 n + 1` also writes the results of each launch.
 //!
 //! The answer to a call is a [`LAUNCHED`] record for each launch, if asked for: its number (u32), the damage, its
 //! results; then [`CALLED`]: the damage, the results, the state. The damage (u32) is a set of places that were written
@@ -15,7 +17,9 @@
 use std::fmt::Write;
 
 use trainc_ir::Element;
-use trainc_ir::harness::{Harness, HarnessFunction, launches};
+use trainc_ir::harness::{
+    CHECKPOINT_HEADER, CheckpointFunctions, Harness, HarnessFunction, launches,
+};
 use trainc_ir::names;
 use trainc_ir::program::{BufferId, Entry, Program, Region};
 
@@ -25,12 +29,22 @@ use super::tools::Hooks;
 pub(super) const INIT: u32 = 1;
 /// Command: another state.
 pub(super) const LOAD: u32 = 2;
+/// Command: a checkpoint of the state.
+pub(super) const SAVE: u32 = 3;
 /// Commands from here on: calls.
 pub(super) const CALL: u32 = 4;
 /// Record: results of a launch.
 pub(super) const LAUNCHED: u8 = b'L';
 /// Record: end of a call.
 pub(super) const CALLED: u8 = b'C';
+/// Record: a checkpoint.
+pub(super) const SAVED: u8 = b'S';
+/// What a checkpoint's bits of failed checks mean.
+pub(super) const CHECKS: [&str; 3] = [
+    "a damaged checkpoint was not refused",
+    "a checkpoint that was refused changed the state or the number of steps",
+    "a checkpoint that was just saved was refused",
+];
 
 /// Hooks that ask for the results of each launch.
 pub(super) const WATCHED: Hooks<'_> = Hooks { name: "watched", text: WATCHED_HEADER };
@@ -182,6 +196,14 @@ pub(super) fn source(
     for &(n, entry, function) in &called {
         out.push_str(&call(program, n, entry, function));
     }
+    let mut commands = String::new();
+    if let Some(functions) = &harness.checkpoints {
+        out.push_str(&save(functions, memory.state_bytes));
+        let _ = write!(
+            commands,
+            "        if (command == {SAVE}) {{\n            save(seed);\n            continue;\n        }}\n"
+        );
+    }
     let (mut cases, mut placed) = (String::new(), String::new());
     for &(n, entry, _) in &called {
         for (name, bytes) in &places(program, n, entry)[2..2 + entry.inputs.len()] {
@@ -199,7 +221,7 @@ pub(super) fn source(
          {init}(state);\n            uint32_t bad = damaged(state, {state}, 1, GUARD);\n            \
          putchar({CALLED});\n            out(&bad, 4);\n            out(state, {state});\n            \
          fflush(stdout);\n            continue;\n        }}\n        \
-         if (command == {LOAD}) {{\n            in(state, {state});\n            continue;\n        }}\n        \
+         if (command == {LOAD}) {{\n            in(state, {state});\n            continue;\n        }}\n{commands}        \
          entry = (int)((command - {CALL}) / 2);\n        watched = (int)(command % 2);\n        \
          switch (entry) {{\n{cases}        default: exit(5);\n        }}\n    }}\n    return 0;\n}}\n",
         places = placed,
@@ -207,6 +229,62 @@ pub(super) fn source(
         init = harness.init,
     );
     out
+}
+
+/// The function that saves the state and loads it again. A checkpoint may lie anywhere, so it lies at an odd address.
+fn save(functions: &CheckpointFunctions, state: usize) -> String {
+    let CheckpointFunctions { save, load, .. } = functions;
+    let bytes = CHECKPOINT_HEADER + state;
+    // In each field of the header, and at both ends of the state.
+    let mut flipped = vec![0, 4, 8, 16, 24, 28];
+    if state > 0 {
+        flipped.extend([CHECKPOINT_HEADER, bytes - 1]);
+    }
+    let flipped: Vec<String> = flipped.iter().map(usize::to_string).collect();
+    format!(
+        "MEMORY(checkpoint, {bytes}, 1);
+
+static uint32_t refused(size_t bytes)
+{{
+    uint64_t steps = 77;
+    memset(state, PATTERN, {state});
+    uint32_t bad = {load}(state, &steps, checkpoint, bytes) == TRAINC_OK ? 1 : 0;
+    int kept = steps == 77;
+    for (size_t i = 0; i < {state}; i++) {{
+        kept &= state[i] == PATTERN;
+    }}
+    return bad | (kept ? 0 : 2);
+}}
+
+static void save(uint64_t steps)
+{{
+    static const size_t flipped[] = {{ {flipped} }};
+    guard(checkpoint, {bytes}, GUARD);
+    memset(checkpoint, PATTERN, {bytes});
+    guard(state, {state}, GUARD);
+    {save}(state, steps, checkpoint);
+    uint32_t damage = damaged(checkpoint, {bytes}, 2, GUARD);
+    uint32_t failed = refused({bytes} - 1) | refused({bytes} + 1);
+    for (size_t i = 0; i < sizeof flipped / sizeof flipped[0]; i++) {{
+        checkpoint[flipped[i]] ^= 0x10;
+        failed |= refused({bytes});
+        checkpoint[flipped[i]] ^= 0x10;
+    }}
+    uint64_t loaded = 0;
+    failed |= {load}(state, &loaded, checkpoint, {bytes}) == TRAINC_OK ? 0 : 4;
+    damage |= damaged(checkpoint, {bytes}, 2, GUARD) | damaged(state, {state}, 1, GUARD);
+    putchar({SAVED});
+    out(&damage, 4);
+    out(&failed, 4);
+    out(checkpoint, {bytes});
+    out(&loaded, 8);
+    out(state, {state});
+    fflush(stdout);
+}}
+
+",
+        flipped = flipped.join(", "),
+    )
 }
 
 /// Memory of a call with its bytes: arena, state, operands, results.

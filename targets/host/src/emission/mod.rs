@@ -57,6 +57,7 @@ pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
         sources: vec![format!("{prefix}.o")],
         support: Vec::new(),
         init: format!("{prefix}_init"),
+        checkpoints: None,
         functions,
         hooks: false,
     })
