@@ -137,7 +137,7 @@ pub fn verify(
     let mut finding = run.initial(start);
     let mut reports = vec![CallReport::new(start, INIT, outcome(&finding))];
     let mut previous: Option<&Case> = None;
-    let saved = saved_after(&calls, &harness);
+    let saved = saved_after(&calls, program, &harness);
     for (i, call) in calls.iter().enumerate() {
         let (case, entry) = (call.case, &call.entry.name);
         if finding.is_some() {
@@ -219,7 +219,7 @@ fn calls<'p>(
             requests.call((number, watched), (options.seed, case.step), &operands);
             calls.push(Call { case, number, entry, operands });
         }
-        if Some(case) == cases.first() && saved_after(&calls, harness).is_some() {
+        if Some(case) == cases.first() && saved_after(&calls, program, harness).is_some() {
             requests.checkpoint(SAVED_STEPS);
         }
     }
@@ -230,11 +230,12 @@ fn calls<'p>(
 /// follow go on from there.
 fn saved_after<'h>(
     calls: &[Call<'_>],
+    program: &Program,
     harness: &'h Harness,
 ) -> Option<(usize, &'h CheckpointFunctions)> {
     let first = calls.first()?.case;
     let last = calls.iter().rposition(|call| call.case == first)?;
-    Some((last, harness.checkpoints.as_ref()?))
+    Some((last, source::checkpoints(program, harness)?))
 }
 
 /// Runs a failed call again from the state before it, built with a hook after each launch, and adds the first wrong

@@ -197,7 +197,7 @@ pub(super) fn source(
         out.push_str(&call(program, n, entry, function));
     }
     let mut commands = String::new();
-    if let Some(functions) = &harness.checkpoints {
+    if let Some(functions) = checkpoints(program, harness) {
         out.push_str(&save(functions, memory.state_bytes));
         let _ = write!(
             commands,
@@ -231,16 +231,20 @@ pub(super) fn source(
     out
 }
 
+/// What saves and loads a program's state, if it has one.
+pub(super) fn checkpoints<'h>(
+    program: &Program,
+    harness: &'h Harness,
+) -> Option<&'h CheckpointFunctions> {
+    harness.checkpoints.as_ref().filter(|_| program.memory.state_bytes > 0)
+}
+
 /// The function that saves the state and loads it again. A checkpoint may lie anywhere, so it lies at an odd address.
 fn save(functions: &CheckpointFunctions, state: usize) -> String {
     let CheckpointFunctions { save, load, .. } = functions;
     let bytes = CHECKPOINT_HEADER + state;
     // In each field of the header, and at both ends of the state.
-    let mut flipped = vec![0, 4, 8, 16, 24, 28];
-    if state > 0 {
-        flipped.extend([CHECKPOINT_HEADER, bytes - 1]);
-    }
-    let flipped: Vec<String> = flipped.iter().map(usize::to_string).collect();
+    let flipped = [0, 4, 8, 16, 24, 28, CHECKPOINT_HEADER, bytes - 1].map(|at| at.to_string());
     format!(
         "MEMORY(checkpoint, {bytes}, 1);
 
