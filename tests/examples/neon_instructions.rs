@@ -229,7 +229,8 @@ fn measure(
     let (out, marks) = run(emulator.arg(folder.join("kernels")), "qemu-user")?;
     let mut counts = Vec::new();
     for line in marks.lines() {
-        let (mark, count) = line.split_once(' ').ok_or("not a mark")?;
+        let mark = line.strip_prefix("trainc-mark ").and_then(|mark| mark.split_once(' '));
+        let (mark, count) = mark.ok_or("not a mark")?;
         counts.push((mark.parse::<usize>()?, count.parse::<u64>()?));
     }
     let between: Vec<u64> = counts.chunks_exact(2).map(|pair| pair[1].1 - pair[0].1).collect();
@@ -259,10 +260,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder: PathBuf =
         std::env::temp_dir().join(format!("neon_instructions_{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(
-        folder.join("count_instructions.c"),
-        include_str!("../qemu/count_instructions.c"),
-    )?;
+    std::fs::write(folder.join("count_instructions.c"), trainc_c::PLUGIN)?;
     let mut plugin = Command::new("cc");
     plugin.current_dir(&folder).args(["-O2", "-shared", "-fPIC", "count_instructions.c"]);
     run(plugin.args(["-o", "count_instructions.so"]), "gcc")?;

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Export(ExportArguments),
     /// Build an artifact, run it (under an emulator), and compare every bit with the reference
     Verify(VerifyArguments),
+    /// Count what each launch of a training step costs on a target, and show what fills its memory
+    Bench(BenchArguments),
     /// Run passes on a module in the text form
     Opt(OptArguments),
     /// List the training algorithms, or print one's file
@@ -303,6 +305,39 @@ pub(crate) struct VerifyArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  trainc bench lenet5.onnx --target hvx --batch 4          packets of each launch of the second training step
+  trainc bench lenet5.onnx --target xpulpv2 --batch 1      cycles, on one core and on eight
+  trainc bench lenet5.onnx --batch 64                      times on this machine
+  trainc bench build/ --map arena.svg                      an artifact as it is, and a picture of its arena
+
+What counts needs the target's compiler and emulator (`trainc targets` says which); instructions are counted by a plugin
+that `cc` builds for qemu. docs/bench.md says what is counted.")]
+pub(crate) struct BenchArguments {
+    /// Model (ONNX, TensorFlow Lite, .qir), or the folder of an artifact
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) model: PathBuf,
+    /// Entry to measure [default: train_step, or infer where nothing trains]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) entry: Option<String>,
+    /// Draw what lies in the arena, launch by launch
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub(crate) map: Option<PathBuf>,
+    /// Compiler; it gets the target's flags [default: the target's]
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
+    pub(crate) cc: Option<String>,
+    /// Emulator with its arguments; for counts of instructions it must be a qemu with plugins [default: the target's]
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
+    pub(crate) runner: Option<String>,
+    /// Keep the program around the artifact, its requests and executables in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
   trainc inspect lenet5.onnx --emit=graph > lenet5.qir       the model as text
   trainc opt lenet5.qir --pass autodiff,translate --algorithm niti
   trainc opt module.qir --pass fuse-elementwise              one rewrite rule, once: the module it gives, or all of them
@@ -442,6 +477,7 @@ mod tests {
             "weights_out",
             "emit",
             "keep",
+            "map",
             "junit",
             "name",
             "output",

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod compile;
 mod export;
 mod inspect;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::from(1),
             Err(error) => Err(error),
         },
+        Command::Bench(options) => bench::run(options, &output),
         Command::Opt(options) => opt::run(options, &output),
         Command::Algorithms(options) => listings::algorithms(options, &output),
         Command::Targets => listings::targets(&output),

@@ -31,6 +31,11 @@ impl ConfigArguments {
         self.has("algorithm") || self.has("target") || self.file.is_some()
     }
 
+    /// Whether there is any flag.
+    pub(crate) fn says_anything(&self) -> bool {
+        self.file.is_some() || self.fine_tune || !self.said.names().is_empty()
+    }
+
     /// Whether there is a flag of that option.
     pub(crate) fn has(&self, option: &str) -> bool {
         self.said.names().contains(option)

@@ -3,11 +3,13 @@
 //! [`options`] lists every option, [`config`] is what they mean together; [`session`] takes a model through the stages, each
 //! a type; [`passes`] is the table of passes by name, [`opt`] runs them on texts; [`zoo`] writes reference models. With the
 //! feature `host` (default) `emit` writes stages and artifacts, `train` runs training
-//! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports and [`verify`] compares an artifact with the reference.
+//! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports, [`verify`] compares an artifact with the reference and `bench` counts what its launches cost.
 //! Nothing here prints.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+#[cfg(feature = "host")]
+pub mod bench;
 #[cfg(feature = "host")]
 pub mod checkpoint;
 #[cfg(feature = "host")]

@@ -37,6 +37,8 @@ pub struct Toolchain {
     pub compilers: Vec<Tool>,
     /// What executables run on.
     pub runner: Runner,
+    /// How executed instructions are counted where no [`Simulator`] does, for `trainc bench`.
+    pub counting: Option<Counting>,
 }
 
 impl Toolchain {
@@ -108,6 +110,38 @@ pub struct Counted {
     /// a launch the launch's number.
     pub hooks: &'static str,
 }
+
+/// How what an emulator executes is counted: the artifact is built with a header of hooks, like [`Counted::hooks`], and the
+/// program writes a line `trainc-mark LABEL COUNT` to its standard error at each mark.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    /// What is counted: `packets`.
+    pub unit: &'static str,
+    /// What the counts mean, for people.
+    pub model: &'static str,
+    /// The header that `-DTRAINC_HOOKS` names.
+    pub hooks: &'static str,
+    /// Sources beside the program, by name and contents.
+    pub support: &'static [(&'static str, &'static str)],
+    /// What makes the emulator count, if the emulated machine has no counter of its own.
+    pub plugin: Option<Plugin>,
+}
+
+/// A plugin of qemu that counts.
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    /// Its source in C, built as a shared object for this machine.
+    pub source: &'static str,
+    /// Emulators that take plugins; the first that is installed is used.
+    pub emulators: Vec<Tool>,
+}
+
+/// Defined in front of a header of hooks for a build without marks inside of entries.
+pub const UNMARKED: &str = "#define TRAINC_UNMARKED\n";
+
+/// Bit of the labels of marks around a call of an entry, whose number the other bits are: two before the call (what a mark
+/// itself costs lies between them), one after it. The header's macro `TRAINC_COUNTED(label)` makes them.
+pub const CALL: u32 = 1 << 30;
 
 /// Bit of the labels of marks at the beginning of entries.
 pub const ENTERED: u32 = 1 << 31;

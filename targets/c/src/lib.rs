@@ -7,6 +7,7 @@
 
 mod arranged;
 mod cost;
+mod counting;
 mod data;
 mod dialect;
 mod documents;
@@ -30,6 +31,7 @@ mod target;
 pub mod text;
 
 pub use cost::{cycles, loop_cycles};
+pub use counting::{COUNTING_HOOKS, PLUGIN, counting};
 pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;
 pub use example::{bare_example, example};

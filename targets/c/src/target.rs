@@ -6,6 +6,7 @@ use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::counting::counting;
 use crate::dialect::Dialect;
 use crate::example::example;
 use crate::kernel::{self, Loops};
@@ -54,7 +55,14 @@ impl Target for CTarget {
 
     fn toolchain(&self) -> Option<Toolchain> {
         let tools = [Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
-        Some(Toolchain { compilers: harness::compilers(self, tools), runner: Runner::Native })
+        // Programs of this machine under its own emulator, which counts.
+        let emulator = format!("qemu-{}", std::env::consts::ARCH);
+        let counting = counting(vec![Tool::new(&emulator, &[], "qemu-user")]);
+        Some(Toolchain {
+            compilers: harness::compilers(self, tools),
+            runner: Runner::Native,
+            counting: Some(counting),
+        })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

@@ -174,7 +174,18 @@ pub(crate) struct Schedule<'a, 'f, M: Module> {
     pub(crate) kernels: &'a [Vec<StageCode>],
     /// The function that runs vector kernels, if the program uses any.
     pub(crate) vector: Option<FuncId>,
+    /// What is called after each launch, if launches are timed.
+    pub(crate) timer: Option<Timer>,
+    /// Launches so far, as hooks count them.
+    pub(crate) launches: usize,
     pub(crate) bases: Bases,
+}
+
+/// A function that gets an address and the number of the launch that has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Timer {
+    pub(crate) function: FuncId,
+    pub(crate) address: i64,
 }
 
 impl<M: Module> Schedule<'_, '_, M> {
@@ -236,6 +247,13 @@ impl<M: Module> Schedule<'_, '_, M> {
         for stage in &kernels[launch.kernel.0] {
             self.stage(launch, stage);
         }
+        if let Some(timer) = self.timer {
+            let address = self.builder.ins().iconst(types::I64, timer.address);
+            let number = self.builder.ins().iconst(types::I64, self.launches as i64);
+            let callee = self.module.declare_func_in_func(timer.function, self.builder.func);
+            self.builder.ins().call(callee, &[address, number]);
+        }
+        self.launches += 1;
     }
 
     fn stage(&mut self, launch: &Launch, stage: &StageCode) {
@@ -305,6 +323,7 @@ pub(crate) fn define_entries<M: Module>(
     program: &Program,
     kernels: &[Vec<StageCode>],
     vector: Option<FuncId>,
+    timer: Option<Timer>,
 ) -> Result<Vec<FuncId>, HostError> {
     let signature = entry_signature(compiler.module);
     let config = compiler.module.target_config();
@@ -334,8 +353,16 @@ pub(crate) fn define_entries<M: Module>(
                     let inputs = addresses(inputs, entry.inputs.len());
                     let outputs = addresses(outputs, entry.outputs.len());
                     let bases = Bases { arena, state, constants, inputs, outputs, run };
-                    let mut schedule =
-                        Schedule { module, builder, program, kernels, vector, bases };
+                    let mut schedule = Schedule {
+                        module,
+                        builder,
+                        program,
+                        kernels,
+                        vector,
+                        timer,
+                        launches: 0,
+                        bases,
+                    };
                     schedule.steps(&entry.steps);
                     schedule.builder.ins().return_(&[]);
                     schedule.builder.finalize(config);

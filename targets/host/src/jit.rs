@@ -14,10 +14,11 @@ use trainc_ir::{Tensor, TensorType, Verified};
 use crate::HostError;
 use crate::check;
 use crate::codegen::{Machine, instruction_set, readonly};
-use crate::entry::{Compiler, StageCode, define_entries, define_kernels};
+use crate::entry::{Compiler, StageCode, Timer, define_entries, define_kernels};
 use crate::kernel::HostKernel;
 use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;
+use crate::timer::{self, LaunchTimer, LaunchTimes};
 
 type EntryFunction = unsafe extern "C" fn(
     arena: *mut u8,
@@ -31,6 +32,9 @@ type EntryFunction = unsafe extern "C" fn(
 /// The name under which generated code finds [`microkernels::launch`].
 const LAUNCH: &str = "trainc_host_launch";
 
+/// The name under which generated code finds [`timer::launched`].
+const LAUNCHED: &str = "trainc_host_launched";
+
 /// Machine code in memory; given back when dropped.
 struct Code(Option<JITModule>);
 
@@ -39,6 +43,7 @@ impl Code {
         let isa = instruction_set(Machine::Native)?;
         let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
         builder.symbol(LAUNCH, microkernels::launch as *const u8);
+        builder.symbol(LAUNCHED, timer::launched as *const u8);
         Ok(JITModule::new(builder))
     }
 }
@@ -66,6 +71,8 @@ pub struct HostProgram {
     arena: AlignedBytes,
     state: AlignedBytes,
     constants: AlignedBytes,
+    /// Generated code holds its address, if launches are timed.
+    timer: Option<Box<LaunchTimer>>,
     _code: Code,
 }
 
@@ -82,7 +89,15 @@ impl HostProgram {
     /// If a buffer does not start at a whole word, the program holds elements narrower than a byte, or this machine has no code
     /// generator.
     pub fn compile(program: &Verified<Program>) -> Result<HostProgram, HostError> {
-        HostProgram::compile_with(Arc::new(program.clone()), true)
+        HostProgram::compile_with(Arc::new(program.clone()), true, false)
+    }
+
+    /// As [`HostProgram::compile`], with a call after each launch that takes the time; see [`HostProgram::launch_times`].
+    ///
+    /// # Errors
+    /// As [`HostProgram::compile`].
+    pub fn compile_timed(program: &Verified<Program>) -> Result<HostProgram, HostError> {
+        HostProgram::compile_with(Arc::new(program.clone()), true, true)
     }
 
     /// As [`HostProgram::compile`], every kernel by its loops: the check of the vector kernels.
@@ -90,12 +105,13 @@ impl HostProgram {
     /// # Errors
     /// As [`HostProgram::compile`].
     pub fn compile_generic(program: &Verified<Program>) -> Result<HostProgram, HostError> {
-        HostProgram::compile_with(Arc::new(program.clone()), false)
+        HostProgram::compile_with(Arc::new(program.clone()), false, false)
     }
 
     fn compile_with(
         program: Arc<Verified<Program>>,
         vector: bool,
+        timed: bool,
     ) -> Result<HostProgram, HostError> {
         check::check(&program)?;
         let staging = if vector { HostKernel::vector } else { HostKernel::generic };
@@ -109,7 +125,18 @@ impl HostProgram {
         } else {
             None
         };
-        let entries = define_entries(&mut compiler, &program, &kernels, vector)?;
+        let timer = timed.then(|| Box::new(LaunchTimer::new(&program)));
+        let timing = match &timer {
+            Some(timer) => {
+                let mut signature = compiler.module.make_signature();
+                signature.params = vec![AbiParam::new(types::I64); 2];
+                let function =
+                    compiler.module.declare_function(LAUNCHED, Linkage::Import, &signature)?;
+                Some(Timer { function, address: std::ptr::from_ref(&**timer) as i64 })
+            }
+            None => None,
+        };
+        let entries = define_entries(&mut compiler, &program, &kernels, vector, timing)?;
         module.finalize_definitions()?;
         let entries = entries
             .into_iter()
@@ -121,6 +148,7 @@ impl HostProgram {
             constants: AlignedBytes::new(program.memory.constant_bytes),
             program,
             entries,
+            timer,
             _code: Code(Some(module)),
         };
         let constants = constant_image(&host.program);
@@ -254,6 +282,9 @@ impl HostProgram {
             })
             .collect();
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
+        if let Some(timer) = &self.timer {
+            timer.begin();
+        }
         #[allow(unsafe_code, reason = "calling generated code")]
         // SAFETY: the function has this signature; `check::check` has bounded its accesses by the sizes of arena,
         // state, constants and arguments, which are what is passed; the code lives as long as `self`.
@@ -267,12 +298,20 @@ impl HostProgram {
                 words.as_ptr(),
             );
         }
+        if let Some(timer) = &self.timer {
+            timer.end();
+        }
         for (bytes, copy) in outputs.iter_mut().zip(&results) {
             if let Some(copy) = copy {
                 bytes.copy_from_slice(copy.bytes());
             }
         }
         Ok(())
+    }
+
+    /// What the last call took; `None` unless compiled by [`HostProgram::compile_timed`].
+    pub fn launch_times(&self) -> Option<LaunchTimes> {
+        self.timer.as_ref().map(|timer| timer.times())
     }
 
     /// The state by name, in the order of checkpoints.

@@ -18,9 +18,11 @@ mod memory;
 mod microkernels;
 mod staging;
 mod target;
+mod timer;
 
 pub use emission::{Listing, listing};
 pub use error::HostError;
 pub use jit::{EntryHandle, HostProgram, LoopFunction};
 pub use memory::decode_tensor;
 pub use target::{HOST, HostTarget};
+pub use timer::LaunchTimes;

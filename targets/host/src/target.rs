@@ -45,7 +45,7 @@ impl Target for HostTarget {
 
     fn toolchain(&self) -> Option<Toolchain> {
         let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
-        Some(Toolchain { compilers, runner: Runner::Native })
+        Some(Toolchain { compilers, runner: Runner::Native, counting: None })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

@@ -2,7 +2,7 @@
 
 use trainc_c::{Dialect, Facts};
 use trainc_ir::Verified;
-use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
+use trainc_ir::harness::{Counting, Harness, Runner, Tool, Toolchain};
 use trainc_ir::names;
 use trainc_ir::program::{Kernel, Program};
 use trainc_ir::target::ArtifactFile;
@@ -58,7 +58,16 @@ pub(crate) fn toolchain(version: Version) -> Toolchain {
     let compilers = ["clang-19", "clang"].map(|c| Tool::new(c, &arguments, packages));
     // An emulator that knows the version by its number, and one that knows v67 alone.
     let emulators = vec![Tool::new("qemu-hexagon", &["-cpu", "v67"], "qemu-user")];
-    Toolchain { compilers: compilers.into(), runner: Runner::Emulator(emulators) }
+    let counting = Counting {
+        unit: "packets",
+        model: "executed packets, by the emulator's own counter: a lower bound of cycles, as it models neither caches nor \
+                stalls",
+        hooks: trainc_c::COUNTING_HOOKS,
+        support: &[("counting.c", include_str!("emulation/counting.c"))],
+        plugin: None,
+    };
+    let runner = Runner::Emulator(emulators);
+    Toolchain { compilers: compilers.into(), runner, counting: Some(counting) }
 }
 
 /// What of the artifact of a program is built.

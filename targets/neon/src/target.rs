@@ -136,7 +136,8 @@ impl Target for NeonTarget {
             runner(emulator, "qemu-user"),
             runner(&format!("{emulator}-static"), "qemu-user-static"),
         ];
-        Some(Toolchain { compilers, runner: Runner::Emulator(emulators) })
+        let counting = trainc_c::counting(vec![emulators[0].clone()]);
+        Some(Toolchain { compilers, runner: Runner::Emulator(emulators), counting: Some(counting) })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

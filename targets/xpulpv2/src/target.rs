@@ -136,7 +136,8 @@ impl Target for XpulpTarget {
     fn toolchain(&self) -> Option<Toolchain> {
         let gcc = Tool::new(GCC, simulator::LINKING, "gcc-riscv64-unknown-elf");
         let runner = Runner::Simulator(&simulator::RI5CY);
-        Some(Toolchain { compilers: trainc_c::compilers(self, [gcc]), runner })
+        let compilers = trainc_c::compilers(self, [gcc]);
+        Some(Toolchain { compilers, runner, counting: None })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

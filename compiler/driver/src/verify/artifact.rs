@@ -53,15 +53,15 @@ struct ManifestFile {
 }
 
 /// An artifact that was read.
-pub(super) struct Artifact {
-    pub(super) target: &'static dyn Target,
+pub(crate) struct Artifact {
+    pub(crate) target: &'static dyn Target,
     /// The optimised module of each entry, in the program's order.
-    pub(super) modules: Vec<Graph>,
-    pub(super) program: Verified<Program>,
+    pub(crate) modules: Vec<Graph>,
+    pub(crate) program: Verified<Program>,
     /// Step sizes of the schedule.
-    pub(super) learning_rates: Vec<f64>,
+    pub(crate) learning_rates: Vec<f64>,
     /// Files that are not as trainc wrote them.
-    pub(super) edited: Vec<String>,
+    pub(crate) edited: Vec<String>,
 }
 
 /// Reads an artifact's folder and plans its program again.
@@ -69,7 +69,7 @@ pub(super) struct Artifact {
 /// # Errors
 /// If it is not an artifact, lacks a file, has another module or weight than the manifest says, or gives another
 /// program than the one that was emitted.
-pub(super) fn read(folder: &Path) -> Result<Artifact> {
+pub(crate) fn read(folder: &Path) -> Result<Artifact> {
     let fail = |file: &str, message: String| InFile::new(&folder.join(file), message);
     let text = std::fs::read_to_string(folder.join(MANIFEST)).map_err(|e| {
         InFile::new(folder, format!("not an artifact of `trainc compile`: {MANIFEST}: {e}"))
@@ -140,12 +140,12 @@ pub(super) fn read(folder: &Path) -> Result<Artifact> {
 
 impl Artifact {
     /// The model's names of the state, in the order of [`Program::state`].
-    pub(super) fn state_names(&self) -> Vec<String> {
+    pub(crate) fn state_names(&self) -> Vec<String> {
         model::state_names(self.modules.iter())
     }
 
     /// Number of classes that labels name: columns of what they are compared with.
-    pub(super) fn classes(&self) -> usize {
+    pub(crate) fn classes(&self) -> usize {
         for graph in &self.modules {
             let Some(labels) = graph.input_of_role(InputRole::Labels) else { continue };
             let users = graph.nodes().iter().filter(|n| n.inputs.contains(&labels));
@@ -161,7 +161,7 @@ impl Artifact {
     }
 
     /// Number of rows that indices of data name, if data are indices: the fewest.
-    pub(super) fn rows(&self) -> Option<usize> {
+    pub(crate) fn rows(&self) -> Option<usize> {
         let nodes =
             self.modules.iter().flat_map(|graph| graph.nodes().iter().map(move |n| (graph, n)));
         let rows = nodes.filter_map(|(graph, node)| match &node.op {

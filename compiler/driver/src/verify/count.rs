@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trainc_ir::harness::{Counted, ENTERED, Mark, Simulator, launches};
+use trainc_ir::harness::{CALL, Counted, ENTERED, Mark, Simulator, launches};
 use trainc_ir::program::Program;
 use trainc_ir::program_interpreter::ProgramInterpreter;
 
@@ -80,6 +80,8 @@ pub(super) fn count(
 fn between(marks: &[Mark]) -> Vec<(Place, u64, u64)> {
     let mut entry = 0;
     let mut found = Vec::new();
+    let marks: Vec<Mark> =
+        marks.iter().filter(|m| m.label & ENTERED != 0 || m.label & CALL == 0).copied().collect();
     for pair in marks.windows(2) {
         let [before, after] = pair else { continue };
         if before.label & ENTERED != 0 {

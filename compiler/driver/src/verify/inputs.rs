@@ -6,17 +6,17 @@ use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
 
 /// One training step (or inference) with its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Case {
+pub(crate) struct Case {
     /// For people, unique in a run: `step 0`, `zeros`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The step's number, for random numbers.
-    pub(super) step: u32,
-    pub(super) kind: Kind,
+    pub(crate) step: u32,
+    pub(crate) kind: Kind,
 }
 
 /// What the data of a case are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Uniform around zero, with a magnitude that changes by the step. Goes on from the state before.
     Random,
     /// The others start from the initial state. All zeros.
@@ -40,7 +40,7 @@ const EXTREMES: [(&str, Kind); 5] = [
 ];
 
 /// The cases of a run.
-pub(super) fn cases(steps: u32, extremes: bool) -> Vec<Case> {
+pub(crate) fn cases(steps: u32, extremes: bool) -> Vec<Case> {
     let random =
         (0..steps).map(|step| Case { name: format!("step {step}"), step, kind: Kind::Random });
     let extremes = EXTREMES.iter().filter(|_| extremes).map(|&(name, kind)| Case {
@@ -52,7 +52,7 @@ pub(super) fn cases(steps: u32, extremes: bool) -> Vec<Case> {
 }
 
 /// The operands of an entry for a case. Data of one name are the same in every entry.
-pub(super) fn operands(
+pub(crate) fn operands(
     program: &Program,
     entry: &Entry,
     case: &Case,

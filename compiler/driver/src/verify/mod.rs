@@ -8,15 +8,17 @@
 pub(crate) mod artifact;
 mod compare;
 mod count;
-mod inputs;
+pub(crate) mod elf;
+pub(crate) mod inputs;
 mod junit;
+pub(crate) mod measure;
 mod needs;
 mod process;
 mod program;
 mod report;
 mod run;
 mod source;
-mod tools;
+pub(crate) mod tools;
 
 use std::path::{Path, PathBuf};
 

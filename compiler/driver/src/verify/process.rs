@@ -155,13 +155,18 @@ impl Process {
         Ok(bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b)))
     }
 
-    /// The marks of a simulation, which must end now.
+    /// The marks of the program, which must end now: the simulator's, or those that it wrote.
     pub(super) fn marks(&mut self) -> Result<Vec<Mark>, Ended> {
         if self.chunks.recv().is_ok() || self.used != self.chunk.len() {
             return Err(Ended("it wrote more than it was asked for".to_string()));
         }
         match &mut self.machine {
-            Machine::Child(_) => Ok(Vec::new()),
+            Machine::Child(child) => match child.wait() {
+                Ok(status) if status.success() => {
+                    Ok(written(&std::fs::read_to_string(&self.errors).unwrap_or_default()))
+                }
+                _ => Err(self.ended()),
+            },
             Machine::Simulation(thread) => simulated(thread).map_err(Ended),
         }
     }
@@ -192,6 +197,24 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
+}
+
+/// Marks that a program or its emulator wrote. Counters of 32 bits wrap.
+fn written(text: &str) -> Vec<Mark> {
+    let mark = |line: &str| {
+        let (label, count) = line.strip_prefix("trainc-mark ")?.split_once(' ')?;
+        Some((label.parse::<u32>().ok()?, count.parse::<u64>().ok()?))
+    };
+    let (mut wrapped, mut last) = (0, 0);
+    let marks = text.lines().filter_map(mark).map(|(label, count)| {
+        if count < last {
+            wrapped += 1 << 32;
+        }
+        last = count;
+        let count = wrapped + count;
+        Mark { label, instructions: count, cycles: count }
+    });
+    marks.collect()
 }
 
 /// The result of a simulation.

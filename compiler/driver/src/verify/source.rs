@@ -69,6 +69,13 @@ const PROLOGUE: &str = r#"
 
 enum { GUARD = 32, PATTERN = 0xa5 };
 
+/* Around calls, for counters; of the header of hooks. */
+#ifdef TRAINC_COUNTED
+#define MARK(label) TRAINC_COUNTED(label)
+#else
+#define MARK(label) ((void)0)
+#endif
+
 /* Memory of exactly that alignment and no better, with guards on both sides. */
 #define MEMORY(name, bytes, alignment) \
     static unsigned char name##_memory[2 * GUARD + 3 * (alignment) + (bytes)] \
@@ -372,7 +379,10 @@ fn call(program: &Program, n: usize, entry: &Entry, function: &HarnessFunction) 
         let after = after(entry, i);
         line(&format!("guard({name}, {bytes}, {after});"));
     }
+    line(&format!("MARK(UINT32_C({}));", trainc_ir::harness::CALL | n as u32));
+    line(&format!("MARK(UINT32_C({}));", trainc_ir::harness::CALL | n as u32));
     line(&format!("{}({});", function.symbol, arguments.join(", ")));
+    line(&format!("MARK(UINT32_C({}));", trainc_ir::harness::CALL | n as u32));
     line(&format!("uint32_t bad = guards_{n}();"));
     line(&format!("putchar({CALLED});"));
     line("out(&bad, 4);");

@@ -23,7 +23,7 @@ fn remove_stale(root: &Path) {
 }
 
 /// The folder of a verification; gone when this is dropped, unless the user wants it.
-pub(super) struct Workspace {
+pub(crate) struct Workspace {
     path: PathBuf,
     keep: bool,
     _held: Option<Hold>,
@@ -34,7 +34,7 @@ impl Workspace {
     ///
     /// # Errors
     /// If it cannot be created.
-    pub(super) fn new(keep: Option<&Path>) -> Result<Workspace> {
+    pub(crate) fn new(keep: Option<&Path>) -> Result<Workspace> {
         let (path, held) = match keep {
             Some(path) => {
                 let created = std::fs::create_dir_all(path);
@@ -55,7 +55,7 @@ impl Workspace {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -128,6 +128,19 @@ impl Tools {
         }
     }
 
+    /// These tools with another command in place of what runs executables.
+    pub(super) fn run_by(&self, words: Vec<String>) -> Tools {
+        Tools { compiler: self.compiler.clone(), runner: Running::Command(words) }
+    }
+
+    /// The words of the command that runs executables, if one does.
+    pub(super) fn runner_words(&self) -> Option<&[String]> {
+        match &self.runner {
+            Running::Command(words) => Some(words),
+            _ => None,
+        }
+    }
+
     /// What runs an executable.
     fn runs(&self, executable: &Path) -> Runs {
         match &self.runner {
@@ -166,15 +179,53 @@ impl Build<'_> {
     /// # Errors
     /// With the compiler's words.
     pub(super) fn executable(&self, main: &str, hooks: Option<Hooks<'_>>) -> Result<PathBuf> {
+        let sources = self.sources()?;
+        self.linked(main, hooks, &sources)
+    }
+
+    /// The artifact's files that the compiler gets.
+    ///
+    /// # Errors
+    /// If one is not there.
+    fn sources(&self) -> Result<Vec<PathBuf>> {
+        let folder = std::path::absolute(self.folder).context("the artifact's folder")?;
+        let source = |name: &String| {
+            let path = folder.join(name);
+            ensure!(path.is_file(), "{}: the artifact has no such file", path.display());
+            Ok(path)
+        };
+        self.harness.sources.iter().map(source).collect()
+    }
+
+    /// Compiles each of the artifact's sources to an object of its own.
+    ///
+    /// # Errors
+    /// With the compiler's words.
+    pub(super) fn objects(&self, hooks: Hooks<'_>) -> Result<Vec<PathBuf>> {
+        let mut objects = Vec::new();
+        for source in self.sources()? {
+            let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let object = self.workspace.path().join(format!("{name}.o"));
+            if name.ends_with(".o") {
+                objects.push(source);
+                continue;
+            }
+            let mut command = self.command(Some(hooks))?;
+            command.arg("-c").arg(&source);
+            self.compile(command, &object)?;
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    /// The compiler with its flags, once the files beside the program are written.
+    fn command(&self, hooks: Option<Hooks<'_>>) -> Result<Command> {
         let place = self.workspace.path();
-        let executable = place.join(hooks.map_or("plain", |hooks| hooks.name));
         let header = hooks.map(|hooks| (format!("trainc_verify_{}.h", hooks.name), hooks.text));
-        let source = place.join("main.c");
         let support = &self.harness.support;
-        let written = std::fs::write(&source, main)
-            .and_then(|()| {
-                support.iter().try_for_each(|(name, text)| std::fs::write(place.join(name), text))
-            })
+        let written = support
+            .iter()
+            .try_for_each(|(name, text)| std::fs::write(place.join(name), text))
             .and_then(|()| {
                 header.iter().try_for_each(|(name, text)| std::fs::write(place.join(name), text))
             });
@@ -189,17 +240,39 @@ impl Build<'_> {
         if let Some((name, _)) = &header {
             command.arg(format!("-DTRAINC_HOOKS=\"{name}\""));
         }
+        Ok(command)
+    }
+
+    /// Builds an executable of the program around the artifact, and sources or objects.
+    ///
+    /// # Errors
+    /// With the compiler's words.
+    pub(super) fn linked(
+        &self,
+        main: &str,
+        hooks: Option<Hooks<'_>>,
+        parts: &[PathBuf],
+    ) -> Result<PathBuf> {
+        let place = self.workspace.path();
+        let executable = place.join(hooks.map_or("plain", |hooks| hooks.name));
+        let source = place.join("main.c");
+        std::fs::write(&source, main)
+            .with_context(|| format!("{}: cannot be written", place.display()))?;
+        let mut command = self.command(hooks)?;
         command.arg("-Werror=implicit-function-declaration").arg(&source);
         let is_source = |name: &str| name.ends_with(".c") || name.ends_with(".S");
-        for (name, _) in support.iter().filter(|(name, _)| is_source(name)) {
+        for (name, _) in self.harness.support.iter().filter(|(name, _)| is_source(name)) {
             command.arg(place.join(name));
         }
-        for source in &self.harness.sources {
-            let path = folder.join(source);
-            ensure!(path.is_file(), "{}: the artifact has no such file", path.display());
-            command.arg(path);
-        }
-        command.arg("-o").arg(&executable);
+        command.args(parts);
+        self.compile(command, &executable)?;
+        Ok(executable)
+    }
+
+    /// Runs the compiler.
+    fn compile(&self, mut command: Command, result: &Path) -> Result<()> {
+        let compiler = &self.tools.compiler;
+        command.arg("-o").arg(result);
         let output =
             command.output().with_context(|| format!("`{}` cannot be started", compiler[0]))?;
         if !output.status.success() {
@@ -208,7 +281,7 @@ impl Build<'_> {
             let (place, compiler) = (self.folder.display(), self.tools.compiler());
             bail!("{place}: `{compiler}` refuses it:\n{}", said.join("\n"));
         }
-        Ok(executable)
+        Ok(())
     }
 
     /// Starts an executable on some requests.
@@ -220,7 +293,7 @@ impl Build<'_> {
     }
 }
 
-fn tool(
+pub(super) fn tool(
     target: &str,
     purpose: &str,
     tools: &[Tool],

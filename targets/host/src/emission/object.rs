@@ -126,7 +126,9 @@ fn define_function(
         let constants = builder.ins().symbol_value(types::I64, constants);
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
         let bases = Bases { arena, state, constants, inputs, outputs, run };
-        let mut schedule = Schedule { module, builder, program, kernels, vector: None, bases };
+        let (vector, timer) = (None, None);
+        let mut schedule =
+            Schedule { module, builder, program, kernels, vector, timer, launches: 0, bases };
         schedule.steps(&entry.steps);
         schedule.builder.ins().return_(&[]);
         schedule.builder.finalize(config);

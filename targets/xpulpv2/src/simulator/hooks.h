@@ -5,10 +5,13 @@
 
 #include "host.h"
 
+#define TRAINC_COUNTED(label) host_mark((int32_t)(label))
+#ifndef TRAINC_UNMARKED
 #ifndef TRAINC_ENTERED
 #define TRAINC_ENTERED(arena, state, entry) host_mark((int32_t)(UINT32_C(0x80000000) | (entry)))
 #endif
 #define TRAINC_LAUNCHED(arena, state, launch, node) host_mark((int32_t)(launch))
+#endif
 
 #ifdef CORES
 static inline void counting_parallel(void *context, int32_t count, trainc_body body)

@@ -1,6 +1,6 @@
 /* A plugin of qemu's user-mode emulation that counts executed instructions. The program marks a
  * place by the system call 32343 (which no kernel has) with a number as its argument; the plugin
- * writes that number and the count so far to standard error.
+ * writes a line `trainc-mark NUMBER COUNT`, with the count so far, to standard error.
  *
  * The declarations are those of version 1 of the plugin interface, as far as they are used, so that
  * no header of qemu is needed. */
@@ -35,7 +35,7 @@ static void called(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint6
 {
     (void)id, (void)vcpu, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
     if (number == 32343) {
-        fprintf(stderr, "%" PRIu64 " %" PRIu64 "\n", a1, executed);
+        fprintf(stderr, "trainc-mark %" PRIu32 " %" PRIu64 "\n", (uint32_t)a1, executed);
     }
 }
 

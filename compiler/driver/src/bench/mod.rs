@@ -1,0 +1,248 @@
+//! What a training step costs, launch by launch: executed packets, instructions or cycles under the target's emulator or
+//! simulator, times on the host; bytes of code and memory, and what fills the arena where it is fullest.
+
+mod host;
+mod map;
+mod memory;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use trainc_ir::graph::InputRole;
+use trainc_ir::harness::launches;
+use trainc_ir::product::Product;
+use trainc_ir::program::{Entry, Kernel, Program};
+use trainc_ir::target::Target as _;
+
+use crate::config::Config;
+use crate::emit;
+use crate::error::{Context, Result, bail};
+use crate::model::ModelSource;
+use crate::session::{Entries, Session, TRAIN_STEP};
+use crate::verify::artifact::{self, Artifact};
+use crate::verify::measure::{Count, MeasureOptions, Measured, measure};
+use crate::verify::tools::Workspace;
+
+pub use map::svg;
+pub use memory::{Held, Peak, Span, spans};
+pub use text::text;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub enum Subject<'a> {
+    /// An artifact's folder.
+    Folder(&'a Path),
+    /// A model, compiled for this.
+    Model(&'a ModelSource, &'a Config),
+}
+
+/// How it is measured.
+#[derive(Clone, Debug, Default)]
+pub struct BenchOptions {
+    /// The entry; without it `train_step`, or the first where none trains.
+    pub entry: Option<String>,
+    /// Seed of data and random numbers.
+    pub seed: u64,
+    /// A compiler in place of the target's, which gets the target's flags.
+    pub compiler: Option<String>,
+    /// An emulator in place of the target's, with its arguments.
+    pub runner: Option<String>,
+    /// A folder for the program around the artifact and its executables, which then stay.
+    pub keep: Option<PathBuf>,
+}
+
+/// What a step costs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BenchReport {
+    /// The program.
+    pub name: String,
+    /// Its target.
+    pub target: String,
+    /// The entry whose second call was measured.
+    pub entry: String,
+    /// Examples of a call, if its data have a first axis.
+    pub batch: Option<usize>,
+    /// Multiplications of its products, those with padding included.
+    pub macs: u64,
+    /// What the whole call takes, everything included.
+    pub units: u64,
+    /// What is counted: `packets`, `instructions`, `cycles`; `nanoseconds` on the host.
+    pub unit: &'static str,
+    /// Executed instructions, where cycles are counted.
+    pub instructions: Option<u64>,
+    /// Cycles on eight cores, where they are modelled.
+    pub cycles_8_cores: Option<u64>,
+    /// Of the units, those outside of launches.
+    pub outside: i64,
+    /// Bytes of entries' and kernels' code, without the runtime; `None` if the object is of an unknown format.
+    pub code_bytes: Option<u64>,
+    /// Bytes of tables beside the code.
+    pub table_bytes: Option<u64>,
+    /// Constants.
+    pub constant_bytes: usize,
+    /// State.
+    pub state_bytes: usize,
+    /// The arena, of all entries.
+    pub arena_bytes: usize,
+    /// The launches that ran, in order.
+    pub launches: Vec<BenchLaunch>,
+    /// Where the entry fills the arena most, and with what.
+    pub peak: Option<Peak>,
+    /// What the counts assume.
+    pub model: String,
+    /// The compiler's command, if one built it.
+    pub compiler: Option<String>,
+    /// The emulator's command or the simulated machine, if there is one.
+    pub runner: Option<String>,
+}
+
+/// What a launch costs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BenchLaunch {
+    /// Its number in the entry.
+    pub launch: usize,
+    /// The model's node that it stems from.
+    pub node: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// How the target runs it.
+    pub implementation: &'static str,
+    /// Multiplications, those with padding included.
+    pub macs: u64,
+    /// What it takes.
+    pub units: u64,
+    /// Cycles on eight cores, where they are modelled.
+    pub cycles_8_cores: Option<u64>,
+    /// What the target's cost says, in its own unit.
+    pub estimate: Option<u64>,
+    /// The unit of the estimate, which on the host is not the unit that is measured.
+    pub estimate_unit: &'static str,
+}
+
+/// Where a measurement is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The model is compiled.
+    Compile,
+    /// It is built and runs.
+    Measure,
+}
+
+/// Measures the second call of an entry.
+///
+/// # Errors
+/// If the model does not compile, or the artifact cannot be built, run or counted here.
+pub fn bench(
+    subject: &Subject<'_>,
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(BenchReport, Vec<Span>)> {
+    let workspace = Workspace::new(options.keep.as_deref())?;
+    let compiled = workspace.path().join("artifact");
+    let folder = match subject {
+        Subject::Folder(folder) => folder,
+        Subject::Model(source, config) => {
+            progress(Progress::Compile);
+            let session = Session::new(source, config, Entries::TrainAndInfer)?;
+            emit::write_folder(&compiled, &emit::artifact(&session, &[])?)?;
+            compiled.as_path()
+        }
+    };
+    let artifact = artifact::read(folder)?;
+    let number = entry_number(&artifact.program, options.entry.as_deref())?;
+    progress(Progress::Measure);
+    let host = trainc_host::HOST.description().name == artifact.target.description().name;
+    let measured = if host {
+        host::measure(&artifact, number, options.seed)?
+    } else {
+        let BenchOptions { seed, compiler, runner, .. } = options.clone();
+        let options = MeasureOptions { seed, compiler, runner };
+        measure((folder, &artifact), number, &options, &workspace)?
+    };
+    let spans = spans(&artifact.program, &artifact.program.entries[number]);
+    Ok((report(&artifact, number, &measured, &spans), spans))
+}
+
+fn entry_number(program: &Program, named: Option<&str>) -> Result<usize> {
+    let names: Vec<&str> = program.entries.iter().map(|e| e.name.as_str()).collect();
+    let position = |name: &str| names.iter().position(|n| *n == name);
+    match named {
+        Some(name) => position(name).with_context(|| {
+            format!("there is no entry `{name}`; the program has {}", names.join(", "))
+        }),
+        None if names.is_empty() => bail!("the program has no entry"),
+        None => Ok(position(TRAIN_STEP).unwrap_or(0)),
+    }
+}
+
+/// The number that is shown of a count.
+fn in_unit(count: Count, unit: &str) -> u64 {
+    if unit == "instructions" { count.instructions } else { count.cycles }
+}
+
+fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span]) -> BenchReport {
+    let program: &Program = &artifact.program;
+    let description = artifact.target.description();
+    let entry = &program.entries[number];
+    let unit = measured.unit;
+    let (own, cluster) = (&measured.counts[0], measured.counts.get(1));
+    let mut all = Vec::new();
+    for (launch, place) in launches(entry).into_iter().enumerate() {
+        let Some(&count) = own.launches.get(&launch) else { continue };
+        let kernel = program.kernel(place.kernel);
+        all.push(BenchLaunch {
+            launch,
+            node: place.name.clone(),
+            kernel: kernel.name.clone(),
+            implementation: kernel.selection.name(),
+            macs: multiplications(kernel),
+            units: in_unit(count, unit),
+            cycles_8_cores: cluster.and_then(|c| c.launches.get(&launch)).map(|c| c.cycles),
+            estimate: kernel.selection.cost().cycles(),
+            estimate_unit: description.cost_unit,
+        });
+    }
+    let units = in_unit(own.step, unit);
+    let inside: u64 = all.iter().map(|l| l.units).sum();
+    BenchReport {
+        name: program.name.clone(),
+        target: description.name.to_string(),
+        entry: entry.name.clone(),
+        batch: batch(program, entry),
+        macs: all.iter().map(|l| l.macs).sum(),
+        units,
+        unit,
+        instructions: (unit == "cycles").then_some(own.step.instructions),
+        cycles_8_cores: cluster.map(|c| c.step.cycles),
+        outside: units as i64 - inside as i64,
+        code_bytes: measured.sizes.map(|sizes| sizes.code),
+        table_bytes: measured.sizes.map(|sizes| sizes.tables),
+        constant_bytes: program.memory.constant_bytes,
+        state_bytes: program.memory.state_bytes,
+        arena_bytes: program.memory.arena_bytes,
+        launches: all,
+        peak: memory::peak(entry, spans),
+        model: measured.model.to_string(),
+        compiler: (!measured.compiler.is_empty()).then(|| measured.compiler.clone()),
+        runner: measured.runner.clone(),
+    }
+}
+
+/// Examples of a call.
+fn batch(program: &Program, entry: &Entry) -> Option<usize> {
+    let data = entry.inputs.iter().find(|a| a.role == InputRole::Data)?;
+    program.buffer(data.buffer).ty.shape.dims().first().copied()
+}
+
+/// Multiplications of the product that a kernel is or begins with.
+fn multiplications(kernel: &Kernel) -> u64 {
+    let ops = match &kernel.op {
+        trainc_ir::Op::Chain(chain) => &chain.ops[..],
+        op => std::slice::from_ref(op),
+    };
+    match Product::of(ops, &kernel.input_types(), |_| true) {
+        Some(Ok(product)) => product.multiplications() as u64,
+        _ => 0,
+    }
+}
