@@ -19,15 +19,32 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         let algorithm = algorithms::load(name)?;
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
-            "paper": algorithm.paper, "notes": algorithm.notes, "text": algorithm.text,
+            "paper": algorithm.paper, "notes": algorithm.notes, "integer": algorithm.integer,
+            "float": algorithm.float, "state": algorithms::state_of_weights(&algorithm), "text": algorithm.text,
         }))?;
         return if output.is_json() { Ok(()) } else { output.print(&algorithm.text) };
     }
     for algorithm in algorithms::built_in()? {
-        output.line(&format!("{:<12} {}", algorithm.name, algorithm.title))?;
+        let state = algorithms::state_of_weights(&algorithm);
+        output.line(&format!("{:<14} {}", algorithm.name, algorithm.title))?;
+        let kept = match algorithm.inference {
+            Some(_) => String::new(),
+            None if state.is_empty() => "the weight alone".to_string(),
+            None => format!("the weight, {}", state.join(", ")),
+        };
+        let facts = [
+            ("paper", &algorithm.paper),
+            ("integer", &algorithm.integer),
+            ("FP32", &algorithm.float),
+            ("kept", &kept),
+        ];
+        for (what, text) in facts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            output.line(&format!("{:<14} {what}: {text}", ""))?;
+        }
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
-            "paper": algorithm.paper, "notes": algorithm.notes,
+            "paper": algorithm.paper, "notes": algorithm.notes, "integer": algorithm.integer,
+            "float": algorithm.float, "state": state,
         }))?;
     }
     for (name, _) in algorithms::OPTIMIZERS {

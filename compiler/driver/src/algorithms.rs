@@ -4,6 +4,7 @@ use std::path::Path;
 
 pub use trainc_opt::algorithm::optimizer::{OPTIMIZERS, Optimizer};
 use trainc_opt::algorithm::{Algorithm, BUILT_IN, Recipe};
+pub use trainc_opt::coverage::state_of_weights;
 
 use crate::error::{Context, InFile, Result};
 use crate::hash::Fingerprint;

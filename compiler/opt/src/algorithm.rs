@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::ops::formula::Function;
 use trainc_ir::schedule::{self, Point};
+use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind};
 
 pub use self::file::{BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise};
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 pub(crate) use self::rules::read_guard;
-use self::rules::{line_of, read_quantizer, read_rule, with_nearest_word};
-use crate::egraph::pattern::Template;
-use crate::egraph::saturate::Rewrite;
+use self::rules::{line_of, read_forms, read_quantizer, read_rule, with_nearest_word};
+use crate::egraph::forms::Named;
+use crate::egraph::pattern::{self, Template};
+use crate::egraph::saturate::{Body, Rewrite};
 
 mod file;
 pub mod formula;
@@ -24,7 +26,11 @@ mod rules;
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("fp32", include_str!("../algorithms/fp32.toml")),
     ("niti", include_str!("../algorithms/niti.toml")),
+    ("niti-2020", include_str!("../algorithms/niti-2020.toml")),
     ("niti-finetune", include_str!("../algorithms/niti-finetune.toml")),
+    ("ui8", include_str!("../algorithms/ui8.toml")),
+    ("sbm", include_str!("../algorithms/sbm.toml")),
+    ("bnn-ste", include_str!("../algorithms/bnn-ste.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 
@@ -116,6 +122,10 @@ pub struct Algorithm {
     pub paper: String,
     /// Remarks for the user.
     pub notes: String,
+    /// What is integer, in words.
+    pub integer: String,
+    /// What is FP32, in words.
+    pub float: String,
     /// Present if the algorithm infers and does not train: see [`crate::quantized`].
     pub inference: Option<Inference>,
     /// Rules of the three parts, in order; empty if the algorithm computes in FP32 as it is.
@@ -138,6 +148,8 @@ pub struct Algorithm {
     pub narrow: BTreeMap<Element, Template>,
     /// Forms in 8 bits of errors in other elements.
     pub narrow_error: BTreeMap<Element, Template>,
+    /// Forms of FP32 values by name.
+    pub forms: Named,
     /// How a trainable parameter is stored.
     pub quantizer: Option<Op>,
     /// How a bias is stored, if not as weights are.
@@ -249,6 +261,26 @@ impl Algorithm {
             }
             Ok(forms)
         };
+        let parts =
+            [&parsed.translation.forms, &parsed.backpropagation.forms, &parsed.weight.forms];
+        let named = |own: &BTreeMap<String, String>, part: &str| {
+            read_forms(own, parts[0])
+                .map_err(|(name, message)| fail(&format!("{part}.forms.{name}"), message))
+        };
+        let forms = Named {
+            forward: named(parts[0], "translation")?,
+            backward: named(parts[1], "backpropagation")?,
+            weight: named(parts[2], "weight")?,
+        };
+        for rule in &rules {
+            let Body::Patterns { forms: patterns, .. } = &rule.body else { continue };
+            for name in patterns.iter().flat_map(|form| pattern::forms(&form.right)) {
+                if !forms.names().iter().any(|known| *known == name) {
+                    let near = did_you_mean(name, forms.names().iter().map(|name| name.as_str()));
+                    return Err(fail(&rule.name, format!("there is no form `{name}`{near}")));
+                }
+            }
+        }
         let trains = parsed.optimizer.is_some() || !rules.is_empty() || quantizer.is_some();
         if parsed.inference.is_some() && trains {
             let message = "an algorithm that only infers has no rules, weights and optimizer";
@@ -298,6 +330,7 @@ impl Algorithm {
             batch_norm: parsed.translation.batch_norm,
             narrow: narrowing(&parsed.translation.narrow, "translation.narrow")?,
             narrow_error: narrowing(&parsed.backpropagation.narrow, "backpropagation.narrow")?,
+            forms,
             bias_quantizer,
             optimizer,
             chosen: None,
@@ -324,6 +357,8 @@ impl Algorithm {
             title: parsed.title,
             paper: parsed.paper,
             notes: parsed.notes,
+            integer: parsed.integer,
+            float: parsed.float,
             text: text.to_string(),
         })
     }

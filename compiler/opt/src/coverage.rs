@@ -1,11 +1,12 @@
 //! Which operations of models an algorithm trains: found by translating each one's FP32 examples.
 
 use trainc_ir::graph::{Graph, InputRole, ValueId};
-use trainc_ir::ops::Differentiated;
-use trainc_ir::types::Scale;
+use trainc_ir::ops::{Differentiated, MatMul, ProductRole};
+use trainc_ir::types::{Scale, TensorType};
 use trainc_ir::{OpKind, Tensor};
 
 use crate::algorithm::Algorithm;
+use crate::training::training_graph_under;
 use crate::translate::translate;
 
 /// What an algorithm makes of an operation.
@@ -41,6 +42,20 @@ pub fn coverage(algorithm: &Algorithm) -> Vec<(OpKind, Coverage)> {
         examples.iter().map(|example| example.under(algorithm, kind)).max().map(|c| (kind, c))
     };
     OpKind::ALL.iter().filter_map(of).collect()
+}
+
+/// Names of what the algorithm keeps beside each weight, from step to step.
+pub fn state_of_weights(algorithm: &Algorithm) -> Vec<String> {
+    let mut model = Graph::new("net");
+    let one = || TensorType::f32([1, 1]);
+    let x = model.add_input("x", one(), InputRole::Data);
+    let w = model.add_parameter("w", Tensor::zeros(&one()), true);
+    let op = MatMul { transpose_a: false, transpose_b: false, role: ProductRole::Forward };
+    let Ok(y) = model.add1(op, &[x, w], "y") else { return Vec::new() };
+    model.add_output("y", y);
+    let Ok(graph) = training_graph_under(&model, None, algorithm) else { return Vec::new() };
+    let names = graph.parameters().iter().map(|p| graph.value(p.value).name.as_str());
+    names.filter_map(|name| name.strip_prefix("w.")).map(String::from).collect()
 }
 
 /// An operation applied to inputs, alone and with its backward pass.

@@ -158,6 +158,7 @@ fn attempt(
     loaded.egraph.analysis.forms = Arc::new(Forms {
         forward: algorithm.narrow.clone(),
         backward: algorithm.narrow_error.clone(),
+        named: algorithm.forms.clone(),
     });
     seed(graph, algorithm, lowered, leaves, &mut loaded);
     let floated = float_unmatched(graph, algorithm, refused, &mut loaded);
@@ -449,10 +450,13 @@ pub fn float_operations(
     floated: impl Iterator<Item = OpKind>,
 ) -> Option<BTreeSet<OpKind>> {
     let products = |kind: &OpKind| kind.has(Property::Bilinear);
-    let carried = || OpKind::ALL.iter().copied().filter(|kind| !products(kind)).collect();
+    let carried = || -> BTreeSet<OpKind> {
+        OpKind::ALL.iter().copied().filter(|kind| !products(kind)).collect()
+    };
     let mut allowed = match (&algorithm.float_operations, algorithm.carrier) {
-        (Some(allowed), _) => allowed.clone(),
-        (None, Some(Carrier::F32)) => carried(),
+        (Some(allowed), None) => allowed.clone(),
+        // What is listed: products that the algorithm's rules leave in FP32.
+        (listed, Some(Carrier::F32)) => &carried() | listed.as_ref().unwrap_or(&BTreeSet::new()),
         (None, None) => return None,
     };
     allowed.extend(floated);

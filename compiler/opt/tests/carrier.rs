@@ -2,7 +2,7 @@
 
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::ops::properties::Property;
-use trainc_ir::ops::{Concat, MatMul, ProductRole, Relu};
+use trainc_ir::ops::{Concat, MatMul, ProductRole, Relu, StepRounding};
 use trainc_ir::types::{Element, TensorType};
 use trainc_ir::{Op, OpKind, Tensor};
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
@@ -130,4 +130,63 @@ fn lists_of_operands_are_checked() {
     let number = niti.replace("(match ?a ?x...)", "").replace("(relu ?x)", "(add ?x 1.0)");
     let message = Algorithm::parse("mine.toml", &number).unwrap_err().to_string();
     assert!(message.contains("numbers stand in `into`"), "{message}");
+}
+
+fn built_in(name: &str) -> &'static str {
+    BUILT_IN.iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+/// Forms of weights, of errors and of other values are told apart, and made once for each value.
+#[test]
+fn forms_by_role_and_side() {
+    let weights = "[weight.forms]\n\
+                   codes = \"(quantize_steps{element=i8, exponent=0, base=0, low=-7, high=7, rounding=half_even, stream=0} ?x (form{step} ?x))\"\n\n\
+                   [optimizer]\n";
+    let text = built_in("ui8").replacen("[optimizer]\n", weights, 1);
+    let module = module(&text, &layers(3)).unwrap();
+    let mut found = [0; 3];
+    for node in module.nodes() {
+        let Op::QuantizeSteps(op) = &node.op else { continue };
+        let weight = module.parameters().iter().any(|p| p.value == node.inputs[0]);
+        let stochastic = op.rounding == StepRounding::Stochastic;
+        assert_eq!(op.high, if weight { 7 } else { 127 }, "{}", node.name);
+        found[if weight { 0 } else { 1 + usize::from(stochastic) }] += 1;
+    }
+    // Three weights, three activations, three errors, each with both its products.
+    assert_eq!(found, [3, 3, 3]);
+    // Only what is rounded stochastically has a stream.
+    let mut streams: Vec<u32> = module.nodes().iter().filter_map(|n| n.op.stream()).collect();
+    streams.sort_unstable();
+    assert_eq!(streams, [0, 1, 2]);
+}
+
+#[test]
+fn forms_are_checked() {
+    let own = built_in("ui8");
+    for (from, to, words) in [
+        ("(conv2d ?a (form{codes} ?x)", "(conv2d ?a (form{cods} ?x)", "did you mean `codes`?"),
+        ("rate = \"1\"", "rate = \"(form{rate} ?x)\"", "holds itself"),
+        ("rate = \"1\"", "rate = \"(add ?x ?y)\"", "of ?x alone"),
+        ("rate = \"1\"", "rate = \"(form{stop} ?x)\"", "did you mean `step`?"),
+        ("rate = \"1\"", "rate = \"(form{step} (neg ?x))\"", "`(form{step} ?x)`"),
+        ("rate = \"1\"", "rate = \"(ad ?x 1)\"", "unknown operation `ad`"),
+    ] {
+        assert!(own.contains(from), "{from}");
+        let message =
+            Algorithm::parse("mine.toml", &own.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(message.contains(words) && message.contains("mine.toml, line "), "{message}");
+    }
+}
+
+/// Products that a file lists may be FP32 where a rule makes one, and nowhere else.
+#[test]
+fn listed_products_may_be_float() {
+    let sbm = built_in("sbm");
+    let float =
+        |module: &Graph| products(module).iter().filter(|pair| pair[0] == Element::F32).count();
+    assert_eq!(float(&module(sbm, &layers(2)).unwrap()), 2);
+    let refused = sbm.replace("float_operations = [\"matmul\", ", "float_operations = [");
+    assert_ne!(refused, sbm);
+    let message = module(&refused, &layers(2)).unwrap_err();
+    assert!(message.contains("matmul"), "{message}");
 }

@@ -347,8 +347,10 @@ operations! {
     // Quantization: shared exponents.
     quantize_exponent::QuantizeExponent, quantize_weight::QuantizeWeight, dequantize::Dequantize,
     requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
-    aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
+    requantize_pseudo::RequantizePseudo, aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
+    // Quantization: scales that are values.
+    extremes::Extremes, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
     // Fine-tuning: values keep their meaning, steps their size.
     quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,
     quantize_unsigned::QuantizeUnsigned, requantize_stochastic::RequantizeStochastic,
@@ -369,6 +371,7 @@ operations! {
 pub use compare::Comparison;
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
+pub use quantize_steps::StepRounding;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 
 impl OpKind {
@@ -392,6 +395,9 @@ impl Op {
 
     /// The random stream that the operation draws from, if it draws.
     pub fn stream(&self) -> Option<u32> {
+        if matches!(self, Op::QuantizeSteps(op) if op.rounding == StepRounding::HalfEven) {
+            return None;
+        }
         self.attribute_text("stream")?.parse().ok()
     }
 

@@ -21,6 +21,12 @@ pub(super) struct File {
     pub(super) paper: String,
     #[serde(default)]
     pub(super) notes: String,
+    /// What is integer, in words.
+    #[serde(default)]
+    pub(super) integer: String,
+    /// What is FP32, in words.
+    #[serde(default)]
+    pub(super) float: String,
     /// Present for inference in integers alone; the other parts are then absent.
     pub(super) inference: Option<Inference>,
     #[serde(default)]
@@ -63,6 +69,9 @@ pub(super) struct Translation {
     /// Forms in 8 bits of forward values in other elements, by element; `?q` is the value.
     #[serde(default)]
     pub(super) narrow: BTreeMap<String, String>,
+    /// Forms of FP32 values by name; `?x` is the value.
+    #[serde(default)]
+    pub(super) forms: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
 }
@@ -73,6 +82,9 @@ pub(super) struct Backpropagation {
     /// As in translation, of errors.
     #[serde(default)]
     pub(super) narrow: BTreeMap<String, String>,
+    /// As in translation, of errors.
+    #[serde(default)]
+    pub(super) forms: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
 }
@@ -84,6 +96,9 @@ pub(super) struct WeightPart {
     pub(super) quantizer: Option<String>,
     /// The same for biases; absent: as weights.
     pub(super) bias_quantizer: Option<String>,
+    /// Forms of FP32 values by name, of weights.
+    #[serde(default)]
+    pub(super) forms: BTreeMap<String, String>,
     /// What optimizers work on in place of weights that are stored in integers, which are then made of it anew in each step.
     pub(super) master: Option<Master>,
     /// Random initialisation of weights where the user asks for one.

@@ -1,12 +1,14 @@
 //! What an algorithm file says in words of its own: rules, their guards, and quantizers.
 
+use std::collections::BTreeMap;
+
 use trainc_ir::attributes::Attribute;
 use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, TensorType};
 
 use super::file::RuleText;
-use crate::egraph::pattern;
+use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Condition, Guard, Rewrite};
 
 /// An operation that stores a parameter, and nothing after it.
@@ -24,6 +26,45 @@ pub(super) fn read_quantizer(text: &str) -> Result<Op, String> {
         Ok(results) if results.len() == 1 && results[0].shape == shape.into() => Ok(op),
         Ok(_) => Err(format!("`{op}` does not keep a parameter's shape")),
     }
+}
+
+/// Forms with names, those that each holds written out.
+///
+/// # Errors
+/// With the name of the form: if it does not parse, names a form that there is not, or holds itself.
+pub(super) fn read_forms(
+    own: &BTreeMap<String, String>,
+    others: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, Template>, (String, String)> {
+    const MARKER: &str = "(form{";
+    let mut forms = BTreeMap::new();
+    for (name, text) in own {
+        let fail = |message: String| (name.clone(), message);
+        let mut text = text.clone();
+        for round in 0.. {
+            let Some(at) = text.find(MARKER) else { break };
+            if round > 64 {
+                return Err(fail("the form holds itself".into()));
+            }
+            let rest = &text[at + MARKER.len()..];
+            let inner = rest.split('}').next().unwrap_or_default();
+            let whole = format!("{MARKER}{inner}}} ?x)");
+            if !text[at..].starts_with(&whole) {
+                return Err(fail(format!("in a form, another is `(form{{{inner}}} ?x)`")));
+            }
+            let Some(found) = own.get(inner).or_else(|| others.get(inner)) else {
+                let near = did_you_mean(inner, own.keys().chain(others.keys()).map(String::as_str));
+                return Err(fail(format!("there is no form `{inner}`{near}")));
+            };
+            text = text.replacen(&whole, found, 1);
+        }
+        let form = Template::parse(&text).map_err(|e| fail(e.to_string()))?;
+        if form.variables().any(|variable| variable != "x") {
+            return Err(fail("a form is made of ?x alone".into()));
+        }
+        forms.insert(name.clone(), form);
+    }
+    Ok(forms)
 }
 
 /// A message of the TOML reader, with the word that was meant where it lists those it expects.

@@ -172,6 +172,7 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
             | Node::Lowered(_)
             | Node::Narrowed(_)
             | Node::Floated(_)
+            | Node::Form(..)
             | Node::Raised(_)
             | Node::Step(_) => {
                 return Err(BuildError::Cycle);
@@ -212,6 +213,7 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
             | Node::Lowered(_)
             | Node::Narrowed(_)
             | Node::Floated(_)
+            | Node::Form(..)
             | Node::Raised(_)
             | Node::Step(_) => {
                 return Err(BuildError::Cycle);
@@ -234,9 +236,11 @@ pub fn operation_cost(
         | Node::Attributes(_)
         | Node::Result(..)
         | Node::Step(_) => Cost::ZERO,
-        Node::Lowered(_) | Node::Narrowed(_) | Node::Floated(_) | Node::Raised(_) => {
-            Cost::INFEASIBLE
-        }
+        Node::Lowered(_)
+        | Node::Narrowed(_)
+        | Node::Floated(_)
+        | Node::Form(..)
+        | Node::Raised(_) => Cost::INFEASIBLE,
         Node::Operation(kind, children) => {
             let Some((op, operands)) = operation(egraph, *kind, children) else {
                 return Cost::INFEASIBLE;

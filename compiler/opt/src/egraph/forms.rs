@@ -1,9 +1,9 @@
-//! Forms of a value in 8 bits and in FP32: what the markers `narrowed` and `floated` of translation stand for, once the
-//! type of the value's representation is known.
+//! Forms of a value in 8 bits and in FP32, and those that an algorithm gives names: what the markers `narrowed`, `floated` and
+//! `form` of translation stand for, once the type of the value's representation is known.
 //!
 //! They are resolved as types become known, so that a chain of operations needs no round of saturation for each link.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
 use trainc_ir::ops::Dequantize;
@@ -11,7 +11,7 @@ use trainc_ir::types::{Element, Scale};
 
 use super::language::{Graph, Node, Ty, add_operation};
 use super::pattern::Template;
-use crate::roles::Side;
+use crate::roles::{Role, Side};
 
 /// How an algorithm brings values in other elements to 8 bits.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,35 @@ pub struct Forms {
     pub forward: BTreeMap<Element, Template>,
     /// Errors, by element.
     pub backward: BTreeMap<Element, Template>,
+    /// Forms of FP32 values, by name.
+    pub named: Named,
+}
+
+/// Forms of FP32 values that an algorithm gives names, for weights, errors, and all others (and where those have none).
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// All values without a form of their own.
+    pub forward: BTreeMap<String, Template>,
+    /// Errors.
+    pub backward: BTreeMap<String, Template>,
+    /// Weights.
+    pub weight: BTreeMap<String, Template>,
+}
+
+impl Named {
+    /// Every name.
+    pub fn names(&self) -> BTreeSet<&String> {
+        [&self.forward, &self.backward, &self.weight].into_iter().flat_map(BTreeMap::keys).collect()
+    }
+
+    fn of(&self, name: &str, role: Option<Role>, side: Option<Side>) -> Option<&Template> {
+        let own = match (role, side) {
+            (Some(Role::Weight), _) => self.weight.get(name),
+            (_, Some(Side::Backward)) => self.backward.get(name),
+            _ => None,
+        };
+        own.or_else(|| self.forward.get(name))
+    }
 }
 
 /// Resolves the markers that a class is, or waits for.
@@ -27,13 +56,20 @@ pub(super) fn resolve(egraph: &mut Graph, class: Id) {
     let markers: Vec<Node> = egraph[class]
         .nodes
         .iter()
-        .filter(|n| matches!(n, Node::Lowered(_) | Node::Narrowed(_) | Node::Floated(_)))
+        .filter(|n| {
+            matches!(n, Node::Lowered(_) | Node::Narrowed(_) | Node::Floated(_) | Node::Form(..))
+        })
         .cloned()
         .collect();
     for marker in markers {
         match marker {
             Node::Lowered([value]) => {
-                for waiting in [Node::Narrowed([value]), Node::Floated([value])] {
+                let named = egraph.analysis.forms.clone();
+                let named = named.named.names().into_iter().cloned();
+                let named = named.map(|name| Node::Form(name, [value]));
+                for waiting in
+                    [Node::Narrowed([value]), Node::Floated([value])].into_iter().chain(named)
+                {
                     if let Some(id) = egraph.lookup(waiting.clone()) {
                         resolve_one(egraph, &waiting, id);
                     }
@@ -59,7 +95,9 @@ pub fn resolve_all(egraph: &mut Graph) -> bool {
 }
 
 fn resolve_one(egraph: &mut Graph, marker: &Node, class: Id) {
-    let (Node::Narrowed([value]) | Node::Floated([value])) = marker else { return };
+    let (Node::Narrowed([value]) | Node::Floated([value]) | Node::Form(_, [value])) = marker else {
+        return;
+    };
     let Some(lowered) = egraph.lookup(Node::Lowered([*value])) else { return };
     let Ty::Tensor(ty) = &egraph[lowered].data.ty else { return };
     let (element, scale) = (ty.element, ty.scale);
@@ -68,6 +106,20 @@ fn resolve_one(egraph: &mut Graph, marker: &Node, class: Id) {
             add_operation(egraph, &Dequantize {}.into(), &[lowered])
         }
         Node::Floated(_) => lowered,
+        Node::Form(name, _) => {
+            let source = egraph[*value].data.source;
+            let roles = &egraph.analysis.roles;
+            let (role, side) =
+                (source.and_then(|v| roles.role(v)), source.and_then(|v| roles.side(v)));
+            let Some(form) = egraph.analysis.forms.named.of(name, role, side).cloned() else {
+                return;
+            };
+            let float = match scale {
+                Scale::Exponent => add_operation(egraph, &Dequantize {}.into(), &[lowered]),
+                _ => lowered,
+            };
+            form.instantiate(egraph, float)
+        }
         _ if matches!(element, Element::I8 | Element::U8) => lowered,
         _ => {
             let side = egraph[*value].data.source.and_then(|v| egraph.analysis.roles.side(v));

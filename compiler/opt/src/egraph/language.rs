@@ -34,6 +34,8 @@ pub enum Node {
     Narrowed([Id; 1]),
     /// Translation only: a value in the algorithm's representation, as FP32.
     Floated([Id; 1]),
+    /// Translation only: the form of a value, as FP32, that the algorithm gives a name.
+    Form(String, [Id; 1]),
     /// Translation only: the FP32 value that a lowered value stands for.
     Raised([Id; 1]),
     /// Everything that leaves the step: the only root.
@@ -62,6 +64,7 @@ impl Language for Node {
             (Node::Operation(a, x), Node::Operation(b, y)) => a == b && x.len() == y.len(),
             (Node::Attributes(a), Node::Attributes(b)) => a == b,
             (Node::Result(a, _), Node::Result(b, _)) => a == b,
+            (Node::Form(a, _), Node::Form(b, _)) => a == b,
             (Node::Lowered(_), Node::Lowered(_))
             | (Node::Narrowed(_), Node::Narrowed(_))
             | (Node::Floated(_), Node::Floated(_))
@@ -79,6 +82,7 @@ impl Language for Node {
             | Node::Lowered(child)
             | Node::Narrowed(child)
             | Node::Floated(child)
+            | Node::Form(_, child)
             | Node::Raised(child) => child,
         }
     }
@@ -91,6 +95,7 @@ impl Language for Node {
             | Node::Lowered(child)
             | Node::Narrowed(child)
             | Node::Floated(child)
+            | Node::Form(_, child)
             | Node::Raised(child) => child,
         }
     }
@@ -131,7 +136,7 @@ pub struct Types {
     pub constants: BTreeMap<ValueId, (&'static str, Arc<Tensor>)>,
     /// Translation only: roles and sides of the source graph's values.
     pub roles: Roles,
-    /// Translation only: forms in 8 bits.
+    /// Translation only: forms in 8 bits, and those with names.
     pub forms: Arc<Forms>,
     /// Contradictions: two types in one class. A bug of a rule; reported by name by the caller.
     pub conflicts: Vec<String>,
@@ -158,7 +163,10 @@ impl Analysis<Node> for Types {
                 Ty::NoValue
             }
             Node::Step(_) => Ty::NoValue,
-            Node::Lowered([child]) | Node::Narrowed([child]) | Node::Floated([child]) => {
+            Node::Lowered([child])
+            | Node::Narrowed([child])
+            | Node::Floated([child])
+            | Node::Form(_, [child]) => {
                 source = egraph[*child].data.source;
                 Ty::Unknown
             }

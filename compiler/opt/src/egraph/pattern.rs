@@ -5,6 +5,7 @@
 //!          | (word pattern...)                      an operation; if it has attributes the first child binds them
 //!          | (word{name=value, ...} pattern...)     an operation with exactly these attributes
 //!          | (lowered pattern) | (narrowed pattern) | (floated pattern) | (raised pattern)   the markers of translation
+//!          | (form{name} pattern)                    a form that the algorithm gives a name
 //!          | (result{n} pattern)                    result n of an operation with several
 //!          | (any{property} ?a pattern...)          each operation with the property; ?a binds its attributes, if any
 //!          | ?name...                              one operand or more: in `match`, behind the others
@@ -75,6 +76,12 @@ fn term(
         "narrowed" => Node::Narrowed([term(cursor, ast, depth + 1)?]),
         "floated" => Node::Floated([term(cursor, ast, depth + 1)?]),
         "raised" => Node::Raised([term(cursor, ast, depth + 1)?]),
+        "form" => {
+            cursor.expect("{")?;
+            let name = cursor.word()?.to_string();
+            cursor.expect("}")?;
+            Node::Form(name, [term(cursor, ast, depth + 1)?])
+        }
         "result" => {
             cursor.expect("{")?;
             let slot = cursor.parse_number()?;
@@ -96,6 +103,14 @@ fn term(
     };
     cursor.expect(")")?;
     Ok(ast.add(ENodeOrVar::ENode(node)))
+}
+
+/// The names of the forms in a pattern.
+pub fn forms(pattern: &Pattern<Node>) -> impl Iterator<Item = &str> {
+    pattern.ast.as_ref().iter().filter_map(|node| match node {
+        ENodeOrVar::ENode(Node::Form(name, _)) => Some(name.as_str()),
+        _ => None,
+    })
 }
 
 /// A pattern as a template: what an algorithm puts around inputs and outputs.
@@ -143,6 +158,12 @@ impl Template {
             ids.push(id);
         }
         ids.last().copied().unwrap_or(class)
+    }
+
+    /// The names of its variables.
+    pub fn variables(&self) -> impl Iterator<Item = String> {
+        let variables = Searcher::<Node, Types>::vars(&self.0);
+        variables.into_iter().map(|var| var.to_string().trim_start_matches('?').to_string())
     }
 
     /// The template's parts, the whole last; `None` if it holds anything but operations and variables.

@@ -1,0 +1,177 @@
+//! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
+//! values stay FP32 and whose products alone are integer (`ui8`, `sbm`, `bnn-ste`; tests/reference/carrier), three steps of two
+//! small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trainc_data::{Dataset, NpyArray, NpyData, read_npz};
+use trainc_driver::config::Config;
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Entries, Session, TRAIN_STEP};
+use trainc_driver::train::Trainer;
+use trainc_driver::zoo::{ZooSpec, build};
+use trainc_ir::interpreter::Interpreter;
+use trainc_ir::ops::properties::Property;
+use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
+
+const ALGORITHMS: [&str; 3] = ["ui8", "sbm", "bnn-ste"];
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/carrier").join(name)
+}
+
+fn config(algorithm: &str, batch: usize) -> Config {
+    Config { algorithm: algorithm.into(), batch: Some(batch), ..Config::default() }
+}
+
+/// Row `row` of an array.
+fn row(arrays: &BTreeMap<String, NpyArray>, key: &str, row: usize) -> Tensor {
+    let array = &arrays[key];
+    let shape = array.shape[1..].to_vec();
+    let size: usize = shape.iter().product();
+    let range = row * size..(row + 1) * size;
+    match &array.data {
+        NpyData::F32(all) => Tensor::f32(shape, all[range].to_vec()),
+        data => {
+            let all: Vec<i64> = data.to_integers().expect("integers");
+            Tensor::i32(shape, all[range].iter().map(|&v| v as i32).collect())
+        }
+    }
+}
+
+fn steps_are_numpys(network: &str, algorithm: &str) {
+    let path = file(&format!("{network}.{algorithm}.npz"));
+    let arrays: BTreeMap<_, _> = read_npz(&path).expect("the arrays").into_iter().collect();
+    let of = |key: &str, step: usize| row(&arrays, key, step);
+    let batch = arrays["labels"].shape[1];
+    let source = ModelSource::File(file(&format!("{network}.onnx")));
+    let session = Session::new(&source, &config(algorithm, batch), Entries::TrainAndInfer)
+        .unwrap_or_else(|e| panic!("{network}, {algorithm}: {e:#}"));
+    let graph = &session.entry(TRAIN_STEP).expect("a step").module;
+    let mut interpreter = Interpreter::new(graph);
+    let mut host = session.on_this_machine().expect("the host runs it");
+    let states = arrays.keys().filter(|key| key.starts_with("state.")).count();
+    let steps = arrays["rates"].shape[0];
+    for step in 0..=steps {
+        let state = host.state().expect("state");
+        assert_eq!((state.len(), graph.parameters().len()), (states, states));
+        let check = |name: &str, found: &Tensor| {
+            let expected = of(&format!("state.{name}"), step);
+            assert!(
+                found.bits_equal(&expected),
+                "{network}, {algorithm}: {name} after {step} steps: {found:?}, {expected:?}"
+            );
+        };
+        for (parameter, found) in graph.parameters().iter().zip(interpreter.parameters()) {
+            check(&graph.value(parameter.value).name, found);
+        }
+        for (name, (_, found)) in session.state_names().iter().zip(&state) {
+            check(name, found);
+        }
+        if step == steps {
+            break;
+        }
+        let inputs = ["images", "labels", "rates"].map(|key| of(key, step));
+        let run = RunContext { seed: 0, step: step as u32 };
+        let expected = of("losses", step);
+        let outputs = interpreter.step(&inputs, &run).expect("a step");
+        assert!(
+            outputs[0].bits_equal(&expected),
+            "{network}, {algorithm}: {outputs:?}, {expected:?}"
+        );
+        let [images, labels, rate] = &inputs;
+        let outputs = host.run(TRAIN_STEP, &[images, labels, rate], &run).expect("a step");
+        assert!(
+            outputs[0].bits_equal(&expected),
+            "{network}, {algorithm}: {outputs:?}, {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn steps_are_numpys_bit_for_bit() {
+    for algorithm in ALGORITHMS {
+        for network in ["lenet", "residual"] {
+            steps_are_numpys(network, algorithm);
+        }
+    }
+}
+
+/// Weights alone: they are all that the algorithm keeps.
+#[test]
+fn steps_of_niti_2020_are_numpys() {
+    let arrays: BTreeMap<_, _> =
+        read_npz(&file("niti-2020.npz")).expect("the arrays").into_iter().collect();
+    let text = std::fs::read_to_string(file("niti-2020.json")).expect("the facts");
+    let facts: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let batch = arrays["labels"].shape[1];
+    let source = ModelSource::File(file("niti-2020.onnx"));
+    let session = Session::new(&source, &config("niti-2020", batch), Entries::TrainAndInfer)
+        .unwrap_or_else(|e| panic!("{e:#}"));
+    let graph = &session.entry(TRAIN_STEP).expect("a step").module;
+    let mut interpreter = Interpreter::new(graph);
+    let mut host = session.on_this_machine().expect("the host runs it");
+    let steps = arrays["rates"].shape[0];
+    for step in 0..=steps {
+        let state = host.state().expect("state");
+        let check = |name: &str, found: &Tensor| {
+            let array = &arrays[&format!("state.{name}")];
+            let all: Vec<i64> = array.data.to_integers().expect("integers");
+            let size: usize = array.shape[1..].iter().product();
+            let exponent = facts["exponents"][name].as_i64().expect("an exponent") as i32;
+            let ty = TensorType::shared(array.shape[1..].to_vec(), Element::I8);
+            let own = &all[step * size..(step + 1) * size];
+            let expected = Tensor::from_i64(&ty, own, ScaleData::Exponent(exponent));
+            assert!(found.bits_equal(&expected), "{name} after {step} steps: {found:?}, {expected:?}");
+        };
+        assert_eq!(state.len(), 5);
+        for (parameter, found) in graph.parameters().iter().zip(interpreter.parameters()) {
+            check(&graph.value(parameter.value).name, found);
+        }
+        for (name, (_, found)) in session.state_names().iter().zip(&state) {
+            check(name, found);
+        }
+        if step == steps {
+            break;
+        }
+        let inputs = ["images", "labels", "rates"].map(|key| row(&arrays, key, step));
+        let run = RunContext { seed: 0, step: step as u32 };
+        interpreter.step(&inputs, &run).expect("a step");
+        let [images, labels, rate] = &inputs;
+        host.run(TRAIN_STEP, &[images, labels, rate], &run).expect("a step");
+    }
+}
+
+/// How many products a step has of int8 and of FP32 operands.
+#[test]
+fn products_are_integers_where_the_algorithm_says() {
+    for (algorithm, expected) in [("ui8", (11, 0)), ("sbm", (28, 4)), ("bnn-ste", (2, 9))] {
+        let source = ModelSource::File(file("lenet.onnx"));
+        let session =
+            Session::new(&source, &config(algorithm, 4), Entries::TrainAndInfer).expect("compiles");
+        let graph = &session.entry(TRAIN_STEP).expect("a step").module;
+        let of = |float: bool| {
+            let products = graph.nodes().iter().filter(|n| n.op.kind().has(Property::Bilinear));
+            let operands = products.map(|n| graph.ty(n.inputs[0]).element);
+            operands.filter(|element| (*element == Element::F32) == float).count()
+        };
+        assert_eq!((of(false), of(true)), expected, "{algorithm}");
+    }
+}
+
+/// The quick start's network (`bnn-ste` is made for others).
+#[test]
+fn they_train_the_digits() {
+    let data = Dataset::digits();
+    let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
+    for algorithm in ["ui8", "sbm"] {
+        let source = ModelSource::Bytes { name: "digits".into(), bytes: bytes.clone() };
+        let config = Config { epochs: 4, ..config(algorithm, 32) };
+        let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+        let mut trainer = Trainer::new(session, &data).expect("a trainer");
+        while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}
+        let accuracy = trainer.history().last().expect("an epoch").test_accuracy;
+        assert!(accuracy > 0.95, "{algorithm}: {accuracy}");
+    }
+}
