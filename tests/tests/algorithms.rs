@@ -123,7 +123,10 @@ fn steps_of_niti_2020_are_numpys() {
             let ty = TensorType::shared(array.shape[1..].to_vec(), Element::I8);
             let own = &all[step * size..(step + 1) * size];
             let expected = Tensor::from_i64(&ty, own, ScaleData::Exponent(exponent));
-            assert!(found.bits_equal(&expected), "{name} after {step} steps: {found:?}, {expected:?}");
+            assert!(
+                found.bits_equal(&expected),
+                "{name} after {step} steps: {found:?}, {expected:?}"
+            );
         };
         assert_eq!(state.len(), 5);
         for (parameter, found) in graph.parameters().iter().zip(interpreter.parameters()) {
