@@ -94,34 +94,24 @@ pub fn compile(
     rename(&mut flow);
     let limits = Limits { scalars: options.scalars.min(28), vectors: options.vectors.min(32) };
     let mut kept = BTreeSet::new();
-    // With the best schedules first; then those that are short of registers give way, one by one.
-    let mut known = Known::new();
-    let mut plan = if options.pipeline { Plan::default() } else { Plan::plain() };
-    for _ in 0..RELAXATIONS {
-        let Scheduled { flow: scheduled, loops, pipelined } =
-            packets(&flow, version, &plan, &mut known);
-        if let Outcome::Placed(places) = allocate(&scheduled, limits, &kept) {
-            return Ok(finish(function, version, scheduled, &places, &Frame::default(), loops));
-        }
-        let (segments, starts) = lives_of(&scheduled);
-        if !plan.relax(&scheduled, &segments, &starts, limits, &pipelined) {
-            break;
-        }
-    }
-    for plan in [Plan::plain(), Plan::source()] {
-        let Scheduled { flow: scheduled, loops, .. } = packets(&flow, version, &plan, &mut known);
-        if let Outcome::Placed(places) = allocate(&scheduled, limits, &kept) {
-            return Ok(finish(function, version, scheduled, &places, &Frame::default(), loops));
-        }
+    let made = |made: Option<Made>, frame: &Frame| {
+        let (Scheduled { flow, loops, .. }, places) = made?;
+        Some(finish(function, version, flow, &places, frame, loops))
+    };
+    let best = best(&flow, version, options.pipeline, limits, &kept);
+    if let Some(assembled) = made(best, &Frame::default()) {
+        return Ok(assembled);
     }
     let mut frame = Frame::default();
     let known = flow.classes.len();
     for _ in 0..ATTEMPTS {
-        let Scheduled { flow: scheduled, loops, .. } =
-            packets(&flow, version, &Plan::source(), &mut Known::new());
-        match allocate(&scheduled, limits, &kept) {
+        let source = packets(&flow, version, &Plan::source(), &mut Known::new());
+        match allocate(&source.flow, limits, &kept) {
             Outcome::Placed(places) => {
-                return Ok(finish(function, version, scheduled, &places, &frame, loops));
+                // What is left in registers may bear better schedules.
+                let best = self::best(&flow, version, options.pipeline, limits, &kept);
+                let best = best.unwrap_or((source, places));
+                return Ok(made(Some(best), &frame).expect("it is given"));
             }
             Outcome::Spill(values) => {
                 if let Some(stuck) = values.iter().find(|v| kept.contains(v)) {
@@ -139,6 +129,61 @@ pub fn compile(
         function: function.name.to_string(),
         register: format!("any of {known}"),
     })
+}
+
+/// A schedule and its registers.
+type Made = (Scheduled, BTreeMap<u32, Register>);
+
+/// The best schedules that the registers suffice for: all of them first; then those that are short of registers give way, one
+/// by one, and what gave way in vain comes back.
+fn best(
+    flow: &Flow,
+    version: Version,
+    pipeline: bool,
+    limits: Limits,
+    kept: &BTreeSet<u32>,
+) -> Option<Made> {
+    let mut known = Known::new();
+    let mut make = |plan: &Plan| {
+        let scheduled = packets(flow, version, plan, &mut known);
+        match allocate(&scheduled.flow, limits, kept) {
+            Outcome::Placed(places) => Ok((scheduled, places)),
+            Outcome::Spill(_) => Err(scheduled),
+        }
+    };
+    let mut plan = if pipeline { Plan::default() } else { Plan::plain() };
+    let mut found = None;
+    for _ in 0..RELAXATIONS {
+        match make(&plan) {
+            Ok(made) => {
+                found = Some(made);
+                break;
+            }
+            Err(scheduled) => {
+                let (segments, starts) = lives_of(&scheduled.flow);
+                let pipelined = &scheduled.pipelined;
+                if !plan.relax(&scheduled.flow, &segments, &starts, limits, pipelined) {
+                    break;
+                }
+            }
+        }
+    }
+    for simple in [Plan::plain(), Plan::source()] {
+        if found.is_none() {
+            found = make(&simple).ok();
+            plan = simple;
+        }
+    }
+    let mut found = found?;
+    if pipeline {
+        for origin in plan.given_up(flow) {
+            let more = plan.restored(origin);
+            if let Ok(made) = make(&more) {
+                (plan, found) = (more, made);
+            }
+        }
+    }
+    Some(found)
 }
 
 /// Pipelines that were made: by the loop, the most rounds in flight, and what the loop writes that lives on.

@@ -43,8 +43,29 @@ pub fn pipeline(
     let units = body.iter().map(|i| i.opcode.row().unit);
     let least = fewest_packets(units, version).max(1);
     for interval in least..packets.max(cycles) {
-        let Some(times) = modulo(&graph, version, interval as i64) else { continue };
-        let stages = times.iter().max().map_or(1, |last| (last / interval as i64) as usize + 1);
+        let stages_of = |times: &[i64]| {
+            times.iter().max().map_or(1, |last| (last / interval as i64) as usize + 1)
+        };
+        let packed = |times: &[i64]| {
+            let used = |i: &usize| times.iter().any(|t| t % interval as i64 == *i as i64);
+            (0..interval).filter(used).count()
+        };
+        // As early as can be; where that leaves packets half empty, fewer of them, if it can be.
+        let mut found = modulo(&graph, version, interval as i64, false);
+        if found.as_ref().is_none_or(|times| packed(times) > least) {
+            let closer = modulo(&graph, version, interval as i64, true)
+                .filter(|times| stages_of(times) <= most_stages);
+            let fewer = match (&found, &closer) {
+                (Some(found), Some(closer)) => packed(closer) < packed(found),
+                (None, Some(_)) => true,
+                (_, None) => false,
+            };
+            if fewer {
+                found = closer;
+            }
+        }
+        let Some(times) = found else { continue };
+        let stages = stages_of(&times);
         if stages > most_stages {
             continue;
         }
@@ -92,8 +113,9 @@ fn rows(times: &[i64], interval: i64) -> Vec<Vec<(usize, i64)>> {
     rows
 }
 
-/// A time for each instruction such that packets a multiple of the interval apart can be one packet.
-fn modulo(graph: &Graph<'_>, version: Version, interval: i64) -> Option<Vec<i64>> {
+/// A time for each instruction such that packets a multiple of the interval apart can be one packet: the earliest, or
+/// `close` together, the earliest of those with others in their packet.
+fn modulo(graph: &Graph<'_>, version: Version, interval: i64, close: bool) -> Option<Vec<i64>> {
     let count = graph.run.len();
     let heights = modulo_heights(graph, interval)?;
     let mut times: Vec<Option<i64>> = vec![None; count];
@@ -117,8 +139,11 @@ fn modulo(graph: &Graph<'_>, version: Version, interval: i64) -> Option<Vec<i64>
                 earliest = earliest.max(from + edge.latency - edge.rounds * interval);
             }
         }
-        let fit = (earliest..earliest + interval)
-            .find(|time| fits(graph, version, &times, next, *time, interval, &[]));
+        let can = |time: &i64| fits(graph, version, &times, next, *time, interval, &[]);
+        let joins =
+            |time: &i64| times.iter().flatten().any(|t| (t - time).rem_euclid(interval) == 0);
+        let joined = (earliest..earliest + interval).filter(|_| close).filter(joins).find(can);
+        let fit = joined.or_else(|| (earliest..earliest + interval).find(can));
         let time = fit.unwrap_or_else(|| earliest.max(never_before[next]));
         never_before[next] = time + 1;
         // Make room: members of the packet in its way, then neighbours whose distance is broken.

@@ -40,7 +40,26 @@ impl Plan {
 
     /// Most rounds in flight of a loop.
     pub(super) fn stages(&self, origin: usize) -> usize {
-        if self.plain { 0 } else { self.stages.get(&origin).copied().unwrap_or(STAGES) }
+        let unless = if self.plain { 0 } else { STAGES };
+        self.stages.get(&origin).copied().unwrap_or(unless)
+    }
+
+    /// Small innermost loops that have given rounds up, the deepest first.
+    pub(super) fn given_up(&self, flow: &Flow) -> Vec<usize> {
+        let loops = flow.blocks.iter().filter(|block| {
+            let small = block.run.len() <= LARGE;
+            block.inner.is_some() && small && self.stages(block.origin) < STAGES
+        });
+        let mut found: Vec<(u32, usize)> = loops.map(|b| (b.depth, b.origin)).collect();
+        found.sort_by_key(|&(depth, origin)| (std::cmp::Reverse(depth), origin));
+        found.into_iter().map(|(_, origin)| origin).collect()
+    }
+
+    /// The same with all rounds of a loop.
+    pub(super) fn restored(&self, origin: usize) -> Self {
+        let mut plan = self.clone();
+        plan.stages.insert(origin, STAGES);
+        plan
     }
 
     /// The order of a block.
