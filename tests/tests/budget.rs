@@ -7,8 +7,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use trainc_driver::bench::{BenchOptions, Subject, bench};
+use trainc_driver::config::Config;
+use trainc_driver::model::ModelSource;
 use trainc_driver::targets::TARGETS;
 use trainc_driver::verify::{Cost, LaunchCost, ProgramCall, VerifyOptions, verify_program};
+use trainc_driver::zoo::{ZooSpec, build};
 use trainc_hvx::kernels::StaticShift;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
@@ -300,4 +304,33 @@ fn run(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What every launch of a training step executes, beside its estimate: HVX packets, NEON instructions.
+#[test]
+fn executed_training_steps() {
+    let spec = ZooSpec::new("lenet5").expect("in the zoo");
+    let bytes = build(&spec).expect("the zoo builds");
+    let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
+    for (target, unit) in [("hvx", "packets"), ("neon+dotprod", "instructions")] {
+        let config = Config { target: target.to_string(), batch: Some(4), ..Config::default() };
+        let report =
+            bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
+        let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
+        assert_eq!(report.unit, unit);
+        let mut table = format!("{:72}{:>13}{:>13}{:>13}\n", "", "MAC", unit, "estimate");
+        for launch in &report.launches {
+            let name = format!("{}: {}", launch.node, launch.kernel);
+            row(&mut table, &name, &[launch.macs, launch.units, launch.estimate.unwrap_or(0)]);
+        }
+        row(&mut table, "all", &[report.macs, report.units]);
+        for (what, bytes) in [
+            ("bytes of code", report.code_bytes.unwrap_or(0)),
+            ("bytes of tables", report.table_bytes.unwrap_or(0)),
+            ("bytes of arena", report.arena_bytes as u64),
+        ] {
+            row(&mut table, what, &[bytes]);
+        }
+        snapshot(&format!("{}_lenet5_niti_4_executed", target.replace('+', "_")), &table);
+    }
 }

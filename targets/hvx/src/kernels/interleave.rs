@@ -430,7 +430,14 @@ impl WeightGradient {
     }
 
     /// `void scatter(bytes, dw)`: byte by byte.
+    ///
+    /// Rows of one tap go by vectors instead, if they are long enough.
     pub(crate) fn scatter(&self, name: &str) -> Result<Function, MachineError> {
+        // The last store of a row reaches no further than the next row.
+        let reach = (self.vectors() - 1) * LANES + VECTOR;
+        if self.taps() == 1 && self.features > 1 && reach <= 2 * self.channels {
+            return self.scatter_rows(name);
+        }
         let mut b = Builder::new(name, 2);
         b.purpose("Puts taps side by side, byte by byte.");
         let (bytes, dw) = (b.parameter(0), b.parameter(1));
@@ -465,6 +472,65 @@ impl WeightGradient {
         loop_over(&mut b, self.features / ROWS, "quads of features", |b| quad(b, ROWS));
         if !self.features.is_multiple_of(ROWS) {
             quad(&mut b, self.features % ROWS);
+        }
+        b.finish(None)
+    }
+}
+
+impl WeightGradient {
+    /// [`WeightGradient::scatter`] of one tap: 32 channels of a feature at a time, stored with what stands after them, which later
+    /// stores put right. The last feature goes byte by byte.
+    fn scatter_rows(&self, name: &str) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 2);
+        b.purpose("Puts channels side by side.");
+        let (bytes, dw) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("bytes"), b.object("dw"));
+        let block = self.block();
+        let column_bytes = word(ROWS * block * LANES);
+        let quad_bytes = word(self.blocks()) * column_bytes;
+        // A vector of channels is a byte of each word of a vector.
+        let place = |feature: usize, i: usize| {
+            let index = feature * block + i;
+            (word(index / 4), index % 4)
+        };
+        let turns: Vec<Register> = (0..4).map(|k| b.constant(word(k * LANES))).collect();
+        let row = |b: &mut Builder, feature: usize| {
+            let (from, to) = (b.copy(bytes), b.copy(dw));
+            loop_over(b, self.blocks(), "columns of channels", |b| {
+                for i in 0..block {
+                    let (vector, byte) = place(feature, i);
+                    let mut y = b.load(Opcode::LoadV, (from, vector), memory.0);
+                    // Byte k of each word to quarter k.
+                    for _ in 0..2 {
+                        y = b.emit(Opcode::VdealB, (y,));
+                    }
+                    if byte > 0 {
+                        y = b.emit(Opcode::Vror, (y, turns[byte]));
+                    }
+                    b.store(Opcode::StoreVUnaligned, (to, 0, y), memory.1);
+                    b.emit_to(to, Opcode::AddImmediate, (to, word(LANES)));
+                }
+                b.emit_to(from, Opcode::AddImmediate, (from, column_bytes));
+            });
+            b.emit_to(dw, Opcode::AddImmediate, (dw, word(self.channels)));
+        };
+        let quads = self.feature_quads();
+        loop_over(&mut b, quads - 1, "quads of features", |b| {
+            (0..ROWS).for_each(|feature| row(b, feature));
+            b.emit_to(bytes, Opcode::AddImmediate, (bytes, quad_bytes));
+        });
+        let last = self.features - ROWS * (quads - 1) - 1;
+        (0..last).for_each(|feature| row(&mut b, feature));
+        for vector in 0..self.vectors() {
+            let (within, byte) = place(last, vector % block);
+            let column = word(vector / block) * column_bytes;
+            let from = column + within * word(VECTOR) + word(byte);
+            let from = b.emit(Opcode::AddImmediate, (bytes, from));
+            loop_over(&mut b, LANES.min(self.channels - vector * LANES), "channels", |b| {
+                let y = b.load(Opcode::LoadB, (from, 0), memory.0);
+                b.store(Opcode::StoreBNext, (dw, 1, y), memory.1);
+                b.emit_to(from, Opcode::AddImmediate, (from, 4));
+            });
         }
         b.finish(None)
     }

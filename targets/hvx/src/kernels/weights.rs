@@ -2,10 +2,14 @@
 //! bytes with 128 added.
 
 use super::kernel::DataObject;
-use super::product::{LANES, WindowProduct};
+use super::product::{LANES, VECTOR, WindowProduct};
 use super::support::loop_over;
+use super::weight_gradient::word;
 use super::weight_vectors::VectorPacking;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+
+/// Most groups of 128 result channels that are interleaved in straight code.
+const MOST_GROUPS: usize = 8;
 
 /// Bytes between neighbours in a weight tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +40,84 @@ impl WindowProduct {
         {
             return Ok((function, Some(table)));
         }
+        if let Some(function) = self.pack_weight_rows(name, strides)? {
+            return Ok((function, None));
+        }
         Ok((self.pack_weight_bytes(name, strides)?, None))
+    }
+
+    /// Weights of one tap whose result channels lie side by side (the error of a fully connected layer), at least a vector of
+    /// them: 128 of four rows at a time are interleaved to words. The last of a row end with it, so that nothing behind it is read.
+    fn pack_weight_rows(
+        &self,
+        name: &str,
+        strides: &WeightStrides,
+    ) -> Result<Option<Function>, MachineError> {
+        let WindowProduct { channels, features, .. } = *self;
+        let groups = features.div_ceil(VECTOR);
+        let rows = strides.feature == 1 && strides.channel == features && self.taps() == 1;
+        if !rows || !(1..=MOST_GROUPS).contains(&(features / VECTOR)) || channels % 4 != 0 {
+            return Ok(None);
+        }
+        let mut b = Builder::new(name, 2);
+        b.purpose(
+            "Puts weights, 128 added, in the order of the products, 128 of four rows at a time.",
+        );
+        let (source, target) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("weights"), b.object("packed weights"));
+        let flip = b.constant(0x8080_8080_u32.cast_signed());
+        let flip = b.emit(Opcode::VsplatW, (flip,));
+        let [bytes, halves] = [-1, -2].map(|of| b.constant(of));
+        let block = self.block();
+        let place =
+            |vector: usize| (vector / block * self.quads() * block + vector % block) * VECTOR;
+        let store = |b: &mut Builder, vector: usize, y: Register| {
+            let to = b.emit(Opcode::AddImmediate, (target, word(place(vector))));
+            b.store(Opcode::StoreV, (to, 0, y), memory.1);
+        };
+        let partial = (features % LANES > 0).then(|| {
+            let lanes = b.constant(word(4 * (features % LANES)));
+            b.emit(Opcode::Vsetq, (lanes,))
+        });
+        loop_over(&mut b, channels / 4, "quads of channels", |b| {
+            for group in 0..groups {
+                let first = (group * VECTOR).min(features - VECTOR);
+                let turn = group * VECTOR - first;
+                let turn = (turn > 0).then(|| b.constant(word(turn)));
+                let rows: Vec<Register> = (0..4)
+                    .map(|row| {
+                        let at = word(row * features + first);
+                        let at = b.emit(Opcode::AddImmediate, (source, at));
+                        let y = b.load(Opcode::LoadVUnaligned, (at, 0), memory.0);
+                        match turn {
+                            Some(turn) => b.emit(Opcode::Vror, (y, turn)),
+                            None => y,
+                        }
+                    })
+                    .collect();
+                let low = b.emit(Opcode::Vshuff, (rows[1], rows[0], bytes));
+                let high = b.emit(Opcode::Vshuff, (rows[3], rows[2], bytes));
+                let words = [
+                    b.emit(Opcode::Vshuff, (high.low(), low.low(), halves)),
+                    b.emit(Opcode::Vshuff, (high.high(), low.high(), halves)),
+                ];
+                let words = words.iter().flat_map(|pair| [pair.low(), pair.high()]);
+                for (vector, y) in (4 * group..self.vectors()).zip(words) {
+                    let mut y = b.emit(Opcode::Vxor, (y, flip));
+                    if let Some(partial) = partial.filter(|_| vector + 1 == self.vectors()) {
+                        y = b.emit(Opcode::Vmux, (partial, y, flip));
+                    }
+                    store(b, vector, y);
+                }
+            }
+            step(b, source, 4 * features);
+            step(b, target, block * VECTOR);
+        });
+        loop_over(&mut b, self.quads() - channels / 4, "quads without a channel", |b| {
+            (0..self.vectors()).for_each(|vector| store(b, vector, flip));
+            step(b, target, block * VECTOR);
+        });
+        b.finish(None).map(Some)
     }
 
     fn pack_weight_bytes(
@@ -121,6 +202,18 @@ impl Packer {
     ) {
         let feature = b.constant(i32::try_from(self.strides.feature).unwrap_or(i32::MAX));
         let feature = b.emit(Opcode::ModifierFromR, (feature,));
+        // Side by side they are a word.
+        let WeightStrides { feature: apart, channel, .. } = self.strides;
+        if channels == 4 && channel == 1 && apart.is_multiple_of(4) {
+            let pointer = b.copy(quad);
+            loop_over(b, features, "lanes", |b| {
+                let word = b.load(Opcode::LoadWStep, (pointer, feature), self.memory.0);
+                let word = b.emit(Opcode::Xor, (word, self.flip));
+                b.store(Opcode::StoreWNext, (self.target, 4, word), self.memory.1);
+            });
+            self.fill(b, lanes - features);
+            return;
+        }
         // One pointer a channel.
         let pointers: Vec<Register> = (0..channels)
             .map(|channel| {

@@ -148,7 +148,7 @@ fn best(
         let scheduled = packets(flow, version, plan, &mut known);
         match allocate(&scheduled.flow, limits, kept) {
             Outcome::Placed(places) => Ok((scheduled, places)),
-            Outcome::Spill(_) => Err(scheduled),
+            Outcome::Spill(_) => Err(Box::new(scheduled)),
         }
     };
     let mut plan = if pipeline { Plan::default() } else { Plan::plain() };
