@@ -73,24 +73,25 @@ pub(crate) enum Network {
     Tuned,
     /// Inference in packed integers.
     Packed,
-    /// The same, made of the same operations as another.
-    PackedVariant,
 }
 
-/// How many steps a network runs on a target; none if it does not.
-pub(crate) fn steps(target: &str, network: Network) -> Option<u32> {
+/// How many steps a network runs on a target; none if it does not. One `again` is made of operations that another of its kind
+/// has, too.
+pub(crate) fn steps(target: &str, network: Network, again: bool) -> Option<u32> {
     Some(match (target, network) {
         // What differs from the target's first version or level has been seen in training.
         ("hvx+v62" | "hvx+v68" | "hvx+v73" | "neon+dispatch", network)
-            if network != Network::Trained =>
+            if again || network != Network::Trained =>
         {
             return None;
         }
-        ("neon+dotprod" | "neon+i8mm", Network::Packed) => return None,
+        ("neon+dotprod" | "neon+i8mm", network) if again || network == Network::Packed => {
+            return None;
+        }
         // Kernels for packed integers are XpulpV2's; elsewhere these are loops.
-        (target, Network::PackedVariant) if target != "xpulpv2" => return None,
+        (target, Network::Packed) if again && target != "xpulpv2" => return None,
         (_, Network::Tuned) => 2,
-        (_, Network::Packed | Network::PackedVariant) => 3,
+        (_, Network::Packed) => 3,
         // Emulated or simulated instruction by instruction.
         ("hvx" | "xpulpv2", Network::Trained) => 5,
         ("hvx+v62" | "hvx+v68" | "hvx+v73" | "neon+dispatch", Network::Trained) => 2,
@@ -157,14 +158,12 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
                 Build { name: "portable", compiler: native, runner },
             ]
         }
-        // What the processor has is found when it runs.
-        "neon+dispatch" => ["cortex-a53", "cortex-a76", "max"]
-            .map(|name| Build {
-                name,
-                runner: Some(format!("qemu-aarch64 -cpu {name}")),
-                ..own.clone()
-            })
-            .into(),
+        // What the processor has is found when it runs: one executable, three processors.
+        "neon+dispatch" => {
+            let script = folder("headers").join("processors.sh");
+            std::fs::write(&script, PROCESSORS).expect("written");
+            vec![Build { runner: Some(format!("sh {}", script.display())), ..own }]
+        }
         _ => vec![own],
     }
 }
@@ -209,6 +208,26 @@ static inline void copy_all(void)
 #define TRAINC_DMA_WAIT() copy_all()
 #endif
 #endif
+"#;
+
+/// Runs an executable on three processors, as a shell script: what the first writes, if the others write the same.
+const PROCESSORS: &str = r#"set -e
+requests=$(mktemp) && first=$(mktemp) && other=$(mktemp)
+trap 'rm -f "$requests" "$first" "$other"' EXIT
+cat > "$requests"
+qemu-aarch64 -cpu cortex-a53 "$@" < "$requests" > "$first" || {
+    code=$?
+    cat "$first"
+    exit $code
+}
+for processor in cortex-a76 max; do
+    qemu-aarch64 -cpu $processor "$@" < "$requests" > "$other"
+    cmp "$first" "$other" >&2 || {
+        echo "cortex-a53 and $processor differ" >&2
+        exit 1
+    }
+done
+cat "$first"
 "#;
 
 /// A compiler for this machine in the place of RISC-V's, as a shell script: it drops what is for the other one.
