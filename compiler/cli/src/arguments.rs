@@ -40,6 +40,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Train a model on this machine, with the integers that a device will compute
     Train(TrainArguments),
+    /// Train a model under several algorithms and seeds, and set accuracy beside cost
+    Compare(CompareArguments),
     /// Compile a model's training step and inference for a target
     Compile(CompileArguments),
     /// Show what a model is and what each stage makes of it
@@ -115,6 +117,65 @@ impl TrainArguments {
             defaults.epochs = BUILT_IN_EPOCHS;
         }
         self.config.config(defaults)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc compare --algorithms niti,fp32 --seeds 5 -o compared/
+      The built-in net on the built-in digits; the folder gets report.html, comparison.svg and runs.jsonl.
+  trainc compare lenet5.onnx --data mnist/ --algorithms niti,my.toml --epochs 5 --seeds 3 --init random --targets hvx,neon
+      Each seed draws its own weights; a step's packets and instructions, too.
+
+Runs that the folder holds already are not made again. docs/compare.md says what is counted.")]
+pub(crate) struct CompareArguments {
+    /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir) [default: the built-in net]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) model: Option<PathBuf>,
+    /// Data set [default: the built-in digits]
+    #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) data: Option<PathBuf>,
+    /// Algorithms, built-in names or .toml files
+    #[arg(long, value_name = "NAME|FILE,...", required = true)]
+    pub(crate) algorithms: Vec<String>,
+    /// Runs of each algorithm, with this seed and those that follow
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) seeds: u64,
+    /// Folder for the report, and for runs: one that was cut short goes on
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Targets whose training step is measured under each algorithm, as `trainc bench` does
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+impl CompareArguments {
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let given = ["algorithm", "target"].into_iter().find(|option| self.config.has(option));
+        if let Some(option) = given {
+            anyhow::bail!("a comparison takes --{option}s in place of --{option}");
+        }
+        let mut defaults = Config::default();
+        if self.model.is_none() {
+            defaults.epochs = BUILT_IN_EPOCHS;
+        }
+        Ok(Config { target: Config::default().target, ..self.config.config(defaults)? })
+    }
+
+    /// The algorithms one by one. A comma before `NAME=VALUE` belongs to the algorithm before it: `dorefa:w=4,a=4`.
+    pub(crate) fn algorithms(&self) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        for word in self.algorithms.iter().flat_map(|list| list.split(',')) {
+            let goes_on = word.contains('=') && !word.contains(':');
+            match found.last_mut().filter(|_| goes_on) {
+                Some(last) => *last = format!("{last},{word}"),
+                None => found.push(word.trim().to_string()),
+            }
+        }
+        found
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bench;
+mod compare;
 mod compile;
 mod export;
 mod inspect;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let output = Output::new(arguments.message_format, arguments.color);
     let result = match &arguments.command {
         Command::Train(options) => train::run(options, &output),
+        Command::Compare(options) => compare::run(options, &output),
         Command::Compile(options) => compile::run(options, &output),
         Command::Inspect(options) => inspect::run(options, &output),
         Command::Run(options) => run::run(options, &output),

@@ -5,6 +5,9 @@
 
 use std::fmt::Write;
 
+use crate::axis::{Axis, decimal};
+use crate::svg::{COLOURS, escape, line};
+
 /// One line of a panel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
@@ -40,10 +43,6 @@ const LEGEND_ROW: f64 = 20.0;
 const DOT_LIMIT: usize = 40;
 /// The least distance of two last values.
 const LABEL_DISTANCE: f64 = 13.0;
-/// Okabe and Ito's palette, told apart under the common colour blindnesses; yellow is left out as too light for lines.
-const COLOURS: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
-
 impl TrainingChart {
     /// The chart as an SVG document.
     pub fn to_svg(&self) -> String {
@@ -51,7 +50,7 @@ impl TrainingChart {
         let (legend, legend_rows) = legend(&names);
         let top = 44.0 + LEGEND_ROW * legend_rows as f64 + 26.0;
         let height = top + 2.0 * PANEL_HEIGHT + PANEL_GAP + FOOT;
-        let epochs = Axis::of_epochs(self.loss.iter().chain(&self.accuracy));
+        let epochs = epochs_axis(self.loss.iter().chain(&self.accuracy));
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
              height=\"{height}\" font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\" \
@@ -70,7 +69,7 @@ impl TrainingChart {
             Panel {
                 caption: "Loss",
                 series: &self.loss,
-                values: Axis::of_loss(&self.loss),
+                values: loss_axis(&self.loss),
                 top,
                 decimals: 3,
                 unit: "",
@@ -78,7 +77,7 @@ impl TrainingChart {
             Panel {
                 caption: "Test accuracy (%)",
                 series: &self.accuracy,
-                values: Axis::of_accuracy(&self.accuracy),
+                values: accuracy_axis(&self.accuracy),
                 top: top + PANEL_HEIGHT + PANEL_GAP,
                 decimals: 2,
                 unit: " %",
@@ -101,12 +100,6 @@ impl TrainingChart {
         }
         names
     }
-}
-
-/// Appends one line of text.
-fn line(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(svg, "{text}");
 }
 
 fn colour(names: &[&str], name: &str) -> &'static str {
@@ -311,153 +304,25 @@ fn draw_series(
     }
 }
 
-/// A linear scale with its ticks.
-struct Axis {
-    low: f64,
-    high: f64,
-    ticks: Vec<Tick>,
+/// From the first epoch to the last, with ticks at round numbers between.
+fn epochs_axis<'a>(series: impl Iterator<Item = &'a Series>) -> Axis {
+    let points: Vec<_> = series.flat_map(|series| drawable(&series.points)).collect();
+    let whole = points.iter().all(|(epoch, _)| epoch.fract() == 0.0);
+    Axis::of_epochs(points.iter().map(|(epoch, _)| *epoch), whole)
 }
 
-struct Tick {
-    value: f64,
-    label: String,
+/// From 0, or from below the lowest loss where that is far from 0, to above the highest.
+fn loss_axis(series: &[Series]) -> Axis {
+    Axis::of_values(values(series), 0.6)
 }
 
-impl Axis {
-    /// Where a value lies, 0 at the low end and 1 at the high end.
-    fn fraction(&self, value: f64) -> f64 {
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
-    }
-
-    /// From the first epoch to the last, with ticks at round numbers between.
-    fn of_epochs<'a>(series: impl Iterator<Item = &'a Series>) -> Self {
-        let points: Vec<_> = series.flat_map(|series| drawable(&series.points)).collect();
-        let whole = points.iter().all(|(epoch, _)| epoch.fract() == 0.0);
-        let (low, high) = range(points.iter().map(|(epoch, _)| *epoch)).unwrap_or((0.0, 1.0));
-        let (low, high) = if low == high { (low - 1.0, high + 1.0) } else { (low, high) };
-        let mut step = Step::for_span((high - low) / 10.0);
-        if whole && step.value() < 1.0 {
-            step = Step { mantissa: 1, exponent: 0 };
-        }
-        Self { low, high, ticks: step.ticks(low, high) }
-    }
-
-    /// From 0, or from below the lowest loss where that is far from 0, to above the highest.
-    fn of_loss(series: &[Series]) -> Self {
-        let (low, high) = range(values(series)).unwrap_or((0.0, 1.0));
-        let low = if low > 0.0 && low < high * 0.6 { 0.0 } else { low };
-        Self::rounded_out(low, high)
-    }
-
-    /// Like the loss's, but at most 100.
-    fn of_accuracy(series: &[Series]) -> Self {
-        let (low, high) = range(values(series)).unwrap_or((0.0, 100.0));
-        let low = if low > 0.0 && low < high * 0.3 { 0.0 } else { low };
-        let axis = Self::rounded_out(low, high);
-        if high <= 100.0 && axis.high > 100.0 { Self::with_high(axis, 100.0) } else { axis }
-    }
-
-    fn with_high(mut self, high: f64) -> Self {
-        self.high = high;
-        self.ticks.retain(|tick| tick.value <= high);
-        self
-    }
-
-    /// The range widened to the ticks around it.
-    fn rounded_out(low: f64, high: f64) -> Self {
-        let (low, high) = match low == high {
-            true if low == 0.0 => (0.0, 1.0),
-            true => (low - low.abs() * 0.1, high + low.abs() * 0.1),
-            false => (low, high),
-        };
-        let step = Step::for_span((high - low) / 5.0);
-        let size = step.value();
-        let low = (low / size).floor() * size;
-        let high = (high / size).ceil() * size;
-        Self { low, high, ticks: step.ticks(low, high) }
-    }
+/// Like the loss's, but at most 100.
+fn accuracy_axis(series: &[Series]) -> Axis {
+    Axis::of_percentages(values(series))
 }
 
 fn values(series: &[Series]) -> impl Iterator<Item = f64> {
     series.iter().flat_map(|series| drawable(&series.points)).map(|(_, value)| value)
-}
-
-/// The least and the greatest value.
-fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.fold(None, |range, value| match range {
-        None => Some((value, value)),
-        Some((low, high)) => Some((value.min(low), value.max(high))),
-    })
-}
-
-/// A round distance of ticks: 1, 2 or 5 times a power of ten.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Step {
-    mantissa: u32,
-    exponent: i32,
-}
-
-impl Step {
-    /// The smallest round step that is at least `least`.
-    fn for_span(least: f64) -> Self {
-        (-300..=307)
-            .flat_map(|exponent| [1, 2, 5].map(|mantissa| Step { mantissa, exponent }))
-            .find(|step| step.value() >= least)
-            .unwrap_or(Step { mantissa: 1, exponent: 308 })
-    }
-
-    /// Parsing rounds correctly on every machine, which powers of ten do not.
-    fn value(self) -> f64 {
-        format!("{}e{}", self.mantissa, self.exponent).parse().unwrap_or(f64::MAX)
-    }
-
-    /// The multiples of the step from `low` to `high`.
-    fn ticks(self, low: f64, high: f64) -> Vec<Tick> {
-        let size = self.value();
-        // A hair of room, for a multiple that rounding put just outside.
-        let first = (low / size - 1e-6).ceil();
-        let last = (high / size + 1e-6).floor();
-        let decimals = usize::try_from(-self.exponent).unwrap_or(0);
-        // At most a dozen by construction; the bound is for values whose spacing is below their precision.
-        let count = ((last - first).clamp(0.0, 20.0)) as u32;
-        (0..=count)
-            .map(|index| {
-                let value = (first + f64::from(index)) * size;
-                Tick { value, label: decimal(value, decimals) }
-            })
-            .collect()
-    }
-}
-
-/// A value with fixed decimals, or in scientific notation where that would be long.
-fn decimal(value: f64, decimals: usize) -> String {
-    if value != 0.0 && (value.abs() >= 1e6 || decimals > 6) {
-        return format!("{value:.1e}");
-    }
-    let text = format!("{value:.decimals$}");
-    // No "-0.00".
-    match text.strip_prefix('-') {
-        Some(rest) if rest.bytes().all(|byte| matches!(byte, b'0' | b'.')) => rest.to_string(),
-        _ => text,
-    }
-}
-
-/// Text for XML, without the control characters that XML does not allow.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => {
-                escaped.push(' ');
-            }
-            character => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
@@ -481,17 +346,17 @@ mod tests {
         );
         assert_eq!(labels(&Axis::rounded_out(0.031, 0.044)), ["0.030", "0.035", "0.040", "0.045"]);
         assert_eq!(labels(&Axis::rounded_out(-3.0, 12.0)), ["-5", "0", "5", "10", "15"]);
-        let accuracy = Axis::of_accuracy(&[series("a", &[91.0, 98.7])]);
+        let accuracy = accuracy_axis(&[series("a", &[91.0, 98.7])]);
         assert_eq!(labels(&accuracy), ["90", "92", "94", "96", "98", "100"]);
-        let epochs = Axis::of_epochs([series("a", &[1.0, 2.0, 3.0])].iter());
+        let epochs = epochs_axis([series("a", &[1.0, 2.0, 3.0])].iter());
         assert_eq!(labels(&epochs), ["1", "2", "3"]);
-        let epochs = Axis::of_epochs([series("a", &[0.0; 60])].iter());
+        let epochs = epochs_axis([series("a", &[0.0; 60])].iter());
         assert_eq!(labels(&epochs), ["10", "20", "30", "40", "50", "60"]);
     }
 
     #[test]
     fn points_lie_where_the_ticks_say() {
-        let axis = Axis::of_loss(&[series("a", &[2.0, 1.0])]);
+        let axis = loss_axis(&[series("a", &[2.0, 1.0])]);
         assert_eq!((axis.low, axis.high), (0.0, 2.0));
         assert_eq!(axis.fraction(0.5), 0.25);
         // The middle epoch of three, at half the loss's axis.

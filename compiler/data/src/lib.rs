@@ -12,12 +12,12 @@
 //! | `shuffle` | the deterministic order of samples, training and evaluation batches |
 //! | `npy`, `npy_header`, `npz` | NumPy's array formats, read and written |
 //! | `safetensors_io` | weights |
-//! | `curve` | charts of training curves in SVG |
+//! | `curve`, `axis`, `svg` | charts of training curves in SVG, and what other charts share with them |
 //! | `atomic` | files that appear whole or not at all |
 //! | `stale` | temporary files and folders of runs that were killed |
 //! | `bounded` | the bound on memory for untrusted files |
 //!
-//! Without the feature `formats` (default) only `digits`, `normalize`, `shuffle`, `curve`, `atomic` and `stale` are there.
+//! Without the feature `formats` (default) only `digits`, `normalize`, `shuffle`, `curve`, `axis`, `svg`, `atomic` and `stale` are there.
 //!
 //! Files come from anywhere, so nothing here panics on their content, allocates on a header's word, or decodes more than
 //! [`DECODED_BYTES_LIMIT`]. Every error is a [`DataError`] that names the file and the reason. Everything written is a
@@ -29,6 +29,7 @@
 
 mod atomic;
 mod augment;
+mod axis;
 mod bounded;
 #[cfg(feature = "formats")]
 mod cifar;
@@ -60,11 +61,13 @@ mod open;
 mod safetensors_io;
 mod shuffle;
 mod stale;
+mod svg;
 #[cfg(all(test, feature = "formats"))]
 mod test_support;
 
 pub use atomic::write_atomically;
 pub use augment::Augmentation;
+pub use axis::{Axis, Tick, decimal};
 pub use bounded::DECODED_BYTES_LIMIT;
 pub use curve::{Series, TrainingChart};
 pub use dataset::{Dataset, Images, Split};
@@ -81,3 +84,4 @@ pub use safetensors_io::{
 };
 pub use shuffle::{EvaluationBatch, SplitMix64, TrainingBatches, evaluation_batches, permutation};
 pub use stale::{Hold, create_held, hold, is_numbered, stale};
+pub use svg::{COLOURS, escape};

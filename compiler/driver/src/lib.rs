@@ -3,8 +3,8 @@
 //! [`options`] lists every option, [`config`] is what they mean together; [`session`] takes a model through the stages, each
 //! a type; [`passes`] is the table of passes by name, [`opt`] runs them on texts; [`zoo`] writes reference models. With the
 //! feature `host` (default) `emit` writes stages and artifacts, `train` runs training
-//! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports, [`verify`] compares an artifact with the reference and `bench` counts what its launches cost.
-//! Nothing here prints.
+//! on this machine, with `checkpoint`s, `run` evaluates, `inspect` reports, [`verify`] compares an artifact with the reference and `bench` counts
+//! what its launches cost; `compare` trains under several algorithms. Nothing here prints.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
@@ -14,6 +14,8 @@ pub mod bench;
 pub mod checkpoint;
 #[cfg(feature = "host")]
 mod checkpoint_file;
+#[cfg(feature = "host")]
+pub mod compare;
 pub mod config;
 #[cfg(feature = "host")]
 mod device_state;

@@ -225,22 +225,22 @@ options! {
     clip_norm: Option<f64> = None, "clip-norm" ("NORM") default "none";
     /// How pixels become model inputs; `standardize` takes mean and deviation from the data
     normalization: InputNormalization = InputNormalization::Unit, "normalization" ("HOW")
-        default "unit" in "train", "compile";
+        default "unit" in "train", "compile", "compare";
     /// Mean that is taken off each channel of pixels in 0 to 1, one number or one a channel: 0.485,0.456,0.406
-    mean: Vec<f64> = Vec::new(), "mean" ("MEAN,...") default "0" in "train", "compile";
+    mean: Vec<f64> = Vec::new(), "mean" ("MEAN,...") default "0" in "train", "compile", "compare";
     /// Deviation that each channel is divided by after that: 0.229,0.224,0.225
-    deviation: Vec<f64> = Vec::new(), "deviation" ("DEVIATION,...") default "1" in "train", "compile";
+    deviation: Vec<f64> = Vec::new(), "deviation" ("DEVIATION,...") default "1" in "train", "compile", "compare";
     /// Random changes of the training images: `crop=N` cuts a window out of the image with N zero pixels at each side,
     /// `flip` mirrors every second one, `cutout=N` blanks a square of that side
     augment: Augment = Augment::default(), "augment" ("crop=N,flip,cutout=N")
-        default "none" in "train" not in builds: "builds do not train";
+        default "none" in "train", "compare" not in builds: "builds do not train";
     /// Passes over the training images; with 0 the model is only evaluated
-    epochs: usize = 10, "epochs" 'e' ("N") default "10; 30 of the built-in net" in "train"
+    epochs: usize = 10, "epochs" 'e' ("N") default "10; 30 of the built-in net" in "train", "compare"
         not in builds: "builds do not train";
     /// At most this many training steps in all; the schedule of step sizes goes by them
-    steps: Option<u64> = None, "steps" ("N") in "train" not in builds: "builds do not train";
+    steps: Option<u64> = None, "steps" ("N") in "train", "compare" not in builds: "builds do not train";
     /// Take the samples in another order each epoch, not in the file's
-    shuffle: bool = true, "shuffle" ("true|false") default "true" in "train"
+    shuffle: bool = true, "shuffle" ("true|false") default "true" in "train", "compare"
         not in builds: "builds do not train";
 }
 

@@ -124,6 +124,17 @@ impl Trainer {
         })
     }
 
+    /// Starts again from that state, given in the order of [`Trainer::state`], with another seed.
+    ///
+    /// # Errors
+    /// As [`Trainer::set_state`].
+    pub fn restart(&mut self, seed: u64, state: &[Tensor]) -> Result<()> {
+        self.session.set_seed(seed);
+        self.steps = 0;
+        self.history.clear();
+        self.set_state(state)
+    }
+
     /// What each epoch gave so far; epoch 0 is there if [`Trainer::start`] was called.
     pub fn history(&self) -> &[EpochRecord] {
         &self.history

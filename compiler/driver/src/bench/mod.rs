@@ -230,13 +230,13 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
 }
 
 /// Examples of a call.
-fn batch(program: &Program, entry: &Entry) -> Option<usize> {
+pub(crate) fn batch(program: &Program, entry: &Entry) -> Option<usize> {
     let data = entry.inputs.iter().find(|a| a.role == InputRole::Data)?;
     program.buffer(data.buffer).ty.shape.dims().first().copied()
 }
 
 /// Multiplications of the product that a kernel is or begins with.
-fn multiplications(kernel: &Kernel) -> u64 {
+pub(crate) fn multiplications(kernel: &Kernel) -> u64 {
     let ops = match &kernel.op {
         trainc_ir::Op::Chain(chain) => &chain.ops[..],
         op => std::slice::from_ref(op),

@@ -1,0 +1,188 @@
+//! A comparison as one picture: accuracy by epoch with the seeds' spread on the left, accuracy against cost on the right.
+
+use std::fmt::Write;
+
+use trainc_data::{Axis, COLOURS, decimal, escape};
+
+use super::statistics::Spread;
+use super::{AlgorithmResult, Comparison};
+
+const SIZE: [f64; 2] = [1120.0, 460.0];
+const TOP: f64 = 84.0;
+const BOTTOM: f64 = 400.0;
+/// From left to right: accuracy by epoch, accuracy against cost.
+const PLOTS: [[f64; 2]; 2] = [[64.0, 560.0], [660.0, 1000.0]];
+
+/// The picture as an SVG document.
+pub(super) fn picture(comparison: &Comparison) -> String {
+    let means: Vec<Vec<(f64, Spread)>> = comparison.algorithms.iter().map(by_epoch).collect();
+    let edges = means.iter().flatten().flat_map(|(_, spread)| interval(spread));
+    let accuracy = Axis::of_percentages(edges);
+    let epochs = Axis::of_epochs(means.iter().flatten().map(|(epoch, _)| *epoch), true);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
+         font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <text x=\"{left}\" y=\"30\" font-size=\"16\" font-weight=\"600\">{} on {}</text>\n",
+        escape(&comparison.model),
+        escape(&comparison.data),
+        w = SIZE[0],
+        h = SIZE[1],
+        left = PLOTS[0][0],
+    );
+    legend(&mut svg, &comparison.algorithms);
+    frame(
+        &mut svg,
+        PLOTS[0],
+        &accuracy,
+        "Test accuracy (%) by epoch, mean and deviation over seeds",
+    );
+    frame(&mut svg, PLOTS[1], &accuracy, "Test accuracy (%) against weighted MACs of a step");
+    let x = |epoch: f64| across(PLOTS[0], epochs.fraction(epoch));
+    for tick in &epochs.ticks {
+        below(&mut svg, x(tick.value), &tick.label);
+    }
+    for (i, points) in means.iter().enumerate() {
+        band(&mut svg, points, &x, &accuracy, colour(i));
+    }
+    // Powers of two, a tick for each that is reached.
+    let logs = comparison.algorithms.iter().map(|a| a.cost.weighted_macs.max(1.0).log2());
+    let (low, high) = logs.clone().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+    let (low, high) = ((low - 0.3).floor(), (high + 0.3).ceil());
+    let x = |log: f64| across(PLOTS[1], (log - low) / (high - low).max(1.0));
+    let stride = ((high - low) / 6.0).ceil().max(1.0);
+    let mut tick = low;
+    while tick <= high {
+        below(&mut svg, x(tick), &super::text::large(tick.exp2()));
+        tick += stride;
+    }
+    for (i, (algorithm, log)) in comparison.algorithms.iter().zip(logs).enumerate() {
+        point(&mut svg, x(log), &algorithm.accuracy, &accuracy, (colour(i), &algorithm.name));
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn colour(number: usize) -> &'static str {
+    COLOURS[number % COLOURS.len()]
+}
+
+/// The accuracy in percent after each epoch that every run has.
+fn by_epoch(algorithm: &AlgorithmResult) -> Vec<(f64, Spread)> {
+    let epochs = algorithm.runs.iter().map(|run| run.history.len()).min().unwrap_or(0);
+    (0..epochs)
+        .map(|n| {
+            let values = algorithm.runs.iter().map(|run| 100.0 * run.history[n].test_accuracy);
+            (algorithm.runs[0].history[n].epoch as f64, Spread::of(values))
+        })
+        .collect()
+}
+
+/// The mean less and plus the deviation.
+fn interval(spread: &Spread) -> [f64; 2] {
+    let deviation = spread.deviation.unwrap_or(0.0);
+    [spread.mean - deviation, spread.mean + deviation]
+}
+
+fn across(plot: [f64; 2], fraction: f64) -> f64 {
+    plot[0] + fraction * (plot[1] - plot[0])
+}
+
+fn height(axis: &Axis, value: f64) -> f64 {
+    BOTTOM - axis.fraction(value) * (BOTTOM - TOP)
+}
+
+fn legend(svg: &mut String, algorithms: &[AlgorithmResult]) {
+    let mut x = PLOTS[0][0];
+    for (i, algorithm) in algorithms.iter().enumerate() {
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{:.1}\" cy=\"46\" r=\"5\" fill=\"{}\"/><text x=\"{:.1}\" y=\"50\">{}</text>",
+            x + 5.0,
+            colour(i),
+            x + 16.0,
+            escape(&algorithm.name)
+        );
+        // Text is not measured; 7.2 is a wide average of a 12-pixel font.
+        x += 36.0 + 7.2 * algorithm.name.chars().count() as f64;
+    }
+}
+
+fn frame(svg: &mut String, [left, right]: [f64; 2], accuracy: &Axis, caption: &str) {
+    let _ = writeln!(
+        svg,
+        "<text x=\"{left}\" y=\"{:.1}\" font-weight=\"600\">{caption}</text>",
+        TOP - 10.0
+    );
+    for tick in &accuracy.ticks {
+        let y = height(accuracy, tick.value);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#e4e4e4\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#666\">{}</text>",
+            left - 8.0,
+            y + 4.0,
+            tick.label
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{left}\" y1=\"{BOTTOM}\" x2=\"{right}\" y2=\"{BOTTOM}\" stroke=\"#888\"/>"
+    );
+}
+
+/// A tick's label below the plots.
+fn below(svg: &mut String, x: f64, label: &str) {
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#666\">{label}</text>",
+        BOTTOM + 19.0
+    );
+}
+
+/// A line of means in the band of their deviations.
+fn band(
+    svg: &mut String,
+    points: &[(f64, Spread)],
+    x: &dyn Fn(f64) -> f64,
+    accuracy: &Axis,
+    colour: &str,
+) {
+    let at = |(epoch, value): (f64, f64)| format!("{:.1} {:.1}", x(epoch), height(accuracy, value));
+    let lower = points.iter().map(|(epoch, spread)| (*epoch, interval(spread)[0]));
+    let upper = points.iter().rev().map(|(epoch, spread)| (*epoch, interval(spread)[1]));
+    let around: Vec<String> = lower.chain(upper).map(at).collect();
+    let line: Vec<String> =
+        points.iter().map(|(epoch, spread)| at((*epoch, spread.mean))).collect();
+    if line.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{}Z\" fill=\"{colour}\" fill-opacity=\"0.18\"/><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" \
+         stroke-width=\"2\" stroke-linejoin=\"round\" stroke-linecap=\"round\"/>",
+        around.join("L"),
+        line.join("L")
+    );
+}
+
+/// An algorithm's last accuracy with its deviation.
+fn point(svg: &mut String, x: f64, spread: &Spread, accuracy: &Axis, (colour, name): (&str, &str)) {
+    let percent = Spread {
+        mean: 100.0 * spread.mean,
+        deviation: spread.deviation.map(|d| 100.0 * d),
+        ..*spread
+    };
+    let [low, high] = interval(&percent).map(|value| height(accuracy, value));
+    let y = height(accuracy, percent.mean);
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
+         <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{colour}\" stroke=\"#fff\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{} {}</text>",
+        x + 8.0,
+        y + 4.0,
+        escape(name),
+        decimal(percent.mean, 2)
+    );
+}
