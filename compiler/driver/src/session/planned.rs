@@ -33,6 +33,7 @@ impl Deref for Session {
 
 impl Session {
     /// Takes another seed for what is drawn while it trains; weights that the first one drew stay.
+    #[cfg(feature = "host")]
     pub(crate) fn set_seed(&mut self, seed: u64) {
         self.before.compilation.config.seed = seed;
     }
