@@ -23,6 +23,8 @@ pub(crate) enum Bound {
     Known(Arc<Known>),
     /// Random numbers of these dimensions, uniform from 0 to 1: only their comparison has a form in graphs.
     Uniform(Vec<usize>),
+    /// Tensors by their positions.
+    Sequence(Vec<Bound>),
     /// The result of a node that was not imported.
     Poison,
 }
@@ -82,7 +84,7 @@ impl Builder<'_> {
     pub(crate) fn parameter(
         &mut self,
         name: &str,
-        known: Known,
+        known: &Known,
         trainable: bool,
     ) -> Result<ValueId, String> {
         let mut unique = name.to_string();
@@ -91,7 +93,7 @@ impl Builder<'_> {
             unique = format!("{name}_{n}");
             n += 1;
         }
-        let tensor = known.into_tensor()?;
+        let tensor = known.to_tensor()?;
         Ok(self.graph.add_parameter(unique, tensor, trainable))
     }
 
@@ -322,6 +324,9 @@ impl<'m> Call<'_, 'm> {
                 "random numbers compared (`Less`) with a probability known while importing, as in stochastic depth; \
                  Dropout and Bernoulli; noise as an input of the model",
             )),
+            Bound::Sequence(_) => {
+                Err(unsupported(place, "a sequence", "tensors; sequences in SequenceAt"))
+            }
             Bound::Poison => Err(invalid!("{place} was not imported")),
         }
     }
@@ -364,6 +369,7 @@ impl<'m> Call<'_, 'm> {
             Bound::Value(value) => Ok(self.builder.graph.ty(*value).shape.to_vec()),
             Bound::Known(known) => Ok(known.dims.clone()),
             Bound::Uniform(dims) => Ok(dims.clone()),
+            Bound::Sequence(_) => Err(invalid!("a sequence where a tensor is due")),
             Bound::Poison => Err(invalid!("an operand was not imported")),
         }
     }
@@ -390,7 +396,7 @@ impl<'m> Call<'_, 'm> {
                 _ => data_type::INT64,
             },
             Bound::Uniform(_) => data_type::FLOAT,
-            Bound::Poison => data_type::UNDEFINED,
+            Bound::Sequence(_) | Bound::Poison => data_type::UNDEFINED,
         })
     }
 }

@@ -20,47 +20,76 @@ use crate::proto::{
 use crate::roles::{self, Roles};
 use crate::{ImportOptions, Imported, Producer, finite, limits, traps};
 
-/// Imports a decoded model.
-pub(crate) fn import(
-    mut model: ModelProto,
-    external: &ExternalReader<'_>,
-    options: &ImportOptions,
-) -> Result<Imported, ImportError> {
-    // Before anything else is found wrong with it.
-    if let Some(error) = model.graph.as_ref().and_then(training::training_graph) {
-        return Err(error);
+/// A decoded model whose weights are read. Imports share them.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// Without its graph.
+    model: ModelProto,
+    opset: i64,
+    /// Without its initializers.
+    graph: GraphProto,
+    /// The names of all initializers in the file's order, with the tensors of those that are used.
+    tensors: Vec<(String, Option<Arc<Known>>)>,
+}
+
+impl Read {
+    /// Reads the weights of a model.
+    pub(crate) fn new(
+        mut model: ModelProto,
+        external: &ExternalReader<'_>,
+    ) -> Result<Read, ImportError> {
+        // Before anything else is found wrong with it.
+        if let Some(error) = model.graph.as_ref().and_then(training::training_graph) {
+            return Err(error);
+        }
+        let opset = opset(&model)?;
+        let Some(mut graph) = model.graph.take() else {
+            return Err(ImportError::new(ImportErrorKind::NotOnnx(
+                "there is no graph".to_string(),
+            )));
+        };
+        if graph.node.len() > limits::MAX_NODES {
+            return Err(ImportError::limit(format!("{} nodes", graph.node.len())));
+        }
+        let initializers = std::mem::take(&mut graph.initializer);
+        check_definitions(&graph, &initializers)?;
+        let live = live_nodes(&graph);
+        let used = used_names(&graph, &live);
+        if let Some(name) = sparse_names(&graph).find(|name| used.contains(name)) {
+            return Err(ImportError::invalid(
+                format!("sparse initializer `{name}`"),
+                "sparse tensors are not supported; store it as a dense initializer",
+            ));
+        }
+        let mut tensors = Vec::with_capacity(initializers.len());
+        // Each message goes before the next is read.
+        for mut tensor in initializers {
+            let name = std::mem::take(&mut tensor.name);
+            let read = |tensor| {
+                Known::read(tensor, external)
+                    .map_err(|e| ImportError::invalid(format!("initializer `{name}`"), e))
+            };
+            let used = used.contains(name.as_str());
+            let known = if used { Some(Arc::new(read(&mut tensor)?)) } else { None };
+            tensors.push((name, known));
+        }
+        Ok(Read { model, opset, graph, tensors })
     }
-    let opset = opset(&model)?;
-    let Some(mut graph) = model.graph.take() else {
-        return Err(ImportError::new(ImportErrorKind::NotOnnx("there is no graph".to_string())));
-    };
-    if graph.node.len() > limits::MAX_NODES {
-        return Err(ImportError::limit(format!("{} nodes", graph.node.len())));
-    }
-    let tensors = std::mem::take(&mut graph.initializer);
-    check_definitions(&graph, &tensors)?;
-    let graph = &graph;
+}
+
+/// Imports a model.
+pub(crate) fn import(read: &Read, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let Read { model, opset, graph, tensors } = read;
+    let opset = *opset;
     let live = live_nodes(graph);
     let used = used_names(graph, &live);
-    if let Some(name) = sparse_names(graph).find(|name| used.contains(name)) {
-        return Err(ImportError::invalid(
-            format!("sparse initializer `{name}`"),
-            "sparse tensors are not supported; store it as a dense initializer",
-        ));
-    }
-    let names: Vec<String> = tensors.iter().map(|t| t.name.clone()).collect();
-    let mut initializers: BTreeMap<&str, Arc<Known>> = BTreeMap::new();
-    for (name, mut tensor) in names.iter().zip(tensors) {
-        if used.contains(name.as_str()) {
-            let known = Known::read(&mut tensor, external)
-                .map_err(|e| ImportError::invalid(format!("initializer `{name}`"), e))?;
-            initializers.insert(name, Arc::new(known));
-        }
-    }
+    let initializers: BTreeMap<&str, Arc<Known>> =
+        tensors.iter().filter_map(|(name, known)| Some((name.as_str(), known.clone()?))).collect();
     // Inputs that the caller fixes are constants; they are no parameters.
     let mut fixed = BTreeMap::new();
     for (name, tensor) in &options.constants {
-        let known = Known::read(&mut tensor.clone(), external)
+        let no_files = |_: &_| Err("a constant's tensor cannot be in another file".to_string());
+        let known = Known::read(&mut tensor.clone(), &no_files)
             .map_err(|e| ImportError::invalid(format!("constant for input `{name}`"), e))?;
         fixed.insert(name.as_str(), Bound::from(known));
     }
@@ -90,7 +119,7 @@ pub(crate) fn import(
         named: BTreeSet::new(),
     };
     add_inputs(&mut builder, graph, &initializers)?;
-    add_parameters(&mut builder, &names, initializers)?;
+    add_parameters(&mut builder, tensors, initializers)?;
     let mut rejected = Rejected::default();
     for &(index, node) in &live {
         import_node(&mut builder, node, index, &mut rejected);
@@ -130,8 +159,8 @@ pub(crate) fn import(
         loss,
         integer_parameters: builder.integer_parameters,
         producer: Producer {
-            name: model.producer_name,
-            version: model.producer_version,
+            name: model.producer_name.clone(),
+            version: model.producer_version.clone(),
             opset,
             ir_version: model.ir_version,
         },
@@ -392,7 +421,7 @@ fn add_inputs<'m>(
 
 fn add_parameters<'m>(
     builder: &mut Builder<'m>,
-    order: &'m [String],
+    order: &'m [(String, Option<Arc<Known>>)],
     mut initializers: BTreeMap<&'m str, Arc<Known>>,
 ) -> Result<(), ImportError> {
     let Roles { parameters, copies: separated, identities, .. } = builder.roles.clone();
@@ -407,13 +436,11 @@ fn add_parameters<'m>(
         builder.count_copy(known.len()).map_err(ImportError::limit)?;
         originals.insert(copy.initializer, known);
     }
-    for name in order.iter().map(String::as_str) {
+    for name in order.iter().map(|(name, _)| name.as_str()) {
         let Some(known) = initializers.remove(name) else { continue };
         let bound = match parameters.get(name) {
-            // Mostly the last owner: its elements move into the parameter.
             Some(&trainable) => {
-                let known = Arc::unwrap_or_clone(known);
-                builder.parameter(name, known, trainable).map_err(|e| fail(name, e))?.into()
+                builder.parameter(name, &known, trainable).map_err(|e| fail(name, e))?.into()
             }
             None => Bound::Known(known),
         };
@@ -422,7 +449,7 @@ fn add_parameters<'m>(
     for (copy, slots) in separated {
         let known = &originals[copy.initializer];
         let value = builder
-            .parameter(&copy.name, (**known).clone(), copy.trainable)
+            .parameter(&copy.name, known, copy.trainable)
             .map_err(|e| fail(copy.initializer, e))?;
         copies.entry(copy.initializer).or_default().push(copy.name.clone());
         builder.slots.extend(slots.into_iter().map(|slot| (slot, value)));
@@ -430,7 +457,7 @@ fn add_parameters<'m>(
     for (&output, copy) in &identities {
         let known = &originals[copy.initializer];
         let value = builder
-            .parameter(&copy.name, (**known).clone(), copy.trainable)
+            .parameter(&copy.name, known, copy.trainable)
             .map_err(|e| fail(copy.initializer, e))?;
         builder.values.insert(output, value.into());
     }

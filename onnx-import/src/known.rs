@@ -1,5 +1,6 @@
 //! Tensors whose value is known while importing: initializers, constants and what is folded from them.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use trainc_ir::{Data, Element, ScaleData, Tensor, TensorType};
@@ -22,13 +23,54 @@ pub(crate) struct Known {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum KnownData {
     /// FLOAT, and FLOAT16 and BFLOAT16 widened.
-    Float(Arc<Vec<f32>>),
+    Float(Floats),
     /// DOUBLE.
     Double(Vec<f64>),
     /// Integers and booleans.
     Ints(Vec<i64>),
     /// An element type of which nothing is read.
     Opaque,
+}
+
+/// FP32 elements, which the tensors made of them share.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Floats(Arc<Tensor>);
+
+impl Floats {
+    /// Elements that will mostly be needed under these dimensions.
+    fn of(dims: &[usize], values: Vec<f32>) -> Floats {
+        match dims.iter().product::<usize>() == values.len() {
+            true => Floats(Arc::new(Tensor::f32(dims.to_vec(), values))),
+            false => values.into(),
+        }
+    }
+
+    fn tensor(self, dims: Vec<usize>) -> Arc<Tensor> {
+        match **self.0.shape() == *dims {
+            true => self.0,
+            false => Arc::new(Tensor::f32(dims, self.to_vec())),
+        }
+    }
+}
+
+impl From<Vec<f32>> for Floats {
+    fn from(values: Vec<f32>) -> Floats {
+        Floats(Arc::new(Tensor::f32([values.len()], values)))
+    }
+}
+
+impl FromIterator<f32> for Floats {
+    fn from_iter<I: IntoIterator<Item = f32>>(values: I) -> Floats {
+        Vec::from_iter(values).into()
+    }
+}
+
+impl Deref for Floats {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        self.0.as_f32()
+    }
 }
 
 /// Bits of one element in `raw_data`; `None` for types of which nothing is read.
@@ -104,19 +146,20 @@ fn chunks<const N: usize, T>(bytes: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T
     bytes.as_chunks::<N>().0.iter().map(|&chunk| read(chunk)).collect()
 }
 
-fn from_bytes(dtype: i32, bytes: &[u8], count: usize) -> KnownData {
+fn from_bytes(dtype: i32, bytes: &[u8], dims: &[usize]) -> KnownData {
     use data_type::*;
+    let floats = |v: Vec<f32>| KnownData::Float(Floats::of(dims, v));
     let ints = |v: Vec<i64>| KnownData::Ints(v);
     match dtype {
-        FLOAT => KnownData::Float(Arc::new(chunks(bytes, f32::from_le_bytes))),
-        FLOAT16 => {
-            KnownData::Float(Arc::new(chunks(bytes, |b: [u8; 2]| half(u16::from_le_bytes(b)))))
+        FLOAT => floats(chunks(bytes, f32::from_le_bytes)),
+        FLOAT16 => floats(chunks(bytes, |b: [u8; 2]| half(u16::from_le_bytes(b)))),
+        BFLOAT16 => {
+            floats(chunks(bytes, |[low, high]: [u8; 2]| f32::from_le_bytes([0, 0, low, high])))
         }
-        BFLOAT16 => KnownData::Float(Arc::new(chunks(bytes, |[low, high]: [u8; 2]| {
-            f32::from_le_bytes([0, 0, low, high])
-        }))),
         DOUBLE => KnownData::Double(chunks(bytes, f64::from_le_bytes)),
-        UINT2 | INT2 | UINT4 | INT4 => ints(unpacked(dtype, bytes.iter().copied(), count)),
+        UINT2 | INT2 | UINT4 | INT4 => {
+            ints(unpacked(dtype, bytes.iter().copied(), dims.iter().product()))
+        }
         BOOL => ints(bytes.iter().map(|&b| i64::from(b != 0)).collect()),
         UINT8 => ints(bytes.iter().map(|&b| i64::from(b)).collect()),
         INT8 => ints(bytes.iter().map(|&b| i64::from(b as i8)).collect()),
@@ -194,7 +237,7 @@ impl Known {
             if raw.len() as u64 != bytes {
                 return Err(format!("{} bytes of external data, not {bytes}", raw.len()));
             }
-            from_bytes(dtype, &raw, count)
+            from_bytes(dtype, &raw, &dims)
         } else if let Some(raw) = tensor.raw_data.take() {
             if raw.len() as u64 != bytes {
                 let name = data_type::name(dtype);
@@ -203,9 +246,9 @@ impl Known {
                     raw.len()
                 ));
             }
-            from_bytes(dtype, &raw, count)
+            from_bytes(dtype, &raw, &dims)
         } else {
-            Known::typed_fields(tensor, dtype, count)?
+            Known::typed_fields(tensor, dtype, &dims, count)?
         };
         let known = Known { dims, dtype, data };
         let found = known.len();
@@ -227,9 +270,11 @@ impl Known {
     fn typed_fields(
         tensor: &mut TensorProto,
         dtype: i32,
+        dims: &[usize],
         count: usize,
     ) -> Result<KnownData, String> {
         use data_type::*;
+        let floats = |v: Vec<f32>| KnownData::Float(Floats::of(dims, v));
         let narrow = |values: &[i32]| -> Result<Vec<u16>, String> {
             values
                 .iter()
@@ -237,17 +282,15 @@ impl Known {
                 .collect()
         };
         Ok(match dtype {
-            FLOAT => KnownData::Float(Arc::new(std::mem::take(&mut tensor.float_data))),
+            FLOAT => floats(std::mem::take(&mut tensor.float_data)),
             DOUBLE => KnownData::Double(std::mem::take(&mut tensor.double_data)),
-            FLOAT16 => KnownData::Float(Arc::new(
-                narrow(&tensor.int32_data)?.into_iter().map(half).collect(),
-            )),
-            BFLOAT16 => KnownData::Float(Arc::new(
+            FLOAT16 => floats(narrow(&tensor.int32_data)?.into_iter().map(half).collect()),
+            BFLOAT16 => floats(
                 narrow(&tensor.int32_data)?
                     .into_iter()
                     .map(|b| f32::from_bits(u32::from(b) << 16))
                     .collect(),
-            )),
+            ),
             INT64 => KnownData::Ints(std::mem::take(&mut tensor.int64_data)),
             UINT2 | INT2 | UINT4 | INT4 => {
                 // Bytes as in `raw_data`, one in each number (which some writers sign-extend).
@@ -295,7 +338,8 @@ impl Known {
 
     /// Floats of type FLOAT.
     pub(crate) fn f32(dims: Vec<usize>, values: Vec<f32>) -> Known {
-        Known { dims, dtype: data_type::FLOAT, data: KnownData::Float(Arc::new(values)) }
+        let data = KnownData::Float(Floats::of(&dims, values));
+        Known { dims, dtype: data_type::FLOAT, data }
     }
 
     /// Number of elements there are.
@@ -342,7 +386,9 @@ impl Known {
     /// Elements by their index, under new dimensions.
     pub(crate) fn pick(&self, dims: Vec<usize>, source: impl Iterator<Item = usize>) -> Known {
         let data = match &self.data {
-            KnownData::Float(v) => KnownData::Float(Arc::new(source.map(|i| v[i]).collect())),
+            KnownData::Float(v) => {
+                KnownData::Float(Floats::of(&dims, source.map(|i| v[i]).collect()))
+            }
             KnownData::Double(v) => KnownData::Double(source.map(|i| v[i]).collect()),
             KnownData::Ints(v) => KnownData::Ints(source.map(|i| v[i]).collect()),
             KnownData::Opaque => KnownData::Opaque,
@@ -354,12 +400,7 @@ impl Known {
     ///
     /// # Errors
     /// In words, if a value or the type does not fit.
-    pub(crate) fn to_tensor(&self) -> Result<Tensor, String> {
-        self.clone().into_tensor()
-    }
-
-    /// As [`Known::to_tensor`], moving the elements.
-    pub(crate) fn into_tensor(self) -> Result<Tensor, String> {
+    pub(crate) fn to_tensor(&self) -> Result<Arc<Tensor>, String> {
         use data_type::*;
         if self.dims.contains(&0) {
             return Err(format!("an empty tensor of shape {:?}", self.dims));
@@ -379,20 +420,17 @@ impl Known {
             _ => Element::F32,
         };
         let ty = TensorType::new(self.dims.clone(), element);
-        match self.data {
-            KnownData::Float(v) => {
-                let values = Arc::unwrap_or_clone(v);
-                Ok(Tensor::new(ty, Data::F32(values), ScaleData::None))
-            }
+        match &self.data {
+            KnownData::Float(v) => Ok(v.clone().tensor(self.dims.clone())),
             KnownData::Double(v) => {
                 let values = v.iter().map(|&x| x as f32).collect();
-                Ok(Tensor::new(ty, Data::F32(values), ScaleData::None))
+                Ok(Arc::new(Tensor::new(ty, Data::F32(values), ScaleData::None)))
             }
             KnownData::Ints(v) => {
                 let (low, high) = element.integer_range().unwrap_or((i64::MIN, i64::MAX));
                 match v.iter().find(|&&x| x < low || x > high) {
                     Some(x) => Err(format!("the value {x} does not fit {element}")),
-                    None => Ok(Tensor::from_i64(&ty, &v, ScaleData::None)),
+                    None => Ok(Arc::new(Tensor::from_i64(&ty, v, ScaleData::None))),
                 }
             }
             KnownData::Opaque => {

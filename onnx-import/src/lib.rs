@@ -24,6 +24,7 @@ mod traps;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trainc_ir::{Element, Graph, Tensor, ValueId};
 
@@ -147,17 +148,65 @@ pub struct Imported {
     pub producer: Producer,
 }
 
-/// Reads a model file. Weights in other files are read from its folder.
+/// A model that was read. What is imported from it several times (with other batch sizes) shares the weights.
+#[derive(Debug)]
+pub struct Model {
+    read: import::Read,
+    /// What the format has beside the model.
+    lite: Option<tflite::Lite>,
+    path: Option<PathBuf>,
+}
+
+impl Model {
+    /// Reads a model file. Weights in other files are read from its folder.
+    ///
+    /// # Errors
+    /// If the file cannot be read, breaks its format's rules, or is beyond [`limits`].
+    pub fn open(path: &Path) -> Result<Model, ImportError> {
+        let folder = external::Folder::of(path);
+        // The file's bytes go before the weights are read from the messages.
+        let model = read_file(path)
+            .and_then(|bytes| decode(&bytes))
+            .and_then(|decoded| decoded.read(&|at| folder.read(at)))
+            .map_err(|e| e.in_file(path))?;
+        Ok(Model { path: Some(path.to_path_buf()), ..model })
+    }
+
+    /// Reads a model from bytes; `external` gives the bytes of weights in other files.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn decode(bytes: &[u8], external: &ExternalReader<'_>) -> Result<Model, ImportError> {
+        decode(bytes)?.read(external)
+    }
+
+    /// Imports the model.
+    ///
+    /// # Errors
+    /// If it breaks ONNX's rules, is beyond [`limits`], or uses what is not supported.
+    pub fn import(&self, options: &ImportOptions) -> Result<Imported, ImportError> {
+        let imported = match &self.lite {
+            None => import::import(&self.read, options),
+            Some(lite) => import::import(&self.read, options).map_err(|e| lite.located(e)).map(
+                |mut imported| {
+                    imported.warnings.splice(..0, lite.warnings.iter().cloned());
+                    imported
+                },
+            ),
+        };
+        imported.map_err(|e| match &self.path {
+            Some(path) => e.in_file(path),
+            None => e,
+        })
+    }
+}
+
+/// Reads and imports a model file, as [`Model::open`] and [`Model::import`].
 ///
 /// # Errors
-/// If the file cannot be read, breaks ONNX's rules, is beyond [`limits`], or uses what is not supported.
+/// As theirs.
 pub fn import_path(path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
-    let folder = external::Folder::of(path);
-    // The file's bytes go before the weights are read from the messages.
-    read_file(path)
-        .and_then(|bytes| decode(&bytes))
-        .and_then(|decoded| decoded.import(&|at| folder.read(at), options))
-        .map_err(|e| e.in_file(path))
+    Model::open(path)?.import(options)
 }
 
 /// The files beside a model file that it takes weights from, for build systems; they need not be there.
@@ -171,7 +220,7 @@ pub fn external_files(path: &Path) -> Result<Vec<PathBuf>, ImportError> {
     Ok(external::locations(&model).iter().map(|location| folder.join(location)).collect())
 }
 
-/// Reads a model from bytes; `external` gives the bytes of weights in other files.
+/// Reads and imports a model from bytes; `external` gives the bytes of weights in other files.
 ///
 /// # Errors
 /// As [`import_path`].
@@ -180,7 +229,7 @@ pub fn import_bytes(
     external: &ExternalReader<'_>,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
-    decode(bytes)?.import(external, options)
+    Model::decode(bytes, external)?.import(options)
 }
 
 /// Imports a decoded model, as [`import_bytes`].
@@ -192,7 +241,7 @@ pub fn import_model(
     external: &ExternalReader<'_>,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
-    import::import(model, external, options)
+    Decoded::Onnx(model).read(external)?.import(options)
 }
 
 /// A file's content, by its format.
@@ -209,19 +258,16 @@ fn decode(bytes: &[u8]) -> Result<Decoded, ImportError> {
 }
 
 impl Decoded {
-    fn import(
-        self,
-        external: &ExternalReader<'_>,
-        options: &ImportOptions,
-    ) -> Result<Imported, ImportError> {
-        let mut lite = match self {
-            Decoded::Onnx(model) => return import_model(model, external, options),
-            Decoded::Lite(lite) => lite,
+    fn read(self, external: &ExternalReader<'_>) -> Result<Model, ImportError> {
+        let (model, lite) = match self {
+            Decoded::Onnx(model) => (model, None),
+            Decoded::Lite(mut lite) => (std::mem::take(&mut lite.model), Some(lite)),
         };
-        let model = std::mem::take(&mut lite.model);
-        let mut imported = import_model(model, external, options).map_err(|e| lite.located(e))?;
-        imported.warnings.splice(..0, lite.warnings);
-        Ok(imported)
+        let read = import::Read::new(model, external).map_err(|e| match &lite {
+            Some(lite) => lite.located(e),
+            None => e,
+        })?;
+        Ok(Model { read, lite, path: None })
     }
 }
 
@@ -231,7 +277,7 @@ impl Decoded {
 /// In words, if the data do not fit the claimed type and shape, or the type or a value is not supported.
 pub fn read_tensor(tensor: &TensorProto) -> Result<Tensor, String> {
     let no_files = |_: &ExternalLocation| Err("no external data here".to_string());
-    known::Known::read(&mut tensor.clone(), &no_files)?.to_tensor()
+    known::Known::read(&mut tensor.clone(), &no_files)?.to_tensor().map(Arc::unwrap_or_clone)
 }
 
 /// What [`check_path`] found.
@@ -281,7 +327,7 @@ pub fn check_bytes(bytes: &[u8], external: &ExternalReader<'_>) -> CheckReport {
         Decoded::Lite(lite) => report.operators.clone_from(&lite.operators),
     }
     let options = ImportOptions { training: true, ..ImportOptions::default() };
-    match decoded.import(external, &options) {
+    match decoded.read(external).and_then(|model| model.import(&options)) {
         Ok(imported) => {
             report.imports = true;
             report.warnings = imported.warnings;

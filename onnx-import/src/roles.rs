@@ -35,14 +35,16 @@ impl Demand {
         self.statistic |= other.statistic;
     }
 
-    /// Whether an initializer of that use is a parameter, and whether it is trained.
-    fn parameter(self, initializer: &Known) -> Option<bool> {
+    /// Whether an initializer of that use and name is a parameter, and whether it is trained.
+    fn parameter(self, name: &str, initializer: &Known) -> Option<bool> {
         if !is_float(initializer.dtype)
             || initializer.dims.is_empty()
             || initializer.dims.contains(&0)
         {
             None
-        } else if self.weight || self.term && !is_mask(initializer) {
+        } else if self.weight
+            || self.term && !is_mask(initializer) && !(initializer.len() == 1 && is_numbered(name))
+        {
             Some(true)
         } else {
             self.statistic.then_some(false)
@@ -55,14 +57,29 @@ const WEIGHT: Demand = Demand { weight: true, ..NONE };
 const TERM: Demand = Demand { term: true, ..NONE };
 const STATISTIC: Demand = Demand { statistic: true, ..NONE };
 
-/// Whether a term or factor is a mask: no vector, and infinite in places, as attention masks are.
+/// Whether a term or factor is a mask: no vector, and infinite in places, or nothing but zeros and numbers that leave nothing
+/// of an exponential (Swin's -100), as attention masks are.
 fn is_mask(initializer: &Known) -> bool {
-    let infinite = match &initializer.data {
-        KnownData::Float(v) => v.iter().any(|x| x.is_infinite()),
-        KnownData::Double(v) => v.iter().any(|x| x.is_infinite()),
+    fn masks(values: impl Iterator<Item = f64> + Clone) -> bool {
+        let all = values.clone().all(|x| x == 0.0 || x <= -100.0);
+        values.clone().any(f64::is_infinite) || all && values.clone().any(|x| x != 0.0)
+    }
+    let masks = match &initializer.data {
+        KnownData::Float(v) => masks(v.iter().map(|&x| x.into())),
+        KnownData::Double(v) => masks(v.iter().copied()),
         _ => false,
     };
-    infinite && initializer.dims.len() > 1
+    masks && initializer.dims.len() > 1
+}
+
+/// Whether PyTorch's exporters made up a name: they give one to each constant that they fold, as the root of an attention's
+/// width, where parameters have those of the module.
+fn is_numbered(name: &str) -> bool {
+    let number = match name.strip_prefix("val_") {
+        Some(number) => Some(number),
+        None => name.strip_prefix("onnx::").and_then(|rest| rest.split_once('_')).map(|(_, n)| n),
+    };
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// A parameter of its own made from an initializer that others use too.
@@ -201,14 +218,15 @@ pub(crate) fn analyse<'m>(
     }
     let mut roles = Roles::default();
     for (&name, known) in initializers {
-        if let Some(trainable) = demands.get(name).and_then(|d| d.parameter(known)) {
+        if let Some(trainable) = demands.get(name).and_then(|d| d.parameter(name, known)) {
             roles.parameters.insert(name, trainable);
         }
     }
     for (_, node) in nodes.iter().filter(|(_, n)| n.op_type == "Identity") {
         if let (Some(input), Some(output)) = (node.input.first(), node.output.first())
             && let Some((&initializer, known)) = initializers.get_key_value(input.as_str())
-            && let Some(trainable) = demands.get(output.as_str()).and_then(|d| d.parameter(known))
+            && let Some(trainable) =
+                demands.get(output.as_str()).and_then(|d| d.parameter(output, known))
         {
             let copy = Copy { name: output.clone(), initializer, trainable };
             roles.identities.insert(output, copy);

@@ -2,8 +2,6 @@
 //!
 //! Floats fold only where IEEE arithmetic gives one answer (no transcendental functions).
 
-use std::sync::Arc;
-
 use trainc_ir::Shape;
 
 use crate::call::{Bound, Call};
@@ -140,7 +138,7 @@ pub(crate) fn fold_two(
             if rule.compares {
                 KnownData::Ints(values.map(|v| v as i64).collect())
             } else {
-                KnownData::Float(Arc::new(values.collect()))
+                KnownData::Float(values.collect())
             }
         }
         (KnownData::Double(x), KnownData::Double(y)) => {
@@ -182,6 +180,7 @@ pub(crate) fn fold_unary(call: &mut Call<'_, '_>, op: &str) -> NodeResult<Option
                 "Sqrt" => <$ty>::sqrt,
                 "Floor" => <$ty>::floor,
                 "Ceil" => <$ty>::ceil,
+                "Sign" => |x| if x == 0.0 { 0.0 } else { x.signum() },
                 "Reciprocal" => |x| 1.0 / x,
                 _ => return Ok(None),
             };
@@ -199,7 +198,7 @@ pub(crate) fn fold_unary(call: &mut Call<'_, '_>, op: &str) -> NodeResult<Option
             };
             KnownData::Ints(v.iter().map(|&x| f(i128::from(x))).map(|y| wrap(y, x.dtype)).collect())
         }
-        KnownData::Float(v) => KnownData::Float(Arc::new(floats!(v, f32))),
+        KnownData::Float(v) => KnownData::Float(floats!(v, f32)),
         KnownData::Double(v) => KnownData::Double(floats!(v, f64)),
         KnownData::Opaque => return Ok(None),
     };

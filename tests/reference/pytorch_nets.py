@@ -388,3 +388,127 @@ class GroupNorms(nn.Module):
         x = F.softsign(self.n2(self.c2(F.pixel_shuffle(x, 2))))
         x = torch.einsum("nchw,nchw->nc", x, x)
         return self.f(F.normalize(torch.logsumexp(x.unsqueeze(2), 2), dim=1))
+
+
+class Shuffled(nn.Module):
+    """ShuffleNet's units: halves of the channels, joined and shuffled; then an adaptive pool to windows of unequal sizes, as
+    AlexNet gets it for small images. Input [N, 3, 10, 10]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c0 = nn.Conv2d(3, 8, 3, padding=1)
+        self.c1 = nn.Conv2d(4, 4, 1)
+        self.c2 = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        self.b2 = nn.BatchNorm2d(4)
+        self.f = nn.Linear(8 * 9, 5)
+
+    def forward(self, x):
+        kept, x = F.relu(self.c0(x)).chunk(2, dim=1)
+        x = torch.cat((kept, F.relu(self.b2(self.c2(self.c1(x))))), dim=1)
+        n, c, h, w = x.shape
+        x = x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+        return self.f(F.adaptive_avg_pool2d(x, (3, 3)).flatten(1))
+
+
+class Excited(nn.Module):
+    """MobileNetV3's and EfficientNet's blocks: squeeze and excitation by a hard sigmoid and by a sigmoid, hard swish and
+    SiLU. Input [N, 3, 8, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.c0 = nn.Conv2d(3, 6, 3, stride=2, padding=1, bias=False)
+        self.b0 = nn.BatchNorm2d(6, momentum=0.01, eps=0.001)
+        self.s1, self.e1 = nn.Conv2d(6, 2, 1), nn.Conv2d(2, 6, 1)
+        self.s2, self.e2 = nn.Conv2d(6, 3, 1), nn.Conv2d(3, 6, 1)
+        self.c2 = nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.f = nn.Linear(6, 5)
+
+    def forward(self, x):
+        x = F.hardswish(self.b0(self.c0(x)))
+        x = x * F.hardsigmoid(self.e1(F.relu(self.s1(F.adaptive_avg_pool2d(x, 1)))))
+        x = x + F.silu(self.c2(x))
+        x = torch.sigmoid(self.e2(F.silu(self.s2(F.adaptive_avg_pool2d(x, 1))))) * x
+        return self.f(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+class Attending(nn.Module):
+    """ViT's encoder: patches, a class token, positions, attention of two heads, GELU; then ConvNeXt's block with its norm
+    over channels behind a permutation and its layer scale. Input [N, 3, 8, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.positions = nn.Parameter(0.1 * torch.randn(1, 5, 8))
+        self.n1, self.n2, self.n3 = nn.LayerNorm(8, eps=1e-6), nn.LayerNorm(8), nn.LayerNorm(8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.f1, self.f2 = nn.Linear(8, 12), nn.Linear(12, 8)
+        self.c3 = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.scale = nn.Parameter(torch.full((8, 1, 1), 0.5) + 0.1 * torch.randn(8, 1, 1))
+        self.f = nn.Linear(16, 5)
+        for norm in (self.n1, self.n2, self.n3):
+            nn.init.normal_(norm.weight, 1.0, 0.2)
+            nn.init.normal_(norm.bias, 0.0, 0.2)
+        nn.init.normal_(self.attention.in_proj_bias)
+        nn.init.normal_(self.attention.out_proj.bias)
+
+    def forward(self, x):
+        n = x.shape[0]
+        x = self.patches(x).reshape(n, 8, 4).permute(0, 2, 1)
+        x = torch.cat([self.token.expand(n, -1, -1), x], dim=1) + self.positions
+        y = self.n1(x)
+        y, _ = self.attention(y, y, y, need_weights=False)
+        x = x + y
+        x = x + self.f2(F.gelu(self.f1(self.n2(x))))
+        image = x[:, 1:].permute(0, 2, 1).reshape(n, 8, 2, 2)
+        block = self.n3(self.c3(image).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        image = image + self.scale * block
+        return self.f(torch.cat([x[:, 0], image.mean([-2, -1])], dim=1))
+
+
+class Windows(nn.Module):
+    """Swin's shifted windows: rolled images, attention in windows with a mask and a table of position biases that is read
+    by index, patches merged. Input [N, 3, 8, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 6, 2, stride=2)
+        self.n1, self.n2 = nn.LayerNorm(6), nn.LayerNorm(24)
+        self.qkv, self.out = nn.Linear(6, 18), nn.Linear(6, 6)
+        self.table = nn.Parameter(0.2 * torch.randn(9, 2))
+        rows = torch.stack(torch.meshgrid(torch.arange(2), torch.arange(2), indexing="ij")).flatten(1)
+        steps = (rows[:, :, None] - rows[:, None, :]).permute(1, 2, 0) + 1
+        self.register_buffer("offsets", (steps[..., 0] * 3 + steps[..., 1]).flatten())
+        self.reduction = nn.Linear(24, 8, bias=False)
+        self.f = nn.Linear(8, 5)
+        for norm in (self.n1, self.n2):
+            nn.init.normal_(norm.weight, 1.0, 0.2)
+            nn.init.normal_(norm.bias, 0.0, 0.2)
+
+    def attend(self, x):
+        n = x.shape[0]
+        x = torch.roll(x, shifts=(-1, -1), dims=(1, 2))
+        x = x.view(n, 2, 2, 2, 2, 6).permute(0, 1, 3, 2, 4, 5).reshape(n * 4, 4, 6)
+        q, k, v = self.qkv(x).reshape(n * 4, 4, 3, 2, 3).permute(2, 0, 3, 1, 4)
+        scores = (q * 3**-0.5).matmul(k.transpose(-2, -1))
+        scores = scores + self.table[self.offsets].view(4, 4, 2).permute(2, 0, 1).contiguous().unsqueeze(0)
+        mask = x.new_zeros((4, 4))
+        parts = ((0, -2), (-2, -1), (-1, None))
+        for i, rows in enumerate(parts):
+            for j, columns in enumerate(parts):
+                mask[rows[0]:rows[1], columns[0]:columns[1]] = 3 * i + j
+        mask = mask.view(2, 2, 2, 2).permute(0, 2, 1, 3).reshape(4, 4)
+        mask = mask.unsqueeze(1) - mask.unsqueeze(2)
+        mask = mask.masked_fill(mask != 0, -100.0).masked_fill(mask == 0, 0.0)
+        scores = scores.view(n, 4, 2, 4, 4) + mask.unsqueeze(1).unsqueeze(0)
+        scores = F.softmax(scores.view(-1, 2, 4, 4), dim=-1)
+        x = self.out(scores.matmul(v).transpose(1, 2).reshape(n * 4, 4, 6))
+        x = x.view(n, 2, 2, 2, 2, 6).permute(0, 1, 3, 2, 4, 5).reshape(n, 4, 4, 6)
+        return torch.roll(x, shifts=(1, 1), dims=(1, 2))
+
+    def forward(self, x):
+        x = self.patches(x).permute(0, 2, 3, 1)
+        x = x + self.attend(self.n1(x))
+        x = torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], dim=-1)
+        x = self.reduction(self.n2(x))
+        return self.f(F.gelu(x.mean([1, 2])))

@@ -274,8 +274,9 @@ def case_quantized_probabilities(rng):
     return quantize(net, rng)
 
 
-def quantize(net, rng):
-    """The network in integers; grids of activations come from what the FP32 network computes."""
+def quantize(net, rng, unsigned=False, most=127):
+    """The network in integers; grids of activations come from what the FP32 network computes. `most` is the largest weight."""
+    kind, shift = (3, 128) if unsigned else (9, 0)
     keep = net.outputs
     net.outputs = [op[2][0] for op in net.operators]
     x = rng.uniform(-1, 1, net.tensors[net.inputs[0]].shape).astype(np.float32)
@@ -286,7 +287,7 @@ def quantize(net, rng):
     def grid(low, high):
         low, high = min(low, 0.0), max(high, 0.0)
         scale = (high - low) / 255
-        return scale, int(round(-128 - low / scale))
+        return scale, int(round(-128 - low / scale)) + shift
 
     scales = {}
     for tensor, value in values.items():
@@ -299,20 +300,28 @@ def quantize(net, rng):
         if code in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
             axis = 3 if code == "DEPTHWISE_CONV_2D" else 0
             w = net.data[inputs[1]]
-            channel = np.abs(w).max(axis=tuple(i for i in range(w.ndim) if i != axis)) / 127
-            if code == "FULLY_CONNECTED":
+            # The runtime's depthwise convolution takes no weights of four bits.
+            four = most == 7 and code != "DEPTHWISE_CONV_2D"
+            channel = np.abs(w).max(axis=tuple(i for i in range(w.ndim) if i != axis)) / (7 if four else 127)
+            if code == "FULLY_CONNECTED" or unsigned:
                 channel = np.full_like(channel, channel.max())
             view = channel.reshape([-1 if i == axis else 1 for i in range(w.ndim)])
-            net.data[inputs[1]] = np.round(w / view).astype(np.int8)
-            net.tensors[inputs[1]].type = 9
-            own = channel[:1] if code == "FULLY_CONNECTED" else channel
-            net.quantized(inputs[1], own, np.zeros(len(own)), axis)
+            q = np.round(w / view).astype(np.int8)
+            if four:
+                # Two in a byte, the first in its low bits.
+                pairs = np.resize(q, (q.size + 1) // 2 * 2).reshape(-1, 2).astype(np.uint8) & 15
+                net.data[inputs[1]] = pairs[:, 0] | pairs[:, 1] << 4
+            else:
+                net.data[inputs[1]] = (q.astype(np.int16) + shift).astype(np.uint8) if unsigned else q
+            net.tensors[inputs[1]].type = 17 if four else kind
+            own = channel[:1] if code == "FULLY_CONNECTED" or unsigned else channel
+            net.quantized(inputs[1], own, np.full(len(own), shift), axis)
             both = own.astype(np.float32) * np.float32(scales[inputs[0]][0])
             net.data[inputs[2]] = np.round(net.data[inputs[2]] / both).astype(np.int32)
             net.tensors[inputs[2]].type = 2
             net.quantized(inputs[2], both, np.zeros(len(both)))
     for tensor, (scale, zero) in scales.items():
-        net.tensors[tensor].type = 9
+        net.tensors[tensor].type = kind
         net.quantized(tensor, scale, zero)
     net.range = (-1, 1)
     return net
@@ -386,6 +395,75 @@ def case_pair(rng):
     return net
 
 
+def case_images(rng):
+    """Images of other sizes: resized, by transposed convolutions, and by blocks."""
+    net = Net()
+    shape = (2, 4, 6, 4)
+    x = net.input("x", shape)
+    a, s = conv(net, rng, x, shape, 4, (3, 3))
+    out = []
+    for code, kind in [("RESIZE_BILINEAR", "ResizeBilinear"), ("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighbor")]:
+        for corners, half in [(False, False), (True, False), (False, True)]:
+            for size in [(8, 9), (3, 4), (1, 11)]:
+                opts = options(kind, alignCorners=corners, halfPixelCenters=half)
+                out.append(net.op(code, [a, net.ints(size)], [(2, *size, 4)], opts))
+    for padding, kernel, strides, size in [
+        (SAME, (3, 3), (2, 2), (8, 12)), (SAME, (2, 5), (3, 2), (12, 11)), (VALID, (3, 2), (2, 2), (9, 12)),
+        (VALID, (2, 2), (3, 1), (12, 7)), (SAME, (1, 1), (2, 2), (8, 12)),
+    ]:
+        weights = net.constant(f"kernel_{len(net.tensors)}", rng.normal(0, 0.5, (3, *kernel, 4)))
+        bias = net.constant(f"bias_{len(net.tensors)}", rng.normal(0, 0.5, 3))
+        opts = options("TransposeConv", padding=padding, strideH=strides[0], strideW=strides[1], fusedActivationFunction=NONE)
+        out.append(net.op("TRANSPOSE_CONV", [net.ints([2, *size, 3]), weights, a, bias], [(2, *size, 3)], opts))
+    out.append(net.op("DEPTH_TO_SPACE", [a], [(2, 8, 12, 1)], options("DepthToSpace", blockSize=2)))
+    out.append(net.op("SPACE_TO_DEPTH", [a], [(2, 2, 3, 16)], options("SpaceToDepth", blockSize=2)))
+    net.outputs = out
+    return net
+
+
+def case_choices(rng):
+    """Comparisons and what they choose, rows by index, parts of a stack, sums of several, norms."""
+    net = Net()
+    shape = (2, 3, 4, 3)
+    x = net.input("x", shape)
+    a, s = conv(net, rng, x, shape, 3, (2, 2))
+    zero = net.constant("zero", 0.0)
+    out = []
+    for code in ["GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"]:
+        out.append(net.op(code, [a, x], [s], dtype=6))
+    near = net.op("FLOOR", [a], [s])
+    out += [net.op("EQUAL", [near, zero], [s], dtype=6), net.op("NOT_EQUAL", [near, zero], [s], dtype=6)]
+    both = net.op("LOGICAL_AND", [out[0], out[4]], [s], dtype=6)
+    some = net.op("LOGICAL_OR", [out[0], out[4]], [s], dtype=6)
+    out += [both, some, net.op("LOGICAL_NOT", [both], [s], dtype=6)]
+    # At run time truth values are floats here.
+    out = [net.op("CAST", [o], [s]) for o in out]
+    out.append(net.op("SELECT_V2", [some, a, zero], [s]))
+    out.append(net.op("SELECT", [both, a, x], [s]))
+    out += [near, net.op("CEIL", [a], [s]), net.op("SIGN", [a], [s]), net.op("ELU", [a], [s])]
+    out.append(net.op("ADD_N", [a, x, near], [s]))
+    out.append(net.op("REDUCE_MIN", [a, net.ints([1, 2])], [(2, 3)], options("Reducer", keepDims=False)))
+    out.append(net.op("L2_NORMALIZATION", [a], [s], options("L2Norm")))
+    out.append(net.op("GATHER", [a, net.ints([3, 0, 3])], [(2, 3, 3, 3)], options("Gather", axis=2)))
+    # Some of these have no reference kernel.
+    net.kernels = [OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES]
+    table = net.constant("table", rng.normal(0, 1, (5, 4)))
+    out.append(net.op("GATHER", [table, net.ints([[4, 0], [2, 2]])], [(2, 2, 4)], options("Gather", axis=0)))
+    out += net.op("UNPACK", [a], [(2, 3, 3)] * 4, options("Unpack", num=4, axis=2))
+    net.outputs = out
+    return net
+
+
+def case_quantized_unsigned(rng):
+    """As `quantized`, in unsigned integers; weights have one scale and a zero point."""
+    return quantize(float_net(rng), rng, unsigned=True)
+
+
+def case_quantized_four(rng):
+    """As `quantized`, with weights of four bits in the convolutions and the dense layer."""
+    return quantize(float_net(rng), rng, most=7)
+
+
 def write_onnx(net, path):
     """The network of `pair` in ONNX: weights permuted, those of the dense layer by the flattened image."""
     import onnx
@@ -416,23 +494,23 @@ def write_onnx(net, path):
     path.with_suffix(".onnx").write_bytes(model.SerializeToString())
 
 
-def run(model, inputs):
-    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+def run(model, inputs, kernels=OpResolverType.BUILTIN_REF):
+    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=kernels)
     details = interpreter.get_input_details()
     for detail, value in zip(details, inputs):
         if tuple(detail["shape"]) != value.shape:
             interpreter.resize_tensor_input(detail["index"], value.shape)
     interpreter.allocate_tensors()
     for detail, value in zip(details, inputs):
-        if detail["dtype"] == np.int8:
-            scale, zero = detail["quantization"]
-            value = np.clip(np.round(value / np.float32(scale)) + zero, -128, 127).astype(np.int8)
+        if detail["dtype"] in (np.int8, np.uint8):
+            limits, (scale, zero) = np.iinfo(detail["dtype"]), detail["quantization"]
+            value = np.clip(np.round(value / np.float32(scale)) + zero, limits.min, limits.max).astype(detail["dtype"])
         interpreter.set_tensor(detail["index"], value)
     interpreter.invoke()
     found = []
     for detail in interpreter.get_output_details():
         value = interpreter.get_tensor(detail["index"])
-        if detail["dtype"] == np.int8:
+        if detail["dtype"] in (np.int8, np.uint8):
             scale, zero = detail["quantization"]
             value = (value.astype(np.float32) - zero) * np.float32(scale)
         found.append(value)
@@ -460,7 +538,7 @@ def main():
             shape = list(net.tensors[tensor].shape)
             shape[0] = getattr(net, "batch", shape[0])
             arrays[f"in_{tensor}"] = rng.uniform(low, high, shape).astype(np.float32)
-        for i, value in enumerate(run(model, list(arrays.values()))):
+        for i, value in enumerate(run(model, list(arrays.values()), *getattr(net, "kernels", ()))):
             arrays[f"out_{i}"] = value
         if hasattr(net, "later"):
             net.later()

@@ -66,6 +66,8 @@ fn outputs_are_those_of_the_runtimes() {
         "elements",
         "pairs",
         "movement",
+        "images",
+        "choices",
         "dynamic",
         "half",
         "variables",
@@ -84,7 +86,7 @@ fn outputs_are_those_of_the_runtimes() {
             compared += 1;
         }
     }
-    assert!(compared >= 60, "only {compared} outputs compared");
+    assert!(compared >= 100, "only {compared} outputs compared");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -92,11 +94,11 @@ fn outputs_are_those_of_the_runtimes() {
 /// rounded here.
 #[test]
 fn integers_are_within_a_level() {
-    for name in ["quantized", "quantized_probabilities"] {
+    for name in ["quantized", "quantized_probabilities", "quantized_unsigned", "quantized_four"] {
         let (graph, pairs) = outputs(name);
         let (found, expected) = &pairs[0];
         let level = match name {
-            "quantized" => {
+            "quantized" | "quantized_unsigned" | "quantized_four" => {
                 let output = graph.producer(graph.outputs()[0].value).expect("a node");
                 assert_eq!(output.op.kind(), OpKind::Quant);
                 graph.constant_of(output.inputs[1]).expect("a scale").as_f32()[0]
@@ -147,6 +149,7 @@ fn images() -> Dataset {
             (0..count * 192).map(|i| (((i + offset) * 2_654_435_761) >> 7) as u8).collect(),
         ),
         labels: (0..count).map(|i| (i % 10) as u32).collect(),
+        targets: None,
     };
     let classes = (0..10).map(|i| i.to_string()).collect();
     Dataset { name: "bytes".into(), train: split(40, 0), test: split(16, 999), classes }

@@ -29,12 +29,7 @@ pub(crate) fn run(arguments: &CompileArguments, output: &Output) -> anyhow::Resu
     let (beside, within): (Vec<&Emit>, Vec<&Emit>) =
         arguments.emit.emit.iter().partition(|e| e.path.is_some());
     let within: Vec<EmitKind> = within.iter().map(|e| e.kind).collect();
-    let files = if arguments.example {
-        emit::artifact_with_example(&session, &within)?
-    } else {
-        emit::artifact(&session, &within)?
-    };
-    emit::write_folder(&arguments.output, &files)?;
+    emit::write_artifact(&arguments.output, &session, &within, arguments.example)?;
     for one in beside {
         write(&session, one, false, output)?;
     }

@@ -142,7 +142,12 @@ fn train(
     output: &Output,
 ) -> anyhow::Result<()> {
     let names: Vec<String> = runs.iter().map(|r| r.name().to_string()).collect();
-    output.line(&header(&names))?;
+    // Runs side by side are trained for the same.
+    let judged = match runs[0].trainer.is_judged_by_accuracy() {
+        true => "accuracy",
+        false => "test loss",
+    };
+    output.line(&header(&names, judged))?;
     let start = Instant::now();
     let mut records = Vec::new();
     for run in runs.iter_mut() {
@@ -196,21 +201,22 @@ fn report(records: &[Option<EpochRecord>], start: Instant, output: &Output) -> a
     if let Some(record) = records[0] {
         let mut object = json!({
             "reason": "epoch", "epoch": record.epoch, "train_loss": record.train_loss,
-            "test_accuracy": record.test_accuracy,
+            "test_accuracy": record.test_accuracy, "test_loss": record.test_loss,
         });
         if let Some(Some(baseline)) = records.get(1) {
             object["baseline_train_loss"] = json!(baseline.train_loss);
             object["baseline_test_accuracy"] = json!(baseline.test_accuracy);
+            object["baseline_test_loss"] = json!(baseline.test_loss);
         }
         output.object(&object)?;
     }
     Ok(())
 }
 
-fn header(names: &[String]) -> String {
+fn header(names: &[String], judged: &str) -> String {
     let columns: Vec<String> = names
         .iter()
-        .map(|name| format!("{:>14}  {:>14}", format!("{name} loss"), format!("{name} accuracy")))
+        .map(|name| format!("{:>14}  {:>14}", format!("{name} loss"), format!("{name} {judged}")))
         .collect();
     format!("epoch  {}  {:>8}", columns.join("  "), "seconds")
 }
@@ -222,12 +228,21 @@ fn row(records: &[Option<EpochRecord>], seconds: f64) -> String {
         .map(|record| match record {
             Some(r) => {
                 let loss = r.train_loss.map_or_else(|| "-".into(), |loss| format!("{loss:.4}"));
-                format!("{loss:>14}  {:>12.2} %", 100.0 * r.test_accuracy)
+                format!("{loss:>14}  {:>14}", judgement(r))
             }
             None => format!("{:>14}  {:>14}", "-", "-"),
         })
         .collect();
     format!("{epoch:>5}  {}  {seconds:>8.2}", columns.join("  "))
+}
+
+/// Accuracy, or loss, on the test split.
+fn judgement(record: &EpochRecord) -> String {
+    match (record.test_accuracy, record.test_loss) {
+        (Some(accuracy), _) => format!("{:.2} %", 100.0 * accuracy),
+        (None, Some(loss)) => format!("{loss:.4}"),
+        (None, None) => "-".into(),
+    }
 }
 
 fn finish(
@@ -251,17 +266,25 @@ fn finish(
         output.line(&format!("weights: {}", path.display()))?;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let accuracy = |run: &Run| run.trainer.history().last().map(|r| r.test_accuracy);
+    let last = |run: &Run| run.trainer.history().last().copied();
     let words: Vec<String> = runs
         .iter()
-        .filter_map(|run| Some(format!("{} {:.2} %", run.name(), 100.0 * accuracy(run)?)))
+        .filter_map(|run| Some(format!("{} {}", run.name(), judgement(&last(run)?))))
         .collect();
-    output.line(&format!("test accuracy: {}; {seconds:.1} s", words.join(", ")))?;
+    let judged = match runs[0].trainer.is_judged_by_accuracy() {
+        true => "test accuracy",
+        false => "test loss",
+    };
+    output.line(&format!("{judged}: {}; {seconds:.1} s", words.join(", ")))?;
+    let record = runs.first().and_then(last);
     let mut object: Value = json!({
-        "reason": "finished", "test_accuracy": runs.first().and_then(accuracy), "seconds": seconds,
+        "reason": "finished", "test_accuracy": record.and_then(|r| r.test_accuracy),
+        "test_loss": record.and_then(|r| r.test_loss), "seconds": seconds,
     });
     if let Some(baseline) = runs.get(1) {
-        object["baseline_test_accuracy"] = json!(accuracy(baseline));
+        let record = last(baseline);
+        object["baseline_test_accuracy"] = json!(record.and_then(|r| r.test_accuracy));
+        object["baseline_test_loss"] = json!(record.and_then(|r| r.test_loss));
     }
     output.object(&object)
 }

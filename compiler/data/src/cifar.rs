@@ -54,7 +54,12 @@ fn empty_split() -> Records {
 
 impl From<Records> for Split {
     fn from(records: Records) -> Self {
-        Split { shape: SHAPE, images: Images::U8(records.pixels), labels: records.labels }
+        Split {
+            shape: SHAPE,
+            images: Images::U8(records.pixels),
+            labels: records.labels,
+            targets: None,
+        }
     }
 }
 

@@ -29,8 +29,28 @@ pub struct Split {
     pub shape: [usize; 3],
     /// All images one after another, each in channel, row, column order (NCHW).
     pub images: Images,
-    /// One class index an image.
+    /// One class index an image; zeros where there are targets.
     pub labels: Vec<u32>,
+    /// What each image is trained for, if that is no class.
+    pub targets: Option<Targets>,
+}
+
+/// What samples are trained for other than a class each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Targets {
+    /// Dimensions of one sample's.
+    pub shape: Vec<usize>,
+    /// All samples' one after another.
+    pub values: TargetValues,
+}
+
+/// The elements of [`Targets`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum TargetValues {
+    /// Values to come near to, always finite.
+    F32(Vec<f32>),
+    /// Class indices, one a position.
+    I32(Vec<i32>),
 }
 
 /// The elements of all images of a split.
@@ -170,6 +190,7 @@ mod tests {
             shape,
             images: Images::U8(vec![0; shape.iter().product()]),
             labels: vec![label],
+            targets: None,
         };
         let check = |train, test| {
             let classes = vec!["0".to_string(), "1".to_string()];
@@ -180,7 +201,8 @@ mod tests {
         assert!(error.contains("test split has the label 2 at sample 0"), "{error}");
         let error = check(split(0, [1, 2, 2]), split(1, [3, 2, 2])).unwrap_err().to_string();
         assert!(error.contains("1 x 2 x 2") && error.contains("3 x 2 x 2"), "{error}");
-        let empty = Split { shape: [1, 1, 1], images: Images::U8(vec![]), labels: vec![] };
+        let images = Images::U8(vec![]);
+        let empty = Split { shape: [1, 1, 1], images, labels: vec![], targets: None };
         let error = check(empty, split(1, [1, 1, 1])).unwrap_err().to_string();
         assert!(error.contains("train split is empty"), "{error}");
     }

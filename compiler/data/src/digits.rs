@@ -40,8 +40,12 @@ impl Dataset {
             pixels.extend(image.iter().map(|&value| scaled(value)));
             part_labels.push(u32::from(label));
         }
-        let [train, test] =
-            parts.map(|(pixels, labels)| Split { shape, images: Images::U8(pixels), labels });
+        let [train, test] = parts.map(|(pixels, labels)| Split {
+            shape,
+            images: Images::U8(pixels),
+            labels,
+            targets: None,
+        });
         let classes = (0..10).map(|digit| digit.to_string()).collect();
         Dataset { name: "digits".to_string(), train, test, classes }
     }

@@ -86,6 +86,7 @@ fn open_split(folder: &Path, names: &[String], prefixes: &[&str]) -> Result<Spli
         shape: [1, images.height, images.width],
         images: Images::U8(images.pixels),
         labels: labels.into_iter().map(u32::from).collect(),
+        targets: None,
     })
 }
 
@@ -199,7 +200,8 @@ mod tests {
             Split {
                 shape: [1, 1, 2],
                 images: Images::U8(vec![1, 2, 3, 4, 5, 6]),
-                labels: vec![0, 2, 1]
+                labels: vec![0, 2, 1],
+                targets: None,
             }
         );
         assert_eq!(dataset.test.images, Images::U8(vec![7, 8, 9, 10]));

@@ -76,7 +76,8 @@ pub(crate) fn dataset_of(
     let shape = inspect_all(&files, limit)?;
     let split = |files: &[ImageFile], labels: &[u32]| {
         let pixels = decode_all(files, shape)?;
-        Ok::<_, DataError>(Split { shape, images: Images::U8(pixels), labels: labels.to_vec() })
+        let labels = labels.to_vec();
+        Ok::<_, DataError>(Split { shape, images: Images::U8(pixels), labels, targets: None })
     };
     let train = split(&files[..train_count], &labels[..train_count])?;
     let test = split(&files[train_count..], &labels[train_count..])?;

@@ -70,7 +70,7 @@ pub use augment::Augmentation;
 pub use axis::{Axis, Tick, decimal};
 pub use bounded::DECODED_BYTES_LIMIT;
 pub use curve::{Series, TrainingChart};
-pub use dataset::{Dataset, Images, Split};
+pub use dataset::{Dataset, Images, Split, TargetValues, Targets};
 pub use error::{DataError, SUPPORTED};
 pub use normalize::{Normalization, Normalizer};
 #[cfg(feature = "formats")]
@@ -79,8 +79,8 @@ pub use npy::{NpyArray, NpyData};
 pub use npz::{NpzReader, npz_bytes, read_npz, read_npz_bytes, write_npz};
 #[cfg(feature = "formats")]
 pub use safetensors_io::{
-    NamedTensor, TensorData, read_safetensors, read_safetensors_bytes, safetensors_bytes,
-    write_safetensors,
+    Elements, NamedTensor, StreamedData, StreamedTensor, TensorData, elements, read_safetensors,
+    read_safetensors_bytes, safetensors_bytes, stream_safetensors, write_safetensors,
 };
 pub use shuffle::{EvaluationBatch, SplitMix64, TrainingBatches, evaluation_batches, permutation};
 pub use stale::{Hold, create_held, hold, is_numbered, stale};

@@ -192,6 +192,7 @@ mod tests {
             shape: [2, 1, 2],
             images: Images::U8(vec![0, 51, 255, 255, 102, 255, 255, 255]),
             labels: vec![4, 9],
+            targets: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Seek};
 use std::path::Path;
 
-use crate::dataset::{Dataset, Images, Split, name_of, numbered_classes};
+use crate::dataset::{Dataset, Images, Split, TargetValues, Targets, name_of, numbered_classes};
 use crate::error::DataError;
 use crate::npy::{NpyArray, NpyData};
 use crate::npz::NpzReader;
@@ -22,6 +22,15 @@ fn read<R: Read + Seek>(
     if std::mem::discriminant(&train.images) != std::mem::discriminant(&test.images) {
         return Err(DataError::at(place, "has uint8 images in one split and floats in the other"));
     }
+    let kind = |split: &Split| {
+        split.targets.as_ref().map(|t| (t.shape.clone(), std::mem::discriminant(&t.values)))
+    };
+    if kind(&train) != kind(&test) {
+        return Err(DataError::at(
+            place,
+            "y_train and y_test differ in type or shape of a sample's",
+        ));
+    }
     let classes = numbered_classes(&train.labels, &format!("{place}: y_train"))?;
     Ok(Dataset { name, train, test, classes })
 }
@@ -37,14 +46,35 @@ fn read_split<R: Read + Seek>(
     let (x_place, y_place) = (format!("{place}: {x_name}"), format!("{place}: {y_name}"));
     let (count, shape) = image_shape(&x.shape).map_err(|reason| DataError::at(&x_place, reason))?;
     let images = images_of(x.data).map_err(|reason| DataError::at(&x_place, reason))?;
-    let labels = labels_of(&y).map_err(|reason| DataError::at(&y_place, reason))?;
+    let targets = targets_of(&y).map_err(|reason| DataError::at(&y_place, reason))?;
+    let labels = match &targets {
+        Some(_) => vec![0; y.shape[0]],
+        None => labels_of(&y).map_err(|reason| DataError::at(&y_place, reason))?,
+    };
     if labels.len() != count {
         return Err(DataError::at(
             y_place,
             format!("has {} labels, but {x_name} has {count} images", labels.len()),
         ));
     }
-    Ok(Split { shape, images, labels })
+    Ok(Split { shape, images, labels, targets })
+}
+
+/// Floats, and integers of more than one a sample; nothing where there is one integer a sample, a class.
+fn targets_of(array: &NpyArray) -> Result<Option<Targets>, String> {
+    let values = match (&array.data, &array.shape[..]) {
+        (_, []) => return Err("is a scalar".to_string()),
+        (NpyData::F32(_) | NpyData::F64(_), _) => {
+            let values = array.data.to_f32();
+            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+                return Err(format!("has the value {} at element {index}", values[index]));
+            }
+            TargetValues::F32(values)
+        }
+        (_, [_] | [_, 1]) => return Ok(None),
+        _ => TargetValues::I32(array.data.to_integers()?),
+    };
+    Ok(Some(Targets { shape: array.shape[1..].to_vec(), values }))
 }
 
 /// Splits an array's shape into the number of images and their channels, height, width.
@@ -144,7 +174,9 @@ mod tests {
         let text = error("x_train", NpyArray::i32(&[2, 2], vec![0; 4]));
         assert!(text.contains("x_train: has elements of int32"), "{text}");
         let text = error("y_train", floats(&[2], vec![0.0; 2]));
-        assert!(text.contains("float32, not integers"), "{text}");
+        assert!(text.contains("y_train and y_test differ"), "{text}");
+        let text = error("y_train", floats(&[2], vec![0.0, f32::INFINITY]));
+        assert!(text.contains("y_train: has the value inf at element 1"), "{text}");
         let text = error("y_train", NpyArray::i32(&[2], vec![0, -1]));
         assert!(text.contains("element 1 is -1"), "{text}");
         let text = error("y_train", NpyArray::i32(&[2], vec![0, i32::MAX]));
@@ -152,6 +184,26 @@ mod tests {
         let text = error("y_train", NpyArray::i32(&[3], vec![0; 3]));
         assert!(text.contains("3 labels, but x_train has 2 images"), "{text}");
         let text = error("y_train", NpyArray::i32(&[1, 2], vec![0; 2]));
-        assert!(text.contains("labels are (N)"), "{text}");
+        assert!(text.contains("1 labels, but x_train has 2 images"), "{text}");
+    }
+
+    #[test]
+    fn targets_that_are_no_classes() {
+        let mut all = arrays();
+        all[1].1 = NpyArray::f32(&[2, 1, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        all[3].1 = NpyArray::f32(&[1, 1, 3], vec![6.0; 3]);
+        let bytes = npz_bytes(&all).unwrap();
+        let reader = NpzReader::new(Cursor::new(bytes), "a.npz", 1 << 20).unwrap();
+        let data = read(reader, "a".into(), "a.npz").unwrap();
+        assert_eq!((data.train.labels.as_slice(), data.classes.len()), (&[0, 0][..], 1));
+        let values = TargetValues::F32(vec![6.0; 3]);
+        assert_eq!(data.test.targets, Some(Targets { shape: vec![1, 3], values }));
+        all[1].1 = NpyArray::i32(&[2, 2], vec![0, 1, -1, 3]);
+        all[3].1 = NpyArray::i32(&[1, 2], vec![2, 2]);
+        let bytes = npz_bytes(&all).unwrap();
+        let reader = NpzReader::new(Cursor::new(bytes), "a.npz", 1 << 20).unwrap();
+        let data = read(reader, "a".into(), "a.npz").unwrap();
+        let values = TargetValues::I32(vec![0, 1, -1, 3]);
+        assert_eq!(data.train.targets, Some(Targets { shape: vec![2], values }));
     }
 }

@@ -1,9 +1,10 @@
 //! Named tensors in safetensors files, the exchange format of trained weights.
 
-use std::borrow::Cow;
+use std::io::{self, Write};
 use std::path::Path;
 
-use safetensors::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensors};
 
 use crate::atomic::write_atomically;
 use crate::bounded::{DECODED_BYTES_LIMIT, read_to_limit};
@@ -45,59 +46,139 @@ impl TensorData {
     }
 }
 
-impl View for &NamedTensor {
-    fn dtype(&self) -> Dtype {
-        match &self.data {
-            TensorData::F32(_) => Dtype::F32,
-            TensorData::I8(_) => Dtype::I8,
-            TensorData::I32(_) => Dtype::I32,
+/// A tensor that is made while it is written, so that a file takes no memory.
+#[allow(missing_debug_implementations, reason = "the elements are a function")]
+pub struct StreamedTensor<'t> {
+    /// The name, unique in a file.
+    pub name: String,
+    /// The dimensions, outermost first; none for a scalar.
+    pub shape: Vec<usize>,
+    /// The elements.
+    pub data: StreamedData<'t>,
+}
+
+/// Gives the elements from an index on.
+pub type Elements<'t, T> = Box<dyn Fn(usize, &mut [T]) + 't>;
+
+/// Elements made of those of a slice, one by one.
+pub fn elements<'t, S: Copy, T>(values: &'t [S], make: impl Fn(S) -> T + 't) -> Elements<'t, T> {
+    Box::new(move |start, out| {
+        out.iter_mut().zip(&values[start..]).for_each(|(o, &value)| *o = make(value));
+    })
+}
+
+/// The elements of a [`StreamedTensor`] by their type: as many as its shape says, row-major.
+#[allow(missing_docs, missing_debug_implementations, reason = "each variant is its element type")]
+pub enum StreamedData<'t> {
+    F32(Elements<'t, f32>),
+    I8(Elements<'t, i8>),
+    I32(Elements<'t, i32>),
+}
+
+impl StreamedData<'_> {
+    fn element(&self) -> Dtype {
+        match self {
+            StreamedData::F32(_) => Dtype::F32,
+            StreamedData::I8(_) => Dtype::I8,
+            StreamedData::I32(_) => Dtype::I32,
         }
     }
 
-    fn shape(&self) -> &[usize] {
-        &self.shape
+    fn write(&self, out: &mut dyn Write, count: usize) -> io::Result<()> {
+        match self {
+            StreamedData::F32(values) => pieces(out, count, values, f32::to_le_bytes),
+            StreamedData::I8(values) => pieces(out, count, values, i8::to_le_bytes),
+            StreamedData::I32(values) => pieces(out, count, values, i32::to_le_bytes),
+        }
     }
+}
 
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(match &self.data {
-            TensorData::F32(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            TensorData::I8(values) => values.iter().map(|&value| value as u8).collect(),
-            TensorData::I32(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        })
+/// Elements piece by piece.
+fn pieces<const N: usize, T: Copy + Default>(
+    out: &mut dyn Write,
+    count: usize,
+    values: &Elements<'_, T>,
+    bytes_of: impl Fn(T) -> [u8; N],
+) -> io::Result<()> {
+    const PIECE: usize = 1 << 14;
+    let (mut elements, mut bytes) = (vec![T::default(); PIECE], vec![0; PIECE * N]);
+    for start in (0..count).step_by(PIECE) {
+        let size = PIECE.min(count - start);
+        values(start, &mut elements[..size]);
+        let words = bytes.as_chunks_mut().0.iter_mut();
+        words.zip(&elements).for_each(|(bytes, &element)| *bytes = bytes_of(element));
+        out.write_all(&bytes[..size * N])?;
     }
+    Ok(())
+}
 
-    fn data_len(&self) -> usize {
-        let size = match &self.data {
-            TensorData::I8(_) => 1,
-            TensorData::F32(_) | TensorData::I32(_) => 4,
+impl<'t> From<&'t NamedTensor> for StreamedTensor<'t> {
+    fn from(tensor: &'t NamedTensor) -> StreamedTensor<'t> {
+        let data = match &tensor.data {
+            TensorData::F32(values) => StreamedData::F32(elements(values, |v| v)),
+            TensorData::I8(values) => StreamedData::I8(elements(values, |v| v)),
+            TensorData::I32(values) => StreamedData::I32(elements(values, |v| v)),
         };
-        self.data.len() * size
+        StreamedTensor { name: tensor.name.clone(), shape: tensor.shape.clone(), data }
     }
 }
 
 /// The tensors as one safetensors file. The bytes depend on the tensors alone, not on their order: the format sorts them
 /// by element type and name. Fails on two equal names or a shape that contradicts the number of elements.
 pub fn safetensors_bytes(tensors: &[NamedTensor]) -> Result<Vec<u8>, DataError> {
-    let invalid = |name: &str, reason: String| {
-        Err(DataError::at(format!("safetensors to be written: {name}"), reason))
-    };
+    for NamedTensor { name, shape, data } in tensors {
+        let count = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
+        if count != Some(data.len()) {
+            let reason = format!("has the shape {shape:?} but {} elements", data.len());
+            return Err(to_be_written(name, reason));
+        }
+    }
+    let mut bytes = Vec::new();
+    stream_safetensors(&mut bytes, tensors.iter().map(StreamedTensor::from).collect())?;
+    Ok(bytes)
+}
+
+fn to_be_written(name: &str, reason: impl std::fmt::Display) -> DataError {
+    DataError::at(format!("safetensors to be written: {name}"), reason)
+}
+
+/// Writes the bytes of [`safetensors_bytes`], each tensor while it is made. Fails on two equal names.
+pub fn stream_safetensors(
+    out: &mut dyn Write,
+    mut tensors: Vec<StreamedTensor<'_>>,
+) -> Result<(), DataError> {
+    tensors
+        .sort_by(|a, b| b.data.element().cmp(&a.data.element()).then_with(|| a.name.cmp(&b.name)));
     let mut names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return invalid(pair[0], "two tensors have this name".to_string());
+        return Err(to_be_written(pair[0], "two tensors have this name"));
     }
-    for NamedTensor { name, shape, data } in tensors {
-        // The format keeps this key for itself.
-        if name == "__metadata__" {
-            return invalid(name, "the name is reserved".to_string());
-        }
-        let count = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
-        if count != Some(data.len()) {
-            return invalid(name, format!("has the shape {shape:?} but {} elements", data.len()));
-        }
+    // The format keeps this key for itself.
+    if names.contains(&"__metadata__") {
+        return Err(to_be_written("__metadata__", "the name is reserved"));
     }
-    safetensors::serialize(tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)), None)
-        .map_err(|error| DataError::at("safetensors to be written", error))
+    let (mut infos, mut offset) = (Vec::with_capacity(tensors.len()), 0);
+    for tensor in &tensors {
+        let dtype = tensor.data.element();
+        let bytes = tensor.shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        let data_offsets = (offset, offset + bytes);
+        infos.push((
+            tensor.name.clone(),
+            TensorInfo { dtype, shape: tensor.shape.clone(), data_offsets },
+        ));
+        offset += bytes;
+    }
+    let fail = |error: &dyn std::fmt::Display| DataError::at("safetensors to be written", error);
+    let metadata = Metadata::new(None, infos).map_err(|e| fail(&e))?;
+    let mut header = serde_json::to_vec(&metadata).map_err(|e| fail(&e))?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut write = || {
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        tensors.iter().try_for_each(|t| t.data.write(out, t.shape.iter().product()))
+    };
+    write().map_err(|e| fail(&e))
 }
 
 /// Writes [`safetensors_bytes`] to `path`, whole or not at all.

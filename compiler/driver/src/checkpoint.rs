@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trainc_data::{Dataset, Images, Split};
+use trainc_data::{Dataset, Images, Split, TargetValues};
 use trainc_ir::Tensor;
 
 use crate::checkpoint_file::{Entry, Header, Identity};
@@ -10,6 +10,7 @@ use crate::checkpoint_file::{Entry, Header, Identity};
 use crate::config::Config;
 use crate::error::{InFile, Result, ensure};
 use crate::hash::Fingerprint;
+use crate::options::LossFunction;
 use crate::options::value::{Schedule, Value};
 use crate::train::Trainer;
 use crate::{algorithms, checkpoint_file};
@@ -19,6 +20,15 @@ pub fn data_hash(data: &Dataset) -> String {
     let split = |hash: Fingerprint, split: &Split| {
         let hash = hash.add(format!("{:?}", split.shape).as_bytes());
         let hash = split.labels.iter().fold(hash, |h, l| h.add(&l.to_le_bytes()));
+        let hash = match split.targets.as_ref().map(|targets| (&targets.shape, &targets.values)) {
+            None => hash,
+            Some((shape, TargetValues::F32(values))) => values
+                .iter()
+                .fold(hash.add(format!("{shape:?}").as_bytes()), |h, v| h.add(&v.to_le_bytes())),
+            Some((shape, TargetValues::I32(values))) => values
+                .iter()
+                .fold(hash.add(format!("{shape:?}").as_bytes()), |h, v| h.add(&v.to_le_bytes())),
+        };
         match &split.images {
             Images::U8(pixels) => hash.add(pixels),
             Images::F32(values) => values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes())),
@@ -49,6 +59,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
         schedule: config.schedule.clone(),
         shuffle: config.shuffle,
         augment: config.augment,
+        loss: config.loss,
     }
 }
 
@@ -118,6 +129,7 @@ pub fn resume(
 
 fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
     let words = |s: &Schedule| s.words().unwrap_or_else(|| "the algorithm's".to_string());
+    let word = |loss: &LossFunction| loss.words().unwrap_or_default();
     let rate = |r: Option<f64>| r.map_or_else(|| "the schedule".to_string(), |r| r.to_string());
     let fields = [
         ("model", file.model.clone(), run.model.clone()),
@@ -132,6 +144,7 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
         ("frozen parameters", file.frozen.join(" "), run.frozen.join(" ")),
         ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
         ("schedule", words(&file.schedule), words(&run.schedule)),
+        ("loss", word(&file.loss), word(&run.loss)),
         ("augment", String::from(file.augment), String::from(run.augment)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
     ];

@@ -22,6 +22,7 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::parse_type;
 use trainc_ir::{Tensor, TensorType};
 
+use crate::options::LossFunction;
 use crate::options::value::{Augment, Schedule};
 
 use crate::error::{Context, Error, InFile, Result, bail, ensure};
@@ -52,6 +53,8 @@ pub(crate) struct Identity {
     pub(crate) shuffle: bool,
     #[serde(default)]
     pub(crate) augment: Augment,
+    #[serde(default)]
+    pub(crate) loss: LossFunction,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! What is written of stages and artifacts: texts of every stage, an artifact's files with their manifest.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use trainc_data::safetensors_bytes;
 use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
 use trainc_ir::names;
@@ -16,6 +16,10 @@ use crate::session::{
 };
 use crate::stored::{self, MANIFEST, WEIGHTS};
 use crate::{manifest, weights};
+
+use crate::folder::{Content, Seen, Take, write_folder_by};
+use crate::hash::FileFingerprint;
+use crate::manifest::FileReport;
 
 pub use crate::folder::write_folder;
 
@@ -204,7 +208,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// # Errors
 /// If the target cannot express the program.
 pub fn artifact(session: &Session, texts: &[EmitKind]) -> Result<Vec<ArtifactFile>> {
-    files(session, texts, false)
+    collected(session, texts, false)
 }
 
 /// The files of [`artifact`], and the target's example program.
@@ -212,42 +216,80 @@ pub fn artifact(session: &Session, texts: &[EmitKind]) -> Result<Vec<ArtifactFil
 /// # Errors
 /// If the target cannot express the program, or has no example for it.
 pub fn artifact_with_example(session: &Session, texts: &[EmitKind]) -> Result<Vec<ArtifactFile>> {
-    files(session, texts, true)
+    collected(session, texts, true)
 }
 
-fn files(session: &Session, texts: &[EmitKind], example: bool) -> Result<Vec<ArtifactFile>> {
+/// Writes the files of [`artifact`], or of [`artifact_with_example`], as [`write_folder`] does. They are not all in memory
+/// at a time.
+///
+/// # Errors
+/// As theirs.
+pub fn write_artifact(
+    folder: &Path,
+    session: &Session,
+    texts: &[EmitKind],
+    example: bool,
+) -> Result<()> {
+    write_folder_by(folder, &mut |take| files(session, texts, example, take))
+}
+
+fn collected(session: &Session, texts: &[EmitKind], example: bool) -> Result<Vec<ArtifactFile>> {
+    let mut all = Vec::new();
+    files(session, texts, example, &mut |name, content| {
+        let mut seen = Seen { out: Vec::new(), print: FileFingerprint::new() };
+        content(&mut seen)?;
+        all.push(ArtifactFile { name: name.to_string(), contents: seen.out });
+        Ok(seen.print)
+    })?;
+    Ok(all)
+}
+
+/// Gives the files one by one.
+fn files(session: &Session, texts: &[EmitKind], example: bool, take: &mut Take<'_>) -> Result<()> {
     let program = session.program();
-    let mut files = session.target.emit(program)?;
-    if example {
-        let target = session.target.description().name;
-        let file = session.target.example(program)?;
-        files.push(file.with_context(|| format!("target {target}: there is no example for it"))?);
+    let mut reports = Vec::new();
+    let mut give = |name: &str, content: &Content<'_>| -> Result<()> {
+        let print = take(name, content)?;
+        let (name, bytes) = (name.to_string(), print.length());
+        reports.push(FileReport { name, bytes, hash: print.text() });
+        Ok(())
+    };
+    let target = session.target;
+    // Each goes once it is written.
+    for file in target.emit(program)? {
+        give(&file.name, &|out| Ok(out.write_all(&file.contents)?))?;
     }
-    let state: Vec<(String, Tensor)> = session
+    if example {
+        let name = target.description().name;
+        let file = target.example(program)?;
+        let file = file.with_context(|| format!("target {name}: there is no example for it"))?;
+        give(&file.name, &|out| Ok(out.write_all(&file.contents)?))?;
+    }
+    let state: Vec<(String, Arc<Tensor>)> = session
         .state_names()
         .into_iter()
         .zip(program.state())
         .filter_map(|(name, buffer)| match &buffer.region {
-            Region::State { initial, .. } => Some((name, (**initial).clone())),
+            Region::State { initial, .. } => Some((name, initial.clone())),
             _ => None,
         })
         .collect();
-    let exported = weights::export(&state);
-    let contents = safetensors_bytes(&exported)?;
-    files.push(ArtifactFile { name: WEIGHTS.to_string(), contents });
+    give(WEIGHTS, &|out| Ok(weights::write(out, &state)?))?;
     let modules: Vec<(&str, &Graph)> =
         session.entries.iter().map(|entry| (entry.name, &entry.optimised)).collect();
-    files.extend(stored::files(&modules, &exported)?);
+    for file in stored::files(&modules, &state)? {
+        give(&file.name, &|out| Ok(out.write_all(&file.contents)?))?;
+    }
     for &kind in texts {
         let name = format!("{}.{}.txt", names::file(&session.name), kind.name());
         let text = session.text(kind, false)?.unwrap_or_default();
-        files.push(ArtifactFile { name, contents: text.into_bytes() });
+        give(&name, &|out| Ok(out.write_all(text.as_bytes())?))?;
     }
-    let manifest = manifest::manifest(session, program, &files);
+    let manifest = manifest::manifest(session, program, reports);
     let mut json = names::json(&serde_json::to_string_pretty(&manifest)?);
     json.push('\n');
-    files.push(ArtifactFile { name: MANIFEST.to_string(), contents: json.into_bytes() });
-    Ok(files)
+    take(MANIFEST, &|out| Ok(out.write_all(json.as_bytes())?))?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use trainc_ir::names::shown;
 use trainc_ir::target::ArtifactFile;
 
 use crate::error::{Context, Result, bail};
-use crate::hash::Fingerprint;
+use crate::hash::FileFingerprint;
 use crate::stored::MANIFEST;
 
 /// Most names of a list in an error.
@@ -42,7 +42,7 @@ struct Listed {
 type Names = Vec<String>;
 
 /// What a folder holds.
-enum Content {
+enum Found {
     /// Nothing.
     Empty,
     /// An artifact, each file as it was written.
@@ -55,14 +55,14 @@ enum Content {
 ///
 /// # Errors
 /// If it cannot be read.
-fn content(folder: &Path) -> std::io::Result<Content> {
+fn content(folder: &Path) -> std::io::Result<Found> {
     let mut entries: BTreeMap<String, PathBuf> = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         entries.insert(entry.file_name().to_string_lossy().into_owned(), entry.path());
     }
     if entries.is_empty() {
-        return Ok(Content::Empty);
+        return Ok(Found::Empty);
     }
     let text = fs::read(folder.join(MANIFEST)).unwrap_or_default();
     let manifest: Option<Manifest> = serde_json::from_slice(&text).ok();
@@ -71,7 +71,7 @@ fn content(folder: &Path) -> std::io::Result<Content> {
             manifest.files.iter().map(|file| (file.name.as_str(), file)).collect()
         }
         // Another program's manifest, or none.
-        _ => return Ok(Content::Foreign(entries.keys().map(|name| shown(name)).collect())),
+        _ => return Ok(Found::Foreign(entries.keys().map(|name| shown(name)).collect())),
     };
     let mut foreign = Vec::new();
     for (name, path) in &entries {
@@ -82,8 +82,8 @@ fn content(folder: &Path) -> std::io::Result<Content> {
         match listed.get(name.as_str()) {
             Some(file) if plain => {
                 let bytes = fs::read(path)?;
-                let same = bytes.len() as u64 == file.bytes
-                    && Fingerprint::new().add(&bytes).text() == file.hash;
+                let same =
+                    bytes.len() as u64 == file.bytes && FileFingerprint::of(&bytes) == file.hash;
                 if !same {
                     foreign.push(format!("{} (edited)", shown(name)));
                 }
@@ -92,8 +92,8 @@ fn content(folder: &Path) -> std::io::Result<Content> {
         }
     }
     Ok(match foreign.is_empty() {
-        true => Content::Artifact(entries.into_keys().collect()),
-        false => Content::Foreign(foreign),
+        true => Found::Artifact(entries.into_keys().collect()),
+        false => Found::Foreign(foreign),
     })
 }
 
@@ -110,6 +110,46 @@ fn remove(folder: &Path, names: &[String]) -> std::io::Result<()> {
 /// # Errors
 /// If something else is in the way, or the disk refuses; what was there is then as it was.
 pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> Result<()> {
+    write_folder_by(folder, &mut |take| {
+        files.iter().try_for_each(|file| {
+            take(&file.name, &|out| Ok(out.write_all(&file.contents)?))?;
+            Ok(())
+        })
+    })
+}
+
+/// Writes the content of a file.
+pub(crate) type Content<'c> = dyn Fn(&mut dyn Write) -> Result<()> + 'c;
+
+/// Takes the files of a folder, one after another, and says what each became.
+pub(crate) type Take<'t> = dyn FnMut(&str, &Content<'_>) -> Result<FileFingerprint> + 't;
+
+/// A writer that sees what it writes.
+pub(crate) struct Seen<W> {
+    pub(crate) out: W,
+    pub(crate) print: FileFingerprint,
+}
+
+impl<W: Write> Write for Seen<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.print.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// [`write_folder`] of files that `give` hands over one by one, so that they need not be in memory together.
+///
+/// # Errors
+/// As [`write_folder`], and what `give` fails with.
+pub(crate) fn write_folder_by(
+    folder: &Path,
+    give: &mut dyn FnMut(&mut Take<'_>) -> Result<()>,
+) -> Result<()> {
     let at = |what: &str| format!("{}: cannot {what}", folder.display());
     let name = folder.file_name().with_context(|| at("be written: it names no folder"))?;
     let parent = match folder.parent() {
@@ -117,9 +157,9 @@ pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> Result<()> {
         _ => Path::new("."),
     };
     let replaced = match content(folder) {
-        Ok(Content::Empty) => Some(Vec::new()),
-        Ok(Content::Artifact(names)) => Some(names),
-        Ok(Content::Foreign(names)) => bail!(
+        Ok(Found::Empty) => Some(Vec::new()),
+        Ok(Found::Artifact(names)) => Some(names),
+        Ok(Found::Foreign(names)) => bail!(
             "{}: is there already and is not an artifact as `trainc compile` wrote it, so it is not replaced; not of an \
              artifact: {}. Move what you need, or name another folder",
             folder.display(),
@@ -139,10 +179,12 @@ pub fn write_folder(folder: &Path, files: &[ArtifactFile]) -> Result<()> {
         },
     };
     let temporary = Temporary::new(parent, name).with_context(|| at("be created"))?;
-    for file in files {
-        let path = temporary.path.join(&file.name);
-        fs::write(&path, &file.contents).with_context(|| at("be written"))?;
-    }
+    give(&mut |name, content| {
+        let file = fs::File::create(temporary.path.join(name)).with_context(|| at("be written"))?;
+        let mut seen = Seen { out: file, print: FileFingerprint::new() };
+        content(&mut seen).with_context(|| at("be written"))?;
+        Ok(seen.print)
+    })?;
     let Some(names) = replaced else {
         return fs::rename(&temporary.path, folder).with_context(|| at("be written"));
     };
@@ -195,7 +237,7 @@ fn remove_stale(parent: &Path, name: &OsStr) {
     }
     for (path, _held) in stale(parent, |name| is_numbered(name, &before, OLD)) {
         // It was a user's folder once.
-        if let Ok(Content::Artifact(names)) = content(&path) {
+        if let Ok(Found::Artifact(names)) = content(&path) {
             let _ = remove(&path, &names);
         }
     }
@@ -230,7 +272,7 @@ mod tests {
         let listed: Vec<serde_json::Value> = files
             .iter()
             .map(|file| {
-                let hash = Fingerprint::new().add(&file.contents).text();
+                let hash = FileFingerprint::of(&file.contents);
                 serde_json::json!({"name": file.name, "bytes": file.contents.len(), "hash": hash})
             })
             .collect();

@@ -12,8 +12,12 @@ pub struct EpochRecord {
     pub steps: u64,
     /// Mean of the steps' losses in this epoch; epoch 0 has none.
     pub train_loss: Option<f64>,
-    /// Fraction of the test samples whose class has the highest score.
-    pub test_accuracy: f64,
+    /// Fraction of the test samples (of their positions) whose class has the highest score; nothing where there are no
+    /// classes.
+    pub test_accuracy: Option<f64>,
+    /// Mean loss of the test samples where there are no classes.
+    #[serde(default)]
+    pub test_loss: Option<f64>,
 }
 
 /// The curves of runs, each with its name.
@@ -29,6 +33,6 @@ pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
     TrainingChart {
         title: title.to_string(),
         loss: series(|r| r.train_loss),
-        accuracy: series(|r| Some(100.0 * r.test_accuracy)),
+        accuracy: series(|r| r.test_accuracy.map(|accuracy| 100.0 * accuracy)),
     }
 }

@@ -28,6 +28,8 @@ pub mod export;
 mod folder;
 mod form;
 mod freeze;
+#[cfg(feature = "host")]
+mod goal;
 mod hash;
 #[cfg(feature = "host")]
 pub mod history;

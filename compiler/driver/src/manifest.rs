@@ -6,10 +6,8 @@ use serde::Serialize;
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Argument, Program, Step};
 use trainc_ir::schedule::{Point, Position, Shape};
-use trainc_ir::target::ArtifactFile;
 
 use crate::config::Config;
-use crate::hash::Fingerprint;
 use crate::session::Session;
 use crate::{algorithms, stored};
 
@@ -43,7 +41,7 @@ pub(crate) struct Manifest<'a> {
     operations: BTreeMap<&'static str, usize>,
     kernels: Vec<KernelReport>,
     cost: CostReport,
-    files: Vec<FileReport<'a>>,
+    files: Vec<FileReport>,
 }
 
 #[derive(Serialize)]
@@ -206,16 +204,16 @@ struct CostReport {
 }
 
 #[derive(Serialize)]
-struct FileReport<'a> {
-    name: &'a str,
-    bytes: usize,
-    hash: String,
+pub(crate) struct FileReport {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) hash: String,
 }
 
 pub(crate) fn manifest<'a>(
     session: &'a Session,
     program: &'a Program,
-    files: &'a [ArtifactFile],
+    files: Vec<FileReport>,
 ) -> Manifest<'a> {
     let Config { seed, exact, opt, batch_norm, init, ref dimensions, .. } = session.config;
     let batch = session.config.batch_size();
@@ -286,14 +284,7 @@ pub(crate) fn manifest<'a>(
         operations,
         kernels: kernels(session),
         cost,
-        files: files
-            .iter()
-            .map(|file| FileReport {
-                name: &file.name,
-                bytes: file.contents.len(),
-                hash: Fingerprint::new().add(&file.contents).text(),
-            })
-            .collect(),
+        files,
     }
 }
 

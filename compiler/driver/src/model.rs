@@ -9,8 +9,7 @@ use trainc_ir::ops::Reduction;
 use trainc_ir::text::Printer;
 use trainc_ir::{Op, OpKind, RunContext, Tensor};
 use trainc_onnx_import::{
-    ExternalLocation, ImportOptions, Imported, IntegerParameter, Loss, Warning, import_bytes,
-    import_path,
+    ExternalLocation, ImportOptions, Imported, IntegerParameter, Loss, Model, Warning,
 };
 use trainc_opt::algorithm::{Algorithm, Initialization, Otherwise};
 use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
@@ -85,26 +84,65 @@ impl ModelSource {
         }
     }
 
-    /// Imports the model: an ONNX file, or a graph in the text form.
+    /// Reads the model: an ONNX or TensorFlow Lite file, or a graph in the text form.
+    ///
+    /// # Errors
+    /// The importer's, with the file.
+    pub fn open(&self) -> Result<OpenModel<'_>> {
+        let content = match (self.text(), self) {
+            (Some(text), _) => Content::Text(text),
+            (None, ModelSource::File(path)) => Content::Model(Model::open(path)?),
+            (None, ModelSource::Bytes { name, bytes }) => {
+                let none =
+                    |_: &ExternalLocation| Err("a model in memory has no other files".to_string());
+                let model = Model::decode(bytes, &none);
+                Content::Model(model.with_context(|| format!("the built-in model `{name}`"))?)
+            }
+        };
+        Ok(OpenModel { source: self, content })
+    }
+
+    /// Reads the model and imports it once.
     ///
     /// # Errors
     /// The importer's, with the file.
     pub fn import(&self, options: &ImportOptions) -> Result<Imported> {
-        if let Some(text) = self.text() {
-            return text_model::import(&text, options).map_err(|e| match self.path() {
-                Some(path) => InFile::new(path, error::message(&e)).into(),
-                None => e,
-            });
-        }
-        Ok(match self {
-            ModelSource::File(path) => import_path(path, options)?,
-            ModelSource::Bytes { name, bytes } => {
-                let none =
-                    |_: &ExternalLocation| Err("a model in memory has no other files".to_string());
-                import_bytes(bytes, &none, options)
-                    .with_context(|| format!("the built-in model `{name}`"))?
+        self.open()?.import(options)
+    }
+}
+
+/// A model that was read: what is imported from it shares its weights.
+#[derive(Debug)]
+pub struct OpenModel<'s> {
+    source: &'s ModelSource,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Text(Vec<u8>),
+    Model(Model),
+}
+
+impl OpenModel<'_> {
+    /// Imports the model.
+    ///
+    /// # Errors
+    /// The importer's, with the file.
+    pub fn import(&self, options: &ImportOptions) -> Result<Imported> {
+        match (&self.content, self.source) {
+            (Content::Text(text), source) => {
+                text_model::import(text, options).map_err(|e| match source.path() {
+                    Some(path) => InFile::new(path, error::message(&e)).into(),
+                    None => e,
+                })
             }
-        })
+            (Content::Model(model), ModelSource::File(_)) => Ok(model.import(options)?),
+            (Content::Model(model), ModelSource::Bytes { name, .. }) => {
+                let imported = model.import(options);
+                imported.with_context(|| format!("the built-in model `{name}`"))
+            }
+        }
     }
 }
 

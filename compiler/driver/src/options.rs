@@ -66,6 +66,12 @@ choice! {
     MeanSquaredError = "mse",
 }
 
+impl Default for LossFunction {
+    fn default() -> LossFunction {
+        LossFunction::Model
+    }
+}
+
 /// What is said of an option besides its value.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionInfo {
@@ -208,8 +214,9 @@ options! {
     freeze: Vec<String> = Vec::new(), "freeze" ("PATTERN");
     /// The only parameters or layers that train; may be repeated
     train: Vec<String> = Vec::new(), "train" ("PATTERN");
-    /// What the model is trained for; of several outputs the sum. Targets are inputs of the training step
-    loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model" in "compile", "inspect";
+    /// What the model is trained for; of several outputs the sum. Targets are inputs of the training step; `train` has them
+    /// from the data
+    loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model" in "train", "compile", "inspect";
     /// A fixed step size (under NITI: bits, 0 to 7)
     learning_rate: Option<f64> = None, "learning-rate" ("RATE")
         default "the algorithm's schedule" in "train", "compile";

@@ -4,11 +4,10 @@
 //! stand there as hashes; they are those of `weights.safetensors`, and what that has no form for is in
 //! `constants.safetensors`. Planning the modules again gives the program, whose fingerprint must be the manifest's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trainc_data::{NamedTensor, TensorData, safetensors_bytes};
-use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
 use trainc_ir::harness::launches;
 use trainc_ir::program::{Program, Region};
@@ -16,6 +15,7 @@ use trainc_ir::target::ArtifactFile;
 use trainc_ir::tensor_bytes::{tensor_bytes, tensor_from_bytes};
 use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::{Printer, content_hash, parse_type};
+use trainc_ir::{Element, Scale, Tensor};
 
 use crate::error::Result;
 use crate::hash::Fingerprint;
@@ -32,22 +32,29 @@ pub(crate) fn module_file(entry: &str) -> String {
     format!("{entry}.module.txt")
 }
 
-/// The files with the modules of entries, beside the weights that were exported.
+/// The files with the modules of entries, beside the weights that a state is exported as.
 ///
 /// # Errors
 /// If a tensor cannot be written.
 pub(crate) fn files(
     modules: &[(&str, &Graph)],
-    weights: &[NamedTensor],
+    state: &[(String, Arc<Tensor>)],
 ) -> Result<Vec<ArtifactFile>> {
     let printer = Printer::default();
-    let known = tensors_of(weights);
+    // What `tensors_of` will find.
+    let kept = |tensor: &Tensor| match tensor.ty().element {
+        Element::F32 => true,
+        Element::I8 | Element::I32 => tensor.ty().scale == Scale::Exponent,
+        _ => false,
+    };
+    let known: BTreeSet<u64> =
+        state.iter().filter(|(_, t)| kept(t)).map(|(_, t)| content_hash(t)).collect();
     let (mut files, mut constants) = (Vec::new(), BTreeMap::new());
     for (entry, module) in modules {
         let text = printer.graph(module);
         files.push(ArtifactFile { name: module_file(entry), contents: text.into_bytes() });
         for (hash, tensor) in printer.blobs(module) {
-            if !known.contains_key(&hash) {
+            if !known.contains(&hash) {
                 constants.insert(hash, tensor);
             }
         }
@@ -131,7 +138,7 @@ pub(crate) fn constant(tensor: &NamedTensor) -> Option<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainc_ir::{Data, Element, Scale, ScaleData, TensorType};
+    use trainc_ir::{Data, ScaleData, TensorType};
 
     /// Weights that are exported stand for themselves.
     #[test]

@@ -11,6 +11,7 @@ use trainc_opt::algorithm::Algorithm;
 
 use crate::config::Config;
 use crate::error::{Context, Result, ensure};
+use crate::goal::{self, Goal, Sum};
 use crate::history::EpochRecord;
 use crate::image_layout::ImageLayout;
 use crate::options::value::Augment;
@@ -34,6 +35,7 @@ pub struct Trainer {
     step_entry: Call,
     infer_entry: Call,
     normalizer: Normalizer,
+    goal: Goal,
     pub(crate) steps: u64,
     pub(crate) history: Vec<EpochRecord>,
 }
@@ -44,7 +46,7 @@ struct Call {
     batch: usize,
     /// Shape of the data input.
     shape: Vec<usize>,
-    inputs: Vec<(InputRole, Vec<u8>)>,
+    inputs: Vec<(InputRole, Element, Vec<u8>)>,
     outputs: Vec<Vec<u8>>,
 }
 
@@ -62,20 +64,21 @@ impl Call {
             inputs: entry
                 .inputs
                 .iter()
-                .map(|a| (a.role, bytes(&program.buffer(a.buffer).ty)))
+                .map(|a| (a.role, &program.buffer(a.buffer).ty))
+                .map(|(role, ty)| (role, ty.element, bytes(ty)))
                 .collect(),
             outputs: entry.outputs.iter().map(|a| bytes(&program.buffer(a.buffer).ty)).collect(),
         })
     }
 
     fn set(&mut self, role: InputRole, words: impl Iterator<Item = [u8; 4]>) {
-        if let Some((_, bytes)) = self.inputs.iter_mut().find(|(r, _)| *r == role) {
+        if let Some((_, _, bytes)) = self.inputs.iter_mut().find(|(r, ..)| *r == role) {
             bytes.chunks_exact_mut(4).zip(words).for_each(|(b, w)| b.copy_from_slice(&w));
         }
     }
 
     fn run(&mut self, host: &mut HostProgram, run: &RunContext) -> Result<()> {
-        let inputs: Vec<&[u8]> = self.inputs.iter().map(|(_, b)| b.as_slice()).collect();
+        let inputs: Vec<&[u8]> = self.inputs.iter().map(|(_, _, b)| b.as_slice()).collect();
         let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
         Ok(host.run_raw(self.handle, &inputs, &mut outputs, run)?)
     }
@@ -115,6 +118,7 @@ impl Trainer {
         Ok(Trainer {
             state_names: session.state_names(),
             normalizer: session.config.normalizer(&data.train)?,
+            goal: Goal::of(&session)?,
             host,
             step_entry,
             infer_entry,
@@ -133,6 +137,11 @@ impl Trainer {
         self.steps = 0;
         self.history.clear();
         self.set_state(state)
+    }
+
+    /// Whether inference is judged by how many are right, not by its loss.
+    pub fn is_judged_by_accuracy(&self) -> bool {
+        self.goal.is_accuracy()
     }
 
     /// What each epoch gave so far; epoch 0 is there if [`Trainer::start`] was called.
@@ -180,8 +189,7 @@ impl Trainer {
         if !self.history.is_empty() {
             return Ok(None);
         }
-        let test_accuracy = self.evaluate(&data.test, progress)?;
-        let record = EpochRecord { epoch: 0, steps: 0, train_loss: None, test_accuracy };
+        let record = self.record(0, None, data, progress)?;
         self.history.push(record);
         Ok(Some(record))
     }
@@ -211,14 +219,24 @@ impl Trainer {
             self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
             losses += f64::from(self.step(&data.train, indices, epoch)?);
         }
-        let record = EpochRecord {
-            epoch: epoch + 1,
-            steps: self.steps,
-            train_loss: Some(losses / count as f64),
-            test_accuracy: self.evaluate(&data.test, progress)?,
-        };
+        let record = self.record(epoch + 1, Some(losses / count as f64), data, progress)?;
         self.history.push(record);
         Ok(Some(record))
+    }
+
+    fn record(
+        &mut self,
+        epoch: usize,
+        train_loss: Option<f64>,
+        data: &Dataset,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<EpochRecord> {
+        let test = self.evaluate(&data.test, progress)?;
+        let (test_accuracy, test_loss) = match self.goal.is_accuracy() {
+            true => (Some(test), None),
+            false => (None, Some(test)),
+        };
+        Ok(EpochRecord { epoch, steps: self.steps, train_loss, test_accuracy, test_loss })
     }
 
     /// One training step on the samples at `indices`, changed at random for this epoch (from 0); its loss.
@@ -240,27 +258,25 @@ impl Trainer {
         self.step_entry.output_f32(0).first().copied().context("the step has no loss")
     }
 
-    /// The fraction of samples whose own class has the highest score (the first of equal ones).
+    /// The fraction of samples (of their positions) whose own class has the highest score (the first of equal ones); where
+    /// there are no classes, the mean loss.
     ///
     /// # Errors
     /// If the host refuses.
     pub fn evaluate(&mut self, split: &Split, progress: &mut dyn FnMut(Progress)) -> Result<f64> {
-        let (scores, classes) = scores(&self.session)?;
         let batch = NonZeroUsize::new(self.infer_entry.batch).context("an empty batch")?;
         let batches = evaluation_batches(split.len(), batch);
         let total = batches.len();
         let run = RunContext { seed: self.session.config.seed, step: 0 };
-        let mut right = 0usize;
+        let mut sum = Sum::default();
         for (i, batch) in batches.enumerate() {
             progress(Progress::Evaluate(i, total));
             fill(&mut self.infer_entry, split, &self.normalizer, &batch.indices, |_, _| {});
             self.infer_entry.run(&mut self.host, &run)?;
-            let values = self.infer_entry.output_f32(scores);
-            for (row, &index) in values.chunks_exact(classes).zip(&batch.indices[..batch.count]) {
-                right += usize::from(highest(row) == split.labels[index] as usize);
-            }
+            let values = self.infer_entry.output_f32(self.goal.output());
+            self.goal.add(&mut sum, &values, split, &batch.indices[..batch.count]);
         }
-        Ok(right as f64 / split.len() as f64)
+        Ok(sum.mean())
     }
 
     /// The state under the model's names, in the order of checkpoints.
@@ -294,8 +310,7 @@ fn fill(
     change: impl Fn(&mut [f32], usize),
 ) {
     let mut images = vec![0f32; indices.len() * split.image_len()];
-    let mut labels = vec![0i32; indices.len()];
-    split.fill_batch(indices, normalizer, &mut images, &mut labels);
+    split.fill_batch(indices, normalizer, &mut images, &mut vec![0; indices.len()]);
     let size = split.image_len().max(1);
     for (image, &index) in images.chunks_exact_mut(size).zip(indices) {
         change(image, index);
@@ -304,7 +319,10 @@ fn fill(
         layout.arrange(&mut images, split.shape);
     }
     call.set(InputRole::Data, images.iter().map(|v| v.to_le_bytes()));
-    call.set(InputRole::Labels, labels.iter().map(|v| v.to_le_bytes()));
+    let labels = call.inputs.iter().find(|(role, ..)| *role == InputRole::Labels);
+    if let Some(&(_, element, _)) = labels {
+        call.set(InputRole::Labels, goal::wanted(split, indices, element).into_iter());
+    }
 }
 
 /// The batches of an epoch: all full, in the seed's order or the file's.
@@ -318,31 +336,12 @@ fn epoch_order(config: &Config, length: usize, batch: usize, epoch: usize) -> Ve
     }
 }
 
-/// The position of the highest score; the first of equal ones, NaN never.
-fn highest(scores: &[f32]) -> usize {
-    let mut best = 0;
-    for (i, score) in scores.iter().enumerate() {
-        if *score > scores[best] || scores[best].is_nan() {
-            best = i;
-        }
-    }
-    best
-}
-
 /// A step size as the algorithm's element, of which it is one.
 fn rate_bits(rate: f64, element: Element) -> [u8; 4] {
     match element {
         Element::I32 => (rate as i32).to_le_bytes(),
         _ => (rate as f32).to_le_bytes(),
     }
-}
-
-/// Which output of `infer` holds the class scores, and how many classes there are.
-fn scores(session: &Session) -> Result<(usize, usize)> {
-    let graph = &session.entry(INFER)?.float;
-    let position = crate::model::scores_output(graph)
-        .context("the model has no output of shape [batch, classes]")?;
-    Ok((position, graph.ty(graph.outputs()[position].value).shape[1]))
 }
 
 /// Whether an algorithm trains.
@@ -370,13 +369,25 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
         "the model takes {ty}, but images of `{}` are {channels} x {height} x {width} (channels x height x width)",
         data.name
     );
-    let (_, classes) = scores(session)?;
+    let labels: Vec<_> = entry.inputs.iter().filter(|a| a.role == InputRole::Labels).collect();
+    let names: Vec<&str> = labels.iter().map(|a| a.name.as_str()).collect();
     ensure!(
-        data.classes.len() <= classes,
-        "`{}` has {} classes, the model {classes} outputs",
-        data.name,
-        data.classes.len()
+        labels.len() < 2,
+        "training from a data set needs a loss of one result, here {} ({})",
+        labels.len(),
+        names.join(", ")
     );
+    for argument in labels {
+        goal::check(&data.train, &program.buffer(argument.buffer).ty, &data.name)?;
+    }
+    if let Some(classes) = Goal::of(session)?.classes() {
+        ensure!(
+            data.classes.len() <= classes,
+            "`{}` has {} classes, the model {classes} outputs",
+            data.name,
+            data.classes.len()
+        );
+    }
     ensure!(
         data.train.len() >= batch,
         "`{}` has {} training samples, fewer than one batch of {batch}",
@@ -389,12 +400,6 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn highest_score() {
-        assert_eq!(highest(&[0.0, 3.0, 3.0, -1.0]), 1);
-        assert_eq!(highest(&[f32::NAN, -5.0, -6.0]), 1);
-    }
 
     #[test]
     fn orders() {

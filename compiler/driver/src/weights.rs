@@ -4,47 +4,111 @@
 //! `q * 2^e`). Beside it stand its stored elements, named `NAME.int8` (or `NAME.int32` for wider integers), and
 //! `NAME.exponent`, one i32.
 
-use trainc_data::{NamedTensor, TensorData};
+use std::borrow::Borrow;
+use std::io::Write;
+
+use trainc_data::{
+    DataError, Elements, NamedTensor, StreamedData, StreamedTensor, TensorData, elements,
+    stream_safetensors,
+};
 use trainc_ir::{Data, Element, Scale, ScaleData, Tensor, TensorType};
 
 /// The real values of a tensor; `None` for scales that have no export.
 pub fn real_values(tensor: &Tensor) -> Option<Vec<f32>> {
+    reals(tensor).map(|values| all(values, tensor.ty().count()))
+}
+
+fn all<T: Clone + Default>(values: Elements<'_, T>, count: usize) -> Vec<T> {
+    let mut all = vec![T::default(); count];
+    values(0, &mut all);
+    all
+}
+
+/// [`real_values`], some at a time.
+fn reals(tensor: &Tensor) -> Option<Elements<'_, f32>> {
     if let Data::F32(values) = tensor.data() {
-        return Some(values.clone());
+        return Some(elements(values, |v| v));
     }
     match tensor.ty().scale {
         Scale::None | Scale::Fixed { .. } | Scale::Exponent => {
             let power = 2f64.powi(tensor.exponent());
-            Some(tensor.to_i64().iter().map(|&q| (q as f64 * power) as f32).collect())
+            Some(integers(tensor, move |q| (q as f64 * power) as f32))
         }
         Scale::Affine { .. } | Scale::Block { .. } => None,
     }
 }
 
-/// State as named tensors for a safetensors file; see the module documentation.
-pub fn export(state: &[(String, Tensor)]) -> Vec<NamedTensor> {
-    let mut tensors = Vec::new();
+/// What is made of the elements of an integer tensor.
+fn integers<'t, T: 't>(tensor: &'t Tensor, make: impl Fn(i64) -> T + 't) -> Elements<'t, T> {
+    match tensor.data() {
+        Data::F32(_) => unreachable!("{} is not an integer tensor", tensor.ty()),
+        Data::I8(v) => elements(v, move |q| make(q.into())),
+        Data::I16(v) => elements(v, move |q| make(q.into())),
+        Data::I32(v) => elements(v, move |q| make(q.into())),
+        Data::U8(v) => elements(v, move |q| make(q.into())),
+        Data::U16(v) => elements(v, move |q| make(q.into())),
+        Data::U32(v) => elements(v, move |q| make(q.into())),
+    }
+}
+
+/// Parts of a file: names, shapes and elements; see the module documentation.
+fn parts<'t, T: Borrow<Tensor>>(state: &'t [(String, T)]) -> Vec<StreamedTensor<'t>> {
+    let mut parts = Vec::new();
     for (name, tensor) in state {
+        let tensor = tensor.borrow();
         let shape = tensor.shape().to_vec();
-        if let Some(values) = real_values(tensor) {
-            let data = TensorData::F32(values);
-            tensors.push(NamedTensor { name: name.clone(), shape: shape.clone(), data });
+        let mut add = |name: String, shape: Vec<usize>, data: StreamedData<'t>| {
+            parts.push(StreamedTensor { name, shape, data });
+        };
+        if let Some(values) = reals(tensor) {
+            add(name.clone(), shape.clone(), StreamedData::F32(values));
         }
         if matches!(tensor.data(), Data::F32(_)) {
             continue;
         }
-        let (suffix, data) = match tensor.data() {
-            Data::I8(values) => ("int8", TensorData::I8(values.clone())),
-            _ => ("int32", TensorData::I32(tensor.to_i64().iter().map(|&v| v as i32).collect())),
-        };
-        tensors.push(NamedTensor { name: format!("{name}.{suffix}"), shape, data });
+        match tensor.data() {
+            Data::I8(values) => {
+                add(format!("{name}.int8"), shape, StreamedData::I8(elements(values, |v| v)));
+            }
+            _ => {
+                let values = integers(tensor, |q| q as i32);
+                add(format!("{name}.int32"), shape, StreamedData::I32(values));
+            }
+        }
         if tensor.ty().scale == Scale::Exponent {
-            let data = TensorData::I32(vec![tensor.exponent()]);
-            tensors.push(NamedTensor { name: format!("{name}.exponent"), shape: Vec::new(), data });
+            let exponent = tensor.exponent();
+            let data = StreamedData::I32(Box::new(move |_, out| out.fill(exponent)));
+            add(format!("{name}.exponent"), Vec::new(), data);
         }
     }
+    parts
+}
+
+/// State as named tensors for a safetensors file; see the module documentation.
+pub fn export<T: Borrow<Tensor>>(state: &[(String, T)]) -> Vec<NamedTensor> {
+    let named = |part: StreamedTensor<'_>| {
+        let count = part.shape.iter().product();
+        let data = match part.data {
+            StreamedData::F32(values) => TensorData::F32(all(values, count)),
+            StreamedData::I8(values) => TensorData::I8(all(values, count)),
+            StreamedData::I32(values) => TensorData::I32(all(values, count)),
+        };
+        NamedTensor { name: part.name, shape: part.shape, data }
+    };
+    let mut tensors: Vec<NamedTensor> = parts(state).into_iter().map(named).collect();
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     tensors
+}
+
+/// Writes [`export`]'s tensors as a safetensors file, without making them all.
+///
+/// # Errors
+/// If `out` refuses, or two names are the same.
+pub(crate) fn write<T: Borrow<Tensor>>(
+    out: &mut dyn Write,
+    state: &[(String, T)],
+) -> Result<(), DataError> {
+    stream_safetensors(out, parts(state))
 }
 
 /// The stored form of a tensor among those that [`export`] gave, bit for bit; `None` if they do not have it in a form of

@@ -1,5 +1,7 @@
 //! Tensor values of the reference interpreter.
 
+use std::sync::OnceLock;
+
 use crate::types::{Element, Scale, Shape, TensorType};
 
 /// Elements, unpacked: sub-byte integers sit in the next wider storage.
@@ -41,11 +43,19 @@ pub enum ScaleData {
 }
 
 /// A tensor value: type, elements, and the run-time part of its scale.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Tensor {
     ty: TensorType,
     data: Data,
     scale: ScaleData,
+    /// [`Tensor::content_hash`], once it was asked for.
+    hash: OnceLock<u64>,
+}
+
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        (&self.ty, &self.data, &self.scale) == (&other.ty, &other.data, &other.scale)
+    }
 }
 
 impl Data {
@@ -105,7 +115,7 @@ impl Tensor {
             _ => false,
         };
         assert!(fits, "scale of {ty}");
-        Tensor { ty, data, scale }
+        Tensor { ty, data, scale, hash: OnceLock::new() }
     }
 
     /// An FP32 tensor.
@@ -253,6 +263,42 @@ impl Tensor {
     /// Whether both have the same type and the same bits (floats compared by bits).
     pub fn bits_equal(&self, other: &Tensor) -> bool {
         self.ty == other.ty && self.first_difference(other).is_none()
+    }
+
+    /// FNV-1a (64 bits) of the type's text, a zero byte, the elements in little-endian order as stored (sub-byte ones a
+    /// byte each), then the run-time scale (exponent; scales, then zero points; block exponents).
+    pub fn content_hash(&self) -> u64 {
+        *self.hash.get_or_init(|| self.hashed())
+    }
+
+    fn hashed(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        };
+        add(self.ty.to_string().as_bytes());
+        add(&[0]);
+        match &self.data {
+            Data::F32(v) => v.iter().for_each(|x| add(&x.to_bits().to_le_bytes())),
+            Data::I8(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
+            Data::I16(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
+            Data::I32(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
+            Data::U8(v) => add(v),
+            Data::U16(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
+            Data::U32(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
+        }
+        match &self.scale {
+            ScaleData::None => {}
+            ScaleData::Exponent(e) => add(&e.to_le_bytes()),
+            ScaleData::Affine { scales, zero_points } => {
+                scales.iter().for_each(|x| add(&x.to_bits().to_le_bytes()));
+                zero_points.iter().for_each(|x| add(&x.to_le_bytes()));
+            }
+            ScaleData::Block(exponents) => exponents.iter().for_each(|x| add(&x.to_le_bytes())),
+        }
+        hash
     }
 
     /// Index of the first element whose bits differ (`usize::MAX` if only the scale differs).

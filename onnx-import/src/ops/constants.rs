@@ -114,9 +114,9 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         (KnownData::Ints(x), KnownData::Ints(y)) => KnownData::Ints(
             index.map(|(c, (i, j))| if choose[c] != 0 { x[i] } else { y[j] }).collect(),
         ),
-        (KnownData::Float(x), KnownData::Float(y)) => KnownData::Float(std::sync::Arc::new(
+        (KnownData::Float(x), KnownData::Float(y)) => KnownData::Float(
             index.map(|(c, (i, j))| if choose[c] != 0 { x[i] } else { y[j] }).collect(),
-        )),
+        ),
         _ => {
             return Err(unsupported(
                 "operands",

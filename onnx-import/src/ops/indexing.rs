@@ -1,7 +1,5 @@
 //! Operators that read and write by index: slices where the indices are known and run evenly, rows by index otherwise.
 
-use std::sync::Arc;
-
 use trainc_ir::ops::{
     Add, Broadcast, Compare, Comparison, Concat, Gather, Maximum, ReduceSum, Reshape, ScatterAdd,
     Select,
@@ -395,7 +393,7 @@ fn written(
         (KnownData::Float(x), KnownData::Float(u)) => {
             let mut x = x.to_vec();
             pairs().for_each(|(to, from)| x[to] = if add { x[to] + u[from] } else { u[from] });
-            KnownData::Float(Arc::new(x))
+            KnownData::Float(x.into())
         }
         (KnownData::Ints(x), KnownData::Ints(u)) if !add => {
             let mut x = x.clone();

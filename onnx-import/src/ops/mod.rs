@@ -20,6 +20,7 @@ mod rearrange;
 mod recurrent;
 mod reductions;
 mod resize;
+mod sequences;
 
 use crate::call::{Bound, Call};
 use crate::error::NodeResult;
@@ -373,6 +374,14 @@ pub(crate) static TABLE: &[Row] = &[
         indexing::scatter_nd,
     ),
     row("Selu", 7, ONE, &["alpha", "gamma"], DECOMPOSED, activations::activation),
+    row(
+        "SequenceAt",
+        11,
+        TWO,
+        &[],
+        "of SplitToSequence; position known while importing",
+        sequences::at,
+    ),
     row("Shape", 7, ONE, &["start", "end"], "", constants::shape),
     row("Sigmoid", 7, ONE, &[], "", elementwise::unary),
     row("Sign", 9, ONE, &[], "", elementwise::unary),
@@ -398,6 +407,14 @@ pub(crate) static TABLE: &[Row] = &[
     row("Softsign", 7, ONE, &[], DECOMPOSED, activations::activation),
     row("SpaceToDepth", 7, ONE, &["blocksize"], "", rearrange::blocks),
     row("Split", 7, &[(7, 1), (13, 2)], &["axis", "split", "num_outputs"], "", movement::split),
+    row(
+        "SplitToSequence",
+        11,
+        &[(11, 2)],
+        &["axis", "keepdims"],
+        "sizes known while importing",
+        sequences::split,
+    ),
     row("Sqrt", 7, ONE, &[], "", elementwise::unary),
     row("Squeeze", 7, &[(7, 1), (13, 2)], &["axes"], "", movement::squeeze),
     row("Sub", 7, TWO, &[], "", elementwise::binary),

@@ -246,9 +246,9 @@ fn join(operands: &[std::sync::Arc<Known>]) -> NodeResult<Known> {
         KnownData::Ints(_) => KnownData::Ints(
             operands.iter().flat_map(|o| o.ints().unwrap_or_default()).copied().collect(),
         ),
-        KnownData::Float(_) => KnownData::Float(std::sync::Arc::new(
-            operands.iter().flat_map(|o| o.to_f32().unwrap_or_default()).collect(),
-        )),
+        KnownData::Float(_) => {
+            KnownData::Float(operands.iter().flat_map(|o| o.to_f32().unwrap_or_default()).collect())
+        }
         KnownData::Double(_) => KnownData::Double(
             operands
                 .iter()
@@ -498,8 +498,21 @@ pub(crate) fn split(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
             (0..outputs).map(|i| chunk.min(dims[at].saturating_sub(i * chunk))).collect()
         }
     };
-    if sizes.len() != outputs || sizes.iter().fold(0usize, |n, &s| n.saturating_add(s)) != dims[at]
-    {
+    if sizes.len() != outputs {
+        return Err(invalid!("{outputs} results of parts of {sizes:?}"));
+    }
+    parts(call, &x, at, &sizes)
+}
+
+/// Parts of these sizes along an axis.
+pub(crate) fn parts(
+    call: &mut Call<'_, '_>,
+    x: &Bound,
+    at: usize,
+    sizes: &[usize],
+) -> NodeResult<Vec<Bound>> {
+    let dims = call.dims_of(x)?;
+    if sizes.iter().fold(0usize, |n, &s| n.saturating_add(s)) != dims[at] {
         return Err(invalid!("cannot split {dims:?} along axis {at} into parts of {sizes:?}"));
     }
     let mut start = 0;
@@ -509,7 +522,7 @@ pub(crate) fn split(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
         (starts[at], lengths[at]) = (start, size);
         start += size;
         let steps = vec![1; dims.len()];
-        parts.push(call.boxed(&x, starts, lengths, steps, &i.to_string())?);
+        parts.push(call.boxed(x, starts, lengths, steps, &i.to_string())?);
     }
     Ok(parts)
 }

@@ -168,7 +168,7 @@ fn dequantize_known(call: &mut Call<'_, '_>, q: &Known, axis: usize) -> NodeResu
         return Ok(known.into());
     }
     let name = call.node.input[0].clone();
-    let value = call.builder.parameter(&name, known, true).map_err(|e| invalid!("{e}"))?;
+    let value = call.builder.parameter(&name, &known, true).map_err(|e| invalid!("{e}"))?;
     if let Some(element) = element(q.dtype) {
         call.builder.integer_parameters.push(IntegerParameter {
             value,

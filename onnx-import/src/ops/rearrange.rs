@@ -64,9 +64,9 @@ pub(crate) fn trilu(call: &mut Call<'_, '_>) -> NodeResult<Vec<Bound>> {
     if let Some(known) = call.known(0)? {
         let count = call.fold_budget(&dims)?;
         let data = match &known.data {
-            KnownData::Float(v) => KnownData::Float(std::sync::Arc::new(
-                (0..count).map(|i| if kept(i) { v[i] } else { 0.0 }).collect(),
-            )),
+            KnownData::Float(v) => {
+                KnownData::Float((0..count).map(|i| if kept(i) { v[i] } else { 0.0 }).collect())
+            }
             KnownData::Double(v) => {
                 KnownData::Double((0..count).map(|i| if kept(i) { v[i] } else { 0.0 }).collect())
             }

@@ -95,6 +95,11 @@ impl Lines {
         }
     }
 
+    /// Nothing yet, with room for a text of that many bytes.
+    pub(crate) fn of(size: usize) -> Lines {
+        Lines { text: String::with_capacity(size), ..Lines::default() }
+    }
+
     /// Appends a text as it is.
     pub(crate) fn raw(&mut self, text: &str) {
         self.text.push_str(text);

@@ -1,6 +1,7 @@
 //! The first stage: the model as imported, and its FP32 graphs for training and for inference.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use trainc_ir::graph::Graph;
 use trainc_ir::verify::{Stage, verify};
@@ -63,7 +64,8 @@ fn imported(
     let batch = graph_batch(&algorithm, inference_batch);
     let options = import_options(config, &algorithm, entries, batch);
     let mut times = Vec::new();
-    let mut imported = timed(&mut times, "import", || source.import(&options))?;
+    let model = timed(&mut times, "read", || source.open())?;
+    let mut imported = timed(&mut times, "import", || model.import(&options))?;
     if !algorithm.is_identity() {
         check_finite(&imported.graph)?;
     }
@@ -73,9 +75,10 @@ fn imported(
         true => None,
         false => {
             let options = ImportOptions { batch: Some(batch), ..options };
-            Some(timed(&mut times, "import", || source.import(&options))?)
+            Some(timed(&mut times, "import", || model.import(&options))?)
         }
     };
+    drop(model);
     if let Some(inferring) = &mut inferring {
         share(&imported.graph, &mut inferring.graph);
     }
@@ -152,7 +155,8 @@ fn share(graph: &Graph, other: &mut Graph) {
         let name = &other.value(other.parameters()[i].value).name;
         let Some(own) = graph.parameter_named(name) else { continue };
         let own = &graph.parameters()[own].initial;
-        if own.bits_equal(&other.parameters()[i].initial) {
+        let others = &other.parameters()[i].initial;
+        if !Arc::ptr_eq(own, others) && own.bits_equal(others) {
             other.set_initial(i, own.clone());
         }
     }

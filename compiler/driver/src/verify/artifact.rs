@@ -13,7 +13,7 @@ use trainc_ir::{Op, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::error::{Context, InFile, Result, ensure};
-use crate::hash::Fingerprint;
+use crate::hash::FileFingerprint;
 use crate::stored::{CONSTANTS, MANIFEST, WEIGHTS, constant, fingerprint, module_file, tensors_of};
 use crate::{model, targets};
 
@@ -88,7 +88,7 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
         ensure!(plain, fail(MANIFEST, format!("`{}` names no file of the folder", file.name)));
         let bytes = std::fs::read(folder.join(&file.name))
             .map_err(|e| fail(&file.name, format!("the manifest names it: {e}")))?;
-        if Fingerprint::new().add(&bytes).text() != file.hash {
+        if FileFingerprint::of(&bytes) != file.hash {
             edited.push(file.name.clone());
         }
     }

@@ -233,34 +233,7 @@ fn all_equal(tensor: &Tensor) -> bool {
     }
 }
 
-/// FNV-1a (64 bits) of a tensor: its type's text, a zero byte, its elements in little-endian order as stored (sub-byte
-/// ones a byte each), then its run-time scale (exponent; scales, then zero points; block exponents).
+/// [`Tensor::content_hash`].
 pub fn content_hash(tensor: &Tensor) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    };
-    add(tensor.ty().to_string().as_bytes());
-    add(&[0]);
-    match tensor.data() {
-        Data::F32(v) => v.iter().for_each(|x| add(&x.to_bits().to_le_bytes())),
-        Data::I8(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::I16(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::I32(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::U8(v) => add(v),
-        Data::U16(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::U32(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-    }
-    match tensor.scale() {
-        ScaleData::None => {}
-        ScaleData::Exponent(e) => add(&e.to_le_bytes()),
-        ScaleData::Affine { scales, zero_points } => {
-            scales.iter().for_each(|x| add(&x.to_bits().to_le_bytes()));
-            zero_points.iter().for_each(|x| add(&x.to_le_bytes()));
-        }
-        ScaleData::Block(exponents) => exponents.iter().for_each(|x| add(&x.to_le_bytes())),
-    }
-    hash
+    tensor.content_hash()
 }

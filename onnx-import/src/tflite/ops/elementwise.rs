@@ -21,12 +21,17 @@ pub(super) fn unary(call: &mut Call<'_, '_>) -> NodeResult<()> {
         name => {
             let op = match name {
                 "ABS" => "Abs",
+                "CEIL" => "Ceil",
+                "ELU" => "Elu",
                 "EXP" => "Exp",
+                "FLOOR" => "Floor",
                 "HARD_SWISH" => "HardSwish",
                 "LOG" => "Log",
+                "LOGICAL_NOT" => "Not",
                 "LOGISTIC" => "Sigmoid",
                 "NEG" => "Neg",
                 "RELU" => "Relu",
+                "SIGN" => "Sign",
                 "SQRT" => "Sqrt",
                 "TANH" => "Tanh",
                 other => return Err(invalid!("{other} is none on single elements")),
@@ -105,6 +110,15 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> NodeResult<()> {
     let below = call.add("Relu", &[&minus], Vec::new(), "below");
     let scaled = call.add("Mul", &[&below, slope], Vec::new(), "scaled");
     let y = call.add("Sub", &[&above, &scaled], Vec::new(), "");
+    call.finish(y, layout)
+}
+
+/// ADD_N.
+pub(super) fn sum(call: &mut Call<'_, '_>) -> NodeResult<()> {
+    let all: Vec<usize> = (0..call.operands()).collect();
+    let (operands, layout) = aligned(call, &all)?;
+    let operands: Vec<&str> = operands.iter().map(String::as_str).collect();
+    let y = call.add("Sum", &operands, Vec::new(), "");
     call.finish(y, layout)
 }
 

@@ -3,8 +3,10 @@
 //! Each gives nodes of the importer's operators. The table drives the importer, the check of a model and the list of
 //! supported operators, so they agree.
 
+mod choice;
 mod convolution;
 mod elementwise;
+mod images;
 mod larq;
 mod movement;
 mod products;
@@ -40,21 +42,36 @@ const fn row(op: &'static str, notes: &'static str, import: Import) -> Row {
 pub(crate) static TABLE: &[Row] = &[
     row("ABS", "", elementwise::unary),
     row("ADD", "", elementwise::binary),
+    row("ADD_N", "", elementwise::sum),
     row("AVERAGE_POOL_2D", "", convolution::pool),
     row("BATCH_MATMUL", "", products::batch_matmul),
     row("CAST", "between floats; anything on known values", elementwise::cast),
+    row("CEIL", "", elementwise::unary),
     row("CONCATENATION", "", movement::concatenation),
     row("CONV_2D", "groups and dilation too", convolution::conv),
     row("DEPTHWISE_CONV_2D", "", convolution::conv),
+    row("DEPTH_TO_SPACE", "", images::blocks),
     row("DEQUANTIZE", "of constants too (FLOAT16 weights)", elementwise::same),
     row("DIV", "", elementwise::binary),
+    row("ELU", "", elementwise::unary),
+    row("EQUAL", "", choice::compare),
     row("EXP", "", elementwise::unary),
     row("EXPAND_DIMS", "axis known while importing", movement::expand_dims),
+    row("FLOOR", "", elementwise::unary),
     row("FULLY_CONNECTED", "", products::fully_connected),
+    row("GATHER", "no batch dimensions; at run time an index outside gives zeros", choice::gather),
     row("GELU", "", elementwise::gelu),
+    row("GREATER", "", choice::compare),
+    row("GREATER_EQUAL", "", choice::compare),
     row("HARD_SWISH", "", elementwise::unary),
+    row("L2_NORMALIZATION", "", reductions::l2),
     row("LEAKY_RELU", "", elementwise::leaky_relu),
+    row("LESS", "", choice::compare),
+    row("LESS_EQUAL", "", choice::compare),
     row("LOG", "", elementwise::unary),
+    row("LOGICAL_AND", "", choice::compare),
+    row("LOGICAL_NOT", "", elementwise::unary),
+    row("LOGICAL_OR", "", choice::compare),
     row("LOGISTIC", "", elementwise::unary),
     row("LOG_SOFTMAX", "", reductions::softmax),
     row("LceBMaxPool2d", "Larq", larq::max_pool),
@@ -67,6 +84,7 @@ pub(crate) static TABLE: &[Row] = &[
     row("MINIMUM", "", elementwise::binary),
     row("MUL", "", elementwise::binary),
     row("NEG", "", elementwise::unary),
+    row("NOT_EQUAL", "", choice::compare),
     row("PACK", "", movement::pack),
     row("PAD", "amounts known while importing", movement::pad),
     row("PADV2", "amounts and value known while importing", movement::pad),
@@ -75,15 +93,22 @@ pub(crate) static TABLE: &[Row] = &[
     row("QUANTIZE", "INT8 and UINT8", elementwise::same),
     row("READ_VARIABLE", "a parameter", variables::read),
     row("REDUCE_MAX", "axes known while importing", reductions::reduce),
+    row("REDUCE_MIN", "axes known while importing", reductions::reduce),
     row("RELU", "", elementwise::unary),
     row("RELU6", "", elementwise::unary),
     row("RELU_0_TO_1", "", elementwise::unary),
     row("RELU_N1_TO_1", "", elementwise::unary),
     row("RESHAPE", "", movement::reshape),
+    row("RESIZE_BILINEAR", "sizes known while importing", images::resize),
+    row("RESIZE_NEAREST_NEIGHBOR", "sizes known while importing", images::resize),
     row("RSQRT", "", elementwise::unary),
+    row("SELECT", "no condition for rows", choice::select),
+    row("SELECT_V2", "", choice::select),
     row("SHAPE", "", movement::shape),
+    row("SIGN", "", elementwise::unary),
     row("SLICE", "bounds known while importing", movement::slice),
     row("SOFTMAX", "", reductions::softmax),
+    row("SPACE_TO_DEPTH", "", images::blocks),
     row("SPLIT", "axis known while importing", movement::split),
     row("SPLIT_V", "sizes known while importing", movement::split),
     row("SQRT", "", elementwise::unary),
@@ -95,6 +120,8 @@ pub(crate) static TABLE: &[Row] = &[
     row("SUM", "axes known while importing", reductions::reduce),
     row("TANH", "", elementwise::unary),
     row("TRANSPOSE", "order known while importing", movement::transpose),
+    row("TRANSPOSE_CONV", "sizes known while importing", images::transpose_conv),
+    row("UNPACK", "", choice::unpack),
     row("VAR_HANDLE", "", variables::handle),
 ];
 

@@ -9,6 +9,7 @@ pub(super) fn reduce(call: &mut Call<'_, '_>) -> NodeResult<()> {
     let op = match &*call.op.name {
         "MEAN" => "ReduceMean",
         "SUM" => "ReduceSum",
+        "REDUCE_MIN" => "ReduceMin",
         _ => "ReduceMax",
     };
     let rank = call.dims(0)?.len();
@@ -32,6 +33,24 @@ pub(super) fn reduce(call: &mut Call<'_, '_>) -> NodeResult<()> {
     let empty = AttributeProto::int("noop_with_empty_axes", 1);
     let y = call.add(op, &[&x, &places], vec![keep, empty], "");
     call.finish(y, if keeps { layout } else { Layout::Plain })
+}
+
+/// L2_NORMALIZATION: along the last axis of the file, by norms of at least 1e-6.
+pub(super) fn l2(call: &mut Call<'_, '_>) -> NodeResult<()> {
+    let (mut x, mut layout) = call.any(0)?;
+    if layout != Layout::Channels {
+        (x, layout) = (call.plain(0)?, Layout::Plain);
+    }
+    let axis = if layout == Layout::Channels { 1 } else { -1 };
+    let square = call.add("Mul", &[&x, &x], Vec::new(), "square");
+    let axes = call.t.ints(&[axis], "axes");
+    let sum = call.add("ReduceSum", &[&square, &axes], Vec::new(), "sum");
+    let root = call.add("Sqrt", &[&sum], Vec::new(), "sqrt");
+    let least = call.t.floats(&[], &[1e-6], "least");
+    let norm = call.add("Max", &[&root, &least], Vec::new(), "norm");
+    let y = call.add("Div", &[&x, &norm], Vec::new(), "");
+    let y = call.activation(y, call.option_u8(0)?)?;
+    call.finish(y, layout)
 }
 
 /// Along the last axis of the file.

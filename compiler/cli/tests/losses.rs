@@ -1,0 +1,115 @@
+//! `trainc train --loss`: the first steps are PyTorch's (`tests/reference/export_losses.py`), a regression is learned, data
+//! that do not fit are refused.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{Folder, only};
+use trainc_data::{NpyArray, TensorData, read_npz, read_safetensors, write_npz};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/losses").join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn first_steps_are_those_of_pytorch() {
+    let folder = Folder::new("losses");
+    for (name, loss) in
+        [("mse", "mse"), ("bce", "bce"), ("bce_sigmoid", "bce"), ("cross_entropy", "cross-entropy")]
+    {
+        let (model, data) = (fixture(&format!("{name}.onnx")), fixture(&format!("{name}.npz")));
+        let lines = folder.json(&[
+            "train",
+            text(&model),
+            "--data",
+            text(&data),
+            "--loss",
+            loss,
+            "--algorithm",
+            "fp32",
+            "--batch",
+            "4",
+            "--steps",
+            "3",
+            "--no-shuffle",
+            "--learning-rate",
+            "0.1",
+            "--weights-out",
+            "w.st",
+        ]);
+        let found = read_safetensors(&folder.path("w.st")).unwrap();
+        let mut compared = 0;
+        for (key, expected) in read_npz(&data).unwrap() {
+            let expected = expected.data.to_f32();
+            if let Some(parameter) = key.strip_prefix("after/") {
+                let tensor = found.iter().find(|t| t.name == parameter);
+                let TensorData::F32(values) = &tensor.expect("a parameter").data else {
+                    panic!("{parameter}");
+                };
+                for (a, b) in values.iter().zip(&expected) {
+                    assert!((a - b).abs() < 2e-6, "{name}: {parameter}: {a}, expected {b}");
+                }
+                compared += 1;
+            } else if key.starts_with("test_") {
+                let judged = only(&lines, "finished")[key.as_str()].as_f64().expect("a number");
+                let expected = f64::from(expected[0]);
+                assert!((judged - expected).abs() < 2e-6, "{name}: {judged}, expected {expected}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 5, "{name}: {compared}");
+    }
+}
+
+/// Targets that are a linear function of the inputs: what is left is a hundredth of their variance.
+#[test]
+fn a_regression_is_learned() {
+    let folder = Folder::new("regression");
+    let split = |count: usize, offset: usize| {
+        let place = |i: usize| ((i + offset) as f32 * 0.754_877_7).fract() - 0.5;
+        let x: Vec<f32> = (0..count * 5).map(place).collect();
+        let y = x.chunks(5).flat_map(|x| [x[0] - x[1], x[2], x[3] + 0.5 * x[4]]).collect();
+        (NpyArray::f32(&[count, 5], x), NpyArray::f32(&[count, 3], y))
+    };
+    let ((x, y), (x_test, y_test)) = (split(256, 0), split(64, 10_000));
+    let values = y_test.data.to_f32();
+    let square = values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / values.len() as f64;
+    let arrays = [("x_train", x), ("y_train", y), ("x_test", x_test), ("y_test", y_test)];
+    write_npz(&folder.path("data.npz"), &arrays).unwrap();
+    let model = fixture("mse.onnx");
+    let common =
+        ["train", text(&model), "--data", "data.npz", "--loss", "mse", "--algorithm", "fp32"];
+    let rest = ["--batch", "8", "--learning-rate", "0.2", "--checkpoint", "run.ckpt"];
+    let lines = folder.json(&[&common[..], &rest, &["--epochs", "30"]].concat());
+    let finished = only(&lines, "finished");
+    assert!(finished["test_accuracy"].is_null());
+    let loss = finished["test_loss"].as_f64().unwrap();
+    assert!(lines[0]["test_loss"].as_f64().unwrap() > 0.3 * square);
+    assert!(loss < 0.01 * square, "{loss} of {square}");
+    // A run for another loss does not go on from it.
+    let other =
+        ["train", text(&model), "--data", "data.npz", "--loss", "bce", "--algorithm", "fp32"];
+    let message = folder.fail(&[&other[..], &rest, &["--resume"]].concat());
+    assert!(message.contains("loss: mse in the file, bce here"), "{message}");
+}
+
+#[test]
+fn targets_that_do_not_fit() {
+    let folder = Folder::new("unfit");
+    let (model, data) = (fixture("mse.onnx"), fixture("mse.npz"));
+    let train = |more: &[&str]| {
+        let common = ["train", text(&model), "--data", text(&data), "--batch", "4"];
+        folder.fail(&[&common[..], more].concat())
+    };
+    let message = train(&[]);
+    assert!(message.contains("float targets") && message.contains("--loss mse"), "{message}");
+    let (model, data) = (fixture("cross_entropy.onnx"), fixture("cross_entropy.npz"));
+    let common = ["train", text(&model), "--data", text(&data), "--batch", "4", "--loss", "mse"];
+    let message = folder.fail(&common);
+    assert!(message.contains("[4, 5]") && message.contains("[3, 4, 5]"), "{message}");
+}
