@@ -460,8 +460,11 @@ def case_quantized_unsigned(rng):
 
 
 def case_quantized_four(rng):
-    """As `quantized`, with weights of four bits in the convolutions and the dense layer."""
-    return quantize(float_net(rng), rng, most=7)
+    """A dense layer with weights of four bits."""
+    net = Net()
+    x = net.input("x", (6, 11))
+    net.outputs = [dense(net, rng, x, 6, 11, 5, RELU)]
+    return quantize(net, rng, most=7)
 
 
 def write_onnx(net, path):

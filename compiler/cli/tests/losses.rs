@@ -71,7 +71,13 @@ fn first_steps_are_those_of_pytorch() {
 fn a_regression_is_learned() {
     let folder = Folder::new("regression");
     let split = |count: usize, offset: usize| {
-        let place = |i: usize| ((i + offset) as f32 * 0.754_877_7).fract() - 0.5;
+        // SplitMix's finalizer: columns that have nothing to do with each other.
+        let place = |i: usize| {
+            let z = ((i + offset) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+        };
         let x: Vec<f32> = (0..count * 5).map(place).collect();
         let y = x.chunks(5).flat_map(|x| [x[0] - x[1], x[2], x[3] + 0.5 * x[4]]).collect();
         (NpyArray::f32(&[count, 5], x), NpyArray::f32(&[count, 3], y))

@@ -25,6 +25,7 @@ impl Fingerprint {
 /// A fingerprint of a file, against mistakes: FNV-1a as above over little-endian words of 64 bits in four lanes, word `i`
 /// in lane `i % 4`, zeros behind the end up to a multiple of 32 bytes; then FNV-1a over the bytes of the lanes and of the
 /// length.
+#[cfg(any(feature = "host", test))]
 #[derive(Clone, Debug)]
 pub(crate) struct FileFingerprint {
     lanes: [u64; 4],
@@ -32,6 +33,7 @@ pub(crate) struct FileFingerprint {
     rest: Vec<u8>,
 }
 
+#[cfg(any(feature = "host", test))]
 impl FileFingerprint {
     const BLOCK: usize = 32;
 
