@@ -87,11 +87,12 @@ fn a_regression_is_learned() {
     let square = values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / values.len() as f64;
     let arrays = [("x_train", x), ("y_train", y), ("x_test", x_test), ("y_test", y_test)];
     write_npz(&folder.path("data.npz"), &arrays).unwrap();
-    let model = fixture("mse.onnx");
+    let model = fixture("bce.onnx");
     let common =
         ["train", text(&model), "--data", "data.npz", "--loss", "mse", "--algorithm", "fp32"];
-    let rest = ["--batch", "8", "--learning-rate", "0.2", "--checkpoint", "run.ckpt"];
-    let lines = folder.json(&[&common[..], &rest, &["--epochs", "30"]].concat());
+    let rest = ["--batch", "8", "--learning-rate", "0.01", "--optimizer", "adam"];
+    let rest = [&rest[..], &["--checkpoint", "run.ckpt"]].concat();
+    let lines = folder.json(&[&common[..], &rest[..], &["--epochs", "60"]].concat());
     let finished = only(&lines, "finished");
     assert!(finished["test_accuracy"].is_null());
     let loss = finished["test_loss"].as_f64().unwrap();
@@ -100,7 +101,7 @@ fn a_regression_is_learned() {
     // A run for another loss does not go on from it.
     let other =
         ["train", text(&model), "--data", "data.npz", "--loss", "bce", "--algorithm", "fp32"];
-    let message = folder.fail(&[&other[..], &rest, &["--resume"]].concat());
+    let message = folder.fail(&[&other[..], &rest[..], &["--resume"]].concat());
     assert!(message.contains("loss: mse in the file, bce here"), "{message}");
 }
 
