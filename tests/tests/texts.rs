@@ -91,7 +91,7 @@ fn large_networks_read_back() {
 
 /// Exported networks with losses, batch normalization, dropout and reshapes of their own.
 /// Networks whose graphs hold the batch inside.
-const FOR_ONE_BATCH: [&str; 3] = ["recurrent_", "attending_", "windows_"];
+const FOR_ONE_BATCH: [&str; 4] = ["recurrent_", "attending_", "shuffled_", "windows_"];
 
 #[test]
 fn exported_networks_are_their_texts() {
@@ -109,7 +109,7 @@ fn exported_networks_are_their_texts() {
             let Ok(file) = staged(&ModelSource::File(path.clone()), &config) else { continue };
             match is_the_model(&name, &file, &config) {
                 Ok(()) => compared += 1,
-                // Steps come before examples inside, a token is repeated for each example, windows are joined with examples: such
+                // Steps, windows or pixels come before examples inside, a token is repeated for each example: such
                 // a text is for the batch that it was printed for, and says so.
                 Err(e) if FOR_ONE_BATCH.iter().any(|one| name.starts_with(one)) => {
                     assert!(e.contains("at another batch size: node `"), "{e}");
