@@ -72,7 +72,10 @@ fn by_epoch(algorithm: &AlgorithmResult) -> Vec<(f64, Spread)> {
     let epochs = algorithm.runs.iter().map(|run| run.history.len()).min().unwrap_or(0);
     (0..epochs)
         .map(|n| {
-            let values = algorithm.runs.iter().map(|run| 100.0 * run.history[n].test_accuracy);
+            let values = algorithm
+                .runs
+                .iter()
+                .map(|run| 100.0 * run.history[n].test_accuracy.unwrap_or_default());
             (algorithm.runs[0].history[n].epoch as f64, Spread::of(values))
         })
         .collect()

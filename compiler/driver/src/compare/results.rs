@@ -30,7 +30,7 @@ pub struct RunRecord {
 impl RunRecord {
     /// The test accuracy after the last epoch, of 1.
     pub fn accuracy(&self) -> Option<f64> {
-        self.history.last().map(|record| record.test_accuracy)
+        self.history.last().and_then(|record| record.test_accuracy)
     }
 }
 
@@ -93,7 +93,13 @@ mod tests {
     use super::*;
 
     fn run(key: &str) -> RunRecord {
-        let record = EpochRecord { epoch: 1, steps: 3, train_loss: Some(0.1), test_accuracy: 0.7 };
+        let record = EpochRecord {
+            epoch: 1,
+            steps: 3,
+            train_loss: Some(0.1),
+            test_accuracy: Some(0.7),
+            test_loss: None,
+        };
         RunRecord {
             key: key.to_string(),
             algorithm: "niti".to_string(),
