@@ -36,6 +36,8 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         ("neon+dotprod" | "neon+i8mm" | "neon+dispatch", Suite::Loops) => 40,
         ("hvx+v62" | "hvx+v68" | "hvx+v73", Suite::Loops) => 40,
         ("xpulpv2", Suite::Loops) => 12,
+        // The same printer as AArch64's, with half as many registers.
+        ("armv7-neon", Suite::Loops) => 6,
         // Assembly of large kernels takes a second each.
         ("hvx", Suite::Loops) => 6,
         (_, Suite::Loops) => 3,
@@ -43,8 +45,9 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         ("hvx", Suite::Shapes) => 1,
         ("c" | "neon" | "armv7-neon" | "xpulpv2" | "host", Suite::Shapes) => 7,
         (_, Suite::Shapes) => 41,
-        // Loops, multiplications at run time by one of the three below.
-        ("neon+dispatch", Suite::Products) => 3,
+        // Loops; of the second, multiplications at run time by one of the three below.
+        ("c" | "neon+dispatch", Suite::Products) => 3,
+        ("armv7-neon", _) => 2,
         // Of these, products alone are another level's; loops are NEON's.
         ("neon+dotprod" | "neon+i8mm" | "neon+dispatch", suite) if suite != Suite::Products => 16,
         // Other versions of Hexagon differ in the packets that instructions fit into.
@@ -105,6 +108,8 @@ pub(crate) struct Build {
     pub(crate) name: &'static str,
     pub(crate) compiler: Option<String>,
     pub(crate) runner: Option<String>,
+    /// Every how manyth of the target's cases it gets.
+    pub(crate) every: usize,
 }
 
 impl Build {
@@ -128,7 +133,7 @@ fn including(name: &str, text: &str, compiler: &str) -> Option<String> {
 
 /// The ways for a target: its own, and what finds more.
 pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
-    let own = Build { name: "own", compiler: None, runner: None };
+    let own = Build { name: "own", compiler: None, runner: None, every: 1 };
     match target {
         // Under sanitizers and strict warnings, divided loops backwards.
         "c" => {
@@ -155,7 +160,8 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
             let runner = Some("env".to_string());
             vec![
                 Build { name: "cluster", compiler: gcc, ..own.clone() },
-                Build { name: "portable", compiler: native, runner },
+                // What GCC makes of the other branch of each instruction; the kernels are the same.
+                Build { name: "portable", compiler: native, runner, every: 5 },
             ]
         }
         // What the processor has is found when it runs: one executable, three processors.

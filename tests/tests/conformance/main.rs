@@ -137,9 +137,10 @@ fn run<'c>(suite: Suite, count: usize, case: impl Fn(usize, &str) -> Option<Plac
             .filter(|n| every.is_some_and(|every| n % every == 0))
             .filter_map(|n| case(n, name))
             .collect();
-        for (part, cases) in chosen.chunks(PROGRAM).enumerate() {
-            for build in exceptions::builds(name, Some(suite)) {
-                jobs.push(Job { target, build, part, cases: cases.to_vec() });
+        for build in exceptions::builds(name, Some(suite)) {
+            let cases: Vec<Placed<'c>> = chosen.iter().copied().step_by(build.every).collect();
+            for (part, cases) in cases.chunks(PROGRAM).enumerate() {
+                jobs.push(Job { target, build: build.clone(), part, cases: cases.to_vec() });
             }
         }
     }
