@@ -29,13 +29,8 @@ fn reals(tensor: &Tensor) -> Option<Elements<'_, f32>> {
     if let Data::F32(values) = tensor.data() {
         return Some(elements(values, |v| v));
     }
-    match tensor.ty().scale {
-        Scale::None | Scale::Fixed { .. } | Scale::Exponent => {
-            let power = 2f64.powi(tensor.exponent());
-            Some(integers(tensor, move |q| (q as f64 * power) as f32))
-        }
-        Scale::Affine { .. } | Scale::Block { .. } => None,
-    }
+    let power = 2f64.powi(tensor.exponent());
+    Some(integers(tensor, move |q| (q as f64 * power) as f32))
 }
 
 /// What is made of the elements of an integer tensor.
@@ -137,8 +132,7 @@ pub(crate) fn stored(tensors: &[NamedTensor], name: &str, ty: &TensorType) -> Op
     };
     let scale = match ty.scale {
         Scale::Exponent => ScaleData::Exponent(exponent()?),
-        Scale::None | Scale::Fixed { .. } => ScaleData::None,
-        Scale::Affine { .. } | Scale::Block { .. } => return None,
+        Scale::None => ScaleData::None,
     };
     Some(Tensor::from_i64(ty, &values, scale))
 }

@@ -15,7 +15,7 @@ pub enum Data {
     I16(Vec<i16>),
     /// I32.
     I32(Vec<i32>),
-    /// B1, U2, U4, U8, and the bits of F8E5M2.
+    /// B1, U2, U4, U8.
     U8(Vec<u8>),
     /// U16.
     U16(Vec<u16>),
@@ -24,22 +24,13 @@ pub enum Data {
 }
 
 /// The run-time part of a scale.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ScaleData {
     /// Nothing is known only at run time.
     #[default]
     None,
     /// One exponent.
     Exponent(i32),
-    /// Scale and zero point, one or one a channel.
-    Affine {
-        /// Real size of one step.
-        scales: Vec<f32>,
-        /// The integer that stands for 0.
-        zero_points: Vec<i32>,
-    },
-    /// One exponent a tile.
-    Block(Vec<i8>),
 }
 
 /// A tensor value: type, elements, and the run-time part of its scale.
@@ -66,9 +57,7 @@ impl Data {
             Element::I2 | Element::I4 | Element::I8 => Data::I8(vec![0; count]),
             Element::I16 => Data::I16(vec![0; count]),
             Element::I32 => Data::I32(vec![0; count]),
-            Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => {
-                Data::U8(vec![0; count])
-            }
+            Element::B1 | Element::U2 | Element::U4 | Element::U8 => Data::U8(vec![0; count]),
             Element::U16 => Data::U16(vec![0; count]),
             Element::U32 => Data::U32(vec![0; count]),
         }
@@ -103,17 +92,10 @@ impl Tensor {
     pub fn new(ty: TensorType, data: Data, scale: ScaleData) -> Tensor {
         assert_eq!(ty.count(), data.len(), "element count of {ty}");
         assert!(data.stores(ty.element), "storage of {ty}");
-        let fits = match (&ty.scale, &scale) {
-            (Scale::None | Scale::Fixed { .. }, ScaleData::None)
-            | (Scale::Exponent, ScaleData::Exponent(_)) => true,
-            (Scale::Affine { .. }, ScaleData::Affine { scales, zero_points }) => {
-                scales.len() * 8 == ty.scale_bytes() && zero_points.len() == scales.len()
-            }
-            (Scale::Block { .. }, ScaleData::Block(exponents)) => {
-                exponents.len() == ty.scale_bytes()
-            }
-            _ => false,
-        };
+        let fits = matches!(
+            (ty.scale, scale),
+            (Scale::None, ScaleData::None) | (Scale::Exponent, ScaleData::Exponent(_))
+        );
         assert!(fits, "scale of {ty}");
         Tensor { ty, data, scale, hash: OnceLock::new() }
     }
@@ -146,16 +128,11 @@ impl Tensor {
         )
     }
 
-    /// All elements zero, exponents 0, scales 1.
+    /// All elements zero, the exponent 0.
     pub fn zeros(ty: &TensorType) -> Tensor {
         let scale = match ty.scale {
-            Scale::None | Scale::Fixed { .. } => ScaleData::None,
+            Scale::None => ScaleData::None,
             Scale::Exponent => ScaleData::Exponent(0),
-            Scale::Affine { .. } => {
-                let channels = ty.scale_bytes() / 8;
-                ScaleData::Affine { scales: vec![1.0; channels], zero_points: vec![0; channels] }
-            }
-            Scale::Block { .. } => ScaleData::Block(vec![0; ty.scale_bytes()]),
         };
         Tensor::new(ty.clone(), Data::zeros(ty.element, ty.count()), scale)
     }
@@ -182,10 +159,9 @@ impl Tensor {
 
     /// The shared exponent; 0 where there is none.
     pub fn exponent(&self) -> i32 {
-        match (&self.scale, self.ty.scale) {
-            (ScaleData::Exponent(e), _) => *e,
-            (_, Scale::Fixed { exponent }) => i32::from(exponent),
-            _ => 0,
+        match self.scale {
+            ScaleData::Exponent(e) => e,
+            ScaleData::None => 0,
         }
     }
 
@@ -313,13 +289,6 @@ impl Tensor {
             }
             _ => Some(0),
         };
-        let scales_equal = match (&self.scale, &other.scale) {
-            (
-                ScaleData::Affine { scales: a, zero_points: za },
-                ScaleData::Affine { scales: b, zero_points: zb },
-            ) => za == zb && a.len() == b.len() && floats(a, b).is_none(),
-            (a, b) => a == b,
-        };
-        element.or(if scales_equal { None } else { Some(usize::MAX) })
+        element.or((self.scale != other.scale).then_some(usize::MAX))
     }
 }

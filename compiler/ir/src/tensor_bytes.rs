@@ -1,8 +1,7 @@
 //! Tensors as bytes, as a program's buffers hold them.
 //!
 //! Packed elements, little-endian, the first element of a byte in its low bits; then, from the next multiple of 4,
-//! the run-time part of the scale: an exponent as i32; all affine scales and then all zero points; a byte for the
-//! exponent of each block. Bytes between are zero.
+//! the run-time part of the scale: an exponent as i32. Bytes between are zero.
 
 use crate::program::{buffer_bytes, scale_offset};
 use crate::tensor::{Data, ScaleData, Tensor};
@@ -19,11 +18,6 @@ pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     match tensor.scale() {
         ScaleData::None => {}
         ScaleData::Exponent(e) => bytes.extend(e.to_le_bytes()),
-        ScaleData::Affine { scales, zero_points } => {
-            scales.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
-            zero_points.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
-        }
-        ScaleData::Block(exponents) => bytes.extend(exponents.iter().map(|&x| x as u8)),
     }
     bytes
 }
@@ -56,18 +50,10 @@ pub fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Option<Tensor> {
     let data = unpacked_elements(ty, &bytes[..ty.element_bytes()]);
     let scale = &bytes[bytes.len() - ty.scale_bytes()..];
     let scale = match ty.scale {
-        Scale::None | Scale::Fixed { .. } => ScaleData::None,
+        Scale::None => ScaleData::None,
         Scale::Exponent => {
             ScaleData::Exponent(words(scale).first().map_or(0, |&e| i32::from_le_bytes(e)))
         }
-        Scale::Affine { .. } => {
-            let (scales, zero_points) = scale.split_at(scale.len() / 2);
-            ScaleData::Affine {
-                scales: words(scales).into_iter().map(f32::from_le_bytes).collect(),
-                zero_points: words(zero_points).into_iter().map(i32::from_le_bytes).collect(),
-            }
-        }
-        Scale::Block { .. } => ScaleData::Block(scale.iter().map(|&x| x as i8).collect()),
     };
     Some(Tensor::new(ty.clone(), data, scale))
 }
@@ -139,28 +125,12 @@ mod tests {
         assert_eq!(tensor_bytes(&tensor), [0b1101, 0b10]);
         let tensor = Tensor::f32([2], vec![1.0, -2.0]);
         assert_eq!(tensor_bytes(&tensor), [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
-        let affine = TensorType {
-            scale: Scale::Affine { axis: Some(0) },
-            ..TensorType::new([2, 1], Element::U8)
-        };
-        let scale = ScaleData::Affine { scales: vec![1.0, 2.0], zero_points: vec![3, -1] };
-        let tensor = Tensor::new(affine, Data::U8(vec![9, 200]), scale);
-        let expected =
-            [9, 200, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 3, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
-        assert_eq!(tensor_bytes(&tensor), expected);
     }
 
     /// Every element and scale comes back.
     #[test]
     fn round_trip() {
-        let scales = [
-            Scale::None,
-            Scale::Fixed { exponent: -3 },
-            Scale::Exponent,
-            Scale::Affine { axis: None },
-            Scale::Affine { axis: Some(1) },
-            Scale::Block { rows: 2, columns: 2 },
-        ];
+        let scales = [Scale::None, Scale::Exponent];
         for element in Element::ALL {
             for scale in scales {
                 let ty = TensorType { scale, ..TensorType::new([3, 5], element) };

@@ -1,8 +1,8 @@
 //! Types of the language: elements, shapes, scales.
 //!
 //! A tensor type is a shape, an element type and a *scale*: how stored elements map to real numbers. A scaled
-//! tensor is one value: its elements travel with the run-time part of the scale (an exponent, a scale and zero
-//! point, block exponents), so an operation defines both at once.
+//! tensor is one value: its elements travel with the run-time part of the scale, an exponent, so an operation defines both
+//! at once. Scales that are FP32 numbers, one or many a tensor, are values of their own (`quantize_steps`).
 
 use std::fmt;
 
@@ -11,8 +11,6 @@ use std::fmt;
 pub enum Element {
     /// IEEE binary32.
     F32,
-    /// 8-bit float, 1 sign, 5 exponent, 2 mantissa bits.
-    F8E5M2,
     /// Signed two's complement integers.
     I2,
     /// 4-bit signed.
@@ -39,9 +37,8 @@ pub enum Element {
 
 impl Element {
     /// Every element type.
-    pub const ALL: [Element; 13] = [
+    pub const ALL: [Element; 12] = [
         Element::F32,
-        Element::F8E5M2,
         Element::I2,
         Element::I4,
         Element::I8,
@@ -59,7 +56,6 @@ impl Element {
     pub fn name(self) -> &'static str {
         match self {
             Element::F32 => "f32",
-            Element::F8E5M2 => "f8e5m2",
             Element::I2 => "i2",
             Element::I4 => "i4",
             Element::I8 => "i8",
@@ -85,7 +81,7 @@ impl Element {
             Element::B1 => 1,
             Element::I2 | Element::U2 => 2,
             Element::I4 | Element::U4 => 4,
-            Element::I8 | Element::U8 | Element::F8E5M2 => 8,
+            Element::I8 | Element::U8 => 8,
             Element::I16 | Element::U16 => 16,
             Element::I32 | Element::U32 | Element::F32 => 32,
         }
@@ -98,14 +94,14 @@ impl Element {
 
     /// Whether the element is a floating-point number.
     pub fn is_float(self) -> bool {
-        matches!(self, Element::F32 | Element::F8E5M2)
+        self == Element::F32
     }
 
     /// Smallest and largest value of an integer element; `None` for floats.
     pub fn integer_range(self) -> Option<(i64, i64)> {
         let bits = self.bits();
         match self {
-            Element::F32 | Element::F8E5M2 => None,
+            Element::F32 => None,
             Element::I2 | Element::I4 | Element::I8 | Element::I16 | Element::I32 => {
                 Some((-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1))
             }
@@ -128,36 +124,15 @@ pub enum Scale {
     /// The element is the number.
     #[default]
     None,
-    /// `q * 2^exponent`, the exponent known at compile time (static fixed point).
-    Fixed {
-        /// Power of two.
-        exponent: i16,
-    },
     /// `q * 2^e`, one run-time exponent `e` (i32) a tensor: NITI's shared power of two.
     Exponent,
-    /// `(q - zero_point) * scale`, run-time f32 scale and i32 zero point: one a tensor, or one a channel of `axis`.
-    Affine {
-        /// Channel axis; `None` is per tensor.
-        axis: Option<u8>,
-    },
-    /// Block floating point: one run-time exponent for each `rows` x `columns` tile of the last two dimensions.
-    Block {
-        /// Tile rows.
-        rows: u8,
-        /// Tile columns.
-        columns: u8,
-    },
 }
 
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Scale::None => Ok(()),
-            Scale::Fixed { exponent } => write!(f, "<2^{exponent}>"),
             Scale::Exponent => f.write_str("<2^e>"),
-            Scale::Affine { axis: None } => f.write_str("<affine>"),
-            Scale::Affine { axis: Some(axis) } => write!(f, "<affine:{axis}>"),
-            Scale::Block { rows, columns } => write!(f, "<block:{rows}x{columns}>"),
         }
     }
 }
@@ -310,25 +285,11 @@ impl TensorType {
         self.element.bytes(self.count())
     }
 
-    /// Bytes of the run-time part of the scale: 4 for an exponent; 8 a channel for affine; 1 a tile for blocks.
+    /// Bytes of the run-time part of the scale: 4 for an exponent.
     pub fn scale_bytes(&self) -> usize {
         match self.scale {
-            Scale::None | Scale::Fixed { .. } => 0,
+            Scale::None => 0,
             Scale::Exponent => 4,
-            Scale::Affine { axis: None } => 8,
-            Scale::Affine { axis: Some(axis) } => {
-                8 * self.shape.get(usize::from(axis)).copied().unwrap_or(1)
-            }
-            Scale::Block { rows, columns } => {
-                let rank = self.shape.rank();
-                if rank < 2 {
-                    return self.count().div_ceil(usize::from(columns.max(1)));
-                }
-                let outer: usize = self.shape[..rank - 2].iter().product();
-                outer
-                    * self.shape[rank - 2].div_ceil(usize::from(rows.max(1)))
-                    * self.shape[rank - 1].div_ceil(usize::from(columns.max(1)))
-            }
         }
     }
 }

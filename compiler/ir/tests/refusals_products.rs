@@ -8,7 +8,7 @@ use trainc_ir::ops::{
     Conv2dGradientWeight, MatMul, MaxPool2d, MaxPool2dGradient, Pad, Relu, Reshape, Slice,
     Transpose,
 };
-use trainc_ir::{Element, Op, Scale, TensorType};
+use trainc_ir::{Element, Op, TensorType};
 
 const HUGE: usize = usize::MAX;
 
@@ -150,8 +150,6 @@ fn movement() {
     refused(Transpose { permutation: vec![0, 0] }, &[x()], "permute");
     refused(Transpose { permutation: vec![0, 2] }, &[x()], "permute");
     refused(Transpose { permutation: vec![0] }, &[x()], "permute");
-    let block = TensorType { scale: Scale::Block { rows: 2, columns: 2 }, ..x() };
-    refused(Transpose { permutation: vec![1, 0] }, &[block], "shared-exponent");
     refused(Broadcast { shape: vec![3, 3].into() }, &[x()], "does not stretch");
     refused(Broadcast { shape: vec![3].into() }, &[x()], "does not stretch");
     refused(Broadcast { shape: vec![HUGE, HUGE, 2, 3].into() }, &[x()], "too large");

@@ -22,9 +22,9 @@ const EXAMPLE: &str = r#"graph @update {
   %2: i8<2^e>[2,3] = parameter "w" {trainable=true, initial=dense<[1, -2, 3, -4, 5, -127], exponent=-7>}
   %3: f32[4] = parameter "running \"mean\"" {trainable=false, initial=dense<0.1>}
   %4: f32[5] = constant "" dense<[-0.0, inf, nan7fc00001, 1e-45, 3.0]>
-  %5: u8<affine:1>[1,2] = constant "a" dense<[3, 255], scales=[0.5, 2.0], zero_points=[128, 0]>
-  %6: i4<2^-3>[0,2] = constant "b" dense<[]>
-  %7: i8<block:4x2>[5,3] = constant "c" dense<1, exponents=[1, -2, 3, 4]>
+  %5: u8<2^e>[1,2] = constant "a" dense<[3, 255], exponent=4>
+  %6: i4[0,2] = constant "b" dense<[]>
+  %7: i8<2^e>[5,3] = constant "c" dense<1, exponent=-2>
   %8: i8<2^e>[2,3] = quantize_gradient %0, %1 {rounding=pseudo_stochastic} "fc/update"
   %9 "w\nnew": i8<2^e>[2,3] = saturating_subtract %2, %8 "fc/subtract"
   %10: f32[2,3] = dequantize %9
@@ -50,14 +50,10 @@ fn example() {
     let bits: Vec<u32> =
         graph.constant_of(values[4]).unwrap().as_f32().iter().map(|x| x.to_bits()).collect();
     assert_eq!(bits, [0x8000_0000, 0x7f80_0000, 0x7fc0_0001, 1, 0x4040_0000]);
-    let affine = graph.constant_of(values[5]).unwrap();
-    assert_eq!(affine.data(), &Data::U8(vec![3, 255]));
-    assert_eq!(
-        affine.scale(),
-        &ScaleData::Affine { scales: vec![0.5, 2.0], zero_points: vec![128, 0] }
-    );
-    assert_eq!(graph.ty(values[6]).scale, Scale::Fixed { exponent: -3 });
-    assert_eq!(graph.constant_of(values[7]).unwrap().scale(), &ScaleData::Block(vec![1, -2, 3, 4]));
+    let bytes = graph.constant_of(values[5]).unwrap();
+    assert_eq!((bytes.data(), bytes.exponent()), (&Data::U8(vec![3, 255]), 4));
+    assert_eq!(graph.ty(values[6]).scale, Scale::None);
+    assert_eq!(graph.constant_of(values[7]).unwrap().scale(), &ScaleData::Exponent(-2));
     assert_eq!(graph.nodes().len(), 3);
     assert_eq!(graph.nodes()[0].name, "fc/update");
     assert_eq!(graph.nodes()[0].inputs, [values[0], values[1]]);
@@ -112,8 +108,7 @@ fn errors_say_where_and_what() {
         ("  %1¦, %2: f32[2] = input \"c\" {role=data}", "expected `:`"),
         ("  update ¦%0 = %0", "only a parameter can be updated"),
         ("  ¦outputs \"a\" %0", "expected a definition"),
-        ("  %1: ¦i8<affine:1>[2] = input \"c\" {role=data}", "has no axis 1"),
-        ("  %1: i8<block:¦0x4>[2] = input \"c\" {role=data}", "expected a tile"),
+        ("  %1: i8<¦affine>[2] = input \"c\" {role=data}", "expected `2^e`"),
         ("  } ¦output", "expected the end"),
     ] {
         let column = marked.chars().position(|c| c == '¦').expect("a mark") + 1;
@@ -283,41 +278,24 @@ fn ty() -> impl Strategy<Value = TensorType> {
         TensorType::shared([], Element::I32),
         TensorType::new([], Element::I32),
     ]);
-    let any_type = (prop::sample::select(Element::ALL.to_vec()), 0..5, any::<i16>(), 1u8..5)
-        .prop_map(|(element, scale, exponent, size)| {
-            let scale = match scale {
-                0 => Scale::None,
-                1 => Scale::Fixed { exponent },
-                2 => Scale::Exponent,
-                3 => Scale::Affine { axis: (size < 4).then_some(size - 1) },
-                _ => Scale::Block { rows: size, columns: 5 - size },
-            };
+    let any_type = (prop::sample::select(Element::ALL.to_vec()), any::<bool>()).prop_map(
+        |(element, scaled)| {
+            let scale = if scaled { Scale::Exponent } else { Scale::None };
             TensorType { shape: Shape::scalar(), element, scale }
-        });
-    (prop_oneof![known, any_type], shape).prop_map(|(mut ty, shape)| {
-        if matches!(ty.scale, Scale::Affine { axis: Some(axis) } if usize::from(axis) >= shape.len()) {
-            ty.scale = Scale::Affine { axis: None };
-        }
-        ty.with_shape(shape)
-    })
+        },
+    );
+    (prop_oneof![known, any_type], shape).prop_map(|(ty, shape)| ty.with_shape(shape))
 }
 
 fn tensor(ty: TensorType) -> impl Strategy<Value = Tensor> {
     let count = ty.count();
-    let channels = ty.scale_bytes();
     // Seeds cycle, so that equal elements occur too.
     let floats = prop::collection::vec(float(), 1..6);
     let integers = prop::collection::vec(any::<i64>(), 1..6);
-    let scales = prop::collection::vec((float(), any::<i32>()), channels..=channels);
-    (floats, integers, scales, any::<i32>()).prop_map(move |(floats, integers, scales, e)| {
+    (floats, integers, any::<i32>()).prop_map(move |(floats, integers, e)| {
         let scale = match ty.scale {
-            Scale::None | Scale::Fixed { .. } => ScaleData::None,
+            Scale::None => ScaleData::None,
             Scale::Exponent => ScaleData::Exponent(e),
-            Scale::Affine { .. } => {
-                let (scales, zero_points) = scales[..channels / 8].iter().copied().unzip();
-                ScaleData::Affine { scales, zero_points }
-            }
-            Scale::Block { .. } => ScaleData::Block(scales.iter().map(|(_, e)| *e as i8).collect()),
         };
         if ty.element == Element::F32 {
             let data = (0..count).map(|i| floats[i % floats.len()]).collect();

@@ -278,9 +278,7 @@ pub fn element_interval(element: Element) -> Interval {
         Element::F32 => (0, 0),
         Element::I2 | Element::I4 | Element::I8 => (i8::MIN.into(), i8::MAX.into()),
         Element::I16 => (i16::MIN.into(), i16::MAX.into()),
-        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => {
-            (0, u8::MAX.into())
-        }
+        Element::B1 | Element::U2 | Element::U4 | Element::U8 => (0, u8::MAX.into()),
         Element::U16 => (0, u16::MAX.into()),
         Element::I32 | Element::U32 => all(Scalar::I32),
     }

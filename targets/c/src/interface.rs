@@ -113,7 +113,7 @@ impl Interface {
             ["init", "save", "load"].map(|f| format!("{prefix}_{f}")).into();
         let mut functions = Vec::new();
         for entry in &program.entries {
-            let function = function(program, entry, &prefix)?;
+            let function = function(program, entry, &prefix);
             if !symbols.insert(function.symbol.clone()) {
                 return Err(format!("two functions are called `{}`", function.symbol));
             }
@@ -150,7 +150,7 @@ impl Interface {
     }
 }
 
-fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, String> {
+fn function(program: &Program, entry: &Entry, prefix: &str) -> Function {
     // Names of the fixed parameters, of locals, and of the table beside the structs.
     let fixed = ["arena", "state", "seed", "step", "a", "s", "c", "run", "launches"];
     let own = format!("{prefix}_");
@@ -158,9 +158,6 @@ fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, 
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut parameter = |argument: &Argument, passing: Passing| {
         let ty = program.buffer(argument.buffer).ty.clone();
-        if !matches!(ty.scale, Scale::None | Scale::Fixed { .. } | Scale::Exponent) {
-            return Err(format!("`{}` as an argument: {ty}", argument.name));
-        }
         // An argument must not hide a function or a struct of the artifact.
         let mut wanted = identifier(&argument.name);
         if wanted.starts_with(&own) {
@@ -175,21 +172,21 @@ fn function(program: &Program, entry: &Entry, prefix: &str) -> Result<Function, 
             && ty.element.bits() == 32
             && ty.scale_bytes() == 0;
         let passing = if scalar && passing == Passing::Read { Passing::Value } else { passing };
-        Ok(Parameter { name, original: shown(&argument.name), role: argument.role, ty, passing })
+        Parameter { name, original: shown(&argument.name), role: argument.role, ty, passing }
     };
     let mut parameters = Vec::new();
     for argument in &entry.inputs {
-        parameters.push(parameter(argument, Passing::Read)?);
+        parameters.push(parameter(argument, Passing::Read));
     }
     for argument in &entry.outputs {
-        parameters.push(parameter(argument, Passing::Write)?);
+        parameters.push(parameter(argument, Passing::Write));
     }
-    Ok(Function {
+    Function {
         entry: entry.name.clone(),
         symbol: format!("{prefix}_{}", identifier(&entry.name)),
         random: draws(program, &entry.steps),
         parameters,
-    })
+    }
 }
 
 fn draws(program: &Program, steps: &[Step]) -> bool {

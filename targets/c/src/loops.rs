@@ -24,7 +24,7 @@ pub fn element_type(element: Element) -> &'static str {
         Element::I8 => "int8_t",
         Element::I16 => "int16_t",
         Element::I32 => "int32_t",
-        Element::U8 | Element::F8E5M2 => "uint8_t",
+        Element::U8 => "uint8_t",
         // Packed.
         Element::B1 | Element::U2 | Element::U4 | Element::I2 | Element::I4 => "uint8_t",
         Element::U16 => "uint16_t",

@@ -43,7 +43,7 @@ fn element_type(element: Element) -> &'static str {
         Element::I8 => "i8",
         Element::I16 => "i16",
         Element::I32 => "i32",
-        Element::U8 | Element::F8E5M2 => "u8",
+        Element::U8 => "u8",
         // Packed.
         Element::B1 | Element::U2 | Element::U4 | Element::I2 | Element::I4 => "u8",
         Element::U16 => "u16",

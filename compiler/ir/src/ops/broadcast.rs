@@ -6,7 +6,7 @@ use crate::operator;
 
 use crate::ops::properties::{Property, Work};
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Gather, movable, result_shape};
+use crate::ops::support::movement::{Gather, result_shape};
 use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
@@ -27,7 +27,6 @@ impl Operator for Broadcast {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("broadcast", inputs)?;
-        movable("broadcast", x)?;
         let shape = result_shape("broadcast", self.shape.dims().to_vec())?;
         ensure(x.shape.broadcast(&shape).as_ref() == Some(&shape), || {
             format!("broadcast: {} does not stretch to {shape}", x.shape)

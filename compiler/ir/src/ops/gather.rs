@@ -6,7 +6,7 @@ use crate::loops::builder::LoopBuilder;
 use crate::operator;
 use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::support::indexed::Rows;
-use crate::ops::support::movement::{keep_exponent, movable, result_shape};
+use crate::ops::support::movement::{keep_exponent, result_shape};
 use crate::ops::support::{derivation, product, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, ScatterAdd, TypeError, rule};
 use crate::random::RunContext;
@@ -26,7 +26,6 @@ operator! {
 impl Gather {
     fn rows(&self, inputs: &[&TensorType]) -> Result<(Rows, TensorType), TypeError> {
         let [x, indices] = rule::operands("gather", inputs)?;
-        movable("gather", x)?;
         let rows = Rows::new("gather", &x.shape, self.axis, &indices.shape)?;
         rule::ensure(*indices == TensorType::new(indices.shape.clone(), Element::I32), || {
             format!("gather takes indices i32, here {indices}")

@@ -6,7 +6,7 @@ use crate::operator;
 
 use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Gather, movable, result_shape};
+use crate::ops::support::movement::{Gather, result_shape};
 use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::RunContext;
@@ -27,7 +27,6 @@ impl Operator for Reshape {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("reshape", inputs)?;
-        movable("reshape", x)?;
         let shape = result_shape("reshape", self.shape.dims().to_vec())?;
         ensure(shape.count() == x.count(), || {
             format!("reshape: {} has {} elements, {shape} has {}", x.shape, x.count(), shape.count())

@@ -6,7 +6,7 @@ use crate::operator;
 
 use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::rule::{ensure, operands};
-use crate::ops::support::movement::{Gather, movable};
+use crate::ops::support::movement::Gather;
 use crate::ops::support::{derivation, gradient, sample};
 use crate::ops::{Case, Differentiated, GradientError, Operator, Pad, Reshape, TypeError};
 use crate::random::RunContext;
@@ -62,7 +62,6 @@ impl Operator for Slice {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("slice", inputs)?;
-        movable("slice", x)?;
         let rank = x.shape.rank();
         ensure([self.starts.len(), self.lengths.len(), self.steps.len()] == [rank; 3], || {
             format!("slice: needs a start, length and step for each of the {rank} axes")

@@ -29,18 +29,16 @@
 //! output     = "output" string "%" label
 //! update     = "update" "%" label "=" "%" label       a parameter, and its value after the step
 //! type       = element ["<" scale ">"] "[" [number { "," number }] "]"
-//! element    = "f32" | "f8e5m2" | "i2" | "i4" | "i8" | "i16" | "i32" | "u2" | "u4" | "u8" | "u16" | "u32" | "b1"
-//! scale      = "2^e" | "2^" number | "affine" [":" axis] | "block:" rows "x" columns
+//! element    = "f32" | "i2" | "i4" | "i8" | "i16" | "i32" | "u2" | "u4" | "u8" | "u16" | "u32" | "b1"
+//! scale      = "2^e"
 //! dense      = "dense" "<" elements [scale data] ">" | "dense" "<" "blob" hash "of" number "elements" ">"
 //! elements   = "[" [number { "," number }] "]" | number                one number: all elements are equal
 //! scale data = "," "exponent" "=" number                                         with a shared exponent
-//!            | "," "scales" "=" list "," "zero_points" "=" list                  affine
-//!            | "," "exponents" "=" list                                          blocks
 //! ```
 //!
 //! A label is a word (letters, digits, `_`), defined once and before its uses; the printer numbers them. A result's
 //! default name is its node's name, followed by `.` and its position if the node has several results. Integers are
-//! decimal (F8E5M2: its bits); floats are the shortest decimals that read back, `inf`, `-inf`, and
+//! decimal; floats are the shortest decimals that read back, `inf`, `-inf`, and
 //! `nan` with eight hexadecimal digits of bits. A string is quoted, with `\"`, `\\`, `\n` and `\u{..}` escapes.
 //!
 //! A printed tensor of more elements than [`Printer::inline_limit`] stands as its [`content_hash`]

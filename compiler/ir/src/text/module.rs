@@ -120,14 +120,8 @@ fn drawn(hash: u64, ty: &TensorType) -> Tensor {
     let unit = |i: usize| f64::from(run.draw(u32::MAX, i as u32)) / f64::from(u32::MAX);
     let bits = ty.element.bits() as i32;
     let scale = match ty.scale {
-        Scale::None | Scale::Fixed { .. } => ScaleData::None,
+        Scale::None => ScaleData::None,
         Scale::Exponent => ScaleData::Exponent(1 - bits),
-        Scale::Affine { .. } => {
-            let channels = ty.scale_bytes() / 8;
-            let step = 1.0 / f32::from(1u16 << (bits - 1).min(8));
-            ScaleData::Affine { scales: vec![step; channels], zero_points: vec![0; channels] }
-        }
-        Scale::Block { .. } => ScaleData::Block(vec![(1 - bits) as i8; ty.scale_bytes()]),
     };
     if ty.element == Element::F32 {
         let row = ty.shape.iter().skip(1).product::<usize>().max(1);

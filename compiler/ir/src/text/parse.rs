@@ -28,43 +28,13 @@ pub fn parse_type(cursor: &mut Cursor<'_>) -> Result<TensorType, SyntaxError> {
     if count.is_none_or(|n| n > ELEMENTS_LIMIT) {
         return Err(at.error("a tensor of more than 2^40 elements"));
     }
-    match scale {
-        Scale::Affine { axis: Some(axis) } if usize::from(axis) >= shape.rank() => {
-            Err(at.error(format!("{shape} has no axis {axis}")))
-        }
-        _ => Ok(TensorType { shape, element, scale }),
-    }
+    Ok(TensorType { shape, element, scale })
 }
 
 fn scale(cursor: &mut Cursor<'_>) -> Result<Scale, SyntaxError> {
-    let scale = if cursor.accept("2^") {
-        if cursor.accept("e") {
-            Scale::Exponent
-        } else {
-            Scale::Fixed { exponent: cursor.parse_number()? }
-        }
-    } else {
-        let at = cursor.clone();
-        match cursor.word()? {
-            "affine" if cursor.accept(":") => Scale::Affine { axis: Some(cursor.parse_number()?) },
-            "affine" => Scale::Affine { axis: None },
-            "block" => {
-                cursor.expect(":")?;
-                let at = cursor.clone();
-                let size = cursor.word()?.split_once('x');
-                let size = size.and_then(|(rows, columns)| {
-                    Some((rows.parse::<u8>().ok()?, columns.parse::<u8>().ok()?))
-                });
-                match size {
-                    Some((rows @ 1.., columns @ 1..)) => Scale::Block { rows, columns },
-                    _ => return Err(at.error("expected a tile such as `4x4`")),
-                }
-            }
-            other => return Err(at.error(format!("unknown scale `{other}`"))),
-        }
-    };
+    cursor.expect("2^e")?;
     cursor.expect(">")?;
-    Ok(scale)
+    Ok(Scale::Exponent)
 }
 
 /// A result as written, before it is defined.
@@ -280,33 +250,10 @@ impl<'a> Reader<'a, '_> {
         cursor: &mut Cursor<'a>,
         ty: &TensorType,
     ) -> Result<ScaleData, SyntaxError> {
-        fn list<'a, T: Attribute>(
-            cursor: &mut Cursor<'a>,
-            name: &str,
-            count: usize,
-        ) -> Result<Vec<T>, SyntaxError> {
-            let at = cursor.clone();
-            let values: Vec<T> = attribute(cursor, ",", name, Vec::parse)?;
-            if values.len() == count {
-                Ok(values)
-            } else {
-                Err(at.error(format!("expected {count} {name}, here {}", values.len())))
-            }
-        }
         match ty.scale {
-            Scale::None | Scale::Fixed { .. } => Ok(ScaleData::None),
+            Scale::None => Ok(ScaleData::None),
             Scale::Exponent => {
                 attribute(cursor, ",", "exponent", i32::parse).map(ScaleData::Exponent)
-            }
-            Scale::Affine { .. } => {
-                let channels = ty.scale_bytes() / 8;
-                let scales: Vec<F32> = list(cursor, "scales", channels)?;
-                let zero_points = list(cursor, "zero_points", channels)?;
-                let scales = scales.into_iter().map(F32::get).collect();
-                Ok(ScaleData::Affine { scales, zero_points })
-            }
-            Scale::Block { .. } => {
-                list(cursor, "exponents", ty.scale_bytes()).map(ScaleData::Block)
             }
         }
     }

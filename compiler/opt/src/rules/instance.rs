@@ -56,8 +56,7 @@ impl Random {
         let style = self.range(0, 3);
         let scale = match ty.scale {
             Scale::Exponent => ScaleData::Exponent(self.range(0, 24) as i32 - 16),
-            Scale::None | Scale::Fixed { .. } => ScaleData::None,
-            Scale::Affine { .. } | Scale::Block { .. } => Tensor::zeros(ty).scale().clone(),
+            Scale::None => ScaleData::None,
         };
         if ty.element == Element::F32 {
             let data = (0..count).map(|_| self.float(style)).collect();

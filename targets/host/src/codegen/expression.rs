@@ -114,7 +114,7 @@ impl Emitter<'_, '_> {
             Element::I2 | Element::I4 | Element::I8 => {
                 ins.sload8(types::I32, flags, address, offset)
             }
-            Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => {
+            Element::B1 | Element::U2 | Element::U4 | Element::U8 => {
                 ins.uload8(types::I32, flags, address, offset)
             }
         }

@@ -71,7 +71,7 @@ fn accesses(element: Element) -> Accesses {
         Element::I2 | Element::I4 | Element::I8 => {
             accesses!(LoadB LoadBNext LoadBAt, StoreB StoreBNext StoreBAt)
         }
-        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => {
+        Element::B1 | Element::U2 | Element::U4 | Element::U8 => {
             accesses!(LoadUb LoadUbNext LoadUbAt, StoreB StoreBNext StoreBAt)
         }
         Element::I16 => accesses!(LoadH LoadHNext LoadHAt, StoreH StoreHNext StoreHAt),

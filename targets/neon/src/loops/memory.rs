@@ -21,9 +21,7 @@ pub(super) fn element_kind(element: Element) -> (Kind, u32) {
         Element::I2 | Element::I4 | Element::I8 => (Kind::Signed, 8),
         Element::I16 => (Kind::Signed, 16),
         Element::I32 => (Kind::Signed, 32),
-        Element::B1 | Element::U2 | Element::U4 | Element::U8 | Element::F8E5M2 => {
-            (Kind::Unsigned, 8)
-        }
+        Element::B1 | Element::U2 | Element::U4 | Element::U8 => (Kind::Unsigned, 8),
         Element::U16 => (Kind::Unsigned, 16),
         Element::U32 => (Kind::Unsigned, 32),
     }

@@ -19,13 +19,6 @@ pub(crate) fn result_shape(name: &str, dims: Vec<usize>) -> Result<Shape, TypeEr
     Ok(shape)
 }
 
-/// Refuses scales that belong to places of the tensor and so do not move with its elements.
-pub(crate) fn movable(name: &str, ty: &TensorType) -> Result<(), TypeError> {
-    ensure(matches!(ty.scale, Scale::None | Scale::Fixed { .. } | Scale::Exponent), || {
-        format!("{name} takes an unscaled, fixed or shared-exponent operand, here {ty}")
-    })
-}
-
 /// Result 0 gets the shared exponent of operand 0, if it has one.
 pub(crate) fn keep_exponent(b: &mut LoopBuilder, result: &TensorType) {
     if result.scale == Scale::Exponent {
