@@ -91,12 +91,14 @@ impl ModelSource {
     pub fn open(&self) -> Result<OpenModel<'_>> {
         let content = match (self.text(), self) {
             (Some(text), _) => Content::Text(text),
-            (None, ModelSource::File(path)) => Content::Model(Model::open(path)?),
+            (None, ModelSource::File(path)) => Content::Model(Box::new(Model::open(path)?)),
             (None, ModelSource::Bytes { name, bytes }) => {
                 let none =
                     |_: &ExternalLocation| Err("a model in memory has no other files".to_string());
                 let model = Model::decode(bytes, &none);
-                Content::Model(model.with_context(|| format!("the built-in model `{name}`"))?)
+                Content::Model(Box::new(
+                    model.with_context(|| format!("the built-in model `{name}`"))?,
+                ))
             }
         };
         Ok(OpenModel { source: self, content })
@@ -121,7 +123,7 @@ pub struct OpenModel<'s> {
 #[derive(Debug)]
 enum Content {
     Text(Vec<u8>),
-    Model(Model),
+    Model(Box<Model>),
 }
 
 impl OpenModel<'_> {

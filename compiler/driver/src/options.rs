@@ -66,6 +66,7 @@ choice! {
     MeanSquaredError = "mse",
 }
 
+#[allow(clippy::derivable_impls, reason = "the macro's variants take no attributes")]
 impl Default for LossFunction {
     fn default() -> LossFunction {
         LossFunction::Model

@@ -218,7 +218,7 @@ impl Tensor {
 
     /// The same elements and scale under another shape of the same count.
     pub fn reshaped(&self, shape: impl Into<Shape>) -> Tensor {
-        Tensor::new(self.ty.with_shape(shape), self.data.clone(), self.scale.clone())
+        Tensor::new(self.ty.with_shape(shape), self.data.clone(), self.scale)
     }
 
     /// Elements gathered by flat index into a new shape; the scale is kept. The common core of data movement.
@@ -233,7 +233,7 @@ impl Tensor {
             Data::U16(v) => Data::U16(source.map(|i| v[i]).collect()),
             Data::U32(v) => Data::U32(source.map(|i| v[i]).collect()),
         };
-        Tensor::new(ty, data, self.scale.clone())
+        Tensor::new(ty, data, self.scale)
     }
 
     /// Whether both have the same type and the same bits (floats compared by bits).
@@ -268,11 +268,6 @@ impl Tensor {
         match &self.scale {
             ScaleData::None => {}
             ScaleData::Exponent(e) => add(&e.to_le_bytes()),
-            ScaleData::Affine { scales, zero_points } => {
-                scales.iter().for_each(|x| add(&x.to_bits().to_le_bytes()));
-                zero_points.iter().for_each(|x| add(&x.to_le_bytes()));
-            }
-            ScaleData::Block(exponents) => exponents.iter().for_each(|x| add(&x.to_le_bytes())),
         }
         hash
     }

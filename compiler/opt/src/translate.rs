@@ -287,7 +287,7 @@ fn lowered_interface(
             // In its weight's units.
             (_, Some(weight)) => {
                 let zeros = Data::zeros(weight.ty().element, weight.ty().count());
-                Arc::new(Tensor::new(weight.ty().clone(), zeros, weight.scale().clone()))
+                Arc::new(Tensor::new(weight.ty().clone(), zeros, *weight.scale()))
             }
             (role, _) if parameter.trainable => quantized(algorithm, role, &parameter.initial),
             _ => parameter.initial.clone(),

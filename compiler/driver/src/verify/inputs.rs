@@ -149,7 +149,7 @@ fn from(ty: &TensorType, value: impl Fn(usize) -> i64) -> Tensor {
     if ty.element.integer_range().is_none() {
         return floats(ty, |i| values[i] as f32);
     }
-    Tensor::from_i64(ty, &values, Tensor::zeros(ty).scale().clone())
+    Tensor::from_i64(ty, &values, *Tensor::zeros(ty).scale())
 }
 
 fn floats(ty: &TensorType, value: impl Fn(usize) -> f32) -> Tensor {
@@ -159,7 +159,7 @@ fn floats(ty: &TensorType, value: impl Fn(usize) -> f32) -> Tensor {
         // Narrow floats as their bits: any but those of infinities and NaNs.
         _ => Data::U8((0..ty.count()).map(|i| (value(i).to_bits() >> 24) as u8 & 0xbb).collect()),
     };
-    let scale: ScaleData = zeros.scale().clone();
+    let scale: ScaleData = *zeros.scale();
     Tensor::new(ty.clone(), data, scale)
 }
 

@@ -53,7 +53,7 @@ impl Operator for Clip {
         let bounds = clip_bounds::integer_bounds(min, max, x.exponent(), x.ty().element);
         let [low, high] = bounds.map(i64::from);
         let elements: Vec<i64> = x.to_i64().iter().map(|&x| x.max(low).min(high)).collect();
-        vec![Tensor::from_i64(x.ty(), &elements, x.scale().clone())]
+        vec![Tensor::from_i64(x.ty(), &elements, *x.scale())]
     }
 
     fn gradient(

@@ -54,13 +54,13 @@ impl Operator for Gather {
         vec![match x.data() {
             Data::F32(x) => {
                 let data = sources.iter().map(|i| i.map_or(0.0, |i| x[i])).collect();
-                Tensor::new(ty, Data::F32(data), inputs[0].scale().clone())
+                Tensor::new(ty, Data::F32(data), *inputs[0].scale())
             }
             _ => {
                 let elements = x.to_i64();
                 let data: Vec<i64> =
                     sources.iter().map(|i| i.map_or(0, |i| elements[i])).collect();
-                Tensor::from_i64(&ty, &data, x.scale().clone())
+                Tensor::from_i64(&ty, &data, *x.scale())
             }
         }]
     }

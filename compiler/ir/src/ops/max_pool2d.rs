@@ -74,7 +74,7 @@ impl Operator for MaxPool2d {
             Data::U8(x) => Data::U8(maxima(&pool, x, u8::MIN)),
             _ => Data::I8(maxima(&pool, x.as_i8(), i8::MIN)),
         };
-        vec![Tensor::new(x.ty().with_shape(pool.y()), data, x.scale().clone())]
+        vec![Tensor::new(x.ty().with_shape(pool.y()), data, *x.scale())]
     }
 
     fn gradient(

@@ -107,7 +107,7 @@ impl Operator for MaxPool2dGradient {
                 Data::I8(dx.into_iter().map(saturate_i8).collect())
             }
         };
-        vec![Tensor::new(dy.ty().with_shape(pool.x()), data, dy.scale().clone())]
+        vec![Tensor::new(dy.ty().with_shape(pool.x()), data, *dy.scale())]
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -75,12 +75,12 @@ impl Operator for Pad {
             Data::F32(values) => {
                 let mut data = vec![self.value.get(); ty.count()];
                 places.iter().zip(values).for_each(|(&at, &value)| data[at as usize] = value);
-                Tensor::new(ty, Data::F32(data), x.scale().clone())
+                Tensor::new(ty, Data::F32(data), *x.scale())
             }
             _ => {
                 let mut data = vec![0; ty.count()];
                 places.iter().zip(x.to_i64()).for_each(|(&at, value)| data[at as usize] = value);
-                Tensor::from_i64(&ty, &data, x.scale().clone())
+                Tensor::from_i64(&ty, &data, *x.scale())
             }
         };
         vec![tensor]

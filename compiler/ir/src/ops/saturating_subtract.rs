@@ -40,7 +40,7 @@ impl Operator for SaturatingSubtract {
         let limit = i64::from(step::limit(w.ty().element));
         let pairs = w.to_i64().into_iter().zip(g.to_i64());
         let values: Vec<i64> = pairs.map(|(w, g)| (w - g).clamp(-limit, limit)).collect();
-        vec![Tensor::from_i64(w.ty(), &values, w.scale().clone())]
+        vec![Tensor::from_i64(w.ty(), &values, *w.scale())]
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

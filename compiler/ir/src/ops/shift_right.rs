@@ -55,7 +55,7 @@ impl Operator for ShiftRight {
         let values: Vec<i64> = inputs[0].to_i64().iter().map(shift).collect();
         let scale = match inputs[0].scale() {
             ScaleData::Exponent(e) => ScaleData::Exponent(e.wrapping_add(self.amount.into())),
-            other => other.clone(),
+            other => *other,
         };
         vec![Tensor::from_i64(&inputs[0].ty().with_element(self.element), &values, scale)]
     }

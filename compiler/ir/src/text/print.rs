@@ -225,30 +225,5 @@ fn all_equal(tensor: &Tensor) -> bool {
 
 /// [`Tensor::content_hash`].
 pub fn content_hash(tensor: &Tensor) -> u64 {
-<<<<<<< HEAD
     tensor.content_hash()
-=======
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    };
-    add(tensor.ty().to_string().as_bytes());
-    add(&[0]);
-    match tensor.data() {
-        Data::F32(v) => v.iter().for_each(|x| add(&x.to_bits().to_le_bytes())),
-        Data::I8(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::I16(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::I32(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::U8(v) => add(v),
-        Data::U16(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-        Data::U32(v) => v.iter().for_each(|x| add(&x.to_le_bytes())),
-    }
-    match tensor.scale() {
-        ScaleData::None => {}
-        ScaleData::Exponent(e) => add(&e.to_le_bytes()),
-    }
-    hash
->>>>>>> 805ed56 (Types without an operation that makes them are gone: scales are values)
 }

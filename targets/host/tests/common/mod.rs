@@ -47,7 +47,7 @@ impl Random {
     pub(crate) fn tensor(&mut self, ty: &TensorType) -> Tensor {
         let scale = match Tensor::zeros(ty).scale() {
             ScaleData::Exponent(_) => ScaleData::Exponent(self.below(20) as i32 - 12),
-            other => other.clone(),
+            other => *other,
         };
         if ty.element == Element::F32 {
             let data = Data::F32((0..ty.count()).map(|_| self.float()).collect());
