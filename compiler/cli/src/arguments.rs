@@ -145,7 +145,7 @@ pub(crate) struct CompareArguments {
     /// Folder for the report, and for runs: one that was cut short goes on
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
-    /// Targets whose training step is measured under each algorithm, as `trainc bench` does
+    /// Targets whose training step is measured under each algorithm, as `trainc bench` does [default: none]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) targets: Vec<String>,
     #[command(flatten)]

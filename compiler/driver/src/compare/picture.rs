@@ -37,7 +37,9 @@ pub(super) fn picture(comparison: &Comparison) -> String {
         &accuracy,
         "Test accuracy (%) by epoch, mean and deviation over seeds",
     );
-    frame(&mut svg, PLOTS[1], &accuracy, "Test accuracy (%) against weighted MACs of a step");
+    let last = comparison.algorithms.iter().flat_map(|a| interval(&percent(&a.accuracy)));
+    let lasts = Axis::of_percentages(last);
+    frame(&mut svg, PLOTS[1], &lasts, "Test accuracy (%) against weighted MACs of a step");
     let x = |epoch: f64| across(PLOTS[0], epochs.fraction(epoch));
     for tick in &epochs.ticks {
         below(&mut svg, x(tick.value), &tick.label);
@@ -57,7 +59,7 @@ pub(super) fn picture(comparison: &Comparison) -> String {
         tick += stride;
     }
     for (i, (algorithm, log)) in comparison.algorithms.iter().zip(logs).enumerate() {
-        point(&mut svg, x(log), &algorithm.accuracy, &accuracy, (colour(i), &algorithm.name));
+        point(&mut svg, x(log), &algorithm.accuracy, &lasts, (colour(i), &algorithm.name));
     }
     svg.push_str("</svg>\n");
     svg
@@ -85,6 +87,12 @@ fn by_epoch(algorithm: &AlgorithmResult) -> Vec<(f64, Spread)> {
 fn interval(spread: &Spread) -> [f64; 2] {
     let deviation = spread.deviation.unwrap_or(0.0);
     [spread.mean - deviation, spread.mean + deviation]
+}
+
+/// A share of 1 in percent.
+fn percent(spread: &Spread) -> Spread {
+    let deviation = spread.deviation.map(|deviation| 100.0 * deviation);
+    Spread { mean: 100.0 * spread.mean, deviation, ..*spread }
 }
 
 fn across(plot: [f64; 2], fraction: f64) -> f64 {
@@ -171,11 +179,7 @@ fn band(
 
 /// An algorithm's last accuracy with its deviation.
 fn point(svg: &mut String, x: f64, spread: &Spread, accuracy: &Axis, (colour, name): (&str, &str)) {
-    let percent = Spread {
-        mean: 100.0 * spread.mean,
-        deviation: spread.deviation.map(|d| 100.0 * d),
-        ..*spread
-    };
+    let percent = percent(spread);
     let [low, high] = interval(&percent).map(|value| height(accuracy, value));
     let y = height(accuracy, percent.mean);
     let _ = writeln!(
