@@ -90,7 +90,7 @@ impl Builder {
         self
     }
 
-    /// The training algorithm: a built-in name, or the path of a `.toml` file.
+    /// The training algorithm: a built-in name, or the path of a `.toml` file; with values of its parameters, `dorefa:w=4,a=4`.
     pub fn algorithm(mut self, name: &str) -> Builder {
         self.options.say("algorithm", |c| c.algorithm = name.to_string());
         self
@@ -373,8 +373,9 @@ impl Builder {
             None => Config::default(),
         };
         let mut config = self.options.over(config);
-        if algorithms::is_path(&config.algorithm) {
-            cargo.watch_file(Path::new(&config.algorithm));
+        let (algorithm, _) = algorithms::split(&config.algorithm);
+        if algorithms::is_path(algorithm) {
+            cargo.watch_file(Path::new(algorithm));
         }
         if let Some(path) = &config.precision {
             cargo.watch_file(path);

@@ -1,7 +1,8 @@
 //! `trainc algorithms`, `targets`, `zoo` and `completions`.
 
 use clap::CommandFactory;
-use serde_json::json;
+use serde_json::{Value, json};
+use trainc_driver::algorithms::{Algorithm, Parameter};
 use trainc_driver::verify::needs;
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, data, targets};
@@ -20,7 +21,8 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
             "paper": algorithm.paper, "notes": algorithm.notes, "integer": algorithm.integer,
-            "float": algorithm.float, "state": algorithms::state_of_weights(&algorithm), "text": algorithm.text,
+            "float": algorithm.float, "state": algorithms::state_of_weights(&algorithm),
+            "parameters": parameters(&algorithm), "text": algorithm.text,
         }))?;
         return if output.is_json() { Ok(()) } else { output.print(&algorithm.text) };
     }
@@ -41,10 +43,13 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         for (what, text) in facts.into_iter().filter(|(_, text)| !text.is_empty()) {
             output.line(&format!("{:<14} {what}: {text}", ""))?;
         }
+        for line in algorithm.parameters.lines() {
+            output.line(&format!("{:<14} parameter: {line}", ""))?;
+        }
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
             "paper": algorithm.paper, "notes": algorithm.notes, "integer": algorithm.integer,
-            "float": algorithm.float, "state": state,
+            "float": algorithm.float, "state": state, "parameters": parameters(&algorithm),
         }))?;
     }
     for (name, _) in algorithms::OPTIMIZERS {
@@ -59,6 +64,19 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         }))?;
     }
     Ok(())
+}
+
+/// What a user may set.
+fn parameters(algorithm: &Algorithm) -> Vec<Value> {
+    let value =
+        |name: &str| algorithm.parameters.values().find(|(n, _)| *n == name).map(|(_, v)| v);
+    let one = |(name, parameter): (&str, &Parameter)| {
+        json!({
+            "name": name, "value": value(name), "default": parameter.default, "range": parameter.range(),
+            "about": parameter.about,
+        })
+    };
+    algorithm.parameters.declared().map(one).collect()
 }
 
 pub(crate) fn targets(output: &Output) -> anyhow::Result<()> {

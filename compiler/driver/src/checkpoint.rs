@@ -43,7 +43,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
     let word = |value: &dyn std::fmt::Debug| format!("{value:?}");
     Identity {
         model: session.model_hash.clone(),
-        algorithm: session.algorithm.name.clone(),
+        algorithm: session.algorithm.spelled(),
         algorithm_text: algorithms::hash(&session.algorithm),
         data: data.to_string(),
         batch: config.batch_size(),

@@ -11,6 +11,7 @@ use trainc_onnx_import::{ImportOptions, check_path};
 use trainc_opt::optimise::{Optimisation, optimise};
 use trainc_opt::untranslated::{WithoutRule, serving, without_rule};
 
+use crate::algorithms;
 use crate::config::{Config, OptimiserStrategy};
 use crate::emit::{Depth, Texts};
 use crate::error::{Error, Result};
@@ -148,7 +149,7 @@ fn compiles(path: &Path, config: &Config) -> Compiles {
             nodes: group.nodes,
         };
         if !groups.is_empty() {
-            let serving = serving(&config.algorithm, &kinds);
+            let serving = serving(algorithms::split(&config.algorithm).0, &kinds);
             compiles.would_train = serving.training.iter().map(ToString::to_string).collect();
         }
         compiles.without_rule = groups.into_iter().map(named).collect();
@@ -371,7 +372,7 @@ pub fn summary(session: &Session) -> Summary {
         name: session.name.clone(),
         model_hash: session.model_hash.clone(),
         producer: format!("{} {}, opset {}", producer.name, producer.version, producer.opset),
-        algorithm: session.algorithm.name.clone(),
+        algorithm: session.algorithm.spelled(),
         target: session.target.description().name.to_string(),
         cost_unit: session.target.description().cost_unit,
         trainable_parameters: graph

@@ -18,7 +18,7 @@ pub(crate) struct Manifest<'a> {
     trainc: &'static str,
     name: &'a str,
     target: &'a str,
-    algorithm: Named<'a>,
+    algorithm: AlgorithmReport<'a>,
     model: Named<'a>,
     flags: Flags,
     /// The input, if there is one alone.
@@ -48,6 +48,15 @@ pub(crate) struct Manifest<'a> {
 struct BatchNormReport<'a> {
     node: &'a str,
     fate: String,
+}
+
+#[derive(Serialize)]
+struct AlgorithmReport<'a> {
+    name: &'a str,
+    hash: String,
+    /// The values of its parameters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    parameters: BTreeMap<&'a str, f64>,
 }
 
 #[derive(Serialize)]
@@ -233,9 +242,10 @@ pub(crate) fn manifest<'a>(
         trainc: env!("CARGO_PKG_VERSION"),
         name: &program.name,
         target: session.target.description().name,
-        algorithm: Named {
+        algorithm: AlgorithmReport {
             name: &session.algorithm.name,
             hash: algorithms::hash(&session.algorithm),
+            parameters: session.algorithm.parameters.values().collect(),
         },
         model: Named { name: &session.name, hash: session.model_hash.clone() },
         flags: Flags {

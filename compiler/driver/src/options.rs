@@ -173,7 +173,8 @@ macro_rules! options {
 }
 
 options! {
-    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file
+    /// Training algorithm: a built-in name (see `trainc algorithms`) or a .toml file, with values of its parameters as in
+    /// dorefa:w=4,a=4
     algorithm: String = "niti".to_string(), "algorithm" 'a' ("NAME|FILE")
         default "niti, or niti-finetune if the model brings trained weights; of `run` fp32";
     /// Optimizer, where the algorithm takes another than its own: `sgd`, `nesterov`, `adam` or `adamw`, with values of its

@@ -11,6 +11,7 @@ use trainc_ir::{Element, Op, OpKind};
 pub use self::file::{BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise};
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
+use self::parameters::Parameters;
 pub(crate) use self::rules::read_guard;
 use self::rules::{line_of, read_forms, read_quantizer, read_rule, with_nearest_word};
 use crate::egraph::forms::Named;
@@ -20,6 +21,7 @@ use crate::egraph::saturate::{Body, Rewrite};
 mod file;
 pub mod formula;
 pub mod optimizer;
+pub mod parameters;
 mod rules;
 
 /// The built-in algorithm files: name and text.
@@ -61,6 +63,14 @@ pub enum AlgorithmError {
         name: String,
         /// The nearest one, in words.
         near: String,
+    },
+    /// Values of its parameters that an algorithm does not take.
+    #[error("algorithm `{algorithm}`: {message}")]
+    Parameter {
+        /// The algorithm.
+        algorithm: String,
+        /// Why.
+        message: String,
     },
     /// An optimizer that the algorithm does not take.
     #[error("optimizer: algorithm `{algorithm}`: {message}")]
@@ -172,8 +182,12 @@ pub struct Algorithm {
     pub range: (f64, f64),
     /// What else the user asks of the training.
     pub recipe: Recipe,
+    /// What its user may set, and the values.
+    pub parameters: Parameters,
     /// The file's text, which names it in artifacts and checkpoints.
     pub text: String,
+    /// The file or built-in name.
+    file: String,
 }
 
 impl Algorithm {
@@ -193,7 +207,28 @@ impl Algorithm {
     /// # Errors
     /// If the text is not TOML of this form, or a rule does not parse.
     pub fn parse(file: &str, text: &str) -> Result<Algorithm, AlgorithmError> {
-        let parsed: File = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
+        Algorithm::parse_with(file, text, None)
+    }
+
+    /// The algorithm with values of its parameters, as the command line spells them: `w=4,a=4`.
+    ///
+    /// # Errors
+    /// If it has no such parameter, a value is out of range, or the file is no algorithm with them.
+    pub fn with_parameters(self, values: &str) -> Result<Algorithm, AlgorithmError> {
+        Algorithm::parse_with(&self.file, &self.text, Some(values))
+    }
+
+    /// Its name on the command line, with the values of parameters that are other than the file's.
+    pub fn spelled(&self) -> String {
+        format!("{}{}", self.name, self.parameters.spelled())
+    }
+
+    fn parse_with(
+        file: &str,
+        text: &str,
+        values: Option<&str>,
+    ) -> Result<Algorithm, AlgorithmError> {
+        let mut parsed: File = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
             file: file.to_string(),
             message: with_nearest_word(&e.to_string()),
         })?;
@@ -205,6 +240,15 @@ impl Algorithm {
             rule: rule.to_string(),
             message,
         };
+        let declared = std::mem::take(&mut parsed.parameters);
+        let mut parameters = Parameters::new(declared).map_err(|(place, e)| fail(&place, e))?;
+        if let Some(values) = values {
+            let algorithm = parsed.name.clone();
+            parameters
+                .set(values)
+                .map_err(|message| AlgorithmError::Parameter { algorithm, message })?;
+        }
+        parameters.apply(&mut parsed).map_err(|(place, e)| fail(&place, e))?;
         let mut rules = Vec::new();
         let texts = parsed
             .translation
@@ -262,7 +306,9 @@ impl Algorithm {
             Ok(forms)
         };
         let parts =
-            [&parsed.translation.forms, &parsed.backpropagation.forms, &parsed.weight.forms];
+            [&parsed.translation.forms, &parsed.backpropagation.forms, &parsed.weight.forms]
+                .map(file::form_texts);
+        let parts = parts.each_ref();
         let named = |own: &BTreeMap<String, String>, part: &str| {
             read_forms(own, parts[0])
                 .map_err(|(name, message)| fail(&format!("{part}.forms.{name}"), message))
@@ -359,7 +405,9 @@ impl Algorithm {
             notes: parsed.notes,
             integer: parsed.integer,
             float: parsed.float,
+            parameters,
             text: text.to_string(),
+            file: file.to_string(),
         })
     }
 

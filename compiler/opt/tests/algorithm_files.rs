@@ -115,3 +115,92 @@ fn rules_that_apply_to_their_results_end() {
         assert!(message.contains("rule `relu`"), "{message}");
     }
 }
+
+/// NITI with the bits of its activations, and a second form of one rule, as parameters.
+fn with_parameters() -> String {
+    let text = niti().replacen(
+        "[translation]",
+        "[parameters]\nbits = { default = 7, min = 2, max = 7, whole = true, about = \"bits of activations\" }\n\
+         leak = { default = 0 }\n\n[translation]",
+        1,
+    );
+    let own = "into = \"(raised (relu (narrowed ?x)))\"";
+    assert!(text.contains(own));
+    let guarded = format!("{own}\nwhere = [\"$(leak) = 0\"]");
+    text.replace("{bits=7,", "{bits=$(bits),").replacen(own, &guarded, 1)
+}
+
+fn relu() -> Graph {
+    let mut graph = Graph::new("net");
+    let x = graph.add_input("x", TensorType::f32([2, 3]), InputRole::Data);
+    let y = graph.add1(Relu {}, &[x], "activation").unwrap();
+    graph.add_output("y", y);
+    graph
+}
+
+#[test]
+fn parameters_stand_in_texts() {
+    let text = with_parameters();
+    let plain = Algorithm::parse("niti", niti()).unwrap();
+    let own = Algorithm::parse("mine.toml", &text).unwrap();
+    assert_eq!((own.rules.len(), own.spelled()), (plain.rules.len(), "niti".to_string()));
+    let rules = |algorithm: &Algorithm| format!("{:?}", algorithm.rules);
+    assert_eq!(rules(&own), rules(&plain));
+    let changed = own.with_parameters("bits=5,leak=0").unwrap();
+    let expected = Algorithm::parse("niti", &niti().replace("{bits=7,", "{bits=5,")).unwrap();
+    assert_eq!((rules(&changed), changed.spelled()), (rules(&expected), "niti:bits=5".to_string()));
+    // A rule whose condition does not hold is not there.
+    let without = changed.with_parameters("leak=1").unwrap();
+    let (_, report) = translate(&relu(), &without).unwrap();
+    assert_eq!(report.floated.len(), 1);
+}
+
+#[test]
+fn parameters_are_checked() {
+    let text = with_parameters();
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        Algorithm::parse("mine.toml", &text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    for (from, to, parts) in [
+        ("{bits=$(bits),", "{bits=$(bit),", &["did you mean `bits`?", "line"][..]),
+        ("{bits=$(bits),", "{bits=$(bits / 2),", &["3.5", "line"]),
+        ("$(leak) = 0", "$(leak) is 0", &["$(expression) = number", "`relu`"]),
+        ("default = 7, ", "default = 8, ", &["parameters.bits", "at most 7"]),
+        ("default = 0 ", "default = 0, least = 2 ", &["`least`"]),
+    ] {
+        let message = refused(from, to);
+        for part in parts {
+            assert!(message.contains(part), "`{to}` gives:\n{message}\nwhich lacks `{part}`");
+        }
+    }
+    let set = |values: &str| {
+        let own = Algorithm::parse("mine.toml", &text).unwrap();
+        own.with_parameters(values).unwrap_err().to_string()
+    };
+    let message = set("bit=4");
+    let allowed = "bits=7 (a whole number of at least 2 and at most 7, bits of activations)";
+    assert!(message.contains("did you mean `bits`?") && message.contains(allowed), "{message}");
+    assert!(set("bits=8").contains("at most 7, not 8"));
+}
+
+#[test]
+fn forms_are_chosen_by_parameters() {
+    let ui8 = BUILT_IN.iter().find(|(name, _)| *name == "ui8").unwrap().1;
+    let form = "rate = \"1\"";
+    let choice = "rate = [{ where = [\"$(half) = 1\"], is = \"$(1 / 2)\" }, { is = \"1\" }]";
+    let text = ui8.replacen(form, choice, 1).replacen(
+        "\n[translation]\n",
+        "\n[parameters]\nhalf = { default = 0 }\n\n[translation]\n",
+        1,
+    );
+    let forms = |algorithm: &Algorithm| format!("{:?}", algorithm.forms);
+    let plain = Algorithm::parse("ui8", ui8).unwrap();
+    let own = Algorithm::parse("mine.toml", &text).unwrap();
+    assert_eq!(forms(&own), forms(&plain));
+    let halved = Algorithm::parse("ui8", &ui8.replacen(form, "rate = \"0.5\"", 1)).unwrap();
+    assert_eq!(forms(&own.with_parameters("half=1").unwrap()), forms(&halved));
+    let none = text.replacen("{ is = \"1\" }", "", 1);
+    let message = Algorithm::parse("mine.toml", &none).unwrap_err().to_string();
+    assert!(message.contains("translation.forms.rate") && message.contains("where"), "{message}");
+}

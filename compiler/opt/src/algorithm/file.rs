@@ -29,6 +29,9 @@ pub(super) struct File {
     pub(super) float: String,
     /// Present for inference in integers alone; the other parts are then absent.
     pub(super) inference: Option<Inference>,
+    /// Numbers that texts use as `$(name)` and a user may set.
+    #[serde(default)]
+    pub(super) parameters: BTreeMap<String, Parameter>,
     #[serde(default)]
     pub(super) translation: Translation,
     #[serde(default)]
@@ -71,7 +74,7 @@ pub(super) struct Translation {
     pub(super) narrow: BTreeMap<String, String>,
     /// Forms of FP32 values by name; `?x` is the value.
     #[serde(default)]
-    pub(super) forms: BTreeMap<String, String>,
+    pub(super) forms: BTreeMap<String, FormText>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
 }
@@ -84,7 +87,7 @@ pub(super) struct Backpropagation {
     pub(super) narrow: BTreeMap<String, String>,
     /// As in translation, of errors.
     #[serde(default)]
-    pub(super) forms: BTreeMap<String, String>,
+    pub(super) forms: BTreeMap<String, FormText>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
 }
@@ -98,7 +101,7 @@ pub(super) struct WeightPart {
     pub(super) bias_quantizer: Option<String>,
     /// Forms of FP32 values by name, of weights.
     #[serde(default)]
-    pub(super) forms: BTreeMap<String, String>,
+    pub(super) forms: BTreeMap<String, FormText>,
     /// What optimizers work on in place of weights that are stored in integers, which are then made of it anew in each step.
     pub(super) master: Option<Master>,
     /// Random initialisation of weights where the user asks for one.
@@ -166,6 +169,34 @@ pub(super) struct RuleText {
     /// Guards such as `?a.role = gradient`.
     #[serde(default)]
     pub(super) r#where: Vec<String>,
+}
+
+/// A form of an FP32 value.
+#[derive(Deserialize, Clone)]
+#[serde(untagged)]
+pub(super) enum FormText {
+    /// Whatever the parameters are.
+    One(String),
+    /// The first whose conditions hold.
+    Choice(Vec<ChoiceText>),
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChoiceText {
+    /// Conditions on parameters, such as `$(bits) = 1`.
+    #[serde(default)]
+    pub(super) r#where: Vec<String>,
+    pub(super) is: String,
+}
+
+/// Form texts by name, once one is chosen of each.
+pub(super) fn form_texts(forms: &BTreeMap<String, FormText>) -> BTreeMap<String, String> {
+    let text = |form: &FormText| match form {
+        FormText::One(text) => text.clone(),
+        FormText::Choice(choices) => choices.last().map(|c| c.is.clone()).unwrap_or_default(),
+    };
+    forms.iter().map(|(name, form)| (name.clone(), text(form))).collect()
 }
 
 /// How weights are drawn when training starts from scratch.

@@ -39,14 +39,19 @@ pub struct Parameter {
     pub max: Option<f64>,
     /// What it must stay below.
     pub below: Option<f64>,
+    /// Whether it is a whole number.
+    #[serde(default)]
+    pub whole: bool,
     /// What it is.
     #[serde(default)]
     pub about: String,
 }
 
 impl Parameter {
-    fn check(&self, name: &str, value: f64) -> Result<(), String> {
+    /// Whether it may be `value`.
+    pub(super) fn check(&self, name: &str, value: f64) -> Result<(), String> {
         let fits = value.is_finite()
+            && (!self.whole || value.fract() == 0.0)
             && self.min.is_none_or(|min| value >= min)
             && self.max.is_none_or(|max| value <= max)
             && self.below.is_none_or(|below| value < below);
@@ -59,7 +64,12 @@ impl Parameter {
         words.extend(self.min.map(|min| format!("at least {min}")));
         words.extend(self.max.map(|max| format!("at most {max}")));
         words.extend(self.below.map(|below| format!("below {below}")));
-        if words.is_empty() { "any number".to_string() } else { words.join(" and ") }
+        match (self.whole, words.is_empty()) {
+            (false, true) => "any number".to_string(),
+            (false, false) => words.join(" and "),
+            (true, true) => "a whole number".to_string(),
+            (true, false) => format!("a whole number of {}", words.join(" and ")),
+        }
     }
 }
 
