@@ -1,5 +1,5 @@
 //! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
-//! values stay FP32 and whose products alone are integer (`ui8`, `sbm`, `bnn-ste`; tests/reference/carrier), three steps of two
+//! values stay FP32 and whose products alone are integer (`ui8`, `sbm`, `bnn-ste`, `dorefa`; tests/reference/carrier), three steps of two
 //! small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,14 @@ use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 
-const ALGORITHMS: [&str; 3] = ["ui8", "sbm", "bnn-ste"];
+/// Algorithms, as the command line spells them, and what their arrays are called.
+const ALGORITHMS: [(&str, &str); 5] = [
+    ("ui8", "ui8"),
+    ("sbm", "sbm"),
+    ("bnn-ste", "bnn-ste"),
+    ("dorefa", "dorefa"),
+    ("dorefa:w=1,a=2,g=4", "dorefa-1-2-4"),
+];
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/carrier").join(name)
@@ -40,8 +47,8 @@ fn row(arrays: &BTreeMap<String, NpyArray>, key: &str, row: usize) -> Tensor {
     }
 }
 
-fn steps_are_numpys(network: &str, algorithm: &str) {
-    let path = file(&format!("{network}.{algorithm}.npz"));
+fn steps_are_numpys(network: &str, (algorithm, arrays): (&str, &str)) {
+    let path = file(&format!("{network}.{arrays}.npz"));
     let arrays: BTreeMap<_, _> = read_npz(&path).expect("the arrays").into_iter().collect();
     let of = |key: &str, step: usize| row(&arrays, key, step);
     let batch = arrays["labels"].shape[1];
@@ -149,7 +156,9 @@ fn steps_of_niti_2020_are_numpys() {
 /// How many products a step has of int8 and of FP32 operands.
 #[test]
 fn products_are_integers_where_the_algorithm_says() {
-    for (algorithm, expected) in [("ui8", (11, 0)), ("sbm", (28, 4)), ("bnn-ste", (2, 9))] {
+    for (algorithm, expected) in
+        [("ui8", (11, 0)), ("sbm", (28, 4)), ("bnn-ste", (2, 9)), ("dorefa", (12, 7))]
+    {
         let source = ModelSource::File(file("lenet.onnx"));
         let session =
             Session::new(&source, &config(algorithm, 4), Entries::TrainAndInfer).expect("compiles");

@@ -16,6 +16,7 @@ use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::losses::{self, add_loss};
+use trainc_opt::model_rules::apply_model_rules;
 use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_under};
 use trainc_opt::translate::remove_operations;
@@ -251,8 +252,8 @@ pub fn batch_norms(
     Ok(prepare(imported, algorithm, None, frozen)?.1)
 }
 
-/// What the algorithm leaves out is left out, batch normalizations with frozen statistics are folded, weights are as they
-/// shall be, those that do not train are constants.
+/// What the algorithm leaves out is left out, batch normalizations with frozen statistics are folded, its rules of the model are
+/// applied, weights are as they shall be, those that do not train are constants.
 fn prepare(
     imported: &Imported,
     algorithm: &Algorithm,
@@ -281,10 +282,11 @@ fn prepare(
         graph = freeze(&graph, frozen)?;
     }
     let graph = remove_operations(&graph, &algorithm.remove);
-    Ok(match algorithm.is_identity() || algorithm.inference.is_some() {
+    let (graph, fates) = match algorithm.is_identity() || algorithm.inference.is_some() {
         true => (graph, Vec::new()),
         false => fold_batch_norms(&graph)?,
-    })
+    };
+    Ok((apply_model_rules(&graph, &algorithm.model_rules)?, fates))
 }
 
 /// The loss of a model that brings one, in the prepared graph. FP32 trains it as it is; other algorithms know the mean

@@ -17,6 +17,7 @@ use self::rules::{line_of, read_forms, read_quantizer, read_rule, with_nearest_w
 use crate::egraph::forms::Named;
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Body, Rewrite};
+use crate::model_rules;
 
 mod file;
 pub mod formula;
@@ -32,6 +33,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("niti-finetune", include_str!("../algorithms/niti-finetune.toml")),
     ("ui8", include_str!("../algorithms/ui8.toml")),
     ("sbm", include_str!("../algorithms/sbm.toml")),
+    ("dorefa", include_str!("../algorithms/dorefa.toml")),
     ("bnn-ste", include_str!("../algorithms/bnn-ste.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
@@ -140,6 +142,8 @@ pub struct Algorithm {
     pub inference: Option<Inference>,
     /// Rules of the three parts, in order; empty if the algorithm computes in FP32 as it is.
     pub rules: Vec<Rewrite>,
+    /// Rules on the model, before it is differentiated.
+    pub model_rules: Vec<Rewrite>,
     /// Form of an FP32 input, with `?x`.
     pub input: Option<Template>,
     /// Form of an FP32 output, with `?q`.
@@ -249,6 +253,11 @@ impl Algorithm {
                 .map_err(|message| AlgorithmError::Parameter { algorithm, message })?;
         }
         parameters.apply(&mut parsed).map_err(|(place, e)| fail(&place, e))?;
+        let mut model_rules = Vec::new();
+        for rule in &parsed.model.rules {
+            let read = read_rule(rule).and_then(|rule| model_rules::check(&rule).map(|()| rule));
+            model_rules.push(read.map_err(|message| fail(&rule.name, message))?);
+        }
         let mut rules = Vec::new();
         let texts = parsed
             .translation
@@ -392,6 +401,7 @@ impl Algorithm {
                 .map(|names| kinds(names, "translation.float_operations"))
                 .transpose()?,
             rules,
+            model_rules,
             quantizer,
             initialization: parsed.weight.initialization,
             learning_rate,

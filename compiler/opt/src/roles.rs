@@ -65,6 +65,8 @@ pub struct Roles {
     roles: Vec<Option<Role>>,
     sides: Vec<Option<Side>>,
     layers: Vec<&'static [&'static str]>,
+    /// Values that are computed from parameters and constants alone.
+    derived: Vec<bool>,
     trains: bool,
 }
 
@@ -102,7 +104,8 @@ impl Roles {
         }
         let layers = layers(graph, &sides);
         let trains = graph.input_of_role(InputRole::LearningRate).is_some();
-        Roles { roles, sides: sides.into_iter().map(Some).collect(), layers, trains }
+        let derived = derived(graph);
+        Roles { derived, roles, sides: sides.into_iter().map(Some).collect(), layers, trains }
     }
 
     /// Which layer a value belongs to, among the model's convolutions and matrix products: `first`, `inner`, `last`, or
@@ -119,6 +122,13 @@ impl Roles {
     /// The role of a parameter, a constant, or what is moved from one.
     pub fn role(&self, value: ValueId) -> Option<Role> {
         self.roles.get(value.index()).copied().flatten()
+    }
+
+    /// [`Roles::role`]; of an operand of a product that is computed from parameters alone, a weight.
+    pub fn role_in_products(&self, value: ValueId) -> Option<Role> {
+        let derived =
+            || self.derived.get(value.index()) == Some(&true) && !self.layer(value).is_empty();
+        self.role(value).or_else(|| derived().then_some(Role::Weight))
     }
 
     /// The side of a value of the graph.
@@ -152,6 +162,21 @@ fn ancestors(graph: &Graph, roots: impl Iterator<Item = ValueId>) -> BTreeSet<Va
         }
     }
     found
+}
+
+/// Which results of nodes are computed from parameters and constants alone.
+fn derived(graph: &Graph) -> Vec<bool> {
+    let mut derived = vec![false; graph.values().len()];
+    for node in graph.nodes() {
+        let own = |v: &ValueId| match graph.value(*v).definition {
+            Definition::Parameter(_) | Definition::Constant(_) => true,
+            Definition::Result { .. } => derived[v.index()],
+            Definition::Input(_) => false,
+        };
+        let all = !node.inputs.is_empty() && node.inputs.iter().all(own);
+        node.outputs.iter().for_each(|v| derived[v.index()] = all);
+    }
+    derived
 }
 
 fn sides(graph: &Graph) -> Vec<Side> {

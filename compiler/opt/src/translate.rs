@@ -538,6 +538,9 @@ fn finish_output(
     for part in parts {
         values.push(match part {
             Part::Variable(_) => value,
+            Part::Number(number) => {
+                graph.add_constant(name.clone(), Tensor::f32([], vec![number.get()]))
+            }
             Part::Operation(Attributes::Variable(kind, _), _) => {
                 return Err(format!(
                     "translation.output: the attributes of `{}` are open",

@@ -4,6 +4,7 @@ use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::ops::Relu;
 use trainc_ir::types::TensorType;
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
+use trainc_opt::model_rules::apply_model_rules;
 use trainc_opt::translate::translate;
 
 fn niti() -> &'static str {
@@ -203,4 +204,33 @@ fn forms_are_chosen_by_parameters() {
     let none = text.replacen("{ is = \"1\" }", "", 1);
     let message = Algorithm::parse("mine.toml", &none).unwrap_err().to_string();
     assert!(message.contains("translation.forms.rate") && message.contains("where"), "{message}");
+}
+
+/// A rule of the model is one operation, and what it puts in place is made of operations and numbers.
+#[test]
+fn rules_of_the_model() {
+    let fp32 = BUILT_IN.iter().find(|(name, _)| *name == "fp32").unwrap().1;
+    let with = |from: &str, into: &str| {
+        let rule = format!(
+            "[[model.rules]]\nname = \"own\"\nmatch = \"{from}\"\ninto = \"{into}\"\n\n[optimizer]"
+        );
+        Algorithm::parse("mine.toml", &fp32.replacen("[optimizer]", &rule, 1))
+    };
+    let own = with("(relu ?x)", "(mul (relu ?x) (relu ?x))").unwrap();
+    let graph = apply_model_rules(&relu(), &own.model_rules).unwrap();
+    let kinds: Vec<&str> = graph.nodes().iter().map(|n| n.op.kind().name()).collect();
+    assert_eq!(kinds, ["relu", "mul"], "equal parts are one");
+    assert_eq!(graph.nodes()[1].name, "activation");
+    for (from, into, part) in [
+        ("(relu (relu ?x))", "?x", "matches one operation"),
+        ("?x", "(relu ?x)", "matches one operation"),
+        ("(relu ?x)", "(raised (relu ?x))", "operations, numbers"),
+        ("(relu ?x)", "(clip ?a ?x)", "?a"),
+    ] {
+        let message = with(from, into).unwrap_err().to_string();
+        assert!(message.contains(part) && message.contains("`own`"), "{message}");
+    }
+    let untyped = with("(relu ?x)", "(reduce_max{axes=[7], keep_dims=false} ?x)").unwrap();
+    let message = apply_model_rules(&relu(), &untyped.model_rules).unwrap_err().to_string();
+    assert!(message.contains("rule `own` at `activation`"), "{message}");
 }

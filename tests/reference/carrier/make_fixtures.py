@@ -1,10 +1,11 @@
-"""Writes tests/data/carrier/NAME.npz and .json: three training steps of two small networks under `ui8`, `sbm` and `bnn-ste`, in numpy.
+"""Writes tests/data/carrier/NAME.npz and .json: three training steps of two small networks under `ui8`, `sbm`, `bnn-ste` and `dorefa`, in numpy.
 
 Run: python make_fixtures.py [output folder] (numpy and onnx). Written from the papers' formulas, not from the algorithm files:
 
   ui8      Zhu et al., Towards Unified INT8 Training, CVPR 2020: sections 3 (symmetric int8), 4.1 (clip by direction), 4.2 (rates)
   sbm      Banner et al., Scalable Methods for 8-bit Training, NeurIPS 2018: section 3 (8 bits between least and largest), 5 (bifurcation)
   bnn-ste  Courbariaux et al., Binarized Neural Networks, 2016: sections 1.1 to 1.4
+  dorefa   Zhou et al., DoReFa-Net, 2016: section 2.3 (weights), equations 5 (k bits) and 12 (errors)
 
 Values between products are float32; every float32 step rounds once, in the order written here. Products of integers are exact.
 """
@@ -309,6 +310,97 @@ class BnnSte:
         return layer.product.float_gradient(layer.x, layer.e)
 
 
+def tanh32(x):
+    """tanh of FP32: a polynomial below 0.625, else (1 - e) / (1 + e) of e = exp(-2 |x|)."""
+    coefficients = [F(c) for c in (-0.3333333, 0.13333195, -0.053945377, 0.021692606, -0.008156277, 0.0021227433)]
+    a = np.abs(x)
+    z = a * a
+    e = ops.exp32(F(-2) * a)
+    return np.copysign(np.where(a < F(0.625), a + a * (z * ops.horner(coefficients, z)), (F(1) - e) / (F(1) + e)), x)
+
+
+def sequential_sum(values):
+    total = F(0)
+    for value in np.asarray(values, F).ravel():
+        total = total + value
+    return total
+
+
+class Dorefa:
+    """Weights of w bits, activations of a bits in [0, 1], errors of g bits with a scale for each example; FP32 outer layers.
+
+    Integers k of n = 2**bits - 1 steps stand for k / n: weights 2 k / n - 1 (of one bit, their mean magnitude times that), errors
+    2 M (k / n - 1/2). With c = k - 2**(bits - 1), 2 k - n is 2 c + 1, and products of c are integer products.
+    """
+    BITS = (8, 8, 8)
+
+    def __init__(self):
+        self.streams = 0
+        self.w, self.a, self.g = self.BITS
+
+    @staticmethod
+    def k(x, bits):
+        return np.rint(x * F(2**bits - 1)).astype(np.int64)
+
+    def weight(self, layer, w):
+        """Codes c and what 2 c + 1 is multiplied by."""
+        if self.w == 1:
+            return (w >= 0).astype(np.int64) - 1, sequential_sum(np.abs(w)) / F(w.size)
+        layer.t = tanh32(w)
+        layer.m = np.abs(layer.t).max()
+        layer.v = layer.t / layer.m
+        return self.k(layer.v * F(0.5) + F(0.5), self.w) - 2**(self.w - 1), F(1 / (2**self.w - 1))
+
+    def forward(self, layer, x, w):
+        if layer.first or layer.last:
+            layer.x, layer.w = x, w
+            return layer.product.float_forward(x, w)
+        n = F(2**self.a - 1)
+        q = np.clip(self.k(x, self.a), 0, 2**self.a - 1)
+        layer.x, layer.w = dequantized(q) / n, self.weight(layer, w)
+        own, (c, scale) = layer.product, layer.w
+        sums = dequantized(own.forward(q, c)) * F(2) + dequantized(own.forward(q, own.one_weight(c, False)))
+        return (scale / n) * sums
+
+    def error_codes(self, layer, e, run):
+        layer.e = e
+        if layer.first or layer.last:
+            return
+        each = (len(e),) + (1,) * (e.ndim - 1)
+        m = np.abs(e).reshape(len(e), -1).max(axis=1).reshape(each)
+        n = F(2**self.g - 1)
+        with np.errstate(invalid="ignore"):
+            k = np.nan_to_num(np.floor((e / (m * F(2)) + F(0.5)) * n + uniform(run, self.streams, e.shape)))
+        self.streams += 1
+        c = np.clip(k, 0, 2**self.g - 1).astype(np.int64) - 2**(self.g - 1)
+        layer.codes = c, m / n
+        layer.e = (dequantized(c) * F(2) + F(1)) * (m / n)
+
+    def error(self, layer):
+        own = layer.product
+        if layer.first or layer.last:
+            return own.float_error(layer.e, layer.w)
+        (e, se), (w, sw) = layer.codes, layer.w
+        one_e, one_w = own.one_row(e), own.one_weight(w, True)
+        p = lambda a, b: dequantized(own.error(a, b))
+        return (se * sw) * (p(e, w) * F(4) + p(e, one_w) * F(2) + p(one_e, w) * F(2) + p(one_e, one_w))
+
+    def gradient(self, layer):
+        g = layer.product.float_gradient(layer.x, layer.e)
+        if layer.first or layer.last or self.w == 1:
+            return g
+        # v = t / m, m = max |t|, t = tanh(w).
+        left = g / layer.m
+        right = np.zeros(g.size, F)
+        right[np.abs(layer.t).argmax()] = sequential_sum(-(left * layer.v))
+        t = right.reshape(g.shape) * np.sign(layer.t) + left
+        return t * (F(1) - layer.t * layer.t)
+
+
+class Dorefa124(Dorefa):
+    BITS = (1, 2, 4)
+
+
 # ---------------------------------------------------------------- optimizers
 
 class Sgd:
@@ -327,8 +419,9 @@ class Sgd:
         return {f"{name}.m": value.copy() for name, value in self.m.items()}
 
 
-class ClippedAdam:
-    """Adam; weights of products are kept between -1 and 1."""
+class Adam:
+    """torch.optim.Adam; with `BOUND`, weights of products are kept between -1 and 1."""
+    EPSILON, BOUND = 1e-5, False
 
     def __init__(self, parameters):
         self.m = {name: np.zeros_like(value) for name, value in parameters.items()}
@@ -342,15 +435,22 @@ class ClippedAdam:
         for name, g in gradients.items():
             self.m[name] = b1 * self.m[name] + r1 * g
             self.v[name] = b2 * self.v[name] + r2 * (g * g)
-            step = F(rate) / self.c1 * (self.m[name] / (np.sqrt(self.v[name]) / np.sqrt(self.c2) + F(1e-8)))
+            step = F(rate) / self.c1 * (self.m[name] / (np.sqrt(self.v[name]) / np.sqrt(self.c2) + F(self.EPSILON)))
+            weights[name] = weights[name] - step
+            if not self.BOUND:
+                continue
             bound = F(1) if name.endswith("weight") else F(1e30)
-            weights[name] = np.maximum(np.minimum(weights[name] - step, bound), -bound)
+            weights[name] = np.maximum(np.minimum(weights[name], bound), -bound)
 
     def state(self):
         own = {f"{name}.m": value.copy() for name, value in self.m.items()}
         own.update({f"{name}.v": value.copy() for name, value in self.v.items()})
         own["optimizer.c1"], own["optimizer.c2"] = np.array(self.c1), np.array(self.c2)
         return own
+
+
+class ClippedAdam(Adam):
+    EPSILON, BOUND = 1e-8, True
 
 
 # ---------------------------------------------------------------- networks
@@ -361,10 +461,10 @@ class Layer:
 
 
 class Network:
-    """Layers with biases; `hard` is the activation: a hard tanh in place of the ReLU."""
+    """Layers with biases; `bounds` is the activation: a hard tanh or a clip to [0, 1] in place of the ReLU."""
 
-    def __init__(self, algorithm, weights, optimizer, hard):
-        self.algorithm, self.weights, self.optimizer, self.hard = algorithm, weights, optimizer, hard
+    def __init__(self, algorithm, weights, optimizer, bounds):
+        self.algorithm, self.weights, self.optimizer, self.bounds = algorithm, weights, optimizer, bounds
         self.layers = self.make_layers()
         for name, layer in self.layers.items():
             if isinstance(layer.product, Conv):
@@ -384,11 +484,14 @@ class Network:
         return None if layer.first else self.algorithm.error(layer)
 
     def active(self, x):
-        return np.minimum(np.maximum(x, F(-1)), F(1)) if self.hard else np.maximum(x, F(0))
+        low, high = self.bounds
+        return np.minimum(np.maximum(x, F(low)), F(high))
 
     def active_error(self, x, e):
-        passes = (x > -1) & (x < 1) if self.hard else x > 0
-        return np.where(passes, e, F(0))
+        low, high = self.bounds
+        if self.bounds == CLIP:
+            return e * ((x >= low) & (x <= high)).astype(F)
+        return np.where((x > low) & (x < high), e, F(0))
 
     def step(self, images, labels, rate, run):
         self.algorithm.streams = 0
@@ -473,7 +576,9 @@ class Residual(Network):
                 helper.make_node("Gemm", ["flat", "fc.weight", "fc.bias"], ["fc"], name="fc", transB=1)], "fc"
 
 
-ALGORITHMS = {"ui8": (Ui8, Sgd, False), "sbm": (Sbm, Sgd, False), "bnn-ste": (BnnSte, ClippedAdam, True)}
+RELU, HARD_TANH, CLIP = (0, np.inf), (-1, 1), (0, 1)
+ALGORITHMS = {"ui8": (Ui8, Sgd, RELU), "sbm": (Sbm, Sgd, RELU), "bnn-ste": (BnnSte, ClippedAdam, HARD_TANH),
+              "dorefa": (Dorefa, Adam, CLIP), "dorefa-1-2-4": (Dorefa124, Adam, CLIP)}
 NETWORKS = {"lenet": LeNet, "residual": Residual}
 
 
@@ -497,9 +602,9 @@ def main():
         images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
         labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
         (folder / f"{network}.onnx").write_bytes(onnx_model(kind, parameters))
-        for name, (algorithm, optimizer, hard) in ALGORITHMS.items():
+        for name, (algorithm, optimizer, bounds) in ALGORITHMS.items():
             weights = {key: value.copy() for key, value in parameters.items()}
-            net = kind(algorithm(), weights, optimizer(weights), hard)
+            net = kind(algorithm(), weights, optimizer(weights), bounds)
             states, losses = [net.state()], []
             for step in range(STEPS):
                 losses.append(net.step(images[step], labels[step], RATES[step], (0, step)))

@@ -33,6 +33,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) parameters: BTreeMap<String, Parameter>,
     #[serde(default)]
+    pub(super) model: ModelPart,
+    #[serde(default)]
     pub(super) translation: Translation,
     #[serde(default)]
     pub(super) backpropagation: Backpropagation,
@@ -48,6 +50,14 @@ pub struct Inference {
     /// How 8-bit results are made.
     #[serde(default)]
     pub eight_bit: EightBit,
+}
+
+/// What becomes of the model before it is differentiated.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelPart {
+    #[serde(default)]
+    pub(super) rules: Vec<RuleText>,
 }
 
 #[derive(Deserialize, Default)]

@@ -273,7 +273,8 @@ impl Parameters {
                 *form = FormText::One(text);
             }
         }
-        let mut rules = vec![&mut file.translation.rules, &mut file.backpropagation.rules];
+        let model = &mut file.model.rules;
+        let mut rules = vec![model, &mut file.translation.rules, &mut file.backpropagation.rules];
         if let Some(optimizer) = &mut file.optimizer {
             for (name, text) in &mut optimizer.update {
                 one(&format!("optimizer.update.{name}"), text)?;

@@ -109,8 +109,10 @@ fn resolve_one(egraph: &mut Graph, marker: &Node, class: Id) {
         Node::Form(name, _) => {
             let source = egraph[*value].data.source;
             let roles = &egraph.analysis.roles;
-            let (role, side) =
-                (source.and_then(|v| roles.role(v)), source.and_then(|v| roles.side(v)));
+            let (role, side) = (
+                source.and_then(|v| roles.role_in_products(v)),
+                source.and_then(|v| roles.side(v)),
+            );
             let Some(form) = egraph.analysis.forms.named.of(name, role, side).cloned() else {
                 return;
             };

@@ -117,11 +117,46 @@ pub fn forms(pattern: &Pattern<Node>) -> impl Iterator<Item = &str> {
 #[derive(Clone, Debug)]
 pub struct Template(Pattern<Node>);
 
+/// A pattern that is one operation on variables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Single {
+    /// The operation.
+    pub kind: OpKind,
+    /// Its attributes, if they are written out.
+    pub attributes: Option<trainc_ir::Op>,
+    /// The variables, without the question mark.
+    pub operands: Vec<String>,
+}
+
+impl Single {
+    /// `None` if the pattern is another.
+    pub fn of(pattern: &Pattern<Node>) -> Option<Single> {
+        let nodes = pattern.ast.as_ref();
+        let Some(ENodeOrVar::ENode(Node::Operation(kind, children))) = nodes.last() else {
+            return None;
+        };
+        let mut single = Single { kind: *kind, attributes: None, operands: Vec::new() };
+        for (i, &child) in children.iter().enumerate() {
+            match &nodes[usize::from(child)] {
+                ENodeOrVar::Var(_) if i == 0 && !kind.fields().is_empty() => {}
+                ENodeOrVar::Var(var) => {
+                    single.operands.push(var.to_string().trim_start_matches('?').to_string());
+                }
+                ENodeOrVar::ENode(Node::Attributes(op)) => single.attributes = Some(op.clone()),
+                ENodeOrVar::ENode(_) => return None,
+            }
+        }
+        Some(single)
+    }
+}
+
 /// One part of a template, operands before their user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The variable of that name: a value, or attributes.
     Variable(String),
+    /// An FP32 scalar.
+    Number(F32),
     /// An operation applied to earlier parts.
     Operation(Attributes, Vec<usize>),
 }
@@ -142,6 +177,11 @@ impl Template {
     /// Where the text is not a pattern.
     pub fn parse(text: &str) -> Result<Template, SyntaxError> {
         parse(text).map(Template)
+    }
+
+    /// A side of a rule.
+    pub fn of(side: &Pattern<Node>) -> Template {
+        Template(side.clone())
     }
 
     /// Adds the template to an e-graph with every variable bound to `class`.
@@ -166,7 +206,7 @@ impl Template {
         variables.into_iter().map(|var| var.to_string().trim_start_matches('?').to_string())
     }
 
-    /// The template's parts, the whole last; `None` if it holds anything but operations and variables.
+    /// The template's parts, the whole last; `None` if it holds anything but operations, numbers and variables.
     pub fn parts(&self) -> Option<Vec<Part>> {
         let nodes = self.0.ast.as_ref();
         let name = |var: &Var| var.to_string().trim_start_matches('?').to_string();
@@ -178,6 +218,7 @@ impl Template {
             match node {
                 ENodeOrVar::Var(var) => parts.push(Part::Variable(name(var))),
                 ENodeOrVar::ENode(Node::Attributes(_)) => {}
+                ENodeOrVar::ENode(Node::Scalar(number)) => parts.push(Part::Number(*number)),
                 ENodeOrVar::ENode(Node::Operation(kind, children)) => {
                     let (attributes, operands) = match kind.fields().is_empty() {
                         true => (None, &children[..]),

@@ -12,7 +12,7 @@ use trainc_ir::{Op, Tensor};
 use super::language::{
     Facts, Graph, Node, Ty, Types, add_constant, add_operation, operation, retarget,
 };
-use crate::roles::Side;
+use crate::roles::{Roles, Side};
 
 /// Limits of a saturation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -449,18 +449,27 @@ fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
 
 /// A fact of a value, as guards name it; several where a layer is both the first and the last.
 fn of_value(egraph: &Graph, facts: &Facts, field: &str) -> Vec<String> {
-    let roles = &egraph.analysis.roles;
     let shape = match &facts.ty {
         Ty::Tensor(ty) => Some(&ty.shape),
         _ => None,
     };
+    fact(&egraph.analysis.roles, facts.source, shape, field)
+}
+
+/// [`of_value`], of a value of a graph.
+pub(crate) fn fact(
+    roles: &Roles,
+    source: Option<ValueId>,
+    shape: Option<&Shape>,
+    field: &str,
+) -> Vec<String> {
     match field {
         "role" => {
-            let role = facts.source.and_then(|v| roles.role(v));
+            let role = source.and_then(|v| roles.role_in_products(v));
             role.map(|role| role.name().to_string()).into_iter().collect()
         }
         "layer" => {
-            let layer = facts.source.map(|v| roles.layer(v)).unwrap_or_default();
+            let layer = source.map(|v| roles.layer(v)).unwrap_or_default();
             layer.iter().map(|&word| word.to_string()).collect()
         }
         "entry" => vec![if roles.trains() { "train" } else { "infer" }.to_string()],

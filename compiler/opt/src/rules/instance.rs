@@ -287,7 +287,7 @@ fn attempt(
         };
         let variable = |i: usize| match &parts[i] {
             Part::Variable(name) => Some(name),
-            Part::Operation(..) => None,
+            Part::Operation(..) | Part::Number(_) => None,
         };
         let value = |drawn: &Drawn, i: usize| match variable(i) {
             Some(name) => drawn.values.get(name).copied(),
