@@ -1,8 +1,8 @@
 //! Kernels that go element by element: updates and masks of bytes, four at a time; pools of windows that
-//! do not overlap; and the input's conversion, for which a
+//! do not overlap; sums of bytes with two exponents; and conversions of floats, for which a
 //! core without arithmetic of floats takes hundreds of cycles an element.
 
-use trainc_c::text::Text;
+use trainc_c::text::{Text, declare};
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::program::Kernel;
@@ -21,7 +21,14 @@ enum Kind {
     WhereAbove,
     Quantize,
     Unpool,
+    Sum,
+    Dequantize,
 }
+
+/// Most cores that add side by side.
+const CORES: usize = 8;
+/// Bytes of the table of floats.
+const TABLE: usize = 4 * 256;
 
 const OPERANDS: &str = "const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, int8_t *y0, int32_t *y0_exponent)";
 
@@ -42,6 +49,8 @@ impl Elements {
             Op::ReluGradient(_) => Kind::WhereAbove,
             Op::QuantizeExponent(_) => Kind::Quantize,
             Op::MaxPool2dGradient(_) => Kind::Unpool,
+            Op::AlignedAdd(_) => Kind::Sum,
+            Op::Dequantize(_) => Kind::Dequantize,
             _ => return None,
         };
         let Signature { op, inputs, outputs, .. } = *signature;
@@ -59,7 +68,10 @@ impl Elements {
         let bytes = |types: &[&TensorType]| types.iter().all(|ty| byte(ty));
         let alike = |types: &[&TensorType]| types.iter().all(|ty| ty.count() == count);
         let suits = match kind {
-            Kind::Subtract | Kind::WhereAbove => bytes(inputs) && alike(inputs) && bytes(outputs),
+            Kind::Subtract | Kind::WhereAbove | Kind::Sum => {
+                bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
+            }
+            Kind::Dequantize => bytes(inputs),
             Kind::Quantize => inputs[0].element == Element::F32 && bytes(outputs),
             Kind::Unpool => bytes(inputs) && bytes(outputs),
         };
@@ -72,6 +84,9 @@ impl Elements {
             if !(whole && apart && dy.count() > 0) {
                 return Err("its windows overlap or leave the plane".into());
             }
+        }
+        if matches!(kind, Kind::Dequantize) && count < 256 {
+            return Err("a table of floats takes longer than its elements".into());
         }
         if count == 0 || count >= 1 << 28 {
             return Err("its offsets exceed 32 bits".into());
@@ -86,16 +101,24 @@ impl Implementation for Elements {
     }
 
     fn cost(&self) -> Cost {
-        let each = match self.kind {
-            Kind::Subtract | Kind::WhereAbove => 4,
-            Kind::Quantize => 40,
-            Kind::Unpool => 15,
+        // For the whole, and for eight elements.
+        let (whole, each) = match self.kind {
+            Kind::Subtract => (0, 20),
+            Kind::WhereAbove => (0, 10),
+            Kind::Quantize => (0, 400),
+            Kind::Unpool => (0, 80),
+            Kind::Sum => (400, 120),
+            Kind::Dequantize => (4000, 60),
         };
-        Cost::new(CALL + each * self.count as u64)
+        Cost::new(CALL + whole + each * self.count as u64 / 8)
     }
 
     fn scratch_bytes(&self) -> usize {
-        0
+        match self.kind {
+            Kind::Sum => 4 * CORES,
+            Kind::Dequantize => TABLE,
+            _ => 0,
+        }
     }
 }
 
@@ -118,6 +141,44 @@ impl CKernel for Elements {
             out.line("y0_exponent[0] = e;");
             out.line("struct trainc_xpulp_floats work = { x0, y0, e };");
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_to_bytes);"));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Dequantize = kind {
+            out.long(format!(
+                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, float *y0, uint8_t *scratch)"
+            ));
+            out.open("{");
+            declare(&mut out, "int32_t", "table", 0, "[256], the bits of floats.");
+            out.line("trainc_xpulp_scaled_table(table, x0_exponent[0]);");
+            out.line("struct trainc_xpulp_scaled work = { x0, y0, table };");
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_to_floats);"));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Sum = kind {
+            let parts = CORES.min(count.div_ceil(4));
+            let operands = OPERANDS.trim_end_matches(')');
+            out.long(format!("static void {name}({operands}, uint8_t *scratch)"));
+            out.open("{");
+            declare(&mut out, "uint32_t", "exceeds", 0, "By parts.");
+            out.line("struct trainc_xpulp_sum work;");
+            for (field, value) in [
+                ("y", "y0".to_string()),
+                ("count", count.to_string()),
+                ("parts", parts.to_string()),
+                ("exceeds", "exceeds".into()),
+            ] {
+                out.line(format!("work.{field} = {value};"));
+            }
+            out.long("const int32_t exponent = trainc_xpulp_sum_start(&work, x0, x0_exponent[0], x1, x1_exponent[0]);");
+            let add = format!("TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_sum_parts);");
+            out.long(&add);
+            out.line("work.divides = trainc_xpulp_sum_exceeds(&work);");
+            out.line("if (work.divides) {");
+            out.line(format!("    {add}"));
+            out.line("}");
+            out.line("y0_exponent[0] = trainc_add32(exponent, 2 * work.divides);");
             out.close();
             return Ok(out.finish().into());
         }

@@ -21,8 +21,14 @@ const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 /// The rounding of their sums.
 const ROUNDING: &str = include_str!("support/trainc_xpulp_rounding.h");
 
+/// Outer products, on the rounding.
+const OUTER: &str = include_str!("support/trainc_xpulp_outer.h");
+
 /// Element by element, on [`HEADER`].
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
+/// Sums of bytes, on the elements.
+const SUM: &str = include_str!("support/trainc_xpulp_sum.h");
 
 const NAME: &str = "xpulpv2";
 
@@ -88,7 +94,9 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp.h", HEADER),
             ("trainc_xpulp_products.h", PRODUCTS),
             ("trainc_xpulp_rounding.h", ROUNDING),
+            ("trainc_xpulp_outer.h", OUTER),
             ("trainc_xpulp_elements.h", ELEMENTS),
+            ("trainc_xpulp_sum.h", SUM),
             ("trainc_mixed.h", crate::mixed::HEADER),
         ]
         .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })

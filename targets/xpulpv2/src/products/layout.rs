@@ -3,6 +3,11 @@
 use trainc_c::text::Scratch;
 use trainc_ir::product::{Convolution, Pass};
 
+use super::phases::Phase;
+
+/// Most cores that multiply side by side.
+pub(super) const CORES: usize = 8;
+
 /// What the vectors of a set are; `enum trainc_xpulp_kind` of the support header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -27,6 +32,25 @@ impl Kind {
     }
 }
 
+/// The taps of weights that count, in reverse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taps {
+    /// Elements of a channel.
+    pub(crate) channel: usize,
+    /// The first tap.
+    pub(crate) first: usize,
+    /// Rows and columns of them, and elements between them.
+    pub(crate) counts: [usize; 2],
+    pub(crate) strides: [usize; 2],
+}
+
+impl Taps {
+    /// All taps of a channel.
+    fn all(taps: [usize; 2]) -> Taps {
+        Taps { channel: taps[0] * taps[1], first: 0, counts: taps, strides: [taps[1], 1] }
+    }
+}
+
 /// A set of vectors of one tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Set {
@@ -38,8 +62,8 @@ pub(crate) struct Set {
     pub(crate) length: usize,
     /// Bytes between rows of a matrix, or between output channels of weights.
     pub(crate) stride: usize,
-    /// Of a channel of weights.
-    pub(crate) taps: usize,
+    /// Of channels of weights.
+    pub(crate) taps: Taps,
     /// Bytes from one group to the next, and from one image to the next.
     pub(crate) group_step: usize,
     pub(crate) image_step: usize,
@@ -52,7 +76,25 @@ impl Set {
             && count.is_multiple_of(4)
             && stride == length;
         let kind = if whole { Kind::InPlace } else { kind };
-        Set { kind, operand, count, length, stride, taps: 1, group_step: 0, image_step: 0 }
+        Set {
+            kind,
+            operand,
+            count,
+            length,
+            stride,
+            taps: Taps::all([1, 1]),
+            group_step: 0,
+            image_step: 0,
+        }
+    }
+
+    /// Of rows, the last tile has as many as there are; but three are filled up.
+    fn as_rows(self) -> Set {
+        let whole = self.kind == Kind::Rows
+            && self.length.is_multiple_of(4)
+            && self.count % 4 != 3
+            && self.stride == self.length;
+        Set { kind: if whole { Kind::InPlace } else { self.kind }, ..self }
     }
 
     fn steps(self, group_step: usize, image_step: usize) -> Set {
@@ -139,13 +181,39 @@ impl Layout {
     /// # Errors
     /// If its sizes do not suit.
     pub(crate) fn of(c: &Convolution) -> Result<Layout, String> {
-        let mut layout = Layout::sets(c);
-        layout.lay_out();
-        // Offsets are 32-bit.
-        if layout.bytes >= 1 << 30 {
-            return Err("its working memory takes 1 GiB or more".into());
-        }
+        let [layout] = Layout::all([Layout::sets(c, Taps::all(c.taps))])?;
         Ok(layout)
+    }
+
+    /// Plans the phases of a product.
+    ///
+    /// # Errors
+    /// If their sizes do not suit.
+    pub(crate) fn of_phases(phases: &[Phase]) -> Result<Vec<Layout>, String> {
+        let sets: Vec<Layout> =
+            phases.iter().map(|phase| Layout::sets(&phase.convolution, phase.taps)).collect();
+        Layout::all(sets)
+    }
+
+    /// Gives each its sums, and all of them the same place for what is packed.
+    fn all<T: AsMut<[Layout]>>(mut layouts: T) -> Result<T, String> {
+        let mut scratch = Scratch::default();
+        for layout in layouts.as_mut() {
+            layout.lay_out_sums(&mut scratch);
+        }
+        for layout in layouts.as_mut() {
+            layout.lay_out(scratch.clone());
+            // Offsets are 32-bit.
+            if layout.bytes >= 1 << 30 {
+                return Err("its working memory takes 1 GiB or more".into());
+            }
+        }
+        Ok(layouts)
+    }
+
+    /// Parts of the lanes, of which each has its own room to pack in and may have a core of its own.
+    pub(crate) fn parts(&self) -> usize {
+        self.lanes.tiles().min(CORES)
     }
 
     /// Matrices of sums.
@@ -153,7 +221,7 @@ impl Layout {
         if self.adds { self.groups } else { self.blocks * self.groups }
     }
 
-    fn sets(c: &Convolution) -> Layout {
+    fn sets(c: &Convolution, taps_of_weights: Taps) -> Layout {
         let plain = Layout {
             groups: c.groups,
             blocks: c.images,
@@ -185,7 +253,8 @@ impl Layout {
         match c.pass {
             Pass::Forward => {
                 let length = inputs * taps;
-                let rows = Set::new(Kind::Rows, 1, outputs, length, length).steps(weights, 0);
+                let rows =
+                    Set::new(Kind::Rows, 1, outputs, length, length).as_rows().steps(weights, 0);
                 if pointwise {
                     let lanes = Set::new(Kind::Columns, 0, c.places(), inputs, c.plane())
                         .steps(inputs * c.plane(), x_image);
@@ -205,9 +274,10 @@ impl Layout {
             }
             Pass::Error => {
                 let length = outputs * taps;
-                let mut rows =
-                    Set::new(Kind::Channels, 1, inputs, length, inputs * taps).steps(weights, 0);
-                rows.taps = taps;
+                let channel = taps_of_weights.channel;
+                let mut rows = Set::new(Kind::Channels, 1, inputs, length, inputs * channel)
+                    .steps(outputs * inputs * channel, 0);
+                rows.taps = taps_of_weights;
                 if pointwise {
                     let lanes = Set::new(Kind::Columns, 0, c.plane(), outputs, c.places())
                         .steps(outputs * c.places(), y_image);
@@ -229,6 +299,7 @@ impl Layout {
             Pass::Gradient => {
                 let length = c.places();
                 let rows = Set::new(Kind::Rows, 1, outputs, length, length)
+                    .as_rows()
                     .steps(outputs * length, y_image);
                 let adding = Layout { adds: true, rows_stay: false, rows, ..plain };
                 if pointwise {
@@ -256,11 +327,11 @@ impl Layout {
         let (images, inputs, outputs) = (c.images, c.channels, c.outputs);
         let (rows, lanes) = match c.pass {
             Pass::Forward => (
-                Set::new(Kind::Rows, 0, images, inputs, inputs),
+                Set::new(Kind::Rows, 0, images, inputs, inputs).as_rows(),
                 Set::new(Kind::Rows, 1, outputs, inputs, inputs),
             ),
             Pass::Error => (
-                Set::new(Kind::Rows, 0, images, outputs, outputs),
+                Set::new(Kind::Rows, 0, images, outputs, outputs).as_rows(),
                 Set::new(Kind::Columns, 1, inputs, outputs, inputs),
             ),
             Pass::Gradient => {
@@ -280,18 +351,21 @@ impl Layout {
         self
     }
 
-    fn lay_out(&mut self) {
-        let mut scratch = Scratch::default();
+    fn lay_out_sums(&mut self, scratch: &mut Scratch) {
         let (row_tiles, lane_tiles) = (self.rows.tiles(), self.lanes.tiles());
         self.sums = scratch.take(self.matrices() * row_tiles * lane_tiles * 64);
         // Rounding reads a word behind the sums.
         self.bits = scratch.take(self.groups * lane_tiles * 4);
+    }
+
+    fn lay_out(&mut self, mut scratch: Scratch) {
+        let row_tiles = self.rows.tiles();
         if self.rows.kind != Kind::InPlace {
             let all = if self.rows_stay { self.groups } else { 1 };
             self.packed_rows = scratch.take(all * row_tiles * 4 * self.rows.bytes());
         }
         if self.lanes.kind != Kind::InPlace {
-            self.packed_lanes = scratch.take(lane_tiles * 4 * self.lanes.bytes());
+            self.packed_lanes = scratch.take(self.parts() * 4 * self.lanes.bytes());
         }
         if let Some(volume) = &self.volume {
             self.placed = scratch.take(volume.planes * volume.plane());
@@ -300,7 +374,8 @@ impl Layout {
     }
 }
 
-fn is_matrix(c: &Convolution) -> bool {
+/// Whether it is a product of single matrices.
+pub(super) fn is_matrix(c: &Convolution) -> bool {
     c.groups == 1 && c.tap_count() == 1 && c.plane() == 1 && c.places() == 1
 }
 

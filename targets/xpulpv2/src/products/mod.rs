@@ -5,6 +5,8 @@
 //! multiplies by tiles of 4 by 4 and rounds. Tiles, packing and rounding are divided by `TRAINC_PARALLEL_FOR`.
 
 mod layout;
+mod outer;
+mod phases;
 
 use trainc_c::product::{ProductKernel, emit_finish, suffix};
 use trainc_c::text::{Text, declare, times};
@@ -14,6 +16,8 @@ use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
 
 use layout::{Kind, Layout, Set};
+use outer::Outer;
+use phases::{Places, phases};
 
 /// Cycles of a call: set-up of sets, loops.
 const CALL: u64 = 500;
@@ -29,7 +33,13 @@ const FINISH: u64 = 14;
 #[derive(Debug)]
 pub(crate) struct Product {
     kernel: ProductKernel,
-    layout: Layout,
+    /// The whole, or its phases.
+    layouts: Vec<Layout>,
+    /// Where the phases' results lie.
+    places: Vec<Places>,
+    /// Whether results are in no phase, for they have no taps: zeros.
+    has_zeros: bool,
+    outer: Option<Outer>,
 }
 
 impl Product {
@@ -39,14 +49,20 @@ impl Product {
     /// See [`ProductKernel::of`].
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Product, String>> {
         let planned = |kernel: ProductKernel| {
+            if let Some((phases, whole)) = phases(&kernel.convolution) {
+                let layouts = Layout::of_phases(&phases)?;
+                let places = phases.iter().map(|phase| phase.places).collect();
+                return Ok(Product { kernel, layouts, places, has_zeros: !whole, outer: None });
+            }
             let layout = Layout::of(&kernel.convolution)?;
-            Ok(Product { kernel, layout })
+            let outer = Outer::of(&kernel.convolution, &layout, kernel.finish);
+            let (layouts, places) = (vec![layout], Vec::new());
+            Ok(Product { kernel, layouts, places, has_zeros: false, outer })
         };
         Some(ProductKernel::of(signature)?.and_then(planned))
     }
 
-    fn declarations(&self, out: &mut Text) {
-        let layout = &self.layout;
+    fn declarations(layout: &Layout, out: &mut Text) {
         let (rows, lanes) = (layout.rows.tiles() * 4, layout.lanes.tiles() * 4);
         let matrices = layout.matrices();
         let sums = format!("[{matrices}][{rows} rows][{lanes} lanes]");
@@ -57,7 +73,8 @@ impl Product {
             declare(out, "int8_t", "rows", layout.packed_rows, &text);
         }
         if layout.lanes.kind != Kind::InPlace {
-            let text = format!("{} vectors of {} bytes.", lanes, layout.lanes.bytes());
+            let text =
+                format!("{} times 4 vectors of {} bytes.", layout.parts(), layout.lanes.bytes());
             declare(out, "int8_t", "lanes", layout.packed_lanes, &text);
         }
         if let Some(volume) = &layout.volume {
@@ -80,8 +97,7 @@ impl Product {
     }
 
     /// Packs the rows of a group.
-    fn pack_rows(&self, out: &mut Text) {
-        let layout = &self.layout;
+    fn pack_rows(layout: &Layout, out: &mut Text) {
         let rows = &layout.rows;
         let bytes = rows.tiles() * 4 * rows.bytes();
         let group = if layout.rows_stay {
@@ -90,7 +106,7 @@ impl Product {
             "rows".into()
         };
         out.line("struct trainc_xpulp_packing packing;");
-        set(out, "packing.set", rows, &self.source(rows), false);
+        set(out, "packing.set", rows, &Product::source(layout, rows), false);
         out.line(format!("packing.to = {group};"));
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&packing, {}, trainc_xpulp_pack_tiles);",
@@ -99,8 +115,7 @@ impl Product {
     }
 
     /// The first byte of a set's tensor, of this group and block.
-    fn source(&self, set: &Set) -> String {
-        let layout = &self.layout;
+    fn source(layout: &Layout, set: &Set) -> String {
         let group = plus(&format!("x{}", set.operand), "group", set.group_step, layout.groups);
         if set.image_step == 0 {
             group
@@ -109,8 +124,7 @@ impl Product {
         }
     }
 
-    fn products(&self, out: &mut Text) {
-        let layout = &self.layout;
+    fn products(layout: &Layout, out: &mut Text) {
         let packs = layout.rows.kind != Kind::InPlace;
         let bits = layout.groups * layout.lanes.tiles() * 4;
         out.line(format!("trainc_xpulp_zero(widths, {bits});"));
@@ -131,7 +145,7 @@ impl Product {
         };
         if packs && layout.rows_stay {
             groups(out);
-            self.pack_rows(out);
+            Product::pack_rows(layout, out);
             out.close();
         }
         if layout.blocks > 1 {
@@ -139,9 +153,9 @@ impl Product {
         }
         groups(out);
         if packs && !layout.rows_stay {
-            self.pack_rows(out);
+            Product::pack_rows(layout, out);
         }
-        let mut from = self.source(&layout.lanes);
+        let mut from = Product::source(layout, &layout.lanes);
         if let Some(volume) = &layout.volume {
             out.line("struct trainc_xpulp_volume volume;");
             out.line(format!("volume.from = {from};"));
@@ -173,11 +187,13 @@ impl Product {
                 plus("rows", "group", row_tiles * 4 * layout.rows.bytes(), layout.groups)
             }
             (true, false) => "rows".into(),
-            (false, _) => self.source(&layout.rows),
+            (false, _) => Product::source(layout, &layout.rows),
         };
         out.line(format!("work.rows = {rows};"));
-        out.line(format!("work.row_tiles = {row_tiles};"));
+        out.line(format!("work.row_count = {};", layout.rows.count));
         set(out, "work.lanes", &layout.lanes, &from, layout.windows.is_some());
+        out.line(format!("work.lane_tiles = {lane_tiles};"));
+        out.line(format!("work.parts = {};", layout.parts()));
         let packed = if layout.lanes.kind == Kind::InPlace { "0" } else { "lanes" };
         out.line(format!("work.packed = {packed};"));
         let matrix = row_tiles * lane_tiles * 16;
@@ -191,21 +207,80 @@ impl Product {
         out.line(format!("work.sums_stride = {};", lane_tiles * 4));
         out.line(format!("work.adds = {};", u8::from(layout.adds && layout.blocks > 1)));
         out.line(format!("work.bits = {};", plus("widths", "group", lane_tiles, layout.groups)));
-        out.long(format!("TRAINC_PARALLEL_FOR(&work, {lane_tiles}, trainc_xpulp_multiply_tiles);"));
+        out.long(format!(
+            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_multiply_parts);",
+            layout.parts()
+        ));
         out.close();
         if layout.blocks > 1 {
             out.close();
         }
     }
 
-    fn results(&self, out: &mut Text) {
-        let layout = &self.layout;
-        let finish = self.kernel.finish;
-        if finish.is_some_and(Narrowing::asks_magnitude) {
-            let tiles = layout.groups * layout.lanes.tiles();
-            out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {tiles});"));
+    /// Statements that gather the bits of the sums.
+    fn width(layout: &Layout) -> String {
+        format!("trainc_xpulp_bits(widths, {})", layout.groups * layout.lanes.tiles())
+    }
+
+    /// Prints for each phase what `print` does, in a block of its own.
+    fn each_phase(&self, out: &mut Text, print: impl Fn(&Layout, Places, &mut Text)) {
+        for (layout, places) in self.layouts.iter().zip(&self.places) {
+            out.open("{");
+            print(layout, *places, out);
+            out.close();
         }
-        out.line("struct trainc_xpulp_results results;");
+    }
+
+    /// The whole, by phases.
+    fn phases(&self, out: &mut Text) {
+        let finish = self.kernel.finish;
+        let magnitude = finish.is_some_and(Narrowing::asks_magnitude);
+        if magnitude {
+            out.line("uint32_t bits = 0;");
+        }
+        if self.has_zeros {
+            let bytes = self.kernel.result.count() * if finish.is_some() { 1 } else { 4 };
+            out.line(format!("trainc_xpulp_zero(y0, {bytes});"));
+        }
+        self.each_phase(out, |layout, _, out| {
+            Product::declarations(layout, out);
+            Product::products(layout, out);
+            if magnitude {
+                out.line(format!("bits |= {};", Product::width(layout)));
+            }
+        });
+        if finish.is_some() {
+            out.line("struct trainc_xpulp_rounding rounding;");
+        }
+        let width = "32 - trainc_leading_zeros((int32_t)bits)";
+        emit_finish(finish, out, width, |out, low| {
+            out.line(format!("rounding = trainc_xpulp_rounding(shift, {low});"));
+        });
+        self.each_phase(out, |layout, places, out| {
+            declare(out, "int32_t", "sums", layout.sums, "Rounded where they are.");
+            out.line("struct trainc_xpulp_results results;");
+            Product::result_fields(layout, out);
+            for (field, value) in [
+                ("columns", places.columns),
+                ("first", places.first),
+                ("plane", places.plane),
+                ("down", places.down),
+                ("right", places.right),
+            ] {
+                out.line(format!("results.{field} = {value};"));
+            }
+            if finish.is_some() {
+                out.line("results.rounding = rounding;");
+            }
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_place_{});",
+                layout.matrices() * layout.rows.count,
+                suffix(finish)
+            ));
+        });
+    }
+
+    fn result_fields(layout: &Layout, out: &mut Text) {
         out.line("results.sums = sums;");
         for (field, value) in [
             ("rows", layout.rows.count),
@@ -216,6 +291,16 @@ impl Product {
             out.line(format!("results.{field} = {value};"));
         }
         out.line("results.y = y0;");
+    }
+
+    /// What becomes of the sums of a product without phases.
+    fn results(&self, layout: &Layout, out: &mut Text) {
+        let finish = self.kernel.finish;
+        if finish.is_some_and(Narrowing::asks_magnitude) {
+            out.line(format!("const uint32_t bits = {};", Product::width(layout)));
+        }
+        out.line("struct trainc_xpulp_results results;");
+        Product::result_fields(layout, out);
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(finish, out, width, |out, low| {
             out.line(format!("results.rounding = trainc_xpulp_rounding(shift, {low});"));
@@ -246,9 +331,26 @@ fn set(out: &mut Text, name: &str, set: &Set, from: &str, windows: bool) {
         ("length", set.length),
         ("bytes", set.bytes()),
         ("stride", set.stride),
-        ("taps", set.taps),
     ] {
         out.line(format!("{name}.{field} = {value};"));
+    }
+    if set.kind == Kind::Channels {
+        let taps = &set.taps;
+        for (field, value) in [
+            ("taps", taps.channel),
+            (
+                "last",
+                taps.first
+                    + (taps.counts[0] - 1) * taps.strides[0]
+                    + (taps.counts[1] - 1) * taps.strides[1],
+            ),
+            ("tap_rows", taps.counts[0]),
+            ("tap_columns", taps.counts[1]),
+            ("tap_down", taps.strides[0]),
+            ("tap_right", taps.strides[1]),
+        ] {
+            out.line(format!("{name}.{field} = {value};"));
+        }
     }
     out.line(format!("{name}.windows = {};", if windows { "&windows" } else { "0" }));
 }
@@ -259,32 +361,49 @@ impl Implementation for Product {
     }
 
     fn cost(&self) -> Cost {
-        let layout = &self.layout;
+        if let Some(outer) = &self.outer {
+            return Cost::new(CALL + outer.cycles() + self.kernel.rest_cycles());
+        }
         let set = |set: &Set| match set.kind {
             Kind::InPlace => 0,
             _ => (set.count * set.length) as u64 * BYTE,
         };
-        let tiles = (layout.rows.tiles() * layout.lanes.tiles()) as u64;
-        let words = (layout.lanes.bytes() / 4) as u64;
-        let block = tiles * (TILE + WORDS * words) + set(&layout.lanes) + set(&layout.rows);
-        let products = (layout.groups * layout.blocks) as u64 * block;
+        let product = |layout: &Layout| {
+            let tiles = (layout.rows.tiles() * layout.lanes.tiles()) as u64;
+            let words = (layout.lanes.bytes() / 4) as u64;
+            let block = tiles * (TILE + WORDS * words) + set(&layout.lanes) + set(&layout.rows);
+            (layout.groups * layout.blocks) as u64 * block
+        };
+        let products: u64 = self.layouts.iter().map(product).sum();
         let finish = self.kernel.result.count() as u64 * FINISH;
         Cost::new(CALL + products + finish + self.kernel.rest_cycles())
     }
 
     fn scratch_bytes(&self) -> usize {
-        self.kernel.scratch_bytes(self.layout.bytes)
+        let products = self.layouts.iter().map(|layout| layout.bytes).max().unwrap_or(0);
+        let own = self.outer.as_ref().map_or(products, |outer| outer.bytes);
+        self.kernel.scratch_bytes(own)
     }
 }
 
 impl CKernel for Product {
     fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
         let body = |out: &mut Text| {
-            self.declarations(out);
-            out.line("");
-            self.products(out);
-            out.line("");
-            self.results(out);
+            if let Some(outer) = &self.outer {
+                outer.emit(out);
+                return;
+            }
+            if !self.places.is_empty() {
+                self.phases(out);
+                return;
+            }
+            for layout in &self.layouts {
+                Product::declarations(layout, out);
+                out.line("");
+                Product::products(layout, out);
+                out.line("");
+                self.results(layout, out);
+            }
         };
         self.kernel.emit(name, kernel, body).map(Emitted::from)
     }

@@ -317,4 +317,28 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #endif
 }
 
+/* Instructions for blocks of assembler. */
+#if defined(TRAINC_XPULP_INSN)
+#define TRAINC_XPULP_BEGIN \
+    ".balign 4\n\t.option push\n\t.option norvc\n\t.option norelax\n\t"
+/* A hardware loop from the next instruction up to and with that at the label; count is the number
+ * of a register. At least three instructions, at least one round. */
+#define TRAINC_XPULP_LOOP(loop, count, label) \
+    ".4byte 0x407b | (" #loop " << 7) | (" #count " << 15) | (((" #label "f - .) / 2) << 20)\n\t"
+/* Loads and stores that move the pointer on, by a register or a number. */
+#define TRAINC_XPULP_LW(rd, step, at) ".insn r 0x0b, 7, 0x10, " #rd ", " #at ", " #step "\n\t"
+#define TRAINC_XPULP_LWI(rd, step, at) ".insn i 0x0b, 2, " #rd ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_LHI(rd, step, at) ".insn i 0x0b, 5, " #rd ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_LBI(rd, step, at) ".insn i 0x0b, 4, " #rd ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_SWI(rs, step, at) ".insn s 0x2b, 2, " #rs ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_SHI(rs, step, at) ".insn s 0x2b, 1, " #rs ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_SBI(rs, step, at) ".insn s 0x2b, 0, " #rs ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_SDOT(rd, a, b) ".insn r 0x57, 1, 0x5c, " #rd ", " #a ", " #b "\n\t"
+#define TRAINC_XPULP_SCALAR(funct3, rd, a, b) \
+    ".insn r 0x33, " #funct3 ", 0x02, " #rd ", " #a ", " #b "\n\t"
+/* Of lanes, bytes or halves: funct3 is 0 for halves, 1 for bytes, 3 more where b's lowest lane serves all. */
+#define TRAINC_XPULP_PV(funct3, funct7, rd, a, b) \
+    ".insn r 0x57, " #funct3 ", " #funct7 ", " #rd ", " #a ", " #b "\n\t"
+#endif
+
 #endif

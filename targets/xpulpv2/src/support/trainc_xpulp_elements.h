@@ -52,26 +52,64 @@ static inline uint32_t trainc_xpulp_where_above(uint32_t a, uint32_t b)
     return trainc_xpulp_sub_b(0, above) & b;
 }
 
+#if defined(TRAINC_XPULP_INSN)
+/* Whole words, at least one: 10 instructions, and 5. */
+#define TRAINC_XPULP_WORDS_LOOP(name, ...) \
+    static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
+        int32_t words) \
+    { \
+        register const int8_t *x10 __asm__("x10") = a; \
+        register const int8_t *x11 __asm__("x11") = b; \
+        register int8_t *x12 __asm__("x12") = y; \
+        register int32_t x13 __asm__("x13") = words; \
+        register uint32_t x14 __asm__("x14") = 0x7f7f7f7f; \
+        register uint32_t x15 __asm__("x15") = 0xffffffff; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9) \
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) __VA_ARGS__ \
+            "9: " TRAINC_XPULP_SWI(x5, 4, x12) ".option pop" \
+            : "+r"(x10), "+r"(x11), "+r"(x12) : "r"(x13), "r"(x14), "r"(x15) \
+            : "x5", "x6", "x7", "x28", "memory"); \
+    }
+TRAINC_XPULP_WORDS_LOOP(subtract,
+    TRAINC_XPULP_PV(1, 0x18, x7, x5, x15) TRAINC_XPULP_PV(1, 0x10, x28, x5, x0)
+    TRAINC_XPULP_PV(1, 0x04, x7, x7, x14) TRAINC_XPULP_PV(1, 0x00, x28, x28, x14)
+    TRAINC_XPULP_PV(1, 0x18, x6, x6, x7) TRAINC_XPULP_PV(1, 0x10, x6, x6, x28)
+    TRAINC_XPULP_PV(1, 0x04, x5, x5, x6))
+TRAINC_XPULP_WORDS_LOOP(where_above,
+    TRAINC_XPULP_PV(1, 0x0a, x5, x5, x0) "and x5, x5, x6\n\t")
+#else
+#define TRAINC_XPULP_WORDS_LOOP(name) \
+    static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
+        int32_t words) \
+    { \
+        for (int32_t i = 0; i < 4 * words; i += 4) { \
+            trainc_xpulp_store(y + i, \
+                trainc_xpulp_##name(trainc_xpulp_load(a + i), trainc_xpulp_load(b + i))); \
+        } \
+    }
+TRAINC_XPULP_WORDS_LOOP(subtract)
+TRAINC_XPULP_WORDS_LOOP(where_above)
+#endif
+
 /* Some words of results. */
-#define TRAINC_XPULP_WORDS_OF(name, f) \
-    static inline void name(void *context, int32_t begin, int32_t end) \
+#define TRAINC_XPULP_WORDS_OF(name) \
+    static inline void trainc_xpulp_##name##_words(void *context, int32_t begin, int32_t end) \
     { \
         const struct trainc_xpulp_bytes work = *(const struct trainc_xpulp_bytes *)context; \
         int32_t i = 4 * begin; \
         const int32_t whole = 4 * end <= work.count ? 4 * end : work.count & ~3; \
-        for (; i < whole; i += 4) { \
-            const uint32_t a = trainc_xpulp_load(work.a + i); \
-            const uint32_t b = trainc_xpulp_load(work.b + i); \
-            trainc_xpulp_store(work.y + i, f(a, b)); \
+        if (i < whole) { \
+            trainc_xpulp_##name##_loop(work.a + i, work.b + i, work.y + i, (whole - i) >> 2); \
+            i = whole; \
         } \
         if (i < 4 * end) { \
             const uint32_t a = trainc_xpulp_word(work.a, i, work.count); \
             const uint32_t b = trainc_xpulp_word(work.b, i, work.count); \
-            trainc_xpulp_put_word(work.y, i, work.count, f(a, b)); \
+            trainc_xpulp_put_word(work.y, i, work.count, trainc_xpulp_##name(a, b)); \
         } \
     }
-TRAINC_XPULP_WORDS_OF(trainc_xpulp_subtract_words, trainc_xpulp_subtract)
-TRAINC_XPULP_WORDS_OF(trainc_xpulp_where_above_words, trainc_xpulp_where_above)
+TRAINC_XPULP_WORDS_OF(subtract)
+TRAINC_XPULP_WORDS_OF(where_above)
 
 /* The errors of windows that do not overlap, by planes. */
 struct trainc_xpulp_pool {
@@ -160,6 +198,49 @@ static inline void trainc_xpulp_to_bytes(void *context, int32_t begin, int32_t e
         }
         const int32_t y = (int32_t)(bits < 0 ? 0 - q : q);
         work.y[i] = (int8_t)(y > 127 ? 127 : y);
+    }
+}
+
+/* Bytes by an exponent to floats. */
+struct trainc_xpulp_scaled {
+    const int8_t *x;
+    float *y;
+    /* The bits of the floats of 0 to 127, then -128 to -1. */
+    const int32_t *table;
+};
+
+/* The bits of q 2^exponent, q from 1 to 128. */
+static inline int32_t trainc_xpulp_scaled_bits(int32_t q, int32_t exponent)
+{
+    if (exponent >= -126 && exponent <= 120) {
+        const int32_t log = 31 - trainc_leading_zeros(q);
+        return ((log + 127 + exponent) << 23) + ((q << (23 - log)) & 0x7fffff);
+    }
+    /* By two powers of two, of which the first leaves it exact. */
+    const int32_t e = exponent < -300 ? -300 : exponent > 300 ? 300 : exponent;
+    const int32_t first = e < -126 ? -126 : e > 127 ? 127 : e;
+    const int32_t rest = e - first < -126 ? -126 : e - first > 127 ? 127 : e - first;
+    return trainc_bits((float)q * trainc_float((first + 127) << 23)
+        * trainc_float((rest + 127) << 23));
+}
+
+static inline void trainc_xpulp_scaled_table(int32_t *table, int32_t exponent)
+{
+    table[0] = 0;
+    for (int32_t q = 1; q <= 128; q++) {
+        const int32_t bits = trainc_xpulp_scaled_bits(q, exponent);
+        table[256 - q] = bits | INT32_MIN;
+        if (q < 128) {
+            table[q] = bits;
+        }
+    }
+}
+
+static inline void trainc_xpulp_to_floats(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_scaled work = *(const struct trainc_xpulp_scaled *)context;
+    for (int32_t i = begin; i < end; i++) {
+        work.y[i] = trainc_float(work.table[(uint8_t)work.x[i]]);
     }
 }
 

@@ -1,8 +1,8 @@
 /* Products of 8-bit integers: sums [rows][lanes] of the products of two sets of vectors, whose
  * bytes lie in words; and what makes vectors of tensors.
  *
- * Rows and lanes are taken four at a time: a tile is 4 by 4 sums. Sets are filled up to whole tiles
- * and vectors to whole words, by zeros. */
+ * Rows and lanes are taken four at a time: a tile is 4 by 4 sums, of the last rows 1 or 2 by 4. Sets
+ * are filled up to whole tiles and vectors to whole words, by zeros. */
 #ifndef TRAINC_XPULP_PRODUCTS_H
 #define TRAINC_XPULP_PRODUCTS_H
 
@@ -25,24 +25,6 @@ struct trainc_xpulp_tile {
 };
 
 #if defined(TRAINC_XPULP_INSN)
-#define TRAINC_XPULP_BEGIN \
-    ".balign 4\n\t.option push\n\t.option norvc\n\t.option norelax\n\t"
-/* A hardware loop from the next instruction up to and with that at the label; count is the number
- * of a register. At least three instructions, at least one round. */
-#define TRAINC_XPULP_LOOP(loop, count, label) \
-    ".4byte 0x407b | (" #loop " << 7) | (" #count " << 15) | (((" #label "f - .) / 2) << 20)\n\t"
-/* Loads and stores that move the pointer on, by a register or a number. */
-#define TRAINC_XPULP_LW(rd, step, at) ".insn r 0x0b, 7, 0x10, " #rd ", " #at ", " #step "\n\t"
-#define TRAINC_XPULP_LWI(rd, step, at) ".insn i 0x0b, 2, " #rd ", " #step "(" #at ")\n\t"
-#define TRAINC_XPULP_LHI(rd, step, at) ".insn i 0x0b, 5, " #rd ", " #step "(" #at ")\n\t"
-#define TRAINC_XPULP_LBI(rd, step, at) ".insn i 0x0b, 4, " #rd ", " #step "(" #at ")\n\t"
-#define TRAINC_XPULP_SWI(rs, step, at) ".insn s 0x2b, 2, " #rs ", " #step "(" #at ")\n\t"
-#define TRAINC_XPULP_SHI(rs, step, at) ".insn s 0x2b, 1, " #rs ", " #step "(" #at ")\n\t"
-#define TRAINC_XPULP_SBI(rs, step, at) ".insn s 0x2b, 0, " #rs ", " #step "(" #at ")\n\t"
-#define TRAINC_XPULP_SDOT(rd, a, b) ".insn r 0x57, 1, 0x5c, " #rd ", " #a ", " #b "\n\t"
-#define TRAINC_XPULP_SCALAR(funct3, rd, a, b) \
-    ".insn r 0x33, " #funct3 ", 0x02, " #rd ", " #a ", " #b "\n\t"
-
 /* Sums of a row from x5 on, by x6. */
 #define TRAINC_XPULP_START(a, b, c, d) \
     "lw " #a ", 0(x5)\n\tlw " #b ", 4(x5)\n\tlw " #c ", 8(x5)\n\tlw " #d ", 12(x5)\n\t" \
@@ -57,17 +39,22 @@ struct trainc_xpulp_tile {
     "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
     TRAINC_XPULP_WIDTH(d)
 
+/* The first loads of a tile of rows, and what its last stores need. */
+#define TRAINC_XPULP_OPEN \
+    "lw x5, 16(x10)\n\tlw x6, 20(x10)\n\tlw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
+#define TRAINC_XPULP_TURN \
+    "lw x5, 12(x10)\n\tslli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
+#define TRAINC_XPULP_SUMS "lw x7, 24(x10)\n\tlw x9, 28(x10)\n\tlw x11, 32(x10)\n\t"
+#define TRAINC_XPULP_CLOSE "sw x11, 32(x10)\n\t.option pop"
+
 /* 24 instructions for 64 products. */
-static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile)
+static inline void trainc_xpulp_multiply4(struct trainc_xpulp_tile *tile)
 {
     register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
-    __asm__ volatile(TRAINC_XPULP_BEGIN
-        "lw x5, 16(x10)\n\tlw x6, 20(x10)\n\tlw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN
         TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_START(x16, x17, x18, x19)
         TRAINC_XPULP_START(x20, x21, x22, x23) TRAINC_XPULP_START(x24, x25, x26, x27)
-        "lw x5, 12(x10)\n\t"
-        "slli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
-        TRAINC_XPULP_LOOP(0, 5, 9)
+        TRAINC_XPULP_TURN TRAINC_XPULP_LOOP(0, 5, 9)
         TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x11, x7)
         TRAINC_XPULP_LW(x30, x11, x7) TRAINC_XPULP_LW(x31, x1, x7)
         TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9)
@@ -77,16 +64,65 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile)
         TRAINC_XPULP_LW(x6, x1, x9)
         TRAINC_XPULP_LANE(x14, x18, x22, x26, x5)
         TRAINC_XPULP_SDOT(x15, x28, x6) TRAINC_XPULP_SDOT(x19, x29, x6)
-        TRAINC_XPULP_SDOT(x23, x30, x6) "9: " TRAINC_XPULP_SDOT(x27, x31, x6)
-        "lw x7, 24(x10)\n\tlw x9, 28(x10)\n\tlw x11, 32(x10)\n\t"
+        TRAINC_XPULP_SDOT(x23, x30, x6) "9: " TRAINC_XPULP_SDOT(x27, x31, x6) TRAINC_XPULP_SUMS
         TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19)
         TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27)
-        "sw x11, 32(x10)\n\t"
-        ".option pop"
+        TRAINC_XPULP_CLOSE
         : : "r"(x10)
         : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18",
           "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31",
           "memory");
+}
+
+/* 14 instructions for 32 products: of two rows. */
+static inline void trainc_xpulp_multiply2(struct trainc_xpulp_tile *tile)
+{
+    register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN
+        TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_START(x16, x17, x18, x19)
+        TRAINC_XPULP_TURN "neg x30, x11\n\taddi x30, x30, 4\n\t" TRAINC_XPULP_LOOP(0, 5, 9)
+        TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x30, x7)
+        TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9)
+        TRAINC_XPULP_SDOT(x12, x28, x5) TRAINC_XPULP_SDOT(x16, x29, x5)
+        TRAINC_XPULP_LW(x5, x11, x9)
+        TRAINC_XPULP_SDOT(x13, x28, x6) TRAINC_XPULP_SDOT(x17, x29, x6)
+        TRAINC_XPULP_LW(x6, x1, x9)
+        TRAINC_XPULP_SDOT(x14, x28, x5) TRAINC_XPULP_SDOT(x18, x29, x5)
+        TRAINC_XPULP_SDOT(x15, x28, x6) "9: " TRAINC_XPULP_SDOT(x19, x29, x6) TRAINC_XPULP_SUMS
+        TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19)
+        TRAINC_XPULP_CLOSE
+        : : "r"(x10)
+        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18",
+          "x19", "x28", "x29", "x30", "memory");
+}
+
+/* 9 instructions for 16 products: of one row. */
+static inline void trainc_xpulp_multiply1(struct trainc_xpulp_tile *tile)
+{
+    register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN
+        TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_TURN TRAINC_XPULP_LOOP(0, 5, 9)
+        TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LW(x6, x11, x9)
+        TRAINC_XPULP_SDOT(x12, x28, x5)
+        TRAINC_XPULP_LW(x5, x11, x9)
+        TRAINC_XPULP_SDOT(x13, x28, x6)
+        TRAINC_XPULP_LW(x6, x1, x9)
+        TRAINC_XPULP_SDOT(x14, x28, x5) "9: " TRAINC_XPULP_SDOT(x15, x28, x6) TRAINC_XPULP_SUMS
+        TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_CLOSE
+        : : "r"(x10)
+        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x28", "memory");
+}
+
+/* A tile of the first rows of it. */
+static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t rows)
+{
+    if (rows > 2) {
+        trainc_xpulp_multiply4(tile);
+    } else if (rows == 2) {
+        trainc_xpulp_multiply2(tile);
+    } else {
+        trainc_xpulp_multiply1(tile);
+    }
 }
 
 /* A word, the rest of a piece, and the gap behind it. */
@@ -185,9 +221,9 @@ static inline void trainc_xpulp_planes(const int8_t *from, int32_t plane, int32_
     }
 }
 #else
-static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile)
+static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t rows)
 {
-    for (int32_t row = 0; row < 4; row++) {
+    for (int32_t row = 0; row < 4 && row < rows; row++) {
         for (int32_t lane = 0; lane < 4; lane++) {
             const int8_t *const a = tile->rows + row * tile->stride;
             const int8_t *const b = tile->lanes + lane * tile->stride;
@@ -227,6 +263,29 @@ static inline void trainc_xpulp_planes(const int8_t *from, int32_t plane, int32_
 }
 #endif
 
+static inline void trainc_xpulp_zero(void *to, int32_t bytes)
+{
+    uint8_t *at = (uint8_t *)to;
+#if defined(TRAINC_XPULP_INSN)
+    if (bytes >= 16) {
+        register uint8_t *x10 __asm__("x10") = at;
+        register int32_t x11 __asm__("x11") = bytes >> 4;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 11, 9)
+            TRAINC_XPULP_SWI(x0, 4, x10) TRAINC_XPULP_SWI(x0, 4, x10) TRAINC_XPULP_SWI(x0, 4, x10)
+            "9: " TRAINC_XPULP_SWI(x0, 4, x10) ".option pop"
+            : "+r"(x10) : "r"(x11) : "memory");
+        at = x10;
+        bytes &= 15;
+    }
+#endif
+    for (; bytes >= 4; bytes -= 4, at += 4) {
+        trainc_xpulp_store(at, 0);
+    }
+    for (; bytes > 0; bytes--) {
+        *at++ = 0;
+    }
+}
+
 /* Vectors that are pieces of a volume: vector (a, b, c) starts at the sum of a, b and c by their
  * strides; element (a, b, c) of it lies as far from there as the sum of these by theirs. */
 struct trainc_xpulp_windows {
@@ -235,7 +294,7 @@ struct trainc_xpulp_windows {
 };
 
 /* What the vectors of a set are: in words already; rows of a matrix, or its columns; pieces of a
- * volume; input channels of a convolution's weights, by output channels and taps in reverse. */
+ * volume; input channels of a convolution's weights, by output channels and some taps in reverse. */
 enum trainc_xpulp_kind {
     TRAINC_XPULP_IN_PLACE,
     TRAINC_XPULP_ROWS,
@@ -252,29 +311,56 @@ struct trainc_xpulp_set {
     int32_t count, length, bytes;
     /* Of the matrix' rows, or of the weights' output channels. */
     int32_t stride;
-    /* Of a channel. */
-    int32_t taps;
+    /* Elements of a channel's weights; of the taps that count, the last and how they lie. */
+    int32_t taps, last, tap_rows, tap_columns, tap_down, tap_right;
     const struct trainc_xpulp_windows *windows;
 };
+
+/* Four rows of four columns each as four words, as often as count says, at least once. */
+static inline const int8_t *trainc_xpulp_turn(const int8_t *from, int32_t stride, int32_t count,
+    int8_t *to, int32_t bytes)
+{
+#if defined(TRAINC_XPULP_INSN)
+    register const int8_t *x10 __asm__("x10") = from;
+    register int32_t x11 __asm__("x11") = stride;
+    register int8_t *x12 __asm__("x12") = to;
+    register int8_t *x13 __asm__("x13") = to + bytes;
+    register int8_t *x14 __asm__("x14") = to + 2 * bytes;
+    register int8_t *x15 __asm__("x15") = to + 3 * bytes;
+    register int32_t x16 __asm__("x16") = count;
+    register uint32_t x17 __asm__("x17") = 0x05010400;
+    register uint32_t x28 __asm__("x28") = 0x07030602;
+    register uint32_t x29 __asm__("x29") = 0x07060302;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 16, 9)
+        TRAINC_XPULP_LW(x5, x11, x10) TRAINC_XPULP_LW(x6, x11, x10)
+        TRAINC_XPULP_LW(x7, x11, x10) TRAINC_XPULP_LW(x30, x11, x10)
+        "mv x31, x5\n\t" TRAINC_XPULP_PV(1, 0x64, x31, x6, x17) TRAINC_XPULP_PV(1, 0x64, x5, x6, x28)
+        "mv x6, x7\n\t" TRAINC_XPULP_PV(1, 0x64, x6, x30, x17) TRAINC_XPULP_PV(1, 0x64, x7, x30, x28)
+        TRAINC_XPULP_PV(0, 0x68, x30, x6, x31) TRAINC_XPULP_SWI(x30, 4, x12)
+        TRAINC_XPULP_PV(1, 0x64, x31, x6, x29) TRAINC_XPULP_SWI(x31, 4, x13)
+        TRAINC_XPULP_PV(0, 0x68, x30, x7, x5) TRAINC_XPULP_SWI(x30, 4, x14)
+        TRAINC_XPULP_PV(1, 0x64, x5, x7, x29) "9: " TRAINC_XPULP_SWI(x5, 4, x15) ".option pop"
+        : "+r"(x10), "+r"(x12), "+r"(x13), "+r"(x14), "+r"(x15)
+        : "r"(x11), "r"(x16), "r"(x17), "r"(x28), "r"(x29)
+        : "x5", "x6", "x7", "x30", "x31", "memory");
+    return x10;
+#else
+    for (int32_t i = 0; i < 4 * count; i++, from += stride) {
+        for (int32_t l = 0; l < 4; l++) {
+            to[l * bytes + i] = from[l];
+        }
+    }
+    return from;
+#endif
+}
 
 /* Four columns as vectors. */
 static inline void trainc_xpulp_columns(const int8_t *from, int32_t stride, int32_t length,
     int8_t *to, int32_t bytes)
 {
-    int32_t i = 0;
-    for (; i + 4 <= length; i += 4) {
-        const uint32_t a = trainc_xpulp_load(from), b = trainc_xpulp_load(from + stride);
-        const uint32_t c = trainc_xpulp_load(from + 2 * stride);
-        const uint32_t d = trainc_xpulp_load(from + 3 * stride);
-        const uint32_t ab0 = trainc_xpulp_shuffle2_b(a, b, 0x05010400);
-        const uint32_t ab1 = trainc_xpulp_shuffle2_b(a, b, 0x07030602);
-        const uint32_t cd0 = trainc_xpulp_shuffle2_b(c, d, 0x05010400);
-        const uint32_t cd1 = trainc_xpulp_shuffle2_b(c, d, 0x07030602);
-        trainc_xpulp_store(to + i, trainc_xpulp_pack_h(cd0, ab0));
-        trainc_xpulp_store(to + bytes + i, trainc_xpulp_shuffle2_b(ab0, cd0, 0x07060302));
-        trainc_xpulp_store(to + 2 * bytes + i, trainc_xpulp_pack_h(cd1, ab1));
-        trainc_xpulp_store(to + 3 * bytes + i, trainc_xpulp_shuffle2_b(ab1, cd1, 0x07060302));
-        from += 4 * stride;
+    int32_t i = length & ~3;
+    if (i > 0) {
+        from = trainc_xpulp_turn(from, stride, i >> 2, to, bytes);
     }
     for (; i < length; i++, from += stride) {
         for (int32_t l = 0; l < 4; l++) {
@@ -338,9 +424,14 @@ static inline void trainc_xpulp_vector(const struct trainc_xpulp_set *set, int32
         }
         break;
     case TRAINC_XPULP_CHANNELS:
-        for (int32_t i = 0; i < set->length; i += set->taps) {
-            for (int32_t tap = 0; tap < set->taps; tap++) {
-                to[i + tap] = from[(n + 1) * set->taps - 1 - tap];
+        from += n * set->taps + set->last;
+        for (int32_t i = 0; i < set->length; i += set->tap_rows * set->tap_columns) {
+            const int8_t *row = from;
+            for (int32_t down = 0; down < set->tap_rows; down++, row -= set->tap_down) {
+                const int8_t *tap = row;
+                for (int32_t right = 0; right < set->tap_columns; right++, tap -= set->tap_right) {
+                    *to++ = *tap;
+                }
             }
             from += set->stride;
         }
@@ -388,13 +479,14 @@ static inline void trainc_xpulp_pack_tiles(void *context, int32_t begin, int32_t
     }
 }
 
-/* The product of two sets. */
+/* The product of two sets, its lanes in parts of about as many tiles each. */
 struct trainc_xpulp_product {
     /* In words, as long as the lanes'. */
     const int8_t *rows;
-    int32_t row_tiles;
+    int32_t row_count;
     struct trainc_xpulp_set lanes;
-    /* Room for the lanes, if they are not in place. */
+    int32_t lane_tiles, parts;
+    /* Room for a tile of lanes for each part, if they are not in place. */
     int8_t *packed;
     /* [rows][lanes], whole tiles each; whether to add to them. */
     int32_t *sums;
@@ -405,36 +497,47 @@ struct trainc_xpulp_product {
 
 static const int32_t trainc_xpulp_zeros[4] = { 0, 0, 0, 0 };
 
-/* Some tiles of lanes by all rows. */
-static inline void trainc_xpulp_multiply_tiles(void *context, int32_t begin, int32_t end)
+/* A tile of lanes by all rows. */
+static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product *work, int32_t n,
+    int8_t *packed)
+{
+    const int32_t bytes = work->lanes.bytes;
+    struct trainc_xpulp_tile tile;
+    if (work->lanes.kind == TRAINC_XPULP_IN_PLACE) {
+        tile.lanes = work->lanes.from + 4 * n * bytes;
+    } else {
+        trainc_xpulp_pack(&work->lanes, n, packed);
+        tile.lanes = packed;
+    }
+    tile.rows = work->rows;
+    tile.stride = bytes;
+    tile.words = bytes >> 2;
+    tile.sums = work->sums + 4 * n;
+    tile.sums_stride = 4 * work->sums_stride;
+    tile.start = work->adds ? tile.sums : trainc_xpulp_zeros;
+    tile.start_stride = work->adds ? tile.sums_stride : 0;
+    tile.bits = 0;
+    for (int32_t row = 0; row < work->row_count; row += 4) {
+        trainc_xpulp_multiply(&tile, work->row_count - row);
+        tile.rows += 4 * bytes;
+        tile.sums += work->sums_stride * 4;
+        tile.start = work->adds ? tile.sums : tile.start;
+    }
+    work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
+}
+
+/* Some parts. */
+static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_product *const work = (const struct trainc_xpulp_product *)context;
-    const int32_t bytes = work->lanes.bytes;
-    for (int32_t n = begin; n < end; n++) {
-        struct trainc_xpulp_tile tile;
-        if (work->lanes.kind == TRAINC_XPULP_IN_PLACE) {
-            tile.lanes = work->lanes.from + 4 * n * bytes;
-        } else {
-            /* Nobody else has the room of this range's first tile. */
-            int8_t *const packed = work->packed + 4 * begin * bytes;
-            trainc_xpulp_pack(&work->lanes, n, packed);
-            tile.lanes = packed;
+    for (int32_t part = begin; part < end; part++) {
+        int8_t *const packed = work->lanes.kind == TRAINC_XPULP_IN_PLACE
+            ? 0 : work->packed + 4 * part * work->lanes.bytes;
+        const int32_t first = part * work->lane_tiles / work->parts;
+        const int32_t last = (part + 1) * work->lane_tiles / work->parts;
+        for (int32_t n = first; n < last; n++) {
+            trainc_xpulp_multiply_tile(work, n, packed);
         }
-        tile.rows = work->rows;
-        tile.stride = bytes;
-        tile.words = bytes >> 2;
-        tile.sums = work->sums + 4 * n;
-        tile.sums_stride = 4 * work->sums_stride;
-        tile.start = work->adds ? tile.sums : trainc_xpulp_zeros;
-        tile.start_stride = work->adds ? tile.sums_stride : 0;
-        tile.bits = 0;
-        for (int32_t row = 0; row < work->row_tiles; row++) {
-            trainc_xpulp_multiply(&tile);
-            tile.rows += 4 * bytes;
-            tile.sums += work->sums_stride * 4;
-            tile.start = work->adds ? tile.sums : tile.start;
-        }
-        work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
     }
 }
 
@@ -446,18 +549,6 @@ struct trainc_xpulp_volume {
     /* Bytes of a row and of a plane there, and of what is above and left of the first element. */
     int32_t row, plane, before;
 };
-
-static inline void trainc_xpulp_zero(void *to, int32_t bytes)
-{
-    uint8_t *const at = (uint8_t *)to;
-    int32_t i = 0;
-    for (; i + 4 <= bytes; i += 4) {
-        trainc_xpulp_store(at + i, 0);
-    }
-    for (; i < bytes; i++) {
-        at[i] = 0;
-    }
-}
 
 /* Places some planes; the rest was set to zeros before. */
 static inline void trainc_xpulp_place_planes(void *context, int32_t begin, int32_t end)

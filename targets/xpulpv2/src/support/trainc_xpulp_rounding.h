@@ -67,13 +67,16 @@ static inline int8_t trainc_xpulp_pseudo_stochastic(int32_t x,
 
 /* Rows of results: those of `sums` [matrices][rows and those that fill up][lanes likewise]. */
 struct trainc_xpulp_results {
-    const int32_t *sums;
+    int32_t *sums;
     int32_t rows, all_rows, lanes, all_lanes;
     void *y;
+    /* Of a phase: elements of a row, of a plane of the result before the first of them, of that
+     * plane, from a row to the next, and in a row. */
+    int32_t columns, first, plane, down, right;
     struct trainc_xpulp_rounding rounding;
 };
 
-static inline const int32_t *trainc_xpulp_result_row(const struct trainc_xpulp_results *work,
+static inline int32_t *trainc_xpulp_result_row(const struct trainc_xpulp_results *work,
     int32_t n)
 {
     const int32_t matrix = n / work->rows;
@@ -199,5 +202,44 @@ static inline void trainc_xpulp_store_pseudo_stochastic(void *context, int32_t b
             (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);
     }
 }
+
+/* A row of a phase, of 32-bit results, and of 8-bit results. */
+#define TRAINC_XPULP_PLACE(name, type) \
+    static inline void name(const struct trainc_xpulp_results *work, int32_t n, const type *from) \
+    { \
+        type *row = (type *)work->y + n * work->plane + work->first; \
+        for (int32_t i = 0; i < work->lanes; i += work->columns, row += work->down) { \
+            type *to = row; \
+            for (int32_t column = 0; column < work->columns; column++, to += work->right) { \
+                *to = *from++; \
+            } \
+        } \
+    }
+TRAINC_XPULP_PLACE(trainc_xpulp_place_words, int32_t)
+TRAINC_XPULP_PLACE(trainc_xpulp_place_bytes, int8_t)
+
+static inline void trainc_xpulp_place_sums(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
+    for (int32_t n = begin; n < end; n++) {
+        trainc_xpulp_place_words(work, n, trainc_xpulp_result_row(work, n));
+    }
+}
+
+/* Bytes lie where their sums were: of a row, each is written after its sum was read. */
+#define TRAINC_XPULP_PLACE_ROUNDED(rounding_name) \
+    static inline void trainc_xpulp_place_##rounding_name(void *context, int32_t begin, \
+        int32_t end) \
+    { \
+        const struct trainc_xpulp_results *const work = \
+            (const struct trainc_xpulp_results *)context; \
+        for (int32_t n = begin; n < end; n++) { \
+            int32_t *const row = trainc_xpulp_result_row(work, n); \
+            trainc_xpulp_row_##rounding_name(row, (int8_t *)row, work->lanes, &work->rounding); \
+            trainc_xpulp_place_bytes(work, n, (const int8_t *)row); \
+        } \
+    }
+TRAINC_XPULP_PLACE_ROUNDED(half_away)
+TRAINC_XPULP_PLACE_ROUNDED(pseudo_stochastic)
 
 #endif
