@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use trainc_data::{Dataset, NpyArray, NpyData, read_npz};
+use trainc_driver::algorithm_check::check;
+use trainc_driver::algorithms::load;
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Entries, Session, TRAIN_STEP};
@@ -186,4 +188,45 @@ fn they_train_the_digits() {
         let accuracy = trainer.history().last().expect("an epoch").test_accuracy.expect("classes");
         assert!(accuracy > 0.95, "{algorithm}: {accuracy}");
     }
+}
+
+/// What `trainc algorithms --check` says of rules in a model.
+#[test]
+fn what_rules_do_in_a_model() {
+    let source = ModelSource::File(file("lenet.onnx"));
+    let of = |algorithm: &str| {
+        check(&config(algorithm, 4), Some(&source)).expect("it is one").model.expect("a model")
+    };
+    let found = of("dorefa:w=1");
+    let nodes = |rule: &str| {
+        let own = found.matching.iter().find(|m| m.rule == rule);
+        own.map(|m| m.nodes.join(" ")).unwrap_or_default()
+    };
+    assert_eq!(nodes("clip"), "act1 act2 act3");
+    assert_eq!(nodes("conv2d"), "conv2/product (conv2d)");
+    assert_eq!(nodes("matmul-outer"), "fc2/product (matmul)");
+    assert!(found.never.contains(&"conv2d-groups".to_string()), "{:?}", found.never);
+    assert!(!found.never.iter().any(|rule| rule.starts_with("tanh")), "left out where w = 1");
+    let why = |operation: &str| {
+        let own = found.float.iter().find(|f| f.operation == operation);
+        own.map(|f| f.why.clone()).unwrap_or_default()
+    };
+    assert_eq!(why("clip"), "no rule; the carrier is FP32");
+    assert!(why("formula").contains("updates"));
+    assert!(found.float.iter().all(|f| f.operation != "conv2d") && found.error.is_none());
+
+    // A rule whose guard never holds: what there is for the operation, and that the model does not translate.
+    let matched = "match = \"(conv2d_gradient_input ?a ?e ?w)\"";
+    let text = load("ui8").expect("built in").text;
+    assert!(text.contains(matched));
+    let guarded = text.replacen(matched, &format!("{matched}\nwhere = [\"?w.rank = 3\"]"), 1);
+    let own = std::env::temp_dir().join(format!("trainc-check-{}.toml", std::process::id()));
+    std::fs::write(&own, guarded).expect("written");
+    let found = of(own.to_str().expect("text"));
+    std::fs::remove_file(&own).expect("removed");
+    let error = found.error.expect("it does not translate");
+    assert!(error.contains("conv2/product/gradient_input"), "{error}");
+    assert_eq!(found.never, ["conv2d-error"]);
+    let left = found.float.iter().find(|f| f.operation == "conv2d_gradient_input").expect("left");
+    assert!(left.why.contains("there are conv2d-error"), "{}", left.why);
 }

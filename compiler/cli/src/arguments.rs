@@ -437,9 +437,21 @@ pub(crate) struct OptArguments {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc algorithms                                  list the algorithms
+  trainc algorithms niti > my.toml                   print one, to start one's own from
+  trainc algorithms --check my.toml lenet5.onnx      what its rules do in a model")]
 pub(crate) struct AlgorithmsArguments {
-    /// Print this algorithm's file, to start one's own from
+    /// Print this algorithm's file, to start one's own from; with --check a built-in name or a .toml file
+    #[arg(value_name = "NAME|FILE")]
     pub(crate) name: Option<String>,
+    /// Say whether it is an algorithm, and with a model: what each rule matches there, what stays FP32 and why
+    #[arg(long, requires = "name")]
+    pub(crate) check: bool,
+    /// Model to check it with
+    #[arg(requires = "check", value_hint = ValueHint::FilePath)]
+    pub(crate) model: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -3,14 +3,20 @@
 use clap::CommandFactory;
 use serde_json::{Value, json};
 use trainc_driver::algorithms::{Algorithm, Parameter};
+use trainc_driver::config::Config;
 use trainc_driver::verify::needs;
 use trainc_driver::zoo::{self, ZooSpec};
-use trainc_driver::{algorithms, data, targets};
+use trainc_driver::{algorithm_check, algorithms, data, targets};
 
-use crate::arguments::{AlgorithmsArguments, Arguments, CompletionsArguments, ZooArguments};
+use crate::arguments::{
+    AlgorithmsArguments, Arguments, CompletionsArguments, ZooArguments, model_file,
+};
 use crate::message::Output;
 
 pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> anyhow::Result<()> {
+    if let (true, Some(name)) = (arguments.check, &arguments.name) {
+        return check(name, arguments, output);
+    }
     if let Some(name) = &arguments.name {
         if let Some((_, text)) = algorithms::OPTIMIZERS.iter().find(|(known, _)| known == name) {
             let object = json!({ "reason": "optimizer", "name": name, "text": text });
@@ -64,6 +70,22 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         }))?;
     }
     Ok(())
+}
+
+fn check(name: &str, arguments: &AlgorithmsArguments, output: &Output) -> anyhow::Result<()> {
+    let config = Config { algorithm: name.to_string(), ..Config::default() };
+    let model = arguments.model.as_deref().map(model_file);
+    let found = algorithm_check::check(&config, model.as_ref())?;
+    let mut object = serde_json::to_value(&found)?;
+    object["reason"] = json!("algorithm-check");
+    output.object(&object)?;
+    if !output.is_json() {
+        output.print(&found.text())?;
+    }
+    match found.model.and_then(|model| model.error) {
+        Some(_) => anyhow::bail!("algorithm `{}` does not translate the model", found.algorithm),
+        None => Ok(()),
+    }
 }
 
 /// What a user may set.

@@ -7,6 +7,8 @@
 //! what its launches cost; `compare` trains under several algorithms. Nothing here prints.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "host")]
+pub mod algorithm_check;
 pub mod algorithms;
 #[cfg(feature = "host")]
 pub mod bench;

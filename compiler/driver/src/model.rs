@@ -16,7 +16,7 @@ use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::losses::{self, add_loss};
-use trainc_opt::model_rules::apply_model_rules;
+use trainc_opt::model_rules::{Applied, apply_model_rules};
 use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_under};
 use trainc_opt::translate::remove_operations;
@@ -170,7 +170,7 @@ pub fn training(
     frozen: &BTreeSet<usize>,
     asked: LossFunction,
 ) -> Result<Graph> {
-    let mut graph = prepare(imported, algorithm, seed, frozen)?.0;
+    let mut graph = prepare(imported, algorithm, seed, frozen)?.graph;
     let asked = match asked {
         LossFunction::Model => None,
         LossFunction::CrossEntropy => Some(losses::Loss::CrossEntropy),
@@ -221,7 +221,7 @@ pub fn inference(
     frozen: &BTreeSet<usize>,
     form: InferenceForm,
 ) -> Result<Graph> {
-    let graph = prepare(imported, algorithm, seed, frozen)?.0;
+    let graph = prepare(imported, algorithm, seed, frozen)?.graph;
     let graph = match form {
         InferenceForm::AsExported => graph,
         InferenceForm::Running => inference_graph(&graph)?,
@@ -249,7 +249,28 @@ pub fn batch_norms(
     algorithm: &Algorithm,
     frozen: &BTreeSet<usize>,
 ) -> Result<Vec<BatchNormFate>> {
-    Ok(prepare(imported, algorithm, None, frozen)?.1)
+    Ok(prepare(imported, algorithm, None, frozen)?.fates)
+}
+
+/// The algorithm's rules of the model that apply to it, by name, each with its node's name.
+///
+/// # Errors
+/// As [`training`].
+pub fn applied_rules(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    frozen: &BTreeSet<usize>,
+) -> Result<Vec<Applied>> {
+    Ok(prepare(imported, algorithm, None, frozen)?.applied)
+}
+
+/// A model that an algorithm can differentiate.
+struct Prepared {
+    graph: Graph,
+    /// What became of batch normalizations, in the model's order.
+    fates: Vec<BatchNormFate>,
+    /// The rules of the model that were applied.
+    applied: Vec<Applied>,
 }
 
 /// What the algorithm leaves out is left out, batch normalizations with frozen statistics are folded, its rules of the model are
@@ -259,7 +280,7 @@ fn prepare(
     algorithm: &Algorithm,
     seed: Option<u64>,
     frozen: &BTreeSet<usize>,
-) -> Result<(Graph, Vec<BatchNormFate>)> {
+) -> Result<Prepared> {
     let mut graph = imported.graph.clone();
     if let Some(loss) = &imported.loss
         && loss.scores_output.is_none()
@@ -286,7 +307,8 @@ fn prepare(
         true => (graph, Vec::new()),
         false => fold_batch_norms(&graph)?,
     };
-    Ok((apply_model_rules(&graph, &algorithm.model_rules)?, fates))
+    let (graph, applied) = apply_model_rules(&graph, &algorithm.model_rules)?;
+    Ok(Prepared { graph, fates, applied })
 }
 
 /// The loss of a model that brings one, in the prepared graph. FP32 trains it as it is; other algorithms know the mean

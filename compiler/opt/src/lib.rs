@@ -17,6 +17,7 @@ pub mod freeze;
 pub mod frozen_prefix;
 pub mod inference;
 pub mod losses;
+pub mod matches;
 pub mod model_rules;
 pub mod one_by_one;
 pub mod optimise;

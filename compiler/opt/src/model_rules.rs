@@ -11,14 +11,21 @@ use crate::egraph::pattern::{Attributes, Part, Single, Template};
 use crate::egraph::saturate::{Body, Form, Guard, Rewrite, fact};
 use crate::roles::Roles;
 
+/// A rule of the model that was applied, and the node.
+pub type Applied = (String, String);
+
 /// The forward graph with an algorithm's rules of the model applied: for each node the first rule that matches it. What a rule puts
-/// in place is not matched again.
+/// in place is not matched again. Also the rules that were applied, by name, each with its node's name.
 ///
 /// # Errors
 /// If what a rule puts in place has no types: the rule and why.
-pub fn apply_model_rules(graph: &Graph, rules: &[Rewrite]) -> Result<Graph, TypeError> {
+pub fn apply_model_rules(
+    graph: &Graph,
+    rules: &[Rewrite],
+) -> Result<(Graph, Vec<Applied>), TypeError> {
+    let mut applied = Vec::new();
     if rules.is_empty() {
-        return Ok(graph.clone());
+        return Ok((graph.clone(), applied));
     }
     let roles = Roles::of(graph);
     let mut result = Graph::new(graph.name());
@@ -34,10 +41,11 @@ pub fn apply_model_rules(graph: &Graph, rules: &[Rewrite]) -> Result<Graph, Type
         let value = built(target, node, &parts, &|name| bound.get(name).map(|v| new[v]))
             .map_err(|e| TypeError::new(format!("rule `{}` at `{}`: {e}", rule.name, node.name)))?;
         target.set_name(value, &graph.value(v).name);
+        applied.push((rule.name.clone(), node.name.clone()));
         Ok(Copied::As(value))
     })?;
     graph.copy_roots(&mut result, &new);
-    Ok(result)
+    Ok((result, applied))
 }
 
 /// The form of a rule that matches a node, and the values that its variables stand for.

@@ -379,7 +379,7 @@ fn is_carried_product(algorithm: &Algorithm, graph: &Graph, node: NodeId) -> boo
 }
 
 /// Whether an operation is one that optimizers compute in FP32.
-fn is_optimizers(kind: OpKind) -> bool {
+pub(crate) fn is_optimizers(kind: OpKind) -> bool {
     matches!(kind, OpKind::Formula | OpKind::SquaredNorm)
 }
 

@@ -217,7 +217,8 @@ fn rules_of_the_model() {
         Algorithm::parse("mine.toml", &fp32.replacen("[optimizer]", &rule, 1))
     };
     let own = with("(relu ?x)", "(mul (relu ?x) (relu ?x))").unwrap();
-    let graph = apply_model_rules(&relu(), &own.model_rules).unwrap();
+    let (graph, applied) = apply_model_rules(&relu(), &own.model_rules).unwrap();
+    assert_eq!(applied, [("own".to_string(), "activation".to_string())]);
     let kinds: Vec<&str> = graph.nodes().iter().map(|n| n.op.kind().name()).collect();
     assert_eq!(kinds, ["relu", "mul"], "equal parts are one");
     assert_eq!(graph.nodes()[1].name, "activation");
