@@ -9,6 +9,7 @@ pub mod dither;
 pub mod exponent;
 pub mod float;
 pub mod integer;
+pub mod small_float;
 
 pub use float::{erf, exp, log, pow, sigmoid, tanh};
 

@@ -35,6 +35,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("sbm", include_str!("../algorithms/sbm.toml")),
     ("dorefa", include_str!("../algorithms/dorefa.toml")),
     ("bnn-ste", include_str!("../algorithms/bnn-ste.toml")),
+    ("fp8-chunk", include_str!("../algorithms/fp8-chunk.toml")),
+    ("mls", include_str!("../algorithms/mls.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 
@@ -164,6 +166,8 @@ pub struct Algorithm {
     pub narrow_error: BTreeMap<Element, Template>,
     /// Forms of FP32 values by name.
     pub forms: Named,
+    /// What the loss is multiplied by for the backward pass.
+    pub loss_scale: f64,
     /// How a trainable parameter is stored.
     pub quantizer: Option<Op>,
     /// How a bias is stored, if not as weights are.
@@ -336,6 +340,11 @@ impl Algorithm {
                 }
             }
         }
+        let loss_scale = parsed.backpropagation.loss_scale.unwrap_or(1.0);
+        if !(loss_scale > 0.0 && (loss_scale as f32).is_normal()) {
+            let message = format!("expected a number above 0, here {loss_scale}");
+            return Err(fail("backpropagation.loss_scale", message));
+        }
         let trains = parsed.optimizer.is_some() || !rules.is_empty() || quantizer.is_some();
         if parsed.inference.is_some() && trains {
             let message = "an algorithm that only infers has no rules, weights and optimizer";
@@ -381,6 +390,7 @@ impl Algorithm {
         }
         Ok(Algorithm {
             otherwise,
+            loss_scale,
             carrier: parsed.translation.carrier,
             batch_norm: parsed.translation.batch_norm,
             narrow: narrowing(&parsed.translation.narrow, "translation.narrow")?,

@@ -30,6 +30,19 @@ pub fn differentiate(
     loss: ValueId,
     wanted: &[ValueId],
 ) -> Result<Vec<Option<ValueId>>, AutodiffError> {
+    differentiate_scaled(graph, loss, 1.0, wanted)
+}
+
+/// [`differentiate`] of the loss multiplied by `scale`.
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn differentiate_scaled(
+    graph: &mut Graph,
+    loss: ValueId,
+    scale: f32,
+    wanted: &[ValueId],
+) -> Result<Vec<Option<ValueId>>, AutodiffError> {
     let count = graph.values().len();
     let mut needs = vec![false; count];
     wanted.iter().for_each(|v| needs[v.index()] = true);
@@ -42,7 +55,7 @@ pub fn differentiate(
     let mut contributions: Vec<Vec<ValueId>> = vec![Vec::new(); count];
     let one = Tensor::new(
         TensorType::f32(graph.ty(loss).shape.clone()),
-        Data::F32(vec![1.0; graph.ty(loss).count()]),
+        Data::F32(vec![scale; graph.ty(loss).count()]),
         trainc_ir::ScaleData::None,
     );
     let seed = graph.add_constant("loss_gradient", one);

@@ -10,7 +10,7 @@ use trainc_ir::{Tensor, TypeError};
 
 use crate::algorithm::optimizer::{Optimizer, RATE};
 use crate::algorithm::{Algorithm, Master, Recipe};
-use crate::autodiff::{AutodiffError, differentiate};
+use crate::autodiff::{AutodiffError, differentiate_scaled};
 use crate::roles::{Role, Roles};
 use crate::translate::stored_form;
 use crate::update::{MASTER, Trained, Updates, clip_factor};
@@ -73,7 +73,7 @@ pub enum LossSource {
 /// # Errors
 /// See [`TrainingError`].
 pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, TrainingError> {
-    build(model, loss, &Optimizer::built_in("sgd")?, &Recipe::default(), |_| false)
+    build(model, loss, &Optimizer::built_in("sgd")?, (&Recipe::default(), 1.0), |_| false)
 }
 
 /// [`training_graph`] with the optimizer of an algorithm. What it keeps are parameters of their own, that do not train:
@@ -89,14 +89,15 @@ pub fn training_graph_under(
 ) -> Result<Graph, TrainingError> {
     let master =
         |role| algorithm.master == Some(Master::F32) && stored_form(algorithm, role).is_some();
-    build(model, loss, &algorithm.optimizer, &algorithm.recipe, master)
+    let recipe = (&algorithm.recipe, algorithm.loss_scale);
+    build(model, loss, &algorithm.optimizer, recipe, master)
 }
 
 fn build(
     model: &Graph,
     loss: Option<LossSource>,
     optimizer: &Optimizer,
-    recipe: &Recipe,
+    (recipe, scale): (&Recipe, f64),
     master: impl Fn(Option<Role>) -> bool,
 ) -> Result<Graph, TrainingError> {
     let mut graph = model.clone();
@@ -141,14 +142,14 @@ fn build(
     }
     let values: Vec<ValueId> = trainable.iter().map(|(_, v)| *v).collect();
     let roles = Roles::of(&graph);
-    let gradients = differentiate(&mut graph, loss, &values)?;
+    let gradients = differentiate_scaled(&mut graph, loss, scale as f32, &values)?;
     let scalar = TensorType::f32(trainc_ir::Shape::scalar());
     let name = free_input(&graph, LEARNING_RATE);
     let learning_rate = graph.add_input(name, scalar, InputRole::LearningRate);
     let factor = match recipe.clip_norm {
         Some(norm) => {
             let gradients: Vec<ValueId> = gradients.iter().flatten().copied().collect();
-            Some(clip_factor(&mut graph, &gradients, norm)?)
+            Some(clip_factor(&mut graph, &gradients, norm * scale)?)
         }
         None => None,
     };
@@ -175,7 +176,7 @@ fn build(
             None => None,
         };
         let weight = kept.map_or(value, |(_, master)| master);
-        let trained = Trained { parameter, weight, gradient, role, largest, factor };
+        let trained = Trained { parameter, weight, gradient, scale, role, largest, factor };
         let updated = updates.add(&mut graph, &trained).map_err(failed)?;
         graph.add_update(parameter, updated);
         if let Some((master, _)) = kept {

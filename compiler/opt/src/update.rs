@@ -49,6 +49,8 @@ pub(crate) struct Trained {
     pub(crate) weight: ValueId,
     /// Its gradient.
     pub(crate) gradient: ValueId,
+    /// What the gradient was multiplied by.
+    pub(crate) scale: f64,
     /// What it is for.
     pub(crate) role: Option<Role>,
     /// The largest magnitude of a gradient's element.
@@ -299,13 +301,15 @@ impl Update<'_> {
         Ok(self.part(Expression::Value(value)))
     }
 
-    /// The gradient as it is clipped.
+    /// The gradient of the loss itself, as it is clipped.
     fn gradient(&mut self, of: &Trained) -> Part {
         let mut part = self.part(Expression::Value(of.gradient));
         if let Some(factor) = of.factor {
             let factor = self.part(Expression::Value(factor));
             part = self.function(Function::Mul, vec![part, factor]);
         }
+        let scale = self.number(of.scale);
+        part = self.function(Function::Div, vec![part, scale]);
         if let Some(largest) = of.largest {
             let (low, high) = (self.number(-largest), self.number(largest));
             part = self.function(Function::Maximum, vec![part, low]);

@@ -5,11 +5,16 @@
 //! (row-major) are `mix(k + i)` modulo 2^32, `k` being [`RunContext::draw`] of the stream's element 0.
 
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Expr, Scalar};
+use crate::loops::{Expr, Scalar, Unary};
 use crate::random::RunContext;
 
 /// Multipliers of [`mix`]: Wellons, "Prospecting for hash functions" (2018), the function named lowbias32.
 const MULTIPLIERS: [u32; 2] = [0x7feb_352d, 0x846c_a68b];
+
+/// Bits of a uniform number.
+const UNIFORM_BITS: u32 = 24;
+/// The least of them.
+const UNIFORM_UNIT: f32 = 1.0 / (1u32 << UNIFORM_BITS) as f32;
 
 /// A bijection of 32 bits whose every output bit depends on every input bit: `x ^= x >> 16; x *= 0x7feb352d; x ^= x >> 15;
 /// x *= 0x846ca68b; x ^= x >> 16`, modulo 2^32.
@@ -32,6 +37,11 @@ impl Dither {
     /// 32 uniform bits for an element.
     pub fn bits(self, element: usize) -> u32 {
         mix(self.0.wrapping_add(element as u32))
+    }
+
+    /// A number in [0, 1) for an element: the upper 24 of its bits by 2^24.
+    pub fn uniform(self, element: usize) -> f32 {
+        (self.bits(element) >> (32 - UNIFORM_BITS)) as f32 * UNIFORM_UNIT
     }
 }
 
@@ -64,6 +74,13 @@ impl DitherLoop {
         let x = b.let_("hash", fold(x, 16) * word(MULTIPLIERS[0]));
         let x = b.let_("hash", fold(x, 15) * word(MULTIPLIERS[1]));
         b.let_("bits", fold(x, 16))
+    }
+
+    /// As [`Dither::uniform`], of an I64 index.
+    pub fn uniform(&self, b: &mut LoopBuilder, element: Expr) -> Expr {
+        let bits = self.bits(b, element);
+        let bits = bits.shr_unsigned(Expr::i32(32 - UNIFORM_BITS as i32));
+        bits.unary(Unary::ToFloat) * Expr::f32(UNIFORM_UNIT)
     }
 }
 

@@ -33,7 +33,7 @@ operator! {
 }
 
 impl Conv2d {
-    fn convolution(&self, x: &Shape, w: &Shape) -> Result<Convolution, TypeError> {
+    pub(in crate::ops) fn convolution(&self, x: &Shape, w: &Shape) -> Result<Convolution, TypeError> {
         let x = rank4("conv2d", "x", x)?;
         let w = rank4("conv2d", "w", w)?;
         let geometry = Geometry {

@@ -37,7 +37,7 @@ operator! {
 }
 
 impl Conv2dGradientInput {
-    fn convolution(&self, dy: &Shape, w: &Shape) -> Result<Convolution, TypeError> {
+    pub(in crate::ops) fn convolution(&self, dy: &Shape, w: &Shape) -> Result<Convolution, TypeError> {
         let name = "conv2d_gradient_input";
         let w = rank4(name, "w", w)?;
         let [batch, ..] = rank4(name, "dy", dy)?;

@@ -34,7 +34,7 @@ operator! {
 }
 
 impl Conv2dGradientWeight {
-    fn convolution(&self, x: &Shape, dy: &Shape) -> Result<Convolution, TypeError> {
+    pub(in crate::ops) fn convolution(&self, x: &Shape, dy: &Shape) -> Result<Convolution, TypeError> {
         let name = "conv2d_gradient_weight";
         let x = rank4(name, "x", x)?;
         let [_, features, ..] = rank4(name, "dy", dy)?;

@@ -351,6 +351,8 @@ operations! {
     saturating_subtract::SaturatingSubtract,
     // Quantization: scales that are values.
     extremes::Extremes, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
+    quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
+    grouped_product::GroupedProduct,
     // Fine-tuning: values keep their meaning, steps their size.
     quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,
     quantize_unsigned::QuantizeUnsigned, requantize_stochastic::RequantizeStochastic,
@@ -371,8 +373,10 @@ operations! {
 pub use compare::Comparison;
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
+pub use quantize_float::FloatRounding;
 pub use quantize_steps::StepRounding;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
+pub use support::terms::ProductOf;
 
 impl OpKind {
     /// Whether the operation has a property.
@@ -395,7 +399,12 @@ impl Op {
 
     /// The random stream that the operation draws from, if it draws.
     pub fn stream(&self) -> Option<u32> {
-        if matches!(self, Op::QuantizeSteps(op) if op.rounding == StepRounding::HalfEven) {
+        let draws = match self {
+            Op::QuantizeSteps(op) => op.rounding == StepRounding::Stochastic,
+            Op::QuantizeFloat(op) => op.rounding == FloatRounding::Stochastic,
+            _ => true,
+        };
+        if !draws {
             return None;
         }
         self.attribute_text("stream")?.parse().ok()

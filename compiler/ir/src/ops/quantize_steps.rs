@@ -51,11 +51,6 @@ operator! {
     }
 }
 
-/// Bits of a uniform number.
-const UNIFORM_BITS: u32 = 24;
-/// The least of them.
-const UNIFORM_UNIT: f32 = 1.0 / (1u32 << UNIFORM_BITS) as f32;
-
 /// The operands' shapes, `origin` as a scalar where there is none.
 fn walk(inputs: &[&TensorType]) -> Walk<3> {
     let of = |i: usize| inputs.get(i).map_or(&[][..], |ty| ty.shape.dims());
@@ -107,7 +102,7 @@ impl Operator for QuantizeSteps {
                 let rounded = match self.rounding {
                     StepRounding::HalfEven => steps.round_ties_even(),
                     StepRounding::Stochastic => {
-                        let uniform = (dither.bits(i) >> (32 - UNIFORM_BITS)) as f32 * UNIFORM_UNIT;
+                        let uniform = dither.uniform(i);
                         (steps + uniform).floor()
                     }
                 };
@@ -143,9 +138,7 @@ impl Operator for QuantizeSteps {
             steps = match &dither {
                 None => steps.unary(Unary::RoundTiesEven),
                 Some(dither) => {
-                    let bits = dither.bits(builder, i.clone());
-                    let bits = bits.shr_unsigned(Expr::i32(32 - UNIFORM_BITS as i32));
-                    let uniform = bits.unary(Unary::ToFloat) * Expr::f32(UNIFORM_UNIT);
+                    let uniform = dither.uniform(builder, i.clone());
                     (steps + uniform).unary(Unary::Floor)
                 }
             };

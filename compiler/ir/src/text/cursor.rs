@@ -173,6 +173,23 @@ impl<'a> Cursor<'a> {
         self.position = position;
     }
 
+    /// What stands in braces that come next, and they, up to the one that closes the first.
+    pub fn braced(&mut self) -> Result<&'a str, SyntaxError> {
+        self.skip_space();
+        let rest = self.rest();
+        let mut open = 0usize;
+        for (at, c) in rest.char_indices() {
+            open += usize::from(c == '{');
+            open = open.saturating_sub(usize::from(c == '}'));
+            if open == 0 {
+                let end = if c == '}' { at + 1 } else { 0 };
+                self.position += end;
+                return if end > 0 { Ok(&rest[..end]) } else { Err(self.error("expected `{`")) };
+            }
+        }
+        Err(self.error("expected `{` and a `}` that closes it"))
+    }
+
     /// A word: letters, digits, `_`.
     pub fn word(&mut self) -> Result<&'a str, SyntaxError> {
         let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');

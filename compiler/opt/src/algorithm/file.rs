@@ -98,6 +98,8 @@ pub(super) struct Backpropagation {
     /// As in translation, of errors.
     #[serde(default)]
     pub(super) forms: BTreeMap<String, FormText>,
+    /// What the loss is multiplied by for the backward pass; gradients are divided by it again where optimizers take them.
+    pub(super) loss_scale: Option<f64>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
 }

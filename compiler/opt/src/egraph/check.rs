@@ -7,7 +7,7 @@ use egg::{ENodeOrVar, Pattern, Var};
 use trainc_ir::OpKind;
 use trainc_ir::text::nearest::did_you_mean;
 
-use super::language::Node;
+use super::language::{Node, around};
 use super::saturate::Guard;
 
 /// What guards ask of values, with what it may be (nothing: whole numbers).
@@ -62,10 +62,28 @@ fn one(pattern: &Pattern<Node>, attributes: &mut Attributes) -> Result<(), Strin
                             ));
                         }
                     }
-                    ENodeOrVar::ENode(Node::Attributes(_)) => {}
+                    ENodeOrVar::ENode(Node::Attributes(_) | Node::Around(..)) => {}
                     ENodeOrVar::ENode(_) => return Err(missing()),
                 }
                 operands
+            }
+            Node::Around(kind, text, [of]) => {
+                let ENodeOrVar::Var(var) = &nodes[usize::from(*of)] else { continue };
+                let known = attributes.get(var).ok_or_else(|| {
+                    format!("`{var}` does not stand for the attributes of an operation in `match`")
+                })?;
+                // Any operation of that kind: what the attributes are does not matter.
+                if let Some(example) = known.cases().first() {
+                    around(*kind, text, &example.op).map_err(|e| {
+                        format!(
+                            "`{}` with `{}` in the place of `{var}`: {}",
+                            kind.name(),
+                            known.name(),
+                            e.message
+                        )
+                    })?;
+                }
+                continue;
             }
             node => egg::Language::children(node),
         };

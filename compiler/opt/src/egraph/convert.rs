@@ -169,6 +169,7 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
             Node::Result(_, child) => child.to_vec(),
             Node::Leaf(_) | Node::Scalar(_) => Vec::new(),
             Node::Attributes(_)
+            | Node::Around(..)
             | Node::Lowered(_)
             | Node::Narrowed(_)
             | Node::Floated(_)
@@ -210,6 +211,7 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
                 self.graph.add(op, &values, name)?
             }
             Node::Attributes(_)
+            | Node::Around(..)
             | Node::Lowered(_)
             | Node::Narrowed(_)
             | Node::Floated(_)
@@ -234,6 +236,7 @@ pub fn operation_cost(
         Node::Leaf(_)
         | Node::Scalar(_)
         | Node::Attributes(_)
+        | Node::Around(..)
         | Node::Result(..)
         | Node::Step(_) => Cost::ZERO,
         Node::Lowered(_)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use trainc_ir::attributes::{Attribute, F32};
 use trainc_ir::graph::ValueId;
+use trainc_ir::text::cursor::{Cursor, SyntaxError};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, OpKind, Tensor};
 
@@ -26,6 +27,9 @@ pub enum Node {
     Operation(OpKind, Vec<Id>),
     /// An operation with all its attributes, as a leaf.
     Attributes(Op),
+    /// In patterns: the attributes of an operation, one of which is another operation whose attributes a variable stands for:
+    /// their text before it and behind it.
+    Around(OpKind, [String; 2], [Id; 1]),
     /// Result `.0` of an operation with several.
     Result(u8, [Id; 1]),
     /// Translation only: a value in the algorithm's representation.
@@ -63,6 +67,7 @@ impl Language for Node {
             (Node::Scalar(a), Node::Scalar(b)) => a == b,
             (Node::Operation(a, x), Node::Operation(b, y)) => a == b && x.len() == y.len(),
             (Node::Attributes(a), Node::Attributes(b)) => a == b,
+            (Node::Around(a, x, _), Node::Around(b, y, _)) => (a, x) == (b, y),
             (Node::Result(a, _), Node::Result(b, _)) => a == b,
             (Node::Form(a, _), Node::Form(b, _)) => a == b,
             (Node::Lowered(_), Node::Lowered(_))
@@ -83,6 +88,7 @@ impl Language for Node {
             | Node::Narrowed(child)
             | Node::Floated(child)
             | Node::Form(_, child)
+            | Node::Around(_, _, child)
             | Node::Raised(child) => child,
         }
     }
@@ -96,6 +102,7 @@ impl Language for Node {
             | Node::Narrowed(child)
             | Node::Floated(child)
             | Node::Form(_, child)
+            | Node::Around(_, _, child)
             | Node::Raised(child) => child,
         }
     }
@@ -162,7 +169,7 @@ impl Analysis<Node> for Types {
                 attributes = Some(op.clone());
                 Ty::NoValue
             }
-            Node::Step(_) => Ty::NoValue,
+            Node::Step(_) | Node::Around(..) => Ty::NoValue,
             Node::Lowered([child])
             | Node::Narrowed([child])
             | Node::Floated([child])
@@ -212,13 +219,19 @@ impl Analysis<Node> for Types {
 /// The operation of an [`Node::Operation`] with its attributes, and its operand classes.
 pub fn operation<'e>(egraph: &Graph, kind: OpKind, children: &'e [Id]) -> Option<(Op, &'e [Id])> {
     if kind.fields().is_empty() {
-        let mut cursor = trainc_ir::text::cursor::Cursor::new(kind.name());
+        let mut cursor = Cursor::new(kind.name());
         return Op::parse(&mut cursor).ok().map(|op| (op, children));
     }
     let (first, operands) = children.split_first()?;
     let op = egraph[*first].data.attributes.clone()?;
     (op.kind() == kind || op.kind().fields() == kind.fields())
         .then(|| (retarget(op, kind), operands))
+}
+
+/// An operation whose attributes' text has another operation between its two parts.
+pub(super) fn around(kind: OpKind, text: &[String; 2], of: &Op) -> Result<Op, SyntaxError> {
+    let text = format!("{}{of}{}", text[0], text[1]);
+    kind.parse_attributes(&mut Cursor::new(&text))
 }
 
 /// The attributes of one operation as another operation with the same attributes; the same operation as it is.
@@ -228,7 +241,7 @@ pub(super) fn retarget(op: Op, kind: OpKind) -> Op {
     }
     let mut text = String::new();
     op.print_attributes(&mut text);
-    kind.parse_attributes(&mut trainc_ir::text::cursor::Cursor::new(&text)).unwrap_or(op)
+    kind.parse_attributes(&mut Cursor::new(&text)).unwrap_or(op)
 }
 
 fn operation_type(egraph: &Graph, kind: OpKind, children: &[Id]) -> Ty {

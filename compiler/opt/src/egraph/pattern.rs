@@ -4,6 +4,7 @@
 //! pattern := ?name                                  any class
 //!          | (word pattern...)                      an operation; if it has attributes the first child binds them
 //!          | (word{name=value, ...} pattern...)     an operation with exactly these attributes
+//!          | (word{name=?a, ...} pattern...)        in `into`: one of them is the operation whose attributes `match` bound to ?a
 //!          | (lowered pattern) | (narrowed pattern) | (floated pattern) | (raised pattern)   the markers of translation
 //!          | (form{name} pattern)                    a form that the algorithm gives a name
 //!          | (result{n} pattern)                    result n of an operation with several
@@ -92,8 +93,18 @@ fn term(
             let kind = OpKind::named(word).map_err(|message| at.error(message))?;
             let mut children = Vec::new();
             if cursor.peek() == Some('{') {
-                let op = kind.parse_attributes(cursor)?;
-                children.push(ast.add(ENodeOrVar::ENode(Node::Attributes(op))));
+                let node = match cursor.clone().braced()?.split_once('?') {
+                    Some((before, rest)) => {
+                        cursor.braced()?;
+                        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                        let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+                        let var = variable(name).ok_or_else(|| at.error("not a variable"))?;
+                        let var = ast.add(ENodeOrVar::Var(var));
+                        Node::Around(kind, [before.to_string(), after.to_string()], [var])
+                    }
+                    None => Node::Attributes(kind.parse_attributes(cursor)?),
+                };
+                children.push(ast.add(ENodeOrVar::ENode(node)));
             }
             while !matches!(cursor.peek(), Some(')') | None) {
                 children.push(term(cursor, ast, depth + 1)?);
@@ -350,6 +361,9 @@ fn form(left: &str, into: &str, guards: &[Guard], given: &[&str]) -> Result<Form
     let right = parse(into).map_err(|e| format!("into: {e}"))?;
     if left.ast.as_ref().iter().any(|n| matches!(n, ENodeOrVar::ENode(Node::Scalar(_)))) {
         return Err("match: a number; numbers stand in `into` alone".into());
+    }
+    if left.ast.as_ref().iter().any(|n| matches!(n, ENodeOrVar::ENode(Node::Around(..)))) {
+        return Err("match: `?a` among attributes; that stands in `into` alone".into());
     }
     check::patterns(&left, &right)?;
     let guards = guards.iter().map(|guard| check::guard(&left, guard.clone()));

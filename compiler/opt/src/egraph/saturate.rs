@@ -10,7 +10,7 @@ use trainc_ir::types::{Shape, TensorType};
 use trainc_ir::{Op, Tensor};
 
 use super::language::{
-    Facts, Graph, Node, Ty, Types, add_constant, add_operation, operation, retarget,
+    Facts, Graph, Node, Ty, Types, add_constant, add_operation, around, operation, retarget,
 };
 use crate::roles::{Roles, Side};
 
@@ -530,6 +530,7 @@ fn instantiate(egraph: &mut Graph, pattern: &Pattern<Node>, subst: &Subst) -> Id
             ENodeOrVar::Var(var) => subst[*var],
             ENodeOrVar::ENode(node) => {
                 let node = node.clone().map_children(|i| ids[usize::from(i)]);
+                let node = with_operation(egraph, node);
                 let node = with_own_attributes(egraph, node);
                 egraph.add(node)
             }
@@ -537,6 +538,13 @@ fn instantiate(egraph: &mut Graph, pattern: &Pattern<Node>, subst: &Subst) -> Id
         ids.push(id);
     }
     ids.last().copied().unwrap_or_else(|| Id::from(0))
+}
+
+/// Attributes with the operation among them that their variable stands for.
+fn with_operation(egraph: &Graph, node: Node) -> Node {
+    let Node::Around(kind, text, [of]) = &node else { return node };
+    let of = egraph[*of].data.attributes.as_ref();
+    of.and_then(|of| around(*kind, text, of).ok()).map_or(node, Node::Attributes)
 }
 
 /// The node with attributes of its own kind, where a pattern gives it those of another operation with the same fields: so

@@ -20,5 +20,6 @@ pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod sample;
 pub(crate) mod step;
+pub(crate) mod terms;
 pub(crate) mod walk;
 pub(crate) mod window;

@@ -133,6 +133,13 @@ impl Axis {
         first.min(self.output)..end.min(self.output).max(first.min(self.output))
     }
 
+    /// The window whose tap reads a position, if there is one.
+    pub(crate) fn window_at(&self, position: usize, tap: usize) -> Option<usize> {
+        let start = (position + self.before).checked_sub(tap * self.dilation)?;
+        (start.is_multiple_of(self.stride) && start / self.stride < self.output)
+            .then(|| start / self.stride)
+    }
+
     /// Number of positions of a window (dilation 1) inside the operand with its padding.
     pub(crate) fn padded_taps(&self, window: usize) -> usize {
         let start = window * self.stride;
@@ -181,6 +188,25 @@ impl Axis {
         let end = ceiling_quotient(b, Expr::index(self.input + self.before) - offset, self.stride);
         let end = b.let_("window_end", end.minimum(Expr::index(self.output)));
         (first, end)
+    }
+
+    /// [`Axis::window_at`] as expressions: whether there is one, and which.
+    pub(crate) fn window_expression(
+        &self,
+        b: &mut LoopBuilder,
+        position: &Expr,
+        tap: &Expr,
+    ) -> (Expr, Expr) {
+        let start = position.clone() + Expr::index(self.before);
+        let start = b.let_("start", start - tap.clone() * Expr::index(self.dilation));
+        let inside = Expr::i64(-1).less(start.clone());
+        let inside = inside.and(start.clone().less(Expr::index(self.output * self.stride)));
+        if self.stride == 1 {
+            return (inside, start);
+        }
+        let whole = start.clone().remainder(Expr::index(self.stride)).equal(Expr::i64(0));
+        let window = b.let_("window", start.divide(Expr::index(self.stride)));
+        (inside.and(whole), window)
     }
 
     /// Position of tap 0 of a window, which may be negative.
@@ -245,6 +271,7 @@ mod tests {
                     assert_eq!(axis.taps(o).contains(&t), inside(o, t).is_some(), "{axis:?}");
                     assert_eq!(axis.windows(t).contains(&o), inside(o, t).is_some(), "{axis:?}");
                     if let Some(position) = inside(o, t) {
+                        assert_eq!(axis.window_at(position, t), Some(o), "{axis:?}");
                         assert_eq!(axis.position(o, t), position);
                     }
                 }
