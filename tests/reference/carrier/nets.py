@@ -1,7 +1,8 @@
-"""Writes networks for the 8x8 digits with batch normalization in training form: python nets.py cnn|mlp OUTPUT.onnx.
+"""Writes networks for the 8x8 digits with batch normalization in training form: python nets.py cnn|mlp|narrow OUTPUT.onnx.
 
 cnn: two 3x3 convolutions (16, 32), each with batch normalization, ReLU and 2x2 max pooling, then 64 features with batch
-normalization and ReLU, then the classes. mlp: three hidden layers of 512 features, each with batch normalization and ReLU.
+normalization and ReLU, then the classes. mlp: three hidden layers of 512 features, each with batch normalization and ReLU;
+narrow: the same of 128, 128 and 64.
 Weights are uniform in +-sqrt(6 / (inputs + outputs)), by seed 0; `trainc train --init random --seed N` draws others.
 """
 
@@ -53,18 +54,22 @@ def cnn(b):
     b.last(b.norm(b.linear("fc", x, 128, 64), 64), 64)
 
 
-def mlp(b):
+def mlp(b, sizes=(512, 512, 512)):
     x, inputs = b.node("Flatten", "flat", ["images"]), 64
-    for i in range(3):
-        x = b.norm(b.linear(f"fc{i + 1}", x, inputs, 512), 512)
-        inputs = 512
+    for i, outputs in enumerate(sizes):
+        x = b.norm(b.linear(f"fc{i + 1}", x, inputs, outputs), outputs)
+        inputs = outputs
     b.last(x, inputs)
+
+
+def narrow(b):
+    mlp(b, (128, 128, 64))
 
 
 def main():
     name, output = sys.argv[1:]
     b = Builder()
-    {"cnn": cnn, "mlp": mlp}[name](b)
+    {"cnn": cnn, "mlp": mlp, "narrow": narrow}[name](b)
     graph = helper.make_graph(
         b.nodes, name, [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 1, 8, 8])],
         [helper.make_tensor_value_info("last", TensorProto.FLOAT, ["batch", 10])],
