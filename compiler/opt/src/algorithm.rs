@@ -36,6 +36,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("dorefa", include_str!("../algorithms/dorefa.toml")),
     ("bnn-ste", include_str!("../algorithms/bnn-ste.toml")),
     ("fp8-chunk", include_str!("../algorithms/fp8-chunk.toml")),
+    ("afp", include_str!("../algorithms/afp.toml")),
     ("mls", include_str!("../algorithms/mls.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];

@@ -67,6 +67,18 @@ fn operations_and_attributes() {
         &["`?a`", "`clip` and of `transpose`"],
     );
     says("(clip ?a (narrowed ?x))", "(clip ?a (lowered ?a))", &["`?a`", "and for a value"]);
+    // An operation around another: only around a product, and one that is bound.
+    let around = |of: &str| format!("(grouped_product{{of={of}}} (lowered ?x) (lowered ?x) 1 1)");
+    let clip = "(clip ?a (narrowed ?x))";
+    says(clip, &around("?a"), &["`clip` in the place of `?a`", "no product: matmul, conv2d"]);
+    says(clip, &around("?b"), &["`?b` does not stand for the attributes"]);
+    says(clip, &around("?x"), &["`?x` does not stand for the attributes"]);
+    let unfinished = "(chunked_product{of=?a, format=e5m2} (lowered ?x) (lowered ?x))";
+    says("(matmul ?a (narrowed ?x) (narrowed ?w))", unfinished, &["`chunk` of `chunked_product`"]);
+    let format = "(quantize_float{format=e9m2, rounding=away, stream=0} (lowered ?x))";
+    says(clip, format, &["`e9m2`", "1 to 7 exponent bits"]);
+    let negative = "[backpropagation]\nloss_scale = -1";
+    says("[backpropagation]", negative, &["backpropagation.loss_scale", "above 0"]);
     says(r#"otherwise = "float""#, r#"remove = ["batchnorm"]"#, &["did you mean `batch_norm`?"]);
     says(r#"learning_rate = "i32""#, r#"learning_rate = "i16""#, &["`i16`", "`f32` or `i32`"]);
 }

@@ -1,9 +1,10 @@
-"""Writes tests/data/carrier/NAME.npz for `fp8-chunk` and `mls`: three training steps of the two small networks, in numpy.
+"""Writes tests/data/carrier/NAME.npz for `fp8-chunk`, `mls` and `afp`: three training steps of the two small networks, in numpy.
 
 Run: python make_formats.py [output folder] (numpy and onnx). Written from the papers' formulas, not from the algorithm files:
 
   fp8-chunk  Wang et al., Training DNNs with 8-bit Floating Point Numbers, NeurIPS 2018: sections 2 to 4
   mls        Zhong et al., Exploring the Potential of Low-bit Training of CNNs, 2020: section 3
+  afp        Zhang et al., Fixed-Point Back-Propagation Training, CVPR 2020: section 3, each step on its own
 
 Rounding to small formats goes by way of frexp in float64; every float32 step rounds once, in the order written here.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, STEPS, Conv, Sgd, uniform
+from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, STEPS, Conv, Sgd, dequantized, partial_sums, uniform
 
 
 class Format:
@@ -282,7 +283,62 @@ class Mls:
         return self.scaled(y, layer.x, layer.e)
 
 
-ALGORITHMS = {"fp8-chunk": (Fp8Chunk, Fp16Sgd), "mls": (Mls, Sgd)}
+# ---------------------------------------------------------------- fixed point
+
+class Afp:
+    """Powers of two as steps; errors of the least width that keeps their mean magnitude (section 3.3). Tolerances below the paper's
+    2^0.03 - 1, for these small errors keep theirs at 8 bits."""
+
+    def __init__(self, tolerance=0.001):
+        self.streams, self.tolerance = 0, F(tolerance)
+
+    @staticmethod
+    def step(x, width):
+        largest = np.abs(x).max() / F(2 ** (width - 1) - 1)
+        mantissa, exponent = np.frexp(largest)
+        return F(2.0 ** (exponent - (mantissa == 0.5)))
+
+    @staticmethod
+    def integers(x, step):
+        return np.rint(x / step).astype(np.int64)
+
+    def narrow(self, x):
+        step = self.step(x, 8)
+        return self.integers(x, step), step
+
+    def forward(self, layer, x, w):
+        layer.x, layer.w = self.narrow(x), self.narrow(w)
+        return dequantized(layer.product.forward(layer.x[0], layer.w[0])) * (layer.x[1] * layer.w[1])
+
+    def error_codes(self, layer, e, run):
+        mean = partial_sums(np.abs(e))
+        for width in (8, 16, 24):
+            step = self.step(e, width)
+            q = self.integers(e, step)
+            kept = partial_sums(np.abs(q.astype(F) * step))
+            if np.abs(mean - kept) / mean <= self.tolerance:
+                break
+        layer.e = q, step
+        WIDTHS.append(width)
+
+    @staticmethod
+    def wide(product, q):
+        """A product that is linear in q, of q's bytes."""
+        parts = [dequantized(product(part)) for part in (q >> 16, q >> 8 & 255, q & 255)]
+        return (parts[0] * F(65536) + parts[1] * F(256)) + parts[2]
+
+    def error(self, layer):
+        q, step = layer.e
+        return self.wide(lambda q: layer.product.error(q, layer.w[0]), q) * (step * layer.w[1])
+
+    def gradient(self, layer):
+        q, step = layer.e
+        return self.wide(lambda q: layer.product.gradient(layer.x[0], q), q) * (layer.x[1] * step)
+
+
+WIDTHS = []
+
+ALGORITHMS = {"afp": (Afp, Sgd), "afp-wide": (lambda: Afp(3e-6), Sgd), "fp8-chunk": (Fp8Chunk, Fp16Sgd), "mls": (Mls, Sgd)}
 
 
 def scaled(kind, scale):
@@ -314,6 +370,8 @@ def main():
             arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
             arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
             np.savez_compressed(folder / f"{network}.{name}.npz", **arrays)
+    # The fixtures show more than one.
+    print("widths of errors under afp:", WIDTHS)
 
 
 if __name__ == "__main__":

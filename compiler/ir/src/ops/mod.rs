@@ -351,7 +351,7 @@ operations! {
     saturating_subtract::SaturatingSubtract,
     // Quantization: scales that are values.
     extremes::Extremes, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
-    quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
+    width_search::WidthSearch, quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
     grouped_product::GroupedProduct,
     // Fine-tuning: values keep their meaning, steps their size.
     quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,
