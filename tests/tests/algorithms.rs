@@ -1,6 +1,6 @@
 //! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
-//! values stay FP32 and whose products alone are integer (`ui8`, `sbm`, `bnn-ste`, `dorefa`; tests/reference/carrier), three steps of two
-//! small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
+//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`;
+//! tests/reference/carrier), three steps of two small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,17 @@ use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
-const ALGORITHMS: [(&str, &str); 5] = [
+const ALGORITHMS: [(&str, &str); 9] = [
     ("ui8", "ui8"),
     ("sbm", "sbm"),
     ("bnn-ste", "bnn-ste"),
     ("dorefa", "dorefa"),
     ("dorefa:w=1,a=2,g=4", "dorefa-1-2-4"),
+    ("fp8-chunk", "fp8-chunk"),
+    ("mls", "mls"),
+    // Errors of 8 and 16 bits, and of 16 and 24.
+    ("afp:tolerance=0.001", "afp"),
+    ("afp:tolerance=0.000003", "afp-wide"),
 ];
 
 fn file(name: &str) -> PathBuf {
