@@ -1,6 +1,6 @@
 //! A program as the files of an artifact: entries, data and checkpoints in C, kernels in assembly.
 
-use trainc_c::{Dialect, Facts};
+use trainc_c::{Dialect, Facts, SupportFile};
 use trainc_ir::Verified;
 use trainc_ir::harness::{Counting, Harness, Runner, Tool, Toolchain};
 use trainc_ir::names;
@@ -11,7 +11,7 @@ use crate::glue::{KERNELS, ROUTINES, assembly};
 use crate::machine::Version;
 use crate::select::Routine;
 use crate::target::HvxTarget;
-use crate::{documents, fastrpc};
+use crate::{bands, documents, fastrpc};
 
 /// Name of the file with the routines that kernels call.
 pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
@@ -89,6 +89,11 @@ impl Dialect for HvxTarget {
 
     fn constants_attribute(&self) -> &'static str {
         "__attribute__((aligned(128)))"
+    }
+
+    fn support(&self) -> Vec<SupportFile> {
+        let (name, contents) = ("trainc_hvx_bands.h".into(), bands::HEADER.into());
+        vec![SupportFile { name, contents }]
     }
 
     fn readme(&self, facts: &Facts<'_>) -> Option<String> {

@@ -3,6 +3,7 @@
 //! Kernels are assembly: [`select`] makes code of any loop kernel on the [`machine`] layer, which packs it. Entries,
 //! initial state and checkpoints are C on the C target's emission.
 
+mod bands;
 mod conversions;
 mod cost;
 mod depthwise;

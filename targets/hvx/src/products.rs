@@ -8,6 +8,7 @@ use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{self, Convolution, Narrowing, Pass};
 
+use crate::bands::{self, Bands, Slices};
 use crate::glue::{Glue, Printed};
 use crate::kernels::{
     DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
@@ -34,6 +35,7 @@ pub(crate) enum Product {
         /// Of the weights, operand 1.
         strides: WeightStrides,
         finish: Rounded,
+        bands: Option<Bands>,
     },
     /// A gradient of weights.
     Gradient {
@@ -42,6 +44,7 @@ pub(crate) enum Product {
         operands: [usize; 2],
         /// Known ahead; otherwise by a run-time width: operand 2.
         shift: Option<StaticShift>,
+        bands: Option<Bands>,
     },
 }
 
@@ -121,8 +124,17 @@ impl Product {
                 WeightStrides { feature: c.channels * taps, channel: taps, tap: 1 },
             ),
         };
+        let [_, columns] = axes.clone();
         let product = WindowProduct::new(c.images, channels, features, axes)?;
-        Ok(Product::Windows { product, strides, finish })
+        let banded = |bands: &Bands| {
+            let rows = match c.pass {
+                Pass::Error => bands.vertical.error(),
+                _ => bands.vertical.forward(),
+            };
+            WindowProduct::new(c.images * bands.count, channels, features, [rows, columns]).ok()
+        };
+        let (product, bands) = bands::better(c, product, banded, WindowProduct::packets);
+        Ok(Product::Windows { product, strides, finish, bands })
     }
 
     fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Result<Product, String> {
@@ -138,7 +150,13 @@ impl Product {
             return Err("its sums, panels or tables are too large".into());
         }
         let operands = if c.swapped { [1, 0] } else { [0, 1] };
-        Ok(Product::Gradient { gradient, operands, shift })
+        let banded = |bands: &Bands| {
+            let (images, vertical) = (c.images * bands.count, bands.vertical.forward());
+            let banded = WeightGradient { images, vertical, ..gradient.clone() };
+            banded.is_supported().then_some(banded)
+        };
+        let (gradient, bands) = bands::better(c, gradient.clone(), banded, WeightGradient::packets);
+        Ok(Product::Gradient { gradient, operands, shift, bands })
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
@@ -171,12 +189,44 @@ impl Product {
         }
     }
 
-    /// Bytes of packed weights, before the kernel's own working memory.
-    fn weight_bytes(&self) -> usize {
+    fn bands(&self) -> Option<&Bands> {
         match self {
+            Product::Windows { bands, .. } | Product::Gradient { bands, .. } => bands.as_ref(),
+        }
+    }
+
+    /// Where the working memory holds, behind packed weights, bands of the operand, then those of the result or the
+    /// other operand, and at last the kernel's own part.
+    fn places(&self) -> [usize; 3] {
+        let weights = match self {
             Product::Windows { product, .. } => product.weight_bytes().next_multiple_of(128),
             Product::Gradient { .. } => 0,
+        };
+        // Packing reads up to 127 bytes beyond an operand.
+        let size = |slices: &Slices| (slices.bytes() + 127).next_multiple_of(128);
+        let [operand, divided] =
+            self.bands().map_or([0, 0], |b| [size(&b.operand), size(&b.divided)]);
+        [weights, weights + operand, weights + operand + divided]
+    }
+
+    /// Declares the bands and divides the operand `x` and, of a gradient, the error.
+    fn split(&self, bands: &Bands, x: usize, error: Option<usize>) -> String {
+        let [operand, divided, _] = self.places();
+        let mut text = String::new();
+        for (name, slices) in [("operand", &bands.operand), ("divided", &bands.divided)] {
+            let fields = slices.fields();
+            let _ = writeln!(
+                text,
+                "    static const struct trainc_hvx_bands {name} =\n        {fields};"
+            );
         }
+        for (name, x, at) in [("operand", Some(x), operand), ("divided", error, divided)] {
+            if let Some(x) = x {
+                let to = format!("(int8_t *)scratch + {at}");
+                let _ = writeln!(text, "    trainc_hvx_split(&{name}, x{x}, {to});");
+            }
+        }
+        text
     }
 }
 
@@ -194,7 +244,7 @@ impl Glue for Product {
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
-        Ok(self.weight_bytes() + self.kernel("kernel")?.scratch_bytes)
+        Ok(self.places()[2] + self.kernel("kernel")?.scratch_bytes)
     }
 
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
@@ -211,23 +261,42 @@ impl Glue for Product {
         let exponent = format!(
             "y0_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), {exponent});"
         );
+        let [operand_at, divided_at, own_at] = self.places();
+        let place = |at: usize| format!("(int8_t *)scratch + {at}");
         match self {
-            Product::Windows { product, strides, .. } => {
+            Product::Windows { product, strides, bands, .. } => {
+                let (split, x, y, join) = match bands {
+                    None => (String::new(), "x0".to_string(), "y0".to_string(), String::new()),
+                    Some(bands) => (
+                        self.split(bands, 0, None),
+                        place(operand_at),
+                        place(divided_at),
+                        format!("trainc_hvx_join(&divided, {}, y0);\n    ", place(divided_at)),
+                    ),
+                };
                 let pack = format!("{name}_pack_weights");
                 let (function, table) = product.pack_weights(&pack, strides)?;
                 functions.push(function);
                 kernel.data.extend(table);
-                let bytes = self.weight_bytes();
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed);\n\
                      {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
-                     {head}\n{{\n    {pack}(x1, scratch);\n    \
-                     {set}{own}(x0, scratch, y0, scratch + {bytes});\n    \
-                     {exponent}\n}}\n"
+                     {head}\n{{\n{split}    {pack}(x1, scratch);\n    \
+                     {set}{own}({x}, scratch, {y}, scratch + {own_at});\n    \
+                     {join}{exponent}\n}}\n"
                 );
             }
-            Product::Gradient { operands: [x, dy], shift, .. } => {
+            Product::Gradient { operands: [x, dy], shift, bands, .. } => {
+                let (split, x, dy, own_place) = match bands {
+                    None => (String::new(), format!("x{x}"), format!("x{dy}"), "scratch".into()),
+                    Some(bands) => (
+                        self.split(bands, *x, Some(*dy)),
+                        place(operand_at),
+                        place(divided_at),
+                        format!("scratch + {own_at}"),
+                    ),
+                };
                 let (bits, width) = match shift {
                     Some(_) => ("", ""),
                     None => (" const int32_t *bits,\n   ", " x2,"),
@@ -236,8 +305,8 @@ impl Glue for Product {
                     source,
                     "{result} {own}(const int8_t *x, const int8_t *dy,{bits} \
                      int8_t *dw, uint8_t *scratch);\n\n\
-                     {head}\n{{\n    \
-                     {set}{own}(x{x}, x{dy},{width} y0, scratch);\n    \
+                     {head}\n{{\n{split}    \
+                     {set}{own}({x}, {dy},{width} y0, {own_place});\n    \
                      {exponent}\n}}\n"
                 );
             }

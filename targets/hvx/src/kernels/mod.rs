@@ -32,7 +32,7 @@ pub use depthwise::Depthwise;
 pub use interleave::quantize_gradient;
 pub use kernel::{Argument, DataObject, Kernel, Phase};
 pub use pool::Pool;
-pub use product::WindowProduct;
+pub use product::{GROUP, WindowProduct};
 pub use requantize::requantize;
 pub use spread::{Places, Spread};
 pub use static_shift::StaticShift;

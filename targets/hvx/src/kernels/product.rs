@@ -200,6 +200,16 @@ impl WindowProduct {
             * self.horizontal.count()
     }
 
+    /// An estimate of the packets of its products and start values.
+    #[must_use]
+    pub fn packets(&self) -> usize {
+        let (rows, columns) = (self.vertical.count(), self.horizontal.count());
+        let quad = 2 * self.block().max(1);
+        let blocks = self.vectors() / self.block();
+        let tile = rows * columns * (blocks * self.quads() * quad + 4);
+        self.groups() * (tile + 30 * blocks * self.outputs())
+    }
+
     fn classes(&self) -> (Classes, Classes) {
         (self.vertical.classes(), self.horizontal.classes())
     }

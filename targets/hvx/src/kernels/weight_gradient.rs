@@ -143,6 +143,13 @@ impl WeightGradient {
             * self.horizontal.count()
     }
 
+    /// An estimate of the packets of its products.
+    #[must_use]
+    pub fn packets(&self) -> usize {
+        let pairs = self.vertical.count() * self.horizontal.count();
+        self.groups() * pairs * self.feature_quads() * self.vectors() * 3
+    }
+
     pub(crate) fn error(&self) -> Packing {
         Packing {
             images: self.images,
