@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, STEPS, Conv, Sgd, dequantized, partial_sums, uniform
+from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, RELU, STEPS, Conv, Sgd, dequantized, partial_sums, uniform
 
 
 class Format:
@@ -361,7 +361,7 @@ def main():
         for name, (algorithm, optimizer) in ALGORITHMS.items():
             weights = {key: value.copy() for key, value in parameters.items()}
             own = scaled(kind, getattr(algorithm, "LOSS_SCALE", F(1)))
-            net = own(algorithm(), weights, optimizer(weights), False)
+            net = own(algorithm(), weights, optimizer(weights), RELU)
             states, losses = [net.state()], []
             for step in range(STEPS):
                 net.algorithm.run = net.optimizer.run = (0, step)
