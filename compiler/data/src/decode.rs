@@ -1,13 +1,11 @@
 //! Decoding many JPEG and PNG files in parallel. Results and errors do not depend on the number of threads.
 
-use std::io::Cursor;
 use std::num::NonZeroUsize;
 use std::thread;
 
-use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
-
 use crate::dataset::shape_text;
 use crate::error::DataError;
+use crate::picture::{self, Header, Picture};
 
 /// One encoded image and where it belongs.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,57 +25,25 @@ pub(crate) enum Part {
     Test,
 }
 
-/// The widest and highest image that is decoded.
-const SIDE_LIMIT: u32 = 1 << 14;
 /// No honest image decodes to more bytes than this for each byte of its file; a header that claims more is refused
 /// before anything is allocated for it.
 const EXPANSION_LIMIT: u64 = 1 << 14;
 /// More threads than this gain nothing on the small images of data sets.
 const THREAD_LIMIT: usize = 8;
 
-/// What an image's header says.
-struct Header {
-    width: u32,
-    height: u32,
-    is_grey: bool,
-}
-
-/// Whether a JPEG ends before its end mark. The decoder would fill the rest with grey and say nothing. In compressed
-/// data 0xff is always followed by 0x00, so neither mark is found there by chance.
-fn is_cut_jpeg(bytes: &[u8]) -> bool {
-    let last = |mark: [u8; 2]| bytes.windows(2).rposition(|pair| pair == mark);
-    bytes.starts_with(&[0xff, 0xd8]) && last([0xff, 0xd9]) < last([0xff, 0xda])
-}
-
-/// Opens a decoder, which reads the header alone.
-fn decoder(file: &ImageFile) -> Result<impl ImageDecoder + '_, DataError> {
-    let failed = |error: &dyn std::fmt::Display| {
-        DataError::at(&file.place, format!("is no readable JPEG or PNG: {error}"))
-    };
-    let mut reader = ImageReader::new(Cursor::new(&file.bytes[..]))
-        .with_guessed_format()
-        .map_err(|error| failed(&error))?;
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(SIDE_LIMIT);
-    limits.max_image_height = Some(SIDE_LIMIT);
-    reader.limits(limits);
-    reader.into_decoder().map_err(|error| failed(&error))
-}
-
 fn header(file: &ImageFile) -> Result<Header, DataError> {
-    let decoder = decoder(file)?;
-    if is_cut_jpeg(&file.bytes) {
-        return Err(DataError::at(&file.place, "is truncated: the JPEG's end mark is missing"));
-    }
-    let (width, height) = decoder.dimensions();
-    let decoded = u64::from(width) * u64::from(height) * 3;
+    let header = picture::header(&file.bytes).map_err(|error| {
+        DataError::at(&file.place, format!("is no readable JPEG or PNG: {error}"))
+    })?;
+    let Header { width, height, .. } = header;
+    let decoded = width as u64 * height as u64 * 3;
     if decoded == 0 || decoded > EXPANSION_LIMIT * file.bytes.len() as u64 {
         return Err(DataError::at(
             &file.place,
             format!("claims {width} x {height} pixels in {} bytes", file.bytes.len()),
         ));
     }
-    Ok(Header { width, height, is_grey: !decoder.color_type().has_color() })
+    Ok(header)
 }
 
 /// Reads all headers and returns the common shape (channels, height, width): one channel when every image is stored as
@@ -100,7 +66,7 @@ pub(crate) fn inspect_all(files: &[ImageFile], limit: u64) -> Result<[usize; 3],
         }
     }
     let channels = if headers.iter().all(|header| header.is_grey) { 1 } else { 3 };
-    let shape = [channels, first.height as usize, first.width as usize];
+    let shape = [channels, first.height, first.width];
     // Each factor is below 2^32 and the count is of files in memory.
     let bytes = shape.iter().map(|&length| length as u128).product::<u128>() * files.len() as u128;
     if bytes > u128::from(limit) {
@@ -130,20 +96,17 @@ pub(crate) fn decode_all(files: &[ImageFile], shape: [usize; 3]) -> Result<Vec<u
 
 fn decode(file: &ImageFile, shape: [usize; 3], target: &mut [u8]) -> Result<(), DataError> {
     let [channels, height, width] = shape;
-    let image = DynamicImage::from_decoder(decoder(file)?)
+    let image = picture::decode(&file.bytes)
         .map_err(|error| DataError::at(&file.place, format!("cannot be decoded: {error}")))?;
-    if (image.height() as usize, image.width() as usize) != (height, width) {
+    let Picture { samples, channels: stored, .. } = &image;
+    let is_grey = *stored < 3;
+    if (image.height, image.width) != (height, width) || (channels == 1 && !is_grey) {
         return Err(DataError::at(&file.place, "decodes to another size than its header says"));
     }
-    if channels == 1 {
-        target.copy_from_slice(image.into_luma8().as_raw());
-        return Ok(());
-    }
-    let interleaved = image.into_rgb8();
-    let (pixels, _) = interleaved.as_raw().as_chunks::<3>();
     for (channel, plane) in target.chunks_exact_mut(height * width).enumerate() {
-        for (value, pixel) in plane.iter_mut().zip(pixels) {
-            *value = pixel[channel];
+        let sample = if is_grey { 0 } else { channel };
+        for (value, pixel) in plane.iter_mut().zip(samples.chunks_exact(*stored)) {
+            *value = pixel[sample];
         }
     }
     Ok(())

@@ -87,31 +87,41 @@ pub(crate) fn dataset_of(
 
 #[cfg(test)]
 pub(crate) mod tests_support {
-    use image::{ExtendedColorType, ImageEncoder};
+    use png::{BitDepth, ColorType};
 
-    fn png(width: u32, height: u32, pixels: &[u8], color: ExtendedColorType) -> Vec<u8> {
+    pub(crate) fn png(
+        (width, height): (u32, u32),
+        pixels: &[u8],
+        (color, depth): (ColorType, BitDepth),
+    ) -> Vec<u8> {
         let mut bytes = Vec::new();
-        image::codecs::png::PngEncoder::new(&mut bytes)
-            .write_image(pixels, width, height, color)
-            .unwrap();
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(color);
+        encoder.set_depth(depth);
+        encoder.write_header().unwrap().write_image_data(pixels).unwrap();
         bytes
     }
 
     pub(crate) fn grey_png(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
-        png(width, height, pixels, ExtendedColorType::L8)
+        png((width, height), pixels, (ColorType::Grayscale, BitDepth::Eight))
     }
 
     pub(crate) fn rgb_png(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
-        png(width, height, pixels, ExtendedColorType::Rgb8)
+        png((width, height), pixels, (ColorType::Rgb, BitDepth::Eight))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::tests_support::{grey_png, rgb_png};
+    use super::tests_support::{grey_png, png, rgb_png};
     use super::*;
     use crate::test_support::{crc32, every_damage};
-    use image::{ExtendedColorType, ImageEncoder};
+    use png::{BitDepth, ColorType};
+
+    /// Images that another program wrote; testdata/README.md has the script.
+    const RAMP: &[u8] = include_bytes!("../testdata/ramp.jpg");
+    const TWO: &[u8] = include_bytes!("../testdata/two.jpg");
+    const SIXTEEN: &[u8] = include_bytes!("../testdata/sixteen.jpg");
 
     fn files(encoded: &[Vec<u8>]) -> Vec<ImageFile> {
         let parts = [Part::Train, Part::Test];
@@ -133,11 +143,7 @@ mod tests {
     fn jpegs_decode_close_to_what_was_encoded() {
         // A smooth ramp, which a JPEG of quality 100 keeps to within a few grey levels.
         let pixels: Vec<u8> = (0..64).map(|i| 100 + i).collect();
-        let mut jpeg = Vec::new();
-        image::codecs::jpeg::JpegEncoder::new_with_quality(&mut jpeg, 100)
-            .write_image(&pixels, 8, 8, ExtendedColorType::L8)
-            .unwrap();
-        let dataset = decode(&[jpeg, grey_png(8, 8, &pixels)]).unwrap();
+        let dataset = decode(&[RAMP.to_vec(), grey_png(8, 8, &pixels)]).unwrap();
         assert_eq!(dataset.train.shape, [1, 8, 8]);
         let Images::U8(decoded) = &dataset.train.images else { panic!("not bytes") };
         let worst = decoded.iter().zip(&pixels).map(|(a, b)| a.abs_diff(*b)).max().unwrap();
@@ -147,15 +153,9 @@ mod tests {
 
     #[test]
     fn alpha_is_dropped_and_sixteen_bits_are_reduced() {
-        let encode = |pixels: &[u8], color| {
-            let mut bytes = Vec::new();
-            image::codecs::png::PngEncoder::new(&mut bytes)
-                .write_image(pixels, 1, 1, color)
-                .unwrap();
-            bytes
-        };
-        let grey_alpha = encode(&[90, 10], ExtendedColorType::La8);
-        let deep = encode(&0x8080u16.to_ne_bytes(), ExtendedColorType::L16);
+        let encode = |pixels: &[u8], kind| png((1, 1), pixels, kind);
+        let grey_alpha = encode(&[90, 10], (ColorType::GrayscaleAlpha, BitDepth::Eight));
+        let deep = encode(&[0x80, 0x80], (ColorType::Grayscale, BitDepth::Sixteen));
         let dataset = decode(&[grey_alpha, deep]).unwrap();
         assert_eq!(dataset.train.images, Images::U8(vec![90]));
         assert_eq!(dataset.test.images, Images::U8(vec![0x80]));
@@ -183,11 +183,7 @@ mod tests {
     #[test]
     fn damaged_images_fail_or_decode_but_never_panic() {
         let png = grey_png(2, 2, &[1, 2, 3, 4]);
-        let mut jpeg = Vec::new();
-        image::codecs::jpeg::JpegEncoder::new_with_quality(&mut jpeg, 50)
-            .write_image(&[7; 12], 2, 2, ExtendedColorType::Rgb8)
-            .unwrap();
-        for bytes in [&png, &jpeg] {
+        for bytes in [&png, &TWO.to_vec()] {
             every_damage(bytes, |damaged| {
                 if let Err(error) = decode(&[damaged.to_vec(), bytes.clone()]) {
                     assert!(!error.to_string().contains("image decoder"), "a decoder panicked");
@@ -199,10 +195,7 @@ mod tests {
     #[test]
     fn a_cut_image_is_an_error() {
         let png = grey_png(2, 2, &[1, 2, 3, 4]);
-        let mut jpeg = Vec::new();
-        image::codecs::jpeg::JpegEncoder::new_with_quality(&mut jpeg, 90)
-            .write_image(&[7; 768], 16, 16, ExtendedColorType::Rgb8)
-            .unwrap();
+        let jpeg = SIXTEEN.to_vec();
         // A PNG's last chunk is an empty mark of 12 bytes; the pixels are whole without it.
         for (bytes, length) in [(&png, png.len() - 12), (&jpeg, jpeg.len())] {
             assert!(decode(&[bytes.clone(), bytes.clone()]).is_ok());

@@ -5,7 +5,7 @@
 //! | `dataset` | [`Dataset`], [`Split`] |
 //! | `open` | `Dataset::open` recognises what a path holds |
 //! | `idx`, `cifar`, `image_folder`, `image_archive`, `npz_dataset` | one module a kind of data set |
-//! | `image_files`, `decode` | from JPEG and PNG files to a data set, in parallel |
+//! | `image_files`, `decode`, `picture` | from JPEG and PNG files to a data set, in parallel |
 //! | `digits` | [`Dataset::digits`], a small real data set inside the crate |
 //! | `augment` | [`Augmentation`]: random crops, mirror images and holes of training images |
 //! | `normalize` | [`Normalization`]: from pixels to model inputs; filling batches |
@@ -57,6 +57,8 @@ mod npz;
 mod npz_dataset;
 #[cfg(feature = "formats")]
 mod open;
+#[cfg(feature = "formats")]
+mod picture;
 #[cfg(feature = "formats")]
 mod safetensors_io;
 mod shuffle;

@@ -305,8 +305,11 @@ pub(super) fn tool(
     };
     if let Some(named) = named {
         let words = words(named, flag)?;
-        // A named compiler still needs the flags that keep the bits; a named emulator knows its processor.
-        let more = if flag == "--cc" { first.arguments.clone() } else { Vec::new() };
+        // A named compiler still needs the flags that keep the bits, but for a level that it names itself; a named
+        // emulator knows its processor.
+        let mut more = if flag == "--cc" { first.arguments.clone() } else { Vec::new() };
+        let is_level = |word: &String| word.starts_with("-O");
+        more.retain(|word| !(is_level(word) && words.iter().any(is_level)));
         return Ok(words.into_iter().chain(more).collect());
     }
     if let Some(tool) = tools.iter().find(|t| installed(&t.command)) {
@@ -355,6 +358,10 @@ mod tests {
         }
         let named = tool("abacus", "is built with", &tools, Some("sh -e"), "--cc").unwrap();
         assert_eq!(named, ["sh", "-e", "-x"]);
+        let levels = [Tool::new("no-such-compiler", &["-O3", "-x"], "none")];
+        let named = |words| tool("abacus", "is built with", &levels, Some(words), "--cc").unwrap();
+        assert_eq!(named("sh -O1"), ["sh", "-O1", "-x"]);
+        assert_eq!(named("sh"), ["sh", "-O3", "-x"]);
         let named = tool("abacus", "is run with", &tools, Some("sh"), "--runner").unwrap();
         assert_eq!(named, ["sh"]);
         assert!(tool("abacus", "is run with", &tools, Some("nowhere"), "--runner").is_err());

@@ -5,7 +5,7 @@ use trainc_tests::cases::Case;
 use trainc_tests::kernels::kernel;
 use trainc_tests::random_loops::random_loops;
 
-use crate::targets;
+use super::targets;
 
 const KERNELS: usize = 600;
 

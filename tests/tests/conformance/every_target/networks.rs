@@ -17,8 +17,8 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::quantized::EightBit;
 use trainc_tests::brevitas::{self, CASES, differences, interpreted, with_outputs};
 
-use crate::exceptions::{self, Network};
-use crate::{folder, side_by_side};
+use super::exceptions::{self, Network};
+use super::{folder, side_by_side};
 
 /// A network with its configuration.
 struct Verified {

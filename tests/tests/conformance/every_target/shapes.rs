@@ -13,8 +13,8 @@ use trainc_tests::cases::Case;
 use trainc_tests::kernels::{is_tuned, kernel};
 use trainc_tests::random::Random;
 
-use crate::products::{InferShape, Shape, Values, tensor};
-use crate::targets;
+use super::products::{InferShape, Shape, Values, tensor};
+use super::targets;
 
 const fn same(images: usize, channels: usize, features: usize, size: usize) -> Shape {
     (images, 1, [channels, features], [size; 2], [3, 3], [1, 1], [1, 1], [1; 4])

@@ -4,7 +4,7 @@ use trainc_driver::verify::VerifyOptions;
 use trainc_ir::{Scale, Tensor, TensorType};
 use trainc_tests::cases::Case;
 
-use crate::folder;
+use super::folder;
 
 /// Kinds of cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,6 +134,12 @@ fn including(name: &str, text: &str, compiler: &str) -> Option<String> {
 /// The ways for a target: its own, and what finds more.
 pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
     let own = Build { name: "own", compiler: None, runner: None, every: 1 };
+    // The target's own level finds what GCC makes of loops, of networks and of packed kernels; the rest is intrinsics and
+    // one loop a function, and compiling is most of a test's time.
+    let level = match suite {
+        None | Some(Suite::Loops | Suite::Quantized | Suite::Large) => "",
+        Some(_) => " -O1",
+    };
     match target {
         // Under sanitizers and strict warnings, divided loops backwards.
         "c" => {
@@ -148,12 +154,16 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
             vec![Build { compiler: including("reversed.h", REVERSED, &gcc), ..own }]
         }
         "armv7-neon" => {
-            let gcc = "arm-linux-gnueabihf-gcc";
-            vec![Build { compiler: including("reversed.h", REVERSED, gcc), ..own }]
+            let gcc = format!("arm-linux-gnueabihf-gcc{level}");
+            vec![Build { compiler: including("reversed.h", REVERSED, &gcc), ..own }]
+        }
+        "neon" | "neon+dotprod" | "neon+i8mm" => {
+            vec![Build { compiler: Some(format!("aarch64-linux-gnu-gcc{level}")), ..own }]
         }
         // On the cluster in the simulator; portable, on this machine under sanitizers.
         "xpulpv2" => {
-            let gcc = including("cluster.h", CLUSTER, "riscv64-unknown-elf-gcc");
+            let gcc = format!("riscv64-unknown-elf-gcc{level}");
+            let gcc = including("cluster.h", CLUSTER, &gcc);
             let script = folder("headers").join("native.sh");
             std::fs::write(&script, NATIVE).expect("written");
             let native = including("cluster.h", CLUSTER, &format!("sh {}", script.display()));
@@ -168,7 +178,8 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
         "neon+dispatch" => {
             let script = folder("headers").join("processors.sh");
             std::fs::write(&script, PROCESSORS).expect("written");
-            vec![Build { runner: Some(format!("sh {}", script.display())), ..own }]
+            let compiler = Some(format!("aarch64-linux-gnu-gcc{level}"));
+            vec![Build { compiler, runner: Some(format!("sh {}", script.display())), ..own }]
         }
         _ => vec![own],
     }

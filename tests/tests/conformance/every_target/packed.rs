@@ -13,7 +13,7 @@ use trainc_ir::{Element, Op, RunContext, ScaleData, Tensor, TensorType, ValueId}
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_tests::random::Random;
 
-use crate::{exceptions, side_by_side};
+use super::{exceptions, side_by_side};
 
 const IMAGES: usize = 3;
 
