@@ -179,20 +179,40 @@ fn products_are_integers_where_the_algorithm_says() {
     }
 }
 
-/// The quick start's network (`bnn-ste` is made for others).
-#[test]
-fn they_train_the_digits() {
+/// Test accuracy of the quick start's network after some epochs on the digits.
+fn accuracy_on_digits(algorithm: &str) -> f64 {
     let data = Dataset::digits();
     let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
+    let source = ModelSource::Bytes { name: "digits".into(), bytes };
+    let config = Config { epochs: 4, ..config(algorithm, 32) };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+    let mut trainer = Trainer::new(session, &data).expect("a trainer");
+    while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}
+    trainer.history().last().expect("an epoch").test_accuracy.expect("classes")
+}
+
+/// (`bnn-ste` and `dorefa` are made for networks with batch normalization.)
+#[test]
+fn they_train_the_digits() {
     for algorithm in ["ui8", "sbm"] {
-        let source = ModelSource::Bytes { name: "digits".into(), bytes: bytes.clone() };
-        let config = Config { epochs: 4, ..config(algorithm, 32) };
-        let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
-        let mut trainer = Trainer::new(session, &data).expect("a trainer");
-        while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}
-        let accuracy = trainer.history().last().expect("an epoch").test_accuracy.expect("classes");
+        let accuracy = accuracy_on_digits(algorithm);
         assert!(accuracy > 0.95, "{algorithm}: {accuracy}");
     }
+}
+
+/// NITI's rounding matters: gradients that are rounded down, whatever their sign, do not train.
+#[test]
+fn niti_needs_its_rounding() {
+    let niti = load("niti").expect("built in").text;
+    let rounding = "quantize_gradient{rounding=pseudo_stochastic}";
+    assert!(niti.contains(rounding));
+    let own = std::env::temp_dir().join(format!("trainc-floor-{}.toml", std::process::id()));
+    std::fs::write(&own, niti.replace(rounding, "quantize_gradient{rounding=floor}"))
+        .expect("written");
+    let (right, wrong) =
+        (accuracy_on_digits("niti"), accuracy_on_digits(own.to_str().expect("text")));
+    std::fs::remove_file(&own).expect("removed");
+    assert!(right > 0.95 && wrong < 0.8, "{right}, {wrong}");
 }
 
 /// What `trainc algorithms --check` says of rules in a model.

@@ -106,7 +106,7 @@ fn prepare(
     output.note(&format!(
         "{} under {}: {} kernels, arena {} bytes, compiled in {:.2} s",
         session.name,
-        session.algorithm.name,
+        session.algorithm.spelled(),
         program.kernels.len(),
         program.memory.arena_bytes,
         session.seconds(),
