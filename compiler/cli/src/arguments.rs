@@ -449,7 +449,7 @@ pub(crate) struct AlgorithmsArguments {
     /// Say whether it is an algorithm, and with a model: what each rule matches there, what stays FP32 and why
     #[arg(long, requires = "name")]
     pub(crate) check: bool,
-    /// Model to check it with
+    /// Model to check it with [default: the file alone]
     #[arg(requires = "check", value_hint = ValueHint::FilePath)]
     pub(crate) model: Option<PathBuf>,
 }
