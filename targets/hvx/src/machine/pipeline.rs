@@ -118,13 +118,13 @@ fn rows(times: &[i64], interval: i64) -> Vec<Vec<(usize, i64)>> {
 fn modulo(graph: &Graph<'_>, version: Version, interval: i64, close: bool) -> Option<Vec<i64>> {
     let count = graph.run.len();
     let heights = modulo_heights(graph, interval)?;
-    let mut times: Vec<Option<i64>> = vec![None; count];
+    let mut placed = Placed::new(count, interval);
     let mut never_before = vec![0i64; count];
     let mut budget = 12 * count + 50;
     loop {
         // The highest first, then source order.
         let next = (0..count)
-            .filter(|i| times[*i].is_none())
+            .filter(|i| placed.times[*i].is_none())
             .max_by_key(|i| (heights[*i], std::cmp::Reverse(*i)));
         let Some(next) = next else { break };
         if budget == 0 {
@@ -134,14 +134,13 @@ fn modulo(graph: &Graph<'_>, version: Version, interval: i64, close: bool) -> Op
         let mut earliest = 0;
         for edge in graph.before[next].iter().map(|e| &graph.edges[*e]) {
             if edge.from != next
-                && let Some(from) = times[edge.from]
+                && let Some(from) = placed.times[edge.from]
             {
                 earliest = earliest.max(from + edge.latency - edge.rounds * interval);
             }
         }
-        let can = |time: &i64| fits(graph, version, &times, next, *time, interval, &[]);
-        let joins =
-            |time: &i64| times.iter().flatten().any(|t| (t - time).rem_euclid(interval) == 0);
+        let can = |time: &i64| placed.fits(graph, version, next, *time, &[]);
+        let joins = |time: &i64| !placed.row(*time).is_empty();
         let joined = (earliest..earliest + interval).filter(|_| close).filter(joins).find(can);
         let fit = joined.or_else(|| (earliest..earliest + interval).find(can));
         let time = fit.unwrap_or_else(|| earliest.max(never_before[next]));
@@ -149,58 +148,92 @@ fn modulo(graph: &Graph<'_>, version: Version, interval: i64, close: bool) -> Op
         // Make room: members of the packet in its way, then neighbours whose distance is broken.
         if fit.is_none() {
             let mut evicted = Vec::new();
-            while !fits(graph, version, &times, next, time, interval, &evicted) {
-                let victim = (0..count)
-                    .filter(|i| !evicted.contains(i))
-                    .filter(|i| times[*i].is_some_and(|t| (t - time).rem_euclid(interval) == 0))
-                    .min_by_key(|i| (heights[*i], *i))?;
+            while !placed.fits(graph, version, next, time, &evicted) {
+                let members = placed.row(time).iter().copied();
+                let victim =
+                    members.filter(|i| !evicted.contains(i)).min_by_key(|i| (heights[*i], *i))?;
                 evicted.push(victim);
             }
             for victim in evicted {
-                times[victim] = None;
+                placed.remove(victim);
             }
         }
-        times[next] = Some(time);
+        placed.insert(next, time);
         for edge in graph.after[next].iter().map(|e| &graph.edges[*e]) {
-            if let Some(to) = times[edge.to]
+            if let Some(to) = placed.times[edge.to]
                 && edge.to != next
                 && to < time + edge.latency - edge.rounds * interval
             {
-                times[edge.to] = None;
+                placed.remove(edge.to);
             }
         }
         for edge in graph.before[next].iter().map(|e| &graph.edges[*e]) {
-            if let Some(from) = times[edge.from]
+            if let Some(from) = placed.times[edge.from]
                 && edge.from != next
                 && time < from + edge.latency - edge.rounds * interval
             {
-                times[edge.from] = None;
+                placed.remove(edge.from);
             }
         }
     }
-    let times: Vec<i64> = times.into_iter().collect::<Option<_>>()?;
+    let times: Vec<i64> = placed.times.into_iter().collect::<Option<_>>()?;
     let first = times.iter().min().copied().unwrap_or(0);
     let shift = first.div_euclid(interval) * interval;
     Some(times.into_iter().map(|t| t - shift).collect())
 }
 
-/// Whether an instruction can join the packet of a time, without the evicted ones.
-fn fits(
-    graph: &Graph<'_>,
-    version: Version,
-    times: &[Option<i64>],
-    next: usize,
-    time: i64,
+/// Instructions that have their times, and those of each packet of the steady state.
+struct Placed {
+    times: Vec<Option<i64>>,
     interval: i64,
-    evicted: &[usize],
-) -> bool {
-    let mut members: Vec<(usize, i64)> = (0..times.len())
-        .filter(|i| *i != next && !evicted.contains(i))
-        .filter_map(|i| times[i].map(|t| (i, t)))
-        .filter(|(_, t)| (t - time).rem_euclid(interval) == 0)
-        .collect();
-    members.push((next, time));
-    graph.forwards(&members, version).is_some()
+    /// In source order.
+    rows: Vec<Vec<usize>>,
+}
+
+impl Placed {
+    fn new(count: usize, interval: i64) -> Placed {
+        Placed { times: vec![None; count], interval, rows: vec![Vec::new(); interval as usize] }
+    }
+
+    fn row_number(&self, time: i64) -> usize {
+        time.rem_euclid(self.interval) as usize
+    }
+
+    /// Members of the packet of a time.
+    fn row(&self, time: i64) -> &[usize] {
+        &self.rows[self.row_number(time)]
+    }
+
+    fn insert(&mut self, index: usize, time: i64) {
+        self.remove(index);
+        self.times[index] = Some(time);
+        let number = self.row_number(time);
+        let row = &mut self.rows[number];
+        row.insert(row.partition_point(|other| *other < index), index);
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(time) = self.times[index].take() {
+            let number = self.row_number(time);
+            self.rows[number].retain(|other| *other != index);
+        }
+    }
+
+    /// Whether an instruction without a time can join the packet of one, without the evicted ones.
+    fn fits(
+        &self,
+        graph: &Graph<'_>,
+        version: Version,
+        next: usize,
+        time: i64,
+        evicted: &[usize],
+    ) -> bool {
+        let others = self.row(time).iter().filter(|i| !evicted.contains(i));
+        let mut members: Vec<(usize, i64)> =
+            others.filter_map(|i| self.times[*i].map(|t| (*i, t))).collect();
+        members.push((next, time));
+        graph.forwards(&members, version).is_some()
+    }
 }
 
 /// Longest way from each instruction to any other, rounds counted back; None if a cycle is longer than the interval.
