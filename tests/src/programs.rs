@@ -72,6 +72,8 @@ pub fn operand(ty: &TensorType, role: InputRole, classes: usize, random: &mut Ra
         }
         (InputRole::LearningRate, Element::I32) => Tensor::i32(ty.shape.clone(), vec![3]),
         (InputRole::LearningRate, _) => Tensor::f32(ty.shape.clone(), vec![0.05]),
+        (InputRole::Scheduled, Element::I32) => Tensor::i32(ty.shape.clone(), vec![1]),
+        (InputRole::Scheduled, _) => Tensor::f32(ty.shape.clone(), vec![0.5]),
         (InputRole::Data, _) => {
             let pixels = (0..ty.count()).map(|_| draw(4096) as f32 / 2048.0 - 1.0).collect();
             Tensor::f32(ty.shape.clone(), pixels)

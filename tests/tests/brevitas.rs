@@ -336,7 +336,7 @@ fn quantized_networks_train_further() {
             .map(|input| match input.role {
                 InputRole::Data => image.clone(),
                 InputRole::Labels => Tensor::i32([labels.len()], labels.clone()),
-                InputRole::LearningRate => Tensor::f32([], vec![0.02]),
+                InputRole::LearningRate | InputRole::Scheduled => Tensor::f32([], vec![0.02]),
             })
             .collect();
         let losses: Vec<f32> = (0..8)

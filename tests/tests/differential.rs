@@ -32,7 +32,7 @@ fn inputs(graph: &Graph, random: &mut Random, learning_rate: &Tensor) -> Vec<Ten
             let labels = (0..ty.count()).map(|_| (random.bits() % 10) as i32).collect();
             Tensor::i32(ty.shape.clone(), labels)
         }
-        InputRole::LearningRate => learning_rate.clone(),
+        InputRole::LearningRate | InputRole::Scheduled => learning_rate.clone(),
     };
     let roles: Vec<(InputRole, TensorType)> =
         graph.inputs().iter().map(|i| (i.role, graph.ty(i.value).clone())).collect();

@@ -396,7 +396,7 @@ fn run(case: &Case, graph: &Graph, complete: bool) -> (usize, Vec<String>) {
             .map(|input| match input.role {
                 InputRole::Data => case.floats("input.float", Some(step)),
                 InputRole::Labels => labels.clone(),
-                InputRole::LearningRate => {
+                InputRole::LearningRate | InputRole::Scheduled => {
                     Tensor::i32([], vec![case.facts["mu"].as_i64().expect("mu") as i32])
                 }
             })

@@ -106,7 +106,7 @@ impl Case {
             .map(|input| match input.role {
                 InputRole::Data => of(&format!("input/{}", graph.value(input.value).name)),
                 InputRole::Labels => of("labels"),
-                InputRole::LearningRate => {
+                InputRole::LearningRate | InputRole::Scheduled => {
                     Tensor::f32([], vec![self.number("learning_rate") as f32])
                 }
             })

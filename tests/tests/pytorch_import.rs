@@ -237,7 +237,7 @@ fn a_model_with_its_loss_inside_is_trained_in_integers() {
                 arrays[&format!("input/{}", lowered.value(input.value).name)].clone()
             }
             InputRole::Labels => arrays["labels"].clone(),
-            InputRole::LearningRate => Tensor::i32([], vec![5]),
+            InputRole::LearningRate | InputRole::Scheduled => Tensor::i32([], vec![5]),
         })
         .collect();
     let mut interpreter = Interpreter::new(&lowered);

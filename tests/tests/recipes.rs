@@ -81,7 +81,7 @@ fn twenty_steps_give_the_weights_of_pytorch() {
                     let values = labels[own * batch..][..batch].iter();
                     Tensor::i32([batch], values.map(|&l| l as i32).collect())
                 }
-                InputRole::LearningRate => Tensor::f32([], vec![rate]),
+                InputRole::Scheduled | InputRole::LearningRate => Tensor::f32([], vec![rate]),
             });
             let inputs: Vec<Tensor> = inputs.collect();
             let run = RunContext { seed: 0, step: step as u32 };

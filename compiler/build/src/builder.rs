@@ -170,6 +170,14 @@ impl Builder {
         self
     }
 
+    /// Values of another input that the algorithm declares, as [`Builder::schedule`].
+    pub fn scheduled(mut self, name: &str, points: &[(f64, f64)]) -> Builder {
+        let point = |&(from, size): &(f64, f64)| Point::constant(from, size);
+        let schedule = Schedule(points.iter().map(point).collect());
+        self.options.say("scheduled", |c| drop(c.scheduled.insert(name.to_string(), schedule)));
+        self
+    }
+
     /// Share of the loss that asks for all classes alike.
     pub fn label_smoothing(mut self, share: f64) -> Builder {
         self.options.say("label-smoothing", |c| c.label_smoothing = share);

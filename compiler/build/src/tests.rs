@@ -88,7 +88,7 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 24] = [
+    let methods: [(&str, Method); 25] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
@@ -106,6 +106,7 @@ fn every_option_has_a_method() {
         ("train", |b| b.train("a")),
         ("learning-rate", |b| b.learning_rate(3.0)),
         ("schedule", |b| b.schedule(&[(0.0, 3.0)])),
+        ("scheduled", |b| b.scheduled("momentum", &[(0.0, 0.5)])),
         ("strict", |b| b.strict(true)),
         ("label-smoothing", |b| b.label_smoothing(0.5)),
         ("clip-value", |b| b.clip_value(1.0)),

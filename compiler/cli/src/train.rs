@@ -1,5 +1,6 @@
 //! `trainc train`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
             learning_rate: arguments.baseline_learning_rate,
             optimizer: None,
             schedule: Schedule::default(),
+            scheduled: BTreeMap::new(),
             ..config.clone()
         };
         let beside = arguments.checkpoint.as_ref().map(|path| {
@@ -113,10 +115,15 @@ fn prepare(
     ));
     let schedule: Vec<String> =
         session.algorithm.schedule.iter().map(ToString::to_string).collect();
+    let others = session.scheduled().into_iter().map(|input| {
+        let points: Vec<String> = input.points.iter().map(ToString::to_string).collect();
+        format!("; {} {}", input.name, points.join(", "))
+    });
     output.note(&format!(
-        "optimizer: {}; step sizes {}",
+        "optimizer: {}; step sizes {}{}",
         session.algorithm.optimizer.described(),
-        schedule.join(", ")
+        schedule.join(", "),
+        others.collect::<String>()
     ));
     Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
 }

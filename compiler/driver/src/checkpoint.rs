@@ -1,5 +1,6 @@
 //! Checkpoints of training runs, written after each epoch, from which training goes on bit for bit.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use trainc_data::{Dataset, Images, Split, TargetValues};
@@ -57,6 +58,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
         frozen: session.frozen.clone(),
         learning_rate: config.learning_rate,
         schedule: config.schedule.clone(),
+        scheduled: config.scheduled.clone(),
         shuffle: config.shuffle,
         augment: config.augment,
         loss: config.loss,
@@ -113,12 +115,16 @@ pub fn resume(
     trainer.set_state(&tensors[..state.len()])?;
     trainer.steps = header.steps;
     trainer.history = header.history;
-    let scheduled = trainer.session.algorithm.schedule.len() > 1;
+    let algorithm = &trainer.session.algorithm;
+    let scheduled = algorithm.schedule.len() > 1
+        || algorithm.optimizer.inputs.values().any(|input| input.points.len() > 1);
     let steps = trainer.steps_of_run(data_length);
     let whole = trainer.steps_of_epoch(data_length) * trainer.epochs() as u64;
     let remark = if scheduled && header.steps_of_run != steps {
         let before = header.steps_of_run;
-        format!("was to run {before} steps, now {steps}: other step sizes than one long run")
+        format!(
+            "was to run {before} steps, now {steps}: other values of schedules than in one long run"
+        )
     } else if header.steps != whole {
         "its last epoch was cut short; the next one begins with a new order".to_string()
     } else {
@@ -129,6 +135,9 @@ pub fn resume(
 
 fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
     let words = |s: &Schedule| s.words().unwrap_or_else(|| "the algorithm's".to_string());
+    let others = |all: &BTreeMap<String, Schedule>| {
+        all.words().unwrap_or_else(|| "the algorithm's".to_string())
+    };
     let word = |loss: &LossFunction| loss.words().unwrap_or_default();
     let rate = |r: Option<f64>| r.map_or_else(|| "the schedule".to_string(), |r| r.to_string());
     let fields = [
@@ -144,6 +153,7 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
         ("frozen parameters", file.frozen.join(" "), run.frozen.join(" ")),
         ("learning rate", rate(file.learning_rate), rate(run.learning_rate)),
         ("schedule", words(&file.schedule), words(&run.schedule)),
+        ("scheduled", others(&file.scheduled), others(&run.scheduled)),
         ("loss", word(&file.loss), word(&run.loss)),
         ("augment", String::from(file.augment), String::from(run.augment)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),

@@ -11,6 +11,7 @@
 //! u32    CRC-32 of everything before it
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,9 @@ pub(crate) struct Identity {
     /// In place of the algorithm's.
     #[serde(default)]
     pub(crate) schedule: Schedule,
+    /// In place of the algorithm's.
+    #[serde(default)]
+    pub(crate) scheduled: BTreeMap<String, Schedule>,
     pub(crate) shuffle: bool,
     #[serde(default)]
     pub(crate) augment: Augment,

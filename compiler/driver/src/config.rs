@@ -4,13 +4,12 @@ use std::path::Path;
 
 #[cfg(feature = "host")]
 use trainc_data::{Normalization, Normalizer};
-use trainc_ir::Element;
-use trainc_ir::schedule::{self, Point, Shape};
+use trainc_ir::schedule::{self, Point};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
-use trainc_opt::algorithm::{Algorithm, Recipe};
+use trainc_opt::algorithm::{Algorithm, Recipe, inputs};
 
 use crate::algorithms;
-use crate::error::{InFile, Result, ensure};
+use crate::error::{Error, InFile, Result, ensure};
 pub use crate::options::{
     BatchNormHandling, Config, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };
@@ -124,23 +123,13 @@ impl Config {
         } else if !self.schedule.0.is_empty() {
             algorithm.schedule.clone_from(&self.schedule.0);
         }
-        let (least, largest) = algorithm.range;
-        let whole = algorithm.learning_rate == Element::I32;
-        for Point { value, shape, .. } in &algorithm.schedule {
-            let fits = (least..=largest).contains(value) && (!whole || value.fract() == 0.0);
-            let kind = if whole { "a whole number" } else { "a number" };
-            ensure!(
-                fits,
-                "learning-rate: the step size of algorithm `{}` is {kind} from {least} to {largest}, not {value}",
-                algorithm.name
-            );
-            ensure!(
-                !whole || *shape == Shape::Constant,
-                "schedule: the step size of algorithm `{}` is a whole number: it jumps, and has no shape `{}`",
-                algorithm.name,
-                shape.name()
-            );
-        }
+        let name = &algorithm.name;
+        inputs::fits(&algorithm.schedule, algorithm.learning_rate, algorithm.range).map_err(
+            |e| Error::Refused(format!("learning-rate: the step size of algorithm `{name}`: {e}")),
+        )?;
+        let given = self.scheduled.iter().map(|(name, schedule)| (name, &schedule.0));
+        inputs::set(&mut algorithm.optimizer.inputs, given)
+            .map_err(|e| Error::Refused(format!("scheduled: algorithm `{name}`: {e}")))?;
         Ok(algorithm)
     }
 

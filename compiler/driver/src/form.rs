@@ -1,6 +1,6 @@
 //! What a module is on its way from a model to code.
 
-use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::graph::Graph;
 use trainc_ir::ops::OpKind;
 use trainc_ir::types::Scale;
 
@@ -48,7 +48,7 @@ impl Form {
         let scaled = graph.values().iter().any(|v| v.ty.scale != Scale::None);
         if scaled || graph.nodes().iter().any(|n| QUANTIZED.contains(&n.op.kind())) {
             Form::Quantized
-        } else if graph.input_of_role(InputRole::LearningRate).is_some() {
+        } else if graph.inputs().iter().any(|input| input.role.is_scheduled()) {
             Form::Training
         } else {
             Form::Forward

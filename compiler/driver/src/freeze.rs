@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::graph::{Graph, ValueId};
 use trainc_opt::freeze::normalizations;
 
 use crate::config::Config;
@@ -54,7 +54,7 @@ fn names(graph: &Graph) -> Vec<Vec<String>> {
     let mut runs: BTreeSet<ValueId> = graph
         .inputs()
         .iter()
-        .filter(|input| input.role != InputRole::LearningRate)
+        .filter(|input| !input.role.is_scheduled())
         .map(|input| input.value)
         .collect();
     for node in graph.nodes() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Argument, Program, Step};
-use trainc_ir::schedule::{Point, Position, Shape};
+use trainc_ir::schedule::{Point, Position, Scheduled, Shape};
 
 use crate::config::Config;
 use crate::session::Session;
@@ -34,6 +34,9 @@ pub(crate) struct Manifest<'a> {
     batch_norms: Vec<BatchNormReport<'a>>,
     /// Step sizes by fraction of the training.
     schedule: Vec<SchedulePoint>,
+    /// Other inputs that a schedule gives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scheduled: Vec<ScheduledReport>,
     /// Fingerprint of the program.
     program: String,
     memory: Memory,
@@ -131,6 +134,35 @@ fn input_report<'a>(session: &'a Session, program: &'a Program) -> Option<InputR
 }
 
 #[derive(Serialize)]
+struct ScheduledReport {
+    name: String,
+    /// What positions and values are by: `step` or `epoch`.
+    per: &'static str,
+    points: Vec<ScheduledPoint>,
+}
+
+#[derive(Serialize)]
+struct ScheduledPoint {
+    /// A fraction of the training, or `100s` (steps), `5e` (epochs).
+    from: String,
+    value: f64,
+    /// How it goes on to the next point.
+    shape: &'static str,
+}
+
+impl From<Scheduled> for ScheduledReport {
+    fn from(scheduled: Scheduled) -> ScheduledReport {
+        let Scheduled { name, per, points } = scheduled;
+        let point = |Point { from, value, shape }: Point| ScheduledPoint {
+            from: from.to_string(),
+            value,
+            shape: shape.name(),
+        };
+        ScheduledReport { name, per: per.name(), points: points.into_iter().map(point).collect() }
+    }
+}
+
+#[derive(Serialize)]
 struct SchedulePoint {
     /// Fraction of the training from which the size holds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,7 +180,7 @@ impl From<Point> for SchedulePoint {
     fn from(point: Point) -> SchedulePoint {
         let (from, from_step) = match point.from {
             Position::Fraction(from) => (Some(from), None),
-            Position::Steps(step) => (None, Some(step)),
+            Position::Steps(step) | Position::Epochs(step) => (None, Some(step)),
         };
         let shape = (point.shape != Shape::Constant).then(|| point.shape.name());
         SchedulePoint { from, from_step, step_size: point.value, shape }
@@ -273,6 +305,7 @@ pub(crate) fn manifest<'a>(
             .map(|b| BatchNormReport { node: &b.node, fate: b.fate.to_string() })
             .collect(),
         schedule: session.schedule().into_iter().map(SchedulePoint::from).collect(),
+        scheduled: session.scheduled().into_iter().map(ScheduledReport::from).collect(),
         program: stored::fingerprint(program),
         memory: Memory {
             arena_bytes: memory.arena_bytes,
@@ -311,6 +344,7 @@ fn arguments<'a>(
                 InputRole::Data => "data",
                 InputRole::Labels => "labels",
                 InputRole::LearningRate => "learning_rate",
+                InputRole::Scheduled => "scheduled",
             };
             ArgumentReport {
                 name: &argument.name,

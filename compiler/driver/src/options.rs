@@ -226,6 +226,10 @@ options! {
     /// 0:0~linear,500s:0.1~cosine,1:0 rises for 500 steps and then falls to the end
     schedule: Schedule = Schedule::default(), "schedule" ("FROM:RATE[~SHAPE],...")
         default "the algorithm's" in "train", "compile";
+    /// Values of another input that the algorithm declares, as a schedule or one number; may be repeated:
+    /// momentum=0:0.85,0.5:0.95
+    scheduled: BTreeMap<String, Schedule> = BTreeMap::new(), "scheduled" ("NAME=FROM:VALUE[~SHAPE],...")
+        default "the algorithm's" in "train", "compile";
     /// Share of the loss that asks for all classes alike
     label_smoothing: f64 = 0.0, "label-smoothing" ("SHARE") default "0";
     /// Largest magnitude of a gradient's element

@@ -47,6 +47,8 @@ struct Call {
     /// Shape of the data input.
     shape: Vec<usize>,
     inputs: Vec<(InputRole, Element, Vec<u8>)>,
+    /// Names of the operands.
+    names: Vec<String>,
     outputs: Vec<Vec<u8>>,
 }
 
@@ -67,6 +69,7 @@ impl Call {
                 .map(|a| (a.role, &program.buffer(a.buffer).ty))
                 .map(|(role, ty)| (role, ty.element, bytes(ty)))
                 .collect(),
+            names: entry.inputs.iter().map(|a| a.name.clone()).collect(),
             outputs: entry.outputs.iter().map(|a| bytes(&program.buffer(a.buffer).ty)).collect(),
         })
     }
@@ -74,6 +77,15 @@ impl Call {
     fn set(&mut self, role: InputRole, words: impl Iterator<Item = [u8; 4]>) {
         if let Some((_, _, bytes)) = self.inputs.iter_mut().find(|(r, ..)| *r == role) {
             bytes.chunks_exact_mut(4).zip(words).for_each(|(b, w)| b.copy_from_slice(&w));
+        }
+    }
+
+    /// Sets the operand of that role and name to a number, which is one of its element's.
+    fn set_number(&mut self, role: InputRole, name: Option<&str>, value: f64) {
+        for ((own, element, bytes), known) in self.inputs.iter_mut().zip(&self.names) {
+            if *own == role && name.is_none_or(|name| name == known) {
+                bytes[..4].copy_from_slice(&number_bits(value, *element));
+            }
         }
     }
 
@@ -172,9 +184,16 @@ impl Trainer {
         config.steps.map_or(all, |limit| limit.min(all))
     }
 
-    /// The size of the next step, of so many in the whole run.
-    fn step_size(&self, steps: u64) -> f64 {
-        self.session.algorithm.step_size(self.steps, steps)
+    /// Sets what schedules give for the next step, of so many in the whole run, in that epoch (from 0).
+    fn schedule(&mut self, steps: u64, epoch: u64, samples: usize) {
+        let algorithm = &self.session.algorithm;
+        let size = algorithm.step_size(self.steps, steps);
+        self.step_entry.set_number(InputRole::LearningRate, None, size);
+        let epochs = steps.div_ceil(self.steps_of_epoch(samples).max(1));
+        for (name, input) in &algorithm.optimizer.inputs {
+            let value = input.value((self.steps, steps), (epoch, epochs));
+            self.step_entry.set_number(InputRole::Scheduled, Some(name), value);
+        }
     }
 
     /// Evaluates the state before the first step, as epoch 0; `None` if an epoch is recorded already.
@@ -215,8 +234,7 @@ impl Trainer {
         let mut losses = 0f64;
         for (i, indices) in order.iter().take(count).enumerate() {
             progress(Progress::Train(i, count));
-            let rate = rate_bits(self.step_size(steps), self.session.algorithm.learning_rate);
-            self.step_entry.set(InputRole::LearningRate, std::iter::once(rate));
+            self.schedule(steps, epoch as u64, data.train.len());
             losses += f64::from(self.step(&data.train, indices, epoch)?);
         }
         let record = self.record(epoch + 1, Some(losses / count as f64), data, progress)?;
@@ -336,11 +354,11 @@ fn epoch_order(config: &Config, length: usize, batch: usize, epoch: usize) -> Ve
     }
 }
 
-/// A step size as the algorithm's element, of which it is one.
-fn rate_bits(rate: f64, element: Element) -> [u8; 4] {
+/// A number as an element, of which it is one.
+fn number_bits(value: f64, element: Element) -> [u8; 4] {
     match element {
-        Element::I32 => (rate as i32).to_le_bytes(),
-        _ => (rate as f32).to_le_bytes(),
+        Element::I32 => (value as i32).to_le_bytes(),
+        _ => (value as f32).to_le_bytes(),
     }
 }
 

@@ -76,6 +76,15 @@ pub enum InputRole {
     Labels,
     /// The step size of the schedule: FP32 learning rate, or NITI's number of bits of an update (i32).
     LearningRate,
+    /// Another number that a schedule gives; the input's name says which.
+    Scheduled,
+}
+
+impl InputRole {
+    /// Whether a schedule gives it.
+    pub fn is_scheduled(self) -> bool {
+        matches!(self, InputRole::LearningRate | InputRole::Scheduled)
+    }
 }
 
 /// An input of a graph.

@@ -204,6 +204,8 @@ pub struct MemoryPlan {
 pub struct Notes {
     /// Step sizes by how far the training is ([`crate::schedule::check`]); empty if unknown.
     pub schedule: Vec<crate::schedule::Point>,
+    /// The schedules of other inputs.
+    pub scheduled: Vec<crate::schedule::Scheduled>,
     /// The model's parameters that do not train: constants.
     pub frozen: Vec<String>,
     /// How stored data become the model's input, if it is known.

@@ -9,6 +9,39 @@ pub enum Position {
     Fraction(f64),
     /// So many steps after its start.
     Steps(u32),
+    /// So many epochs after its start, in a schedule that counts epochs.
+    Epochs(u32),
+}
+
+/// What a schedule counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Per {
+    /// Training steps: a value for each.
+    #[default]
+    Step,
+    /// Epochs: a value for all steps of one.
+    Epoch,
+}
+
+impl Per {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Per::Step => "step",
+            Per::Epoch => "epoch",
+        }
+    }
+}
+
+/// An input of a training step that a schedule gives, beside the step size.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scheduled {
+    /// The input's name.
+    pub name: String,
+    /// What its schedule counts.
+    pub per: Per,
+    /// Its schedule ([`check_per`]).
+    pub points: Vec<Point>,
 }
 
 /// How a value goes on from a point to the next.
@@ -49,25 +82,30 @@ pub struct Point {
 }
 
 impl Position {
-    /// Reads `0.5`, a fraction, or `100s`, steps.
+    /// Reads `0.5`, a fraction, `100s`, steps, or `5e`, epochs.
     ///
     /// # Errors
     /// What was expected.
     pub fn parse(text: &str) -> Result<Position, String> {
         let expected = || {
-            format!("`{text}` is no fraction of the training (0.5), nor a number of steps (100s)")
+            format!(
+                "`{text}` is no fraction of the training (0.5), nor a number of steps (100s) or epochs (5e)"
+            )
         };
-        match text.trim().strip_suffix('s') {
-            Some(steps) => steps.trim().parse().map(Position::Steps).map_err(|_| expected()),
-            None => text.trim().parse().map(Position::Fraction).map_err(|_| expected()),
+        let text = text.trim();
+        let count = |count: &str| count.trim().parse().map_err(|_| expected());
+        match (text.strip_suffix('s'), text.strip_suffix('e')) {
+            (Some(steps), _) => count(steps).map(Position::Steps),
+            (None, Some(epochs)) => count(epochs).map(Position::Epochs),
+            (None, None) => text.parse().map(Position::Fraction).map_err(|_| expected()),
         }
     }
 
-    /// Whether a step (from 0) of a training of `steps` is there or behind.
+    /// Whether a step (from 0) of a training of `steps` is there or behind; an epoch of so many, where epochs are counted.
     pub fn reached(self, step: u64, steps: u64) -> bool {
         match self {
             Position::Fraction(from) => step as f64 / steps.max(1) as f64 >= from,
-            Position::Steps(from) => step >= u64::from(from),
+            Position::Steps(from) | Position::Epochs(from) => step >= u64::from(from),
         }
     }
 
@@ -75,7 +113,7 @@ impl Position {
     fn step(self, steps: u64) -> f32 {
         match self {
             Position::Fraction(from) => from as f32 * steps.max(1) as f32,
-            Position::Steps(from) => from as f32,
+            Position::Steps(from) | Position::Epochs(from) => from as f32,
         }
     }
 }
@@ -85,6 +123,7 @@ impl std::fmt::Display for Position {
         match self {
             Position::Fraction(from) => write!(f, "{from}"),
             Position::Steps(from) => write!(f, "{from}s"),
+            Position::Epochs(from) => write!(f, "{from}e"),
         }
     }
 }
@@ -130,12 +169,31 @@ impl std::fmt::Display for Point {
     }
 }
 
-/// Checks that points are a schedule: the first at the start, each of a kind behind the one before.
+/// Checks that points are a schedule by steps: the first at the start, each of a kind behind the one before.
 ///
 /// # Errors
 /// What they must be.
 pub fn check(points: &[Point]) -> Result<(), String> {
+    check_per(points, Per::Step)
+}
+
+/// As [`check`], of a schedule that counts steps or epochs.
+///
+/// # Errors
+/// What they must be.
+pub fn check_per(points: &[Point], per: Per) -> Result<(), String> {
     let fail = |words: &str| Err(words.to_string());
+    for point in points {
+        match (point.from, per) {
+            (Position::Epochs(_), Per::Step) => {
+                return fail("a value for each step counts steps (100s), not epochs");
+            }
+            (Position::Steps(_), Per::Epoch) => {
+                return fail("a value for each epoch counts epochs (5e), not steps");
+            }
+            _ => {}
+        }
+    }
     if !points.first().is_some_and(|p| p.from.reached(0, 1)) {
         return fail("expected points with ascending positions, the first at 0");
     }
@@ -150,7 +208,7 @@ pub fn check(points: &[Point]) -> Result<(), String> {
                 fraction = from;
                 inside && ascends
             }
-            Position::Steps(from) => {
+            Position::Steps(from) | Position::Epochs(from) => {
                 let ascends = count < Some(from);
                 count = Some(from);
                 ascends
@@ -168,7 +226,7 @@ pub fn check(points: &[Point]) -> Result<(), String> {
     Ok(())
 }
 
-/// The value at a step (from 0) of a training of `steps`: that of the last point that is reached, or between it and the next.
+/// The value at a step (from 0) of a training of `steps`, or at an epoch of so many: that of the last point that is reached, or between it and the next.
 pub fn value(points: &[Point], step: u64, steps: u64) -> f64 {
     let Some(at) = points.iter().rposition(|p| p.from.reached(step, steps)) else { return 0.0 };
     let point = &points[at];
@@ -231,10 +289,10 @@ mod tests {
 
     #[test]
     fn texts() {
-        for text in ["0:0.1", "0:0~linear", "100s:0.5~cosine", "0.5:3"] {
+        for text in ["0:0.1", "0:0~linear", "100s:0.5~cosine", "0.5:3", "5e:2"] {
             assert_eq!(Point::parse(text).unwrap().to_string(), text);
         }
-        for text in ["0", "0:x", "0:1~cosin", "1e:2", "-1s:3"] {
+        for text in ["0", "0:x", "0:1~cosin", "1x:2", "-1s:3", "-1e:3"] {
             assert!(Point::parse(text).is_err(), "{text}");
         }
         assert!(Point::parse("0:1~cosin").unwrap_err().contains("constant, linear, cosine"));
@@ -249,5 +307,8 @@ mod tests {
         }
         assert!(check(&points("0:1~linear,1:2")).is_ok());
         assert!(check(&[]).is_err());
+        assert!(check(&points("0:1,2e:2")).unwrap_err().contains("steps (100s)"));
+        assert!(check_per(&points("0:1,2s:2"), Per::Epoch).unwrap_err().contains("epochs (5e)"));
+        assert!(check_per(&points("0:1,2e:2,0.5:3"), Per::Epoch).is_ok());
     }
 }

@@ -21,6 +21,7 @@ use crate::model_rules;
 
 mod file;
 pub mod formula;
+pub mod inputs;
 pub mod optimizer;
 pub mod parameters;
 mod rules;
@@ -365,22 +366,13 @@ impl Algorithm {
                 return Err(AlgorithmError::Syntax { file: file.into(), message: message.into() });
             }
         };
-        let learning_rate = Element::from_name(&part.learning_rate)
-            .filter(|e| matches!(e, Element::F32 | Element::I32))
-            .ok_or_else(|| {
-                let message = format!(
-                    "unknown element type `{}`, expected `f32` or `i32`",
-                    part.learning_rate
-                );
-                fail("optimizer.learning_rate", message)
-            })?;
+        let learning_rate = inputs::element(&part.learning_rate)
+            .map_err(|message| fail("optimizer.learning_rate", message))?;
         let names_optimizer = part.r#use.is_some();
         let points = part.schedule.as_deref().map(file::schedule).transpose();
         let points = points.map_err(|e| fail("optimizer.schedule", e))?;
-        let [least, largest] = part.range.unwrap_or([0.0, f64::INFINITY]);
-        if least > largest || least.is_nan() || largest.is_nan() {
-            return Err(fail("optimizer.range", "expected [LEAST, LARGEST]".into()));
-        }
+        let range = inputs::range(part.range, [0.0, f64::INFINITY])
+            .map_err(|message| fail("optimizer.range", message))?;
         let optimizer = read_optimizer(part).map_err(|e| match e {
             Unread::Optimizer(e) => e,
             Unread::Key(place, message) => fail(&place, message),
@@ -417,7 +409,7 @@ impl Algorithm {
             initialization: parsed.weight.initialization,
             learning_rate,
             schedule,
-            range: (least, largest),
+            range,
             recipe: Recipe::default(),
             inference: parsed.inference,
             name: parsed.name,
@@ -550,19 +542,21 @@ enum Unread {
 }
 
 fn read_optimizer(part: OptimizerPart) -> Result<Optimizer, Unread> {
-    let OptimizerPart { r#use, with, parameters, state, update, .. } = part;
+    let OptimizerPart { r#use, with, parameters, state, update, inputs, .. } = part;
     let mut optimizer = match r#use {
         Some(name) => {
-            if !(parameters.is_empty() && state.is_empty() && update.is_empty()) {
+            let none = parameters.is_empty() && state.is_empty() && update.is_empty();
+            if !(none && inputs.is_empty()) {
                 let message = format!(
-                    "with `use = \"{name}\"` it has no parameters, state and update of its own"
+                    "with `use = \"{name}\"` it has no parameters, inputs, state and update of its own"
                 );
                 return Err(Unread::Key("optimizer".into(), message));
             }
             Optimizer::built_in(&name).map_err(Unread::Optimizer)?
         }
         None => {
-            let text = OptimizerText { parameters, state, update, ..OptimizerText::default() };
+            let text =
+                OptimizerText { parameters, state, update, inputs, ..OptimizerText::default() };
             Optimizer::read(text).map_err(|(place, message)| Unread::Key(place, message))?
         }
     };

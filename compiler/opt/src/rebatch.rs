@@ -34,7 +34,7 @@ pub fn with_batch(graph: &Graph, count: usize) -> Result<Graph, TypeError> {
             Definition::Input(i) => {
                 let role = graph.inputs()[*i].role;
                 let ty = match value.ty.shape.first() {
-                    Some(&n) if n == old && role != InputRole::LearningRate => {
+                    Some(&n) if n == old && !role.is_scheduled() => {
                         value.ty.with_shape(rows(&value.ty.shape, old, count))
                     }
                     _ => value.ty.clone(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use trainc_ir::graph::{Definition, Graph, InputRole, Node, ValueId};
+use trainc_ir::graph::{Definition, Graph, Node, ValueId};
 use trainc_ir::ops::properties::Property;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, OpKind};
@@ -103,7 +103,7 @@ impl Roles {
             }
         }
         let layers = layers(graph, &sides);
-        let trains = graph.input_of_role(InputRole::LearningRate).is_some();
+        let trains = graph.inputs().iter().any(|input| input.role.is_scheduled());
         let derived = derived(graph);
         Roles { derived, roles, sides: sides.into_iter().map(Some).collect(), layers, trains }
     }
@@ -183,7 +183,7 @@ fn sides(graph: &Graph) -> Vec<Side> {
     let forward = ancestors(graph, graph.outputs().iter().map(|o| o.value));
     // What depends on the step size updates by a gradient.
     let mut stepped: Vec<bool> = vec![false; graph.values().len()];
-    for input in graph.inputs().iter().filter(|i| i.role == InputRole::LearningRate) {
+    for input in graph.inputs().iter().filter(|i| i.role.is_scheduled()) {
         stepped[input.value.index()] = true;
     }
     for node in graph.nodes() {
@@ -281,6 +281,7 @@ fn broadcasts(graph: &Graph, v: ValueId, other: ValueId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainc_ir::graph::InputRole;
     use trainc_ir::ops::{Add, MatMul, ProductRole, Relu, Reshape};
     use trainc_ir::{Tensor, TensorType};
 

@@ -48,6 +48,14 @@ pub enum TrainingError {
         /// Why.
         error: TypeError,
     },
+    /// The model has an input that is called as one of the algorithm.
+    #[error(
+        "the model has an input `{name}`, as an input of the algorithm is called: rename one of them"
+    )]
+    Input {
+        /// Its name.
+        name: String,
+    },
     /// The built-in optimizer is broken: a bug.
     #[error(transparent)]
     Optimizer(#[from] crate::algorithm::AlgorithmError),
@@ -145,7 +153,14 @@ fn build(
     let gradients = differentiate_scaled(&mut graph, loss, scale as f32, &values)?;
     let scalar = TensorType::f32(trainc_ir::Shape::scalar());
     let name = free_input(&graph, LEARNING_RATE);
-    let learning_rate = graph.add_input(name, scalar, InputRole::LearningRate);
+    let learning_rate = graph.add_input(name, scalar.clone(), InputRole::LearningRate);
+    let mut inputs = BTreeMap::from([(RATE, learning_rate)]);
+    for name in optimizer.inputs.keys() {
+        if free_input(&graph, name) != *name {
+            return Err(TrainingError::Input { name: name.clone() });
+        }
+        inputs.insert(name, graph.add_input(name, scalar.clone(), InputRole::Scheduled));
+    }
     let factor = match recipe.clip_norm {
         Some(norm) => {
             let gradients: Vec<ValueId> = gradients.iter().flatten().copied().collect();
@@ -154,7 +169,7 @@ fn build(
         None => None,
     };
     let largest = recipe.clip_value;
-    let mut updates = Updates::new(optimizer, BTreeMap::from([(RATE, learning_rate)]));
+    let mut updates = Updates::new(optimizer, inputs);
     for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
         let Some(gradient) = gradient else { continue };
         let role = roles.role(value);

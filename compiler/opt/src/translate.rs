@@ -274,6 +274,11 @@ fn lowered_interface(
         let value = graph.value(input.value);
         let ty = match input.role {
             InputRole::LearningRate => TensorType::new(Shape::scalar(), algorithm.learning_rate),
+            InputRole::Scheduled => {
+                let declared = algorithm.optimizer.inputs.get(&value.name);
+                let element = declared.map_or(Element::F32, |input| input.element);
+                TensorType::new(Shape::scalar(), element)
+            }
             InputRole::Data | InputRole::Labels => value.ty.clone(),
         };
         leaves.insert(input.value, lowered.add_input(&value.name, ty, input.role));
@@ -358,7 +363,7 @@ fn seed(
             egraph.union(mark, class);
         } else if let (Some(input), Definition::Input(i)) =
             (&algorithm.input, &graph.value(old).definition)
-            && graph.inputs()[*i].role != InputRole::LearningRate
+            && !graph.inputs()[*i].role.is_scheduled()
         {
             let id = input.instantiate(egraph, class);
             egraph.union(mark, id);

@@ -72,7 +72,9 @@ fn both_parts_together_are_the_step() {
             .map(|(input, ty)| match input.role {
                 InputRole::Data => x.clone(),
                 InputRole::Labels => Tensor::i32([5], vec![0, 1, 1, 0, 1]),
-                InputRole::LearningRate => Tensor::f32(ty.shape.clone(), vec![0.125]),
+                InputRole::LearningRate | InputRole::Scheduled => {
+                    Tensor::f32(ty.shape.clone(), vec![0.125])
+                }
             })
             .collect();
         let (mut one, mut two) = (Interpreter::new(&whole), Interpreter::new(&joined));

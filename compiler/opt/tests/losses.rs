@@ -19,7 +19,7 @@ fn loss_and_gradient(graph: Graph, loss: Loss, targets: &[Tensor]) -> (f32, Vec<
         .inputs()
         .iter()
         .map(|input| match input.role {
-            InputRole::LearningRate => Tensor::f32([], vec![1.0]),
+            InputRole::LearningRate | InputRole::Scheduled => Tensor::f32([], vec![1.0]),
             _ => targets.next().unwrap(),
         })
         .collect();

@@ -2,6 +2,7 @@
 
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::Program;
+use trainc_ir::schedule::Per;
 use trainc_ir::target::ArtifactFile;
 use trainc_ir::{Element, Scale};
 
@@ -69,13 +70,22 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         }
         (function, call)
     });
-    let takes_rate = training.parameters.iter().any(|p| p.role == InputRole::LearningRate);
-    let schedule = Schedule::of(program, &interface);
-    if takes_rate && schedule.is_none() {
-        return Err("an example needs a schedule of step sizes".into());
-    }
-    if let Some(schedule) = &schedule {
-        names.step_size = format!("{}(step, total)", schedule.symbol);
+    let mut counts = false;
+    for parameter in training.parameters.iter().filter(|p| p.role.is_scheduled()) {
+        let schedule = match parameter.role {
+            InputRole::LearningRate => Schedule::of(program, &interface),
+            _ => Schedule::named(program, &interface, &parameter.original),
+        };
+        let Some(schedule) = schedule else {
+            return Err(format!("an example needs a schedule of `{}`", parameter.original));
+        };
+        let place = match schedule.per {
+            Per::Step => "step, total",
+            Per::Epoch => "(uint32_t)(epoch - 1), (uint32_t)epochs",
+        };
+        counts |= schedule.per == Per::Step;
+        let value = format!("{}({place})", schedule.symbol);
+        names.scheduled.push((parameter.original.clone(), value));
     }
     let step_call = names.call(&interface, step.0, step.1, false)?;
     let test_call = names.call(&interface, test.0, test.1, true)?;
@@ -104,7 +114,7 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
     };
     let text = if hosted { TEMPLATE } else { BARE };
     let text = text
-        .replace("@COUNT@", if schedule.is_some() { COUNT } else { "" })
+        .replace("@COUNT@", if counts { COUNT } else { "" })
         .replace("@prefix@", &interface.prefix)
         .replace("@PREFIX@", &interface.macros())
         .replace("@INPUT_ELEMENTS@", &input_elements)
@@ -178,8 +188,8 @@ fn input(function: &Function) -> Result<&Parameter, String> {
 /// The static variables of results.
 #[derive(Debug, Default)]
 struct Names {
-    /// The expression for the step size.
-    step_size: String,
+    /// The expressions for what schedules give, by name.
+    scheduled: Vec<(String, String)>,
     declarations: String,
     declared: Vec<(String, String)>,
 }
@@ -199,9 +209,14 @@ impl Names {
                 (Passing::Write, _) => results.push(self.declare(interface, function, parameter)),
                 (_, InputRole::Data) => arguments.push("input".into()),
                 (_, InputRole::Labels) => arguments.push("labels".into()),
-                (Passing::Value, InputRole::LearningRate) => arguments.push(self.step_size.clone()),
-                (_, InputRole::LearningRate) => {
-                    return Err("an example needs a learning rate that is a scalar".into());
+                (passing, InputRole::LearningRate | InputRole::Scheduled) => {
+                    let name = &parameter.original;
+                    let known = self.scheduled.iter().find(|(known, _)| known == name);
+                    let value = known.filter(|_| passing == Passing::Value);
+                    let (_, value) = value.ok_or_else(|| {
+                        format!("an example needs a schedule of `{name}`, a scalar")
+                    })?;
+                    arguments.push(value.clone());
                 }
             }
         }

@@ -112,7 +112,7 @@ pub(crate) fn notes(out: &mut Lines, program: &Program, interface: &Interface) {
         out.comment(&["Names of the classes.".into()]);
         out.line(&format!("#define {macros}_CLASS_NAMES {{ {} }}", names.join(", ")));
     }
-    if let Some(schedule) = Schedule::of(program, interface) {
+    for schedule in Schedule::all(program, interface) {
         schedule.header(out);
     }
 }

@@ -130,6 +130,8 @@ impl Interface {
         for function in &self.functions {
             all.insert(function.symbol.clone());
             all.insert(format!("{}_launches", function.symbol));
+            let scheduled = function.parameters.iter().filter(|p| p.role == InputRole::Scheduled);
+            all.extend(scheduled.map(|p| format!("{}_{}", self.prefix, p.original)));
             let structs = function.parameters.iter().filter(|p| p.is_struct());
             all.extend(structs.map(|p| function.struct_name(p)));
         }
@@ -167,7 +169,7 @@ fn function(program: &Program, entry: &Entry, prefix: &str) -> Function {
             !fixed.contains(&name) && !taken.contains(&name.to_ascii_lowercase())
         });
         taken.insert(name.to_ascii_lowercase());
-        let scalar = argument.role == InputRole::LearningRate
+        let scalar = argument.role.is_scheduled()
             && ty.count() == 1
             && ty.element.bits() == 32
             && ty.scale_bytes() == 0;
@@ -209,6 +211,7 @@ pub fn meaning(parameter: &Parameter) -> String {
         (_, InputRole::Labels) => "class labels, 0-based",
         (_, InputRole::LearningRate) if parameter.ty.element == Element::F32 => "learning rate",
         (_, InputRole::LearningRate) => "size of the update in bits",
+        (_, InputRole::Scheduled) => "value of a schedule",
     };
     let packed = match parameter.ty.element.bits() {
         bits @ 1..8 => format!(", packed: {} a byte, the first in its low bits", 8 / bits),

@@ -118,7 +118,7 @@ impl Generator<'_> {
                 names.join(", ")
             );
         }
-        if let Some(schedule) = Schedule::of(self.program, self.interface) {
+        for schedule in Schedule::all(self.program, self.interface) {
             schedule.rust(&mut body);
         }
         self.raw(&mut body);

@@ -1,47 +1,112 @@
-//! The schedule of step sizes as a table, and the function that gives a step's size.
+//! The schedules of step sizes and other inputs as tables, and the functions that give a step's values.
 
 use std::fmt::Write as _;
 
 use trainc_ir::graph::InputRole;
+use trainc_ir::names::snake;
 use trainc_ir::program::Program;
-use trainc_ir::schedule::{self, PI, Point, Position, SINE, Shape};
+use trainc_ir::schedule::{self, PI, Per, Point, Position, SINE, Shape};
 use trainc_ir::{Element, Scale};
 
 use crate::fraction::Fraction;
-use crate::interface::Interface;
+use crate::interface::{Interface, Parameter};
 use crate::layout::Lines;
 
-/// The step sizes of a program that trains by one scalar step size.
+/// What one input of a training step is by how far the training is.
 #[derive(Debug)]
 pub(crate) struct Schedule<'p> {
     /// `PREFIX_learning_rate`.
     pub(crate) symbol: String,
+    /// What it counts.
+    pub(crate) per: Per,
+    /// The function in the Rust module.
+    function: String,
+    /// What stands before the names of macros.
     macros: String,
-    /// Whether step sizes are integers (i32); else they are f32.
+    /// The table in the Rust module.
+    table: String,
+    /// What its values are.
+    subject: String,
+    /// Whether values are integers (i32); else they are f32.
     integer: bool,
     points: &'p [Point],
 }
 
 impl<'p> Schedule<'p> {
-    /// The schedule of a program's notes; `None` if it has none, takes no step size, or has a function of that name, or if
-    /// what it gives are not fractions.
+    /// The schedule of the step size by a program's notes; `None` if it has none, takes no step size, or has a function of
+    /// that name, or if what it gives are not fractions.
     pub(crate) fn of(program: &'p Program, interface: &Interface) -> Option<Schedule<'p>> {
-        let symbol = format!("{}_learning_rate", interface.prefix);
         let mut all = interface.functions.iter().flat_map(|f| &f.parameters);
         let rate = all.find(|p| p.role == InputRole::LearningRate)?;
-        let plain = rate.ty.count() == 1 && rate.ty.scale == Scale::None;
-        let integer = rate.ty.element == Element::I32;
-        let known = integer || rate.ty.element == Element::F32;
-        let taken = interface.functions.iter().any(|f| f.symbol == symbol);
         let points = &program.notes.schedule[..];
+        Schedule::with(interface, rate, "learning_rate", Per::Step, points)
+    }
+
+    /// The schedules of all inputs that have one, the step size first.
+    pub(crate) fn all(program: &'p Program, interface: &Interface) -> Vec<Schedule<'p>> {
+        let others = program
+            .notes
+            .scheduled
+            .iter()
+            .filter_map(|scheduled| Schedule::named(program, interface, &scheduled.name));
+        Schedule::of(program, interface).into_iter().chain(others).collect()
+    }
+
+    /// The schedule of an input other than the step size; `None` as in [`Schedule::of`].
+    pub(crate) fn named(
+        program: &'p Program,
+        interface: &Interface,
+        name: &str,
+    ) -> Option<Schedule<'p>> {
+        let scheduled = program.notes.scheduled.iter().find(|s| s.name == name)?;
+        let mut all = interface.functions.iter().flat_map(|f| &f.parameters);
+        let input = all.find(|p| p.role == InputRole::Scheduled && p.original == name)?;
+        Schedule::with(interface, input, name, scheduled.per, &scheduled.points)
+    }
+
+    fn with(
+        interface: &Interface,
+        input: &Parameter,
+        name: &str,
+        per: Per,
+        points: &'p [Point],
+    ) -> Option<Schedule<'p>> {
+        let symbol = format!("{}_{name}", interface.prefix);
+        let plain = input.ty.count() == 1 && input.ty.scale == Scale::None;
+        let integer = input.ty.element == Element::I32;
+        let known = integer || input.ty.element == Element::F32;
+        let taken = interface.functions.iter().any(|f| f.symbol == symbol);
         let stays = points.iter().all(|p| p.shape == Shape::Constant);
-        let checked = schedule::check(points).is_ok() && (stays || !integer);
-        (plain && known && !taken && checked).then(|| Schedule {
+        let checked = schedule::check_per(points, per).is_ok() && (stays || !integer);
+        let (macros, table, subject) = match input.role {
+            InputRole::LearningRate => {
+                (interface.macros(), "SCHEDULE".to_string(), "step sizes".to_string())
+            }
+            _ => {
+                let upper = name.to_uppercase();
+                let macros = format!("{}_{upper}", interface.macros());
+                (macros, format!("{upper}_SCHEDULE"), format!("values of {name}"))
+            }
+        };
+        let function = snake(name);
+        (plain && known && !taken && checked).then_some(Schedule {
             symbol,
-            macros: interface.macros(),
+            per,
+            function,
+            macros,
+            table,
+            subject,
             integer,
             points,
         })
+    }
+
+    /// What a value is for, and so the name of its parameter; the same of all of them.
+    fn counted(&self) -> (&'static str, &'static str) {
+        match self.per {
+            Per::Step => ("step", "steps"),
+            Per::Epoch => ("epoch", "epochs"),
+        }
     }
 
     /// A step size as C writes it.
@@ -54,6 +119,11 @@ impl<'p> Schedule<'p> {
         self.points.iter().map(Point::plain).collect()
     }
 
+    /// What one of its values is.
+    fn one(&self) -> &'static str {
+        if self.table == "SCHEDULE" { "size" } else { "value" }
+    }
+
     /// The schedule in the command line's words.
     fn words(&self) -> String {
         self.points.iter().map(Point::to_string).collect::<Vec<_>>().join(", ")
@@ -62,7 +132,9 @@ impl<'p> Schedule<'p> {
     /// Whether a step is at a point or behind it; the language's words for the step, for all steps, and after a number.
     fn reached(from: Position, step: &str, all: &str, unsigned: &str) -> String {
         match from {
-            Position::Steps(from) => format!("{step} >= {from}{unsigned}"),
+            Position::Steps(from) | Position::Epochs(from) => {
+                format!("{step} >= {from}{unsigned}")
+            }
             Position::Fraction(from) => {
                 let Fraction { numerator, denominator } = Fraction::reached(from);
                 format!("{step} * {denominator}{unsigned} >= {all} * {numerator}{unsigned}")
@@ -73,6 +145,8 @@ impl<'p> Schedule<'p> {
     /// The table and the function, for the header.
     pub(crate) fn header(&self, out: &mut Lines) {
         let macros = &self.macros;
+        let subject = &self.subject;
+        let (step, steps) = self.counted();
         out.line("");
         match self.table() {
             Some(table) => {
@@ -81,41 +155,44 @@ impl<'p> Schedule<'p> {
                     rows.map(|&(from, size)| format!("{{ {from:?}, {} }}", self.c_size(size)));
                 let rows: Vec<String> = rows.collect();
                 out.comment(&[
-                    "The schedule of step sizes: from which fraction of the training on, and the size."
-                        .into(),
+                    format!("The schedule of {subject}: from which fraction of the training on, and the {}.", self.one()),
                 ]);
                 out.line(&format!("#define {macros}_SCHEDULE_POINTS {}", rows.len()));
                 out.line(&format!("#define {macros}_SCHEDULE {{ {} }}", rows.join(", ")));
             }
-            None => out.comment(&[format!("The schedule of step sizes: {}.", self.words())]),
+            None => out.comment(&[format!("The schedule of {subject}: {}.", self.words())]),
         }
         out.line("");
         if self.points.iter().any(|p| p.shape != Shape::Constant) {
             self.between(out);
         }
         out.comment(&[
-            "The schedule's size for a step (from 0) of a training of so many steps: exact, by integers"
-                .into(),
+            format!(
+                "The schedule's {} for a{} {step} (from 0) of a training of so many {steps}: exact, by integers",
+                self.one(),
+                if self.per == Per::Epoch { "n" } else { "" }
+            ),
             "that neither wrap nor divide.".into(),
         ]);
         let element = if self.integer { "int32_t" } else { "float" };
         out.open_function(&format!(
-            "static inline {element} {}(uint32_t step, uint32_t steps)",
+            "static inline {element} {}(uint32_t {step}, uint32_t {steps})",
             self.symbol
         ));
         match self.points {
             [point] => {
-                out.line("(void)step;");
-                out.line("(void)steps;");
+                out.line(&format!("(void){step};"));
+                out.line(&format!("(void){steps};"));
                 out.line(&format!("return {};", self.c_size(point.value)));
             }
             points => {
-                out.line("const uint64_t all = steps > 0 ? steps : 1;");
+                out.line(&format!("const uint64_t all = {steps} > 0 ? {steps} : 1;"));
                 if !self.fractions() {
                     out.line("(void)all;");
                 }
                 for (i, point) in points.iter().enumerate().skip(1).rev() {
-                    let reached = Schedule::reached(point.from, "(uint64_t)step", "all", "u");
+                    let step = format!("(uint64_t){step}");
+                    let reached = Schedule::reached(point.from, &step, "all", "u");
                     out.open(&format!("if ({reached}) {{"));
                     out.line(&format!("return {};", self.c_value(i)));
                     out.close("}");
@@ -141,13 +218,14 @@ impl<'p> Schedule<'p> {
             return self.c_size(point.value);
         };
         let place = |from: Position| match from {
-            Position::Steps(steps) => format!("{:?}f", steps as f32),
+            Position::Steps(steps) | Position::Epochs(steps) => format!("{:?}f", steps as f32),
             Position::Fraction(from) => format!("{:?}f * (float)all", from as f32),
         };
         format!(
-            "{}_{}(step, {}, {}, {}, {})",
+            "{}_{}({}, {}, {}, {}, {})",
             self.symbol,
             point.shape.name(),
+            self.counted().0,
             place(point.from),
             place(next.from),
             self.c_size(point.value),
@@ -193,9 +271,12 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// `SCHEDULE` and `learning_rate`, for the Rust module.
+    /// The table and the function, for the Rust module.
     pub(crate) fn rust(&self, out: &mut String) {
         let ty = if self.integer { "i32" } else { "f32" };
+        let (function, name, subject) = (&self.function, &self.table, &self.subject);
+        let (step, steps) = self.counted();
+        let article = if self.per == Per::Epoch { "an" } else { "a" };
         let value = |size: f64| match self.integer {
             true => format!("{}", size as i32),
             false => format!("{:?}", size as f32),
@@ -205,38 +286,45 @@ impl<'p> Schedule<'p> {
             table.iter().map(|&(from, size)| format!("({from:?}, {})", value(size))).collect();
         let mut body = String::new();
         match self.points {
-            [_] => body.push_str("    let _ = (step, steps);\n"),
+            [_] => {
+                let _ = writeln!(body, "    let _ = ({step}, {steps});");
+            }
             points => {
-                body.push_str(
-                    "    let (step, all) = (u64::from(step), u64::from(steps.max(1)));\n",
+                let _ = writeln!(
+                    body,
+                    "    let ({step}, all) = (u64::from({step}), u64::from({steps}.max(1)));"
                 );
                 for (index, point) in points.iter().enumerate().skip(1).rev() {
-                    let reached = Schedule::reached(point.from, "step", "all", "");
+                    let reached = Schedule::reached(point.from, step, "all", "");
                     let _ = write!(
                         body,
-                        "    if {reached} {{\n        return SCHEDULE[{index}].1;\n    }}\n"
+                        "    if {reached} {{\n        return {name}[{index}].1;\n    }}\n"
                     );
                 }
             }
         }
         let _ = write!(
             out,
-            "/// Step sizes: from which fraction of the training on, and the size.\n\
-             pub const SCHEDULE: [(f64, {ty}); {}] = [{}];\n\n\
-             /// The size of [`SCHEDULE`] for a step (from 0) of a training of so many steps: exact, by integers that\n\
+            "/// {}: from which fraction of the training on, and the {one}.\n\
+             pub const {name}: [(f64, {ty}); {}] = [{}];\n\n\
+             /// The {one} of [`{name}`] for {article} {step} (from 0) of a training of so many {steps}: exact, by integers that\n\
              /// neither wrap nor divide.\n\
-             pub fn learning_rate(step: u32, steps: u32) -> {ty} {{\n{body}    SCHEDULE[0].1\n}}\n\n",
+             pub fn {function}({step}: u32, {steps}: u32) -> {ty} {{\n{body}    {name}[0].1\n}}\n\n",
+            capital(subject),
             points.len(),
             points.join(", "),
+            one = self.one(),
         );
     }
 
-    /// `learning_rate` of a schedule with lines and counts of steps, for the Rust module.
+    /// The function of a schedule with lines and counts of steps, for the Rust module.
     fn rust_shapes(&self, out: &mut String, ty: &str) {
         let mut body = String::new();
+        let (function, (step, steps)) = (&self.function, self.counted());
+        let article = if self.per == Per::Epoch { "an" } else { "a" };
         for (i, point) in self.points.iter().enumerate().rev() {
             let place = |from: Position| match from {
-                Position::Steps(steps) => format!("{:?}", steps as f32),
+                Position::Steps(steps) | Position::Epochs(steps) => format!("{:?}", steps as f32),
                 Position::Fraction(from) => format!("{:?} * all as f32", from as f32),
             };
             let size = |value: f64| match self.integer {
@@ -246,7 +334,7 @@ impl<'p> Schedule<'p> {
             let value = match (point.shape, self.points.get(i + 1)) {
                 (Shape::Linear | Shape::Cosine, Some(next)) => {
                     let way = format!(
-                        "let (start, end) = ({}, {});\n        let way = (step as f32 - start) / (end - start);\n        \
+                        "let (start, end) = ({}, {});\n        let way = ({step} as f32 - start) / (end - start);\n        \
                          let way = if way > 1.0 {{ 1.0 }} else if way > 0.0 {{ way }} else {{ 0.0 }};\n        ",
                         place(point.from),
                         place(next.from)
@@ -268,7 +356,7 @@ impl<'p> Schedule<'p> {
                 _ => format!("return {};", size(point.value)),
             };
             if i > 0 {
-                let reached = Schedule::reached(point.from, "step", "all", "");
+                let reached = Schedule::reached(point.from, step, "all", "");
                 let _ = write!(body, "    if {reached} {{\n        {value}\n    }}\n");
             } else {
                 let _ = writeln!(body, "    {}", value.replace("        ", "    "));
@@ -276,11 +364,18 @@ impl<'p> Schedule<'p> {
         }
         let _ = write!(
             out,
-            "/// The step size for a step (from 0) of a training of so many steps, by the schedule\n/// `{}`.\n\
+            "/// The {} for {article} {step} (from 0) of a training of so many {steps}, by the schedule\n/// `{}`.\n\
              #[allow(clippy::all, clippy::pedantic, unused_variables, reason = \"emitted code\")]\n\
-             pub fn learning_rate(step: u32, steps: u32) -> {ty} {{\n    \
-             let (step, all) = (u64::from(step), u64::from(steps.max(1)));\n{body}}}\n\n",
+             pub fn {function}({step}: u32, {steps}: u32) -> {ty} {{\n    \
+             let ({step}, all) = (u64::from({step}), u64::from({steps}.max(1)));\n{body}}}\n\n",
+            if self.one() == "size" { "step size" } else { "value" },
             self.words()
         );
     }
+}
+
+/// Text with its first letter in capitals.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use trainc_driver::config::Config;
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Entries, Session};
+use trainc_driver::zoo::{ZooSpec, build as build_model};
 use trainc_ir::Verified;
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
@@ -255,4 +259,60 @@ fn schedule_between_points() {
         let expected = trainc_ir::schedule::value(&points, step as u64, 2000) as f32;
         assert_eq!(size.to_bits(), expected.to_bits(), "step {step}: {size}, not {expected}");
     }
+}
+
+/// What emitted code gives for the first 40 places of an input's schedule of 40, under an algorithm file.
+fn scheduled(name: &str, algorithm: &str, (input, print): (&str, &str)) -> (Session, Vec<f64>) {
+    let own = folder(&format!("scheduled_{name}_file"));
+    write(&own, "a.toml", algorithm);
+    let bytes = build_model(&ZooSpec::new("digits").expect("a model")).expect("it builds");
+    let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
+    let config = Config {
+        algorithm: own.join("a.toml").to_string_lossy().into_owned(),
+        target: "c".to_string(),
+        batch: Some(4),
+        ..Config::default()
+    };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("it compiles");
+    let folder = emitted(&format!("scheduled_{name}"), session.program());
+    let main = format!(
+        "#include <stdio.h>\n#include \"digits.h\"\n\
+         int main(void)\n{{\n    for (uint32_t at = 0; at < 40; at++) {{\n        \
+         printf(\"{print}\\n\", digits_{input}(at, 40));\n    }}\n    return 0;\n}}\n"
+    );
+    // The whole example as well, which calls the step with it.
+    build("cc", &folder, "digits", &["-o", "example"]);
+    write(&folder, "main.c", main);
+    build("cc", &folder, "digits", &["-o", "schedule"]);
+    let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
+    let values: Vec<f64> = printed.lines().map(|line| line.parse().expect("a number")).collect();
+    assert_eq!(values.len(), 40);
+    (session, values)
+}
+
+/// Schedules of other inputs: one by steps, whose bits are the trainer's, and whole numbers by epochs.
+#[test]
+fn schedules_of_other_inputs() {
+    let decay = "name = \"a\"\ntitle = \"b\"\n[optimizer]\nschedule = [{ from = 0.0, value = 0.5 }]\n\
+        [optimizer.inputs.decay]\nschedule = [{ from = 0.0, value = 1.0, shape = \"cosine\" }, { from = 1.0, value = 0.125 }]\n\
+        [optimizer.update]\nw = \"(sub ?w (mul ?learning_rate (mul ?decay ?g)))\"\n";
+    let (session, values) = scheduled("decay", decay, ("decay", "%.9g"));
+    let input = &session.algorithm.optimizer.inputs["decay"];
+    for (at, value) in values.into_iter().enumerate() {
+        // By the definition: half a cosine from 1 to 0.125.
+        let way = at as f64 / 40.0;
+        let cosine = 0.125 + 0.875 * (1.0 + (std::f64::consts::PI * way).cos()) / 2.0;
+        assert!((value - cosine).abs() < 3e-7, "{at}: {value}");
+        let trained = input.value((at as u64, 40), (0, 1)) as f32;
+        assert_eq!((value as f32).to_bits(), trained.to_bits(), "{at}");
+    }
+
+    let niti = trainc_opt::algorithm::Algorithm::built_in("niti").expect("built in").text;
+    let bits = niti.replace("(sgd_update ?w ?g ?learning_rate)", "(sgd_update ?w ?g ?bits)")
+        + "\n[optimizer.inputs.bits]\nelement = \"i32\"\nper = \"epoch\"\nrange = [0, 7]\n\
+        schedule = [{ from = 0.0, value = 7 }, { from = \"3e\", value = 2 }, { from = 0.5, value = 4 }]\n";
+    assert_ne!(niti.len(), bits.len());
+    let (_, values) = scheduled("bits", &bits, ("bits", "%d"));
+    let expected = |at: usize| [7.0, 2.0, 4.0][usize::from(at >= 3) + usize::from(at >= 20)];
+    assert_eq!(values, (0..40).map(expected).collect::<Vec<f64>>());
 }

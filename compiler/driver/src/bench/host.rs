@@ -26,7 +26,7 @@ pub(super) fn measure(artifact: &Artifact, entry: usize, seed: u64) -> Result<Me
     let program = &artifact.program;
     let called = &program.entries[entry];
     let mut host = HostProgram::compile_timed(program)?;
-    let context = (artifact.classes(), artifact.rows(), &artifact.learning_rates[..]);
+    let context = (artifact.classes(), artifact.rows(), &artifact.rates);
     let operands: Vec<Vec<Tensor>> = cases(WARM, false)
         .iter()
         .map(|case| operands(program, called, case, seed, context))

@@ -301,3 +301,30 @@ impl Value for BTreeMap<String, usize> {
         true
     }
 }
+
+/// Schedules of inputs, one a flag.
+impl Value for BTreeMap<String, Schedule> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        let expected = || "expected NAME=VALUE or NAME=FROM:VALUE,...".to_string();
+        let (name, points) = utf8(text)?.split_once('=').ok_or_else(expected)?;
+        let mut schedule = Schedule::default();
+        match points.trim().parse() {
+            Ok(value) => schedule.0.push(Point::constant(0.0, value)),
+            Err(_) => schedule.read(OsStr::new(points))?,
+        }
+        self.insert(name.trim().to_string(), schedule);
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        let one = |(name, schedule): (&String, &Schedule)| {
+            format!("{name}={}", schedule.words().unwrap_or_default())
+        };
+        let all: Vec<String> = self.iter().map(one).collect();
+        (!self.is_empty()).then(|| all.join(" "))
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}

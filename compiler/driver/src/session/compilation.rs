@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use trainc_ir::schedule::Point;
+use trainc_ir::schedule::{Point, Scheduled};
 use trainc_ir::target::Target;
 use trainc_onnx_import::Imported;
-use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::{Algorithm, inputs};
 use trainc_opt::batch_norm::BatchNormFate;
 use trainc_opt::optimise::{OptimiseOptions, Strategy};
 
@@ -79,6 +79,14 @@ impl Compilation {
         match self.algorithm.inference {
             Some(_) => Vec::new(),
             None => self.algorithm.schedule.clone(),
+        }
+    }
+
+    /// The schedules of other inputs of training.
+    pub fn scheduled(&self) -> Vec<Scheduled> {
+        match self.algorithm.inference {
+            Some(_) => Vec::new(),
+            None => inputs::notes(&self.algorithm.optimizer.inputs),
         }
     }
 

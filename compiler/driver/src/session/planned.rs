@@ -79,7 +79,8 @@ impl Staged<OptimisedEntry> {
         self.compilation.times.extend(times);
         let input = self.normalization()?;
         let (schedule, frozen) = (self.schedule(), self.frozen.clone());
-        *program.notes_mut() = Notes { schedule, frozen, input, classes: Vec::new() };
+        let scheduled = self.scheduled();
+        *program.notes_mut() = Notes { schedule, scheduled, frozen, input, classes: Vec::new() };
         Ok(Session { before: self, program, plan: report })
     }
 

@@ -1,5 +1,6 @@
 //! An artifact that was read: its program, planned again of what it keeps ([`crate::stored`]).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ struct Manifest {
     program: Option<String>,
     #[serde(default)]
     schedule: Vec<ManifestPoint>,
+    #[serde(default)]
+    scheduled: Vec<ManifestScheduled>,
     entries: Vec<ManifestEntry>,
     files: Vec<ManifestFile>,
 }
@@ -47,9 +50,28 @@ struct ManifestPoint {
 }
 
 #[derive(Deserialize)]
+struct ManifestScheduled {
+    name: String,
+    points: Vec<ManifestValue>,
+}
+
+#[derive(Deserialize)]
+struct ManifestValue {
+    value: f64,
+}
+
+#[derive(Deserialize)]
 struct ManifestFile {
     name: String,
     hash: String,
+}
+
+/// What schedules give: the values of their points.
+pub(crate) struct Rates {
+    /// Of the step size.
+    pub(crate) learning_rates: Vec<f64>,
+    /// Of other inputs, by name.
+    pub(crate) scheduled: BTreeMap<String, Vec<f64>>,
 }
 
 /// An artifact that was read.
@@ -58,8 +80,8 @@ pub(crate) struct Artifact {
     /// The optimised module of each entry, in the program's order.
     pub(crate) modules: Vec<Graph>,
     pub(crate) program: Verified<Program>,
-    /// Step sizes of the schedule.
-    pub(crate) learning_rates: Vec<f64>,
+    /// Values of the schedules.
+    pub(crate) rates: Rates,
     /// Files that are not as trainc wrote them.
     pub(crate) edited: Vec<String>,
 }
@@ -135,7 +157,11 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
         )
     );
     let learning_rates = manifest.schedule.iter().map(|point| point.step_size).collect();
-    Ok(Artifact { target, modules, program, learning_rates, edited })
+    let values = |points: Vec<ManifestValue>| points.iter().map(|point| point.value).collect();
+    let scheduled =
+        manifest.scheduled.into_iter().map(|input| (input.name, values(input.points))).collect();
+    let rates = Rates { learning_rates, scheduled };
+    Ok(Artifact { target, modules, program, rates, edited })
 }
 
 impl Artifact {

@@ -4,6 +4,8 @@ use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program};
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
 
+use super::artifact::Rates;
+
 /// One training step (or inference) with its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Case {
@@ -57,7 +59,7 @@ pub(crate) fn operands(
     entry: &Entry,
     case: &Case,
     seed: u64,
-    (classes, rows, rates): (usize, Option<usize>, &[f64]),
+    (classes, rows, rates): (usize, Option<usize>, &Rates),
 ) -> Vec<Tensor> {
     entry
         .inputs
@@ -66,9 +68,15 @@ pub(crate) fn operands(
             let ty = &program.buffer(argument.buffer).ty;
             let run = RunContext { seed, step: case.step };
             match argument.role {
-                InputRole::LearningRate => {
-                    let rate = rates.get(case.step as usize % rates.len().max(1)).copied();
-                    scalar(ty, rate.unwrap_or(1.0))
+                InputRole::LearningRate | InputRole::Scheduled => {
+                    let values = match argument.role {
+                        InputRole::LearningRate => Some(&rates.learning_rates),
+                        _ => rates.scheduled.get(&argument.name),
+                    };
+                    let value = values.and_then(|values| {
+                        values.get(case.step as usize % values.len().max(1)).copied()
+                    });
+                    scalar(ty, value.unwrap_or(1.0))
                 }
                 InputRole::Labels => {
                     let classes = classes.min(i32::MAX as usize) as u64;

@@ -150,7 +150,7 @@ fn requests(artifact: &Artifact, harness: &Harness, entry: usize, seed: u64) -> 
     let called = &program.entries[entry];
     let exported = harness.functions.iter().any(|f| f.entry == called.name);
     ensure!(exported, "entry `{}` is not exported", called.name);
-    let context = (artifact.classes(), artifact.rows(), &artifact.learning_rates[..]);
+    let context = (artifact.classes(), artifact.rows(), &artifact.rates);
     let mut requests = Requests::default();
     requests.init();
     for case in cases(STEPS, false) {

@@ -207,7 +207,7 @@ fn calls<'p>(
     options: &VerifyOptions,
 ) -> (Vec<Call<'p>>, Requests) {
     let program = &artifact.program;
-    let context = (artifact.classes(), artifact.rows(), &artifact.learning_rates[..]);
+    let context = (artifact.classes(), artifact.rows(), &artifact.rates);
     let exported = |entry: &Entry| harness.functions.iter().any(|f| f.entry == entry.name);
     let (mut calls, mut requests) = (Vec::new(), Requests::default());
     requests.init();

@@ -21,7 +21,7 @@
 //! data       = "data" hash "{" { two hexadecimal digits } "}"
 //! definition = result { "," result } "=" (input | parameter | constant | node)
 //! result     = "%" label [string] ":" type            the string: a name other than the default
-//! input      = "input" string "{" "role" "=" ("data" | "labels" | "learning_rate") "}"
+//! input      = "input" string "{" "role" "=" ("data" | "labels" | "learning_rate" | "scheduled") "}"
 //! parameter  = "parameter" string "{" "trainable" "=" bool "," "initial" "=" dense "}"
 //! constant   = "constant" string dense
 //! node       = operation ["%" label { "," "%" label }] [attributes] [string]     the string: the node's name

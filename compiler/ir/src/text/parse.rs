@@ -155,10 +155,15 @@ impl<'a> Reader<'a, '_> {
                 let role = attribute(cursor, "{", "role", |cursor| {
                     let at = cursor.clone();
                     let word = cursor.word()?;
-                    [InputRole::Data, InputRole::Labels, InputRole::LearningRate]
-                        .into_iter()
-                        .find(|&role| role_word(role) == word)
-                        .ok_or_else(|| at.error(format!("unknown role `{word}`")))
+                    [
+                        InputRole::Data,
+                        InputRole::Labels,
+                        InputRole::LearningRate,
+                        InputRole::Scheduled,
+                    ]
+                    .into_iter()
+                    .find(|&role| role_word(role) == word)
+                    .ok_or_else(|| at.error(format!("unknown role `{word}`")))
                 })?;
                 cursor.expect("}")?;
                 self.graph.add_input(name, ty.clone(), role)

@@ -201,6 +201,7 @@ pub(super) fn role_word(role: InputRole) -> &'static str {
         InputRole::Data => "data",
         InputRole::Labels => "labels",
         InputRole::LearningRate => "learning_rate",
+        InputRole::Scheduled => "scheduled",
     }
 }
 

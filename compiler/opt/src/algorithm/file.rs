@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use trainc_ir::schedule::{self, Point, Position, Shape};
+use trainc_ir::schedule::{self, Per, Point, Position, Shape};
 
 use super::EightBit;
 use super::optimizer::{Parameter, State};
@@ -139,6 +139,9 @@ pub(super) struct OptimizerPart {
     /// What a user may set.
     #[serde(default)]
     pub(super) parameters: BTreeMap<String, Parameter>,
+    /// Inputs of the step beside the step size, that a schedule gives.
+    #[serde(default)]
+    pub(super) inputs: BTreeMap<String, InputText>,
     /// What is kept from step to step.
     #[serde(default)]
     pub(super) state: Vec<State>,
@@ -147,6 +150,42 @@ pub(super) struct OptimizerPart {
     pub(super) update: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
+}
+
+/// An input that a schedule gives.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InputText {
+    /// Its element type.
+    #[serde(default = "float")]
+    pub(super) element: String,
+    /// What its schedule counts.
+    #[serde(default)]
+    pub(super) per: PerText,
+    /// The points of its schedule.
+    pub(super) schedule: Vec<PointText>,
+    /// The least and the largest value.
+    pub(super) range: Option<[f64; 2]>,
+    /// What it is.
+    #[serde(default)]
+    pub(super) about: String,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PerText {
+    #[default]
+    Step,
+    Epoch,
+}
+
+impl From<PerText> for Per {
+    fn from(per: PerText) -> Per {
+        match per {
+            PerText::Step => Per::Step,
+            PerText::Epoch => Per::Epoch,
+        }
+    }
 }
 
 /// What becomes of operations that no rule of the algorithm matches.
@@ -255,6 +294,14 @@ enum ShapeText {
 /// # Errors
 /// If they are none.
 pub(super) fn schedule(points: &[PointText]) -> Result<Vec<Point>, String> {
+    schedule_per(points, Per::Step)
+}
+
+/// The points of a schedule that counts steps or epochs.
+///
+/// # Errors
+/// If they are none.
+pub(super) fn schedule_per(points: &[PointText], per: Per) -> Result<Vec<Point>, String> {
     let point = |point: &PointText| {
         let from = match &point.from {
             FromText::Fraction(from) => Position::Fraction(*from),
@@ -268,7 +315,7 @@ pub(super) fn schedule(points: &[PointText]) -> Result<Vec<Point>, String> {
         Ok(Point { from, value: point.value, shape })
     };
     let points: Vec<Point> = points.iter().map(point).collect::<Result<_, String>>()?;
-    schedule::check(&points)?;
+    schedule::check_per(&points, per)?;
     Ok(points)
 }
 

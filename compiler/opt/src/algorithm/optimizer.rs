@@ -7,8 +7,9 @@ use serde::Deserialize;
 use trainc_ir::schedule::Point;
 use trainc_ir::text::nearest::did_you_mean;
 
-use super::file::{PointText, schedule};
+use super::file::{InputText, PointText, schedule};
 use super::formula::Formula;
+use super::inputs::{self, ScheduledInput};
 use super::{AlgorithmError, with_nearest_word};
 use crate::roles::Role;
 
@@ -126,6 +127,9 @@ pub(super) struct OptimizerText {
     pub(super) state: Vec<State>,
     #[serde(default)]
     pub(super) update: BTreeMap<String, String>,
+    /// Inputs of the step beside the step size.
+    #[serde(default)]
+    pub(super) inputs: BTreeMap<String, InputText>,
     /// The schedule of the step size where the algorithm gives none.
     #[serde(default)]
     pub(super) schedule: Vec<PointText>,
@@ -146,6 +150,8 @@ pub struct Optimizer {
     pub state: Vec<State>,
     /// The formulas: of the weight, of each state, and of what they share.
     pub update: BTreeMap<String, Formula>,
+    /// Inputs of the step that formulas may name beside the step size, each with its schedule.
+    pub inputs: BTreeMap<String, ScheduledInput>,
     /// The schedule of the step size where the algorithm gives none.
     pub(super) schedule: Vec<Point>,
     /// What was set, for parameters of all roles or of one.
@@ -200,6 +206,7 @@ impl Optimizer {
             parameters: text.parameters,
             state: text.state,
             update,
+            inputs: inputs::read(&text.inputs)?,
             schedule: points,
             values: BTreeMap::new(),
         };
@@ -209,6 +216,13 @@ impl Optimizer {
 
     fn check(&self) -> Result<(), (String, String)> {
         let mut taken = vec![WEIGHT, GRADIENT, RATE];
+        for name in self.inputs.keys() {
+            if taken.contains(&name.as_str()) {
+                let place = format!("optimizer.inputs.{name}");
+                return Err((place, format!("`{name}` has a meaning already")));
+            }
+            taken.push(name);
+        }
         for state in &self.state {
             let place = || format!("optimizer.state.{}", state.name);
             let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -232,6 +246,17 @@ impl Optimizer {
         if !self.update.contains_key(WEIGHT) {
             return Err(("optimizer.update".into(), format!("there is no formula of `{WEIGHT}`")));
         }
+        for name in self.inputs.keys() {
+            let formulas = self.update.values();
+            let mut named = Vec::new();
+            formulas.for_each(|formula| formula.names(&mut named));
+            if !named.contains(&name.as_str()) {
+                return Err((
+                    format!("optimizer.inputs.{name}"),
+                    format!("no formula names `?{name}`"),
+                ));
+            }
+        }
         for name in self.parameters.keys() {
             if taken.contains(&name.as_str()) {
                 let place = format!("optimizer.parameters.{name}");
@@ -240,7 +265,8 @@ impl Optimizer {
         }
         for (key, formula) in &self.update {
             let place = || format!("optimizer.update.{key}");
-            if [GRADIENT, RATE].contains(&key.as_str()) || self.parameters.contains_key(key) {
+            let input = [GRADIENT, RATE].contains(&key.as_str()) || self.inputs.contains_key(key);
+            if input || self.parameters.contains_key(key) {
                 return Err((place(), format!("`{key}` has a meaning already")));
             }
             let step = self.state.iter().any(|s| s.name == *key && s.of == StateOf::Step);
