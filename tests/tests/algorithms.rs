@@ -1,5 +1,5 @@
 //! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
-//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`;
+//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`, `wageubn`;
 //! tests/reference/carrier), three steps of two small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
-const ALGORITHMS: [(&str, &str); 9] = [
+const ALGORITHMS: [(&str, &str); 10] = [
     ("ui8", "ui8"),
     ("sbm", "sbm"),
     ("bnn-ste", "bnn-ste"),
@@ -29,6 +29,7 @@ const ALGORITHMS: [(&str, &str); 9] = [
     // Errors of 8 and 16 bits, and of 16 and 24.
     ("afp:tolerance=0.001", "afp"),
     ("afp:tolerance=0.000003", "afp-wide"),
+    ("wageubn", "wageubn"),
 ];
 
 fn file(name: &str) -> PathBuf {
@@ -110,6 +111,8 @@ fn steps_are_numpys_bit_for_bit() {
             steps_are_numpys(network, algorithm);
         }
     }
+    // Batch normalization is part of it.
+    steps_are_numpys("normalized", ("wageubn", "wageubn"));
 }
 
 /// Weights alone: they are all that the algorithm keeps.
@@ -180,11 +183,11 @@ fn products_are_integers_where_the_algorithm_says() {
 }
 
 /// Test accuracy of the quick start's network after some epochs on the digits.
-fn accuracy_on_digits(algorithm: &str) -> f64 {
+fn accuracy_on_digits(algorithm: &str, epochs: usize) -> f64 {
     let data = Dataset::digits();
     let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
     let source = ModelSource::Bytes { name: "digits".into(), bytes };
-    let config = Config { epochs: 4, ..config(algorithm, 32) };
+    let config = Config { epochs, ..config(algorithm, 32) };
     let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
     let mut trainer = Trainer::new(session, &data).expect("a trainer");
     while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}
@@ -195,7 +198,7 @@ fn accuracy_on_digits(algorithm: &str) -> f64 {
 #[test]
 fn they_train_the_digits() {
     for algorithm in ["ui8", "sbm"] {
-        let accuracy = accuracy_on_digits(algorithm);
+        let accuracy = accuracy_on_digits(algorithm, 4);
         assert!(accuracy > 0.95, "{algorithm}: {accuracy}");
     }
 }
@@ -210,9 +213,17 @@ fn niti_needs_its_rounding() {
     std::fs::write(&own, niti.replace(rounding, "quantize_gradient{rounding=floor}"))
         .expect("written");
     let (right, wrong) =
-        (accuracy_on_digits("niti"), accuracy_on_digits(own.to_str().expect("text")));
+        (accuracy_on_digits("niti", 4), accuracy_on_digits(own.to_str().expect("text"), 4));
     std::fs::remove_file(&own).expect("removed");
     assert!(right > 0.95 && wrong < 0.8, "{right}, {wrong}");
+}
+
+/// WAGEUBN's activations are 8 bits behind the point, and more before it: with 8 in all it does not train.
+#[test]
+fn wageubn_needs_activations_above_one() {
+    let right = accuracy_on_digits("wageubn", 20);
+    let wrong = accuracy_on_digits("wageubn:range=8", 20);
+    assert!(right > 0.9 && wrong < 0.8, "{right}, {wrong}");
 }
 
 /// What `trainc algorithms --check` says of rules in a model.

@@ -39,6 +39,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("fp8-chunk", include_str!("../algorithms/fp8-chunk.toml")),
     ("afp", include_str!("../algorithms/afp.toml")),
     ("mls", include_str!("../algorithms/mls.toml")),
+    ("wageubn", include_str!("../algorithms/wageubn.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 

@@ -8,6 +8,9 @@ use trainc_ir::ops::properties::Property;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, OpKind};
 
+/// What [`Roles::layer`] says.
+pub const LAYERS: [&str; 3] = ["first", "inner", "last"];
+
 /// What a parameter or constant is for, and what is only moved from it (reshaped, transposed, broadcast).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {

@@ -172,7 +172,7 @@ fn build(
     let mut updates = Updates::new(optimizer, inputs);
     for ((parameter, value), gradient) in trainable.into_iter().zip(gradients) {
         let Some(gradient) = gradient else { continue };
-        let role = roles.role(value);
+        let (role, layers) = (roles.role(value), roles.layer(value));
         let own = graph.value(value).name.clone();
         let failed = |error| TrainingError::Update { parameter: own.clone(), error };
         let kept = master(role).then(|| format!("{own}{MASTER}"));
@@ -191,7 +191,7 @@ fn build(
             None => None,
         };
         let weight = kept.map_or(value, |(_, master)| master);
-        let trained = Trained { parameter, weight, gradient, scale, role, largest, factor };
+        let trained = Trained { parameter, weight, gradient, scale, role, layers, largest, factor };
         let updated = updates.add(&mut graph, &trained).map_err(failed)?;
         graph.add_update(parameter, updated);
         if let Some((master, _)) = kept {

@@ -36,8 +36,8 @@ enum Expression {
     State(usize),
     /// An elementwise function.
     Function(Function, Vec<Part>),
-    /// Any other operation.
-    Operation(Op, Vec<Part>),
+    /// A result of any other operation, by its position; the only one if nothing is said.
+    Operation(Op, Vec<Part>, Option<usize>),
 }
 
 /// A trained parameter to update.
@@ -53,6 +53,8 @@ pub(crate) struct Trained {
     pub(crate) scale: f64,
     /// What it is for.
     pub(crate) role: Option<Role>,
+    /// The layers whose products it is in.
+    pub(crate) layers: &'static [&'static str],
     /// The largest magnitude of a gradient's element.
     pub(crate) largest: Option<f64>,
     /// A factor of all gradients, a scalar.
@@ -290,7 +292,8 @@ impl Update<'_> {
                 false => self.part(Expression::State(index)),
             });
         }
-        if let Some(value) = optimizer.value(name, self.of.and_then(|of| of.role)) {
+        let (role, layers) = self.of.map_or((None, &[][..]), |of| (of.role, of.layers));
+        if let Some(value) = optimizer.value(name, role, layers) {
             return Ok(self.number(value));
         }
         let value = match (name, self.of) {
@@ -334,6 +337,10 @@ impl Update<'_> {
                 let operands = operands.iter().map(|f| self.build(f)).collect::<Result<_, _>>()?;
                 Ok(self.apply(op, operands))
             }
+            Formula::Result(slot, op, operands) => {
+                let operands = operands.iter().map(|f| self.build(f)).collect::<Result<_, _>>()?;
+                Ok(self.part(Expression::Operation(op.clone(), operands, Some(*slot))))
+            }
         }
     }
 
@@ -348,7 +355,7 @@ impl Update<'_> {
             let step = self.function(Function::Mul, vec![*rate, *g]);
             return self.function(Function::Sub, vec![*w, step]);
         }
-        self.part(Expression::Operation(op.clone(), operands))
+        self.part(Expression::Operation(op.clone(), operands, None))
     }
 
     fn function(&mut self, function: Function, operands: Vec<Part>) -> Part {
@@ -387,7 +394,7 @@ impl Update<'_> {
                     found.insert(*index);
                     stack.extend(self.after.get(index));
                 }
-                Expression::Function(_, operands) | Expression::Operation(_, operands) => {
+                Expression::Function(_, operands) | Expression::Operation(_, operands, _) => {
                     stack.extend(operands);
                 }
                 Expression::Number(_) | Expression::Value(_) => {}
@@ -453,23 +460,59 @@ impl Update<'_> {
                     self.operations(graph, operand, name, shape)?;
                 }
             }
-            Expression::Operation(op, operands) => {
+            Expression::Operation(op, operands, slot) => {
                 let mut values = Vec::new();
-                for operand in operands {
+                for &operand in &operands {
                     self.operations(graph, operand, name, shape)?;
                     let value = match self.value(operand) {
                         Some(value) => value,
-                        None => self.formula(graph, &[operand], name, shape)?[0],
+                        None => {
+                            let own = self.shape(graph, operand, shape);
+                            self.formula(graph, &[operand], name, &own)?[0]
+                        }
                     };
-                    self.after_values.insert(operand, value);
+                    // A number of the weight's shape is another value.
+                    if !matches!(self.parts[operand], Expression::Number(_)) {
+                        self.after_values.insert(operand, value);
+                    }
                     values.push(value);
                 }
-                let value = graph.add1(op, &values, name)?;
-                self.after_values.insert(part, value);
+                let results = graph.add(op.clone(), &values, name)?;
+                let (kind, count) = (op.kind().name(), results.len());
+                match slot {
+                    None if count == 1 => {
+                        self.after_values.insert(part, results[0]);
+                    }
+                    Some(slot) if slot < count => {
+                        for (slot, result) in results.into_iter().enumerate() {
+                            let whole = (op.clone(), operands.clone(), Some(slot));
+                            let part = self.part(Expression::Operation(whole.0, whole.1, whole.2));
+                            self.after_values.insert(part, result);
+                        }
+                    }
+                    _ => {
+                        let message =
+                            format!("`{kind}` has {count} result(s): (result{{0}} ({kind} ...))");
+                        return Err(TypeError::new(message));
+                    }
+                }
             }
             Expression::Number(_) | Expression::Value(_) | Expression::State(_) => {}
         }
         Ok(())
+    }
+
+    /// The shape of a part by itself: the weight's, or a scalar's if nothing in it has the weight's.
+    fn shape(&self, graph: &Graph, part: Part, shape: &Shape) -> Shape {
+        let mut stack = vec![part];
+        while let Some(part) = stack.pop() {
+            match (self.value(part), &self.parts[part]) {
+                (Some(value), _) if graph.ty(value).shape == *shape => return shape.clone(),
+                (None, Expression::Function(_, operands)) => stack.extend(operands),
+                _ => {}
+            }
+        }
+        Shape::scalar()
     }
 
     /// Adds one node for parts that are made of functions; their values.

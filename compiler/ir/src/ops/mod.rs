@@ -350,7 +350,7 @@ operations! {
     requantize_pseudo::RequantizePseudo, aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
     // Quantization: scales that are values.
-    extremes::Extremes, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
+    extremes::Extremes, nearest_power_of_two::NearestPowerOfTwo, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
     width_search::WidthSearch, quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
     grouped_product::GroupedProduct,
     // Fine-tuning: values keep their meaning, steps their size.

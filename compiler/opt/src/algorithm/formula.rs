@@ -3,6 +3,7 @@
 //! ```text
 //! formula := number | ?name | ?name'                 a value before the step; after it
 //!          | (operation formula...) | (operation{name=value, ...} formula...)
+//!          | (result{n} formula)                    result n of an operation with several
 //! ```
 
 use trainc_ir::text::cursor::{Cursor, SyntaxError};
@@ -19,6 +20,8 @@ pub enum Formula {
     After(String),
     /// An operation with its attributes, applied.
     Apply(Op, Vec<Formula>),
+    /// A result of an operation with several.
+    Result(usize, Op, Vec<Formula>),
 }
 
 impl Formula {
@@ -40,13 +43,15 @@ impl Formula {
         match self {
             Formula::Number(_) => {}
             Formula::Before(name) | Formula::After(name) => found.push(name),
-            Formula::Apply(_, operands) => operands.iter().for_each(|f| f.names(found)),
+            Formula::Apply(_, operands) | Formula::Result(_, _, operands) => {
+                operands.iter().for_each(|f| f.names(found));
+            }
         }
     }
 
     /// Every operation in it.
     pub fn operations(&self, found: &mut Vec<OpKind>) {
-        if let Formula::Apply(op, operands) = self {
+        if let Formula::Apply(op, operands) | Formula::Result(_, op, operands) = self {
             found.push(op.kind());
             operands.iter().for_each(|f| f.operations(found));
         }
@@ -78,6 +83,16 @@ fn term(cursor: &mut Cursor<'_>, depth: usize) -> Result<Formula, SyntaxError> {
     }
     cursor.expect("(")?;
     let at = cursor.clone();
+    if cursor.accept("result{") {
+        let slot = cursor.parse_number()?;
+        cursor.expect("}")?;
+        let inner = cursor.clone();
+        let Formula::Apply(op, operands) = term(cursor, depth + 1)? else {
+            return Err(inner.error("expected `(operation ...)`, whose result it is"));
+        };
+        cursor.expect(")")?;
+        return Ok(Formula::Result(slot, op, operands));
+    }
     let kind = OpKind::named(cursor.word()?).map_err(|message| at.error(message))?;
     if !kind.fields().is_empty() && cursor.peek() != Some('{') {
         return Err(at.error(format!(

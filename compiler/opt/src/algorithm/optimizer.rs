@@ -11,7 +11,7 @@ use super::file::{InputText, PointText, schedule};
 use super::formula::Formula;
 use super::inputs::{self, ScheduledInput};
 use super::{AlgorithmError, with_nearest_word};
-use crate::roles::Role;
+use crate::roles::{LAYERS, Role};
 
 /// The built-in optimizer files: name and text.
 pub const OPTIMIZERS: &[(&str, &str)] = &[
@@ -111,6 +111,43 @@ pub struct State {
     pub stored: Stored,
 }
 
+/// Parameters of the model that a value of an optimizer's parameter is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Group {
+    /// Those of a role.
+    Role(Role),
+    /// Weights of the products of a layer: see [`LAYERS`].
+    Layer(&'static str),
+}
+
+impl Group {
+    fn named(name: &str) -> Result<Group, String> {
+        match LAYERS.into_iter().find(|layer| *layer == name) {
+            Some(layer) => Ok(Group::Layer(layer)),
+            None => Role::named(name)
+                .map(Group::Role)
+                .map_err(|e| format!("{e}, and the layers {}", LAYERS.join(", "))),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Group::Role(role) => role.name(),
+            Group::Layer(layer) => layer,
+        }
+    }
+
+    /// For people.
+    fn words(self) -> String {
+        match self {
+            Group::Role(role) => format!("of {}", role.name()),
+            Group::Layer(layer) => {
+                format!("in the {layer} layer{}", if layer == "inner" { "s" } else { "" })
+            }
+        }
+    }
+}
+
 /// An optimizer, as an algorithm's file has it or as a file of its own.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
@@ -154,8 +191,8 @@ pub struct Optimizer {
     pub inputs: BTreeMap<String, ScheduledInput>,
     /// The schedule of the step size where the algorithm gives none.
     pub(super) schedule: Vec<Point>,
-    /// What was set, for parameters of all roles or of one.
-    values: BTreeMap<(String, Option<Role>), f64>,
+    /// What was set, for all parameters or for those of a group.
+    values: BTreeMap<(String, Option<Group>), f64>,
 }
 
 impl Optimizer {
@@ -325,7 +362,9 @@ impl Optimizer {
             match formula {
                 Formula::After(name) => self.acyclic(name, above)?,
                 Formula::Before(name) if self.is_shared(name) => self.acyclic(name, above)?,
-                Formula::Apply(_, operands) => stack.extend(operands),
+                Formula::Apply(_, operands) | Formula::Result(_, _, operands) => {
+                    stack.extend(operands);
+                }
                 Formula::Before(_) | Formula::Number(_) => {}
             }
         }
@@ -340,10 +379,10 @@ impl Optimizer {
             && !self.state.iter().any(|state| state.name == name)
     }
 
-    /// Sets parameters: `beta1=0.9,weight_decay=0.01,weight_decay.bias=0`, the last for parameters of that role.
+    /// Sets parameters: `beta1=0.9,weight_decay=0.01,weight_decay.bias=0`, the last for parameters of that role or layer.
     ///
     /// # Errors
-    /// If there is no such parameter or role, or the value is out of range.
+    /// If there is no such parameter, role or layer, or the value is out of range.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         for part in text.split(',') {
             let expected = || format!("expected NAME=NUMBER with commas between, not `{part}`");
@@ -354,13 +393,13 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Sets one parameter, `NAME` or `NAME.ROLE`.
+    /// Sets one parameter, `NAME`, `NAME.ROLE` or `NAME.LAYER`.
     ///
     /// # Errors
     /// As [`Optimizer::set`].
     pub fn set_one(&mut self, text: &str, value: f64) -> Result<(), String> {
-        let (name, role) = match text.split_once('.') {
-            Some((name, role)) => (name, Some(role)),
+        let (name, group) = match text.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
             None => (text, None),
         };
         let Some(parameter) = self.parameters.get(name) else {
@@ -374,31 +413,31 @@ impl Optimizer {
             });
         };
         parameter.check(name, value)?;
-        let role = match role {
-            None => None,
-            Some(word) => Some(Role::named(word)?),
-        };
-        if role.is_none() {
+        let group = group.map(Group::named).transpose()?;
+        if group.is_none() {
             // What is said of all goes over what a file says of one.
             self.values.retain(|(known, _), _| known != name);
         }
-        self.values.insert((name.to_string(), role), value);
+        self.values.insert((name.to_string(), group), value);
         Ok(())
     }
 
-    /// The value of a parameter for weights of a role; `None` if there is no such parameter.
-    pub fn value(&self, name: &str, role: Option<Role>) -> Option<f64> {
-        let set = |role| self.values.get(&(name.to_string(), role)).copied();
-        let own = role.and_then(|role| set(Some(role))).or_else(|| set(None));
+    /// The value of a parameter for a model's parameter of a role, in products of these layers (the layer's value goes over the
+    /// role's); `None` if there is no such parameter.
+    pub fn value(&self, name: &str, role: Option<Role>, layers: &[&'static str]) -> Option<f64> {
+        let set = |group| self.values.get(&(name.to_string(), group)).copied();
+        let layers = layers.iter().map(|layer| Group::Layer(layer));
+        let mut groups = layers.chain(role.map(Group::Role));
+        let own = groups.find_map(|group| set(Some(group))).or_else(|| set(None));
         own.or_else(|| self.parameters.get(name).map(|p| p.default))
     }
 
     /// The optimizer with what was set, as the command line spells it.
     pub fn spelled(&self) -> String {
         let mut text = if self.name.is_empty() { "its own" } else { &self.name }.to_string();
-        for (i, ((name, role), value)) in self.values.iter().enumerate() {
-            let role = role.map_or_else(String::new, |role| format!(".{}", role.name()));
-            text.push_str(&format!("{}{name}{role}={value}", if i == 0 { ":" } else { "," }));
+        for (i, ((name, group), value)) in self.values.iter().enumerate() {
+            let group = group.map_or_else(String::new, |group| format!(".{}", group.name()));
+            text.push_str(&format!("{}{name}{group}={value}", if i == 0 { ":" } else { "," }));
         }
         text
     }
@@ -406,11 +445,11 @@ impl Optimizer {
     /// The values of all parameters, for people.
     pub fn described(&self) -> String {
         let one = |name: &String| {
-            let value = self.value(name, None).unwrap_or_default();
-            let of_roles = self.values.iter().filter_map(|((n, role), value)| {
-                role.filter(|_| n == name).map(|role| format!("{value} of {}", role.name()))
+            let value = self.value(name, None, &[]).unwrap_or_default();
+            let of_groups = self.values.iter().filter_map(|((n, group), value)| {
+                group.filter(|_| n == name).map(|group| format!("{value} {}", group.words()))
             });
-            let words: Vec<String> = std::iter::once(value.to_string()).chain(of_roles).collect();
+            let words: Vec<String> = std::iter::once(value.to_string()).chain(of_groups).collect();
             format!("{name} {}", words.join(", "))
         };
         let name = if self.name.is_empty() { "the algorithm's own" } else { &self.name };
