@@ -8,7 +8,7 @@ use trainc_ir::program::{Argument, Program, Step};
 use trainc_ir::schedule::{Point, Position, Scheduled, Shape};
 
 use crate::config::Config;
-use crate::session::Session;
+use crate::session::{INFER, Session};
 use crate::{algorithms, stored};
 
 /// The manifest: everything a build needs to know about an artifact. No clock, no path of this machine.
@@ -292,7 +292,7 @@ pub(crate) fn manifest<'a>(
             precision: session.precision.as_ref().map(|precision| precision.hash.clone()),
         },
         input: input_report(session, program),
-        classes: session.entries.last().and_then(|entry| {
+        classes: session.entries.iter().find(|entry| entry.name == INFER).and_then(|entry| {
             let graph = &entry.float;
             let scores = graph.outputs()[crate::model::scores_output(graph)?].value;
             Some(ClassReport { count: graph.ty(scores).shape[1], names: &program.notes.classes })

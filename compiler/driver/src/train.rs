@@ -15,7 +15,7 @@ use crate::goal::{self, Goal, Sum};
 use crate::history::EpochRecord;
 use crate::image_layout::ImageLayout;
 use crate::options::value::Augment;
-use crate::session::{INFER, Session, TRAIN_STEP};
+use crate::session::{EPOCH_END, INFER, Session, TRAIN_STEP};
 
 /// Where an epoch is, for a progress display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +34,8 @@ pub struct Trainer {
     pub(crate) state_names: Vec<String>,
     step_entry: Call,
     infer_entry: Call,
+    /// What ends an epoch, if the algorithm does something then.
+    end_entry: Option<Call>,
     normalizer: Normalizer,
     goal: Goal,
     pub(crate) steps: u64,
@@ -58,7 +60,10 @@ impl Call {
         let handle = host.entry(name).with_context(|| format!("no entry `{name}`"))?;
         let entry = program.entry(name).with_context(|| format!("no entry `{name}`"))?;
         let bytes = |ty: &TensorType| vec![0; buffer_bytes(ty)];
-        let shape = data_type(program, entry)?.shape.to_vec();
+        let shape = match name {
+            EPOCH_END => Vec::new(),
+            _ => data_type(program, entry)?.shape.to_vec(),
+        };
         Ok(Call {
             handle,
             batch: shape.first().copied().unwrap_or(1),
@@ -126,6 +131,8 @@ impl Trainer {
         let host = session.on_this_machine()?;
         let step_entry = Call::new(&host, TRAIN_STEP)?;
         let infer_entry = Call::new(&host, INFER)?;
+        let ends = session.entries.iter().any(|entry| entry.name == EPOCH_END);
+        let end_entry = ends.then(|| Call::new(&host, EPOCH_END)).transpose()?;
         check_data(&session, data)?;
         Ok(Trainer {
             state_names: session.state_names(),
@@ -134,6 +141,7 @@ impl Trainer {
             host,
             step_entry,
             infer_entry,
+            end_entry,
             session,
             steps: 0,
             history: Vec::new(),
@@ -184,15 +192,28 @@ impl Trainer {
         config.steps.map_or(all, |limit| limit.min(all))
     }
 
-    /// Sets what schedules give for the next step, of so many in the whole run, in that epoch (from 0).
-    fn schedule(&mut self, steps: u64, epoch: u64, samples: usize) {
-        let algorithm = &self.session.algorithm;
-        let size = algorithm.step_size(self.steps, steps);
-        self.step_entry.set_number(InputRole::LearningRate, None, size);
+    /// Sets what schedules give for a step, of so many in the whole run, in that epoch (all from 0).
+    fn schedule(&mut self, step: u64, steps: u64, epoch: u64, samples: usize) {
         let epochs = steps.div_ceil(self.steps_of_epoch(samples).max(1));
-        for (name, input) in &algorithm.optimizer.inputs {
-            let value = input.value((self.steps, steps), (epoch, epochs));
-            self.step_entry.set_number(InputRole::Scheduled, Some(name), value);
+        let algorithm = &self.session.algorithm;
+        let size = algorithm.step_size(step, steps);
+        for call in std::iter::once(&mut self.step_entry).chain(&mut self.end_entry) {
+            call.set_number(InputRole::LearningRate, None, size);
+            for (name, input) in &algorithm.optimizer.inputs {
+                let value = input.value((step, steps), (epoch, epochs));
+                call.set_number(InputRole::Scheduled, Some(name), value);
+            }
+        }
+    }
+
+    /// What the algorithm does behind the last step of an epoch (from 0), with that step's schedules.
+    fn end_epoch(&mut self, steps: u64, epoch: u64, samples: usize) -> Result<()> {
+        self.schedule(self.steps.saturating_sub(1), steps, epoch, samples);
+        let step = u32::try_from(self.steps).ok().context("more than 2^32 steps")?;
+        let run = RunContext { seed: self.session.config.seed, step };
+        match &mut self.end_entry {
+            Some(end) => end.run(&mut self.host, &run),
+            None => Ok(()),
         }
     }
 
@@ -234,8 +255,11 @@ impl Trainer {
         let mut losses = 0f64;
         for (i, indices) in order.iter().take(count).enumerate() {
             progress(Progress::Train(i, count));
-            self.schedule(steps, epoch as u64, data.train.len());
+            self.schedule(self.steps, steps, epoch as u64, data.train.len());
             losses += f64::from(self.step(&data.train, indices, epoch)?);
+        }
+        if count == order.len() {
+            self.end_epoch(steps, epoch as u64, data.train.len())?;
         }
         let record = self.record(epoch + 1, Some(losses / count as f64), data, progress)?;
         self.history.push(record);

@@ -466,8 +466,10 @@ impl Algorithm {
     /// Whether weights that are stored in integers get their new value from FP32 formulas.
     pub fn updates_in_float(&self) -> bool {
         let mut operations = Vec::new();
-        self.optimizer.update.values().for_each(|f| f.operations(&mut operations));
+        let formulas = self.optimizer.update.values().chain(self.optimizer.epoch_end.values());
+        formulas.for_each(|f| f.operations(&mut operations));
         self.master.is_some()
+            || self.optimizer.epoch_end.contains_key(optimizer::WEIGHT)
             || operations.iter().any(|kind| Function::of(*kind).is_some()) && !self.rules.is_empty()
     }
 
@@ -543,21 +545,27 @@ enum Unread {
 }
 
 fn read_optimizer(part: OptimizerPart) -> Result<Optimizer, Unread> {
-    let OptimizerPart { r#use, with, parameters, state, update, inputs, .. } = part;
+    let OptimizerPart { r#use, with, parameters, state, update, inputs, epoch_end, .. } = part;
     let mut optimizer = match r#use {
         Some(name) => {
             let none = parameters.is_empty() && state.is_empty() && update.is_empty();
-            if !(none && inputs.is_empty()) {
+            if !(none && inputs.is_empty() && epoch_end.is_empty()) {
                 let message = format!(
-                    "with `use = \"{name}\"` it has no parameters, inputs, state and update of its own"
+                    "with `use = \"{name}\"` it has no parameters, inputs, state, update and epoch_end of its own"
                 );
                 return Err(Unread::Key("optimizer".into(), message));
             }
             Optimizer::built_in(&name).map_err(Unread::Optimizer)?
         }
         None => {
-            let text =
-                OptimizerText { parameters, state, update, inputs, ..OptimizerText::default() };
+            let text = OptimizerText {
+                parameters,
+                state,
+                update,
+                epoch_end,
+                inputs,
+                ..OptimizerText::default()
+            };
             Optimizer::read(text).map_err(|(place, message)| Unread::Key(place, message))?
         }
     };

@@ -18,6 +18,10 @@ use crate::algorithm::formula::Formula;
 use crate::algorithm::optimizer::{GRADIENT, Optimizer, State, StateOf, WEIGHT};
 use crate::roles::Role;
 
+pub use self::epoch_end::{EpochEnd, epoch_end_graph, only_updates};
+
+mod epoch_end;
+
 /// What stands before the name of the step's own state.
 pub const STEP_STATE: &str = "optimizer.";
 /// Ending of the name of the FP32 value that a stored weight is made of.
@@ -61,9 +65,19 @@ pub(crate) struct Trained {
     pub(crate) factor: Option<ValueId>,
 }
 
+/// When formulas apply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum When {
+    /// In each step.
+    Step,
+    /// At an epoch's end.
+    EpochEnd,
+}
+
 /// Builds updates by an optimizer in a graph.
 pub(crate) struct Updates<'a> {
     optimizer: &'a Optimizer,
+    when: When,
     /// The inputs that formulas may name.
     inputs: BTreeMap<&'a str, ValueId>,
     /// The step's state before the step, and after it.
@@ -72,13 +86,20 @@ pub(crate) struct Updates<'a> {
 
 impl<'a> Updates<'a> {
     pub(crate) fn new(optimizer: &'a Optimizer, inputs: BTreeMap<&'a str, ValueId>) -> Updates<'a> {
-        Updates { optimizer, inputs, step_states: BTreeMap::new() }
+        Updates { optimizer, when: When::Step, inputs, step_states: BTreeMap::new() }
     }
 
     /// Adds what updates one parameter; its new value, in FP32.
     pub(crate) fn add(&mut self, graph: &mut Graph, of: &Trained) -> Result<ValueId, TypeError> {
         let mut update = self.simplified(Some(of))?;
-        let needed = update.needed(&[update.weight()]);
+        let mut needed = update.needed(&[update.weight()]);
+        // What an epoch's end reads.
+        for index in self.optimizer.read_at_epoch_end() {
+            if !update.constant.contains(&index) {
+                needed.extend(update.needed(&[update.after[&index]]));
+                needed.insert(index);
+            }
+        }
         let own = graph.value(graph.parameters()[of.parameter].value).name.clone();
         let ty = graph.ty(of.weight).clone();
         let mut states = Vec::new();
@@ -89,11 +110,21 @@ impl<'a> Updates<'a> {
                 StateOf::Weight => {
                     let name = format!("{own}.{}", state.name);
                     let parameter = add_state(graph, &name, &ty, state.initial)?;
-                    states.push((index, parameter));
+                    // What only an epoch's end changes stays.
+                    if update.parts[update.after[&index]] != Expression::State(index) {
+                        states.push((index, parameter));
+                    }
                     graph.parameters()[parameter].value
                 }
             };
             update.before.insert(index, before);
+        }
+        for (index, state) in self.optimizer.state.iter().enumerate() {
+            let own_name = format!("{own}.{}", state.name);
+            let absent = state.of == StateOf::Weight && !needed.contains(&index);
+            if absent && self.optimizer.epoch_end.contains_key(&state.name) {
+                free(graph, &own_name)?;
+            }
         }
         let mut results = vec![(update.weight(), format!("{own}/update"))];
         for (index, _) in &states {
@@ -133,7 +164,9 @@ impl<'a> Updates<'a> {
             update.before.insert(index, before);
         }
         let value = update.emit(graph, &[(after, format!("{name}/update"))], &Shape::scalar())?[0];
-        graph.add_update(parameter, value);
+        if value != before {
+            graph.add_update(parameter, value);
+        }
         self.step_states.insert(index, (before, Some(value)));
         Ok((before, Some(value)))
     }
@@ -141,9 +174,11 @@ impl<'a> Updates<'a> {
     /// The formulas for one parameter (or of the step's state alone), where state that never changes is a number.
     fn simplified(&self, of: Option<&Trained>) -> Result<Update<'a>, TypeError> {
         let mut constant = BTreeSet::new();
+        let mut when = When::Step;
         loop {
             let mut update = Update {
                 optimizer: self.optimizer,
+                when,
                 inputs: self.inputs.clone(),
                 of: of.copied(),
                 constant: constant.clone(),
@@ -163,10 +198,17 @@ impl<'a> Updates<'a> {
                 update.after.insert(index, part);
             }
             let unchanging = update.after.iter().filter(|(index, part)| {
-                update.parts[**part] == Expression::Number(self.optimizer.state[**index].initial)
+                let state = &self.optimizer.state[**index];
+                update.parts[**part] == Expression::Number(state.initial)
+                    && !self.optimizer.epoch_end.contains_key(&state.name)
             });
             let found: BTreeSet<usize> = unchanging.map(|(index, _)| *index).collect();
-            if found == constant {
+            if when == When::Step && self.when == When::EpochEnd && found == constant {
+                // What no step changes an epoch's end does not, either.
+                when = When::EpochEnd;
+                continue;
+            }
+            if when == When::EpochEnd || found == constant {
                 if of.is_some() {
                     update.weight = Some(update.named(WEIGHT, true)?);
                 }
@@ -217,6 +259,16 @@ pub(crate) fn clip_factor(
     total.ok_or_else(|| TypeError::new("there is no gradient to clip"))
 }
 
+/// Whether state may have that name.
+fn free(graph: &Graph, name: &str) -> Result<(), TypeError> {
+    match graph.parameter_named(name) {
+        None => Ok(()),
+        Some(_) => Err(TypeError::new(format!(
+            "the model has a parameter `{name}`, which is what the optimizer's state would be called"
+        ))),
+    }
+}
+
 /// Adds state of an optimizer; its position.
 fn add_state(
     graph: &mut Graph,
@@ -224,11 +276,7 @@ fn add_state(
     ty: &TensorType,
     initial: f64,
 ) -> Result<usize, TypeError> {
-    if graph.parameter_named(name).is_some() {
-        return Err(TypeError::new(format!(
-            "the model has a parameter `{name}`, which is what the optimizer's state would be called"
-        )));
-    }
+    free(graph, name)?;
     let values = vec![initial as f32; ty.count()];
     let initial = Tensor::f32(ty.shape.clone(), values);
     graph.add_parameter(name, Arc::new(initial), false);
@@ -238,6 +286,7 @@ fn add_state(
 /// The formulas of one parameter.
 struct Update<'a> {
     optimizer: &'a Optimizer,
+    when: When,
     inputs: BTreeMap<&'a str, ValueId>,
     of: Option<Trained>,
     /// State that is its initial value for ever.
@@ -277,14 +326,25 @@ impl Update<'_> {
     fn named(&mut self, name: &str, after: bool) -> Result<Part, TypeError> {
         let optimizer = self.optimizer;
         let state = optimizer.state.iter().position(|state| state.name == name);
-        if after || optimizer.is_shared(name) {
+        let formulas = match self.when {
+            When::Step => &optimizer.update,
+            When::EpochEnd => &optimizer.epoch_end,
+        };
+        let shared = name != WEIGHT && state.is_none() && formulas.contains_key(name);
+        if after || shared {
             if let Some(&part) = self.names.get(name) {
                 return Ok(part);
             }
-            let formula = optimizer.update.get(name).ok_or_else(|| unknown(name))?;
-            let part = self.build(formula)?;
-            self.names.insert(name.to_string(), part);
-            return Ok(part);
+            // Weights and state without a formula stay as they are.
+            let stays = state.is_some() || name == WEIGHT;
+            if let Some(formula) = formulas.get(name) {
+                let part = self.build(formula)?;
+                self.names.insert(name.to_string(), part);
+                return Ok(part);
+            }
+            if !stays {
+                return Err(unknown(name));
+            }
         }
         if let Some(index) = state {
             return Ok(match self.constant.contains(&index) {
@@ -535,7 +595,8 @@ impl Update<'_> {
             steps: Vec::new(),
             known: BTreeMap::new(),
         };
-        let results: Vec<Term> = parts.iter().map(|&part| written.term(part)).collect();
+        let results: Vec<Term> =
+            parts.iter().map(|&part| written.term(part)).collect::<Result<_, _>>()?;
         let Written { mut operands, steps, .. } = written;
         let shaped = operands.iter().any(|&v| graph.ty(v).shape == *shape);
         if let ([step], [Term::Step(0)]) = (&steps[..], &results[..])
@@ -600,9 +661,9 @@ struct Written<'u, 'a> {
 }
 
 impl Written<'_, '_> {
-    fn term(&mut self, part: Part) -> Term {
+    fn term(&mut self, part: Part) -> Result<Term, TypeError> {
         if let Some(&term) = self.known.get(&part) {
-            return term;
+            return Ok(term);
         }
         let term = match (self.update.value(part), &self.update.parts[part]) {
             (Some(value), _) => {
@@ -614,13 +675,22 @@ impl Written<'_, '_> {
             }
             (None, Expression::Number(value)) => Term::Number(F32::new(*value as f32)),
             (None, Expression::Function(function, operands)) => {
-                let terms = operands.iter().map(|&operand| self.term(operand)).collect();
+                let terms =
+                    operands.iter().map(|&operand| self.term(operand)).collect::<Result<_, _>>()?;
                 self.steps.push(Step { function: *function, terms });
                 Term::Step(self.steps.len() - 1)
             }
-            (None, _) => unreachable!("operations and state are values by now"),
+            (None, Expression::State(index)) => {
+                let name = &self.update.optimizer.state[*index].name;
+                return Err(TypeError::new(format!("state `{name}` has no value here")));
+            }
+            (None, Expression::Operation(op, _)) => {
+                let name = op.kind().name();
+                return Err(TypeError::new(format!("`{name}` has no value here")));
+            }
+            (None, Expression::Value(_)) => return Err(TypeError::new("a value that is none")),
         };
         self.known.insert(part, term);
-        term
+        Ok(term)
     }
 }

@@ -72,13 +72,7 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
     });
     let mut counts = false;
     for parameter in training.parameters.iter().filter(|p| p.role.is_scheduled()) {
-        let schedule = match parameter.role {
-            InputRole::LearningRate => Schedule::of(program, &interface),
-            _ => Schedule::named(program, &interface, &parameter.original),
-        };
-        let Some(schedule) = schedule else {
-            return Err(format!("an example needs a schedule of `{}`", parameter.original));
-        };
+        let schedule = scheduled(program, &interface, parameter)?;
         let place = match schedule.per {
             Per::Step => "step, total",
             Per::Epoch => "(uint32_t)(epoch - 1), (uint32_t)epochs",
@@ -89,6 +83,23 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
     }
     let step_call = names.call(&interface, step.0, step.1, false)?;
     let test_call = names.call(&interface, test.0, test.1, true)?;
+    let mut end = String::new();
+    if let Some(function) = interface.functions.iter().find(|f| f.entry == "epoch_end") {
+        let mut call = vec!["arena".to_string(), "state".to_string()];
+        if function.random {
+            call.extend(["SEED".to_string(), "step".to_string()]);
+        }
+        for parameter in &function.parameters {
+            let place = |per| match per {
+                Per::Step => "step - 1, total",
+                Per::Epoch => "(uint32_t)(epoch - 1), (uint32_t)epochs",
+            };
+            let schedule = scheduled(program, &interface, parameter)?;
+            counts |= schedule.per == Per::Step;
+            call.push(format!("{}({})", schedule.symbol, place(schedule.per)));
+        }
+        end = format!("        {}({});\n", function.symbol, call.join(", "));
+    }
     let is_loss = |p: &&Parameter| {
         p.passing == Passing::Write
             && p.ty.count() == 1
@@ -122,11 +133,25 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         .replace("@TRAIN@", &entry_macro(&interface, training))
         .replace("@train@", &training.symbol)
         .replace("@EVALUATE@", &format!("{}({test_call})", evaluation.symbol))
+        .replace("@EPOCH_END@", &end)
         .replace("@LOSS_START@", start)
         .replace("@LOSS_ADD@", &add)
         .replace("@LOSS_PRINT@", print)
         .replace("@STEP@", &format!("{}({step_call})", training.symbol));
     Ok(ArtifactFile { name: NAME.into(), contents: text.into_bytes() })
+}
+
+/// The schedule of a parameter.
+fn scheduled<'p>(
+    program: &'p Program,
+    interface: &Interface,
+    parameter: &Parameter,
+) -> Result<Schedule<'p>, String> {
+    let schedule = match parameter.role {
+        InputRole::LearningRate => Schedule::of(program, interface),
+        _ => Schedule::named(program, interface, &parameter.original),
+    };
+    schedule.ok_or_else(|| format!("an example needs a schedule of `{}`", parameter.original))
 }
 
 /// The example of a program that only infers.

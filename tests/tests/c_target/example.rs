@@ -280,8 +280,9 @@ fn scheduled(name: &str, algorithm: &str, (input, print): (&str, &str)) -> (Sess
          int main(void)\n{{\n    for (uint32_t at = 0; at < 40; at++) {{\n        \
          printf(\"{print}\\n\", digits_{input}(at, 40));\n    }}\n    return 0;\n}}\n"
     );
-    // The whole example as well, which calls the step with it.
+    // The whole example as well, which calls the step with it, and the end of an epoch.
     build("cc", &folder, "digits", &["-o", "example"]);
+    succeeds(&folder, &[&folder.join("example").to_string_lossy()]);
     write(&folder, "main.c", main);
     build("cc", &folder, "digits", &["-o", "schedule"]);
     let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
@@ -295,7 +296,8 @@ fn scheduled(name: &str, algorithm: &str, (input, print): (&str, &str)) -> (Sess
 fn schedules_of_other_inputs() {
     let decay = "name = \"a\"\ntitle = \"b\"\n[optimizer]\nschedule = [{ from = 0.0, value = 0.5 }]\n\
         [optimizer.inputs.decay]\nschedule = [{ from = 0.0, value = 1.0, shape = \"cosine\" }, { from = 1.0, value = 0.125 }]\n\
-        [optimizer.update]\nw = \"(sub ?w (mul ?learning_rate (mul ?decay ?g)))\"\n";
+        [optimizer.update]\nw = \"(sub ?w (mul ?learning_rate (mul ?decay ?g)))\"\n\
+        [optimizer.epoch_end]\nw = \"(mul ?w ?decay)\"\n";
     let (session, values) = scheduled("decay", decay, ("decay", "%.9g"));
     let input = &session.algorithm.optimizer.inputs["decay"];
     for (at, value) in values.into_iter().enumerate() {

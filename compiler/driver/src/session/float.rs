@@ -8,9 +8,10 @@ use trainc_ir::verify::{Stage, verify};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions, check_finite};
 use trainc_opt::algorithm::{Algorithm, BatchNormTreatment};
 use trainc_opt::frozen_prefix::{FrozenPrefix, frozen_prefix};
+use trainc_opt::update::epoch_end_graph;
 
 use super::compilation::{Compilation, graph_batch, timed};
-use super::{Entries, INFER, Staged, TRAIN_STEP, weights, words};
+use super::{EPOCH_END, Entries, INFER, Staged, TRAIN_STEP, weights, words};
 use crate::config::{Config, WeightSource};
 use crate::error::{Result, ensure};
 use crate::freeze::frozen;
@@ -20,12 +21,14 @@ use crate::{precision, targets};
 /// A function in FP32.
 #[derive(Debug)]
 pub struct FloatEntry {
-    /// [`TRAIN_STEP`] or [`INFER`].
+    /// [`TRAIN_STEP`], [`INFER`] or [`EPOCH_END`].
     pub name: &'static str,
     /// The graph: with loss, backward pass and update, or forward only.
     pub float: Graph,
     /// Of a training step whose first layers are frozen: what is computed for one example, as inference is, and the rest.
     pub(super) prefix: Option<FrozenPrefix>,
+    /// Of an epoch's end: the graph beside the training step's values, which say what parameters are for.
+    pub(super) context: Option<Graph>,
 }
 
 /// Imports a model under a configuration, and makes its FP32 graphs. The program and its files will have that name.
@@ -92,7 +95,7 @@ fn imported(
     warnings.extend(words::removed(&imported.graph, &algorithm));
     let seed = (config.init == WeightSource::Random).then_some(config.seed);
     let mut assigned = None;
-    let entry = |name, float, prefix| FloatEntry { name, float, prefix };
+    let entry = |name, float, prefix| FloatEntry { name, float, prefix, context: None };
     let entries = match entries {
         Entries::InferAsExported => {
             // Statistics of one example would not be those of the batch that the file means.
@@ -126,7 +129,14 @@ fn imported(
             let infer = model::inference(alone, &algorithm, seed, &frozen, form)?;
             verify(&infer, &Stage::Float)?;
             notes.extend(prefix.as_ref().map(words::prefix));
-            Ok(vec![entry(TRAIN_STEP, train, prefix), entry(INFER, infer, None)])
+            let end = epoch_end_graph(&train, &algorithm.optimizer)?;
+            let mut entries = vec![entry(TRAIN_STEP, train, prefix), entry(INFER, infer, None)];
+            if let Some(end) = end {
+                verify(&end.graph, &Stage::Float)?;
+                let context = Some(end.context);
+                entries.push(FloatEntry { context, ..entry(EPOCH_END, end.graph, None) });
+            }
+            Ok(entries)
         })?,
     };
     let parameter = |&i: &usize| imported.graph.value(imported.graph.parameters()[i].value);

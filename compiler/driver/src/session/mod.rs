@@ -28,10 +28,13 @@ pub const TRAIN_STEP: &str = "train_step";
 /// Name of the entry that infers.
 pub const INFER: &str = "infer";
 
+/// Name of the entry that ends an epoch, if the algorithm has one.
+pub const EPOCH_END: &str = "epoch_end";
+
 /// Which functions to compile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entries {
-    /// [`TRAIN_STEP`] and [`INFER`]; [`INFER`] alone, of the model as exported, under an algorithm that only infers.
+    /// [`TRAIN_STEP`] and [`INFER`], and [`EPOCH_END`] where there is something to do then; [`INFER`] alone, of the model as exported, under an algorithm that only infers.
     TrainAndInfer,
     /// [`INFER`] alone, of the model as it was exported but for dropout, which never drops.
     InferAsExported,

@@ -9,6 +9,7 @@ use trainc_opt::frozen_prefix::FrozenPrefix;
 use trainc_opt::one_by_one::one_by_one;
 use trainc_opt::quantized::{OutputStage, quantize};
 use trainc_opt::translate::{Translation, float_operations, translate};
+use trainc_opt::update::only_updates;
 
 use super::compilation::timed;
 use super::{Compilation, FloatEntry, Staged, words};
@@ -100,8 +101,16 @@ fn translated(
         let (module, translation, output_stages) = (found.module, found.report, found.stages);
         return Ok(Translated { module, translation, output_stages, parts: None });
     }
-    let float = entry.prefix.as_ref().map_or(&entry.float, |prefix| &prefix.rest);
-    let (module, mut translation) = translate(float, algorithm)?;
+    let rest = entry.prefix.as_ref().map(|prefix| &prefix.rest);
+    let float = rest.or(entry.context.as_ref()).unwrap_or(&entry.float);
+    let (mut module, mut translation) = translate(float, algorithm)?;
+    if entry.context.is_some() {
+        module = only_updates(&module)?;
+        let own = |(name, _): &(String, OpKind)| {
+            entry.float.nodes().iter().any(|node| node.name == *name)
+        };
+        translation.floated.retain(own);
+    }
     let mut module = compilation.with_stored(module);
     let mut parts = None;
     if let Some(frozen) = &entry.prefix {

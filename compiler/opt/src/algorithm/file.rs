@@ -148,6 +148,9 @@ pub(super) struct OptimizerPart {
     /// Formulas of the weight `w`, of each state, and of what they share.
     #[serde(default)]
     pub(super) update: BTreeMap<String, String>,
+    /// The same at an epoch's end.
+    #[serde(default)]
+    pub(super) epoch_end: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
 }

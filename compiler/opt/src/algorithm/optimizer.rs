@@ -1,7 +1,7 @@
 //! Optimizers as data: the state that one keeps, and the update as formulas over the weight, its gradient, that state
 //! and the inputs. An algorithm names a built-in one or brings its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use trainc_ir::schedule::Point;
@@ -164,6 +164,8 @@ pub(super) struct OptimizerText {
     pub(super) state: Vec<State>,
     #[serde(default)]
     pub(super) update: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) epoch_end: BTreeMap<String, String>,
     /// Inputs of the step beside the step size.
     #[serde(default)]
     pub(super) inputs: BTreeMap<String, InputText>,
@@ -187,6 +189,8 @@ pub struct Optimizer {
     pub state: Vec<State>,
     /// The formulas: of the weight, of each state, and of what they share.
     pub update: BTreeMap<String, Formula>,
+    /// The formulas of an epoch's end: of the weight, of states, and of what they share.
+    pub epoch_end: BTreeMap<String, Formula>,
     /// Inputs of the step that formulas may name beside the step size, each with its schedule.
     pub inputs: BTreeMap<String, ScheduledInput>,
     /// The schedule of the step size where the algorithm gives none.
@@ -222,12 +226,19 @@ impl Optimizer {
     /// Checks what a file says; errors are the key and what is wrong with it.
     pub(super) fn read(text: OptimizerText) -> Result<Optimizer, (String, String)> {
         let at = |place: String, message: String| (place, message);
-        let mut update = BTreeMap::new();
-        for (name, formula) in &text.update {
-            let place = || format!("optimizer.update.{name}");
-            let formula = Formula::parse(formula).map_err(|e| at(place(), e.to_string()))?;
-            update.insert(name.clone(), formula);
-        }
+        let formulas = |part: &str,
+                        texts: &BTreeMap<String, String>|
+         -> Result<_, (String, String)> {
+            let mut formulas = BTreeMap::new();
+            for (name, formula) in texts {
+                let place = || format!("optimizer.{part}.{name}");
+                let formula = Formula::parse(formula).map_err(|e| at(place(), e.to_string()))?;
+                formulas.insert(name.clone(), formula);
+            }
+            Ok(formulas)
+        };
+        let update = formulas("update", &text.update)?;
+        let epoch_end = formulas("epoch_end", &text.epoch_end)?;
         for (name, parameter) in &text.parameters {
             let place = format!("optimizer.parameters.{name}");
             parameter.check(name, parameter.default).map_err(|e| at(place, e))?;
@@ -243,6 +254,7 @@ impl Optimizer {
             parameters: text.parameters,
             state: text.state,
             update,
+            epoch_end,
             inputs: inputs::read(&text.inputs)?,
             schedule: points,
             values: BTreeMap::new(),
@@ -272,11 +284,19 @@ impl Optimizer {
             if state.of == StateOf::Step && state.stored == Stored::Weight {
                 return Err((place(), "the step's state is stored in f32".into()));
             }
-            if !self.update.contains_key(&state.name) {
+            let at_end = self.epoch_end.contains_key(&state.name);
+            if !self.update.contains_key(&state.name) && !at_end {
                 return Err((
                     place(),
                     format!("it has no formula in `update`: {} = ...", state.name),
                 ));
+            }
+            if at_end && state.stored == Stored::Weight {
+                let message = format!(
+                    "`{}` is stored as its weight is, and formulas of an epoch's end are FP32",
+                    state.name
+                );
+                return Err((format!("optimizer.epoch_end.{}", state.name), message));
             }
             taken.push(&state.name);
         }
@@ -284,7 +304,7 @@ impl Optimizer {
             return Err(("optimizer.update".into(), format!("there is no formula of `{WEIGHT}`")));
         }
         for name in self.inputs.keys() {
-            let formulas = self.update.values();
+            let formulas = self.update.values().chain(self.epoch_end.values());
             let mut named = Vec::new();
             formulas.for_each(|formula| formula.names(&mut named));
             if !named.contains(&name.as_str()) {
@@ -300,18 +320,29 @@ impl Optimizer {
                 return Err((place, format!("`{name}` has a meaning already")));
             }
         }
-        for (key, formula) in &self.update {
-            let place = || format!("optimizer.update.{key}");
+        self.check_formulas("update", &self.update, &taken)?;
+        // An epoch's end has no gradient.
+        taken.retain(|name| *name != GRADIENT);
+        self.check_formulas("epoch_end", &self.epoch_end, &taken)
+    }
+
+    fn check_formulas(
+        &self,
+        part: &str,
+        formulas: &BTreeMap<String, Formula>,
+        taken: &[&str],
+    ) -> Result<(), (String, String)> {
+        for (key, formula) in formulas {
+            let place = || format!("optimizer.{part}.{key}");
             let input = [GRADIENT, RATE].contains(&key.as_str()) || self.inputs.contains_key(key);
             if input || self.parameters.contains_key(key) {
                 return Err((place(), format!("`{key}` has a meaning already")));
             }
             let step = self.state.iter().any(|s| s.name == *key && s.of == StateOf::Step);
-            for name in self.names(formula) {
+            for name in self.names(formulas, formula) {
                 let known = taken.iter().copied();
                 let known = known.chain(self.parameters.keys().map(String::as_str));
-                let known: Vec<&str> =
-                    known.chain(self.update.keys().map(String::as_str)).collect();
+                let known: Vec<&str> = known.chain(formulas.keys().map(String::as_str)).collect();
                 if !known.contains(&name) {
                     let near = did_you_mean(name, known.iter().copied());
                     let known = known.iter().map(|name| format!("`?{name}`"));
@@ -328,19 +359,41 @@ impl Optimizer {
                     return Err((place(), message));
                 }
             }
-            self.acyclic(key, &mut Vec::new()).map_err(|e| (place(), e))?;
+            self.acyclic(formulas, key, &mut Vec::new()).map_err(|e| (place(), e))?;
         }
         Ok(())
     }
 
+    /// The state that formulas of an epoch's end need for what no step changes: weights, and state of their own.
+    pub(crate) fn read_at_epoch_end(&self) -> BTreeSet<usize> {
+        let state = |name: &str| self.state.iter().position(|state| state.name == name);
+        let own = |name: &str| name == WEIGHT || !self.update.contains_key(name);
+        let mut keys: Vec<&str> =
+            self.epoch_end.keys().map(String::as_str).filter(|key| own(key)).collect();
+        let mut read = BTreeSet::new();
+        while let Some(key) = keys.pop() {
+            let Some(formula) = self.epoch_end.get(key) else { continue };
+            for name in self.names(&self.epoch_end, formula) {
+                if state(name).is_some_and(|index| read.insert(index)) {
+                    keys.push(name);
+                }
+            }
+        }
+        read
+    }
+
     /// Every name in a formula and in the shared formulas that it names.
-    fn names<'a>(&'a self, formula: &'a Formula) -> Vec<&'a str> {
+    fn names<'a>(
+        &self,
+        formulas: &'a BTreeMap<String, Formula>,
+        formula: &'a Formula,
+    ) -> Vec<&'a str> {
         let mut names = Vec::new();
         formula.names(&mut names);
         let mut next = 0;
         while let Some(&name) = names.get(next) {
             next += 1;
-            if let (true, Some(formula)) = (self.is_shared(name), self.update.get(name)) {
+            if let (true, Some(formula)) = (self.is_shared(name), formulas.get(name)) {
                 let mut more = Vec::new();
                 formula.names(&mut more);
                 more.retain(|name| !names.contains(name));
@@ -351,17 +404,24 @@ impl Optimizer {
     }
 
     /// What a formula needs of the step's own results must not need it.
-    fn acyclic(&self, key: &str, above: &mut Vec<String>) -> Result<(), String> {
+    fn acyclic(
+        &self,
+        formulas: &BTreeMap<String, Formula>,
+        key: &str,
+        above: &mut Vec<String>,
+    ) -> Result<(), String> {
         if above.iter().any(|k| k == key) {
             return Err(format!("`?{key}'` depends on itself"));
         }
-        let Some(formula) = self.update.get(key) else { return Ok(()) };
+        let Some(formula) = formulas.get(key) else { return Ok(()) };
         above.push(key.to_string());
         let mut stack = vec![formula];
         while let Some(formula) = stack.pop() {
             match formula {
-                Formula::After(name) => self.acyclic(name, above)?,
-                Formula::Before(name) if self.is_shared(name) => self.acyclic(name, above)?,
+                Formula::After(name) => self.acyclic(formulas, name, above)?,
+                Formula::Before(name) if self.is_shared(name) => {
+                    self.acyclic(formulas, name, above)?;
+                }
                 Formula::Apply(_, operands) | Formula::Result(_, _, operands) => {
                     stack.extend(operands);
                 }
@@ -372,10 +432,10 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Whether a name is that of a formula that is neither the weight's nor a state's.
-    pub(crate) fn is_shared(&self, name: &str) -> bool {
+    /// Whether a name may be that of a formula that is neither the weight's nor a state's.
+    fn is_shared(&self, name: &str) -> bool {
         name != WEIGHT
-            && self.update.contains_key(name)
+            && (self.update.contains_key(name) || self.epoch_end.contains_key(name))
             && !self.state.iter().any(|state| state.name == name)
     }
 

@@ -279,6 +279,9 @@ impl Parameters {
             for (name, text) in &mut optimizer.update {
                 one(&format!("optimizer.update.{name}"), text)?;
             }
+            for (name, text) in &mut optimizer.epoch_end {
+                one(&format!("optimizer.epoch_end.{name}"), text)?;
+            }
             rules.push(&mut optimizer.rules);
         }
         for rules in rules {
