@@ -684,7 +684,7 @@ impl Written<'_, '_> {
                 let name = &self.update.optimizer.state[*index].name;
                 return Err(TypeError::new(format!("state `{name}` has no value here")));
             }
-            (None, Expression::Operation(op, _)) => {
+            (None, Expression::Operation(op, ..)) => {
                 let name = op.kind().name();
                 return Err(TypeError::new(format!("`{name}` has no value here")));
             }

@@ -50,7 +50,7 @@ pub fn epoch_end_graph(
         let Some(position) = named(&graph, own) else { continue };
         let master = named(&graph, &format!("{own}{MASTER}"));
         let weight = graph.parameters()[master.unwrap_or(position)].value;
-        let role = roles.role(parameter.value);
+        let (role, layers) = (roles.role(parameter.value), roles.layer(parameter.value));
         let (gradient, scale) = (weight, 1.0);
         let of = Trained {
             parameter: position,
@@ -58,6 +58,7 @@ pub fn epoch_end_graph(
             gradient,
             scale,
             role,
+            layers,
             largest: None,
             factor: None,
         };
