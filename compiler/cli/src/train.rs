@@ -13,7 +13,7 @@ use trainc_driver::history::{EpochRecord, chart};
 use trainc_driver::model::ModelSource;
 use trainc_driver::options::value::Schedule;
 use trainc_driver::session::{Entries, Session};
-use trainc_driver::train::{Progress, Trainer, check_trains};
+use trainc_driver::train::{Advanced, Progress, Trainer, check_trains};
 use trainc_driver::trained::choose_algorithm;
 use trainc_driver::weights;
 
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
             resume(run, &fingerprint, data.train.len(), output)?;
         }
     }
-    train(&mut runs, &data, &fingerprint, output)?;
+    train(&mut runs, &data, (&fingerprint, arguments.checkpoint_every), output)?;
     finish(arguments, &runs, &data, start, output)
 }
 
@@ -138,14 +138,15 @@ fn resume(run: &mut Run, fingerprint: &str, samples: usize, output: &Output) -> 
         output.warning(&remark);
     }
     let epochs = run.trainer.epochs();
-    output.note(&format!("{}: {epochs} epoch(s) done", path.display()));
+    let steps = run.trainer.steps();
+    output.note(&format!("{}: {epochs} epoch(s) done, {steps} step(s)", path.display()));
     Ok(())
 }
 
 fn train(
     runs: &mut [Run],
     data: &Dataset,
-    fingerprint: &str,
+    (fingerprint, every): (&str, Option<u64>),
     output: &Output,
 ) -> anyhow::Result<()> {
     let names: Vec<String> = runs.iter().map(|r| r.name().to_string()).collect();
@@ -166,7 +167,20 @@ fn train(
         let mut records = Vec::new();
         for run in runs.iter_mut() {
             let epoch = run.trainer.epochs() + 1;
-            let record = with_bar(run, epoch, |trainer, progress| trainer.epoch(data, progress))?;
+            let path = run.checkpoint.clone();
+            let record = with_bar(run, epoch, |trainer, progress| {
+                loop {
+                    let most = every.map_or(u64::MAX, |every| every - trainer.steps() % every);
+                    match (trainer.advance(data, most, progress)?, &path) {
+                        (Advanced::Finished, _) => return Ok(None),
+                        (Advanced::Ended, _) => return trainer.close(data, progress).map(Some),
+                        (Advanced::Within, Some(path)) => {
+                            checkpoint::save(path, trainer, fingerprint, data.train.len())?;
+                        }
+                        (Advanced::Within, None) => {}
+                    }
+                }
+            })?;
             if let (Some(_), Some(path)) = (record, &run.checkpoint) {
                 checkpoint::save(path, &run.trainer, fingerprint, data.train.len())?;
             }

@@ -159,6 +159,27 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
     }
 }
 
+/// At any step, with images changed at random: what is left of an epoch is trained as if nothing had happened.
+#[test]
+fn a_run_goes_on_within_an_epoch() {
+    let folder = Folder::new("within");
+    folder.model();
+    folder.data();
+    let common =
+        ["--algorithm", "fp32", "--learning-rate", "0.03", "--augment", "crop=1,flip,cutout=2"];
+    let run = |more: &[&str]| train(&folder, &[&common, more].concat());
+    let straight = run(&["--checkpoint", "whole.ckpt"]);
+    let mut last = Vec::new();
+    for steps in ["7", "8", "14", "1000"] {
+        let more = ["--checkpoint", "parts.ckpt", "--checkpoint-every", "3", "--resume"];
+        last = run(&[&more[..], &["--steps", steps]].concat());
+    }
+    // The third epoch's record is whole, though two runs made it.
+    assert_eq!(last[0], straight[3]);
+    assert_eq!(last[..last.len() - 1], straight[3..straight.len() - 1]);
+    assert!(bytes(&folder.path("whole.ckpt")) == bytes(&folder.path("parts.ckpt")));
+}
+
 /// A schedule divides the steps of the whole run, within epochs as well.
 #[test]
 fn schedules_go_by_the_step() {
@@ -216,8 +237,8 @@ fn checkpoints_of_other_runs_and_damaged_ones_are_refused() {
     assert!(resume(&[]).contains("not a checkpoint"));
 }
 
-/// Whenever the process dies, the checkpoint is one of a finished epoch, and the run goes on from there as if nothing
-/// had happened.
+/// Whenever the process dies, the checkpoint is one of a finished epoch (or of a step within), and the run goes on from there
+/// as if nothing had happened.
 #[test]
 #[cfg(unix)]
 fn a_killed_run_loses_at_most_its_epoch() {
@@ -241,7 +262,10 @@ fn a_killed_run_loses_at_most_its_epoch() {
     let mut resumed = 0;
     for round in 0..3 {
         let name = format!("killed-{round}.ckpt");
-        let run = [&arguments[..], &[&name]].concat();
+        let mut run = [&arguments[..], &[&name]].concat();
+        if round > 0 {
+            run.extend(["--checkpoint-every", "7"]);
+        }
         let mut child =
             folder.command(&run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -84,15 +84,15 @@ pub fn save(path: &Path, trainer: &Trainer, data: &str, data_length: usize) -> R
         steps_of_run: trainer.steps_of_run(data_length),
         steps: trainer.steps,
         history: trainer.history.clone(),
+        open: trainer.open,
         tensors: entries(&state),
         frozen: entries(&frozen),
     };
     checkpoint_file::write(path, &header, state.iter().chain(&frozen).map(|(_, tensor)| tensor))
 }
 
-/// Sets a new trainer to where a checkpoint left off. Returns a remark if the run will not be the bits of an
-/// uninterrupted one: because the step-size schedule now spans another number of steps, or because a limit on steps
-/// had cut the last epoch short. `data` is as for [`save`], `data_length` the number of training samples.
+/// Sets a new trainer to where a checkpoint left off, within an epoch or behind one. Returns a remark if the run will not be
+/// the bits of an uninterrupted one, because schedules now span another number of steps. `data` is as for [`save`], `data_length` the number of training samples.
 ///
 /// # Errors
 /// If the file is damaged, is no checkpoint, or belongs to another run; the trainer is then as it was.
@@ -113,8 +113,7 @@ pub fn resume(
         return Err(fail("its tensors are not this model's".to_string()).into());
     }
     trainer.set_state(&tensors[..state.len()])?;
-    trainer.steps = header.steps;
-    trainer.history = header.history;
+    trainer.go_on(header.steps, header.history, header.open);
     let algorithm = &trainer.session.algorithm;
     let scheduled = algorithm.schedule.len() > 1
         || algorithm.optimizer.inputs.values().any(|input| input.points.len() > 1);
@@ -125,7 +124,7 @@ pub fn resume(
         format!(
             "was to run {before} steps, now {steps}: other values of schedules than in one long run"
         )
-    } else if header.steps != whole {
+    } else if header.open.steps == 0 && header.steps != whole {
         "its last epoch was cut short; the next one begins with a new order".to_string()
     } else {
         return Ok(None);
@@ -172,6 +171,7 @@ mod tests {
     use super::*;
     use crate::model::ModelSource;
     use crate::session::{Entries, Session};
+    use crate::train::Advanced;
     use crate::zoo::{ZooSpec, build};
 
     fn trainer(data: &Dataset, seed: u64) -> Trainer {
@@ -202,6 +202,31 @@ mod tests {
         for ((name, a), (_, b)) in states {
             assert!(a.bits_equal(&b), "{name}");
         }
+
+        // Within an epoch, and where a limit on steps cut one short.
+        let [mut straight, mut third] = [trainer(&data, 1), trainer(&data, 1)];
+        straight.epoch(&data, &mut |_| {}).unwrap();
+        third.session.set_steps(Some(3));
+        assert_eq!(third.advance(&data, 2, &mut |_| {}).unwrap(), Advanced::Within);
+        save(&path, &third, &hash, length).unwrap();
+        let mut fourth = trainer(&data, 1);
+        resume(&path, &mut fourth, &hash, length).unwrap();
+        assert_eq!(fourth.epoch(&data, &mut |_| {}).unwrap(), straight.history().last().copied());
+        third.epoch(&data, &mut |_| {}).unwrap();
+        assert_eq!((third.epochs(), third.finished()), (1, true));
+        save(&path, &third, &hash, length).unwrap();
+        let mut fifth = trainer(&data, 1);
+        resume(&path, &mut fifth, &hash, length).unwrap();
+        assert_eq!(fifth.epochs(), 0);
+        fifth.epoch(&data, &mut |_| {}).unwrap();
+        for other in [&fourth, &fifth] {
+            assert_eq!(other.history(), straight.history());
+            let states = other.state().unwrap().into_iter().zip(straight.state().unwrap());
+            for ((name, a), (_, b)) in states {
+                assert!(a.bits_equal(&b), "{name}");
+            }
+        }
+        save(&path, &first, &hash, length).unwrap();
 
         let mut other = trainer(&data, 2);
         let message = resume(&path, &mut other, &hash, length).unwrap_err().to_string();

@@ -29,6 +29,7 @@ use crate::options::value::{Augment, Schedule};
 use crate::error::{Context, Error, InFile, Result, bail, ensure};
 use crate::hash::crc32;
 use crate::history::EpochRecord;
+use crate::train::OpenEpoch;
 
 const MAGIC: &[u8] = b"trainc checkpoint 2\n";
 
@@ -69,6 +70,9 @@ pub(crate) struct Header {
     pub(crate) steps_of_run: u64,
     pub(crate) steps: u64,
     pub(crate) history: Vec<EpochRecord>,
+    /// The epoch that is open, or that a limit on steps cut short.
+    #[serde(default)]
+    pub(crate) open: OpenEpoch,
     pub(crate) tensors: Vec<Entry>,
     /// Parameters that do not train; a run that goes on has them from the model.
     pub(crate) frozen: Vec<Entry>,

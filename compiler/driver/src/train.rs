@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use serde::{Deserialize, Serialize};
 use trainc_data::{Augmentation, Dataset, Normalizer, Split, TrainingBatches, evaluation_batches};
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
@@ -40,6 +41,29 @@ pub struct Trainer {
     goal: Goal,
     pub(crate) steps: u64,
     pub(crate) history: Vec<EpochRecord>,
+    /// The epoch that is open, or that a limit on steps cut short.
+    pub(crate) open: OpenEpoch,
+}
+
+/// How far an epoch is.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenEpoch {
+    /// Its training steps so far; 0 between epochs.
+    pub(crate) steps: usize,
+    /// The sum of their losses.
+    pub(crate) losses: f64,
+}
+
+/// Where a call of [`Trainer::advance`] ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advanced {
+    /// The run is finished: there was no step.
+    Finished,
+    /// Within an epoch.
+    Within,
+    /// Behind the last step of an epoch, or where the limit on steps cuts it short: [`Trainer::close`] is next.
+    Ended,
 }
 
 /// An entry with the places of its operands, and memory for them.
@@ -145,6 +169,7 @@ impl Trainer {
             session,
             steps: 0,
             history: Vec::new(),
+            open: OpenEpoch::default(),
         })
     }
 
@@ -156,6 +181,7 @@ impl Trainer {
         self.session.set_seed(seed);
         self.steps = 0;
         self.history.clear();
+        self.open = OpenEpoch::default();
         self.set_state(state)
     }
 
@@ -172,6 +198,11 @@ impl Trainer {
     /// Epochs begun and ended so far (one that the step limit cut short included).
     pub fn epochs(&self) -> usize {
         self.history.last().map_or(0, |record| record.epoch)
+    }
+
+    /// Training steps done so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Whether all epochs or steps are done.
@@ -234,7 +265,7 @@ impl Trainer {
         Ok(Some(record))
     }
 
-    /// Trains one epoch and evaluates; `None` if the run is finished.
+    /// Trains one epoch (the rest of one that is open) and evaluates; `None` if the run is finished.
     ///
     /// # Errors
     /// If the host refuses.
@@ -243,27 +274,78 @@ impl Trainer {
         data: &Dataset,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Option<EpochRecord>> {
+        match self.advance(data, u64::MAX, progress)? {
+            Advanced::Finished => Ok(None),
+            Advanced::Within | Advanced::Ended => self.close(data, progress).map(Some),
+        }
+    }
+
+    /// Trains so many steps of an epoch, or what is left of it.
+    ///
+    /// # Errors
+    /// If the host refuses.
+    pub fn advance(
+        &mut self,
+        data: &Dataset,
+        most: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Advanced> {
         if self.finished() {
-            return Ok(None);
+            return Ok(Advanced::Finished);
         }
         let epoch = self.epochs();
         let steps = self.steps_of_run(data.train.len());
         let config = self.session.config.clone();
         let order = epoch_order(&config, data.train.len(), self.step_entry.batch, epoch);
         let left = config.steps.map_or(u64::MAX, |limit| limit - self.steps);
-        let count = order.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let mut losses = 0f64;
-        for (i, indices) in order.iter().take(count).enumerate() {
-            progress(Progress::Train(i, count));
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let end = order.len().min(self.open.steps.saturating_add(left));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let before = self.open.steps;
+        for _ in 0..most {
+            let Some(indices) = order[..end].get(self.open.steps) else { break };
+            progress(Progress::Train(self.open.steps, end));
             self.schedule(self.steps, steps, epoch as u64, data.train.len());
-            losses += f64::from(self.step(&data.train, indices, epoch)?);
+            self.open.losses += f64::from(self.step(&data.train, indices, epoch)?);
+            self.open.steps += 1;
         }
-        if count == order.len() {
+        if self.open.steps > before && self.open.steps == order.len() {
             self.end_epoch(steps, epoch as u64, data.train.len())?;
         }
-        let record = self.record(epoch + 1, Some(losses / count as f64), data, progress)?;
+        Ok(if self.open.steps < end { Advanced::Within } else { Advanced::Ended })
+    }
+
+    /// Evaluates behind an epoch's last step, and records the epoch.
+    ///
+    /// # Errors
+    /// If the host refuses.
+    pub fn close(
+        &mut self,
+        data: &Dataset,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<EpochRecord> {
+        let OpenEpoch { steps, losses } = self.open;
+        let loss = losses / steps as f64;
+        let record = self.record(self.epochs() + 1, Some(loss), data, progress)?;
+        if steps as u64 == self.steps_of_epoch(data.train.len()) {
+            self.open = OpenEpoch::default();
+        }
         self.history.push(record);
-        Ok(Some(record))
+        Ok(record)
+    }
+
+    /// Goes on where a run was: behind so many steps, with that history, in an epoch that is so far. One that the limit on
+    /// steps cut short is opened again if this run's limits let it go on.
+    pub(crate) fn go_on(&mut self, steps: u64, history: Vec<EpochRecord>, open: OpenEpoch) {
+        (self.steps, self.history, self.open) = (steps, history, open);
+        let config = &self.session.config;
+        let cut = |record: &EpochRecord| {
+            record.steps == steps && record.epoch > 0 && record.epoch <= config.epochs
+        };
+        let more = config.steps.is_none_or(|limit| limit > steps);
+        if open.steps > 0 && more && self.history.last().is_some_and(cut) {
+            self.history.pop();
+        }
     }
 
     fn record(

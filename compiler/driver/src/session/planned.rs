@@ -38,6 +38,12 @@ impl Session {
         self.before.compilation.config.seed = seed;
     }
 
+    /// Takes another limit on the steps of training.
+    #[cfg(all(test, feature = "host"))]
+    pub(crate) fn set_steps(&mut self, steps: Option<u64>) {
+        self.before.compilation.config.steps = steps;
+    }
+
     /// Takes a model through every stage.
     ///
     /// # Errors
