@@ -177,7 +177,10 @@ mod tests {
     fn trainer(data: &Dataset, seed: u64) -> Trainer {
         let bytes = build(&ZooSpec::new("digits").unwrap()).unwrap();
         let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
-        let config = Config { batch: Some(256), epochs: 4, seed, ..Config::default() };
+        // A schedule would go by the limit on steps.
+        let learning_rate = Some(4.0);
+        let config =
+            Config { batch: Some(256), epochs: 4, seed, learning_rate, ..Config::default() };
         let session = Session::new(&source, &config, Entries::TrainAndInfer).unwrap();
         Trainer::new(session, data).unwrap()
     }
