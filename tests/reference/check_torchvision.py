@@ -12,7 +12,8 @@ TRAINC is the compiler's program. For each model and exporter, at batch 2 unless
     outputs  `trainc run` beside PyTorch, the largest difference relative to the largest output (at least 1)
     steps    three steps of `trainc train --algorithm fp32` at batch 4 beside PyTorch's: of every parameter the norm of the
              difference from PyTorch's double precision, relative to how far the parameter moved, beside the same of
-             PyTorch's single precision; the median is printed, every parameter counts
+             PyTorch's single precision, the larger of images kept by planes and by channels; the median is printed, every
+             parameter counts
 
 Exports are of evaluation mode (outputs, compile, fp32), and of training mode with TorchScript's exporter or unoptimized with
 dynamo's (steps). Norms have random scales, shifts and statistics, biases are random: none of them can be merged or dropped.
@@ -57,7 +58,8 @@ OUTPUT_TOLERANCE = 1e-4
 """Of outputs, relative to the largest (at least 1)."""
 STEP_TOLERANCE, ROUNDINGS = 1e-3, 10
 """Of a parameter, relative to its movement; or so many times PyTorch's own difference, where that is more (norms: a pool
-whose two largest values are equal but for rounding may pass its error to either)."""
+whose two largest values are equal but for rounding may pass its error to either, ReLU6 at its corners all or nothing, and
+each order of a convolution's sum rounds otherwise)."""
 
 
 def build(name):
@@ -167,12 +169,15 @@ def prepare(name, form, folder):
         before = {key: value.double().numpy() for key, value in net.state_dict().items()}
         rate = rate_of(without_masks(net), images, labels)
         single = train(without_masks(net), images, labels, rate)
+        last = torch.channels_last
+        other = train(without_masks(net).to(memory_format=last), images.to(memory_format=last), labels, rate)
         double = train(without_masks(net).double(), images.double(), labels, rate)
         arrays = {"images": images[:2].numpy(), "scores": scores}
         arrays |= {"x_train": images.numpy(), "y_train": labels.numpy(), "x_test": images[:4].numpy(), "y_test": labels[:4].numpy()}
         moved = {}
         for key, value in double.items():
-            moved[key] = [float(norm(value - before[key])), float(norm(value - single[key]))]
+            own = max(float(norm(value - rounded[key])) for rounded in (single, other))
+            moved[key] = [float(norm(value - before[key])), own]
             arrays[f"after/{key}"] = value.astype(np.float32)
         np.savez(folder / f"{name}.npz", **arrays)
         (folder / f"{name}.json").write_text(json.dumps({"rate": rate, "moved": moved}))
