@@ -33,6 +33,20 @@ def places(seed):
     return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1))
 
 
+class Words(nn.Module):
+    """Scores of classes for each word of a sentence, from embeddings of a word and of the one before."""
+
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.words, self.scores = nn.Embedding(11, 6), nn.Conv1d(12, 3, 1)
+
+    def forward(self, x):
+        words = self.words(x)
+        before = torch.cat([torch.zeros_like(words[:, :1]), words[:, :-1]], 1)
+        return self.scores(torch.cat([words, before], 2).transpose(1, 2))
+
+
 def case(name, net, x, y, loss, judge):
     """Writes a case."""
     options = {"dynamo": False, "dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"], "output_names": ["y"]}
@@ -72,6 +86,8 @@ def main():
         return "test_accuracy", (scores.argmax(1) == labels)[kept].double().mean()
 
     images, labels = torch.randn(count, 2, 4, 5), torch.randint(-1, 3, (count, 4, 5))
+    sentences, kinds = torch.randint(11, (count, 7)), torch.randint(3, (count, 7))
+    case("words", Words(6), sentences, kinds, F.cross_entropy, right)
     case("cross_entropy", places(5), images, labels, lambda y, wanted: F.cross_entropy(y, wanted, ignore_index=-1), right)
 
 

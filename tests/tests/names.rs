@@ -336,7 +336,8 @@ fn no_name_is_more_than_text() {
         });
         let name =
             format!("net{}{}", HOSTILE[0].replace('@', MARK), HOSTILE[count % HOSTILE.len()]);
-        let folders = everywhere(TARGETS, &format!("hostile-{algorithm}"), &name, &bytes, algorithm);
+        let folders =
+            everywhere(TARGETS, &format!("hostile-{algorithm}"), &name, &bytes, algorithm);
         for folder in folders.iter().filter(|f| f.ends_with("c") || f.ends_with("host")) {
             let options = VerifyOptions { steps: 1, extremes: false, ..VerifyOptions::default() };
             let report = verify(folder, &options, &mut |_| {}).expect("verified");

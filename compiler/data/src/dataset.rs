@@ -60,6 +60,8 @@ pub enum Images {
     U8(Vec<u8>),
     /// Values as the file gives them; always finite.
     F32(Vec<f32>),
+    /// Numbers of words or categories, which are not normalized.
+    I32(Vec<i32>),
 }
 
 impl Images {
@@ -68,6 +70,7 @@ impl Images {
         match self {
             Images::U8(values) => values.len(),
             Images::F32(values) => values.len(),
+            Images::I32(values) => values.len(),
         }
     }
 
@@ -91,6 +94,22 @@ impl Split {
     /// The elements of one image: channels x height x width.
     pub fn image_len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The samples at `indices` as integers, one after another; nothing where they are floats.
+    ///
+    /// # Panics
+    /// If an index is not below [`Split::len`].
+    pub fn integers(&self, indices: &[usize]) -> Option<Vec<i32>> {
+        let length = self.image_len();
+        let ranges = indices.iter().map(|i| i * length..(i + 1) * length);
+        match &self.images {
+            Images::U8(values) => {
+                Some(ranges.flat_map(|range| &values[range]).map(|&v| i32::from(v)).collect())
+            }
+            Images::I32(values) => Some(ranges.flat_map(|range| &values[range]).copied().collect()),
+            Images::F32(_) => None,
+        }
     }
 }
 

@@ -117,6 +117,10 @@ impl Normalizer {
             match &split.images {
                 Images::U8(pixels) => map.apply_pixels(&pixels[source..source + plane], out),
                 Images::F32(values) => map.apply_values(&values[source..source + plane], out),
+                Images::I32(values) => {
+                    let values = &values[source..source + plane];
+                    out.iter_mut().zip(values).for_each(|(out, &value)| *out = value as f32);
+                }
             }
         }
     }
@@ -179,6 +183,7 @@ fn statistics(split: &Split, channel: usize) -> (f64, f64) {
             let variance = all().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
             (mean, variance.sqrt())
         }
+        Images::I32(_) => (0.0, 1.0),
     }
 }
 

@@ -20,7 +20,7 @@ fn read<R: Read + Seek>(
     let train = read_split(&mut reader, "train", place)?;
     let test = read_split(&mut reader, "test", place)?;
     if std::mem::discriminant(&train.images) != std::mem::discriminant(&test.images) {
-        return Err(DataError::at(place, "has uint8 images in one split and floats in the other"));
+        return Err(DataError::at(place, "has elements of another type in x_test than in x_train"));
     }
     let kind = |split: &Split| {
         split.targets.as_ref().map(|t| (t.shape.clone(), std::mem::discriminant(&t.values)))
@@ -94,12 +94,7 @@ fn images_of(data: NpyData) -> Result<Images, String> {
         NpyData::U8(pixels) => return Ok(Images::U8(pixels)),
         NpyData::F32(values) => values,
         NpyData::F64(_) => data.to_f32(),
-        other => {
-            return Err(format!(
-                "has elements of {}; supported are uint8, float16, float32 and float64",
-                other.type_name()
-            ));
-        }
+        integers => return Ok(Images::I32(integers.to_integers()?)),
     };
     match values.iter().position(|value| !value.is_finite()) {
         Some(index) => Err(format!("has the value {} at element {index}", values[index])),
@@ -170,9 +165,10 @@ mod tests {
         let text = error("x_train", floats(&[2, 1], vec![1.0, f32::NAN]));
         assert_eq!(text, "a.npz: x_train: has the value NaN at element 1");
         let text = error("x_train", floats(&[2, 2], vec![0.0; 4]));
-        assert!(text.contains("uint8 images in one split"), "{text}");
-        let text = error("x_train", NpyArray::i32(&[2, 2], vec![0; 4]));
-        assert!(text.contains("x_train: has elements of int32"), "{text}");
+        assert!(text.contains("another type in x_test than in x_train"), "{text}");
+        let far = NpyArray { shape: vec![2, 1], data: NpyData::I64(vec![0, 1 << 40]) };
+        let text = error("x_train", far);
+        assert!(text.contains("x_train: element 1 is 1099511627776"), "{text}");
         let text = error("y_train", floats(&[2], vec![0.0; 2]));
         assert!(text.contains("y_train and y_test differ"), "{text}");
         let text = error("y_train", floats(&[2], vec![0.0, f32::INFINITY]));
@@ -185,6 +181,20 @@ mod tests {
         assert!(text.contains("3 labels, but x_train has 2 images"), "{text}");
         let text = error("y_train", NpyArray::i32(&[1, 2], vec![0; 2]));
         assert!(text.contains("1 labels, but x_train has 2 images"), "{text}");
+    }
+
+    #[test]
+    fn numbers_of_words() {
+        let mut all = arrays();
+        all[0].1 = NpyArray { shape: vec![2, 3], data: NpyData::I64(vec![5, 0, 7, -1, 2, 30000]) };
+        all[2].1 = NpyArray { shape: vec![1, 3], data: NpyData::I64(vec![1, 2, 3]) };
+        let bytes = npz_bytes(&all).unwrap();
+        let reader = NpzReader::new(Cursor::new(bytes), "a.npz", 1 << 20).unwrap();
+        let data = read(reader, "a".into(), "a.npz").unwrap();
+        assert_eq!(data.train.integers(&[1, 0]), Some(vec![-1, 2, 30000, 5, 0, 7]));
+        let split = |images| Split { images, ..data.train.clone() };
+        assert_eq!(split(Images::U8(vec![9; 6])).integers(&[1]), Some(vec![9; 3]));
+        assert_eq!(split(Images::F32(vec![9.0; 6])).integers(&[1]), None);
     }
 
     #[test]

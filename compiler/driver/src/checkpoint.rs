@@ -33,6 +33,7 @@ pub fn data_hash(data: &Dataset) -> String {
         match &split.images {
             Images::U8(pixels) => hash.add(pixels),
             Images::F32(values) => values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes())),
+            Images::I32(values) => values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes())),
         }
     };
     split(split(Fingerprint::new(), &data.train), &data.test).text()

@@ -1,5 +1,10 @@
 //! How a model takes images: data sets hold channels, rows, columns; models of TensorFlow Lite rows, columns, channels.
 
+use trainc_data::{Dataset, Images};
+use trainc_ir::{Element, TensorType};
+
+use crate::error::{Context, Result, bail};
+
 /// The order of an image's axes in a model's input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ImageLayout {
@@ -25,6 +30,34 @@ impl ImageLayout {
                 fits.then_some(ImageLayout::ChannelsFirst)
             }
             [] => None,
+        }
+    }
+
+    /// How an input takes a data set's samples.
+    ///
+    /// # Errors
+    /// If it does not: they have another shape, or are floats where it takes integers, or integers where it takes floats.
+    pub(crate) fn check(input: &TensorType, data: &Dataset) -> Result<ImageLayout> {
+        let [channels, height, width] = data.train.shape;
+        let layout = ImageLayout::of(&input.shape, data.train.shape).with_context(|| {
+            format!(
+                "the model takes {input}, but images of `{}` are {channels} x {height} x {width} (channels x height x \
+                 width)",
+                data.name
+            )
+        })?;
+        match (&data.train.images, input.element) {
+            (Images::I32(_), Element::F32) => bail!(
+                "the model takes {input}, but x_train of `{}` has integers; store them as float32 \
+                 (`x_train.astype(\"float32\")`)",
+                data.name
+            ),
+            (Images::F32(_), Element::I32) => bail!(
+                "the model takes numbers of words or categories, {input}, but x_train of `{}` has floats; store them as \
+                 integers (`x_train.astype(\"int32\")`)",
+                data.name
+            ),
+            _ => Ok(layout),
         }
     }
 

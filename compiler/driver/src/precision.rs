@@ -58,7 +58,7 @@ mod ranges {
     use trainc_ir::{RunContext, Tensor};
 
     use crate::config::Config;
-    use crate::error::{Context, Result, bail};
+    use crate::error::{Context, Result, ensure};
     use crate::image_layout::ImageLayout;
     use crate::model::data_input;
 
@@ -76,10 +76,8 @@ mod ranges {
         let ty = graph.ty(input).clone();
         let batch = ty.shape.first().copied().unwrap_or(1).max(1);
         let length = data.train.image_len();
-        let layout = ImageLayout::of(&ty.shape, data.train.shape).filter(|_| ty.is_f32());
-        let Some(layout) = layout else {
-            bail!("the model takes {ty}, but images of `{}` are {:?}", data.name, data.train.shape);
-        };
+        let layout = ImageLayout::check(&ty, &data)?;
+        ensure!(ty.is_f32(), "calibration needs a model that takes f32, here {ty}");
         let normalizer = config.normalizer(&data.train)?;
         let images = data.train.len().min(IMAGES.max(batch));
         let mut found: BTreeMap<ValueId, [f32; 2]> = wanted.map(|v| (v, [0.0, 0.0])).collect();

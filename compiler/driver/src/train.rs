@@ -7,7 +7,7 @@ use trainc_data::{Augmentation, Dataset, Normalizer, Split, TrainingBatches, eva
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
-use trainc_ir::{Element, RunContext, Tensor, TensorType};
+use trainc_ir::{Element, RunContext, Scale, Tensor, TensorType};
 use trainc_opt::algorithm::Algorithm;
 
 use crate::config::Config;
@@ -141,7 +141,8 @@ fn data_type<'p>(program: &'p Program, entry: &Entry) -> Result<&'p TensorType> 
         names.join(", ")
     );
     let ty = &program.buffer(data[0].buffer).ty;
-    ensure!(ty.is_f32(), "input `{}` is {ty}; training from images needs f32", data[0].name);
+    let words = ty.element == Element::I32 && ty.scale == Scale::None;
+    ensure!(ty.is_f32() || words, "input `{}` is {ty}; samples are f32 or i32", data[0].name);
     Ok(ty)
 }
 
@@ -433,6 +434,25 @@ fn fill(
     indices: &[usize],
     change: impl Fn(&mut [f32], usize),
 ) {
+    let words = call.inputs.iter().any(|(r, e, _)| (*r, *e) == (InputRole::Data, Element::I32));
+    if let Some(values) = split.integers(indices).filter(|_| words) {
+        call.set(InputRole::Data, values.iter().map(|v| v.to_le_bytes()));
+    } else {
+        fill_images(call, split, normalizer, indices, change);
+    }
+    let labels = call.inputs.iter().find(|(role, ..)| *role == InputRole::Labels);
+    if let Some(&(_, element, _)) = labels {
+        call.set(InputRole::Labels, goal::wanted(split, indices, element).into_iter());
+    }
+}
+
+fn fill_images(
+    call: &mut Call,
+    split: &Split,
+    normalizer: &Normalizer,
+    indices: &[usize],
+    change: impl Fn(&mut [f32], usize),
+) {
     let mut images = vec![0f32; indices.len() * split.image_len()];
     split.fill_batch(indices, normalizer, &mut images, &mut vec![0; indices.len()]);
     let size = split.image_len().max(1);
@@ -443,10 +463,6 @@ fn fill(
         layout.arrange(&mut images, split.shape);
     }
     call.set(InputRole::Data, images.iter().map(|v| v.to_le_bytes()));
-    let labels = call.inputs.iter().find(|(role, ..)| *role == InputRole::Labels);
-    if let Some(&(_, element, _)) = labels {
-        call.set(InputRole::Labels, goal::wanted(split, indices, element).into_iter());
-    }
 }
 
 /// The batches of an epoch: all full, in the seed's order or the file's.
@@ -487,11 +503,10 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
     let entry = program.entry(TRAIN_STEP).context("no training step")?;
     let ty = data_type(program, entry)?;
     let batch = ty.shape.first().copied().unwrap_or(1).max(1);
-    let [channels, height, width] = data.train.shape;
+    ImageLayout::check(ty, data)?;
     ensure!(
-        ImageLayout::of(&ty.shape, data.train.shape).is_some(),
-        "the model takes {ty}, but images of `{}` are {channels} x {height} x {width} (channels x height x width)",
-        data.name
+        ty.is_f32() || session.config.augment == Augment::default(),
+        "there is no augmentation of numbers of words or categories ({ty})"
     );
     let labels: Vec<_> = entry.inputs.iter().filter(|a| a.role == InputRole::Labels).collect();
     let names: Vec<&str> = labels.iter().map(|a| a.name.as_str()).collect();

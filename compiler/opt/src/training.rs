@@ -238,7 +238,10 @@ pub fn logits(graph: &Graph) -> Result<ValueId, TrainingError> {
         .iter()
         .map(|o| o.value)
         .find(|&v| graph.ty(v).is_f32() && graph.ty(v).shape.rank() == 2)
-        .ok_or_else(|| TrainingError::NoLogits(format!("; it has {}", found.join(", "))))?;
+        .ok_or_else(|| TrainingError::NoLogits(format!(
+            "; it has {}; `--loss` puts another on every output: mse, bce, or cross-entropy at each position",
+            found.join(", ")
+        )))?;
     Ok(match graph.producer(output) {
         Some(node) if is_final_softmax(&node.op) => node.inputs[0],
         _ => output,

@@ -13,6 +13,8 @@ use super::compilation::timed;
 use super::{Entries, OptimisedEntry, Staged, import};
 use crate::config::{Config, InputNormalization};
 use crate::error::{Context, Result, ensure};
+#[cfg(feature = "host")]
+use crate::image_layout::ImageLayout;
 use crate::model::{self, ModelSource};
 
 /// A compiled model, with what every stage made of it.
@@ -135,17 +137,16 @@ impl Session {
         let normalizer = self.config.normalizer(&data.train)?;
         let graph = &self.entries.first().context("the session has no entry")?.float;
         let ty = graph.ty(model::data_input(graph).context("the model has several inputs")?);
-        let [c, h, w] = data.train.shape;
         ensure!(
-            ty.shape[..].get(1..) == Some(&[c, h, w][..]),
-            "the model takes {ty}, but images of `{}` are {c} x {h} x {w} (channels x height x width)",
-            data.name
+            ImageLayout::check(ty, data)? == ImageLayout::ChannelsFirst,
+            "the model takes {ty}, channels last; notes on data are of images with channels first"
         );
-        let notes = self.program.notes_mut();
-        notes.input = Some(InputNotes {
+        let input = ty.is_f32().then(|| InputNotes {
             divisor: normalizer.pixel_scale(),
             channels: normalizer.mean_and_deviation(),
         });
+        let notes = self.program.notes_mut();
+        notes.input = input;
         notes.classes = data.classes.clone();
         Ok(())
     }
