@@ -60,10 +60,10 @@ impl Operator for NearestPowerOfTwo {
         let f32 = |x: &[f32]| Tensor::f32([x.len()], x.to_vec());
         let op = || NearestPowerOfTwo {};
         vec![
-            // sqrt(2) lies between 1.4142135 and 1.4142137.
+            // sqrt(2) lies between its own f32 and 1.4142137.
             Case::new(
                 op(),
-                vec![f32(&[1.0, 1.414_213_5, -1.414_213_7, 3.0, 2.9, 2.8, 0.75, 0.7, -100.0])],
+                vec![f32(&[1.0, std::f32::consts::SQRT_2, -1.414_213_7, 3.0, 2.9, 2.8, 0.75, 0.7, -100.0])],
                 vec![f32(&[1.0, 1.0, 2.0, 4.0, 4.0, 2.0, 1.0, 0.5, 128.0])],
             ),
             Case::new(
