@@ -24,7 +24,7 @@ fn source(name: &str) -> ModelSource {
 fn pixels(split: &Split, i: usize) -> &[u8] {
     match &split.images {
         Images::U8(all) => &all[i * 64..][..64],
-        Images::F32(_) => panic!("digits are bytes"),
+        Images::F32(_) | Images::I32(_) => panic!("digits are bytes"),
     }
 }
 
