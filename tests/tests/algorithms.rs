@@ -1,5 +1,5 @@
 //! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
-//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`, `wageubn`;
+//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`, `wageubn`, `octo`, `priot`;
 //! tests/reference/carrier), three steps of two small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
-const ALGORITHMS: [(&str, &str); 10] = [
+const ALGORITHMS: [(&str, &str); 12] = [
     ("ui8", "ui8"),
     ("sbm", "sbm"),
     ("bnn-ste", "bnn-ste"),
@@ -30,6 +30,8 @@ const ALGORITHMS: [(&str, &str); 10] = [
     ("afp:tolerance=0.001", "afp"),
     ("afp:tolerance=0.000003", "afp-wide"),
     ("wageubn", "wageubn"),
+    ("octo", "octo"),
+    ("priot", "priot"),
 ];
 
 fn file(name: &str) -> PathBuf {

@@ -52,10 +52,14 @@ pub(crate) fn algorithms(arguments: &AlgorithmsArguments, output: &Output) -> an
         for line in algorithm.parameters.lines() {
             output.line(&format!("{:<14} parameter: {line}", ""))?;
         }
+        for own in algorithm.added() {
+            output.line(&format!("{:<14} adds: {}", "", own.described()))?;
+        }
         output.object(&json!({
             "reason": "algorithm", "name": algorithm.name, "title": algorithm.title,
             "paper": algorithm.paper, "notes": algorithm.notes, "integer": algorithm.integer,
             "float": algorithm.float, "state": state, "parameters": parameters(&algorithm),
+            "adds": algorithm.added().map(|own| own.described()).collect::<Vec<_>>(),
         }))?;
     }
     for (name, _) in algorithms::OPTIMIZERS {

@@ -101,8 +101,8 @@ fn in_model(config: &Config, source: &ModelSource) -> Result<ModelCheck> {
         }
     }
     let of_model = algorithm.model_rules.iter().map(|rule| {
-        let own = applied.iter().filter(|(name, _)| *name == rule.name);
-        (rule.name.clone(), own.map(|(_, node)| node.clone()).collect::<Vec<_>>())
+        let own = applied.iter().filter(|(name, _)| *name == rule.rewrite.name);
+        (rule.rewrite.name.clone(), own.map(|(_, node)| node.clone()).collect::<Vec<_>>())
     });
     let of_graphs =
         algorithm.rules.iter().zip(nodes).map(|(rule, nodes)| (rule.name.clone(), nodes));

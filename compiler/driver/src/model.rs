@@ -16,7 +16,7 @@ use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::losses::{self, add_loss};
-use trainc_opt::model_rules::{Applied, apply_model_rules};
+use trainc_opt::model_rules::{Applied, Ruled, apply_model_rules};
 use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_under};
 use trainc_opt::translate::remove_operations;
@@ -264,6 +264,18 @@ pub fn applied_rules(
     Ok(prepare(imported, algorithm, None, frozen)?.applied)
 }
 
+/// Names of the parameters that the algorithm's rules of the model freeze.
+///
+/// # Errors
+/// As [`training`].
+pub(crate) fn frozen_by_rules(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    frozen: &BTreeSet<usize>,
+) -> Result<Vec<String>> {
+    Ok(prepare(imported, algorithm, None, frozen)?.frozen)
+}
+
 /// A model that an algorithm can differentiate.
 struct Prepared {
     graph: Graph,
@@ -271,6 +283,8 @@ struct Prepared {
     fates: Vec<BatchNormFate>,
     /// The rules of the model that were applied.
     applied: Vec<Applied>,
+    /// Names of the parameters that these rules froze.
+    frozen: Vec<String>,
 }
 
 /// What the algorithm leaves out is left out, batch normalizations with frozen statistics are folded, its rules of the model are
@@ -307,8 +321,9 @@ fn prepare(
         true => (graph, Vec::new()),
         false => fold_batch_norms(&graph)?,
     };
-    let (graph, applied) = apply_model_rules(&graph, &algorithm.model_rules)?;
-    Ok(Prepared { graph, fates, applied })
+    let Ruled { graph, applied, frozen } =
+        apply_model_rules(&graph, &algorithm.model_rules, seed.unwrap_or_default())?;
+    Ok(Prepared { graph, fates, applied, frozen })
 }
 
 /// The loss of a model that brings one, in the prepared graph. FP32 trains it as it is; other algorithms know the mean

@@ -13,11 +13,13 @@ use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 use self::parameters::Parameters;
 pub(crate) use self::rules::read_guard;
-use self::rules::{line_of, read_forms, read_quantizer, read_rule, with_nearest_word};
+use self::rules::{
+    line_of, read_forms, read_model_rule, read_quantizer, read_rule, with_nearest_word,
+};
 use crate::egraph::forms::Named;
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Body, Rewrite};
-use crate::model_rules;
+use crate::model_rules::{Added, ModelRule};
 
 mod file;
 pub mod formula;
@@ -40,6 +42,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("afp", include_str!("../algorithms/afp.toml")),
     ("mls", include_str!("../algorithms/mls.toml")),
     ("wageubn", include_str!("../algorithms/wageubn.toml")),
+    ("octo", include_str!("../algorithms/octo.toml")),
+    ("priot", include_str!("../algorithms/priot.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 
@@ -148,7 +152,7 @@ pub struct Algorithm {
     /// Rules of the three parts, in order; empty if the algorithm computes in FP32 as it is.
     pub rules: Vec<Rewrite>,
     /// Rules on the model, before it is differentiated.
-    pub model_rules: Vec<Rewrite>,
+    pub model_rules: Vec<ModelRule>,
     /// Form of an FP32 input, with `?x`.
     pub input: Option<Template>,
     /// Form of an FP32 output, with `?q`.
@@ -262,8 +266,8 @@ impl Algorithm {
         parameters.apply(&mut parsed).map_err(|(place, e)| fail(&place, e))?;
         let mut model_rules = Vec::new();
         for rule in &parsed.model.rules {
-            let read = read_rule(rule).and_then(|rule| model_rules::check(&rule).map(|()| rule));
-            model_rules.push(read.map_err(|message| fail(&rule.name, message))?);
+            let read = read_model_rule(rule).map_err(|message| fail(&rule.name, message))?;
+            model_rules.push(read);
         }
         let mut rules = Vec::new();
         let texts = parsed
@@ -374,7 +378,9 @@ impl Algorithm {
         let points = points.map_err(|e| fail("optimizer.schedule", e))?;
         let range = inputs::range(part.range, [0.0, f64::INFINITY])
             .map_err(|message| fail("optimizer.range", message))?;
-        let optimizer = read_optimizer(part).map_err(|e| match e {
+        let added = model_rules.iter().flat_map(|rule: &ModelRule| &rule.parameters);
+        let added: Vec<String> = added.map(|own| own.name.clone()).collect();
+        let optimizer = read_optimizer(part, added).map_err(|e| match e {
             Unread::Optimizer(e) => e,
             Unread::Key(place, message) => fail(&place, message),
         })?;
@@ -425,6 +431,11 @@ impl Algorithm {
         })
     }
 
+    /// The parameters that the algorithm's rules add to models.
+    pub fn added(&self) -> impl Iterator<Item = &Added> {
+        self.model_rules.iter().flat_map(|rule| &rule.parameters)
+    }
+
     /// Whether the algorithm keeps the graph's FP32 meaning (no rule at all).
     pub fn is_identity(&self) -> bool {
         self.rules.is_empty() && self.inference.is_none()
@@ -450,6 +461,7 @@ impl Algorithm {
             }));
         }
         let mut optimizer = Optimizer::built_in(name)?;
+        optimizer.added.clone_from(&self.optimizer.added);
         if name == self.optimizer.name {
             optimizer = self.optimizer.clone();
         } else {
@@ -544,7 +556,7 @@ enum Unread {
     Key(String, String),
 }
 
-fn read_optimizer(part: OptimizerPart) -> Result<Optimizer, Unread> {
+fn read_optimizer(part: OptimizerPart, added: Vec<String>) -> Result<Optimizer, Unread> {
     let OptimizerPart { r#use, with, parameters, state, update, inputs, epoch_end, .. } = part;
     let mut optimizer = match r#use {
         Some(name) => {
@@ -569,6 +581,7 @@ fn read_optimizer(part: OptimizerPart) -> Result<Optimizer, Unread> {
             Optimizer::read(text).map_err(|(place, message)| Unread::Key(place, message))?
         }
     };
+    optimizer.added = added;
     for (name, value) in &with {
         let place = || format!("optimizer.with.{name}");
         optimizer.set_one(name, *value).map_err(|e| Unread::Key(place(), e))?;

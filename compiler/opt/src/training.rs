@@ -174,6 +174,8 @@ fn build(
         let Some(gradient) = gradient else { continue };
         let (role, layers) = (roles.role(value), roles.layer(value));
         let own = graph.value(value).name.clone();
+        let suffix = own.rsplit_once('.').map(|(_, name)| name);
+        let added = optimizer.added.iter().position(|name| Some(name.as_str()) == suffix);
         let failed = |error| TrainingError::Update { parameter: own.clone(), error };
         let kept = master(role).then(|| format!("{own}{MASTER}"));
         let kept = match kept {
@@ -191,7 +193,8 @@ fn build(
             None => None,
         };
         let weight = kept.map_or(value, |(_, master)| master);
-        let trained = Trained { parameter, weight, gradient, scale, role, layers, largest, factor };
+        let trained =
+            Trained { parameter, weight, gradient, scale, role, layers, added, largest, factor };
         let updated = updates.add(&mut graph, &trained).map_err(failed)?;
         graph.add_update(parameter, updated);
         if let Some((master, _)) = kept {

@@ -59,6 +59,8 @@ pub(crate) struct Trained {
     pub(crate) role: Option<Role>,
     /// The layers whose products it is in.
     pub(crate) layers: &'static [&'static str],
+    /// What the algorithm calls it, if it added it to the model: the position in the optimizer's names.
+    pub(crate) added: Option<usize>,
     /// The largest magnitude of a gradient's element.
     pub(crate) largest: Option<f64>,
     /// A factor of all gradients, a scalar.
@@ -353,7 +355,8 @@ impl Update<'_> {
             });
         }
         let (role, layers) = self.of.map_or((None, &[][..]), |of| (of.role, of.layers));
-        if let Some(value) = optimizer.value(name, role, layers) {
+        let added = self.of.and_then(|of| of.added).map(|i| optimizer.added[i].as_str());
+        if let Some(value) = optimizer.value(name, role, layers, added) {
             return Ok(self.number(value));
         }
         let value = match (name, self.of) {

@@ -1,10 +1,11 @@
 //! Algorithm files: what is not understood is refused, with what was meant; rules that apply to their own results end.
 
+use trainc_ir::Tensor;
 use trainc_ir::graph::{Graph, InputRole};
-use trainc_ir::ops::Relu;
+use trainc_ir::ops::{MatMul, ProductRole, Relu};
 use trainc_ir::types::TensorType;
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
-use trainc_opt::model_rules::apply_model_rules;
+use trainc_opt::model_rules::{Ruled, apply_model_rules};
 use trainc_opt::translate::translate;
 
 fn niti() -> &'static str {
@@ -229,7 +230,7 @@ fn rules_of_the_model() {
         Algorithm::parse("mine.toml", &fp32.replacen("[optimizer]", &rule, 1))
     };
     let own = with("(relu ?x)", "(mul (relu ?x) (relu ?x))").unwrap();
-    let (graph, applied) = apply_model_rules(&relu(), &own.model_rules).unwrap();
+    let Ruled { graph, applied, .. } = apply_model_rules(&relu(), &own.model_rules, 0).unwrap();
     assert_eq!(applied, [("own".to_string(), "activation".to_string())]);
     let kinds: Vec<&str> = graph.nodes().iter().map(|n| n.op.kind().name()).collect();
     assert_eq!(kinds, ["relu", "mul"], "equal parts are one");
@@ -244,6 +245,77 @@ fn rules_of_the_model() {
         assert!(message.contains(part) && message.contains("`own`"), "{message}");
     }
     let untyped = with("(relu ?x)", "(reduce_max{axes=[7], keep_dims=false} ?x)").unwrap();
-    let message = apply_model_rules(&relu(), &untyped.model_rules).unwrap_err().to_string();
+    let message = apply_model_rules(&relu(), &untyped.model_rules, 0).unwrap_err().to_string();
     assert!(message.contains("rule `own` at `activation`"), "{message}");
+}
+
+/// A model `y = w x` with a weight that trains.
+fn product() -> Graph {
+    let mut graph = Graph::new("net");
+    let x = graph.add_input("x", TensorType::f32([2, 3]), InputRole::Data);
+    let w = graph.add_parameter("w", Tensor::f32([3, 4], vec![0.5; 12]), true);
+    let op = MatMul { transpose_a: false, transpose_b: false, role: ProductRole::Forward };
+    let y = graph.add1(op, &[x, w], "y").unwrap();
+    graph.add_output("y", y);
+    graph
+}
+
+/// A rule of the model may add parameters, of an operand's shape or of the result's, and stop others from training.
+#[test]
+fn rules_of_the_model_add_parameters() {
+    let fp32 = BUILT_IN.iter().find(|(name, _)| *name == "fp32").unwrap().1;
+    let with = |into: &str, keys: &str| {
+        let rule = format!(
+            "[[model.rules]]\nname = \"own\"\nmatch = \"(matmul ?a ?x ?w)\"\ninto = \"{into}\"\n{keys}\n\n[optimizer]"
+        );
+        Algorithm::parse("mine.toml", &fp32.replacen("[optimizer]", &rule, 1))
+    };
+    let into = "(add (matmul ?a ?x (mul ?w ?scores)) ?shift)";
+    let scores = "{ name = \"scores\", of = \"?w\", initial = { uniform = 0.5 } }";
+    let shift =
+        "{ name = \"shift\", of = \"result\", single = [0], initial = 2.0, trains = false }";
+    let keys = format!("parameters = [{scores}, {shift}]\nfreezes = [\"?w\"]");
+    let own = with(into, &keys).unwrap();
+    let Ruled { graph, frozen, .. } = apply_model_rules(&product(), &own.model_rules, 7).unwrap();
+    assert_eq!(frozen, ["w"]);
+    let found: Vec<_> = graph
+        .parameters()
+        .iter()
+        .map(|p| {
+            let name = graph.value(p.value).name.as_str();
+            (name, graph.ty(p.value).shape.dims().to_vec(), p.trainable)
+        })
+        .collect();
+    assert_eq!(found, [("w.scores", vec![3, 4], true), ("y.shift", vec![1, 4], false)]);
+    let first = |graph: &Graph, i: usize| graph.parameters()[i].initial.as_f32().to_vec();
+    let drawn = first(&graph, 0);
+    assert!(drawn.iter().all(|x| x.abs() < 0.5) && drawn.iter().any(|x| x.abs() > 0.1));
+    assert_eq!(first(&graph, 1), [2.0; 4]);
+    let again = |seed| apply_model_rules(&product(), &own.model_rules, seed).unwrap().graph;
+    assert_eq!(first(&again(7), 0), drawn);
+    assert_ne!(first(&again(8), 0), drawn);
+
+    let one = |text: &str| format!("parameters = [{text}]");
+    for (into, keys, part) in [
+        ("(mul ?b (matmul ?a ?x ?w))", String::new(), "`?b` is not bound"),
+        ("(matmul ?a ?x ?w)", one("{ name = \"w\", of = \"?w\" }"), "`?w` has a meaning already"),
+        ("(matmul ?a ?x ?w)", one("{ name = \"s\", of = \"?v\" }"), "`?v` is no value in `match`"),
+        ("(matmul ?a ?x ?w)", one("{ name = \"s\", of = \"w\" }"), "as `?w`"),
+        ("(matmul ?a ?x ?w)", "freezes = [\"?y\"]".into(), "`?y` is no value in `match`"),
+    ] {
+        let message = with(into, &keys).unwrap_err().to_string();
+        assert!(message.contains(part) && message.contains("`own`"), "{message}");
+    }
+    let beyond = with(into, &keys.replace("[0]", "[2]")).unwrap();
+    let message = apply_model_rules(&product(), &beyond.model_rules, 0).unwrap_err().to_string();
+    assert!(message.contains("rule `own` at `y`") && message.contains("no axis 2"), "{message}");
+    let input = with(into, &keys.replace("[\"?w\"]", "[\"?x\"]")).unwrap();
+    let message = apply_model_rules(&product(), &input.model_rules, 0).unwrap_err().to_string();
+    assert!(message.contains("`?x` is no parameter"), "{message}");
+
+    let ui8 = BUILT_IN.iter().find(|(name, _)| *name == "ui8").unwrap().1;
+    let wrong =
+        ui8.replacen("name = \"matmul\"", &format!("name = \"matmul\"\n{}", one(scores)), 1);
+    let message = Algorithm::parse("mine.toml", &wrong).unwrap_err().to_string();
+    assert!(message.contains("rules of the model alone"), "{message}");
 }

@@ -139,12 +139,13 @@ fn imported(
             Ok(entries)
         })?,
     };
+    let ruled = model::frozen_by_rules(&imported, &algorithm, &frozen)?;
     let parameter = |&i: &usize| imported.graph.value(imported.graph.parameters()[i].value);
     let compilation = Compilation {
         config: config.clone(),
         name: name.to_string(),
         model_hash: model::graph_hash(&imported.graph),
-        frozen: frozen.iter().map(|i| parameter(i).name.clone()).collect(),
+        frozen: frozen.iter().map(|i| parameter(i).name.clone()).chain(ruled).collect(),
         algorithm,
         target,
         imported,

@@ -223,6 +223,60 @@ pub(super) struct RuleText {
     /// Guards such as `?a.role = gradient`.
     #[serde(default)]
     pub(super) r#where: Vec<String>,
+    /// In rules of the model: parameters that it gets.
+    #[serde(default)]
+    pub(super) parameters: Vec<AddedText>,
+    /// In rules of the model: variables of parameters that stop training, `["?w"]`.
+    #[serde(default)]
+    pub(super) freezes: Vec<String>,
+}
+
+/// A parameter that a rule adds to the model.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AddedText {
+    /// `?NAME` in `into`.
+    pub(super) name: String,
+    /// What has one each: `"?w"`, or `"result"`, the value that the rule replaces.
+    pub(super) of: String,
+    /// Axes of size 1.
+    #[serde(default)]
+    pub(super) single: Vec<usize>,
+    /// First values.
+    #[serde(default)]
+    pub(super) initial: InitialText,
+    /// Whether gradients update it.
+    #[serde(default = "yes")]
+    pub(super) trains: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// First values of a parameter.
+#[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
+#[serde(untagged)]
+pub(super) enum InitialText {
+    /// All the same.
+    Number(f64),
+    /// Drawn.
+    Drawn(DrawnText),
+}
+
+impl Default for InitialText {
+    fn default() -> InitialText {
+        InitialText::Number(0.0)
+    }
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum DrawnText {
+    /// Uniform between plus and minus this.
+    Uniform(f64),
+    /// Normal, of this deviation.
+    Normal(f64),
 }
 
 /// A form of an FP32 value.

@@ -112,37 +112,51 @@ pub struct State {
 }
 
 /// Parameters of the model that a value of an optimizer's parameter is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Group {
     /// Those of a role.
     Role(Role),
     /// Weights of the products of a layer: see [`LAYERS`].
     Layer(&'static str),
+    /// Those that the algorithm adds to the model under that name.
+    Added(String),
 }
 
 impl Group {
-    fn named(name: &str) -> Result<Group, String> {
+    fn named(name: &str, added: &[String]) -> Result<Group, String> {
+        if added.iter().any(|own| own == name) {
+            return Ok(Group::Added(name.to_string()));
+        }
         match LAYERS.into_iter().find(|layer| *layer == name) {
             Some(layer) => Ok(Group::Layer(layer)),
-            None => Role::named(name)
-                .map(Group::Role)
-                .map_err(|e| format!("{e}, and the layers {}", LAYERS.join(", "))),
+            None => Role::named(name).map(Group::Role).map_err(|e| {
+                let layers = LAYERS.join(", ");
+                match added {
+                    [] => format!("{e}, and the layers {layers}"),
+                    _ => format!(
+                        "{e}, the layers {layers}, and of the algorithm's own {}",
+                        added.join(", ")
+                    ),
+                }
+            }),
         }
     }
 
-    fn name(self) -> &'static str {
+    fn name(&self) -> &str {
         match self {
             Group::Role(role) => role.name(),
             Group::Layer(layer) => layer,
+            Group::Added(name) => name,
         }
     }
 
     /// For people.
-    fn words(self) -> String {
+    fn words(&self) -> String {
         match self {
+            Group::Added(name) => format!("of {name}"),
             Group::Role(role) => format!("of {}", role.name()),
             Group::Layer(layer) => {
-                format!("in the {layer} layer{}", if layer == "inner" { "s" } else { "" })
+                format!("in the {layer} layer{}", if *layer == "inner" { "s" } else { "" })
             }
         }
     }
@@ -195,6 +209,8 @@ pub struct Optimizer {
     pub inputs: BTreeMap<String, ScheduledInput>,
     /// The schedule of the step size where the algorithm gives none.
     pub(super) schedule: Vec<Point>,
+    /// Names of parameters that the algorithm adds to the model.
+    pub(crate) added: Vec<String>,
     /// What was set, for all parameters or for those of a group.
     values: BTreeMap<(String, Option<Group>), f64>,
 }
@@ -257,6 +273,7 @@ impl Optimizer {
             epoch_end,
             inputs: inputs::read(&text.inputs)?,
             schedule: points,
+            added: Vec::new(),
             values: BTreeMap::new(),
         };
         optimizer.check()?;
@@ -473,7 +490,7 @@ impl Optimizer {
             });
         };
         parameter.check(name, value)?;
-        let group = group.map(Group::named).transpose()?;
+        let group = group.map(|name| Group::named(name, &self.added)).transpose()?;
         if group.is_none() {
             // What is said of all goes over what a file says of one.
             self.values.retain(|(known, _), _| known != name);
@@ -482,12 +499,19 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The value of a parameter for a model's parameter of a role, in products of these layers (the layer's value goes over the
-    /// role's); `None` if there is no such parameter.
-    pub fn value(&self, name: &str, role: Option<Role>, layers: &[&'static str]) -> Option<f64> {
+    /// The value of a parameter for a model's parameter of a role, in products of these layers, which the algorithm adds under that
+    /// name (which goes over the layer, and that over the role); `None` if there is no such parameter.
+    pub fn value(
+        &self,
+        name: &str,
+        role: Option<Role>,
+        layers: &[&'static str],
+        added: Option<&str>,
+    ) -> Option<f64> {
         let set = |group| self.values.get(&(name.to_string(), group)).copied();
         let layers = layers.iter().map(|layer| Group::Layer(layer));
-        let mut groups = layers.chain(role.map(Group::Role));
+        let added = added.map(|name| Group::Added(name.to_string()));
+        let mut groups = added.into_iter().chain(layers).chain(role.map(Group::Role));
         let own = groups.find_map(|group| set(Some(group))).or_else(|| set(None));
         own.or_else(|| self.parameters.get(name).map(|p| p.default))
     }
@@ -496,7 +520,8 @@ impl Optimizer {
     pub fn spelled(&self) -> String {
         let mut text = if self.name.is_empty() { "its own" } else { &self.name }.to_string();
         for (i, ((name, group), value)) in self.values.iter().enumerate() {
-            let group = group.map_or_else(String::new, |group| format!(".{}", group.name()));
+            let group =
+                group.as_ref().map_or_else(String::new, |group| format!(".{}", group.name()));
             text.push_str(&format!("{}{name}{group}={value}", if i == 0 { ":" } else { "," }));
         }
         text
@@ -505,9 +530,12 @@ impl Optimizer {
     /// The values of all parameters, for people.
     pub fn described(&self) -> String {
         let one = |name: &String| {
-            let value = self.value(name, None, &[]).unwrap_or_default();
+            let value = self.value(name, None, &[], None).unwrap_or_default();
             let of_groups = self.values.iter().filter_map(|((n, group), value)| {
-                group.filter(|_| n == name).map(|group| format!("{value} {}", group.words()))
+                group
+                    .as_ref()
+                    .filter(|_| n == name)
+                    .map(|group| format!("{value} {}", group.words()))
             });
             let words: Vec<String> = std::iter::once(value.to_string()).chain(of_groups).collect();
             format!("{name} {}", words.join(", "))

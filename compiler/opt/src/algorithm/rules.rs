@@ -7,9 +7,10 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, TensorType};
 
-use super::file::RuleText;
+use super::file::{DrawnText, InitialText, RuleText};
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Condition, Guard, Rewrite};
+use crate::model_rules::{self, Added, First, ModelRule};
 
 /// An operation that stores a parameter, and nothing after it.
 pub(super) fn read_quantizer(text: &str) -> Result<Op, String> {
@@ -107,8 +108,58 @@ pub(super) fn line_of(text: &str, place: &str) -> Option<usize> {
 }
 
 pub(super) fn read_rule(rule: &RuleText) -> Result<Rewrite, String> {
+    if !(rule.parameters.is_empty() && rule.freezes.is_empty()) {
+        return Err(
+            "rules of the model alone (`[[model.rules]]`) add parameters and freeze them".into()
+        );
+    }
     let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<_, _>>()?;
     pattern::rewrite(&rule.name, &rule.r#match, &rule.into, guards, Condition::Float)
+}
+
+/// A rule of the model, with the parameters that it adds.
+pub(super) fn read_model_rule(rule: &RuleText) -> Result<ModelRule, String> {
+    let variable = |text: &str, place: &str| {
+        let name = text.strip_prefix('?').map(str::to_string);
+        name.ok_or_else(|| {
+            format!("{place}: expected a variable of `match`, as `?w`, not `{text}`")
+        })
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let parameters = rule.parameters.iter().map(|own| {
+        if own.name.is_empty() || !own.name.chars().all(word) {
+            return Err("parameters: a name is letters, digits and `_`".to_string());
+        }
+        let (initial, number) = match own.initial {
+            InitialText::Number(value) => (First::Number(value), value),
+            InitialText::Drawn(DrawnText::Uniform(bound)) => (First::Uniform(bound), bound),
+            InitialText::Drawn(DrawnText::Normal(deviation)) => {
+                (First::Normal(deviation), deviation)
+            }
+        };
+        if !(number as f32).is_finite() {
+            return Err(format!("parameters: `{}` is {number} at first", own.name));
+        }
+        Ok(Added {
+            name: own.name.clone(),
+            of: match own.of.as_str() {
+                "result" => None,
+                text => Some(variable(text, "parameters: of")?),
+            },
+            single: own.single.clone(),
+            initial,
+            trains: own.trains,
+        })
+    });
+    let parameters: Vec<Added> = parameters.collect::<Result<_, _>>()?;
+    let guards = rule.r#where.iter().map(|text| read_guard(text)).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<&str> = parameters.iter().map(|own| own.name.as_str()).collect();
+    let rewrite = pattern::rewrite_with(&rule.name, &rule.r#match, &rule.into, &guards, &names)?;
+    let freezes = rule.freezes.iter().map(|text| variable(text, "freezes"));
+    let freezes = freezes.collect::<Result<_, _>>()?;
+    let read = ModelRule { rewrite, parameters, freezes };
+    model_rules::check(&read)?;
+    Ok(read)
 }
 
 /// Reads a guard such as `?a.role = gradient`.

@@ -278,6 +278,25 @@ pub fn rewrite(
     Ok(Rewrite { name: name.to_string(), body })
 }
 
+/// A rule of one form whose right side has the variables `bound`, too, that its user gives.
+///
+/// # Errors
+/// As [`rewrite`].
+pub fn rewrite_with(
+    name: &str,
+    left: &str,
+    into: &str,
+    guards: &[Guard],
+    bound: &[&str],
+) -> Result<Rewrite, String> {
+    if bound.is_empty() {
+        return rewrite(name, left, into, guards.to_vec(), Condition::Float);
+    }
+    let forms = vec![form(left, into, guards, bound)?];
+    let body = Body::Patterns { forms, condition: Condition::Float };
+    Ok(Rewrite { name: name.to_string(), body })
+}
+
 /// What stands behind a pattern for several operands.
 const EACH: &str = "...";
 /// The most operands that `?x...` stands for.

@@ -1,0 +1,112 @@
+"""Writes tests/data/carrier/NETWORK.priot.npz: three training steps of the two small networks under `priot`, in numpy.
+
+Run: python make_priot.py [output folder] (numpy and onnx). Written from Anada et al., PRIOT (2025), and Ramanujan et al., What's Hidden in a
+Randomly Weighted Neural Network? (2020, edge-popup), not from the algorithm file. Weights w and biases stay as they are. With R = max|w|:
+
+  forward   q = round(127 (w / R) mask), mask 1 where the score is at least -0.5; activations round(x / (8 / 128)) within 127; products of
+            these as float32, by both steps, by R
+  backward  errors by R, then floor(e / (2^-5 / 128) + u) within 127, u uniform; a score's gradient is half its weight's by w / R
+  updates   score - rate * g / max|g| to a multiple of 1/128 by chance, within 127/128
+
+Values between products are float32, each step rounded once in the order written here. First scores are 0.25 (the sum of twelve uniform numbers
+- 6), drawn as in make_octo.py.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from make_fixtures import BATCH, CLASSES, F, NETWORKS, RELU, STEPS, dequantized, ops, uniform
+from make_octo import drawn
+
+RATES = (0.03, 0.5, 0.015)
+ACTIVATION, ERROR, WEIGHT = F(8 / 128), F(2.0**-5 / 128), F(1 / 127)
+
+
+class Priot:
+    def __init__(self):
+        self.streams = 0
+
+    @staticmethod
+    def codes(x, step):
+        return np.clip(np.rint(x / step), -127, 127).astype(np.int64)
+
+    def forward(self, layer, x, w):
+        layer.largest = np.abs(w).max()
+        layer.share = w / layer.largest
+        mask = (layer.scores >= F(-0.5)).astype(F)
+        layer.x, layer.w = self.codes(x, ACTIVATION), self.codes((layer.share * mask) * F(127), F(1))
+        return (dequantized(layer.product.forward(layer.x, layer.w)) * (ACTIVATION * WEIGHT)) * layer.largest
+
+    def error_codes(self, layer, e, run):
+        e = e * layer.largest
+        q = np.floor(e / ERROR + uniform(run, self.streams, e.shape))
+        self.streams += 1
+        layer.e = np.clip(q, -127, 127).astype(np.int64)
+
+    def error(self, layer):
+        return dequantized(layer.product.error(layer.e, layer.w)) * (ERROR * WEIGHT)
+
+    def gradient(self, layer):
+        g = dequantized(layer.product.gradient(layer.x, layer.e)) * (ACTIVATION * ERROR)
+        return (g * layer.share) * F(0.5)
+
+
+class Scores:
+    """Updates of scores, on from the streams of errors."""
+
+    def __init__(self, scores):
+        self.scores = scores
+
+    def update(self, weights, gradients, rate):
+        streams = self.algorithm.streams
+        for name, s in self.scores.items():
+            g = gradients[name.removesuffix(".scores")]
+            moved = s - F(rate) * (g / np.abs(g).max())
+            steps = np.floor(np.abs(moved) * F(128) + uniform(self.run, streams, s.shape))
+            streams += 1
+            self.scores[name] = (np.sign(moved) * np.minimum(steps, F(127)) * F(1 / 128) + F(0)).astype(F)
+
+    def state(self):
+        return {name: value.copy() for name, value in self.scores.items()}
+
+
+def of_priot(kind):
+    """The network with the scores of its layers."""
+    class Own(kind):
+        def product(self, name, x):
+            self.layers[name].scores = self.optimizer.scores[name + ".weight.scores"]
+            return super().product(name, x)
+
+        def state(self):
+            biases = {name: value.copy() for name, value in self.weights.items() if name.endswith(".bias")}
+            return {**biases, **self.optimizer.state()}
+    return Own
+
+
+def main():
+    here = Path(__file__).resolve().parents[2] / "data" / "carrier"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
+    for number, (network, kind) in enumerate(NETWORKS.items()):
+        # The networks and data of make_fixtures.
+        rng = np.random.default_rng(17 + number)
+        weights = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
+        images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
+        labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
+        scores = {f"{name}.scores": drawn(f"{name}.scores", value.shape, 0.25) for name, value in weights.items() if name.endswith("weight")}
+        optimizer = Scores(scores)
+        net = of_priot(kind)(Priot(), weights, optimizer, RELU)
+        optimizer.algorithm = net.algorithm
+        states, losses = [net.state()], []
+        for step in range(STEPS):
+            optimizer.run = (0, step)
+            losses.append(net.step(images[step], labels[step], RATES[step], (0, step)))
+            states.append(net.state())
+        arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
+        arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
+        np.savez_compressed(folder / f"{network}.priot.npz", **arrays)
+
+
+if __name__ == "__main__":
+    main()
