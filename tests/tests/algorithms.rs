@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trainc_data::{Dataset, NpyArray, NpyData, read_npz};
+use trainc_data::{Dataset, NpyArray, NpyData, read_npz, write_safetensors};
 use trainc_driver::algorithm_check::check;
 use trainc_driver::algorithms::load;
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Entries, Session, TRAIN_STEP};
 use trainc_driver::train::Trainer;
+use trainc_driver::weights::export;
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::properties::Property;
@@ -115,6 +116,41 @@ fn steps_are_numpys_bit_for_bit() {
     }
     // Batch normalization is part of it.
     steps_are_numpys("normalized", ("wageubn", "wageubn"));
+}
+
+/// Scores that the algorithm's rules add, and weights that they freeze, go into a file of weights and come back from it.
+#[test]
+fn what_rules_add_and_freeze_is_restored() {
+    let arrays: BTreeMap<_, _> =
+        read_npz(&file("residual.priot.npz")).expect("the arrays").into_iter().collect();
+    let source = ModelSource::File(file("residual.onnx"));
+    let weights =
+        std::env::temp_dir().join(format!("trainc-scores-{}.safetensors", std::process::id()));
+    let kept = |config: &Config, steps: bool| -> Vec<(String, Tensor)> {
+        let session = Session::new(&source, config, Entries::TrainAndInfer).expect("compiles");
+        let mut host = session.on_this_machine().expect("the host runs it");
+        if steps {
+            let [images, labels, rate] =
+                ["images", "labels", "rates"].map(|key| row(&arrays, key, 0));
+            let run = RunContext { seed: 0, step: 0 };
+            host.run(TRAIN_STEP, &[&images, &labels, &rate], &run).expect("a step");
+        }
+        let state = host.state().expect("state").into_iter().map(|(_, tensor)| tensor);
+        let state: Vec<_> = session.state_names().into_iter().zip(state).collect();
+        [state, session.frozen_tensors()].concat()
+    };
+    let own = config("priot", 4);
+    let (before, after) = (kept(&own, false), kept(&own, true));
+    let names: Vec<&str> = after.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"conv1.weight.scores") && names.contains(&"conv1.weight"), "{names:?}");
+    let equal = |a: &[(String, Tensor)], b: &[(String, Tensor)]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.bits_equal(&b.1))
+    };
+    assert!(!equal(&before, &after));
+    write_safetensors(&weights, &export(&after)).expect("written");
+    let restored = kept(&Config { weights: Some(weights.clone()), ..own }, false);
+    std::fs::remove_file(&weights).expect("removed");
+    assert!(equal(&after, &restored));
 }
 
 /// Weights alone: they are all that the algorithm keeps.

@@ -174,8 +174,7 @@ fn build(
         let Some(gradient) = gradient else { continue };
         let (role, layers) = (roles.role(value), roles.layer(value));
         let own = graph.value(value).name.clone();
-        let suffix = own.rsplit_once('.').map(|(_, name)| name);
-        let added = optimizer.added.iter().position(|name| Some(name.as_str()) == suffix);
+        let added = optimizer.added_as(&own);
         let failed = |error| TrainingError::Update { parameter: own.clone(), error };
         let kept = master(role).then(|| format!("{own}{MASTER}"));
         let kept = match kept {

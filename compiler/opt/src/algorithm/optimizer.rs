@@ -516,6 +516,12 @@ impl Optimizer {
         own.or_else(|| self.parameters.get(name).map(|p| p.default))
     }
 
+    /// Under which of its names, by position, the algorithm adds the parameter of that name to the model, if it does.
+    pub(crate) fn added_as(&self, parameter: &str) -> Option<usize> {
+        let (_, own) = parameter.rsplit_once('.')?;
+        self.added.iter().position(|name| name == own)
+    }
+
     /// The optimizer with what was set, as the command line spells it.
     pub fn spelled(&self) -> String {
         let mut text = if self.name.is_empty() { "its own" } else { &self.name }.to_string();

@@ -59,6 +59,7 @@ pub fn epoch_end_graph(
             scale,
             role,
             layers,
+            added: optimizer.added_as(own),
             largest: None,
             factor: None,
         };
