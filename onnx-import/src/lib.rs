@@ -133,6 +133,20 @@ pub struct IntegerParameter {
     pub integers: Vec<i64>,
 }
 
+impl IntegerParameter {
+    /// The values in the shape of the parameter, row-major.
+    pub fn values(&self, shape: &[usize]) -> Vec<f32> {
+        let stride: usize = shape.iter().skip(self.axis + 1).product::<usize>().max(1);
+        let count = self.scale.len().max(1);
+        let integers = self.integers.iter().enumerate();
+        let real = integers.map(|(i, &q)| {
+            let at = i / stride % count;
+            q.saturating_sub(self.zero_point[at]) as f32 * self.scale[at]
+        });
+        real.collect()
+    }
+}
+
 /// An imported model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Imported {

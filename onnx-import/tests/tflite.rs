@@ -87,7 +87,7 @@ fn what_differs_is_said() {
 fn weights_are_written_back_as_onnx() {
     use trainc_onnx_import::proto::{Message, ModelProto};
     let path = folder().join("pair.tflite");
-    let value = ParameterValue { name: "bias_2", shape: &[8], values: &[0.5; 8] };
+    let value = ParameterValue { name: "bias_2", shape: &[8], values: &[0.5; 8], integers: None };
     let bytes = with_parameters(&path, &[value]).expect("an ONNX model");
     let model = ModelProto::decode(&*bytes).expect("an ONNX model");
     // Before version 4 of the format every initializer is an input, too.

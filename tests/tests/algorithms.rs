@@ -1,5 +1,5 @@
 //! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
-//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`, `wageubn`, `octo`, `priot`;
+//! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`, `wageubn`, `octo`, `priot`, `qas`;
 //! tests/reference/carrier), three steps of two small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
-const ALGORITHMS: [(&str, &str); 12] = [
+const ALGORITHMS: [(&str, &str); 13] = [
     ("ui8", "ui8"),
     ("sbm", "sbm"),
     ("bnn-ste", "bnn-ste"),
@@ -33,6 +33,8 @@ const ALGORITHMS: [(&str, &str); 12] = [
     ("wageubn", "wageubn"),
     ("octo", "octo"),
     ("priot", "priot"),
+    // Steps of earlier looks, beyond which values saturate.
+    ("afp:tolerance=0.001,beta=5,epoch=5", "afp-stale"),
 ];
 
 fn file(name: &str) -> PathBuf {
@@ -151,6 +153,31 @@ fn what_rules_add_and_freeze_is_restored() {
     let restored = kept(&Config { weights: Some(weights.clone()), ..own }, false);
     std::fs::remove_file(&weights).expect("removed");
     assert!(equal(&after, &restored));
+}
+
+/// Random layers: a step of networks with a layer of odd sizes between two others, a convolution with strides and uneven padding, a
+/// depthwise one, one in groups, one by one, and a matrix product (tests/reference/carrier/make_random.py).
+#[test]
+fn random_layers_are_numpys() {
+    for number in 0..5 {
+        // Those of one step alone, written for any network.
+        let others = ["afp-wide", "afp-stale", "octo", "priot"];
+        for algorithm in ALGORITHMS.into_iter().filter(|(_, arrays)| !others.contains(arrays)) {
+            steps_are_numpys(&format!("random-{number}"), algorithm);
+        }
+    }
+}
+
+/// Deployed int8 networks go on learning in their integers: by ONNX's pair of quantizers, and by those that TensorFlow Lite's become.
+#[test]
+fn steps_of_qas_are_numpys() {
+    for network in ["qas-lenet", "qas-residual"] {
+        steps_are_numpys(network, ("qas", "qas"));
+    }
+    let source = ModelSource::File(file("lenet.onnx"));
+    let error = Session::new(&source, &config("qas", 4), Entries::TrainAndInfer).err();
+    let error = format!("{:#}", error.expect("nothing is stored as integers"));
+    assert!(error.contains("fine-tunes a network that is quantized already"), "{error}");
 }
 
 /// Weights alone: they are all that the algorithm keeps.

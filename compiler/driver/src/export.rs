@@ -7,7 +7,7 @@ use trainc_data::write_atomically;
 use trainc_ir::Tensor;
 use trainc_ir::graph::Graph;
 use trainc_onnx_import::export::{ParameterValue, with_parameters};
-use trainc_onnx_import::{ImportOptions, import_bytes};
+use trainc_onnx_import::{ImportOptions, IntegerParameter, import_bytes};
 
 use crate::config::Config;
 use crate::error::{Context, InFile, Result, ensure};
@@ -49,12 +49,18 @@ pub fn export(source: &ModelSource, config: &Config, to: &Path) -> Result<Export
         .filter(|((_, old), (_, new))| !old.bits_equal(new))
         .map(|(_, new)| new.clone())
         .collect();
+    let integers = |name: &str| {
+        let value = |p: &&IntegerParameter| imported.graph.value(p.value).name == name;
+        let stored = imported.integer_parameters.iter().find(value);
+        stored.map(|stored| &stored.integers[..])
+    };
     let values: Vec<ParameterValue<'_>> = changed
         .iter()
         .map(|(name, tensor)| ParameterValue {
             name,
             shape: tensor.shape().dims(),
             values: tensor.as_f32(),
+            integers: integers(name),
         })
         .collect();
     let bytes = with_parameters(path, &values)?;

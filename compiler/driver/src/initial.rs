@@ -8,6 +8,7 @@ use std::sync::Arc;
 use trainc_data::{NamedTensor, TensorData, read_safetensors};
 use trainc_ir::{Tensor, TensorType};
 use trainc_onnx_import::Imported;
+use trainc_opt::codes::CODES;
 
 use crate::config::{Config, WeightSource};
 use crate::device_state::DeviceState;
@@ -73,7 +74,7 @@ impl InitialState {
     ///
     /// # Errors
     /// If no tensor is the model's, one has another shape or a value that is not finite, or the model stores one as
-    /// integers.
+    /// integers and the file has it in FP32. What an algorithm kept in the model's integers (`NAME.codes`) is rounded to them.
     pub(crate) fn apply(&self, imported: &mut Imported, config: &Config) -> Result<Vec<String>> {
         let fail = |message: String| InFile::new(&self.path, message);
         ensure!(
@@ -85,13 +86,29 @@ impl InitialState {
         for i in 0..graph.parameters().len() {
             let parameter = &graph.parameters()[i];
             let name = graph.value(parameter.value).name.clone();
+            let value = parameter.value;
+            let codes = self.real(&format!("{name}{CODES}"));
+            let stored = imported.integer_parameters.iter_mut().find(|p| p.value == value);
+            if let (Some((shape, values)), Some(stored)) = (codes, stored) {
+                let own = parameter.initial.shape();
+                ensure!(
+                    shape == own.dims() && values.iter().all(|v| v.is_finite()),
+                    fail(format!("`{name}{CODES}` does not fit the model's `{name}`"))
+                );
+                let (low, high) = stored.element.integer_range().unwrap_or_default();
+                let integer = |v: &f32| (v.round_ties_even() as i64).clamp(low, high);
+                stored.integers = values.iter().map(integer).collect();
+                let real = stored.values(own.dims());
+                graph.set_initial(i, Arc::new(Tensor::f32(shape, real)));
+                known.insert(name);
+                continue;
+            }
             let Some((shape, values)) = self.real(&name) else {
                 missing.push(format!("`{name}`"));
                 continue;
             };
             let own = parameter.initial.shape().dims();
             ensure!(*shape == *own, fail(format!("`{name}` is {shape:?}, the model's {own:?}")));
-            let value = parameter.value;
             let integers = imported.integer_parameters.iter().any(|p| p.value == value);
             ensure!(!integers, fail(format!("`{name}`: the model stores it as integers")));
             ensure!(
@@ -103,7 +120,7 @@ impl InitialState {
         }
         let own = |t: &NamedTensor| {
             let stem = |suffix| t.name.strip_suffix(suffix).is_some_and(|n| known.contains(n));
-            known.contains(&t.name) || [".int8", ".int32", ".exponent"].into_iter().any(stem)
+            known.contains(&t.name) || [".int8", ".int32", ".exponent", CODES].into_iter().any(stem)
         };
         let others: Vec<String> =
             self.tensors.iter().filter(|t| !own(t)).map(|t| format!("`{}`", t.name)).collect();

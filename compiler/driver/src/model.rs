@@ -1,6 +1,6 @@
 //! A model as the user gives it, and its graphs for training and for inference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use trainc_ir::{Op, OpKind, RunContext, Tensor};
 use trainc_onnx_import::{
     ExternalLocation, ImportOptions, Imported, IntegerParameter, Loss, Model, Warning,
 };
-use trainc_opt::algorithm::{Algorithm, Initialization, Otherwise};
+use trainc_opt::algorithm::{Algorithm, Initialization, Otherwise, Units};
 use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
+use trainc_opt::codes::{StoredCodes, in_codes};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::losses::{self, add_loss};
@@ -302,6 +303,14 @@ fn prepare(
     {
         graph.add_output(SCORES, loss.scores);
     }
+    if algorithm.units == Some(Units::Codes) {
+        ensure!(
+            seed.is_none(),
+            "algorithm `{}` goes on from the integers of the model's file: leave `init` out",
+            algorithm.name
+        );
+        graph = in_codes(&graph, &stored_codes(imported, algorithm)?)?;
+    }
     if let Some(seed) = seed {
         let trainable: Vec<(String, bool)> = graph
             .parameters()
@@ -409,6 +418,39 @@ pub fn stored_scales(imported: &Imported) -> StoredScales {
     };
     let name = |p: &IntegerParameter| graph.value(p.value).name.clone();
     imported.integer_parameters.iter().map(|p| (name(p), scale(p))).collect()
+}
+
+/// How the file stores parameters as integers without zero points, by name: what an algorithm keeps in its integers.
+///
+/// # Errors
+/// If it stores none so.
+fn stored_codes(
+    imported: &Imported,
+    algorithm: &Algorithm,
+) -> Result<BTreeMap<String, StoredCodes>> {
+    let signed = |p: &IntegerParameter| p.element.integer_range().is_some_and(|(low, _)| low < 0);
+    let symmetric = |p: &&IntegerParameter| signed(p) && p.zero_point.iter().all(|&zero| zero == 0);
+    let one = |p: &IntegerParameter| {
+        let own = StoredCodes {
+            integers: p.integers.clone(),
+            element: p.element,
+            axis: p.axis,
+            scale: p.scale.clone(),
+        };
+        (imported.graph.value(p.value).name.clone(), own)
+    };
+    let all = &imported.integer_parameters;
+    let found: BTreeMap<_, _> = all.iter().filter(symmetric).map(one).collect();
+    let (name, why) = match all.is_empty() {
+        true => (&algorithm.name, "this one has no weights that are stored as integers"),
+        false => (&algorithm.name, "the integers of this one's are unsigned or have zero points"),
+    };
+    ensure!(
+        !found.is_empty(),
+        "algorithm `{name}` fine-tunes a network that is quantized already (int8 ONNX with QuantizeLinear and DequantizeLinear, or \
+         int8 TensorFlow Lite), with symmetric weights; {why}"
+    );
+    Ok(found)
 }
 
 /// The importer's warnings, as lines.

@@ -8,13 +8,15 @@ use trainc_ir::schedule::{self, Point};
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind};
 
-pub use self::file::{BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise};
+pub use self::file::{
+    BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise, Units,
+};
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 use self::parameters::Parameters;
 pub(crate) use self::rules::read_guard;
 use self::rules::{
-    line_of, read_forms, read_model_rule, read_quantizer, read_rule, with_nearest_word,
+    line_of, read_forms, read_model_rule, read_quantizer, read_rule, read_states, with_nearest_word,
 };
 use crate::egraph::forms::Named;
 use crate::egraph::pattern::{self, Template};
@@ -44,6 +46,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("wageubn", include_str!("../algorithms/wageubn.toml")),
     ("octo", include_str!("../algorithms/octo.toml")),
     ("priot", include_str!("../algorithms/priot.toml")),
+    ("qas", include_str!("../algorithms/qas.toml")),
     ("quantized", include_str!("../algorithms/quantized.toml")),
 ];
 
@@ -187,6 +190,8 @@ pub struct Algorithm {
     pub names_optimizer: bool,
     /// What optimizers work on in place of weights that are stored in integers.
     pub master: Option<Master>,
+    /// What weights are kept in that the model's file stores as integers; `None`: the values that they stand for.
+    pub units: Option<Units>,
     /// How weights are drawn.
     pub initialization: Initialization,
     /// Element type of the step size.
@@ -304,6 +309,11 @@ impl Algorithm {
             .as_ref()
             .map(|text| read_quantizer(text).map_err(|e| fail("weight.quantizer", e)))
             .transpose()?;
+        if parsed.weight.units.is_some() && (quantizer.is_some() || parsed.weight.master.is_some())
+        {
+            let message = "weights in the file's integers have no `quantizer` and no `master`";
+            return Err(fail("weight.units", message.into()));
+        }
         let bias_quantizer = parsed
             .weight
             .bias_quantizer
@@ -337,12 +347,21 @@ impl Algorithm {
             forward: named(parts[0], "translation")?,
             backward: named(parts[1], "backpropagation")?,
             weight: named(parts[2], "weight")?,
+            states: read_states(&parsed.translation.state, parts)
+                .map_err(|(name, message)| fail(&name, message))?,
         };
+        let known_forms: BTreeSet<&str> = forms.names().into_iter().map(String::as_str).collect();
+        let known_forms: BTreeSet<&str> =
+            rules.iter().flat_map(Rewrite::defined_forms).chain(known_forms).collect();
         for rule in &rules {
             let Body::Patterns { forms: patterns, .. } = &rule.body else { continue };
             for name in patterns.iter().flat_map(|form| pattern::forms(&form.right)) {
-                if !forms.names().iter().any(|known| *known == name) {
-                    let near = did_you_mean(name, forms.names().iter().map(|name| name.as_str()));
+                if name.starts_with(pattern::STATE) {
+                    let message = "into: a state stands in forms alone";
+                    return Err(fail(&rule.name, message.into()));
+                }
+                if !known_forms.contains(name) {
+                    let near = did_you_mean(name, known_forms.iter().copied());
                     return Err(fail(&rule.name, format!("there is no form `{name}`{near}")));
                 }
             }
@@ -401,6 +420,7 @@ impl Algorithm {
             chosen: None,
             names_optimizer,
             master: parsed.weight.master,
+            units: parsed.weight.units,
             input: template(&parsed.translation.input, "translation.input")?,
             output: template(&parsed.translation.output, "translation.output")?,
             remove: kinds(&parsed.translation.remove, "translation.remove")?,

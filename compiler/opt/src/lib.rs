@@ -11,6 +11,7 @@ pub mod algorithm;
 pub mod alternatives;
 pub mod autodiff;
 pub mod batch_norm;
+pub mod codes;
 pub mod coverage;
 pub mod egraph;
 pub mod freeze;

@@ -51,7 +51,10 @@ pub fn matches(graph: &Graph, algorithm: &Algorithm, floated: &BTreeSet<String>)
     let mut found = Matches::default();
     let mut matched: BTreeSet<NodeId> = BTreeSet::new();
     for rule in &algorithm.rules {
-        let classes: BTreeSet<_> = matched_classes(&loaded.egraph, rule).into_iter().collect();
+        // Of a rule that says what a form is, the values that it is a form of.
+        let of_form = !rule.defined_forms().is_empty();
+        let classes = matched_classes(&loaded.egraph, &rule.of_values());
+        let classes: BTreeSet<_> = classes.into_iter().collect();
         let here = |id: &NodeId| {
             let outputs = &graph.node(*id).outputs;
             outputs.iter().any(|v| classes.contains(&loaded.egraph.find(loaded.classes[v.index()])))
@@ -59,7 +62,9 @@ pub fn matches(graph: &Graph, algorithm: &Algorithm, floated: &BTreeSet<String>)
         let nodes: Vec<NodeId> = graph.node_ids().filter(here).collect();
         let named = |&id: &NodeId| (graph.node(id).name.clone(), graph.node(id).op.kind());
         found.rules.push(nodes.iter().map(named).collect());
-        matched.extend(nodes);
+        if !of_form {
+            matched.extend(nodes);
+        }
     }
     for id in graph.node_ids() {
         let node = graph.node(id);

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Definition, Graph, Node, ValueId};
+use trainc_ir::ops::Rounding;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::text::nearest::did_you_mean;
-use trainc_ir::{Op, OpKind};
+use trainc_ir::{Element, Op, OpKind};
 
 /// What [`Roles::layer`] says.
 pub const LAYERS: [&str; 3] = ["first", "inner", "last"];
@@ -70,6 +71,8 @@ pub struct Roles {
     layers: Vec<&'static [&'static str]>,
     /// Values that are computed from parameters and constants alone.
     derived: Vec<bool>,
+    /// Values that are integers times a scale by what the model says.
+    quantized: Vec<bool>,
     trains: bool,
 }
 
@@ -108,7 +111,15 @@ impl Roles {
         let layers = layers(graph, &sides);
         let trains = graph.inputs().iter().any(|input| input.role.is_scheduled());
         let derived = derived(graph);
-        Roles { derived, roles, sides: sides.into_iter().map(Some).collect(), layers, trains }
+        let quantized = quantized(graph, &derived);
+        Roles {
+            derived,
+            quantized,
+            roles,
+            sides: sides.into_iter().map(Some).collect(),
+            layers,
+            trains,
+        }
     }
 
     /// Which layer a value belongs to, among the model's convolutions and matrix products: `first`, `inner`, `last`, or
@@ -132,6 +143,12 @@ impl Roles {
         let derived =
             || self.derived.get(value.index()) == Some(&true) && !self.layer(value).is_empty();
         self.role(value).or_else(|| derived().then_some(Role::Weight))
+    }
+
+    /// Whether a value stands on a grid of 8-bit integers that the model brings: the result of a quantizer, or a weight that is
+    /// kept in its integers; and what is only moved from one.
+    pub fn quantized(&self, value: ValueId) -> bool {
+        self.quantized.get(value.index()) == Some(&true)
     }
 
     /// The side of a value of the graph.
@@ -180,6 +197,40 @@ fn derived(graph: &Graph) -> Vec<bool> {
         node.outputs.iter().for_each(|v| derived[v.index()] = all);
     }
     derived
+}
+
+/// See [`Roles::quantized`].
+fn quantized(graph: &Graph, derived: &[bool]) -> Vec<bool> {
+    let mut quantized = vec![false; graph.values().len()];
+    let eight = |op: &Op| matches!(op, Op::Quant(q) if q.bits == 8 && !q.narrow && q.rounding == Rounding::HalfEven);
+    for node in graph.nodes() {
+        let own = match &node.op {
+            // One scale for the whole tensor; a zero point of the quantizer's own.
+            op if eight(op) => {
+                graph.ty(node.inputs[1]).count() == 1 && !derived[node.outputs[0].index()]
+            }
+            Op::DequantizeLinear(_) => {
+                let by = graph.producer(node.inputs[0]).map(|by| (by.op.kind(), &by.inputs[1..]));
+                by == Some((OpKind::QuantizeLinear, &node.inputs[1..]))
+                    && graph.ty(node.inputs[1]).count() == 1
+                    && matches!(graph.ty(node.inputs[0]).element, Element::I8 | Element::U8)
+            }
+            Op::Mul(_) => {
+                derived[node.outputs[0].index()] && codes_of_weight(graph, node.inputs[0])
+            }
+            op if is_movement(op) || matches!(op, Op::MaxPool2d(_)) => {
+                quantized[node.inputs[0].index()] && op.kind() != OpKind::Broadcast
+            }
+            _ => false,
+        };
+        quantized[node.outputs[0].index()] = own;
+    }
+    quantized
+}
+
+/// Whether a value is a weight's integers, of at most 8 bits.
+fn codes_of_weight(graph: &Graph, v: ValueId) -> bool {
+    graph.producer(v).is_some_and(|node| matches!(&node.op, Op::Quant(q) if q.bits <= 8))
 }
 
 fn sides(graph: &Graph) -> Vec<Side> {

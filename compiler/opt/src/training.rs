@@ -11,6 +11,7 @@ use trainc_ir::{Tensor, TypeError};
 use crate::algorithm::optimizer::{Optimizer, RATE};
 use crate::algorithm::{Algorithm, Master, Recipe};
 use crate::autodiff::{AutodiffError, differentiate_scaled};
+use crate::codes::grid;
 use crate::roles::{Role, Roles};
 use crate::translate::stored_form;
 use crate::update::{MASTER, Trained, Updates, clip_factor};
@@ -192,8 +193,19 @@ fn build(
             None => None,
         };
         let weight = kept.map_or(value, |(_, master)| master);
-        let trained =
-            Trained { parameter, weight, gradient, scale, role, layers, added, largest, factor };
+        let grid = grid(&graph, value);
+        let trained = Trained {
+            parameter,
+            weight,
+            gradient,
+            scale,
+            role,
+            layers,
+            added,
+            largest,
+            factor,
+            grid,
+        };
         let updated = updates.add(&mut graph, &trained).map_err(failed)?;
         graph.add_update(parameter, updated);
         if let Some((master, _)) = kept {

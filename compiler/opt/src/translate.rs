@@ -5,6 +5,7 @@
 //! infinity, as does every operation on FP32 that the algorithm does not allow. So extraction can only pick the
 //! algorithm's own operations, and what it cannot reach is reported node by node.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::algorithm::{Algorithm, Carrier, Otherwise};
 use crate::egraph::Id;
 use crate::egraph::convert::{BuildError, Builder, Loaded, load_but, operation_cost};
 use crate::egraph::extract::extract;
-use crate::egraph::forms::{Forms, resolve_all};
+use crate::egraph::forms::{Forms, State, resolve_all};
 use crate::egraph::language::{Graph as EGraph, Node, add_operation};
 use crate::egraph::pattern::{self, Attributes, Part};
 use crate::egraph::saturate::{Condition, Limits, matched_classes, saturate};
@@ -155,6 +156,7 @@ fn attempt(
         |message: String| TranslateError::Rules { algorithm: algorithm.name.clone(), message };
     let mut loaded = load_but(graph, refused);
     loaded.egraph.analysis.roles = stored_roles.clone();
+    loaded.egraph.analysis.values = graph.values().len();
     loaded.egraph.analysis.forms = Arc::new(Forms {
         forward: algorithm.narrow.clone(),
         backward: algorithm.narrow_error.clone(),
@@ -216,18 +218,32 @@ fn attempt(
     for (&old, &new) in leaves {
         lowered_leaves.insert(stored_leaf(old, graph.values().len()), new);
     }
-    let mut builder = Builder::new(
-        egraph,
-        &extraction,
-        lowered.clone(),
-        |_: &mut Graph, v: ValueId| lowered_leaves[&v],
-        &names,
-    );
+    // What is kept of values becomes parameters where it is first asked for.
+    let kept: RefCell<Vec<(usize, Id)>> = RefCell::default();
+    let leaf = |target: &mut Graph, v: ValueId| match egraph.analysis.states.get(&v) {
+        Some(state) => {
+            let value = add_state(graph, state, target);
+            kept.borrow_mut().push((target.parameters().len() - 1, state.next));
+            value
+        }
+        None => lowered_leaves[&v],
+    };
+    let mut builder = Builder::new(egraph, &extraction, lowered.clone(), leaf, &names);
     let mut values = Vec::new();
     for id in roots {
         values.push(builder.value(id).map_err(|e: BuildError| failed(e.to_string()))?);
     }
+    let mut next = Vec::new();
+    while stored_roles.trains() {
+        let asked = kept.borrow().get(next.len()).copied();
+        let Some((parameter, class)) = asked else { break };
+        let value = builder.value(class).map_err(|e: BuildError| failed(e.to_string()))?;
+        next.push((parameter, value));
+    }
     let mut result = builder.graph;
+    for (parameter, value) in next {
+        result.add_update(parameter, value);
+    }
     for (output, &value) in graph.outputs().iter().zip(&values) {
         let value = finish_output(&mut result, algorithm, value).map_err(failed)?;
         result.add_output(&output.name, value);
@@ -260,6 +276,15 @@ fn attempt(
         .collect();
     let (iterations, nodes) = (report.iterations, report.nodes);
     Ok((result, Translation { fired, floated, iterations, nodes }))
+}
+
+/// A parameter that does not train, for what an algorithm keeps of a value: `VALUE.STATE`, with a number after it where that is taken.
+fn add_state(graph: &Graph, state: &State, target: &mut Graph) -> ValueId {
+    let own = format!("{}.{}", node_name(graph, state.source), state.name);
+    let mut names = std::iter::once(own.clone()).chain((2..).map(|n| format!("{own}_{n}")));
+    let free = names.find(|name| target.parameter_named(name).is_none());
+    let initial = Tensor::f32([state.initial.len()], state.initial.clone());
+    target.add_parameter(free.unwrap_or(own), Arc::new(initial), false)
 }
 
 /// Inputs, parameters and constants of the lowered module, and which value stands for which leaf.
@@ -412,10 +437,10 @@ fn float_unmatched(
         let node = graph.node(id);
         let classes: Vec<Id> =
             node.outputs.iter().map(|v| egraph.find(loaded.classes[v.index()])).collect();
-        // Integers of the model's own, such as indices, stay what they are.
+        // Integers of the model's own, such as indices and those of its quantizers, stay what they are.
         let own = |v: &ValueId| {
             let ty = graph.ty(*v);
-            ty.is_f32() || ty.element == Element::I32 && ty.scale == Scale::None
+            ty.is_f32() || ty.scale == Scale::None
         };
         let float = node.outputs.iter().all(own);
         let has_rule = classes.iter().any(|class| matched.contains(class));

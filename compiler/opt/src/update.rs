@@ -15,7 +15,8 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::{OpKind, Shape, Tensor, TensorType};
 
 use crate::algorithm::formula::Formula;
-use crate::algorithm::optimizer::{GRADIENT, Optimizer, State, StateOf, WEIGHT};
+use crate::algorithm::optimizer::{GRADIENT, GRID, Optimizer, State, StateOf, WEIGHT};
+use crate::codes::Grid;
 use crate::roles::Role;
 
 pub use self::epoch_end::{EpochEnd, epoch_end_graph, only_updates};
@@ -63,6 +64,8 @@ pub(crate) struct Trained {
     pub(crate) added: Option<usize>,
     /// The largest magnitude of a gradient's element.
     pub(crate) largest: Option<f64>,
+    /// What it stands for, if it is kept in integers.
+    pub(crate) grid: Option<Grid>,
     /// A factor of all gradients, a scalar.
     pub(crate) factor: Option<ValueId>,
 }
@@ -359,6 +362,16 @@ impl Update<'_> {
         if let Some(value) = optimizer.value(name, role, layers, added) {
             return Ok(self.number(value));
         }
+        if let Some(at) = GRID.iter().position(|known| *known == name) {
+            // Of a weight that is kept as it is: its own steps, without bounds.
+            let Some(grid) = self.of.and_then(|of| of.grid) else {
+                return Ok(self.number([1.0, f64::NEG_INFINITY, f64::INFINITY][at]));
+            };
+            return Ok(match at {
+                0 => self.part(Expression::Value(grid.scale)),
+                at => self.number([grid.least, grid.largest][at - 1]),
+            });
+        }
         let value = match (name, self.of) {
             (WEIGHT, Some(of)) => of.weight,
             (GRADIENT, Some(of)) => return Ok(self.gradient(&of)),
@@ -439,7 +452,31 @@ impl Update<'_> {
             }
             (Function::Mul | Function::Div, [_, Some(x)]) if *x == 1.0 => operands[0],
             (Function::Add | Function::Sub, [_, Some(x)]) if *x == 0.0 => operands[0],
+            (Function::Maximum, [_, Some(x)]) if *x == f64::NEG_INFINITY => operands[0],
+            (Function::Minimum, [_, Some(x)]) if *x == f64::INFINITY => operands[0],
+            _ if operands.iter().any(|part| self.has_own_shape(*part)) => {
+                match operation(function) {
+                    Some(op) => self.part(Expression::Operation(op, operands, None)),
+                    None => self.part(Expression::Function(function, operands)),
+                }
+            }
             _ => self.part(Expression::Function(function, operands)),
+        }
+    }
+
+    /// Whether a part is no scalar and not of the weight's shape: sizes of steps, and what is made of them alone. Such parts meet
+    /// others in operations, which broadcast.
+    fn has_own_shape(&self, part: Part) -> bool {
+        let Some(grid) = self.of.and_then(|of| of.grid) else { return false };
+        match &self.parts[part] {
+            Expression::Value(v) => grid.scale == *v,
+            Expression::Operation(_, operands, _) => {
+                operands.iter().all(|&operand| match self.parts[operand] {
+                    Expression::Number(_) => true,
+                    _ => self.has_own_shape(operand),
+                })
+            }
+            _ => false,
         }
     }
 
@@ -622,8 +659,12 @@ impl Update<'_> {
 /// The operation that a step of operands alone is.
 fn whole(step: &Step) -> Option<Op> {
     let operands = step.terms.iter().all(|term| matches!(term, Term::Operand(_)));
-    let kind = OpKind::from_name(&step.function.name()).filter(|_| operands)?;
-    kind.parse_attributes(&mut Cursor::new("")).ok()
+    operation(step.function).filter(|_| operands)
+}
+
+/// The operation of a function's name.
+fn operation(function: Function) -> Option<Op> {
+    OpKind::from_name(&function.name())?.parse_attributes(&mut Cursor::new("")).ok()
 }
 
 fn unknown(name: &str) -> TypeError {

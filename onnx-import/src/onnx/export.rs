@@ -22,6 +22,8 @@ pub struct ParameterValue<'a> {
     pub shape: &'a [usize],
     /// Elements, row-major.
     pub values: &'a [f32],
+    /// What the file stores in their place, if it stores integers.
+    pub integers: Option<&'a [i64]>,
 }
 
 /// The model file with other values in the initializers of these parameters. Its graph is as before, but that the
@@ -52,6 +54,20 @@ pub fn with_parameters(
         Ok(model.encode_to_vec())
     });
     result.map_err(|e| e.in_file(path))
+}
+
+/// Integers as an initializer of that type has them; `None` of other types, and if one is beyond its range.
+fn integer_bytes(dtype: i32, integers: &[i64]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for &q in integers {
+        match dtype {
+            data_type::INT8 => bytes.push(i8::try_from(q).ok()? as u8),
+            data_type::UINT8 => bytes.push(u8::try_from(q).ok()?),
+            data_type::INT32 => bytes.extend(i32::try_from(q).ok()?.to_le_bytes()),
+            _ => return None,
+        }
+    }
+    Some(bytes)
 }
 
 /// Puts the bytes of external initializers into the model.
@@ -87,12 +103,16 @@ fn replace(model: &mut ModelProto, parameter: &ParameterValue<'_>) -> Result<(),
         }
         tensor.float_data.clear();
         tensor.double_data.clear();
+        tensor.int32_data.clear();
         tensor.raw_data = Some(match tensor.data_type {
             data_type::FLOAT => raw,
             data_type::DOUBLE => {
                 parameter.values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect()
             }
-            _ => return Err("its initializer is not of FLOAT or DOUBLE, and would round".into()),
+            found => {
+                let integers = parameter.integers.and_then(|all| integer_bytes(found, all));
+                integers.ok_or("its initializer is not of FLOAT or DOUBLE, and would round")?
+            }
         });
         return Ok(());
     }

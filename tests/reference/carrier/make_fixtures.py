@@ -467,6 +467,7 @@ class Network:
         self.algorithm, self.weights, self.optimizer, self.bounds = algorithm, weights, optimizer, bounds
         self.layers = self.make_layers()
         for name, layer in self.layers.items():
+            layer.name = name
             if isinstance(layer.product, Conv):
                 layer.product.kernel = weights[name + ".weight"].shape[2:]
 
@@ -508,6 +509,7 @@ class Network:
     def state(self):
         own = {name: value.copy() for name, value in self.weights.items()}
         own.update(self.optimizer.state())
+        own.update(getattr(self.algorithm, "state", dict)())
         return own
 
 
@@ -582,11 +584,11 @@ ALGORITHMS = {"ui8": (Ui8, Sgd, RELU), "sbm": (Sbm, Sgd, RELU), "bnn-ste": (BnnS
 NETWORKS = {"lenet": LeNet, "residual": Residual}
 
 
-def onnx_model(kind, parameters):
+def onnx_model(kind, parameters, image=(2, 8, 8)):
     nodes, output = kind.nodes()
     initializers = [numpy_helper.from_array(value, name) for name, value in parameters.items()]
     graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 2, 8, 8])],
+        nodes, "net", [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", *image])],
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", CLASSES])], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)

@@ -4,7 +4,7 @@ Run: python make_formats.py [output folder] (numpy and onnx). Written from the p
 
   fp8-chunk  Wang et al., Training DNNs with 8-bit Floating Point Numbers, NeurIPS 2018: sections 2 to 4
   mls        Zhong et al., Exploring the Potential of Low-bit Training of CNNs, 2020: section 3
-  afp        Zhang et al., Fixed-Point Back-Propagation Training, CVPR 2020: section 3, each step on its own
+  afp        Zhang et al., Fixed-Point Back-Propagation Training, CVPR 2020: section 3, with the state of its intervals
 
 Rounding to small formats goes by way of frexp in float64; every float32 step rounds once, in the order written here.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, RELU, STEPS, Conv, Sgd, dequantized, partial_sums, uniform
+from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, RELU, STEPS, Conv, Sgd, dequantized, ops, partial_sums, uniform
 
 
 class Format:
@@ -285,41 +285,84 @@ class Mls:
 
 # ---------------------------------------------------------------- fixed point
 
+class Schedule:
+    """When a tensor's step and width are looked at, and what they are (section 3.3); widths never shrink."""
+    ALPHA, GAMMA, DELTA = F(0.04), F(2), F(100)
+
+    def __init__(self, widths, tolerance, beta, epoch):
+        self.widths, self.tolerance, self.beta, self.epoch, self.warm = widths, F(tolerance), F(beta), epoch, epoch / 10
+        self.left = self.exponent = self.average = F(0)
+        self.width = self.steps = 0
+
+    def look(self, x):
+        mean = partial_sums(np.abs(x))
+        for width in self.widths:
+            if width < self.width and width != self.widths[-1]:
+                continue
+            largest = np.abs(x).max() / F(2 ** (width - 1) - 1)
+            mantissa, exponent = np.frexp(largest)
+            exponent = exponent - int(mantissa == 0.5)
+            step = F(2.0**exponent)
+            kept = partial_sums(np.abs(np.rint(x / step) * step))
+            share = np.abs(mean - kept) / mean
+            if share <= self.tolerance:
+                break
+        self.width, self.exponent = width, F(exponent)
+        error = ops.log32(F(1) + share) * F(1.4426950408889634)
+        movement = self.ALPHA * np.abs(self.exponent - self.average)
+        self.average = self.ALPHA * self.exponent + (F(1) - self.ALPHA) * self.average
+        if self.steps < self.warm:
+            return F(1)
+        if self.steps >= self.epoch:
+            return F(self.epoch)
+        change = np.maximum(self.DELTA * (error * error), movement)
+        return np.minimum(np.maximum(np.rint(self.beta / change - self.GAMMA), F(1)), F(self.epoch))
+
+    def integers(self, x):
+        looks = self.left <= 0
+        if looks:
+            self.left = self.look(x)
+        LOOKS.append((looks, self.width))
+        self.left = self.left - F(1)
+        self.steps = min(self.steps + 1, self.epoch)
+        step, half = F(2.0 ** int(self.exponent)), 2 ** (self.width - 1)
+        q = np.rint(x / step)
+        SATURATED.append(int((q < -half).sum() + (q > half - 1).sum()))
+        return np.clip(q, -half, half - 1).astype(np.int64), step
+
+    def state(self):
+        return np.array([self.left, self.width, self.exponent, self.average, self.steps], F)
+
+
 class Afp:
     """Powers of two as steps; errors of the least width that keeps their mean magnitude (section 3.3). Tolerances below the paper's
     2^0.03 - 1, for these small errors keep theirs at 8 bits."""
+    # The compiler's names of each layer's operands: activation, error.
+    NAMES = {
+        "lenet": {"conv1": ("images", "act1/relu_gradient"), "conv2": ("act1", "act2/relu_gradient"),
+                  "fc1": ("flat", "act3/relu_gradient"), "fc2": ("act3", "loss/softmax_cross_entropy_gradient")},
+        "residual": {"conv1": ("images", "act1/relu_gradient"), "conv2": ("act1", "act2/relu_gradient"),
+                     "conv3": ("act2", "act3/relu_gradient"), "fc": ("flat", "loss/softmax_cross_entropy_gradient")},
+    }
 
-    def __init__(self, tolerance=0.001):
-        self.streams, self.tolerance = 0, F(tolerance)
+    def __init__(self, network, tolerance=0.001, beta=0.1, epoch=100):
+        self.streams, self.sites = 0, {}
+        for layer, (x, e) in self.NAMES[network].items():
+            narrow, wide = ([8], tolerance, beta, epoch), ([8, 16, 24], tolerance, beta, epoch)
+            names = (x, layer + ".weight", e)
+            self.sites[layer] = dict(zip(names, (Schedule(*narrow), Schedule(*narrow), Schedule(*wide))))
 
-    @staticmethod
-    def step(x, width):
-        largest = np.abs(x).max() / F(2 ** (width - 1) - 1)
-        mantissa, exponent = np.frexp(largest)
-        return F(2.0 ** (exponent - (mantissa == 0.5)))
-
-    @staticmethod
-    def integers(x, step):
-        return np.rint(x / step).astype(np.int64)
-
-    def narrow(self, x):
-        step = self.step(x, 8)
-        return self.integers(x, step), step
+    def state(self):
+        sites = [site for layer in self.sites.values() for site in layer.items()]
+        return {f"{name}.schedule": schedule.state() for name, schedule in sites}
 
     def forward(self, layer, x, w):
-        layer.x, layer.w = self.narrow(x), self.narrow(w)
+        of_x, of_w, layer.of_e = self.sites[layer.name].values()
+        layer.x, layer.w = of_x.integers(x), of_w.integers(w)
         return dequantized(layer.product.forward(layer.x[0], layer.w[0])) * (layer.x[1] * layer.w[1])
 
     def error_codes(self, layer, e, run):
-        mean = partial_sums(np.abs(e))
-        for width in (8, 16, 24):
-            step = self.step(e, width)
-            q = self.integers(e, step)
-            kept = partial_sums(np.abs(q.astype(F) * step))
-            if np.abs(mean - kept) / mean <= self.tolerance:
-                break
-        layer.e = q, step
-        WIDTHS.append(width)
+        layer.e = layer.of_e.integers(e)
 
     @staticmethod
     def wide(product, q):
@@ -336,9 +379,10 @@ class Afp:
         return self.wide(lambda q: layer.product.gradient(layer.x[0], q), q) * (layer.x[1] * step)
 
 
-WIDTHS = []
+LOOKS, SATURATED = [], []
 
-ALGORITHMS = {"afp": (Afp, Sgd), "afp-wide": (lambda: Afp(3e-6), Sgd), "fp8-chunk": (Fp8Chunk, Fp16Sgd), "mls": (Mls, Sgd)}
+ALGORITHMS = {"afp": (Afp, Sgd), "afp-wide": (lambda n: Afp(n, 3e-6), Sgd), "afp-stale": (lambda n: Afp(n, 0.001, 5, 5), Sgd), 
+              "fp8-chunk": (lambda n: Fp8Chunk(), Fp16Sgd), "mls": (lambda n: Mls(), Sgd)}
 
 
 def scaled(kind, scale):
@@ -360,8 +404,9 @@ def main():
         labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
         for name, (algorithm, optimizer) in ALGORITHMS.items():
             weights = {key: value.copy() for key, value in parameters.items()}
-            own = scaled(kind, getattr(algorithm, "LOSS_SCALE", F(1)))
-            net = own(algorithm(), weights, optimizer(weights), RELU)
+            of = algorithm(network)
+            own = scaled(kind, getattr(of, "LOSS_SCALE", F(1)))
+            net = own(of, weights, optimizer(weights), RELU)
             states, losses = [net.state()], []
             for step in range(STEPS):
                 net.algorithm.run = net.optimizer.run = (0, step)
@@ -370,8 +415,12 @@ def main():
             arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
             arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
             np.savez_compressed(folder / f"{network}.{name}.npz", **arrays)
-    # The fixtures show more than one.
-    print("widths of errors under afp:", WIDTHS)
+            if name.startswith("afp"):
+                # The fixtures show several widths, steps without a look, and values beyond a step that is stale.
+                widths = [width for _, width in LOOKS]
+                print(network, name, "widths", {w: widths.count(w) for w in set(widths)}, "without a look",
+                      sum(not looks for looks, _ in LOOKS), "saturated", sum(SATURATED))
+                LOOKS.clear(), SATURATED.clear()
 
 
 if __name__ == "__main__":

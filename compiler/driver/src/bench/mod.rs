@@ -9,6 +9,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use trainc_ir::Op;
 use trainc_ir::graph::InputRole;
 use trainc_ir::harness::launches;
 use trainc_ir::product::Product;
@@ -237,8 +238,18 @@ pub(crate) fn batch(program: &Program, entry: &Entry) -> Option<usize> {
 
 /// Multiplications of the product that a kernel is or begins with.
 pub(crate) fn multiplications(kernel: &Kernel) -> u64 {
+    let of;
     let ops = match &kernel.op {
-        trainc_ir::Op::Chain(chain) => &chain.ops[..],
+        Op::Chain(chain) => &chain.ops[..],
+        // Sums of their own, of the terms of a product.
+        Op::ChunkedProduct(op) => {
+            of = Op::from(op.of.clone());
+            std::slice::from_ref(&of)
+        }
+        Op::GroupedProduct(op) => {
+            of = Op::from(op.of.clone());
+            std::slice::from_ref(&of)
+        }
         op => std::slice::from_ref(op),
     };
     match Product::of(ops, &kernel.input_types(), |_| true) {

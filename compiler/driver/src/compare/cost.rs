@@ -1,9 +1,12 @@
 //! What a training step costs under an algorithm: counts that no machine changes, and those of targets.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
-use trainc_ir::TensorType;
 use trainc_ir::harness::launches;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::program::{BufferId, Program};
+use trainc_ir::{Op, TensorType};
 
 use crate::bench::{BenchOptions, Subject, batch, bench, multiplications};
 use crate::config::Config;
@@ -19,7 +22,8 @@ pub struct StepCost {
     /// Multiplications of its products.
     pub macs: u64,
     /// These weighted by the bits of both operands, each over 32, as FracTrain counts (Fu et al., NeurIPS 2020, section
-    /// 4.1): 1 for FP32 by FP32, 1/16 for 8 by 8 bits.
+    /// 4.1): 1 for FP32 by FP32, 1/16 for 8 by 8 bits. An operand has the bits of the numbers that it was rounded to, however
+    /// wide the elements are that hold them.
     pub weighted_macs: f64,
     /// Bytes that launches read and write.
     pub bytes_moved: u64,
@@ -45,17 +49,46 @@ impl StepCost {
             memory_bytes: memory.arena_bytes + memory.state_bytes + memory.constant_bytes,
             state_bytes: memory.state_bytes,
         };
+        let mut widths: BTreeMap<BufferId, u32> = BTreeMap::new();
         for launch in launches(entry) {
             let kernel = program.kernel(launch.kernel);
             let macs = multiplications(kernel);
-            let share = |ty: &TensorType| ty.element.bits() as f64 / 32.0;
+            let share = |(ty, id): (&TensorType, &BufferId)| {
+                let held = ty.element.bits();
+                f64::from(widths.get(id).map_or(held, |&bits| bits.min(held))) / 32.0
+            };
+            let operands = kernel.inputs.iter().zip(&launch.inputs).take(2);
             cost.macs += macs;
-            cost.weighted_macs +=
-                macs as f64 * kernel.inputs.iter().take(2).map(share).product::<f64>();
+            cost.weighted_macs += macs as f64 * operands.map(share).product::<f64>();
+            let width = width(&kernel.op, launch.inputs.first().and_then(|id| widths.get(id)));
+            for id in &launch.outputs {
+                match width {
+                    Some(bits) => widths.insert(*id, bits),
+                    None => widths.remove(id),
+                };
+            }
             let bytes = |id: &BufferId| program.buffer(*id).bytes() as u64;
             cost.bytes_moved += launch.inputs.iter().chain(&launch.outputs).map(bytes).sum::<u64>();
         }
         Ok(cost)
+    }
+}
+
+/// The bits of the numbers that an operation rounds to, if it says so; of what only moves, those of its first operand.
+fn width(op: &Op, of_operand: Option<&u32>) -> Option<u32> {
+    let known = of_operand.copied();
+    match op {
+        Op::Chain(chain) => chain.ops.iter().fold(known, |known, op| width(op, known.as_ref())),
+        Op::QuantizeSteps(op) => {
+            let signed = u32::from(op.low < 0);
+            let bits = |q: i32| 32 - (if q < 0 { !q } else { q }).leading_zeros();
+            let own = (bits(op.low).max(bits(op.high)) + signed).max(1);
+            Some(known.map_or(own, |known| known.min(own)))
+        }
+        Op::QuantizeFloat(op) => Some(op.format.bits()),
+        Op::Ones(_) => Some(1),
+        op if op.kind().has(Property::Moves) => known,
+        _ => None,
     }
 }
 
@@ -99,5 +132,37 @@ impl TargetCost {
             },
             Err(error) => TargetCost { error: Some(message(&error)), ..empty },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainc_ir::attributes::Attribute;
+    use trainc_ir::text::cursor::Cursor;
+
+    /// Counted by hand: levels of a format of four bits and one bit, a sign with five exponent and two mantissa bits.
+    #[test]
+    fn widths() {
+        let steps = |low: i32, high: i32| {
+            format!(
+                "quantize_steps{{element=i8, exponent=0, base=0, low={low}, high={high}, rounding=half_even, stream=0}}"
+            )
+        };
+        let of = |text: &str, known: Option<u32>| {
+            width(&Op::parse(&mut Cursor::new(text)).expect(text), known.as_ref())
+        };
+        for (low, high, bits) in
+            [(-8, 7, 4), (-7, 7, 4), (0, 15, 4), (-1, 0, 1), (-1, 1, 2), (-128, 127, 8), (0, 1, 1)]
+        {
+            assert_eq!(of(&steps(low, high), None), Some(bits), "{low}..={high}");
+        }
+        assert_eq!(of(&steps(-127, 127), Some(7)), Some(7), "of numbers that have seven");
+        let float = "quantize_float{format=e5m2, rounding=half_even, stream=0}";
+        assert_eq!(of(float, None), Some(8));
+        assert_eq!(
+            (of("transpose{permutation=[1, 0]}", Some(4)), of("neg", Some(4))),
+            (Some(4), None)
+        );
     }
 }

@@ -8,15 +8,24 @@ use super::statistics::Spread;
 use super::{AlgorithmResult, Comparison};
 
 const SIZE: [f64; 2] = [1120.0, 460.0];
-const TOP: f64 = 84.0;
+const TOP: f64 = 76.0;
 const BOTTOM: f64 = 400.0;
 /// From left to right: accuracy by epoch, accuracy against cost.
-const PLOTS: [[f64; 2]; 2] = [[64.0, 560.0], [660.0, 1000.0]];
+const PLOTS: [[f64; 2]; 2] = [[64.0, 480.0], [552.0, 842.0]];
+/// Where the algorithms' names begin.
+const NAMES: f64 = 876.0;
+/// From one name to the next.
+const LINE: f64 = 19.0;
+/// With more algorithms than these, lines are drawn without the bands of their deviations, which would hide each other.
+const BANDS: usize = 4;
 
 /// The picture as an SVG document.
 pub(super) fn picture(comparison: &Comparison) -> String {
     let means: Vec<Vec<(f64, Spread)>> = comparison.algorithms.iter().map(by_epoch).collect();
-    let edges = means.iter().flatten().flat_map(|(_, spread)| interval(spread));
+    // What is drawn is where accuracies end: the first half of a training may lie below.
+    let last = means.iter().flatten().map(|(epoch, _)| *epoch).fold(0.0, f64::max);
+    let late = means.iter().flatten().filter(|(epoch, _)| *epoch >= last / 2.0);
+    let edges = late.flat_map(|(_, spread)| interval(spread));
     let accuracy = Axis::of_percentages(edges);
     let epochs = Axis::of_epochs(means.iter().flatten().map(|(epoch, _)| *epoch), true);
     let mut svg = format!(
@@ -30,22 +39,25 @@ pub(super) fn picture(comparison: &Comparison) -> String {
         h = SIZE[1],
         left = PLOTS[0][0],
     );
-    legend(&mut svg, &comparison.algorithms);
     frame(
         &mut svg,
         PLOTS[0],
         &accuracy,
-        "Test accuracy (%) by epoch, mean and deviation over seeds",
+        match means.len() > BANDS {
+            true => "Test accuracy (%) by epoch, mean over seeds",
+            false => "Test accuracy (%) by epoch, mean and deviation over seeds",
+        },
     );
     let last = comparison.algorithms.iter().flat_map(|a| interval(&percent(&a.accuracy)));
     let lasts = Axis::of_percentages(last);
     frame(&mut svg, PLOTS[1], &lasts, "Test accuracy (%) against weighted MACs of a step");
+    let dashes = |i: usize| DASHES[i / COLOURS.len() % DASHES.len()];
     let x = |epoch: f64| across(PLOTS[0], epochs.fraction(epoch));
     for tick in &epochs.ticks {
         below(&mut svg, x(tick.value), &tick.label);
     }
     for (i, points) in means.iter().enumerate() {
-        band(&mut svg, points, &x, &accuracy, colour(i));
+        band(&mut svg, points, &x, &accuracy, (colour(i), dashes(i), means.len() <= BANDS));
     }
     // Powers of two, a tick for each that is reached.
     let logs = comparison.algorithms.iter().map(|a| a.cost.weighted_macs.max(1.0).log2());
@@ -58,8 +70,12 @@ pub(super) fn picture(comparison: &Comparison) -> String {
         below(&mut svg, x(tick), &super::text::large(tick.exp2()));
         tick += stride;
     }
+    let places: Vec<f64> =
+        comparison.algorithms.iter().map(|a| height(&lasts, percent(&a.accuracy).mean)).collect();
+    let names = apart(&places);
     for (i, (algorithm, log)) in comparison.algorithms.iter().zip(logs).enumerate() {
-        point(&mut svg, x(log), &algorithm.accuracy, &lasts, (colour(i), &algorithm.name));
+        let look = (colour(i), dashes(i));
+        point(&mut svg, x(log), &algorithm.accuracy, &lasts, (&algorithm.name, names[i], look));
     }
     svg.push_str("</svg>\n");
     svg
@@ -67,6 +83,28 @@ pub(super) fn picture(comparison: &Comparison) -> String {
 
 fn colour(number: usize) -> &'static str {
     COLOURS[number % COLOURS.len()]
+}
+
+/// How lines of one colour differ.
+const DASHES: [&str; 4] = ["none", "7 4", "2 4", "9 3 2 3"];
+
+/// Where names stand so that none is on another: as near to these heights as their order allows.
+fn apart(heights: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..heights.len()).collect();
+    order.sort_by(|&a, &b| heights[a].total_cmp(&heights[b]));
+    let mut places = vec![0.0; heights.len()];
+    // The next must not be above this one; the last not below the plot.
+    let mut free = TOP;
+    for &i in &order {
+        places[i] = heights[i].max(free);
+        free = places[i] + LINE;
+    }
+    let mut free = BOTTOM;
+    for &i in order.iter().rev() {
+        places[i] = places[i].min(free);
+        free = places[i] - LINE;
+    }
+    places
 }
 
 /// The accuracy in percent after each epoch that every run has.
@@ -86,7 +124,7 @@ fn by_epoch(algorithm: &AlgorithmResult) -> Vec<(f64, Spread)> {
 /// The mean less and plus the deviation.
 fn interval(spread: &Spread) -> [f64; 2] {
     let deviation = spread.deviation.unwrap_or(0.0);
-    [spread.mean - deviation, spread.mean + deviation]
+    [(spread.mean - deviation).max(0.0), (spread.mean + deviation).min(100.0)]
 }
 
 /// A share of 1 in percent.
@@ -101,22 +139,6 @@ fn across(plot: [f64; 2], fraction: f64) -> f64 {
 
 fn height(axis: &Axis, value: f64) -> f64 {
     BOTTOM - axis.fraction(value) * (BOTTOM - TOP)
-}
-
-fn legend(svg: &mut String, algorithms: &[AlgorithmResult]) {
-    let mut x = PLOTS[0][0];
-    for (i, algorithm) in algorithms.iter().enumerate() {
-        let _ = writeln!(
-            svg,
-            "<circle cx=\"{:.1}\" cy=\"46\" r=\"5\" fill=\"{}\"/><text x=\"{:.1}\" y=\"50\">{}</text>",
-            x + 5.0,
-            colour(i),
-            x + 16.0,
-            escape(&algorithm.name)
-        );
-        // Text is not measured; 7.2 is a wide average of a 12-pixel font.
-        x += 36.0 + 7.2 * algorithm.name.chars().count() as f64;
-    }
 }
 
 fn frame(svg: &mut String, [left, right]: [f64; 2], accuracy: &Axis, caption: &str) {
@@ -157,7 +179,7 @@ fn band(
     points: &[(f64, Spread)],
     x: &dyn Fn(f64) -> f64,
     accuracy: &Axis,
-    colour: &str,
+    (colour, dashes, filled): (&str, &str, bool),
 ) {
     let at = |(epoch, value): (f64, f64)| format!("{:.1} {:.1}", x(epoch), height(accuracy, value));
     let lower = points.iter().map(|(epoch, spread)| (*epoch, interval(spread)[0]));
@@ -168,17 +190,26 @@ fn band(
     if line.is_empty() {
         return;
     }
+    if filled {
+        let around = around.join("L");
+        let _ = write!(svg, "<path d=\"M{around}Z\" fill=\"{colour}\" fill-opacity=\"0.18\"/>");
+    }
     let _ = writeln!(
         svg,
-        "<path d=\"M{}Z\" fill=\"{colour}\" fill-opacity=\"0.18\"/><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" \
-         stroke-width=\"2\" stroke-linejoin=\"round\" stroke-linecap=\"round\"/>",
-        around.join("L"),
+        "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\" \
+         stroke-linejoin=\"round\"/>",
         line.join("L")
     );
 }
 
-/// An algorithm's last accuracy with its deviation.
-fn point(svg: &mut String, x: f64, spread: &Spread, accuracy: &Axis, (colour, name): (&str, &str)) {
+/// An algorithm's last accuracy with its deviation, and its name at a height beside the plot, with what its line looks like.
+fn point(
+    svg: &mut String,
+    x: f64,
+    spread: &Spread,
+    accuracy: &Axis,
+    (name, place, (colour, dashes)): (&str, f64, (&str, &str)),
+) {
     let percent = percent(spread);
     let [low, high] = interval(&percent).map(|value| height(accuracy, value));
     let y = height(accuracy, percent.mean);
@@ -186,10 +217,16 @@ fn point(svg: &mut String, x: f64, spread: &Spread, accuracy: &Axis, (colour, na
         svg,
         "<line x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
          <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{colour}\" stroke=\"#fff\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{} {}</text>",
-        x + 8.0,
-        y + 4.0,
+         <path d=\"M{:.1} {y:.1}L{:.1} {place:.1}\" fill=\"none\" stroke=\"#bbb\" stroke-width=\"0.8\"/>\
+         <line x1=\"{NAMES}\" y1=\"{place:.1}\" x2=\"{:.1}\" y2=\"{place:.1}\" stroke=\"{colour}\" stroke-width=\"3\" \
+         stroke-dasharray=\"{dashes}\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\"><tspan font-weight=\"600\">{}</tspan> {}</text>",
+        x + 5.0,
+        NAMES - 6.0,
+        NAMES + 24.0,
+        NAMES + 32.0,
+        place + 4.0,
+        decimal(percent.mean, 2),
         escape(name),
-        decimal(percent.mean, 2)
     );
 }

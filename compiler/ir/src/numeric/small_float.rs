@@ -58,6 +58,11 @@ impl FloatFormat {
         (1 << (exponent_bits - 1)) - 1
     }
 
+    /// The bits of a number, its sign included.
+    pub fn bits(self) -> u32 {
+        1 + self.exponent_bits + self.mantissa_bits
+    }
+
     /// The largest number.
     pub fn largest(self) -> f32 {
         let code = (1u32 << (self.exponent_bits + self.mantissa_bits)) - 1 - self.reserved;

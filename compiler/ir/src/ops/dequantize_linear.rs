@@ -1,19 +1,20 @@
 //! `dequantize_linear`. See [`DequantizeLinear`].
 
+use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
 use crate::ops::properties::Work;
 use crate::ops::support::affine;
-use crate::ops::{Case, Operator, TypeError, rule};
+use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, rule};
 use crate::random::{RunContext};
 use crate::tensor::{ScaleData, Tensor};
 use crate::types::{Element, Scale, TensorType};
 
 operator! {
     /// ONNX DequantizeLinear: `(q - zero_point) * scale`. Operands: `q` integer, `scale` FP32, `zero_point`
-    /// of the type of `q`. Integers of at most 16 bits, or i32; the difference wraps in i32. No gradient: the operand is an
-    /// integer.
+    /// of the type of `q`. Integers of at most 16 bits, or i32; the difference wraps in i32. Gradient: the error of the integers is that
+    /// of the values that they stand for, unchanged (`quantize_linear` says where it passes); scales have none.
     pub struct DequantizeLinear = "dequantize_linear" {
         /// Channel axis if the scale is a vector.
         pub axis: usize,
@@ -62,6 +63,17 @@ impl Operator for DequantizeLinear {
             }));
         });
         vec![Tensor::f32(inputs[0].shape().dims(), x)]
+    }
+
+    fn gradient(
+        &self,
+        _graph: &mut Graph,
+        node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        match node.wanted[1] {
+            true => Err(GradientError::NotDifferentiable("dequantize_linear")),
+            false => Ok(vec![Some(node.output_gradient()), None, None]),
+        }
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

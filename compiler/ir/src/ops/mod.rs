@@ -342,6 +342,7 @@ operations! {
     sgd_update::SgdUpdate, formula::Formula, squared_norm::SquaredNorm,
     // Quantization: ONNX's affine pair.
     quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
+    with_exponent::WithExponent,
     // Quantization: FP32 on a grid, as QONNX defines it.
     quant::Quant, bipolar_quant::BipolarQuant, trunc::Trunc, straight_through::StraightThrough,
     // Quantization: shared exponents.
@@ -351,7 +352,7 @@ operations! {
     saturating_subtract::SaturatingSubtract,
     // Quantization: scales that are values.
     extremes::Extremes, nearest_power_of_two::NearestPowerOfTwo, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
-    width_search::WidthSearch, quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
+    width_search::WidthSearch, width_schedule::WidthSchedule, quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
     grouped_product::GroupedProduct,
     // Fine-tuning: values keep their meaning, steps their size.
     quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,

@@ -1,12 +1,18 @@
 //! `quantize_linear`. See [`QuantizeLinear`].
 
+use std::sync::Arc;
+
+use crate::graph::{Definition, Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::operator;
 use crate::ops::properties::{Property, Work};
 use crate::ops::support::affine;
+use crate::ops::support::grid::Rounding;
 use crate::ops::support::{elementwise, narrow};
-use crate::ops::{Case, Operator, TypeError, rule};
+use crate::ops::{
+    Case, Differentiated, GradientError, Operator, StraightThrough, TypeError, rule,
+};
 use crate::random::{RunContext};
 use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
@@ -14,8 +20,11 @@ use crate::types::{Element, TensorType};
 operator! {
     /// ONNX QuantizeLinear: `saturate(round_ties_even(x / scale) + zero_point)`. Operands: `x` FP32,
     /// `scale` FP32 (scalar or `[C]`), `zero_point` (the result's element type; scalar or `[C]`). Result: an
-    /// unscaled integer tensor of at most 8 bits. NaN gives the smallest element. No gradient: the result is an integer, so a
-    /// straight-through estimator belongs to the pair with `dequantize_linear`, which a pass must see as one.
+    /// unscaled integer tensor of at most 8 bits. NaN gives the smallest element.
+    ///
+    /// Gradient, where one scale and a constant zero point serve the whole tensor: straight-through, that is the error where
+    /// `round_ties_even(x / scale) + zero_point` is within the element's bounds or on them, else 0. The error of the integers is that
+    /// of the values that `dequantize_linear` gives.
     ///
     /// Order: `round_ties_even(x / scale) + zero_point` in FP32, clamped, then converted.
     pub struct QuantizeLinear = "quantize_linear" {
@@ -60,6 +69,29 @@ impl Operator for QuantizeLinear {
         };
         let ty = TensorType::new(inputs[0].shape().dims(), element);
         vec![Tensor::new(ty, data, ScaleData::None)]
+    }
+
+    fn gradient(
+        &self,
+        graph: &mut Graph,
+        node: &Differentiated<'_>,
+    ) -> Result<Vec<Option<ValueId>>, GradientError> {
+        let refused = GradientError::NotDifferentiable("quantize_linear");
+        let [x, scale, zero_point] = node.inputs else { return Err(refused) };
+        let zero_point = match &graph.value(*zero_point).definition {
+            Definition::Constant(tensor) if tensor.ty().count() == 1 => tensor.clone(),
+            _ => return Err(refused),
+        };
+        if node.wanted[1] || graph.ty(*scale).count() != 1 {
+            return Err(refused);
+        }
+        // The zero point is in the bounds, for it is added to what is rounded already.
+        let zero = zero_point.to_i64()[0] as f32;
+        let [low, high] = bounds(zero_point.ty().element).map(|bound| (bound - zero).into());
+        let none = graph.add_constant("quantize_linear/zero", Arc::new(Tensor::f32([], vec![0.0])));
+        let op = StraightThrough { low, high, rounding: Rounding::HalfEven };
+        let operands = [*x, *scale, none, node.output_gradient()];
+        Ok(vec![Some(graph.add1(op, &operands, "quantize_linear/gradient")?), None, None])
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

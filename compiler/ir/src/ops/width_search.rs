@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::types::{Element, Shape, TensorType};
 
 /// Partial sums.
-const PARTS: usize = 16;
+pub(super) const PARTS: usize = 16;
 
 operator! {
     /// The least width, among those given, at which fixed-point numbers keep the mean magnitude of an FP32 tensor, and their step:
@@ -32,13 +32,22 @@ operator! {
     }
 }
 
-fn total(parts: &[f32; PARTS]) -> f32 {
+pub(super) fn total(parts: &[f32; PARTS]) -> f32 {
     parts.iter().fold(0.0, |sum, part| sum + part)
 }
 
 /// The largest number of a width.
-fn largest(width: u32) -> f32 {
+pub(super) fn largest(width: u32) -> f32 {
     ((1u32 << (width - 1)) - 1) as f32
+}
+
+/// Refuses widths that are none.
+pub(super) fn check_widths(name: &str, widths: &[u32]) -> Result<(), TypeError> {
+    let ascend = widths.windows(2).all(|pair| pair[0] < pair[1]);
+    let fit = !widths.is_empty() && widths.iter().all(|width| (2..=24).contains(width));
+    rule::ensure(ascend && fit, || {
+        format!("{name}: widths are 2 to 24 bits and ascend, here {widths:?}")
+    })
 }
 
 impl Operator for WidthSearch {
@@ -47,12 +56,7 @@ impl Operator for WidthSearch {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         rule::operands::<1>(Self::NAME, inputs)?;
         rule::all_f32(Self::NAME, inputs)?;
-        let widths = &self.widths;
-        let ascend = widths.windows(2).all(|pair| pair[0] < pair[1]);
-        let fit = !widths.is_empty() && widths.iter().all(|width| (2..=24).contains(width));
-        rule::ensure(ascend && fit, || {
-            format!("{}: widths are 2 to 24 bits and ascend, here {widths:?}", Self::NAME)
-        })?;
+        check_widths(Self::NAME, &self.widths)?;
         Ok(vec![TensorType::f32(Shape::scalar()); 2])
     }
 
@@ -157,7 +161,7 @@ impl Operator for WidthSearch {
 }
 
 /// The sum of `count` values, in partial sums.
-fn sum(
+pub(super) fn sum(
     b: &mut LoopBuilder,
     parts: Buffer,
     count: usize,

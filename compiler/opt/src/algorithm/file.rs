@@ -85,8 +85,23 @@ pub(super) struct Translation {
     /// Forms of FP32 values by name; `?x` is the value.
     #[serde(default)]
     pub(super) forms: BTreeMap<String, FormText>,
+    /// What is kept of values from step to step, whose forms ask for it.
+    #[serde(default)]
+    pub(super) state: Vec<StateText>,
     #[serde(default)]
     pub(super) rules: Vec<RuleText>,
+}
+
+/// What is kept of a value from step to step.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StateText {
+    /// `(state{NAME} ?x)` in forms; the value's is called `VALUE.NAME`.
+    pub(super) name: String,
+    /// Its numbers before the first step.
+    pub(super) initial: Vec<f64>,
+    /// The form of the value that is the next.
+    pub(super) next: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -114,6 +129,8 @@ pub(super) struct WeightPart {
     /// Forms of FP32 values by name, of weights.
     #[serde(default)]
     pub(super) forms: BTreeMap<String, FormText>,
+    /// What weights are kept in.
+    pub(super) units: Option<Units>,
     /// What optimizers work on in place of weights that are stored in integers, which are then made of it anew in each step.
     pub(super) master: Option<Master>,
     /// Random initialisation of weights where the user asks for one.
@@ -382,6 +399,14 @@ pub(super) fn schedule_per(points: &[PointText], per: Per) -> Result<Vec<Point>,
 pub enum Carrier {
     /// FP32: products alone are integer, and FP32 ones are refused.
     F32,
+}
+
+/// What weights that the model's file stores as integers are kept in.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Units {
+    /// In steps of the file's integers: see [`crate::codes`].
+    Codes,
 }
 
 /// The form of a master weight.

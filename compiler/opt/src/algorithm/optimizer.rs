@@ -28,6 +28,9 @@ pub const GRADIENT: &str = "g";
 /// Name of the step size in formulas.
 pub const RATE: &str = "learning_rate";
 
+/// Names of what a weight that is kept in integers stands for: the size of a step, the least and the largest integer.
+pub const GRID: [&str; 3] = ["scale", "least", "largest"];
+
 /// A number that an optimizer's formulas use and its user may set.
 #[derive(Deserialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
@@ -282,6 +285,7 @@ impl Optimizer {
 
     fn check(&self) -> Result<(), (String, String)> {
         let mut taken = vec![WEIGHT, GRADIENT, RATE];
+        taken.extend(GRID);
         for name in self.inputs.keys() {
             if taken.contains(&name.as_str()) {
                 let place = format!("optimizer.inputs.{name}");
@@ -351,8 +355,9 @@ impl Optimizer {
     ) -> Result<(), (String, String)> {
         for (key, formula) in formulas {
             let place = || format!("optimizer.{part}.{key}");
-            let input = [GRADIENT, RATE].contains(&key.as_str()) || self.inputs.contains_key(key);
-            if input || self.parameters.contains_key(key) {
+            let given = [GRADIENT, RATE].iter().chain(&GRID).any(|name| name == key);
+            let given = given || self.inputs.contains_key(key);
+            if given || self.parameters.contains_key(key) {
                 return Err((place(), format!("`{key}` has a meaning already")));
             }
             let step = self.state.iter().any(|s| s.name == *key && s.of == StateOf::Step);
@@ -370,8 +375,8 @@ impl Optimizer {
                     return Err((place(), message));
                 }
                 let of_weight = |s: &State| s.name == name && s.of == StateOf::Weight;
-                if step && ([WEIGHT, GRADIENT].contains(&name) || self.state.iter().any(of_weight))
-                {
+                let own = [WEIGHT, GRADIENT].contains(&name) || GRID.contains(&name);
+                if step && (own || self.state.iter().any(of_weight)) {
                     let message = format!("`?{name}` is a weight's, and `{key}` the step's");
                     return Err((place(), message));
                 }

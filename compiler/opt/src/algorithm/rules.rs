@@ -7,7 +7,8 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, TensorType};
 
-use super::file::{DrawnText, InitialText, RuleText};
+use super::file::{DrawnText, InitialText, RuleText, StateText};
+use crate::egraph::forms::Kept;
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Condition, Guard, Rewrite};
 use crate::model_rules::{self, Added, First, ModelRule};
@@ -66,6 +67,49 @@ pub(super) fn read_forms(
         forms.insert(name.clone(), form);
     }
     Ok(forms)
+}
+
+/// What is kept of values, and checks of the forms that ask for it.
+///
+/// # Errors
+/// With the name of the state or form: if a state has no numbers or a name that is taken, its next is no form, or a form asks for
+/// what is not kept.
+pub(super) fn read_states(
+    states: &[StateText],
+    forms: [&BTreeMap<String, String>; 3],
+) -> Result<BTreeMap<String, Kept>, (String, String)> {
+    const MARKER: &str = "(state{";
+    let mut found = BTreeMap::new();
+    for StateText { name, initial, next } in states {
+        let fail = |message: String| Err((name.clone(), message));
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(word) {
+            return fail("a name is letters, digits and `_`".into());
+        }
+        if initial.is_empty() || initial.iter().any(|x| !(*x as f32).is_finite()) {
+            return fail("`initial` is a list of numbers".into());
+        }
+        if !forms[0].contains_key(next) {
+            let near = did_you_mean(next, forms[0].keys().map(String::as_str));
+            return fail(format!("`next`: there is no form `{next}` in [translation.forms]{near}"));
+        }
+        let initial = initial.iter().map(|&x| x as f32).collect();
+        let kept = Kept { initial, next: next.clone() };
+        if found.insert(name.clone(), kept).is_some() {
+            return fail("there are two of that name".into());
+        }
+    }
+    for (form, text) in forms.iter().flat_map(|forms| forms.iter()) {
+        for rest in text.split(MARKER).skip(1) {
+            let name = rest.split('}').next().unwrap_or_default();
+            if !found.contains_key(name) {
+                let near = did_you_mean(name, found.keys().map(String::as_str));
+                let message = format!("there is no state `{name}`{near}: [[translation.state]]");
+                return Err((format!("forms.{form}"), message));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// A message of the TOML reader, with the word that was meant where it lists those it expects.

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
+use trainc_ir::graph::ValueId;
 use trainc_ir::ops::Dequantize;
-use trainc_ir::types::{Element, Scale};
+use trainc_ir::types::{Element, Scale, TensorType};
 
 use super::language::{Graph, Node, Ty, add_operation};
-use super::pattern::Template;
+use super::pattern::{STATE, Template};
 use crate::roles::{Role, Side};
 
 /// How an algorithm brings values in other elements to 8 bits.
@@ -33,6 +34,30 @@ pub struct Named {
     pub backward: BTreeMap<String, Template>,
     /// Weights.
     pub weight: BTreeMap<String, Template>,
+    /// What is kept of values whose forms ask for it, by name.
+    pub states: BTreeMap<String, Kept>,
+}
+
+/// What an algorithm keeps of a value from step to step: FP32 numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    /// Before the first step.
+    pub initial: Vec<f32>,
+    /// The form that is the next.
+    pub next: String,
+}
+
+/// A state of one value of the source graph.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The value.
+    pub source: ValueId,
+    /// The state's name.
+    pub name: String,
+    /// Before the first step.
+    pub initial: Vec<f32>,
+    /// The class of the next.
+    pub next: Id,
 }
 
 impl Named {
@@ -65,8 +90,9 @@ pub(super) fn resolve(egraph: &mut Graph, class: Id) {
         match marker {
             Node::Lowered([value]) => {
                 let named = egraph.analysis.forms.clone();
-                let named = named.named.names().into_iter().cloned();
-                let named = named.map(|name| Node::Form(name, [value]));
+                let states = named.named.states.keys().map(|name| format!("{STATE}{name}"));
+                let names = named.named.names().into_iter().cloned().chain(states);
+                let named = names.map(|name| Node::Form(name, [value]));
                 for waiting in
                     [Node::Narrowed([value]), Node::Floated([value])].into_iter().chain(named)
                 {
@@ -94,10 +120,43 @@ pub fn resolve_all(egraph: &mut Graph) -> bool {
     (egraph.number_of_classes(), egraph.total_size()) != (before, size)
 }
 
+/// The leaf of what is kept of a value, which is what forms are made of: its FP32 representation. Its id lies past those of the graph's own and of their stored forms, so that the
+/// remainder by their number is the value's.
+fn state_leaf(egraph: &mut Graph, name: &str, value: Id) -> Option<Id> {
+    let source = egraph[value].data.source?;
+    let forms = egraph.analysis.forms.clone();
+    let at = forms.named.states.keys().position(|known| known == name)?;
+    let Kept { initial, next } = forms.named.states.get(name)?.clone();
+    let roles = &egraph.analysis.roles;
+    let (role, side) = (roles.role_in_products(source), roles.side(source));
+    let next = forms.named.of(&next, role, side)?.clone();
+    let leaf = ValueId::from_index(source.index() + egraph.analysis.values * (at + 2));
+    if !egraph.analysis.states.contains_key(&leaf) {
+        let ty = TensorType::f32([initial.len()]);
+        egraph.analysis.leaves.insert(leaf, ty);
+        let own = egraph.add(Node::Leaf(leaf));
+        let next = next.instantiate(egraph, value);
+        let state = State { source, name: name.to_string(), initial, next };
+        egraph.analysis.states.insert(leaf, state);
+        return Some(own);
+    }
+    Some(egraph.add(Node::Leaf(leaf)))
+}
+
 fn resolve_one(egraph: &mut Graph, marker: &Node, class: Id) {
     let (Node::Narrowed([value]) | Node::Floated([value]) | Node::Form(_, [value])) = marker else {
         return;
     };
+    if let Node::Form(name, _) = marker
+        && let Some(name) = name.strip_prefix(STATE)
+    {
+        // One leaf is enough.
+        let known = egraph[class].nodes.iter().any(|node| matches!(node, Node::Leaf(_)));
+        if let (false, Some(leaf)) = (known, state_leaf(egraph, name, *value)) {
+            egraph.union(leaf, class);
+        }
+        return;
+    }
     let Some(lowered) = egraph.lookup(Node::Lowered([*value])) else { return };
     let Ty::Tensor(ty) = &egraph[lowered].data.ty else { return };
     let (element, scale) = (ty.element, ty.scale);

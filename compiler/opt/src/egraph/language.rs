@@ -13,7 +13,7 @@ use trainc_ir::text::cursor::{Cursor, SyntaxError};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, OpKind, Tensor};
 
-use super::forms::{self, Forms};
+use super::forms::{self, Forms, State};
 use crate::roles::Roles;
 
 /// An e-node.
@@ -145,6 +145,10 @@ pub struct Types {
     pub roles: Roles,
     /// Translation only: forms in 8 bits, and those with names.
     pub forms: Arc<Forms>,
+    /// Translation only: how many values the source graph has.
+    pub values: usize,
+    /// Translation only: what is kept of values from step to step, by leaf.
+    pub states: BTreeMap<ValueId, State>,
     /// Contradictions: two types in one class. A bug of a rule; reported by name by the caller.
     pub conflicts: Vec<String>,
 }

@@ -7,6 +7,7 @@
 //!          | (word{name=?a, ...} pattern...)        in `into`: one of them is the operation whose attributes `match` bound to ?a
 //!          | (lowered pattern) | (narrowed pattern) | (floated pattern) | (raised pattern)   the markers of translation
 //!          | (form{name} pattern)                    a form that the algorithm gives a name
+//!          | (state{name} pattern)                   what the algorithm keeps of a value from step to step
 //!          | (result{n} pattern)                    result n of an operation with several
 //!          | (any{property} ?a pattern...)          each operation with the property; ?a binds its attributes, if any
 //!          | ?name...                              one operand or more: in `match`, behind the others
@@ -83,6 +84,12 @@ fn term(
             cursor.expect("}")?;
             Node::Form(name, [term(cursor, ast, depth + 1)?])
         }
+        "state" => {
+            cursor.expect("{")?;
+            let name = format!("{STATE}{}", cursor.word()?);
+            cursor.expect("}")?;
+            Node::Form(name, [term(cursor, ast, depth + 1)?])
+        }
         "result" => {
             cursor.expect("{")?;
             let slot = cursor.parse_number()?;
@@ -122,6 +129,27 @@ pub fn forms(pattern: &Pattern<Node>) -> impl Iterator<Item = &str> {
         ENodeOrVar::ENode(Node::Form(name, _)) => Some(name.as_str()),
         _ => None,
     })
+}
+
+/// What stands before the name of a state in the name of its form.
+pub const STATE: &str = "state:";
+
+/// The form whose meaning a pattern is about: `codes` of `(form{codes} (reshape ?a ?x))`.
+pub fn defined_form(pattern: &Pattern<Node>) -> Option<&str> {
+    match pattern.ast.as_ref().last() {
+        Some(ENodeOrVar::ENode(Node::Form(name, _))) => Some(name),
+        _ => None,
+    }
+}
+
+/// The pattern of the value that a pattern is a form of; the pattern itself if it is of no form.
+pub fn of_value(pattern: &Pattern<Node>) -> Pattern<Node> {
+    let nodes = pattern.ast.as_ref();
+    match defined_form(pattern) {
+        // The form is written last, its value before it.
+        Some(_) => Pattern::new(nodes[..nodes.len() - 1].to_vec().into()),
+        None => pattern.clone(),
+    }
 }
 
 /// A pattern as a template: what an algorithm puts around inputs and outputs.
@@ -274,6 +302,9 @@ pub fn rewrite(
             .map(|n| form(&repeated(left, lists, n)?, &repeated(into, lists, n)?, &guards, &[]))
             .collect::<Result<_, _>>()?,
     };
+    // What a form is has no element of its own that would have to be FP32.
+    let of_form = forms.iter().all(|form| defined_form(&form.left).is_some());
+    let condition = if of_form { Condition::Any } else { condition };
     let body = Body::Patterns { forms, condition };
     Ok(Rewrite { name: name.to_string(), body })
 }

@@ -221,13 +221,41 @@ pub struct Rewrite {
 
 impl Rewrite {
     /// The operations that its patterns match, each with what is inside of it.
+    ///
+    /// Nothing for a rule that says what a form is: the operation itself is computed by others.
     pub fn matched(&self) -> Vec<trainc_ir::OpKind> {
+        if !self.defined_forms().is_empty() {
+            return Vec::new();
+        }
         match &self.body {
             Body::Patterns { forms, .. } => {
                 forms.iter().flat_map(|form| super::pattern::operations(&form.left)).collect()
             }
             Body::Search(_) => Vec::new(),
         }
+    }
+}
+
+impl Rewrite {
+    /// The forms that the rule says what they are.
+    pub fn defined_forms(&self) -> Vec<&str> {
+        match &self.body {
+            Body::Patterns { forms, .. } => {
+                forms.iter().filter_map(|form| super::pattern::defined_form(&form.left)).collect()
+            }
+            Body::Search(_) => Vec::new(),
+        }
+    }
+
+    /// The rule with patterns of the values whose forms it is about, in place of these forms.
+    pub fn of_values(&self) -> Rewrite {
+        let mut rule = self.clone();
+        if let Body::Patterns { forms, .. } = &mut rule.body {
+            for form in forms {
+                form.left = Arc::new(super::pattern::of_value(&form.left));
+            }
+        }
+        rule
     }
 }
 
@@ -474,6 +502,7 @@ pub(crate) fn fact(
         }
         "entry" => vec![if roles.trains() { "train" } else { "infer" }.to_string()],
         "rank" => shape.map(|shape| shape.rank().to_string()).into_iter().collect(),
+        "quantized" => source.map(|v| roles.quantized(v).to_string()).into_iter().collect(),
         // One input channel for each of several filters.
         "depthwise" => {
             shape.map(|s| (s.rank() > 2 && s[1] == 1 && s[0] > 1).to_string()).into_iter().collect()

@@ -8,6 +8,7 @@ use trainc_ir::{Shape, TensorType};
 
 use super::{MASTER, Part, STEP_STATE, Trained, Update, Updates, When, add_state};
 use crate::algorithm::optimizer::{Optimizer, RATE, State, StateOf, WEIGHT};
+use crate::codes::grid;
 use crate::roles::Roles;
 
 /// The end of an epoch as a graph.
@@ -62,6 +63,7 @@ pub fn epoch_end_graph(
             added: optimizer.added_as(own),
             largest: None,
             factor: None,
+            grid: grid(&graph, graph.parameters()[position].value),
         };
         updates.end(&mut graph, own, &of, master)?;
     }
