@@ -94,7 +94,7 @@ pub(crate) struct TrainArguments {
     /// Write a checkpoint after each epoch (the baseline's beside it, with its name appended)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Write it every N training steps, too
+    /// Write it every N training steps, too [default: at the end of epochs alone]
     #[arg(long, value_name = "N", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) checkpoint_every: Option<u64>,
     /// Go on from the checkpoint, if it is there

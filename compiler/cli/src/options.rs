@@ -165,6 +165,7 @@ mod tests {
                 "normalization" => vec!["--normalization=none".to_string()],
                 "schedule" => vec!["--schedule=0:3".to_string()],
                 "label-smoothing" => vec!["--label-smoothing=0.5".to_string()],
+                "scheduled" => vec!["--scheduled=momentum=0.9".to_string()],
                 name => vec![format!("--{name}=7")],
             };
             let flags = ConfigArguments::augment_args(Command::new(command));
