@@ -283,7 +283,7 @@ fn niti_needs_its_rounding() {
     assert!(right > 0.95 && wrong < 0.8, "{right}, {wrong}");
 }
 
-/// WAGEUBN's activations are 8 bits behind the point, and more before it: with 8 in all it does not train.
+/// WAGEUBN's activations have 7 bits behind the point, and more before it: with 8 in all it does not train.
 #[test]
 fn wageubn_needs_activations_above_one() {
     let right = accuracy_on_digits("wageubn", 20);

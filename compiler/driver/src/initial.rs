@@ -139,7 +139,10 @@ impl InitialState {
                 .push(format!("{file}: lacks {}, which keep the model's values", listed(&missing)));
         }
         if !others.is_empty() {
-            words.push(format!("{file}: {} are no parameters of the model", listed(&others)));
+            words.push(format!(
+                "{file}: {} are no parameters of the model's file; what the algorithm keeps or adds under these names takes them",
+                listed(&others)
+            ));
         }
         Ok(words)
     }

@@ -1,11 +1,14 @@
 //! Algorithm files: what is not understood is refused, with what was meant; rules that apply to their own results end.
 
-use trainc_ir::Tensor;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::ops::{MatMul, ProductRole, Relu};
 use trainc_ir::types::TensorType;
+use trainc_ir::{OpKind, Tensor};
+use trainc_opt::algorithm::optimizer::Optimizer;
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 use trainc_opt::model_rules::{Ruled, apply_model_rules};
+use trainc_opt::roles::Role;
+use trainc_opt::training::training_graph_under;
 use trainc_opt::translate::translate;
 
 fn niti() -> &'static str {
@@ -318,4 +321,52 @@ fn rules_of_the_model_add_parameters() {
         ui8.replacen("name = \"matmul\"", &format!("name = \"matmul\"\n{}", one(scores)), 1);
     let message = Algorithm::parse("mine.toml", &wrong).unwrap_err().to_string();
     assert!(message.contains("rules of the model alone"), "{message}");
+}
+
+/// A formula may take one result of an operation with several; which one must be said.
+#[test]
+fn formulas_take_results_of_operations() {
+    let of = |divisor: &str| {
+        let text = format!(
+            "name = \"own\"\ntitle = \"own\"\n[optimizer]\nschedule = [{{ from = 0.0, value = 0.1 }}]\n[optimizer.update]\nw = \"(sub ?w (mul ?learning_rate (div ?g {divisor})))\"\n"
+        );
+        let own = Algorithm::parse("mine.toml", &text).unwrap();
+        training_graph_under(&product(), None, &own)
+    };
+    let extremes = "(extremes{kept=[], mean=false} ?g)";
+    let graph = of(&format!("(maximum (neg (result{{0}} {extremes})) (result{{1}} {extremes}))"));
+    let graph = graph.unwrap();
+    let found: Vec<_> = graph.nodes().iter().filter(|n| n.op.kind() == OpKind::Extremes).collect();
+    assert_eq!(found.len(), 1, "both results are of one");
+    let last = graph.nodes().last().unwrap();
+    assert_eq!(last.op.kind(), OpKind::Formula);
+    assert!(found[0].outputs.iter().all(|v| last.inputs.contains(v)));
+    for wrong in [extremes.to_string(), format!("(result{{2}} {extremes})")] {
+        let message = of(&wrong).unwrap_err().to_string();
+        assert!(
+            message.contains("`extremes` has 2 result(s)") && message.contains("`w`"),
+            "{message}"
+        );
+    }
+    let message = Algorithm::parse(
+        "mine.toml",
+        &niti().replacen("(sgd_update ?w ?g ?learning_rate)", "(result{0} ?g)", 1),
+    );
+    let message = message.unwrap_err().to_string();
+    assert!(message.contains("whose result it is"), "{message}");
+}
+
+/// An optimizer's parameter may have a value of its own for weights of a layer, which goes over a role's.
+#[test]
+fn values_by_layer() {
+    let mut sgd = Optimizer::built_in("sgd").unwrap();
+    sgd.set("weight_decay=0.1,weight_decay.weight=0.2,weight_decay.last=0.3").unwrap();
+    let of = |role, layers: &[&'static str]| sgd.value("weight_decay", role, layers, None);
+    assert_eq!(of(Some(Role::Weight), &["last"]), Some(0.3));
+    assert_eq!(of(Some(Role::Weight), &["first", "last"]), Some(0.3));
+    assert_eq!(of(Some(Role::Weight), &["inner"]), Some(0.2));
+    assert_eq!(of(Some(Role::Bias), &[]), Some(0.1));
+    assert!(sgd.described().contains("0.3 in the last layer"), "{}", sgd.described());
+    let message = sgd.set("weight_decay.frist=1").unwrap_err();
+    assert!(message.contains("frist") && message.contains("first, inner, last"), "{message}");
 }
