@@ -28,8 +28,7 @@ use crate::options::value::{Augment, Schedule};
 
 use crate::error::{Context, Error, InFile, Result, bail, ensure};
 use crate::hash::crc32;
-use crate::history::EpochRecord;
-use crate::train::OpenEpoch;
+use crate::history::{EpochRecord, OpenEpoch};
 
 const MAGIC: &[u8] = b"trainc checkpoint 2\n";
 

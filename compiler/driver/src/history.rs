@@ -20,6 +20,16 @@ pub struct EpochRecord {
     pub test_loss: Option<f64>,
 }
 
+/// How far an epoch is.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenEpoch {
+    /// Its training steps so far; 0 between epochs.
+    pub(crate) steps: usize,
+    /// The sum of their losses.
+    pub(crate) losses: f64,
+}
+
 /// The curves of runs, each with its name.
 pub fn chart(title: &str, runs: &[(&str, &[EpochRecord])]) -> TrainingChart {
     let series = |value: fn(&EpochRecord) -> Option<f64>| {

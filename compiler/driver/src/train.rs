@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 
-use serde::{Deserialize, Serialize};
 use trainc_data::{Augmentation, Dataset, Normalizer, Split, TrainingBatches, evaluation_batches};
 use trainc_host::{EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
@@ -13,7 +12,7 @@ use trainc_opt::algorithm::Algorithm;
 use crate::config::Config;
 use crate::error::{Context, Result, ensure};
 use crate::goal::{self, Goal, Sum};
-use crate::history::EpochRecord;
+use crate::history::{EpochRecord, OpenEpoch};
 use crate::image_layout::ImageLayout;
 use crate::options::value::Augment;
 use crate::session::{EPOCH_END, INFER, Session, TRAIN_STEP};
@@ -43,16 +42,6 @@ pub struct Trainer {
     pub(crate) history: Vec<EpochRecord>,
     /// The epoch that is open, or that a limit on steps cut short.
     pub(crate) open: OpenEpoch,
-}
-
-/// How far an epoch is.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OpenEpoch {
-    /// Its training steps so far; 0 between epochs.
-    pub(crate) steps: usize,
-    /// The sum of their losses.
-    pub(crate) losses: f64,
 }
 
 /// Where a call of [`Trainer::advance`] ended.
