@@ -65,6 +65,48 @@ def case(name, net, x, y, loss, judge):
     np.savez_compressed(DESTINATION / f"{name}.npz", **{k: np.asarray(v) for k, v in sorted(arrays.items())})
 
 
+class Several(nn.Module):
+    """Three results of one trunk: numbers, classes, and what holds of each."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Linear(5, 8)
+        self.boxes, self.classes, self.marks = nn.Linear(8, 3), nn.Linear(8, 4), nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = torch.tanh(self.trunk(x))
+        return self.boxes(x), self.classes(x), torch.sigmoid(self.marks(x))
+
+
+def results(x):
+    """Writes the case of several results: `y_train.RESULT`, factors 0.5, 1 and 2."""
+    torch.manual_seed(6)
+    net, names = Several(), ["boxes", "classes", "marks"]
+    wanted = [torch.randn(len(x), 3), torch.randint(0, 4, (len(x),)), (torch.rand(len(x), 2) < 0.4).float()]
+
+    def loss(results, wanted):
+        boxes, classes, marks = results
+        sums = 0.5 * F.mse_loss(boxes, wanted[0]) + F.cross_entropy(classes, wanted[1])
+        return sums + 2.0 * F.binary_cross_entropy(marks, wanted[2])
+
+    options = {"dynamo": False, "dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"], "output_names": names}
+    torch.onnx.export(net, (x[:BATCH],), DESTINATION / "several.onnx", **options)
+    split = STEPS * BATCH
+    arrays = {"x_train": x[:split], "x_test": x[split:]}
+    for name, values in zip(names, wanted):
+        arrays |= {f"y_train.{name}": values[:split], f"y_test.{name}": values[split:]}
+    for i in range(0, split, BATCH):
+        net.zero_grad()
+        loss(net(x[i:i + BATCH]), [values[i:i + BATCH] for values in wanted]).backward()
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter -= RATE * parameter.grad
+    with torch.no_grad():
+        arrays["test_loss"] = loss(net(x[split:]), [values[split:] for values in wanted])
+    arrays |= {f"after/{key}": value.detach() for key, value in net.named_parameters()}
+    np.savez_compressed(DESTINATION / "several.npz", **{k: np.asarray(v) for k, v in sorted(arrays.items())})
+
+
 def main():
     torch.set_num_threads(1)
     DESTINATION.mkdir(exist_ok=True)
@@ -89,6 +131,7 @@ def main():
     sentences, kinds = torch.randint(11, (count, 7)), torch.randint(3, (count, 7))
     case("words", Words(6), sentences, kinds, F.cross_entropy, right)
     case("cross_entropy", places(5), images, labels, lambda y, wanted: F.cross_entropy(y, wanted, ignore_index=-1), right)
+    results(x)
 
 
 if __name__ == "__main__":

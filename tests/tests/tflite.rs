@@ -150,6 +150,7 @@ fn images() -> Dataset {
         ),
         labels: (0..count).map(|i| (i % 10) as u32).collect(),
         targets: None,
+        named: Vec::new(),
     };
     let classes = (0..10).map(|i| i.to_string()).collect();
     Dataset { name: "bytes".into(), train: split(40, 0), test: split(16, 999), classes }

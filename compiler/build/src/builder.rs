@@ -7,7 +7,7 @@ use trainc_driver::config::{
 };
 use trainc_driver::model::ModelSource;
 use trainc_driver::options::Said;
-use trainc_driver::options::value::Schedule;
+use trainc_driver::options::value::{OutputLoss, Schedule};
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
@@ -153,6 +153,15 @@ impl Builder {
     /// What a model without a loss of its own is trained for.
     pub fn loss(mut self, loss: LossFunction) -> Builder {
         self.options.say("loss", |c| c.loss = loss);
+        self
+    }
+
+    /// What one result is trained for, and the factor of its loss in the sum.
+    pub fn output_loss(mut self, result: &str, loss: LossFunction, factor: f64) -> Builder {
+        let own = OutputLoss { loss, factor };
+        self.options.say("output-loss", |c| {
+            c.output_loss.insert(result.to_string(), own);
+        });
         self
     }
 

@@ -88,7 +88,7 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 25] = [
+    let methods: [(&str, Method); 26] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
@@ -98,6 +98,7 @@ fn every_option_has_a_method() {
         ("dimensions", |b| b.dimension("h", 3)),
         ("seed", |b| b.seed(3)),
         ("loss", |b| b.loss(LossFunction::MeanSquaredError)),
+        ("output-loss", |b| b.output_loss("y", LossFunction::MeanSquaredError, 0.5)),
         ("opt", |b| b.opt(OptimiserStrategy::Off)),
         ("exact", |b| b.exact(false)),
         ("batch-norm", |b| b.batch_norm(BatchNormHandling::Frozen)),

@@ -44,6 +44,7 @@ fn pixels_become_inputs() {
             images: trainc_data::Images::U8((0..=255).collect()),
             labels: vec![0],
             targets: None,
+            named: Vec::new(),
         };
         for value in normalizer.to_f32(&all) {
             assert_eq!(lines.next().unwrap().parse::<i32>().unwrap(), value.to_bits() as i32);

@@ -19,33 +19,41 @@ fn text(path: &Path) -> &str {
 #[test]
 fn first_steps_are_those_of_pytorch() {
     let folder = Folder::new("losses");
-    for (name, loss) in [
-        ("mse", "mse"),
-        ("bce", "bce"),
-        ("bce_sigmoid", "bce"),
-        ("cross_entropy", "cross-entropy"),
-        ("words", "cross-entropy"),
+    let several = ["--output-loss", "boxes=mse:0.5", "--output-loss", "marks=bce:2"];
+    for (name, loss, more) in [
+        ("mse", "mse", &[][..]),
+        ("bce", "bce", &[]),
+        ("bce_sigmoid", "bce", &[]),
+        ("cross_entropy", "cross-entropy", &[]),
+        ("words", "cross-entropy", &[]),
+        ("several", "cross-entropy", &several),
     ] {
         let (model, data) = (fixture(&format!("{name}.onnx")), fixture(&format!("{name}.npz")));
-        let lines = folder.json(&[
-            "train",
-            text(&model),
-            "--data",
-            text(&data),
-            "--loss",
-            loss,
-            "--algorithm",
-            "fp32",
-            "--batch",
-            "4",
-            "--steps",
-            "3",
-            "--no-shuffle",
-            "--learning-rate",
-            "0.1",
-            "--weights-out",
-            "w.st",
-        ]);
+        let lines = folder.json(
+            &[
+                &[
+                    "train",
+                    text(&model),
+                    "--data",
+                    text(&data),
+                    "--loss",
+                    loss,
+                    "--algorithm",
+                    "fp32",
+                    "--batch",
+                    "4",
+                    "--steps",
+                    "3",
+                    "--no-shuffle",
+                    "--learning-rate",
+                    "0.1",
+                    "--weights-out",
+                    "w.st",
+                ][..],
+                more,
+            ]
+            .concat(),
+        );
         let found = read_safetensors(&folder.path("w.st")).unwrap();
         let mut compared = 0;
         for (key, expected) in read_npz(&data).unwrap() {
@@ -132,4 +140,29 @@ fn targets_that_do_not_fit() {
     assert!(message.contains("i32[4,7], but images of `mse` are 1 x 1 x 5"), "{message}");
     let message = given("mse.onnx", "words.npz");
     assert!(message.contains("f32[4,5], but images of `words` are 1 x 1 x 7"), "{message}");
+}
+
+/// Of a model with several results: each needs an array, and a name that there is.
+#[test]
+fn results_that_do_not_fit() {
+    let folder = Folder::new("results");
+    let model = fixture("several.onnx");
+    let fail = |data: &str, more: &[&str]| {
+        let data = fixture(data);
+        let common = ["train", text(&model), "--data", text(&data), "--algorithm", "fp32"];
+        folder.fail(&[&common[..], &["--batch", "4"], more].concat())
+    };
+    let message = fail("mse.npz", &["--loss", "mse"]);
+    assert!(message.contains("boxes.targets") && message.contains("`y_train.RESULT`"), "{message}");
+    let message = fail("several.npz", &["--output-loss", "boxs=mse"]);
+    assert!(message.contains("`boxs`") && message.contains("`boxes`"), "{message}");
+    let message =
+        fail("several.npz", &["--output-loss", "boxes=bce", "--output-loss", "classes=mse"]);
+    assert!(message.contains("targets") && message.contains("the loss takes [4]"), "{message}");
+    // One result of several, for which a factor is said.
+    let data = fixture("several.npz");
+    let only = ["train", text(&model), "--data", text(&data), "--algorithm", "fp32"];
+    folder.json(
+        &[&only[..], &["--batch", "4", "--epochs", "1", "--output-loss", "boxes=mse:2"]].concat(),
+    );
 }

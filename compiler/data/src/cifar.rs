@@ -59,6 +59,7 @@ impl From<Records> for Split {
             images: Images::U8(records.pixels),
             labels: records.labels,
             targets: None,
+            named: Vec::new(),
         }
     }
 }

@@ -33,6 +33,8 @@ pub struct Split {
     pub labels: Vec<u32>,
     /// What each image is trained for, if that is no class.
     pub targets: Option<Targets>,
+    /// What each image is trained for by a model of several results, with the result's name.
+    pub named: Vec<(String, Targets)>,
 }
 
 /// What samples are trained for other than a class each.
@@ -210,6 +212,7 @@ mod tests {
             images: Images::U8(vec![0; shape.iter().product()]),
             labels: vec![label],
             targets: None,
+            named: Vec::new(),
         };
         let check = |train, test| {
             let classes = vec!["0".to_string(), "1".to_string()];
@@ -221,7 +224,8 @@ mod tests {
         let error = check(split(0, [1, 2, 2]), split(1, [3, 2, 2])).unwrap_err().to_string();
         assert!(error.contains("1 x 2 x 2") && error.contains("3 x 2 x 2"), "{error}");
         let images = Images::U8(vec![]);
-        let empty = Split { shape: [1, 1, 1], images, labels: vec![], targets: None };
+        let empty =
+            Split { shape: [1, 1, 1], images, labels: vec![], targets: None, named: Vec::new() };
         let error = check(empty, split(1, [1, 1, 1])).unwrap_err().to_string();
         assert!(error.contains("train split is empty"), "{error}");
     }

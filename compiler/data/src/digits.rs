@@ -45,6 +45,7 @@ impl Dataset {
             images: Images::U8(pixels),
             labels,
             targets: None,
+            named: Vec::new(),
         });
         let classes = (0..10).map(|digit| digit.to_string()).collect();
         Dataset { name: "digits".to_string(), train, test, classes }

@@ -87,6 +87,7 @@ fn open_split(folder: &Path, names: &[String], prefixes: &[&str]) -> Result<Spli
         images: Images::U8(images.pixels),
         labels: labels.into_iter().map(u32::from).collect(),
         targets: None,
+        named: Vec::new(),
     })
 }
 
@@ -202,6 +203,7 @@ mod tests {
                 images: Images::U8(vec![1, 2, 3, 4, 5, 6]),
                 labels: vec![0, 2, 1],
                 targets: None,
+                named: Vec::new(),
             }
         );
         assert_eq!(dataset.test.images, Images::U8(vec![7, 8, 9, 10]));

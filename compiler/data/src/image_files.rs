@@ -77,7 +77,13 @@ pub(crate) fn dataset_of(
     let split = |files: &[ImageFile], labels: &[u32]| {
         let pixels = decode_all(files, shape)?;
         let labels = labels.to_vec();
-        Ok::<_, DataError>(Split { shape, images: Images::U8(pixels), labels, targets: None })
+        Ok::<_, DataError>(Split {
+            shape,
+            images: Images::U8(pixels),
+            labels,
+            targets: None,
+            named: Vec::new(),
+        })
     };
     let train = split(&files[..train_count], &labels[..train_count])?;
     let test = split(&files[train_count..], &labels[train_count..])?;

@@ -198,6 +198,7 @@ mod tests {
             images: Images::U8(vec![0, 51, 255, 255, 102, 255, 255, 255]),
             labels: vec![4, 9],
             targets: None,
+            named: Vec::new(),
         }
     }
 

@@ -23,7 +23,9 @@ fn read<R: Read + Seek>(
         return Err(DataError::at(place, "has elements of another type in x_test than in x_train"));
     }
     let kind = |split: &Split| {
-        split.targets.as_ref().map(|t| (t.shape.clone(), std::mem::discriminant(&t.values)))
+        let of = |t: &Targets| (t.shape.clone(), std::mem::discriminant(&t.values));
+        let named: Vec<_> = split.named.iter().map(|(name, t)| (name.clone(), of(t))).collect();
+        (split.targets.as_ref().map(of), named)
     };
     if kind(&train) != kind(&test) {
         return Err(DataError::at(
@@ -42,6 +44,38 @@ fn read_split<R: Read + Seek>(
 ) -> Result<Split, DataError> {
     let (x_name, y_name) = (format!("x_{part}"), format!("y_{part}"));
     let x = reader.read(&x_name)?;
+    // Of a model with several results.
+    let head = format!("{y_name}.");
+    let named =
+        reader.names().iter().filter_map(|name| Some(name.strip_prefix(&head)?.to_string()));
+    let mut named: Vec<String> = named.collect();
+    named.sort();
+    if !named.is_empty() && !reader.names().contains(&y_name) {
+        let (count, shape) = image_shape(&x.shape)
+            .map_err(|reason| DataError::at(format!("{place}: {x_name}"), reason))?;
+        let images = images_of(x.data)
+            .map_err(|reason| DataError::at(format!("{place}: {x_name}"), reason))?;
+        let mut all = Vec::new();
+        for name in named {
+            let own = format!("{head}{name}");
+            let y = reader.read(&own)?;
+            let at = |reason: String| DataError::at(format!("{place}: {own}"), reason);
+            let targets = match targets_of(&y).map_err(at)? {
+                Some(targets) => targets,
+                None => Targets {
+                    shape: Vec::new(),
+                    values: TargetValues::I32(y.data.to_integers().map_err(at)?),
+                },
+            };
+            if y.shape.first() != Some(&count) {
+                let found = y.shape.first().copied().unwrap_or(0);
+                return Err(at(format!("has {found} labels, but {x_name} has {count} images")));
+            }
+            all.push((name, targets));
+        }
+        let labels = vec![0; count];
+        return Ok(Split { shape, images, labels, targets: None, named: all });
+    }
     let y = reader.read(&y_name)?;
     let (x_place, y_place) = (format!("{place}: {x_name}"), format!("{place}: {y_name}"));
     let (count, shape) = image_shape(&x.shape).map_err(|reason| DataError::at(&x_place, reason))?;
@@ -57,7 +91,7 @@ fn read_split<R: Read + Seek>(
             format!("has {} labels, but {x_name} has {count} images", labels.len()),
         ));
     }
-    Ok(Split { shape, images, labels, targets })
+    Ok(Split { shape, images, labels, targets, named: Vec::new() })
 }
 
 /// Floats, and integers of more than one a sample; nothing where there is one integer a sample, a class.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use trainc_data::{Dataset, Images, Split, TargetValues};
+use trainc_data::{Dataset, Images, Split, TargetValues, Targets};
 use trainc_ir::Tensor;
 
 use crate::checkpoint_file::{Entry, Header, Identity};
@@ -21,15 +21,19 @@ pub fn data_hash(data: &Dataset) -> String {
     let split = |hash: Fingerprint, split: &Split| {
         let hash = hash.add(format!("{:?}", split.shape).as_bytes());
         let hash = split.labels.iter().fold(hash, |h, l| h.add(&l.to_le_bytes()));
-        let hash = match split.targets.as_ref().map(|targets| (&targets.shape, &targets.values)) {
-            None => hash,
-            Some((shape, TargetValues::F32(values))) => values
-                .iter()
-                .fold(hash.add(format!("{shape:?}").as_bytes()), |h, v| h.add(&v.to_le_bytes())),
-            Some((shape, TargetValues::I32(values))) => values
-                .iter()
-                .fold(hash.add(format!("{shape:?}").as_bytes()), |h, v| h.add(&v.to_le_bytes())),
+        let one = |hash: Fingerprint, targets: &Targets| {
+            let hash = hash.add(format!("{:?}", targets.shape).as_bytes());
+            match &targets.values {
+                TargetValues::F32(values) => {
+                    values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes()))
+                }
+                TargetValues::I32(values) => {
+                    values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes()))
+                }
+            }
         };
+        let hash = split.targets.iter().fold(hash, one);
+        let hash = split.named.iter().fold(hash, |h, (name, t)| one(h.add(name.as_bytes()), t));
         match &split.images {
             Images::U8(pixels) => hash.add(pixels),
             Images::F32(values) => values.iter().fold(hash, |h, v| h.add(&v.to_le_bytes())),
@@ -63,6 +67,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
         shuffle: config.shuffle,
         augment: config.augment,
         loss: config.loss,
+        output_loss: config.output_loss.clone(),
     }
 }
 
@@ -155,6 +160,11 @@ fn check_identity(file: &Identity, run: &Identity) -> Result<()> {
         ("schedule", words(&file.schedule), words(&run.schedule)),
         ("scheduled", others(&file.scheduled), others(&run.scheduled)),
         ("loss", word(&file.loss), word(&run.loss)),
+        (
+            "output-loss",
+            file.output_loss.words().unwrap_or_default(),
+            run.output_loss.words().unwrap_or_default(),
+        ),
         ("augment", String::from(file.augment), String::from(run.augment)),
         ("shuffle", file.shuffle.to_string(), run.shuffle.to_string()),
     ];

@@ -24,7 +24,7 @@ use trainc_ir::text::parse_type;
 use trainc_ir::{Tensor, TensorType};
 
 use crate::options::LossFunction;
-use crate::options::value::{Augment, Schedule};
+use crate::options::value::{Augment, OutputLoss, Schedule};
 
 use crate::error::{Context, Error, InFile, Result, bail, ensure};
 use crate::hash::crc32;
@@ -59,6 +59,8 @@ pub(crate) struct Identity {
     pub(crate) augment: Augment,
     #[serde(default)]
     pub(crate) loss: LossFunction,
+    #[serde(default)]
+    pub(crate) output_loss: BTreeMap<String, OutputLoss>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

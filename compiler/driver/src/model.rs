@@ -16,7 +16,7 @@ use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::codes::{StoredCodes, in_codes};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
-use trainc_opt::losses::{self, add_loss};
+use trainc_opt::losses::{self, add_losses};
 use trainc_opt::model_rules::{Applied, Ruled, apply_model_rules};
 use trainc_opt::quantized::StoredScales;
 use trainc_opt::training::{LOSS, LossSource, training_graph_under};
@@ -25,6 +25,7 @@ use trainc_opt::translate::remove_operations;
 use crate::config::LossFunction;
 use crate::error::{self, Context, InFile, Result, bail, ensure};
 use crate::hash::Fingerprint;
+use crate::options::value::OutputLoss;
 use crate::select::{before_softmax, depends_on_labels, select, with_initial};
 use crate::text_model;
 
@@ -171,18 +172,37 @@ pub fn training(
     frozen: &BTreeSet<usize>,
     asked: LossFunction,
 ) -> Result<Graph> {
+    training_for(imported, algorithm, seed, frozen, (asked, &BTreeMap::new()))
+}
+
+/// [`training`] where some results have a loss of their own.
+///
+/// # Errors
+/// As [`training`], and if there is no result of a name.
+pub fn training_for(
+    imported: &Imported,
+    algorithm: &Algorithm,
+    seed: Option<u64>,
+    frozen: &BTreeSet<usize>,
+    (asked, own): (LossFunction, &BTreeMap<String, OutputLoss>),
+) -> Result<Graph> {
     let mut graph = prepare(imported, algorithm, seed, frozen)?.graph;
-    let asked = match asked {
+    let loss = |asked: LossFunction| match asked {
         LossFunction::Model => None,
         LossFunction::CrossEntropy => Some(losses::Loss::CrossEntropy),
         LossFunction::BinaryCrossEntropy => Some(losses::Loss::BinaryCrossEntropy),
         LossFunction::MeanSquaredError => Some(losses::Loss::MeanSquaredError),
     };
-    let source = match (&imported.loss, asked) {
-        (Some(loss), None) => Some(own_loss(&graph, loss, algorithm)?),
-        (None, Some(asked)) => Some(LossSource::Model(add_loss(&mut graph, asked)?)),
-        (None, None) => None,
-        (Some(loss), Some(_)) => bail!(
+    let own: BTreeMap<String, (losses::Loss, f64)> = own
+        .iter()
+        .filter_map(|(name, own)| Some((name.clone(), (loss(own.loss)?, own.factor))))
+        .collect();
+    let asked = loss(asked);
+    let source = match (&imported.loss, asked.is_some() || !own.is_empty()) {
+        (Some(loss), false) => Some(own_loss(&graph, loss, algorithm)?),
+        (None, true) => Some(LossSource::Model(add_losses(&mut graph, asked, &own)?)),
+        (None, false) => None,
+        (Some(loss), true) => bail!(
             "the model computes its own loss, `{}`, and is trained for it; export it without to train it for another",
             loss.output
         ),

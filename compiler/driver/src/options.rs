@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use self::value::{Augment, Schedule, Value, choice};
+use self::value::{Augment, OutputLoss, Schedule, Value, choice};
 
 choice! {
     /// How the optimiser searches.
@@ -219,6 +219,10 @@ options! {
     /// What the model is trained for; of several outputs the sum. Targets are inputs of the training step; `train` has them
     /// from the data
     loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model" in "train", "compile", "inspect";
+    /// What one result is trained for, and the factor of its loss in the sum: boxes=mse:0.5; may be repeated. The others go by
+    /// --loss, and are not trained for where that is not given
+    output_loss: BTreeMap<String, OutputLoss> = BTreeMap::new(), "output-loss" ("RESULT=LOSS[:FACTOR]")
+        in "train", "compile", "inspect";
     /// A fixed step size (under NITI: bits, 0 to 7)
     learning_rate: Option<f64> = None, "learning-rate" ("RATE")
         default "the algorithm's schedule" in "train", "compile";

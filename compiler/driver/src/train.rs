@@ -382,15 +382,18 @@ impl Trainer {
         let batches = evaluation_batches(split.len(), batch);
         let total = batches.len();
         let run = RunContext { seed: self.session.config.seed, step: 0 };
-        let mut sum = Sum::default();
+        let outputs = self.goal.outputs();
+        let mut sums = vec![Sum::default(); outputs.len()];
         for (i, batch) in batches.enumerate() {
             progress(Progress::Evaluate(i, total));
             fill(&mut self.infer_entry, split, &self.normalizer, &batch.indices, |_, _| {});
             self.infer_entry.run(&mut self.host, &run)?;
-            let values = self.infer_entry.output_f32(self.goal.output());
-            self.goal.add(&mut sum, &values, split, &batch.indices[..batch.count]);
+            for (part, (&output, sum)) in outputs.iter().zip(&mut sums).enumerate() {
+                let values = self.infer_entry.output_f32(output);
+                self.goal.add(sum, (part, &values), split, &batch.indices[..batch.count]);
+            }
         }
-        Ok(sum.mean())
+        Ok(self.goal.judged(&sums))
     }
 
     /// The state under the model's names, in the order of checkpoints.
@@ -429,9 +432,11 @@ fn fill(
     } else {
         fill_images(call, split, normalizer, indices, change);
     }
-    let labels = call.inputs.iter().find(|(role, ..)| *role == InputRole::Labels);
-    if let Some(&(_, element, _)) = labels {
-        call.set(InputRole::Labels, goal::wanted(split, indices, element).into_iter());
+    for ((role, element, bytes), name) in call.inputs.iter_mut().zip(&call.names) {
+        if *role == InputRole::Labels {
+            let words = goal::wanted(split, indices, (name, *element));
+            bytes.chunks_exact_mut(4).zip(words).for_each(|(b, w)| b.copy_from_slice(&w));
+        }
     }
 }
 
@@ -499,14 +504,25 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
     );
     let labels: Vec<_> = entry.inputs.iter().filter(|a| a.role == InputRole::Labels).collect();
     let names: Vec<&str> = labels.iter().map(|a| a.name.as_str()).collect();
+    let given: Vec<String> =
+        data.train.named.iter().map(|(name, _)| format!("y_train.{name}")).collect();
+    let has = |name: &str| {
+        data.train.named.iter().any(|(known, _)| {
+            name.strip_prefix(known.as_str())
+                .is_some_and(|rest| [".targets", ".labels"].contains(&rest))
+        })
+    };
     ensure!(
-        labels.len() < 2,
-        "training from a data set needs a loss of one result, here {} ({})",
-        labels.len(),
-        names.join(", ")
+        labels.len() < 2 || names.iter().all(|name| has(name)),
+        "a training step for several results ({}) takes an array of each from the data, `y_train.RESULT` and `y_test.RESULT`; \
+         `{}` has {}",
+        names.join(", "),
+        data.name,
+        if given.is_empty() { "`y_train` alone".to_string() } else { given.join(", ") }
     );
     for argument in labels {
-        goal::check(&data.train, &program.buffer(argument.buffer).ty, &data.name)?;
+        let input = (argument.name.as_str(), &program.buffer(argument.buffer).ty);
+        goal::check(&data.train, input, &data.name)?;
     }
     if let Some(classes) = Goal::of(session)?.classes() {
         ensure!(

@@ -1,5 +1,9 @@
 //! Losses for models that bring none: what they are trained for is asked by name.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trainc_ir::Tensor;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::ops::{
     Add, Exp, Log, LogSoftmax, Mul, Neg, NllLoss, Op, ReduceMean, Reduction, Relu,
@@ -30,15 +34,33 @@ pub enum Loss {
 /// # Errors
 /// If no output is FP32, or none that the loss could be of.
 pub fn add_loss(graph: &mut Graph, loss: Loss) -> Result<ValueId, TrainingError> {
+    add_losses(graph, Some(loss), &BTreeMap::new())
+}
+
+/// [`add_loss`] with a loss and a factor of its own for some outputs; the others have `all`, or none.
+///
+/// # Errors
+/// As [`add_loss`], and if there is no output of a name.
+pub fn add_losses(
+    graph: &mut Graph,
+    all: Option<Loss>,
+    own: &BTreeMap<String, (Loss, f64)>,
+) -> Result<ValueId, TrainingError> {
     let outputs: Vec<(String, ValueId)> = graph
         .outputs()
         .iter()
         .filter(|output| graph.ty(output.value).is_f32())
         .map(|output| (output.name.clone(), output.value))
         .collect();
-    let input = if loss == Loss::CrossEntropy { LABELS } else { TARGETS };
+    if let Some(name) = own.keys().find(|name| !outputs.iter().any(|(known, _)| known == *name)) {
+        let known: Vec<String> = outputs.iter().map(|(name, _)| format!("`{name}`")).collect();
+        return Err(TrainingError::Output { name: name.clone(), known: known.join(", ") });
+    }
     let mut total = None;
     for (name, value) in &outputs {
+        let asked = own.get(name).copied().or(all.map(|loss| (loss, 1.0)));
+        let Some((loss, weight)) = asked else { continue };
+        let input = if loss == Loss::CrossEntropy { LABELS } else { TARGETS };
         let input = if outputs.len() == 1 { input.to_string() } else { format!("{name}.{input}") };
         let term = match loss {
             Loss::CrossEntropy => cross_entropy(graph, *value, input)?,
@@ -48,6 +70,14 @@ pub fn add_loss(graph: &mut Graph, loss: Loss) -> Result<ValueId, TrainingError>
                 let difference = graph.add1(Sub {}, &[*value, targets], "loss/difference")?;
                 let squares = graph.add1(Mul {}, &[difference, difference], "loss/squares")?;
                 mean(graph, squares)?
+            }
+        };
+        let term = match weight {
+            1.0 => term,
+            weight => {
+                let factor = Tensor::f32([], vec![weight as f32]);
+                let factor = graph.add_constant("loss/weight", Arc::new(factor));
+                graph.add1(Mul {}, &[term, factor], "loss/weighted")?
             }
         };
         total = Some(match total {

@@ -49,6 +49,14 @@ pub enum TrainingError {
         /// Why.
         error: TypeError,
     },
+    /// A loss is asked of an output that there is not.
+    #[error("output-loss: the model has no FP32 output `{name}`; there are {known}")]
+    Output {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
     /// The model has an input that is called as one of the algorithm.
     #[error(
         "the model has an input `{name}`, as an input of the algorithm is called: rename one of them"

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use trainc_ir::schedule::Point;
 
+use super::LossFunction;
+
 /// A value that an option can have.
 pub trait Value {
     /// Reads it from what follows a flag; a list grows.
@@ -321,6 +323,63 @@ impl Value for BTreeMap<String, Schedule> {
             format!("{name}={}", schedule.words().unwrap_or_default())
         };
         let all: Vec<String> = self.iter().map(one).collect();
+        (!self.is_empty()).then(|| all.join(" "))
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// What a result is trained for; in files as on the command line, `mse:0.5`.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OutputLoss {
+    /// Its loss.
+    pub loss: LossFunction,
+    /// The factor of that in the sum.
+    pub factor: f64,
+}
+
+impl TryFrom<String> for OutputLoss {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<OutputLoss, String> {
+        let (word, factor) = match text.split_once(':') {
+            Some((word, factor)) => (word, factor.trim().parse().ok()),
+            None => (text.as_str(), Some(1.0)),
+        };
+        let mut loss = LossFunction::Model;
+        loss.read(OsStr::new(word.trim()))?;
+        let fits = |factor: &f64| factor.is_finite() && *factor > 0.0;
+        match (loss, factor.filter(fits)) {
+            (LossFunction::Model, _) => {
+                Err("a result's loss is cross-entropy, bce or mse".to_string())
+            }
+            (_, None) => Err(format!("`{text}`: the factor is a number above 0")),
+            (loss, Some(factor)) => Ok(OutputLoss { loss, factor }),
+        }
+    }
+}
+
+impl From<OutputLoss> for String {
+    fn from(own: OutputLoss) -> String {
+        format!("{}:{}", own.loss.words().unwrap_or_default(), own.factor)
+    }
+}
+
+/// Losses of results, one a flag.
+impl Value for BTreeMap<String, OutputLoss> {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        let expected = || "expected RESULT=LOSS or RESULT=LOSS:FACTOR".to_string();
+        let (name, own) = utf8(text)?.split_once('=').ok_or_else(expected)?;
+        self.insert(name.to_string(), OutputLoss::try_from(own.to_string())?);
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        let all: Vec<String> =
+            self.iter().map(|(name, own)| format!("{name}={}", String::from(*own))).collect();
         (!self.is_empty()).then(|| all.join(" "))
     }
 

@@ -114,13 +114,14 @@ fn imported(
             vec![entry(INFER, float, None)]
         }
         Entries::TrainAndInfer => timed(&mut times, "training graph", || {
-            let train = model::training(&imported, &algorithm, seed, &frozen, config.loss)?;
+            let asked = (config.loss, &config.output_loss);
+            let train = model::training_for(&imported, &algorithm, seed, &frozen, asked)?;
             verify(&train, &Stage::Float)?;
             let alone = inferring.as_ref().unwrap_or(&imported);
             // What is frozen here, or constant in the model's file.
             let prefix = match algorithm.shares_exponents() {
                 true => {
-                    let one = model::training(alone, &algorithm, seed, &frozen, config.loss)?;
+                    let one = model::training_for(alone, &algorithm, seed, &frozen, asked)?;
                     frozen_prefix(&train, &one)?
                 }
                 false => None,
