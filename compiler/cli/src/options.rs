@@ -166,6 +166,7 @@ mod tests {
                 "schedule" => vec!["--schedule=0:3".to_string()],
                 "label-smoothing" => vec!["--label-smoothing=0.5".to_string()],
                 "scheduled" => vec!["--scheduled=momentum=0.9".to_string()],
+                "output-loss" => vec!["--output-loss=y=mse".to_string()],
                 name => vec![format!("--{name}=7")],
             };
             let flags = ConfigArguments::augment_args(Command::new(command));
