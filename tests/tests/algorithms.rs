@@ -161,7 +161,7 @@ fn what_rules_add_and_freeze_is_restored() {
 fn random_layers_are_numpys() {
     for number in 0..5 {
         // Those of one step alone, written for any network.
-        let others = ["afp-wide", "afp-stale", "octo", "priot"];
+        let others = ["afp-wide", "afp-stale"];
         for algorithm in ALGORITHMS.into_iter().filter(|(_, arrays)| !others.contains(arrays)) {
             steps_are_numpys(&format!("random-{number}"), algorithm);
         }

@@ -112,6 +112,17 @@ def drawn(name, shape, deviation):
     return ((total - 6.0) * deviation).astype(F).reshape(shape)
 
 
+def with_compensation(weights, results):
+    """The weights and what is added of convolutions that give these shapes."""
+    weights = dict(weights)
+    for name, shape in results.items():
+        shape = (1,) + shape
+        weights[f"{name}/product.alpha"] = np.ones(shape, F)
+        for part in ("mu", "delta"):
+            weights[f"{name}/product.{part}"] = drawn(f"{name}/product.{part}", shape, 0.001)
+    return weights
+
+
 # What convolutions give.
 RESULTS = {"lenet": {"conv1": (3, 4, 4), "conv2": (4, 3, 3)}, "residual": {"conv1": (4, 4, 4), "conv2": (4, 4, 4), "conv3": (4, 4, 4)}}
 
@@ -125,11 +136,7 @@ def main():
         weights = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
         images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
         labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
-        for name, shape in RESULTS[network].items():
-            shape = (1,) + shape
-            weights[f"{name}/product.alpha"] = np.ones(shape, F)
-            for part in ("mu", "delta"):
-                weights[f"{name}/product.{part}"] = drawn(f"{name}/product.{part}", shape, 0.001)
+        weights = with_compensation(weights, RESULTS[network])
         net = of_octo(kind)(Octo(), weights, DecayedAdam(weights), RELU)
         states, losses = [net.state()], []
         for step in range(STEPS):

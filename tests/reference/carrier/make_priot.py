@@ -72,6 +72,11 @@ class Scores:
         return {name: value.copy() for name, value in self.scores.items()}
 
 
+def first_scores(weights):
+    """Those of each weight."""
+    return {f"{name}.scores": drawn(f"{name}.scores", value.shape, 0.25) for name, value in weights.items() if name.endswith("weight")}
+
+
 def of_priot(kind):
     """The network with the scores of its layers."""
     class Own(kind):
@@ -94,8 +99,7 @@ def main():
         weights = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
         images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
         labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
-        scores = {f"{name}.scores": drawn(f"{name}.scores", value.shape, 0.25) for name, value in weights.items() if name.endswith("weight")}
-        optimizer = Scores(scores)
+        optimizer = Scores(first_scores(weights))
         net = of_priot(kind)(Priot(), weights, optimizer, RELU)
         optimizer.algorithm = net.algorithm
         states, losses = [net.state()], []

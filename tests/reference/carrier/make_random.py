@@ -2,7 +2,8 @@
 
 Run: python make_random.py [output folder] (numpy and onnx). A first convolution, a layer of odd sizes between (a convolution with strides
 and uneven padding, a depthwise one, one in groups, one by one, or a matrix product), and a last matrix product: what algorithms
-do with errors and with inner layers shows in the one between. The formulas are those of make_fixtures.py, make_formats.py and make_wageubn.py.
+do with errors and with inner layers shows in the one between. The formulas are those of make_fixtures.py, make_formats.py, make_wageubn.py,
+make_octo.py and make_priot.py.
 """
 
 import sys
@@ -15,6 +16,8 @@ import make_fixtures
 import make_formats
 from make_fixtures import CLASSES, RELU, Conv, F, Layer, Linear, Network, onnx_model
 from make_formats import Afp, scaled
+from make_octo import DecayedAdam, Octo, of_octo, with_compensation
+from make_priot import Priot, Scores, first_scores, of_priot
 from make_wageubn import Updates, Wageubn, of_wageubn
 
 BATCH = 3
@@ -38,6 +41,7 @@ def network(number, inner):
     first = (channels, inner[0], 1, kernel, strides, pads)
     middle = after(size, kernel, strides, pads)
     shapes = {"l1.weight": (inner[0], channels) + kernel, "l1.bias": (inner[0],)}
+    results = {"l1": (inner[0],) + middle}
     linear = len(inner) == 2
     if linear:
         shapes.update({"l2.weight": (inner[1], inner[0] * middle[0] * middle[1]), "l2.bias": (inner[1],)})
@@ -46,10 +50,11 @@ def network(number, inner):
         out = after(middle, *inner[3:])
         shapes.update({"l2.weight": (inner[1], inner[0] // inner[2]) + inner[3], "l2.bias": (inner[1],)})
         features = inner[1] * out[0] * out[1]
+        results["l2"] = (inner[1],) + out
     shapes.update({"l3.weight": (CLASSES, features), "l3.bias": (CLASSES,)})
 
     class Random(Network):
-        SHAPES, IMAGE, RNG = shapes, (channels,) + size, rng
+        SHAPES, RESULTS, IMAGE, RNG = shapes, results, (channels,) + size, rng
 
         def make_layers(self):
             between = Linear() if linear else Conv(inner[4], inner[5], inner[2])
@@ -96,6 +101,8 @@ def algorithms(number):
         if name != "afp-wide" and name != "afp-stale":
             yield name, algorithm(f"random-{number}"), optimizer, RELU
     yield "wageubn", Wageubn(), Updates, RELU
+    yield "octo", Octo(), DecayedAdam, RELU
+    yield "priot", Priot(), lambda weights: Scores(first_scores(weights)), RELU
 
 
 def main():
@@ -110,12 +117,15 @@ def main():
         print(number, kind.IMAGE, kind.SHAPES)
         for name, algorithm, optimizer, bounds in algorithms(number):
             weights = {key: value.copy() for key, value in parameters.items()}
-            own = scaled(kind, getattr(algorithm, "LOSS_SCALE", F(1)))
-            own = of_wageubn(kind) if name == "wageubn" else own
+            others = {"wageubn": of_wageubn, "octo": of_octo, "priot": of_priot}
+            own = others[name](kind) if name in others else scaled(kind, getattr(algorithm, "LOSS_SCALE", F(1)))
+            if name == "octo":
+                weights = with_compensation(weights, kind.RESULTS)
             net = own(algorithm, weights, optimizer(weights), bounds)
             if name == "wageubn":
                 net.optimizer.products, net.optimizer.inner = {"l1.weight", "l2.weight", "l3.weight"}, {"l2.weight"}
             net.algorithm.run = net.optimizer.run = (0, 0)
+            net.optimizer.algorithm = net.algorithm
             states, losses = [net.state()], [net.step(images[0], labels[0], 0.05, (0, 0))]
             states.append(net.state())
             arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}

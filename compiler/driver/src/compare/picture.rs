@@ -64,7 +64,7 @@ pub(super) fn picture(comparison: &Comparison) -> String {
     let (low, high) = logs.clone().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
     let (low, high) = ((low - 0.3).floor(), (high + 0.3).ceil());
     let x = |log: f64| across(PLOTS[1], (log - low) / (high - low).max(1.0));
-    let stride = ((high - low) / 6.0).ceil().max(1.0);
+    let stride = ((high - low) / 4.0).ceil().max(1.0);
     let mut tick = low;
     while tick <= high {
         below(&mut svg, x(tick), &super::text::large(tick.exp2()));
