@@ -44,53 +44,54 @@ fn read_split<R: Read + Seek>(
 ) -> Result<Split, DataError> {
     let (x_name, y_name) = (format!("x_{part}"), format!("y_{part}"));
     let x = reader.read(&x_name)?;
-    // Of a model with several results.
-    let head = format!("{y_name}.");
-    let named =
-        reader.names().iter().filter_map(|name| Some(name.strip_prefix(&head)?.to_string()));
-    let mut named: Vec<String> = named.collect();
-    named.sort();
-    if !named.is_empty() && !reader.names().contains(&y_name) {
-        let (count, shape) = image_shape(&x.shape)
-            .map_err(|reason| DataError::at(format!("{place}: {x_name}"), reason))?;
-        let images = images_of(x.data)
-            .map_err(|reason| DataError::at(format!("{place}: {x_name}"), reason))?;
-        let mut all = Vec::new();
-        for name in named {
-            let own = format!("{head}{name}");
-            let y = reader.read(&own)?;
-            let at = |reason: String| DataError::at(format!("{place}: {own}"), reason);
-            let targets = match targets_of(&y).map_err(at)? {
-                Some(targets) => targets,
-                None => Targets {
-                    shape: Vec::new(),
-                    values: TargetValues::I32(y.data.to_integers().map_err(at)?),
-                },
-            };
-            if y.shape.first() != Some(&count) {
-                let found = y.shape.first().copied().unwrap_or(0);
-                return Err(at(format!("has {found} labels, but {x_name} has {count} images")));
-            }
-            all.push((name, targets));
-        }
-        let labels = vec![0; count];
-        return Ok(Split { shape, images, labels, targets: None, named: all });
-    }
-    let y = reader.read(&y_name)?;
-    let (x_place, y_place) = (format!("{place}: {x_name}"), format!("{place}: {y_name}"));
+    let x_place = format!("{place}: {x_name}");
     let (count, shape) = image_shape(&x.shape).map_err(|reason| DataError::at(&x_place, reason))?;
     let images = images_of(x.data).map_err(|reason| DataError::at(&x_place, reason))?;
-    let targets = targets_of(&y).map_err(|reason| DataError::at(&y_place, reason))?;
+    let of_images = |name: &str, found: usize| match found == count {
+        true => Ok(()),
+        false => Err(DataError::at(
+            format!("{place}: {name}"),
+            format!("has {found} labels, but {x_name} has {count} images"),
+        )),
+    };
+    let head = format!("{y_name}.");
+    let results = reader.names().iter().filter_map(|name| name.strip_prefix(&head));
+    let mut results: Vec<String> = results.map(ToString::to_string).collect();
+    results.sort();
+    let mut named = Vec::new();
+    for result in results {
+        let name = format!("{head}{result}");
+        let y = reader.read(&name)?;
+        let at = |reason: String| DataError::at(format!("{place}: {name}"), reason);
+        let targets = match targets_of(&y).map_err(at)? {
+            Some(targets) => targets,
+            None => Targets {
+                shape: Vec::new(),
+                values: TargetValues::I32(y.data.to_integers().map_err(at)?),
+            },
+        };
+        of_images(&name, y.shape[0])?;
+        named.push((result, targets));
+    }
+    if let Some((result, _)) = named.first() {
+        if reader.names().contains(&y_name) {
+            return Err(DataError::at(
+                place,
+                format!(
+                    "has {y_name} and {head}{result}; it is one for all results, or one for each"
+                ),
+            ));
+        }
+        return Ok(Split { shape, images, labels: vec![0; count], targets: None, named });
+    }
+    let y = reader.read(&y_name)?;
+    let at = |reason| DataError::at(format!("{place}: {y_name}"), reason);
+    let targets = targets_of(&y).map_err(at)?;
     let labels = match &targets {
         Some(_) => vec![0; y.shape[0]],
-        None => labels_of(&y).map_err(|reason| DataError::at(&y_place, reason))?,
+        None => labels_of(&y).map_err(at)?,
     };
-    if labels.len() != count {
-        return Err(DataError::at(
-            y_place,
-            format!("has {} labels, but {x_name} has {count} images", labels.len()),
-        ));
-    }
+    of_images(&y_name, labels.len())?;
     Ok(Split { shape, images, labels, targets, named: Vec::new() })
 }
 
@@ -229,6 +230,30 @@ mod tests {
         let split = |images| Split { images, ..data.train.clone() };
         assert_eq!(split(Images::U8(vec![9; 6])).integers(&[1]), Some(vec![9; 3]));
         assert_eq!(split(Images::F32(vec![9.0; 6])).integers(&[1]), None);
+    }
+
+    /// Targets of named results stand alone.
+    #[test]
+    fn targets_of_results() {
+        let mut all = arrays();
+        all.push(("y_train.size", NpyArray::f32(&[2, 1], vec![0.5, 1.5])));
+        all.push(("y_test.size", NpyArray::f32(&[1, 1], vec![2.5])));
+        let opened = |all: &[(&str, NpyArray)]| {
+            let bytes = npz_bytes(all).unwrap();
+            let reader = NpzReader::new(Cursor::new(bytes), "a.npz", 1 << 20).unwrap();
+            read(reader, "a".into(), "a.npz")
+        };
+        let size = Targets { shape: vec![1], values: TargetValues::F32(vec![0.5, 1.5]) };
+        let named = vec![("size".to_string(), size)];
+        let text = opened(&all).unwrap_err().to_string();
+        assert!(text.contains("has y_train and y_train.size"), "{text}");
+        all[4].1 = NpyArray::f32(&[3, 1], vec![0.0; 3]);
+        let text = opened(&all).unwrap_err().to_string();
+        assert_eq!(text, "a.npz: y_train.size: has 3 labels, but x_train has 2 images");
+        all[4].1 = NpyArray::f32(&[2, 1], vec![0.5, 1.5]);
+        all.retain(|(name, _)| *name != "y_train" && *name != "y_test");
+        let data = opened(&all).unwrap();
+        assert_eq!((data.train.labels, data.train.named), (vec![0, 0], named));
     }
 
     #[test]

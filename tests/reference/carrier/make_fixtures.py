@@ -595,25 +595,36 @@ def onnx_model(kind, parameters, image=(2, 8, 8)):
     return model.SerializeToString(deterministic=True)
 
 
+def drawn_data(number, kind):
+    """(random numbers that go on, parameters, images, labels) of a small network."""
+    rng = np.random.default_rng(17 + number)
+    parameters = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
+    images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
+    return rng, parameters, images, rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
+
+
+def write_steps(path, net, images, labels, rates):
+    """Trains, a step for each rate, and writes what went in and what came of it."""
+    states, losses = [net.state()], []
+    for step, rate in enumerate(rates):
+        net.algorithm.run = net.optimizer.run = (0, step)
+        losses.append(net.step(images[step], labels[step], rate, (0, step)))
+        states.append(net.state())
+    arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
+    arrays.update(images=images, labels=labels, rates=np.array(rates, F), losses=np.array(losses, F))
+    np.savez_compressed(path, **arrays)
+
+
 def main():
     here = Path(__file__).resolve().parents[2] / "data" / "carrier"
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
     for number, (network, kind) in enumerate(NETWORKS.items()):
-        rng = np.random.default_rng(17 + number)
-        parameters = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
-        images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
-        labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
+        parameters, images, labels = drawn_data(number, kind)[1:]
         (folder / f"{network}.onnx").write_bytes(onnx_model(kind, parameters))
         for name, (algorithm, optimizer, bounds) in ALGORITHMS.items():
             weights = {key: value.copy() for key, value in parameters.items()}
             net = kind(algorithm(), weights, optimizer(weights), bounds)
-            states, losses = [net.state()], []
-            for step in range(STEPS):
-                losses.append(net.step(images[step], labels[step], RATES[step], (0, step)))
-                states.append(net.state())
-            arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
-            arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
-            np.savez_compressed(folder / f"{network}.{name}.npz", **arrays)
+            write_steps(folder / f"{network}.{name}.npz", net, images, labels, RATES)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from make_fixtures import BATCH, CLASSES, F, NETWORKS, RATES, RELU, STEPS, Conv, Sgd, dequantized, ops, partial_sums, uniform
+from make_fixtures import F, NETWORKS, RATES, RELU, Conv, Sgd, dequantized, drawn_data, ops, partial_sums, uniform, write_steps
 
 
 class Format:
@@ -398,23 +398,13 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
     for number, (network, kind) in enumerate(NETWORKS.items()):
         # The networks and data of make_fixtures.
-        rng = np.random.default_rng(17 + number)
-        parameters = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
-        images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
-        labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
+        parameters, images, labels = drawn_data(number, kind)[1:]
         for name, (algorithm, optimizer) in ALGORITHMS.items():
             weights = {key: value.copy() for key, value in parameters.items()}
             of = algorithm(network)
             own = scaled(kind, getattr(of, "LOSS_SCALE", F(1)))
             net = own(of, weights, optimizer(weights), RELU)
-            states, losses = [net.state()], []
-            for step in range(STEPS):
-                net.algorithm.run = net.optimizer.run = (0, step)
-                losses.append(net.step(images[step], labels[step], RATES[step], (0, step)))
-                states.append(net.state())
-            arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
-            arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
-            np.savez_compressed(folder / f"{network}.{name}.npz", **arrays)
+            write_steps(folder / f"{network}.{name}.npz", net, images, labels, RATES)
             if name.startswith("afp"):
                 # The fixtures show several widths, steps without a look, and values beyond a step that is stale.
                 widths = [width for _, width in LOOKS]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from make_fixtures import BATCH, CLASSES, F, NETWORKS, RELU, STEPS, Adam, Conv, dequantized, ops, uniform
+from make_fixtures import F, NETWORKS, RELU, Adam, Conv, dequantized, drawn_data, ops, uniform, write_steps
 
 RATES = (0.001, 0.002, 0.0005)
 
@@ -132,20 +132,10 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
     for number, (network, kind) in enumerate(NETWORKS.items()):
         # The networks and data of make_fixtures.
-        rng = np.random.default_rng(17 + number)
-        weights = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
-        images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
-        labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
+        weights, images, labels = drawn_data(number, kind)[1:]
         weights = with_compensation(weights, RESULTS[network])
         net = of_octo(kind)(Octo(), weights, DecayedAdam(weights), RELU)
-        states, losses = [net.state()], []
-        for step in range(STEPS):
-            net.algorithm.run = (0, step)
-            losses.append(net.step(images[step], labels[step], RATES[step], (0, step)))
-            states.append(net.state())
-        arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
-        arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
-        np.savez_compressed(folder / f"{network}.octo.npz", **arrays)
+        write_steps(folder / f"{network}.octo.npz", net, images, labels, RATES)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from onnx import helper
 
 import make_fixtures
 import make_formats
-from make_fixtures import CLASSES, RELU, Conv, F, Layer, Linear, Network, onnx_model
+from make_fixtures import CLASSES, RELU, Conv, F, Layer, Linear, Network, onnx_model, write_steps
 from make_formats import Afp, scaled
 from make_octo import DecayedAdam, Octo, of_octo, with_compensation
 from make_priot import Priot, Scores, first_scores, of_priot
@@ -124,13 +124,8 @@ def main():
             net = own(algorithm, weights, optimizer(weights), bounds)
             if name == "wageubn":
                 net.optimizer.products, net.optimizer.inner = {"l1.weight", "l2.weight", "l3.weight"}, {"l2.weight"}
-            net.algorithm.run = net.optimizer.run = (0, 0)
             net.optimizer.algorithm = net.algorithm
-            states, losses = [net.state()], [net.step(images[0], labels[0], 0.05, (0, 0))]
-            states.append(net.state())
-            arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
-            arrays.update(images=images, labels=labels, rates=np.array([0.05], F), losses=np.array(losses, F))
-            np.savez_compressed(folder / f"random-{number}.{name}.npz", **arrays)
+            write_steps(folder / f"random-{number}.{name}.npz", net, images, labels, (0.05,))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 from onnx import helper
 
-from make_fixtures import (BATCH, CLASSES, F, NETWORKS, RELU, STEPS, Conv, Layer, Linear, Network, dequantized, onnx_model, ops,
-                           uniform)
+from make_fixtures import CLASSES, F, NETWORKS, RELU, Conv, Layer, Linear, Network, dequantized, drawn_data, onnx_model, ops, uniform, write_steps
 
 RATES, LEVELS = (0.05, 0.006, 0.003), (128, 128, 32)
 
@@ -193,10 +192,7 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
     for number, (network, kind) in enumerate({**NETWORKS, "normalized": Normalized}.items()):
         # The networks and data of make_fixtures, and one more.
-        rng = np.random.default_rng(17 + number)
-        parameters = {name: rng.normal(0, 0.3, shape).astype(F) for name, shape in kind.SHAPES.items()}
-        images = rng.normal(0, 1, (STEPS, BATCH, 2, 8, 8)).astype(F)
-        labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
+        rng, parameters, images, labels = drawn_data(number, kind)
         running = {}
         for name, channels in getattr(kind, "NORMS", {}).items():
             parameters[name + ".scale"] = rng.uniform(0.5, 1.5, channels).astype(F)
@@ -209,14 +205,7 @@ def main():
         net.running = running
         optimizer.products = {name + ".weight" for name in net.layers}
         optimizer.inner = {name + ".weight" for name, layer in net.layers.items() if not (layer.first or layer.last)}
-        states, losses = [net.state()], []
-        for step in range(STEPS):
-            optimizer.run = (0, step)
-            losses.append(net.step(images[step], labels[step], RATES[step], (0, step)))
-            states.append(net.state())
-        arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
-        arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
-        np.savez_compressed(folder / f"{network}.wageubn.npz", **arrays)
+        write_steps(folder / f"{network}.wageubn.npz", net, images, labels, RATES)
 
 
 if __name__ == "__main__":
