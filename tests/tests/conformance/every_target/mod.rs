@@ -1,6 +1,7 @@
 //! What every registered target must compute, to the bit, as the interpreter does: operations in programs of their own, built
 //! and run as the target says. `exceptions` has what is special about a target.
 
+mod bench;
 mod elements;
 mod exceptions;
 mod gradients;
