@@ -145,8 +145,8 @@ class Normalized(Network):
 
     def normalized_error(self, name, e, gradients):
         layer, x = self.layers[name], self.layers[name].into
-        gradients[name + ".scale"] = ops.channel_sums(e * layer.normal)
-        gradients[name + ".shift"] = ops.channel_sums(e)
+        gradients[name + ".scale"] = ops.normalization_sums(e * layer.normal)
+        gradients[name + ".shift"] = ops.normalization_sums(e)
         squares = layer.deviation * layer.deviation
         return ops.batch_norm_gradient(x, layer.scale, layer.mean, squares, e, 0)[0]
 

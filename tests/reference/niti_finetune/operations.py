@@ -318,12 +318,24 @@ def cross_entropy_gradient(logits, labels):
 
 # ---------------------------------------------------------------- batch normalization and what is beside it (FP32)
 
-def channel_sums(x):
-    """Sums from +0 by batch, then space, of each channel of [B,C,...]; the last of the running sums."""
-    rows = np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
-    y = np.add.accumulate(np.concatenate([np.zeros((len(rows), 1), F), rows], axis=1), axis=1)[:, -1]
+def running_total(x):
+    """The sum from +0 over axis 1, one after another."""
+    y = np.add.accumulate(np.concatenate([np.zeros_like(x[:, :1]), x], axis=1), axis=1)[:, -1]
     assert y.dtype == F
     return y
+
+
+def channel_sums(x):
+    """Sums from +0 by batch, then space, of each channel of [B,C,...]; the last of the running sums."""
+    return running_total(np.moveaxis(x, 1, 0).reshape(x.shape[1], -1))
+
+
+def normalization_sums(x):
+    """Sums of each channel of [B,C,...] as batch normalization makes them: 16 partial sums from +0, element i of a sample's channel
+    to the one of i mod 16; then these from the first to the last."""
+    space = np.moveaxis(x, 1, 0).reshape(x.shape[1], x.shape[0], -1)
+    space = np.pad(space, [(0, 0), (0, 0), (0, -space.shape[2] % 16)])  # A partial sum is never -0, so +0 changes none.
+    return running_total(running_total(space.reshape(len(space), -1, 16)))
 
 
 def stretched(v, x):
@@ -334,9 +346,9 @@ def stretched(v, x):
 def batch_statistics(x):
     """(mean, biased variance) of each channel."""
     n = F(x.size // x.shape[1])
-    mean = channel_sums(x) / n
+    mean = normalization_sums(x) / n
     centred = x - stretched(mean, x)
-    return mean, channel_sums(centred * centred) / n
+    return mean, normalization_sums(centred * centred) / n
 
 
 def batch_norm(x, scale, bias, mean, variance, epsilon):
@@ -351,7 +363,7 @@ def batch_norm_gradient(x, scale, mean, variance, dy, epsilon):
     n = F(x.size // x.shape[1])
     inverse = F(1) / np.sqrt(variance + F(epsilon))
     normal = (x - stretched(mean, x)) * stretched(inverse, x)
-    dbias, dscale, slope = channel_sums(dy), channel_sums(dy * normal), scale * inverse
+    dbias, dscale, slope = normalization_sums(dy), normalization_sums(dy * normal), scale * inverse
     dx = stretched(slope / n, x) * ((n * dy - stretched(dbias, x)) - normal * stretched(dscale, x))
     assert dx.dtype == F
     return dx, dscale, dbias

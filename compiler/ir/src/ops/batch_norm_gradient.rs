@@ -16,7 +16,7 @@ operator! {
     /// Gradients of a batch normalisation. Operands: `x`, `scale`, `mean`, `variance`, `dy`; results: `dx`,
     /// `dscale` `[C]`, `dbias` `[C]` (FP32).
     ///
-    /// Order, with N elements a channel and sums from +0 by batch, then space:
+    /// Order, with N elements a channel and sums as of `batch_statistics`:
     /// `inverse = 1 / sqrt(variance + epsilon)`, `normal = (x - mean) * inverse`, `dbias = sum(dy)`,
     /// `dscale = sum(dy * normal)`, `slope = scale * inverse`. With `batch`
     /// `dx = (slope / N) * ((N * dy - dbias) - normal * dscale)`, else `dx = slope * dy`.
@@ -80,6 +80,8 @@ impl Operator for BatchNormGradient {
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let [x, scale, mean, variance, dy] = [0, 1, 2, 3, 4].map(|i| builder.input(i));
         let [dx, dscale, dbias] = [0, 1, 2].map(|i| builder.output(i));
+        let parts =
+            ["sums", "products"].map(|name| sizes.partial_sums(&mut builder, name));
         let count = Expr::f32(sizes.count() as f32);
         builder.for_("c", sizes.channels, |builder, c| {
             let inverse = builder.load(variance, c.clone()) + Expr::f32(self.epsilon.get());
@@ -89,9 +91,11 @@ impl Operator for BatchNormGradient {
             let normal = |builder: &LoopBuilder, i: Expr| {
                 (builder.load(x, i) - mean.clone()) * inverse.clone()
             };
-            let sum = sizes.lower_sum(builder, "sum", &c, |builder, i| builder.load(dy, i));
-            let product = sizes.lower_sum(builder, "product", &c, |builder, i| {
-                builder.load(dy, i.clone()) * normal(builder, i)
+            let sums = [("sum", parts[0]), ("product", parts[1])];
+            let [sum, product] = sizes.lower_sums(builder, sums, &c, |builder, i| {
+                let dy = builder.load(dy, i.clone());
+                let dy = builder.let_("dy", dy);
+                [dy.clone(), dy * normal(builder, i)]
             });
             let slope = builder.load(scale, c.clone()) * inverse.clone();
             let factor = if self.batch { slope.divide(count.clone()) } else { slope };

@@ -16,7 +16,8 @@ operator! {
     /// Mean and (biased) variance over batch and space of each channel of `[B,C,...]` (FP32). Results: `mean`
     /// `[C]`, `variance` `[C]`.
     ///
-    /// Order: sums from +0 by batch, then space; `mean = sum(x) / N`,
+    /// Order: a sum has 16 partial sums from +0; element `i` of a sample's channel is added, by batch, then space, to partial sum
+    /// `i mod 16`; then the partial sums from the first to the last. `mean = sum(x) / N`,
     /// `variance = sum((x - mean) * (x - mean)) / N`.
     pub struct BatchStatistics = "batch_statistics" {
     }
@@ -93,13 +94,15 @@ impl Operator for BatchStatistics {
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let x = builder.input(0);
         let results = [builder.output(0), builder.output(1)];
+        let parts = sizes.partial_sums(&mut builder, "parts");
         builder.for_("c", sizes.channels, |builder, c| {
-            let sum = sizes.lower_sum(builder, "sum", &c, |builder, i| builder.load(x, i));
+            let [sum] =
+                sizes.lower_sums(builder, [("sum", parts)], &c, |builder, i| [builder.load(x, i)]);
             let mean = builder.let_("mean", sum.divide(count.clone()));
-            let squares = sizes.lower_sum(builder, "squares", &c, |builder, i| {
+            let [squares] = sizes.lower_sums(builder, [("squares", parts)], &c, |builder, i| {
                 let centred = builder.load(x, i) - mean.clone();
                 let centred = builder.let_("centred", centred);
-                centred.clone() * centred
+                [centred.clone() * centred]
             });
             builder.store(results[0], c.clone(), mean);
             builder.store(results[1], c, squares.divide(count));

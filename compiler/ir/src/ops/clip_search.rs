@@ -2,18 +2,17 @@
 
 use crate::attributes::Attributes;
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Buffer, Expr, LoopKernel, Unary};
+use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent};
 use crate::operator;
 use crate::ops::properties::Work;
+use crate::ops::support::partial_sums::{self, PartialSumLoops, PartialSums};
 use crate::ops::support::{elementwise, sample};
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Element, Shape, TensorType};
+use crate::types::{Shape, TensorType};
 
-/// Partial sums.
-const PARTS: usize = 16;
 /// Clips are multiples of a 20th of the largest magnitude,
 const UNITS: i32 = 20;
 /// from all of it down to a fifth.
@@ -41,10 +40,6 @@ const NUMBERS: [f32; 20] = [
     4.0, 1.0, 1.0, 1.0, -1.0, 1.0, 0.25, -3.0, 1.5, 0.75, 2.0, -1.0, 0.5, 1.0, 1.0, -0.5, 1.0, 1.0, -1.0, 1.25,
 ];
 
-fn total(parts: &[f32; PARTS]) -> f32 {
-    parts.iter().fold(0.0, |sum, part| sum + part)
-}
-
 impl Operator for ClipSearch {
     const WORK: Work = Work::Series;
 
@@ -61,22 +56,20 @@ impl Operator for ClipSearch {
         let x = inputs[0].as_f32();
         let levels = self.levels as f32;
         let m = numeric::largest_finite(x);
-        let mut own = [0f32; PARTS];
-        x.iter().enumerate().for_each(|(i, x)| own[i % PARTS] += x * x);
-        let own = total(&own).sqrt();
+        let own = PartialSums::sum(x.iter().map(|x| x * x)).sqrt();
         let (mut clip, mut distance) = (m, NONE);
         for n in 0..CANDIDATES as i32 {
             let c = m * ((UNITS - n) as f32 / UNITS as f32);
             let step = c / levels;
-            let (mut dot, mut norm) = ([0f32; PARTS], [0f32; PARTS]);
+            let [mut dot, mut norm] = [PartialSums::default(); 2];
             for (i, x) in x.iter().enumerate() {
                 let rounded = (x / step).round_ties_even();
                 let above = if rounded > -levels { rounded } else { -levels };
                 let value = (if above < levels { above } else { levels }) * step;
-                dot[i % PARTS] += x * value;
-                norm[i % PARTS] += value * value;
+                dot.add(i, x * value);
+                norm.add(i, value * value);
             }
-            let d = 1.0 - total(&dot) / (own * total(&norm).sqrt());
+            let d = 1.0 - dot.total() / (own * norm.total().sqrt());
             if d < distance {
                 (clip, distance) = (c, d);
             }
@@ -87,16 +80,15 @@ impl Operator for ClipSearch {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let (x, count) = (builder.input(0), inputs[0].count());
-        let [dot, norm] = ["dot", "norm"].map(|name| builder.scratch(name, Element::F32, PARTS));
+        let [dot, norm] = ["dot", "norm"].map(|name| PartialSumLoops::one(&mut builder, name));
         let levels = self.levels as f32;
         let m = exponent::largest_finite(&mut builder, x, count);
-        clear(&mut builder, &[norm]);
-        each_part(&mut builder, count, |builder, p, i| {
+        let own = partial_sums::lower(&mut builder, &norm, count, |builder, i| {
             let value = builder.load(x, i);
             let value = builder.let_("x", value);
-            add(builder, norm, p, value.clone() * value);
+            value.clone() * value
         });
-        let own = sum(&mut builder, norm).unary(Unary::Sqrt);
+        let own = own.unary(Unary::Sqrt);
         let own = builder.let_("own", own);
         let clip = builder.local("clip", m.clone());
         let distance = builder.local("distance", Expr::f32(NONE));
@@ -104,18 +96,18 @@ impl Operator for ClipSearch {
             let part = (Expr::i32(UNITS) - n.truncate()).unary(Unary::ToFloat);
             let c = builder.let_("c", m * part.divide(Expr::f32(UNITS as f32)));
             let step = builder.let_("step", c.clone().divide(Expr::f32(levels)));
-            clear(builder, &[dot, norm]);
-            each_part(builder, count, |builder, p, i| {
+            partial_sums::clear(builder, &[&dot, &norm]);
+            partial_sums::each(builder, count, |builder, p, i| {
                 let value = builder.load(x, i);
                 let value = builder.let_("x", value);
                 let rounded = value.clone().divide(step.clone()).unary(Unary::RoundTiesEven);
                 let limited = rounded.maximum(Expr::f32(-levels)).minimum(Expr::f32(levels));
                 let kept = builder.let_("v", limited * step.clone());
-                add(builder, dot, p.clone(), value * kept.clone());
-                add(builder, norm, p, kept.clone() * kept);
+                dot.add(builder, p.clone(), value * kept.clone());
+                norm.add(builder, p, kept.clone() * kept);
             });
-            let dots = sum(builder, dot);
-            let norms = sum(builder, norm).unary(Unary::Sqrt);
+            let dots = dot.total(builder, "sum");
+            let norms = norm.total(builder, "sum").unary(Unary::Sqrt);
             let d = Expr::f32(1.0) - dots.divide(own * norms);
             let d = builder.let_("d", d);
             let better = d.clone().less(builder.get(distance));
@@ -154,40 +146,4 @@ impl Operator for ClipSearch {
         cases.push(Case::shape_only(op(127), vec![elementwise::extreme_tensor()]));
         cases
     }
-}
-
-fn clear(builder: &mut LoopBuilder, parts: &[Buffer]) {
-    builder.for_("p", PARTS, |builder, p| {
-        parts.iter().for_each(|&parts| builder.store(parts, p.clone(), Expr::f32(0.0)));
-    });
-}
-
-fn add(builder: &mut LoopBuilder, parts: Buffer, p: Expr, value: Expr) {
-    let sum = builder.load(parts, p.clone()) + value;
-    builder.store(parts, p, sum);
-}
-
-/// Every element with its partial sum.
-fn each_part(builder: &mut LoopBuilder, count: usize, body: impl Fn(&mut LoopBuilder, Expr, Expr)) {
-    builder.for_("row", count / PARTS, |builder, row| {
-        builder.for_("p", PARTS, |builder, p| {
-            let i = row * Expr::index(PARTS) + p.clone();
-            body(builder, p, i);
-        });
-    });
-    builder.for_("p", count % PARTS, |builder, p| {
-        let i = Expr::index(count / PARTS * PARTS) + p.clone();
-        body(builder, p, i);
-    });
-}
-
-/// The partial sums together.
-fn sum(builder: &mut LoopBuilder, parts: Buffer) -> Expr {
-    let sum = builder.local("sum", Expr::f32(0.0));
-    builder.for_("p", PARTS, |builder, p| {
-        let value = builder.get(sum) + builder.load(parts, p);
-        builder.set(sum, value);
-    });
-    let value = builder.get(sum);
-    builder.let_("total", value)
 }

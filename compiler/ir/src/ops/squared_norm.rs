@@ -5,13 +5,11 @@ use crate::loops::{Expr, LoopKernel};
 use crate::operator;
 use crate::ops::properties::Work;
 use crate::ops::support::elementwise;
+use crate::ops::support::partial_sums::{self, PartialSumLoops, PartialSums};
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Element, Shape, TensorType};
-
-/// Partial sums.
-const PARTS: usize = 16;
+use crate::types::{Shape, TensorType};
 
 operator! {
     /// The sum of the squares of all elements (FP32): a scalar.
@@ -31,41 +29,19 @@ impl Operator for SquaredNorm {
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
-        let mut parts = [0f32; PARTS];
-        for (i, x) in inputs[0].as_f32().iter().enumerate() {
-            parts[i % PARTS] += x * x;
-        }
-        vec![Tensor::f32([], vec![parts.iter().fold(0.0, |sum, part| sum + part)])]
+        let sum = PartialSums::sum(inputs[0].as_f32().iter().map(|x| x * x));
+        vec![Tensor::f32([], vec![sum])]
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let (x, y) = (builder.input(0), builder.output(0));
-        let parts = builder.scratch("parts", Element::F32, PARTS);
-        let count = inputs[0].count();
-        builder.for_("p", PARTS, |builder, p| builder.store(parts, p, Expr::f32(0.0)));
-        let add = |builder: &mut LoopBuilder, p: Expr, i: Expr| {
+        let sums = PartialSumLoops::one(&mut builder, "parts");
+        let value = partial_sums::lower(&mut builder, &sums, inputs[0].count(), |builder, i| {
             let value = builder.load(x, i);
             let value = builder.let_("x", value);
-            let sum = builder.load(parts, p.clone()) + value.clone() * value;
-            builder.store(parts, p, sum);
-        };
-        builder.for_("row", count / PARTS, |builder, row| {
-            builder.for_("p", PARTS, |builder, p| {
-                let i = row * Expr::index(PARTS) + p.clone();
-                add(builder, p, i);
-            });
+            value.clone() * value
         });
-        builder.for_("p", count % PARTS, |builder, p| {
-            let i = Expr::index(count / PARTS * PARTS) + p.clone();
-            add(builder, p, i);
-        });
-        let sum = builder.local("sum", Expr::f32(0.0));
-        builder.for_("p", PARTS, |builder, p| {
-            let value = builder.get(sum) + builder.load(parts, p);
-            builder.set(sum, value);
-        });
-        let value = builder.get(sum);
         builder.store(y, Expr::i64(0), value);
         builder.finish()
     }

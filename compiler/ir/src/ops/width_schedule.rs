@@ -6,12 +6,13 @@ use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent};
 use crate::operator;
 use crate::ops::properties::Work;
+use crate::ops::support::partial_sums::PartialSumLoops;
 use crate::ops::support::{elementwise, sample};
-use crate::ops::width_search::{PARTS, check_widths, largest, sum, total};
+use crate::ops::width_search::{check_widths, kept, largest, lower_kept, lower_magnitudes, magnitudes};
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Element, Shape, TensorType};
+use crate::types::{Shape, TensorType};
 
 /// Numbers of the state.
 const STATE: usize = 5;
@@ -93,9 +94,7 @@ impl Operator for WidthSchedule {
         let [mut left, mut width, mut h, mut r, t] = [0, 1, 2, 3, 4].map(|i| inputs[1].as_f32()[i]);
         if left <= 0.0 {
             let m = numeric::largest_finite(x);
-            let mut own = [0f32; PARTS];
-            x.iter().enumerate().for_each(|(i, x)| own[i % PARTS] += x.abs());
-            let own = total(&own);
+            let own = magnitudes(x);
             let (before, mut d, mut found) = (width, 0.0, false);
             for (i, &n) in self.widths.iter().enumerate() {
                 let last = i + 1 == self.widths.len();
@@ -106,11 +105,7 @@ impl Operator for WidthSchedule {
                 let e = if quotient > 0.0 { numeric::ceil_log2(quotient) } else { -126 };
                 let e = e.clamp(-126, 127);
                 let step = numeric::power_of_two(e);
-                let mut kept = [0f32; PARTS];
-                x.iter().enumerate().for_each(|(i, x)| {
-                    kept[i % PARTS] += ((x / step).round_ties_even() * step).abs();
-                });
-                let error = (own - total(&kept)).abs() / own;
+                let error = (own - kept(x, step)).abs() / own;
                 d = if 0.0 <= error { error } else { 0.0 };
                 found = d <= self.tolerance.get();
                 (width, h) = (n as f32, e as f32);
@@ -136,7 +131,7 @@ impl Operator for WidthSchedule {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, state, count) = (b.input(0), b.input(1), inputs[0].count());
-        let parts = b.scratch("parts", Element::F32, PARTS);
+        let parts = PartialSumLoops::one(&mut b, "parts");
         let load = |b: &mut LoopBuilder, i: i64| b.load(state, Expr::i64(i));
         let names = ["left", "width", "h", "r"];
         let locals = names.iter().enumerate().map(|(i, name)| {
@@ -151,7 +146,7 @@ impl Operator for WidthSchedule {
         let due = b.get(left).less_equal(Expr::f32(0.0));
         b.if_(due, |b| {
             let m = exponent::largest_finite(b, x, count);
-            let own = sum(b, parts, count, |b, i| b.load(x, i).unary(Unary::FloatAbs));
+            let own = lower_magnitudes(b, &parts, x, count);
             let before = b.get(width);
             let before = b.let_("before", before);
             let d = b.local("d", Expr::f32(0.0));
@@ -169,10 +164,7 @@ impl Operator for WidthSchedule {
                     let e = b.let_("e", numeric::integer::clamp(e, -126, 127));
                     let power = (e.clone() + Expr::i32(127)).shift_left(Expr::i32(23));
                     let step = b.let_("step", power.unary(Unary::FromBits));
-                    let kept = sum(b, parts, count, |b, i| {
-                        let steps = b.load(x, i).divide(step.clone()).unary(Unary::RoundTiesEven);
-                        (steps * step.clone()).unary(Unary::FloatAbs)
-                    });
+                    let kept = lower_kept(b, &parts, x, count, &step);
                     let error = (own.clone() - kept).unary(Unary::FloatAbs).divide(own.clone());
                     let error = b.let_("error", error);
                     let known = Expr::f32(0.0).less_equal(error.clone());

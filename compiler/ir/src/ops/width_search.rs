@@ -6,14 +6,12 @@ use crate::loops::{Buffer, Expr, LoopKernel, Unary};
 use crate::numeric::{self, exponent};
 use crate::operator;
 use crate::ops::properties::Work;
+use crate::ops::support::partial_sums::{self, PartialSumLoops, PartialSums};
 use crate::ops::support::{elementwise, sample};
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
-use crate::types::{Element, Shape, TensorType};
-
-/// Partial sums.
-pub(super) const PARTS: usize = 16;
+use crate::types::{Shape, TensorType};
 
 operator! {
     /// The least width, among those given, at which fixed-point numbers keep the mean magnitude of an FP32 tensor, and their step:
@@ -32,8 +30,14 @@ operator! {
     }
 }
 
-pub(super) fn total(parts: &[f32; PARTS]) -> f32 {
-    parts.iter().fold(0.0, |sum, part| sum + part)
+/// The sum of the magnitudes.
+pub(super) fn magnitudes(x: &[f32]) -> f32 {
+    PartialSums::sum(x.iter().map(|x| x.abs()))
+}
+
+/// The sum of the magnitudes of what is kept in steps.
+pub(super) fn kept(x: &[f32], step: f32) -> f32 {
+    PartialSums::sum(x.iter().map(|x| ((x / step).round_ties_even() * step).abs()))
 }
 
 /// The largest number of a width.
@@ -63,9 +67,7 @@ impl Operator for WidthSearch {
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let x = inputs[0].as_f32();
         let m = numeric::largest_finite(x);
-        let mut own = [0f32; PARTS];
-        x.iter().enumerate().for_each(|(i, x)| own[i % PARTS] += x.abs());
-        let own = total(&own);
+        let own = magnitudes(x);
         let (mut step, mut width, mut found) = (0.0, 0.0, false);
         for &n in &self.widths {
             if found {
@@ -78,11 +80,7 @@ impl Operator for WidthSearch {
             if self.widths.last() == Some(&n) {
                 break;
             }
-            let mut kept = [0f32; PARTS];
-            x.iter().enumerate().for_each(|(i, x)| {
-                kept[i % PARTS] += ((x / step).round_ties_even() * step).abs();
-            });
-            found = (own - total(&kept)).abs() / own <= self.tolerance.get();
+            found = (own - kept(x, step)).abs() / own <= self.tolerance.get();
         }
         vec![Tensor::f32([], vec![step]), Tensor::f32([], vec![width])]
     }
@@ -90,9 +88,9 @@ impl Operator for WidthSearch {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, count) = (b.input(0), inputs[0].count());
-        let parts = b.scratch("parts", Element::F32, PARTS);
+        let parts = PartialSumLoops::one(&mut b, "parts");
         let m = exponent::largest_finite(&mut b, x, count);
-        let own = sum(&mut b, parts, count, |b, i| b.load(x, i).unary(Unary::FloatAbs));
+        let own = lower_magnitudes(&mut b, &parts, x, count);
         let step = b.local("step", Expr::f32(0.0));
         let width = b.local("width", Expr::f32(0.0));
         let found = b.local("found", Expr::i32(0));
@@ -111,10 +109,7 @@ impl Operator for WidthSearch {
                 if self.widths.last() == Some(&n) {
                     return;
                 }
-                let kept = sum(b, parts, count, |b, i| {
-                    let steps = b.load(x, i).divide(own_step.clone()).unary(Unary::RoundTiesEven);
-                    (steps * own_step.clone()).unary(Unary::FloatAbs)
-                });
+                let kept = lower_kept(b, &parts, x, count, &own_step);
                 let error = (own.clone() - kept).unary(Unary::FloatAbs).divide(own.clone());
                 let enough = error.less_equal(Expr::f32(self.tolerance.get()));
                 b.set(found, enough.unary(Unary::BoolToInteger));
@@ -160,31 +155,21 @@ impl Operator for WidthSearch {
     }
 }
 
-/// The sum of `count` values, in partial sums.
-pub(super) fn sum(
+/// [`magnitudes`] as loops.
+pub(super) fn lower_magnitudes(b: &mut LoopBuilder, parts: &PartialSumLoops, x: Buffer, count: usize) -> Expr {
+    partial_sums::lower(b, parts, count, |b, i| b.load(x, i).unary(Unary::FloatAbs))
+}
+
+/// [`kept`] as loops.
+pub(super) fn lower_kept(
     b: &mut LoopBuilder,
-    parts: Buffer,
+    parts: &PartialSumLoops,
+    x: Buffer,
     count: usize,
-    value: impl Fn(&mut LoopBuilder, Expr) -> Expr,
+    step: &Expr,
 ) -> Expr {
-    b.for_("p", PARTS, |b, p| b.store(parts, p, Expr::f32(0.0)));
-    b.for_("row", count / PARTS, |b, row| {
-        b.for_("p", PARTS, |b, p| {
-            let term = value(b, row * Expr::index(PARTS) + p.clone());
-            let sum = b.load(parts, p.clone()) + term;
-            b.store(parts, p, sum);
-        });
-    });
-    b.for_("p", count % PARTS, |b, p| {
-        let term = value(b, Expr::index(count / PARTS * PARTS) + p.clone());
-        let sum = b.load(parts, p.clone()) + term;
-        b.store(parts, p, sum);
-    });
-    let sum = b.local("sum", Expr::f32(0.0));
-    b.for_("p", PARTS, |b, p| {
-        let value = b.get(sum) + b.load(parts, p);
-        b.set(sum, value);
-    });
-    let value = b.get(sum);
-    b.let_("total", value)
+    partial_sums::lower(b, parts, count, |b, i| {
+        let steps = b.load(x, i).divide(step.clone()).unary(Unary::RoundTiesEven);
+        (steps * step.clone()).unary(Unary::FloatAbs)
+    })
 }

@@ -1,7 +1,8 @@
 //! Operands of shape [batch, channel, space...]: checks, evaluation by runs of space, and loops.
 
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Buffer, Expr, Local};
+use crate::loops::{Buffer, Expr};
+use crate::ops::support::partial_sums::{self, PartialSumLoops, PartialSums};
 use crate::ops::{TypeError, rule};
 use crate::types::TensorType;
 
@@ -57,9 +58,14 @@ impl Channels {
         })
     }
 
-    /// Sums `f` of each flat index of a channel from +0, by batch, then space.
+    /// Sums `f` of each flat index of a channel, by batch, then space: element `i` of a sample's channel is added to partial
+    /// sum `i mod 16` of the whole channel.
     pub(crate) fn sum(self, channel: usize, f: impl Fn(usize) -> f32) -> f32 {
-        self.runs(channel).flatten().fold(0.0, |sum, i| sum + f(i))
+        let mut sums = PartialSums::default();
+        for run in self.runs(channel) {
+            run.enumerate().for_each(|(i, at)| sums.add(i, f(at)));
+        }
+        sums.total()
     }
 
     /// Loops over the flat indices of one channel.
@@ -77,20 +83,34 @@ impl Channels {
         });
     }
 
-    /// [`Channels::sum`] as loops.
-    pub(crate) fn lower_sum(
+    /// Working memory for a sum of each channel.
+    pub(crate) fn partial_sums(self, builder: &mut LoopBuilder, name: &str) -> Buffer {
+        PartialSumLoops::many(builder, name, self.channels)
+    }
+
+    /// N times [`Channels::sum`] in one walk as loops: `f` gives the terms of an element.
+    pub(crate) fn lower_sums<const N: usize>(
         self,
         builder: &mut LoopBuilder,
-        name: &str,
+        sums: [(&str, Buffer); N],
         channel: &Expr,
-        f: impl FnOnce(&mut LoopBuilder, Expr) -> Expr,
-    ) -> Expr {
-        let sum: Local = builder.local(name, Expr::f32(0.0));
-        self.lower(builder, channel, |builder, i| {
-            let value = builder.get(sum) + f(builder, i);
-            builder.set(sum, value);
+        f: impl Fn(&mut LoopBuilder, Expr) -> [Expr; N],
+    ) -> [Expr; N] {
+        let names = sums.map(|(name, _)| name);
+        let sums = sums.map(|(_, buffer)| PartialSumLoops::of(builder, buffer, channel));
+        partial_sums::clear(builder, &sums.each_ref());
+        builder.for_("b", self.batch, |builder, b| {
+            let start =
+                (b * Expr::index(self.channels) + channel.clone()) * Expr::index(self.space);
+            let start = builder.let_("start", start);
+            partial_sums::each(builder, self.space, |builder, p, i| {
+                let terms = f(builder, start.clone() + i);
+                for (sums, term) in sums.iter().zip(terms) {
+                    sums.add(builder, p.clone(), term);
+                }
+            });
         });
-        builder.get(sum)
+        std::array::from_fn(|n| sums[n].total(builder, names[n]))
     }
 }
 

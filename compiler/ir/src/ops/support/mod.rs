@@ -14,6 +14,7 @@ pub(crate) mod indexed;
 pub(crate) mod likelihood;
 pub(crate) mod movement;
 pub(crate) mod narrow;
+pub(crate) mod partial_sums;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod reduction;
