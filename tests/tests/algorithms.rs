@@ -9,6 +9,7 @@ use trainc_data::{Dataset, NpyArray, NpyData, read_npz, write_safetensors};
 use trainc_driver::algorithm_check::check;
 use trainc_driver::algorithms::load;
 use trainc_driver::config::Config;
+use trainc_driver::error::message;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Entries, Session, TRAIN_STEP};
 use trainc_driver::train::Trainer;
@@ -257,6 +258,57 @@ fn accuracy_on_digits(algorithm: &str, epochs: usize) -> f64 {
     let mut trainer = Trainer::new(session, &data).expect("a trainer");
     while trainer.epoch(&data, &mut |_| {}).expect("an epoch").is_some() {}
     trainer.history().last().expect("an epoch").test_accuracy.expect("classes")
+}
+
+/// The step of another stage is that of the algorithm with its parameters, which the trainer takes when the schedule says so.
+#[test]
+fn stages_are_steps_with_other_parameters() {
+    let own = std::env::temp_dir().join(format!("trainc-stages-{}.toml", std::process::id()));
+    let staged = load("dorefa").expect("built in").text
+        + "\n[stages]\nschedule = [{ from = 0.0, value = 1 }, { from = \"1e\", value = 0 }]\n\
+           others = [{ name = \"coarse\", parameters = { w = 3, g = 6 } }]\n";
+    std::fs::write(&own, &staged).expect("written");
+    let (data, bytes) = (Dataset::digits(), build(&ZooSpec::new("digits").expect("a model")));
+    let source = ModelSource::Bytes { name: "digits".into(), bytes: bytes.expect("a model") };
+    let session = |algorithm: &str| {
+        let config = Config { epochs: 2, ..config(algorithm, 32) };
+        Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles")
+    };
+    // With a width of the user's, which the stage leaves.
+    let own_name = format!("{}:a=4", own.display());
+    let [both, fine, coarse] = [own_name.as_str(), "dorefa:a=4", "dorefa:w=3,a=4,g=6"].map(session);
+    let text = |session: &Session, entry: &str| {
+        session.entry(entry).expect("an entry").optimised.to_string()
+    };
+    assert_eq!(text(&both, TRAIN_STEP), text(&fine, TRAIN_STEP));
+    assert_eq!(text(&both, "train_step_coarse"), text(&coarse, TRAIN_STEP));
+    assert_ne!(text(&fine, TRAIN_STEP), text(&coarse, TRAIN_STEP));
+    let states = [both, fine, coarse].map(|session| {
+        let mut trainer = Trainer::new(session, &data).expect("a trainer");
+        let mut epoch = || {
+            trainer.epoch(&data, &mut |_| {}).expect("an epoch");
+            trainer.state().expect("a state")
+        };
+        [epoch(), epoch()]
+    });
+    let [both, fine, coarse] = states;
+    assert!(both[0] == coarse[0] && both[0] != fine[0]);
+    assert!(both[1] != coarse[1]);
+
+    let error = |stages: &str| {
+        std::fs::write(&own, staged.split("[stages]").next().expect("text").to_string() + stages)
+            .expect("written");
+        message(&load(own.to_str().expect("text")).expect_err("refused"))
+    };
+    let wrong = error(
+        "[stages]\nschedule = [{ from = 0.0, value = 2 }]\nothers = [{ name = \"coarse\", parameters = { w = 3 } }]\n",
+    );
+    assert!(wrong.contains("stages.schedule") && wrong.contains("from 0 to 1"), "{wrong}");
+    let wrong = error(
+        "[stages]\nschedule = [{ from = 0.0, value = 1 }]\nothers = [{ name = \"c\", parameters = { v = 3 } }]\n",
+    );
+    assert!(wrong.contains("there is no parameter `v`"), "{wrong}");
+    std::fs::remove_file(&own).expect("removed");
 }
 
 /// (`bnn-ste` and `dorefa` are made for networks with batch normalization.)

@@ -122,6 +122,7 @@ pub fn resume(
     trainer.go_on(header.steps, header.history, header.open);
     let algorithm = &trainer.session.algorithm;
     let scheduled = algorithm.schedule.len() > 1
+        || algorithm.stages.is_some()
         || algorithm.optimizer.inputs.values().any(|input| input.points.len() > 1);
     let steps = trainer.steps_of_run(data_length);
     let whole = trainer.steps_of_epoch(data_length) * trainer.epochs() as u64;

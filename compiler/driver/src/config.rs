@@ -6,6 +6,7 @@ use std::path::Path;
 use trainc_data::{Normalization, Normalizer};
 use trainc_ir::schedule::{self, Point};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
+use trainc_opt::algorithm::stages::STAGE;
 use trainc_opt::algorithm::{Algorithm, Recipe, inputs};
 
 use crate::algorithms;
@@ -127,9 +128,16 @@ impl Config {
         inputs::fits(&algorithm.schedule, algorithm.learning_rate, algorithm.range).map_err(
             |e| Error::Refused(format!("learning-rate: the step size of algorithm `{name}`: {e}")),
         )?;
-        let given = self.scheduled.iter().map(|(name, schedule)| (name, &schedule.0));
-        inputs::set(&mut algorithm.optimizer.inputs, given)
-            .map_err(|e| Error::Refused(format!("scheduled: algorithm `{name}`: {e}")))?;
+        let refused = |e: String| Error::Refused(format!("scheduled: algorithm `{name}`: {e}"));
+        let mut given: Vec<_> = self.scheduled.iter().map(|(name, s)| (name, &s.0)).collect();
+        if let Some(stages) = &mut algorithm.stages
+            && let Some(at) = given.iter().position(|(name, _)| *name == STAGE)
+        {
+            let points = given.remove(at).1;
+            stages.schedule.check(points).map_err(|e| refused(format!("`{STAGE}`: {e}")))?;
+            stages.schedule.points.clone_from(points);
+        }
+        inputs::set(&mut algorithm.optimizer.inputs, given.into_iter()).map_err(refused)?;
         Ok(algorithm)
     }
 

@@ -276,7 +276,7 @@ fn files(session: &Session, texts: &[EmitKind], example: bool, take: &mut Take<'
         .collect();
     give(WEIGHTS, &|out| Ok(weights::write(out, &state)?))?;
     let modules: Vec<(&str, &Graph)> =
-        session.entries.iter().map(|entry| (entry.name, &entry.optimised)).collect();
+        session.entries.iter().map(|entry| (entry.name.as_str(), &entry.optimised)).collect();
     for file in stored::files(&modules, &state)? {
         give(&file.name, &|out| Ok(out.write_all(&file.contents)?))?;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trainc_ir::graph::InputRole;
-use trainc_ir::program::{Argument, Program, Step};
+use trainc_ir::program::{Argument, Program, StageNotes, Step};
 use trainc_ir::schedule::{Point, Position, Scheduled, Shape};
 
 use crate::config::Config;
@@ -37,6 +37,9 @@ pub(crate) struct Manifest<'a> {
     /// Other inputs that a schedule gives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scheduled: Vec<ScheduledReport>,
+    /// Which training step each stage has, and when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stages: Option<StagesReport>,
     /// Fingerprint of the program.
     program: String,
     memory: Memory,
@@ -159,6 +162,18 @@ impl From<Scheduled> for ScheduledReport {
             shape: shape.name(),
         };
         ScheduledReport { name, per: per.name(), points: points.into_iter().map(point).collect() }
+    }
+}
+
+#[derive(Serialize)]
+struct StagesReport {
+    schedule: ScheduledReport,
+    entries: Vec<String>,
+}
+
+impl From<StageNotes> for StagesReport {
+    fn from(stages: StageNotes) -> StagesReport {
+        StagesReport { schedule: stages.schedule.into(), entries: stages.functions }
     }
 }
 
@@ -306,6 +321,7 @@ pub(crate) fn manifest<'a>(
             .collect(),
         schedule: session.schedule().into_iter().map(SchedulePoint::from).collect(),
         scheduled: session.scheduled().into_iter().map(ScheduledReport::from).collect(),
+        stages: session.stages().map(StagesReport::from),
         program: stored::fingerprint(program),
         memory: Memory {
             arena_bytes: memory.arena_bytes,

@@ -8,6 +8,7 @@ use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
 use trainc_ir::{Element, RunContext, Scale, Tensor, TensorType};
 use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::stages::Stage;
 
 use crate::config::Config;
 use crate::error::{Context, Result, ensure};
@@ -32,7 +33,10 @@ pub struct Trainer {
     pub session: Session,
     pub(crate) host: HostProgram,
     pub(crate) state_names: Vec<String>,
-    step_entry: Call,
+    /// The training step of each stage; all take the same operands.
+    step_entries: Vec<Call>,
+    /// The stage of the step that is next.
+    stage: usize,
     infer_entry: Call,
     /// What ends an epoch, if the algorithm does something then.
     end_entry: Option<Call>,
@@ -143,7 +147,9 @@ impl Trainer {
     pub fn new(session: Session, data: &Dataset) -> Result<Trainer> {
         check_trains(&session.algorithm)?;
         let host = session.on_this_machine()?;
-        let step_entry = Call::new(&host, TRAIN_STEP)?;
+        let others = session.algorithm.stages.iter().flat_map(|stages| &stages.others);
+        let functions = std::iter::once(TRAIN_STEP.to_string()).chain(others.map(Stage::function));
+        let step_entries = functions.map(|name| Call::new(&host, &name)).collect::<Result<_>>()?;
         let infer_entry = Call::new(&host, INFER)?;
         let ends = session.entries.iter().any(|entry| entry.name == EPOCH_END);
         let end_entry = ends.then(|| Call::new(&host, EPOCH_END)).transpose()?;
@@ -153,7 +159,8 @@ impl Trainer {
             normalizer: session.config.normalizer(&data.train)?,
             goal: Goal::of(&session)?,
             host,
-            step_entry,
+            step_entries,
+            stage: 0,
             infer_entry,
             end_entry,
             session,
@@ -201,9 +208,14 @@ impl Trainer {
         self.epochs() >= config.epochs || config.steps.is_some_and(|limit| self.steps >= limit)
     }
 
+    /// Examples of a training step.
+    fn batch(&self) -> usize {
+        self.step_entries.first().map_or(1, |entry| entry.batch)
+    }
+
     /// Training steps of a whole epoch over that many samples.
     pub(crate) fn steps_of_epoch(&self, samples: usize) -> u64 {
-        (samples / self.step_entry.batch.max(1)) as u64
+        (samples / self.batch().max(1)) as u64
     }
 
     /// Training steps of the whole run over that many samples: all epochs, or the limit if it comes first.
@@ -218,7 +230,10 @@ impl Trainer {
         let epochs = steps.div_ceil(self.steps_of_epoch(samples).max(1));
         let algorithm = &self.session.algorithm;
         let size = algorithm.step_size(step, steps);
-        for call in std::iter::once(&mut self.step_entry).chain(&mut self.end_entry) {
+        let stages = algorithm.stages.as_ref();
+        let stage = stages.map(|own| own.schedule.value((step, steps), (epoch, epochs)));
+        self.stage = stage.unwrap_or(0.0) as usize;
+        for call in self.step_entries.iter_mut().chain(&mut self.end_entry) {
             call.set_number(InputRole::LearningRate, None, size);
             for (name, input) in &algorithm.optimizer.inputs {
                 let value = input.value((step, steps), (epoch, epochs));
@@ -286,7 +301,7 @@ impl Trainer {
         let epoch = self.epochs();
         let steps = self.steps_of_run(data.train.len());
         let config = self.session.config.clone();
-        let order = epoch_order(&config, data.train.len(), self.step_entry.batch, epoch);
+        let order = epoch_order(&config, data.train.len(), self.batch(), epoch);
         let left = config.steps.map_or(u64::MAX, |limit| limit - self.steps);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let end = order.len().min(self.open.steps.saturating_add(left));
@@ -359,7 +374,8 @@ impl Trainer {
         let Augment { crop, flip, cutout } = augment;
         let augmentation = Augmentation { crop, flip, cutout };
         let normalizer = &self.normalizer;
-        fill(&mut self.step_entry, split, normalizer, indices, |image, index| {
+        let entry = &mut self.step_entries[self.stage];
+        fill(entry, split, normalizer, indices, |image, index| {
             if !augmentation.is_none() {
                 let place = (seed, epoch as u64, index);
                 augmentation.apply(image, split.shape, normalizer, place);
@@ -367,9 +383,11 @@ impl Trainer {
         });
         let step = u32::try_from(self.steps).ok().context("more than 2^32 steps")?;
         let run = RunContext { seed: self.session.config.seed, step };
-        self.step_entry.run(&mut self.host, &run)?;
+        let entry = &mut self.step_entries[self.stage];
+        entry.run(&mut self.host, &run)?;
         self.steps += 1;
-        self.step_entry.output_f32(0).first().copied().context("the step has no loss")
+        let loss = entry.output_f32(0).first().copied();
+        loss.context("the step has no loss")
     }
 
     /// The fraction of samples (of their positions) whose own class has the highest score (the first of equal ones); where

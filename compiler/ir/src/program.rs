@@ -206,12 +206,23 @@ pub struct Notes {
     pub schedule: Vec<crate::schedule::Point>,
     /// The schedules of other inputs.
     pub scheduled: Vec<crate::schedule::Scheduled>,
+    /// Which training step runs when, if there are several.
+    pub stages: Option<StageNotes>,
     /// The model's parameters that do not train: constants.
     pub frozen: Vec<String>,
     /// How stored data become the model's input, if it is known.
     pub input: Option<InputNotes>,
     /// Names of the classes, if they are known.
     pub classes: Vec<String>,
+}
+
+/// Training steps of one state, of which each stage of a training has one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StageNotes {
+    /// The number of the stage.
+    pub schedule: crate::schedule::Scheduled,
+    /// The entry of each number.
+    pub functions: Vec<String>,
 }
 
 /// How stored data become a model's input: `(stored / divisor - mean) / deviation`, in f64, then rounded to f32.

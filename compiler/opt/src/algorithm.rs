@@ -18,6 +18,7 @@ pub(crate) use self::rules::read_guard;
 use self::rules::{
     line_of, read_forms, read_model_rule, read_quantizer, read_rule, read_states, with_nearest_word,
 };
+use self::stages::Stages;
 use crate::egraph::forms::Named;
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Body, Rewrite};
@@ -29,6 +30,7 @@ pub mod inputs;
 pub mod optimizer;
 pub mod parameters;
 mod rules;
+pub mod stages;
 
 /// The built-in algorithm files: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -204,6 +206,8 @@ pub struct Algorithm {
     pub recipe: Recipe,
     /// What its user may set, and the values.
     pub parameters: Parameters,
+    /// Training steps with other values of the parameters.
+    pub stages: Option<Stages>,
     /// The file's text, which names it in artifacts and checkpoints.
     pub text: String,
     /// The file or built-in name.
@@ -248,6 +252,17 @@ impl Algorithm {
         text: &str,
         values: Option<&str>,
     ) -> Result<Algorithm, AlgorithmError> {
+        let algorithm = Algorithm::parse_one(file, text, values)?;
+        algorithm.in_stages()?;
+        Ok(algorithm)
+    }
+
+    /// Reads a file, whose stages are not looked at as algorithms.
+    fn parse_one(
+        file: &str,
+        text: &str,
+        values: Option<&str>,
+    ) -> Result<Algorithm, AlgorithmError> {
         let mut parsed: File = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
             file: file.to_string(),
             message: with_nearest_word(&e.to_string()),
@@ -268,6 +283,8 @@ impl Algorithm {
                 .set(values)
                 .map_err(|message| AlgorithmError::Parameter { algorithm, message })?;
         }
+        let stages = parsed.stages.take().map(|text| Stages::read(text, &parameters));
+        let stages = stages.transpose().map_err(|(place, e)| fail(&place, e))?;
         parameters.apply(&mut parsed).map_err(|(place, e)| fail(&place, e))?;
         let mut model_rules = Vec::new();
         for rule in &parsed.model.rules {
@@ -372,6 +389,9 @@ impl Algorithm {
             return Err(fail("backpropagation.loss_scale", message));
         }
         let trains = parsed.optimizer.is_some() || !rules.is_empty() || quantizer.is_some();
+        if stages.is_some() && parsed.inference.is_some() {
+            return Err(fail("stages", "an algorithm that only infers has no stages".into()));
+        }
         if parsed.inference.is_some() && trains {
             let message = "an algorithm that only infers has no rules, weights and optimizer";
             return Err(fail("inference", message.into()));
@@ -446,6 +466,7 @@ impl Algorithm {
             integer: parsed.integer,
             float: parsed.float,
             parameters,
+            stages,
             text: text.to_string(),
             file: file.to_string(),
         })

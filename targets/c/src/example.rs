@@ -1,7 +1,7 @@
 //! `main.c`: an example of an artifact's whole interface.
 
 use trainc_ir::graph::InputRole;
-use trainc_ir::program::Program;
+use trainc_ir::program::{Program, StageNotes};
 use trainc_ir::schedule::Per;
 use trainc_ir::target::ArtifactFile;
 use trainc_ir::{Element, Scale};
@@ -82,6 +82,16 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         names.scheduled.push((parameter.original.clone(), value));
     }
     let step_call = names.call(&interface, step.0, step.1, false)?;
+    let step_call = format!("{}({step_call});", training.symbol);
+    let step_call = match &program.notes.stages {
+        None => step_call,
+        Some(stages) => {
+            let choice = Choice { program, interface: &interface, stages, own: &step_call };
+            let (text, per) = choice.of_step(&mut names)?;
+            counts |= per == Per::Step;
+            text
+        }
+    };
     let test_call = names.call(&interface, test.0, test.1, true)?;
     let mut end = String::new();
     if let Some(function) = interface.functions.iter().find(|f| f.entry == "epoch_end") {
@@ -137,8 +147,48 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         .replace("@LOSS_START@", start)
         .replace("@LOSS_ADD@", &add)
         .replace("@LOSS_PRINT@", print)
-        .replace("@STEP@", &format!("{}({step_call})", training.symbol));
+        .replace("@STEP@;", &step_call);
     Ok(ArtifactFile { name: NAME.into(), contents: text.into_bytes() })
+}
+
+/// The choice of a training step by the stage.
+struct Choice<'c> {
+    program: &'c Program,
+    interface: &'c Interface,
+    stages: &'c StageNotes,
+    /// The call of stage 0.
+    own: &'c str,
+}
+
+impl Choice<'_> {
+    /// The statement, and what its schedule counts.
+    fn of_step(&self, names: &mut Names) -> Result<(String, Per), String> {
+        let schedule = Schedule::of_stages(self.program, self.interface)
+            .ok_or("an example needs the schedule of the stages")?;
+        let place = match schedule.per {
+            Per::Step => "step, total",
+            Per::Epoch => "(uint32_t)(epoch - 1), (uint32_t)epochs",
+        };
+        let mut text = format!("switch ({}({place})) {{\n", schedule.symbol);
+        for (number, name) in self.stages.functions.iter().enumerate().skip(1) {
+            let function = self.interface.functions.iter().find(|f| f.entry == *name);
+            let function = function.ok_or_else(|| format!("there is no entry `{name}`"))?;
+            let mut call = vec!["arena".to_string(), "state".to_string()];
+            if function.random {
+                call.extend(["SEED".to_string(), "step".to_string()]);
+            }
+            let call = names.call(self.interface, function, call, false)?;
+            let symbol = &function.symbol;
+            text += &format!(
+                "            case {number}:\n                {symbol}({call});\n                break;\n"
+            );
+        }
+        let own = self.own;
+        text += &format!(
+            "            default:\n                {own}\n                break;\n            }}"
+        );
+        Ok((text, schedule.per))
+    }
 }
 
 /// The schedule of a parameter.

@@ -124,9 +124,10 @@ impl Interface {
 
     /// Every name of an artifact that its header declares.
     pub fn exported(&self) -> BTreeSet<String> {
-        let mut all: BTreeSet<String> = ["init", "save", "load", "evaluate", "learning_rate"]
-            .map(|f| format!("{}_{f}", self.prefix))
-            .into();
+        let mut all: BTreeSet<String> =
+            ["init", "save", "load", "evaluate", "learning_rate", "stage"]
+                .map(|f| format!("{}_{f}", self.prefix))
+                .into();
         for function in &self.functions {
             all.insert(function.symbol.clone());
             all.insert(format!("{}_launches", function.symbol));

@@ -39,7 +39,7 @@ impl<'p> Schedule<'p> {
         let mut all = interface.functions.iter().flat_map(|f| &f.parameters);
         let rate = all.find(|p| p.role == InputRole::LearningRate)?;
         let points = &program.notes.schedule[..];
-        Schedule::with(interface, rate, "learning_rate", Per::Step, points)
+        Schedule::with(interface, Some(rate), "learning_rate", Per::Step, points)
     }
 
     /// The schedules of all inputs that have one, the step size first.
@@ -49,7 +49,15 @@ impl<'p> Schedule<'p> {
             .scheduled
             .iter()
             .filter_map(|scheduled| Schedule::named(program, interface, &scheduled.name));
-        Schedule::of(program, interface).into_iter().chain(others).collect()
+        let stages = Schedule::of_stages(program, interface);
+        Schedule::of(program, interface).into_iter().chain(others).chain(stages).collect()
+    }
+
+    /// Which training step runs, if there are several.
+    pub(crate) fn of_stages(program: &'p Program, interface: &Interface) -> Option<Schedule<'p>> {
+        let schedule = &program.notes.stages.as_ref()?.schedule;
+        let found = Schedule::with(interface, None, &schedule.name, schedule.per, &schedule.points);
+        found.map(|found| Schedule { subject: Schedule::stages(program, interface), ..found })
     }
 
     /// The schedule of an input other than the step size; `None` as in [`Schedule::of`].
@@ -61,25 +69,27 @@ impl<'p> Schedule<'p> {
         let scheduled = program.notes.scheduled.iter().find(|s| s.name == name)?;
         let mut all = interface.functions.iter().flat_map(|f| &f.parameters);
         let input = all.find(|p| p.role == InputRole::Scheduled && p.original == name)?;
-        Schedule::with(interface, input, name, scheduled.per, &scheduled.points)
+        Schedule::with(interface, Some(input), name, scheduled.per, &scheduled.points)
     }
 
+    /// A schedule; without an input of whole numbers.
     fn with(
         interface: &Interface,
-        input: &Parameter,
+        input: Option<&Parameter>,
         name: &str,
         per: Per,
         points: &'p [Point],
     ) -> Option<Schedule<'p>> {
         let symbol = format!("{}_{name}", interface.prefix);
-        let plain = input.ty.count() == 1 && input.ty.scale == Scale::None;
-        let integer = input.ty.element == Element::I32;
-        let known = integer || input.ty.element == Element::F32;
+        let plain = input.is_none_or(|i| i.ty.count() == 1 && i.ty.scale == Scale::None);
+        let element = input.map_or(Element::I32, |input| input.ty.element);
+        let integer = element == Element::I32;
+        let known = integer || element == Element::F32;
         let taken = interface.functions.iter().any(|f| f.symbol == symbol);
         let stays = points.iter().all(|p| p.shape == Shape::Constant);
         let checked = schedule::check_per(points, per).is_ok() && (stays || !integer);
-        let (macros, table, subject) = match input.role {
-            InputRole::LearningRate => {
+        let (macros, table, subject) = match input.map(|input| input.role) {
+            Some(InputRole::LearningRate) => {
                 (interface.macros(), "SCHEDULE".to_string(), "step sizes".to_string())
             }
             _ => {
@@ -122,6 +132,17 @@ impl<'p> Schedule<'p> {
     /// What one of its values is.
     fn one(&self) -> &'static str {
         if self.table == "SCHEDULE" { "size" } else { "value" }
+    }
+
+    /// What the numbers of stages mean.
+    fn stages(program: &Program, interface: &Interface) -> String {
+        let symbol = |entry: &String| {
+            interface.functions.iter().find(|f| f.entry == *entry).map(|f| f.symbol.clone())
+        };
+        let functions = program.notes.stages.iter().flat_map(|stages| &stages.functions);
+        let named = functions.filter_map(symbol).enumerate();
+        let named: Vec<String> = named.map(|(n, symbol)| format!("{n} {symbol}")).collect();
+        format!("stages, of which each has a training step ({})", named.join(", "))
     }
 
     /// The schedule in the command line's words.

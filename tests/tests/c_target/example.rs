@@ -262,7 +262,11 @@ fn schedule_between_points() {
 }
 
 /// What emitted code gives for the first 40 places of an input's schedule of 40, under an algorithm file.
-fn scheduled(name: &str, algorithm: &str, (input, print): (&str, &str)) -> (Session, Vec<f64>) {
+fn scheduled(
+    name: &str,
+    algorithm: &str,
+    (input, print): (&str, &str),
+) -> (Session, Vec<f64>, String) {
     let own = folder(&format!("scheduled_{name}_file"));
     write(&own, "a.toml", algorithm);
     let bytes = build_model(&ZooSpec::new("digits").expect("a model")).expect("it builds");
@@ -283,22 +287,31 @@ fn scheduled(name: &str, algorithm: &str, (input, print): (&str, &str)) -> (Sess
     // The whole example as well, which calls the step with it, and the end of an epoch.
     build("cc", &folder, "digits", &["-o", "example"]);
     succeeds(&folder, &[&folder.join("example").to_string_lossy()]);
+    let example = std::fs::read_to_string(folder.join("main.c")).expect("an example");
     write(&folder, "main.c", main);
     build("cc", &folder, "digits", &["-o", "schedule"]);
     let printed = succeeds(&folder, &[&folder.join("schedule").to_string_lossy()]);
     let values: Vec<f64> = printed.lines().map(|line| line.parse().expect("a number")).collect();
     assert_eq!(values.len(), 40);
-    (session, values)
+    (session, values, example)
 }
 
-/// Schedules of other inputs: one by steps, whose bits are the trainer's, and whole numbers by epochs.
+/// Schedules of other inputs: one by steps, whose bits are the trainer's, and whole numbers by epochs; and one of stages, each of
+/// which has a step of its own.
 #[test]
 fn schedules_of_other_inputs() {
     let decay = "name = \"a\"\ntitle = \"b\"\n[optimizer]\nschedule = [{ from = 0.0, value = 0.5 }]\n\
         [optimizer.inputs.decay]\nschedule = [{ from = 0.0, value = 1.0, shape = \"cosine\" }, { from = 1.0, value = 0.125 }]\n\
         [optimizer.update]\nw = \"(sub ?w (mul ?learning_rate (mul ?decay ?g)))\"\n\
-        [optimizer.epoch_end]\nw = \"(mul ?w ?decay)\"\n";
-    let (session, values) = scheduled("decay", decay, ("decay", "%.9g"));
+        [optimizer.epoch_end]\nw = \"(mul ?w ?decay)\"\n\
+        [parameters]\ntop = { default = 6, min = 1, max = 8 }\n\
+        [[model.rules]]\nname = \"clip\"\nmatch = \"(relu ?x)\"\ninto = \"(clip{min=0, max=$(top)} ?x)\"\n\
+        [stages]\nschedule = [{ from = 0.0, value = 0 }, { from = \"2e\", value = 1 }]\n\
+        others = [{ name = \"low\", parameters = { top = 1 } }]\n";
+    let (session, values, main) = scheduled("decay", decay, ("decay", "%.9g"));
+    let switch = "switch (digits_stage((uint32_t)(epoch - 1), (uint32_t)epochs)) {\n            case 1:\n                \
+        digits_train_step_low(arena, state";
+    assert!(main.contains(switch), "{main}");
     let input = &session.algorithm.optimizer.inputs["decay"];
     for (at, value) in values.into_iter().enumerate() {
         // By the definition: half a cosine from 1 to 0.125.
@@ -314,7 +327,7 @@ fn schedules_of_other_inputs() {
         + "\n[optimizer.inputs.bits]\nelement = \"i32\"\nper = \"epoch\"\nrange = [0, 7]\n\
         schedule = [{ from = 0.0, value = 7 }, { from = \"3e\", value = 2 }, { from = 0.5, value = 4 }]\n";
     assert_ne!(niti.len(), bits.len());
-    let (_, values) = scheduled("bits", &bits, ("bits", "%d"));
+    let (_, values, _) = scheduled("bits", &bits, ("bits", "%d"));
     let expected = |at: usize| [7.0, 2.0, 4.0][usize::from(at >= 3) + usize::from(at >= 20)];
     assert_eq!(values, (0..40).map(expected).collect::<Vec<f64>>());
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::program::{BufferId, Program};
+use trainc_ir::schedule::{self, Per};
 use trainc_ir::{Op, TensorType};
 
 use crate::bench::{BenchOptions, Subject, batch, bench, multiplications};
@@ -13,6 +14,9 @@ use crate::config::Config;
 use crate::error::{Context, Result, message};
 use crate::model::ModelSource;
 use crate::session::TRAIN_STEP;
+
+/// Parts of a training whose stages go by its steps.
+const PARTS: u64 = 1000;
 
 /// What a training step costs on any machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -34,12 +38,38 @@ pub struct StepCost {
 }
 
 impl StepCost {
-    /// That of a program's training step.
+    /// That of a program's training step in a training of so many epochs; of one with stages the mean of all its steps.
     ///
     /// # Errors
     /// If it has none.
-    pub(super) fn of(program: &Program) -> Result<StepCost> {
-        let entry = program.entry(TRAIN_STEP).context("no training step")?;
+    pub(super) fn of(program: &Program, epochs: usize) -> Result<StepCost> {
+        let Some(stages) = &program.notes.stages else {
+            return StepCost::of_entry(program, TRAIN_STEP);
+        };
+        let all = match stages.schedule.per {
+            Per::Epoch => epochs.max(1) as u64,
+            Per::Step => PARTS,
+        };
+        let mut runs = vec![0u64; stages.functions.len()];
+        for part in 0..all {
+            let stage = schedule::value(&stages.schedule.points, part, all) as usize;
+            *runs.get_mut(stage).context("a stage without a step")? += 1;
+        }
+        let mut mean = StepCost::of_entry(program, TRAIN_STEP)?;
+        (mean.weighted_macs, mean.macs, mean.bytes_moved) = (0.0, 0, 0);
+        let [mut macs, mut bytes] = [0u64; 2];
+        for (name, runs) in stages.functions.iter().zip(runs) {
+            let cost = StepCost::of_entry(program, name)?;
+            mean.weighted_macs += cost.weighted_macs * runs as f64 / all as f64;
+            macs += cost.macs * runs;
+            bytes += cost.bytes_moved * runs;
+        }
+        (mean.macs, mean.bytes_moved) = (macs / all, bytes / all);
+        Ok(mean)
+    }
+
+    fn of_entry(program: &Program, name: &str) -> Result<StepCost> {
+        let entry = program.entry(name).context("no training step")?;
         let memory = &program.memory;
         let mut cost = StepCost {
             batch: batch(program, entry).unwrap_or(1),

@@ -147,7 +147,7 @@ pub fn compare(
         algorithms: Vec::new(),
     };
     for (name, config, session) in sessions {
-        let cost = StepCost::of(session.program())?;
+        let cost = StepCost::of(session.program(), session.config.epochs)?;
         comparison.batch = cost.batch;
         let title = session.algorithm.title.clone();
         let mut trained = Trained { name, source, config: &config, data, hash: &hash };

@@ -2,13 +2,17 @@
 
 use std::time::Instant;
 
+use trainc_ir::program::StageNotes;
 use trainc_ir::schedule::{Point, Scheduled};
 use trainc_ir::target::Target;
 use trainc_onnx_import::Imported;
-use trainc_opt::algorithm::{Algorithm, inputs};
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::inputs::{self, ScheduledInput};
+use trainc_opt::algorithm::stages::{STAGE, Stage};
 use trainc_opt::batch_norm::BatchNormFate;
 use trainc_opt::optimise::{OptimiseOptions, Strategy};
 
+use super::TRAIN_STEP;
 use super::weights::Initial;
 use crate::config::{Config, OptimiserStrategy};
 use crate::error::Result;
@@ -88,6 +92,16 @@ impl Compilation {
             Some(_) => Vec::new(),
             None => inputs::notes(&self.algorithm.optimizer.inputs),
         }
+    }
+
+    /// When which training step runs, if there are several.
+    pub fn stages(&self) -> Option<StageNotes> {
+        let stages = self.algorithm.stages.as_ref()?;
+        let functions = stages.others.iter().map(Stage::function);
+        let functions = std::iter::once(TRAIN_STEP.to_string()).chain(functions).collect();
+        let ScheduledInput { per, points, .. } = stages.schedule.clone();
+        let schedule = Scheduled { name: STAGE.to_string(), per, points };
+        Some(StageNotes { schedule, functions })
     }
 
     /// Seconds of all stages.

@@ -13,7 +13,7 @@ use trainc_opt::update::epoch_end_graph;
 use super::compilation::{Compilation, graph_batch, timed};
 use super::{EPOCH_END, Entries, INFER, Staged, TRAIN_STEP, weights, words};
 use crate::config::{Config, WeightSource};
-use crate::error::{Result, ensure};
+use crate::error::{Error, Result, ensure};
 use crate::freeze::frozen;
 use crate::model::{self, InferenceForm, ModelSource};
 use crate::{precision, targets};
@@ -21,14 +21,22 @@ use crate::{precision, targets};
 /// A function in FP32.
 #[derive(Debug)]
 pub struct FloatEntry {
-    /// [`TRAIN_STEP`], [`INFER`] or [`EPOCH_END`].
-    pub name: &'static str,
+    /// [`TRAIN_STEP`], [`INFER`], [`EPOCH_END`], or the training step of another stage.
+    pub name: String,
     /// The graph: with loss, backward pass and update, or forward only.
     pub float: Graph,
     /// Of a training step whose first layers are frozen: what is computed for one example, as inference is, and the rest.
     pub(super) prefix: Option<FrozenPrefix>,
     /// Of an epoch's end: the graph beside the training step's values, which say what parameters are for.
     pub(super) context: Option<Graph>,
+    /// Of another stage's training step: the algorithm with that stage's parameters.
+    pub(super) algorithm: Option<Algorithm>,
+}
+
+impl FloatEntry {
+    fn new(name: &str, float: Graph, prefix: Option<FrozenPrefix>) -> FloatEntry {
+        FloatEntry { name: name.to_string(), float, prefix, context: None, algorithm: None }
+    }
 }
 
 /// Imports a model under a configuration, and makes its FP32 graphs. The program and its files will have that name.
@@ -95,7 +103,6 @@ fn imported(
     warnings.extend(words::removed(&imported.graph, &algorithm));
     let seed = (config.init == WeightSource::Random).then_some(config.seed);
     let mut assigned = None;
-    let entry = |name, float, prefix| FloatEntry { name, float, prefix, context: None };
     let entries = match entries {
         Entries::InferAsExported => {
             // Statistics of one example would not be those of the batch that the file means.
@@ -111,31 +118,44 @@ fn imported(
                 (float, assigned) = (found.0, Some(found.1));
                 verify(&float, &Stage::Float)?;
             }
-            vec![entry(INFER, float, None)]
+            vec![FloatEntry::new(INFER, float, None)]
         }
         Entries::TrainAndInfer => timed(&mut times, "training graph", || {
             let asked = (config.loss, &config.output_loss);
-            let train = model::training_for(&imported, &algorithm, seed, &frozen, asked)?;
-            verify(&train, &Stage::Float)?;
             let alone = inferring.as_ref().unwrap_or(&imported);
-            // What is frozen here, or constant in the model's file.
-            let prefix = match algorithm.shares_exponents() {
-                true => {
-                    let one = model::training_for(alone, &algorithm, seed, &frozen, asked)?;
-                    frozen_prefix(&train, &one)?
-                }
-                false => None,
+            let step = |algorithm: &Algorithm| {
+                let train = model::training_for(&imported, algorithm, seed, &frozen, asked)?;
+                verify(&train, &Stage::Float)?;
+                // What is frozen here, or constant in the model's file.
+                let prefix = match algorithm.shares_exponents() {
+                    true => {
+                        let one = model::training_for(alone, algorithm, seed, &frozen, asked)?;
+                        frozen_prefix(&train, &one)?
+                    }
+                    false => None,
+                };
+                Ok::<_, Error>((train, prefix))
             };
+            let (train, prefix) = step(&algorithm)?;
             let form = InferenceForm::Running;
             let infer = model::inference(alone, &algorithm, seed, &frozen, form)?;
             verify(&infer, &Stage::Float)?;
             notes.extend(prefix.as_ref().map(words::prefix));
+            notes.extend(algorithm.stages.as_ref().map(words::stages));
             let end = epoch_end_graph(&train, &algorithm.optimizer)?;
-            let mut entries = vec![entry(TRAIN_STEP, train, prefix), entry(INFER, infer, None)];
+            let mut entries = vec![
+                FloatEntry::new(TRAIN_STEP, train, prefix),
+                FloatEntry::new(INFER, infer, None),
+            ];
             if let Some(end) = end {
                 verify(&end.graph, &Stage::Float)?;
                 let context = Some(end.context);
-                entries.push(FloatEntry { context, ..entry(EPOCH_END, end.graph, None) });
+                entries.push(FloatEntry { context, ..FloatEntry::new(EPOCH_END, end.graph, None) });
+            }
+            for (name, staged) in algorithm.in_stages()? {
+                let (train, prefix) = step(&staged)?;
+                let algorithm = Some(staged);
+                entries.push(FloatEntry { algorithm, ..FloatEntry::new(&name, train, prefix) });
             }
             Ok(entries)
         })?,

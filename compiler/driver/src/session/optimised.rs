@@ -45,7 +45,7 @@ impl Staged<TranslatedEntry> {
         compilation.times.extend(times);
         for entry in &entries {
             if let Some(limit) = &entry.optimisation.limit {
-                let name = entry.name;
+                let name = &entry.name;
                 compilation.warnings.push(format!(
                     "{name}: the optimiser stopped early ({limit}); the result is correct"
                 ));

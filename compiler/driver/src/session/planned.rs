@@ -78,7 +78,7 @@ impl Staged<OptimisedEntry> {
         let mut times = Vec::new();
         let (mut program, report) = timed(&mut times, "plan", || {
             let entries =
-                self.entries.iter().map(|e| PlanEntry { name: e.name, graph: &e.optimised });
+                self.entries.iter().map(|e| PlanEntry { name: &e.name, graph: &e.optimised });
             let entries: Vec<PlanEntry<'_>> = entries.collect();
             let planned = plan(&self.name, &entries, self.target, &PlanOptions::default())?;
             check_size(self.target, self.config.batch_size(), &planned.0.memory)?;
@@ -87,8 +87,9 @@ impl Staged<OptimisedEntry> {
         self.compilation.times.extend(times);
         let input = self.normalization()?;
         let (schedule, frozen) = (self.schedule(), self.frozen.clone());
-        let scheduled = self.scheduled();
-        *program.notes_mut() = Notes { schedule, scheduled, frozen, input, classes: Vec::new() };
+        let (scheduled, stages) = (self.scheduled(), self.stages());
+        *program.notes_mut() =
+            Notes { schedule, scheduled, stages, frozen, input, classes: Vec::new() };
         Ok(Session { before: self, program, plan: report })
     }
 

@@ -92,7 +92,7 @@ fn translated(
     entry: &FloatEntry,
     warnings: &mut Vec<String>,
 ) -> Result<Translated> {
-    let algorithm = &compilation.algorithm;
+    let algorithm = entry.algorithm.as_ref().unwrap_or(&compilation.algorithm);
     if let Some(inference) = algorithm.inference {
         let asked = compilation.precision.as_ref().and_then(|precision| precision.eight_bit);
         let stored = model::stored_scales(&compilation.imported);
@@ -141,5 +141,10 @@ fn stage(compilation: &Compilation, entries: &[FloatEntry], translated: &[Transl
     let in_two = entries.iter().any(|entry| entry.prefix.is_some());
     let several = in_two || compilation.graph_batch() != compilation.inference_batch;
     let floated = floated.chain(apart.into_iter().filter(|_| several));
-    Stage::Quantized { float_operations: float_operations(&compilation.algorithm, floated) }
+    let own = float_operations(&compilation.algorithm, floated);
+    let stages = entries.iter().filter_map(|entry| entry.algorithm.as_ref());
+    let float_operations = stages.fold(own, |allowed, staged| {
+        Some(&allowed? | &float_operations(staged, std::iter::empty())?)
+    });
+    Stage::Quantized { float_operations }
 }

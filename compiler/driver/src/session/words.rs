@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use trainc_ir::OpKind;
 use trainc_ir::graph::Graph;
 use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::stages::{Stage, Stages};
 use trainc_opt::batch_norm::{BatchNormFate, Fate};
 use trainc_opt::frozen_prefix::FrozenPrefix;
+
+use super::TRAIN_STEP;
 
 /// One line for each kind of fate, with the nodes where they are few.
 pub(super) fn batch_norms(fates: &[BatchNormFate]) -> Vec<String> {
@@ -42,6 +45,18 @@ pub(super) fn prefix(prefix: &FrozenPrefix) -> String {
          other, in the memory of one",
         prefix.prefix.nodes().len(),
         few(&names)
+    )
+}
+
+/// Which training steps there are beside the algorithm's own.
+pub(super) fn stages(stages: &Stages) -> String {
+    let other = |(i, stage): (usize, &Stage)| {
+        format!("{} (`{}`: {})", i + 1, stage.function(), stage.values)
+    };
+    let others: Vec<String> = stages.others.iter().enumerate().map(other).collect();
+    format!(
+        "the training has stages over one state, each with a step of its own: 0 (`{TRAIN_STEP}`), {}; inference is that of stage 0",
+        others.join(", ")
     )
 }
 

@@ -7,6 +7,7 @@ use trainc_ir::schedule::{self, Per, Point, Position, Shape};
 
 use super::EightBit;
 use super::optimizer::{Parameter, State};
+use super::stages::StagesText;
 
 fn float() -> String {
     "f32".to_string()
@@ -41,6 +42,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) weight: WeightPart,
     pub(super) optimizer: Option<OptimizerPart>,
+    /// Training steps with other values of the parameters.
+    pub(super) stages: Option<StagesText>,
 }
 
 /// Inference alone: a model's quantizers in integers.

@@ -7,9 +7,10 @@ use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, names};
 
 use super::file::{InputText, schedule_per};
+use super::stages::STAGE;
 
 /// Names that an artifact has for functions of its own.
-const TAKEN: [&str; 9] = [
+const TAKEN: [&str; 10] = [
     "init",
     "save",
     "load",
@@ -19,6 +20,7 @@ const TAKEN: [&str; 9] = [
     "train_step",
     "infer",
     "epoch_end",
+    STAGE,
 ];
 
 /// An input that a schedule gives.
