@@ -7,7 +7,7 @@ use std::process::Command;
 
 use trainc_riscv::toolchain;
 use trainc_tests::simulated::{simulate, sources};
-use trainc_xpulpv2::HEADER;
+use trainc_xpulpv2::{FLOAT, HEADER};
 
 const STRICT: [&str; 4] = ["-std=c99", "-Wall", "-Wextra", "-Werror"];
 /// Functions times operands times bytes of a result.
@@ -61,6 +61,19 @@ fn compilers_of_this_machine() {
             native("clang", &[&STRICT[..], &[level]].concat(), &folder, &format!("clang{i}"));
         same(&found, &expected, level);
     }
+}
+
+#[test]
+fn sums_and_products_of_floats() {
+    let folder = folder("floats");
+    std::fs::write(folder.join("trainc_xpulp_float.h"), FLOAT).expect("written");
+    let runtime = format!("-I{}/../runtime-stub", env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("gcc");
+    command.args(STRICT).args(["-O2", "-fsanitize=undefined", "-fno-sanitize-recover=all"]);
+    command.arg(runtime).arg("-I").arg(&folder).arg(sources().join("float.c"));
+    let executable = folder.join("floats");
+    run(command.arg("-o").arg(&executable));
+    run(&mut Command::new(executable));
 }
 
 #[test]

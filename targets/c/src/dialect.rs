@@ -1,6 +1,6 @@
 //! What a target adds to portable C: how its programs are named, built and described.
 
-use trainc_ir::program::{Kernel, Program};
+use trainc_ir::program::{Buffer, Kernel, Program};
 use trainc_ir::target::Target;
 
 /// A file that the kernels of a dialect need; headers are included before the first kernel.
@@ -78,5 +78,17 @@ pub trait Dialect: Target {
     /// What the kernels need beside `trainc_rt.h`.
     fn support(&self) -> Vec<SupportFile> {
         Vec::new()
+    }
+
+    /// A header more where a kernel computes with floats.
+    fn floats(&self) -> Option<SupportFile> {
+        None
+    }
+
+    /// The support that a program takes.
+    fn support_of(&self, program: &Program) -> Vec<SupportFile> {
+        let float = |buffer: &Buffer| buffer.ty.is_f32();
+        let floats = self.floats().filter(|_| program.buffers.iter().any(float));
+        self.support().into_iter().chain(floats).collect()
     }
 }

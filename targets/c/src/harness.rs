@@ -34,7 +34,7 @@ pub fn harness(program: &Program, dialect: &dyn Dialect) -> Result<Harness, Stri
         sources.push(format!("{prefix}_data.c"));
     }
     sources.push("trainc_rt.c".to_string());
-    let support = dialect.support().into_iter().map(|file| file.name);
+    let support = dialect.support_of(program).into_iter().map(|file| file.name);
     sources.extend(support.filter(|name| name.ends_with(".c")));
     let functions = interface
         .functions

@@ -64,7 +64,7 @@ pub fn emit_with_pieces(
     let alignment = dialect.description().alignment;
     let services = rust::Services { alignment, checkpoints: true, evaluation: true };
     files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
-    files.extend(dialect.support().into_iter().map(|file| (file.name, file.contents)));
+    files.extend(dialect.support_of(program).into_iter().map(|file| (file.name, file.contents)));
     let sources: Vec<String> =
         files.iter().map(|(name, _)| name.clone()).filter(|n| n.ends_with(".c")).collect();
     files.push(("README.md".into(), documents::readme(program, &interface, &sources, dialect)));
@@ -135,7 +135,7 @@ fn source(
     out.line(&format!("#include \"{prefix}.h\""));
     out.line("");
     out.line("#include \"trainc_rt.h\"");
-    for file in dialect.support().iter().filter(|file| file.name.ends_with(".h")) {
+    for file in dialect.support_of(program).iter().filter(|file| file.name.ends_with(".h")) {
         out.line(&format!("#include \"{}\"", file.name));
     }
     out.line("");

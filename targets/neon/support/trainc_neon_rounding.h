@@ -178,6 +178,10 @@ TRAINC_PART void trainc_store_taps(const int32_t *sums, int32_t rows, int32_t ch
         const int32_t *const second = count > 8 ? first + 64 * taps : first;
         for (int32_t r = 0; r < rows; r++) {
             int8_t *const to = y + r * row_bytes + c * taps;
+            if (taps == 1 && count == 16) {
+                vst1q_s8(to, trainc_rounded16(first + 8 * r, second + 8 * r, &own, round));
+                continue;
+            }
             for (int32_t t = 0; t < taps; t++) {
                 vst1q_s8(temporary + 16 * t, trainc_rounded16(first + 64 * t + 8 * r,
                     second + 64 * t + 8 * r, &own, round));

@@ -12,4 +12,4 @@ mod products;
 mod simulator;
 mod target;
 
-pub use target::{Cluster, HEADER, XPULPV2, XpulpTarget};
+pub use target::{Cluster, FLOAT, HEADER, XPULPV2, XpulpTarget};

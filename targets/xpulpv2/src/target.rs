@@ -15,11 +15,20 @@ use crate::simulator;
 /// `trainc_xpulp.h`: the instructions as functions.
 pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 
+/// `trainc_xpulp_float.h`: arithmetic of floats, on [`HEADER`].
+pub const FLOAT: &str = include_str!("support/trainc_xpulp_float.h");
+
 /// Products, on [`HEADER`].
 const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 
 /// The rounding of their sums.
 const ROUNDING: &str = include_str!("support/trainc_xpulp_rounding.h");
+
+/// Windows that overlap, on the rounding.
+const STRIPS: &str = include_str!("support/trainc_xpulp_strips.h");
+
+/// Errors of single images, on the rounding.
+const ADDED: &str = include_str!("support/trainc_xpulp_added.h");
 
 /// Outer products, on the rounding.
 const OUTER: &str = include_str!("support/trainc_xpulp_outer.h");
@@ -94,6 +103,8 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp.h", HEADER),
             ("trainc_xpulp_products.h", PRODUCTS),
             ("trainc_xpulp_rounding.h", ROUNDING),
+            ("trainc_xpulp_strips.h", STRIPS),
+            ("trainc_xpulp_added.h", ADDED),
             ("trainc_xpulp_outer.h", OUTER),
             ("trainc_xpulp_elements.h", ELEMENTS),
             ("trainc_xpulp_sum.h", SUM),
@@ -101,6 +112,10 @@ impl Dialect for XpulpTarget {
         ]
         .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
         .into()
+    }
+
+    fn floats(&self) -> Option<SupportFile> {
+        Some(SupportFile { name: "trainc_xpulp_float.h".into(), contents: FLOAT.into() })
     }
 }
 

@@ -98,6 +98,10 @@ impl Operator for BatchNorm {
         builder.finish()
     }
 
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0
+    }
+
     fn order(&self, operand: usize) -> Option<Order> {
         (operand == 0 && !self.batch).then_some(Order::Monotone)
     }

@@ -115,6 +115,11 @@ impl Operator for BatchNormGradient {
         builder.finish()
     }
 
+    /// `x` and `dy`: the sums of a channel are complete before its first element is written.
+    fn may_overwrite(&self, operand: usize) -> bool {
+        operand == 0 || operand == 4
+    }
+
     fn cases() -> Vec<Case> {
         let norm = |epsilon: f32, batch| BatchNormGradient { epsilon: F32::new(epsilon), batch };
         let vector = |values: &[f32]| Tensor::f32([values.len()], values.to_vec());

@@ -113,7 +113,8 @@ pub trait Operator: Attributes + Into<Op> {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel;
 
     /// Whether result 0 may be written over an operand, given that both have the same type: element `i` of the result
-    /// depends on element `i` of that operand only. Every target must honour this. By default not: a buffer more.
+    /// depends on element `i` of that operand only, or the loops are done with all other elements before. Every target must
+    /// honour this. By default not: a buffer more.
     fn may_overwrite(&self, _operand: usize) -> bool {
         false
     }

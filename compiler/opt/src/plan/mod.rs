@@ -59,11 +59,20 @@ pub struct PlanOptions {
     pub in_place: bool,
     /// Whether several orders and placements compete; otherwise the graph's order, placed greedily by size.
     pub search: bool,
+    /// Whether values that are computed from fewer bytes may be computed again for uses far behind, where the arena gets
+    /// smaller by that.
+    pub recompute: bool,
 }
 
 impl Default for PlanOptions {
     fn default() -> PlanOptions {
-        PlanOptions { views: true, argument_views: true, in_place: true, search: true }
+        PlanOptions {
+            views: true,
+            argument_views: true,
+            in_place: true,
+            search: true,
+            recompute: true,
+        }
     }
 }
 
@@ -95,6 +104,8 @@ pub struct EntryReport {
     pub views: usize,
     /// Launches that only copy a value to where it is needed.
     pub copies: usize,
+    /// Launches that compute a value again.
+    pub recomputed: usize,
 }
 
 /// What the planner did, for `inspect`.
@@ -170,8 +181,7 @@ pub fn plan(
     let mut report = PlanReport::default();
     let mut memory = MemoryPlan { state_bytes: shared.state_bytes, ..MemoryPlan::default() };
     for entry in entries {
-        let tasks = tasks::tasks(entry, &mut shared, options)?;
-        let chosen = choose(&tasks, shared.alignment(), options);
+        let (tasks, chosen) = plan_entry(entry, &mut shared, options)?;
         memory.arena_bytes = memory.arena_bytes.max(chosen.placement.peak);
         memory.arena_lower_bound_bytes =
             memory.arena_lower_bound_bytes.max(chosen.lifetimes.lower_bound);
@@ -188,6 +198,7 @@ pub fn plan(
             updates_in_place: tasks.updates_in_place,
             views: tasks.views,
             copies: tasks.copies,
+            recomputed: tasks.recomputed,
         });
         planned.push((tasks, chosen));
     }
@@ -195,6 +206,28 @@ pub fn plan(
     let program = assemble(name, entries, target, &mut shared, &planned, memory);
     let program = check_program(program, entries).map_err(PlanError::Internal)?;
     Ok((program, report))
+}
+
+/// The tasks of an entry and their places, with values computed again if that makes the arena smaller by an eighth at
+/// least.
+fn plan_entry(
+    entry: &PlanEntry<'_>,
+    shared: &mut Shared<'_>,
+    options: &PlanOptions,
+) -> Result<(Tasks, Chosen), PlanError> {
+    let once = PlanOptions { recompute: false, ..*options };
+    let tasks = tasks::tasks(entry, shared, &once)?;
+    let chosen = choose(&tasks, shared.alignment(), options);
+    if options.recompute {
+        let again = tasks::tasks(entry, shared, options)?;
+        if again.recomputed > 0 {
+            let other = choose(&again, shared.alignment(), options);
+            if other.placement.peak <= chosen.placement.peak / 8 * 7 {
+                return Ok((again, other));
+            }
+        }
+    }
+    Ok((tasks, chosen))
 }
 
 /// Checks a program as [`plan`] does: it keeps its promises about memory ([`verify_program`]), and its entries compute

@@ -19,12 +19,16 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::Dfs;
 use trainc_ir::graph::{Definition, Graph, ValueId};
 use trainc_ir::ops::Reshape;
+use trainc_ir::program::buffer_bytes;
 use trainc_ir::program_verify::ProgramErrors;
 use trainc_ir::types::{Element, TensorType};
 use trainc_ir::{Op, Tensor};
 
 use super::shared::Shared;
 use super::{PlanEntry, PlanError, PlanOptions};
+
+/// Nodes between two uses of a value from which on it is computed again for the second.
+const FAR: usize = 6;
 
 /// Where the bytes of a group live.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -81,6 +85,7 @@ pub(super) struct Tasks {
     pub(super) views: usize,
     pub(super) copies: usize,
     pub(super) updates_in_place: usize,
+    pub(super) recomputed: usize,
 }
 
 impl Tasks {
@@ -120,6 +125,7 @@ pub(super) fn tasks(
         views: 0,
         copies: 0,
         updates_in_place: 0,
+        recomputed: 0,
     };
     let PlanEntry { name: entry, graph } = *entry;
     let mut builder = Builder {
@@ -267,7 +273,17 @@ impl Builder<'_, '_, '_> {
     fn nodes(&mut self) {
         let graph = self.graph;
         let live = graph.live_nodes();
-        for (node, _) in graph.nodes().iter().zip(live).filter(|(_, live)| *live) {
+        // Where each value was used last.
+        let mut used: BTreeMap<ValueId, usize> = BTreeMap::new();
+        let nodes = graph.nodes().iter().zip(live).enumerate().filter(|(_, (_, live))| *live);
+        for (at, (node, _)) in nodes {
+            if self.options.recompute {
+                for &v in &node.inputs {
+                    if used.insert(v, at).is_some_and(|last| at > last + FAR) {
+                        self.recompute(v);
+                    }
+                }
+            }
             let reads: Vec<Operand> = node.inputs.iter().map(|&v| self.operand(v)).collect();
             if let (Op::Reshape(_), true) = (&node.op, self.options.views)
                 && let Some(operand) = self.reshaped(reads[0], node.outputs[0])
@@ -279,6 +295,29 @@ impl Builder<'_, '_, '_> {
             let writes: Vec<Operand> = node.outputs.iter().map(|&v| self.operand(v)).collect();
             self.task(&node.op, &node.name, reads, writes);
         }
+    }
+
+    /// Computes a value of the arena again, for uses from here on, if it comes from fewer bytes there by little work.
+    fn recompute(&mut self, v: ValueId) {
+        let graph = self.graph;
+        let value = graph.value(v);
+        let Definition::Result { node, .. } = value.definition else { return };
+        let node = graph.node(node);
+        let (Op::Dequantize(_), &[from]) = (&node.op, &node.inputs[..]) else { return };
+        let in_arena = |builder: &Self, v| {
+            let operand = builder.operands.get(&v)?;
+            (builder.result.groups[operand.group].home == Home::Arena).then_some(*operand)
+        };
+        let (Some(from_operand), Some(_)) = (in_arena(self, from), in_arena(self, v)) else {
+            return;
+        };
+        if buffer_bytes(graph.ty(from)) >= buffer_bytes(&value.ty) {
+            return;
+        }
+        let to = self.group(Home::Arena, &value.ty, &value.name);
+        self.task(&node.op, &node.name, vec![from_operand], vec![to]);
+        self.operands.insert(v, to);
+        self.result.recomputed += 1;
     }
 
     /// A reshape without a launch, where that can be.

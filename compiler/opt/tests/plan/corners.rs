@@ -1,7 +1,9 @@
 //! Corner cases, each small enough to state what the plan must be.
 
 use trainc_ir::graph::InputRole;
-use trainc_ir::ops::{Add, BatchStatistics, Neg, Relu, Reshape, SgdUpdate, Sub, Tanh};
+use trainc_ir::ops::{
+    Add, BatchStatistics, Dequantize, Neg, QuantizeExponent, Relu, Reshape, SgdUpdate, Sub, Tanh,
+};
 use trainc_ir::program::{Program, Region, Step};
 use trainc_ir::{Graph, Tensor, TensorType, Verified};
 use trainc_opt::plan::{EntryReport, PlanEntry, PlanError, PlanOptions, plan};
@@ -91,6 +93,26 @@ fn a_value_that_needs_old_and_new_weight_forbids_in_place() {
     graph.add_update(0, new);
     let (_, report) = planned(&graph);
     assert_eq!((report.updates_in_place, report.copies), (0, 1));
+}
+
+#[test]
+fn floats_of_bytes_are_computed_again_where_they_are_used_much_later() {
+    let mut graph = Graph::new("g");
+    let x = graph.add_input("x", TensorType::f32([64, 64]), InputRole::Data);
+    let q = node(&mut graph, QuantizeExponent {}, &[x]);
+    let floats = node(&mut graph, Dequantize {}, &[q]);
+    let mut y = node(&mut graph, Add {}, &[floats, x]);
+    for _ in 0..10 {
+        let bytes = node(&mut graph, QuantizeExponent {}, &[y]);
+        let again = node(&mut graph, Dequantize {}, &[bytes]);
+        y = node(&mut graph, Add {}, &[again, x]);
+    }
+    let last = node(&mut graph, Add {}, &[y, floats]);
+    graph.add_output("y", last);
+    let (program, report) = planned(&graph);
+    assert_eq!(report.recomputed, 1);
+    // Bytes and two values of floats at a time, not three.
+    assert!(program.memory.arena_bytes < 3 * 4 * 64 * 64, "{}", program.memory.arena_bytes);
 }
 
 #[test]

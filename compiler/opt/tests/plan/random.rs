@@ -128,8 +128,9 @@ fn all_options() -> Vec<PlanOptions> {
         argument_views: bit(n, 1),
         in_place: bit(n, 2),
         search: bit(n, 3),
+        recompute: bit(n, 4),
     };
-    (0..16).map(options).collect()
+    (0..32).map(options).collect()
 }
 
 #[test]

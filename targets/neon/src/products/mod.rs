@@ -6,6 +6,7 @@
 //! tile kernel and the order of bytes in a block of a panel, not their sizes.
 
 mod gradient;
+mod outer;
 mod shape;
 mod windows;
 
@@ -50,6 +51,8 @@ impl Product {
             return Err("its offsets exceed 32 bits".into());
         }
         let scratch_bytes = match c.pass {
+            // A product's function takes some.
+            Pass::Gradient if outer::suits(c, kernel.finish) => 16,
             Pass::Gradient => GradientProduct::new(c).scratch_bytes(),
             Pass::Forward | Pass::Error => WindowProduct::new(c).scratch_bytes(),
         };
@@ -61,6 +64,10 @@ impl Product {
 
     fn body(&self, out: &mut Text) {
         let (c, finish) = (&self.kernel.convolution, self.kernel.finish);
+        if outer::suits(c, finish) {
+            outer::emit(c, finish, out);
+            return;
+        }
         if self.level == Level::Dispatch {
             out.line("const struct trainc_level *const level = trainc_level();");
         }
@@ -77,8 +84,12 @@ impl Implementation for Product {
     }
 
     fn cost(&self) -> Cost {
+        let c = &self.kernel.convolution;
+        if outer::suits(c, self.kernel.finish) {
+            return Cost::new(CALL + outer::instructions(c) + self.kernel.rest_cycles());
+        }
         let finish = self.kernel.result.count() as u64 * FINISH;
-        let multiplications = self.kernel.convolution.multiplications() as u64;
+        let multiplications = c.multiplications() as u64;
         let products = multiplications * self.level.product_thousandths() / 1000;
         Cost::new(CALL + products + finish + self.kernel.rest_cycles())
     }

@@ -3,10 +3,20 @@
 use trainc_c::text::Scratch;
 use trainc_ir::product::{Convolution, Pass};
 
+use super::added::Added;
 use super::phases::Phase;
+use super::strips::Strips;
 
 /// Most cores that multiply side by side.
 pub(super) const CORES: usize = 8;
+
+/// Cycles of a tile beside its products, and of a word of each of its vectors.
+const TILE: u64 = 100;
+const WORDS: u64 = 24;
+/// Cycles for a byte that is packed, of weights' channels, and of a window beside its bytes.
+const BYTE: u64 = 2;
+const CHANNEL: u64 = 11;
+const WINDOW: u64 = 80;
 
 /// What the vectors of a set are; `enum trainc_xpulp_kind` of the support header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +174,10 @@ pub(crate) struct Layout {
     pub(crate) windows: Option<Windows>,
     /// Where windows are of a copy with room.
     pub(crate) volume: Option<Volume>,
+    /// Where windows are of strips instead.
+    pub(crate) strips: Option<Strips>,
+    /// Where rows of weights are added up instead.
+    pub(crate) added: Option<Added>,
     /// Bytes of the volume before the first window.
     pub(crate) start: usize,
     /// Places in the working memory.
@@ -231,6 +245,8 @@ impl Layout {
             lanes: Set::new(Kind::Rows, 0, 1, 1, 1),
             windows: None,
             volume: None,
+            strips: None,
+            added: None,
             start: 0,
             sums: 0,
             bits: 0,
@@ -240,7 +256,8 @@ impl Layout {
             bytes: 0,
         };
         if is_matrix(c) {
-            return Layout { blocks: 1, ..Layout::matrices_of(c, plain) };
+            let added = Added::of(c);
+            return Layout { blocks: 1, added, ..Layout::matrices_of(c, plain) };
         }
         let (taps, inputs, outputs) = (c.tap_count(), c.channels, c.outputs);
         let (x_image, y_image) = (c.groups * inputs * c.plane(), c.groups * outputs * c.places());
@@ -270,7 +287,9 @@ impl Layout {
                     [inputs, c.taps[0], c.taps[1]],
                     [plane, c.dilations[0] * row, c.dilations[1]],
                 );
-                Layout { rows, lanes, windows, volume: Some(volume), ..plain }.simplified()
+                Layout { rows, lanes, windows, volume: Some(volume), ..plain }
+                    .simplified()
+                    .or_strips(c, taps_of_weights)
             }
             Pass::Error => {
                 let length = outputs * taps;
@@ -294,7 +313,9 @@ impl Layout {
                     [plane, c.dilations[0] * row, c.dilations[1]],
                 );
                 let volume = Some(volume);
-                Layout { rows, lanes, windows, volume, start, ..plain }.simplified()
+                Layout { rows, lanes, windows, volume, start, ..plain }
+                    .simplified()
+                    .or_strips(c, taps_of_weights)
             }
             Pass::Gradient => {
                 let length = c.places();
@@ -351,14 +372,61 @@ impl Layout {
         self
     }
 
+    /// By strips, where that takes less.
+    fn or_strips(self, c: &Convolution, weights: Taps) -> Layout {
+        let strips = Layout { strips: Strips::of(c, weights), ..self.clone() };
+        if strips.strips.is_some() && strips.cycles() < self.cycles() { strips } else { self }
+    }
+
+    /// An estimate of the cycles.
+    pub(crate) fn cycles(&self) -> u64 {
+        if let Some(added) = &self.added {
+            return added.cycles();
+        }
+        if let Some(strips) = &self.strips {
+            let (weights, image) = strips.cycles();
+            return self.groups as u64 * (weights + self.blocks as u64 * image);
+        }
+        let set = |set: &Set| match set.kind {
+            Kind::InPlace => 0,
+            Kind::Channels => (set.count * set.length) as u64 * CHANNEL,
+            Kind::Windows => (set.count * set.length) as u64 * BYTE + set.count as u64 * WINDOW,
+            _ => (set.count * set.length) as u64 * BYTE,
+        };
+        let tiles = (self.rows.tiles() * self.lanes.tiles()) as u64;
+        let words = (self.lanes.bytes() / 4) as u64;
+        let rows = set(&self.rows) * if self.rows_stay { 1 } else { self.blocks as u64 };
+        let block = tiles * (TILE + WORDS * words) + set(&self.lanes);
+        self.groups as u64 * (self.blocks as u64 * block + rows)
+    }
+
     fn lay_out_sums(&mut self, scratch: &mut Scratch) {
         let (row_tiles, lane_tiles) = (self.rows.tiles(), self.lanes.tiles());
         self.sums = scratch.take(self.matrices() * row_tiles * lane_tiles * 64);
         // Rounding reads a word behind the sums.
-        self.bits = scratch.take(self.groups * lane_tiles * 4);
+        self.bits = scratch.take(self.groups * self.widths() * 4);
+    }
+
+    /// Widths of a group's sums.
+    pub(crate) fn widths(&self) -> usize {
+        match (&self.strips, &self.added) {
+            (Some(strips), _) => strips.widths(),
+            (None, Some(added)) => added.parts(),
+            (None, None) => self.lanes.tiles(),
+        }
     }
 
     fn lay_out(&mut self, mut scratch: Scratch) {
+        if let Some(added) = &mut self.added {
+            added.lay_out(&mut scratch);
+            self.bytes = scratch.bytes();
+            return;
+        }
+        if let Some(strips) = &mut self.strips {
+            strips.lay_out(&mut scratch, self.groups);
+            self.bytes = scratch.bytes();
+            return;
+        }
         let row_tiles = self.rows.tiles();
         if self.rows.kind != Kind::InPlace {
             let all = if self.rows_stay { self.groups } else { 1 };

@@ -4,9 +4,11 @@
 //! One scheme for all: a product is sums of two sets of vectors ([`layout`]), which the support header packs into words,
 //! multiplies by tiles of 4 by 4 and rounds. Tiles, packing and rounding are divided by `TRAINC_PARALLEL_FOR`.
 
+mod added;
 mod layout;
 mod outer;
 mod phases;
+mod strips;
 
 use trainc_c::product::{ProductKernel, emit_finish, suffix};
 use trainc_c::text::{Text, declare, times};
@@ -18,14 +20,10 @@ use trainc_ir::program::Kernel;
 use layout::{Kind, Layout, Set};
 use outer::Outer;
 use phases::{Places, phases};
+use strips::Strips;
 
 /// Cycles of a call: set-up of sets, loops.
 const CALL: u64 = 500;
-/// Cycles of a tile beside its products, and of a word of each of its vectors.
-const TILE: u64 = 100;
-const WORDS: u64 = 24;
-/// Cycles for a byte that is packed.
-const BYTE: u64 = 2;
 /// Cycles of the finish for each result.
 const FINISH: u64 = 14;
 
@@ -67,6 +65,16 @@ impl Product {
         let matrices = layout.matrices();
         let sums = format!("[{matrices}][{rows} rows][{lanes} lanes]");
         declare(out, "int32_t", "sums", layout.sums, &sums);
+        if let Some(added) = &layout.added {
+            declare(out, "uint32_t", "widths", layout.bits, "Of the sums, by parts of the lanes.");
+            added.declarations(out);
+            return;
+        }
+        if let Some(strips) = &layout.strips {
+            declare(out, "uint32_t", "widths", layout.bits, "Of the sums, by lines.");
+            strips.declarations(out);
+            return;
+        }
         declare(out, "uint32_t", "widths", layout.bits, "Of the sums, by tiles of lanes.");
         if layout.rows.kind != Kind::InPlace {
             let text = format!("{} vectors of {} bytes.", rows, layout.rows.bytes());
@@ -124,7 +132,45 @@ impl Product {
         }
     }
 
+    /// The products by strips.
+    fn strips(layout: &Layout, strips: &Strips, out: &mut Text) {
+        out.line(format!("trainc_xpulp_zero(widths, {});", layout.groups * layout.widths() * 4));
+        strips.clear(out, layout.groups);
+        let groups = |out: &mut Text| {
+            if layout.groups > 1 {
+                out.for_("group", layout.groups);
+            } else {
+                out.open("{");
+            }
+        };
+        let rows = plus("rows", "group", strips.rows_bytes(), layout.groups);
+        groups(out);
+        strips.pack(out, &Product::source(layout, &layout.rows), &rows);
+        out.close();
+        if layout.blocks > 1 {
+            out.for_("image", layout.blocks);
+        }
+        groups(out);
+        let matrix = layout.rows.tiles() * layout.lanes.tiles() * 16;
+        let sums = plus("sums", "group", matrix, layout.groups);
+        let sums = plus(&sums, "image", matrix * layout.groups, layout.blocks);
+        let bits = plus("widths", "group", layout.widths(), layout.groups);
+        strips.multiply(out, &Product::source(layout, &layout.lanes), &rows, &sums, &bits);
+        out.close();
+        if layout.blocks > 1 {
+            out.close();
+        }
+    }
+
     fn products(layout: &Layout, out: &mut Text) {
+        if let Some(added) = &layout.added {
+            added.emit(out);
+            return;
+        }
+        if let Some(strips) = &layout.strips {
+            Product::strips(layout, strips, out);
+            return;
+        }
         let packs = layout.rows.kind != Kind::InPlace;
         let bits = layout.groups * layout.lanes.tiles() * 4;
         out.line(format!("trainc_xpulp_zero(widths, {bits});"));
@@ -219,7 +265,7 @@ impl Product {
 
     /// Statements that gather the bits of the sums.
     fn width(layout: &Layout) -> String {
-        format!("trainc_xpulp_bits(widths, {})", layout.groups * layout.lanes.tiles())
+        format!("trainc_xpulp_bits(widths, {})", layout.groups * layout.widths())
     }
 
     /// Prints for each phase what `print` does, in a block of its own.
@@ -364,17 +410,7 @@ impl Implementation for Product {
         if let Some(outer) = &self.outer {
             return Cost::new(CALL + outer.cycles() + self.kernel.rest_cycles());
         }
-        let set = |set: &Set| match set.kind {
-            Kind::InPlace => 0,
-            _ => (set.count * set.length) as u64 * BYTE,
-        };
-        let product = |layout: &Layout| {
-            let tiles = (layout.rows.tiles() * layout.lanes.tiles()) as u64;
-            let words = (layout.lanes.bytes() / 4) as u64;
-            let block = tiles * (TILE + WORDS * words) + set(&layout.lanes) + set(&layout.rows);
-            (layout.groups * layout.blocks) as u64 * block
-        };
-        let products: u64 = self.layouts.iter().map(product).sum();
+        let products: u64 = self.layouts.iter().map(Layout::cycles).sum();
         let finish = self.kernel.result.count() as u64 * FINISH;
         Cost::new(CALL + products + finish + self.kernel.rest_cycles())
     }

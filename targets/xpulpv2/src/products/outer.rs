@@ -9,7 +9,8 @@ use super::set;
 
 /// Most images, which fill a word.
 const IMAGES: usize = 4;
-/// Cycles of a sum that is rounded, of another image's, of a row, and of a vector that is packed.
+/// Cycles of a product of one image that is rounded, of a sum, of another image's, of a row, and of a vector that is packed.
+const SINGLE: u64 = 7;
 const ELEMENT: u64 = 9;
 const WIDTH: u64 = 4;
 const ROW: u64 = 80;
@@ -26,6 +27,8 @@ pub(crate) struct Outer {
     packed_rows: usize,
     packed_lanes: usize,
     widths: usize,
+    magnitudes: usize,
+    signs: usize,
     pub(crate) bytes: usize,
 }
 
@@ -45,15 +48,29 @@ impl Outer {
         // A word behind the lanes is read.
         let packed_lanes = scratch.take(lanes.tiles() * 16 + 16);
         let widths = scratch.take(parts * 4);
-        let bytes = scratch.bytes();
         let images = c.images;
-        Some(Outer { rows, lanes, images, finish, parts, packed_rows, packed_lanes, widths, bytes })
+        let single = if images == 1 { lanes.tiles() * 4 } else { 0 };
+        let (magnitudes, signs) = (scratch.take(2 * single), scratch.take(single));
+        let bytes = scratch.bytes();
+        Some(Outer {
+            rows,
+            lanes,
+            images,
+            finish,
+            parts,
+            packed_rows,
+            packed_lanes,
+            widths,
+            magnitudes,
+            signs,
+            bytes,
+        })
     }
 
     /// An estimate of its cycles.
     pub(crate) fn cycles(&self) -> u64 {
         let [rows, lanes] = [self.rows.count, self.lanes.count].map(|count| count as u64);
-        let each = if self.images == 1 { ELEMENT } else { ELEMENT + WIDTH };
+        let each = if self.images == 1 { SINGLE } else { ELEMENT + WIDTH };
         rows * (lanes * each + ROW) + (rows + lanes) * VECTOR
     }
 
@@ -64,6 +81,10 @@ impl Outer {
         let text = format!("{} words, and one that is read.", self.lanes.tiles() * 4);
         declare(out, "int8_t", "lanes", self.packed_lanes, &text);
         declare(out, "uint32_t", "widths", self.widths, "Of the sums, by parts of the rows.");
+        if self.images == 1 {
+            declare(out, "uint16_t", "magnitudes", self.magnitudes, "Of the lanes.");
+            declare(out, "int8_t", "signs", self.signs, "Of the lanes.");
+        }
         out.line("");
         out.line("struct trainc_xpulp_packing packing;");
         for (name, vectors) in [("rows", &self.rows), ("lanes", &self.lanes)] {
@@ -87,6 +108,14 @@ impl Outer {
             ("parts", self.parts),
         ] {
             out.line(format!("work.{field} = {value};"));
+        }
+        if self.images == 1 {
+            out.line("work.magnitudes = magnitudes;");
+            out.line("work.signs = signs;");
+            out.line("trainc_xpulp_outer_single(&work);");
+        } else {
+            out.line("work.magnitudes = 0;");
+            out.line("work.signs = 0;");
         }
         out.long(format!("TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_outer_widths);", self.parts));
         out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {});", self.parts));

@@ -6,9 +6,11 @@
 #include "trainc_xpulp_rounding.h"
 
 /* Bytes [rows][lanes] of one word a row and one a lane, the rows in parts; behind the lanes' words
- * there is another. */
+ * there is another. Of a single image also the lanes' magnitudes and, in all bits of a byte, signs. */
 struct trainc_xpulp_outer {
     const int8_t *rows, *lanes;
+    uint16_t *magnitudes;
+    int8_t *signs;
     int32_t row_count, lane_count, images, parts;
     /* The bits of the sums' magnitudes, by parts. */
     uint32_t *widths;
@@ -26,6 +28,16 @@ static inline uint32_t trainc_xpulp_most(const int8_t *words, int32_t count)
         most = trainc_xpulp_max(most, trainc_xpulp_abs((uint32_t)(int32_t)words[4 * i]));
     }
     return most;
+}
+
+/* The magnitudes and signs of a single image's lanes. */
+static inline void trainc_xpulp_outer_single(const struct trainc_xpulp_outer *work)
+{
+    for (int32_t i = 0; i < work->lane_count; i++) {
+        const int32_t lane = work->lanes[4 * i];
+        work->magnitudes[i] = (uint16_t)trainc_xpulp_abs((uint32_t)lane);
+        work->signs[i] = (int8_t)(lane >> 31);
+    }
 }
 
 /* Sums of a row, one after the other. */
@@ -111,6 +123,40 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
     "and x9, " #y ", x30\n\t" TRAINC_XPULP_PV(4, 0x28, x9, x9, x17) \
     TRAINC_XPULP_PV(0, 0x22, x9, x9, x29) TRAINC_XPULP_PV(4, 0x20, y, y, x15) \
     TRAINC_XPULP_PV(0, 0x04, y, y, x9)
+/* A pair of magnitudes. */
+#define TRAINC_XPULP_ROUNDED(y, round) round(y) TRAINC_XPULP_PV(4, 0x10, y, y, x14)
+/* Four lanes at a time of products of at most 15 bits: one multiplication makes two magnitudes; 26
+ * instructions, or 16. */
+#define TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
+    static inline void trainc_xpulp_single_##name(int32_t row, \
+        const struct trainc_xpulp_outer *work, int32_t words, int8_t *to) \
+    { \
+        const struct trainc_xpulp_rounding *const r = &work->rounding; \
+        register const uint16_t *x10 __asm__("x10") = work->magnitudes; \
+        register int8_t *x11 __asm__("x11") = to; \
+        register int32_t x12 __asm__("x12") = words; \
+        register uint32_t x13 __asm__("x13") = trainc_xpulp_abs((uint32_t)row); \
+        register int32_t x14 __asm__("x14") = 127; \
+        register int32_t x15 __asm__("x15") = r->shift; \
+        register int32_t x16 __asm__("x16") = r->half; \
+        register int32_t x17 __asm__("x17") = r->odd; \
+        register int32_t x18 __asm__("x18") = row >> 31; \
+        register uint32_t x19 __asm__("x19") = 0x06040200; \
+        register const int8_t *x20 __asm__("x20") = work->signs; \
+        register uint32_t x30 __asm__("x30") = (x30_is) * 0x10001; \
+        register uint32_t x31 __asm__("x31") = r->high_mask * 0x10001; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x20) \
+            "mul x5, x5, x13\n\tmul x6, x6, x13\n\t" \
+            TRAINC_XPULP_ROUNDED(x5, round) TRAINC_XPULP_ROUNDED(x6, round) \
+            TRAINC_XPULP_PV(1, 0x64, x5, x6, x19) "xor x7, x7, x18\n\txor x5, x5, x7\n\t" \
+            TRAINC_XPULP_PV(1, 0x04, x5, x5, x7) "9: " TRAINC_XPULP_SWI(x5, 4, x11) \
+            ".option pop" \
+            : "+r"(x10), "+r"(x11), "+r"(x20) \
+            : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), \
+              "r"(x30), "r"(x31) \
+            : "x5", "x6", "x7", "x9", "x28", "x29", "memory"); \
+    }
 /* Four lanes at a time of sums of at most 15 bits; 36 instructions, or 26. */
 #define TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
     static inline void trainc_xpulp_outer_##name(uint32_t row, const int8_t *lanes, \
@@ -143,6 +189,15 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
             : "x5", "x6", "x7", "x9", "x28", "x29", "memory"); \
     }
 #else
+#define TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
+    static inline void trainc_xpulp_single_##name(int32_t row, \
+        const struct trainc_xpulp_outer *work, int32_t words, int8_t *to) \
+    { \
+        for (int32_t i = 0; i < 4 * words; i++) { \
+            const int32_t product = (int32_t)work->magnitudes[i] * row; \
+            to[i] = trainc_xpulp_##name(work->signs[i] < 0 ? -product : product, &work->rounding); \
+        } \
+    }
 #define TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
     static inline void trainc_xpulp_outer_##name(uint32_t row, const int8_t *lanes, \
         int32_t words, const struct trainc_xpulp_rounding *r, int8_t *to) \
@@ -157,6 +212,7 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
 
 /* A row, of which 64 sums at a time are kept where they have more than 15 bits; and some parts. */
 #define TRAINC_XPULP_OUTER(name, round, x30_is) \
+    TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
     TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
     static inline void trainc_xpulp_outer_row_##name(const struct trainc_xpulp_outer *work, \
         uint32_t row, int8_t *to) \
@@ -164,7 +220,11 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
         int32_t sums[65], i = 0; \
         if (work->bits < 0x8000 && work->rounding.shift < 16 && work->lane_count >= 4) { \
             i = work->lane_count & ~3; \
-            trainc_xpulp_outer_##name(row, work->lanes, i >> 2, &work->rounding, to); \
+            if (work->images == 1) { \
+                trainc_xpulp_single_##name((int8_t)(row & 0xff), work, i >> 2, to); \
+            } else { \
+                trainc_xpulp_outer_##name(row, work->lanes, i >> 2, &work->rounding, to); \
+            } \
         } \
         sums[64] = 0; \
         for (; i < work->lane_count; i += 64) { \

@@ -39,6 +39,12 @@ struct trainc_xpulp_tile {
     "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
     TRAINC_XPULP_WIDTH(d)
 
+/* Of two lanes. */
+#define TRAINC_XPULP_START2(a, b) "lw " #a ", 0(x5)\n\tlw " #b ", 4(x5)\n\tadd x5, x5, x6\n\t"
+#define TRAINC_XPULP_STORE2(a, b) \
+    "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tadd x7, x7, x9\n\t" \
+    TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b)
+
 /* The first loads of a tile of rows, and what its last stores need. */
 #define TRAINC_XPULP_OPEN \
     "lw x5, 16(x10)\n\tlw x6, 20(x10)\n\tlw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
@@ -47,53 +53,87 @@ struct trainc_xpulp_tile {
 #define TRAINC_XPULP_SUMS "lw x7, 24(x10)\n\tlw x9, 28(x10)\n\tlw x11, 32(x10)\n\t"
 #define TRAINC_XPULP_CLOSE "sw x11, 32(x10)\n\t.option pop"
 
-/* 24 instructions for 64 products. */
-static inline void trainc_xpulp_multiply4(struct trainc_xpulp_tile *tile)
-{
-    register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN
-        TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_START(x16, x17, x18, x19)
-        TRAINC_XPULP_START(x20, x21, x22, x23) TRAINC_XPULP_START(x24, x25, x26, x27)
-        TRAINC_XPULP_TURN TRAINC_XPULP_LOOP(0, 5, 9)
-        TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x11, x7)
-        TRAINC_XPULP_LW(x30, x11, x7) TRAINC_XPULP_LW(x31, x1, x7)
-        TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9)
-        TRAINC_XPULP_LANE(x12, x16, x20, x24, x5)
-        TRAINC_XPULP_LW(x5, x11, x9)
-        TRAINC_XPULP_LANE(x13, x17, x21, x25, x6)
-        TRAINC_XPULP_LW(x6, x1, x9)
-        TRAINC_XPULP_LANE(x14, x18, x22, x26, x5)
-        TRAINC_XPULP_SDOT(x15, x28, x6) TRAINC_XPULP_SDOT(x19, x29, x6)
-        TRAINC_XPULP_SDOT(x23, x30, x6) "9: " TRAINC_XPULP_SDOT(x27, x31, x6) TRAINC_XPULP_SUMS
-        TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19)
-        TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27)
-        TRAINC_XPULP_CLOSE
-        : : "r"(x10)
-        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18",
-          "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31",
-          "memory");
-}
+/* 24 instructions for 64 products; the loads are those of a word of each row. */
+#define TRAINC_XPULP_MULTIPLY4(name, ...) \
+    static inline void name(struct trainc_xpulp_tile *tile) \
+    { \
+        register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN \
+            TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_START(x16, x17, x18, x19) \
+            TRAINC_XPULP_START(x20, x21, x22, x23) TRAINC_XPULP_START(x24, x25, x26, x27) \
+            TRAINC_XPULP_TURN TRAINC_XPULP_LOOP(0, 5, 9) __VA_ARGS__ \
+            TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9) \
+            TRAINC_XPULP_LANE(x12, x16, x20, x24, x5) \
+            TRAINC_XPULP_LW(x5, x11, x9) \
+            TRAINC_XPULP_LANE(x13, x17, x21, x25, x6) \
+            TRAINC_XPULP_LW(x6, x1, x9) \
+            TRAINC_XPULP_LANE(x14, x18, x22, x26, x5) \
+            TRAINC_XPULP_SDOT(x15, x28, x6) TRAINC_XPULP_SDOT(x19, x29, x6) \
+            TRAINC_XPULP_SDOT(x23, x30, x6) "9: " TRAINC_XPULP_SDOT(x27, x31, x6) \
+            TRAINC_XPULP_SUMS \
+            TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19) \
+            TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27) \
+            TRAINC_XPULP_CLOSE \
+            : : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", \
+              "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", \
+              "x30", "x31", "memory"); \
+    }
+TRAINC_XPULP_MULTIPLY4(trainc_xpulp_multiply4,
+    TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x11, x7)
+    TRAINC_XPULP_LW(x30, x11, x7) TRAINC_XPULP_LW(x31, x1, x7))
+/* Of rows whose words lie side by side. */
+TRAINC_XPULP_MULTIPLY4(trainc_xpulp_multiply4_words,
+    TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7)
+    TRAINC_XPULP_LWI(x30, 4, x7) TRAINC_XPULP_LWI(x31, 4, x7))
 
 /* 14 instructions for 32 products: of two rows. */
-static inline void trainc_xpulp_multiply2(struct trainc_xpulp_tile *tile)
+#define TRAINC_XPULP_MULTIPLY2(name, ...) \
+    static inline void name(struct trainc_xpulp_tile *tile) \
+    { \
+        register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN \
+            TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_START(x16, x17, x18, x19) \
+            TRAINC_XPULP_TURN "neg x30, x11\n\taddi x30, x30, 4\n\t" TRAINC_XPULP_LOOP(0, 5, 9) \
+            __VA_ARGS__ TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9) \
+            TRAINC_XPULP_SDOT(x12, x28, x5) TRAINC_XPULP_SDOT(x16, x29, x5) \
+            TRAINC_XPULP_LW(x5, x11, x9) \
+            TRAINC_XPULP_SDOT(x13, x28, x6) TRAINC_XPULP_SDOT(x17, x29, x6) \
+            TRAINC_XPULP_LW(x6, x1, x9) \
+            TRAINC_XPULP_SDOT(x14, x28, x5) TRAINC_XPULP_SDOT(x18, x29, x5) \
+            TRAINC_XPULP_SDOT(x15, x28, x6) "9: " TRAINC_XPULP_SDOT(x19, x29, x6) \
+            TRAINC_XPULP_SUMS \
+            TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19) \
+            TRAINC_XPULP_CLOSE \
+            : : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", \
+              "x18", "x19", "x28", "x29", "x30", "memory"); \
+    }
+TRAINC_XPULP_MULTIPLY2(trainc_xpulp_multiply2,
+    TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x30, x7))
+TRAINC_XPULP_MULTIPLY2(trainc_xpulp_multiply2_words,
+    TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7))
+
+/* 14 instructions for 32 products: of four rows, whose words lie side by side, and two lanes. */
+static inline void trainc_xpulp_multiply_pair(struct trainc_xpulp_tile *tile)
 {
     register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN
-        TRAINC_XPULP_START(x12, x13, x14, x15) TRAINC_XPULP_START(x16, x17, x18, x19)
-        TRAINC_XPULP_TURN "neg x30, x11\n\taddi x30, x30, 4\n\t" TRAINC_XPULP_LOOP(0, 5, 9)
-        TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x30, x7)
-        TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9)
-        TRAINC_XPULP_SDOT(x12, x28, x5) TRAINC_XPULP_SDOT(x16, x29, x5)
-        TRAINC_XPULP_LW(x5, x11, x9)
+        TRAINC_XPULP_START2(x12, x13) TRAINC_XPULP_START2(x16, x17)
+        TRAINC_XPULP_START2(x20, x21) TRAINC_XPULP_START2(x24, x25)
+        "lw x5, 12(x10)\n\tneg x1, x11\n\taddi x1, x1, 4\n\t" TRAINC_XPULP_LOOP(0, 5, 9)
+        TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7)
+        TRAINC_XPULP_LWI(x30, 4, x7) TRAINC_XPULP_LWI(x31, 4, x7)
+        TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x1, x9)
+        TRAINC_XPULP_LANE(x12, x16, x20, x24, x5)
         TRAINC_XPULP_SDOT(x13, x28, x6) TRAINC_XPULP_SDOT(x17, x29, x6)
-        TRAINC_XPULP_LW(x6, x1, x9)
-        TRAINC_XPULP_SDOT(x14, x28, x5) TRAINC_XPULP_SDOT(x18, x29, x5)
-        TRAINC_XPULP_SDOT(x15, x28, x6) "9: " TRAINC_XPULP_SDOT(x19, x29, x6) TRAINC_XPULP_SUMS
-        TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19)
+        TRAINC_XPULP_SDOT(x21, x30, x6) "9: " TRAINC_XPULP_SDOT(x25, x31, x6) TRAINC_XPULP_SUMS
+        TRAINC_XPULP_STORE2(x12, x13) TRAINC_XPULP_STORE2(x16, x17)
+        TRAINC_XPULP_STORE2(x20, x21) TRAINC_XPULP_STORE2(x24, x25)
         TRAINC_XPULP_CLOSE
         : : "r"(x10)
-        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18",
-          "x19", "x28", "x29", "x30", "memory");
+        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x16", "x17", "x20", "x21", "x24",
+          "x25", "x28", "x29", "x30", "x31", "memory");
 }
 
 /* 9 instructions for 16 products: of one row. */
@@ -120,6 +160,18 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
         trainc_xpulp_multiply4(tile);
     } else if (rows == 2) {
         trainc_xpulp_multiply2(tile);
+    } else {
+        trainc_xpulp_multiply1(tile);
+    }
+}
+
+/* The same where a row's words lie beside those of the other rows, four or as many as there are. */
+static inline void trainc_xpulp_multiply_words(struct trainc_xpulp_tile *tile, int32_t rows)
+{
+    if (rows > 2) {
+        trainc_xpulp_multiply4_words(tile);
+    } else if (rows == 2) {
+        trainc_xpulp_multiply2_words(tile);
     } else {
         trainc_xpulp_multiply1(tile);
     }
@@ -221,26 +273,44 @@ static inline void trainc_xpulp_planes(const int8_t *from, int32_t plane, int32_
     }
 }
 #else
-static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t rows)
+/* Some rows and lanes of a tile; words of a row lie so many bytes apart, rows likewise. */
+static inline void trainc_xpulp_multiply_some(struct trainc_xpulp_tile *tile, int32_t rows,
+    int32_t lanes, int32_t word, int32_t stride)
 {
     for (int32_t row = 0; row < 4 && row < rows; row++) {
-        for (int32_t lane = 0; lane < 4; lane++) {
-            const int8_t *const a = tile->rows + row * tile->stride;
+        for (int32_t lane = 0; lane < lanes; lane++) {
+            const int8_t *const a = tile->rows + row * stride;
             const int8_t *const b = tile->lanes + lane * tile->stride;
             uint32_t sum = (uint32_t)tile->start[row * (tile->start_stride / 4) + lane];
+            for (int32_t i = 0; i < tile->words; i++) {
 #if defined(TRAINC_XPULP_BUILTINS)
-            for (int32_t i = 0; i < 4 * tile->words; i += 4) {
-                sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a + i), trainc_xpulp_load(b + i));
-            }
+                sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a + i * word),
+                    trainc_xpulp_load(b + 4 * i));
 #else
-            for (int32_t i = 0; i < 4 * tile->words; i++) {
-                sum += (uint32_t)(a[i] * b[i]);
-            }
+                for (int32_t k = 0; k < 4; k++) {
+                    sum += (uint32_t)(a[i * word + k] * b[4 * i + k]);
+                }
 #endif
+            }
             tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
             tile->bits |= trainc_xpulp_abs(sum);
         }
     }
+}
+
+static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t rows)
+{
+    trainc_xpulp_multiply_some(tile, rows, 4, 4, tile->stride);
+}
+
+static inline void trainc_xpulp_multiply_words(struct trainc_xpulp_tile *tile, int32_t rows)
+{
+    trainc_xpulp_multiply_some(tile, rows, 4, rows > 2 ? 16 : 4 * rows, 4);
+}
+
+static inline void trainc_xpulp_multiply_pair(struct trainc_xpulp_tile *tile)
+{
+    trainc_xpulp_multiply_some(tile, 4, 2, 16, 4);
 }
 
 static inline int8_t *trainc_xpulp_pieces(const int8_t *from, int32_t stride, int32_t count,

@@ -1,0 +1,279 @@
+//! Sums over windows by strips: a line of results has a strip of its operand, in which a column holds all channels and all
+//! rows of a window, so that each window lies there whole, some columns behind the one before. `trainc_xpulp_strips.h`.
+
+use trainc_c::text::{Scratch, Text, declare};
+use trainc_ir::product::{Convolution, Pass};
+
+use super::layout::{CORES, Taps};
+
+/// Results of a line at once: the last ones of a line overlap others.
+const LANES: usize = 4;
+
+/// Cycles of a strip's row of four bytes a column, and of four columns of it.
+const ROW: u64 = 70;
+const TURN: u64 = 22;
+/// Cycles of a line, of a tile beside its products, and of a word of it.
+const LINE: u64 = 100;
+const TILE: u64 = 110;
+const WORD: u64 = 24;
+/// Cycles of a weight that is packed: four at a time, or alone.
+const WEIGHT: u64 = 2;
+const SINGLE: u64 = 11;
+
+/// A product by strips, of each image and group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Strips {
+    /// Of the operand: channels, rows, columns.
+    channels: usize,
+    height: usize,
+    width: usize,
+    /// Rows and columns of a window.
+    taps: [usize; 2],
+    /// Between a window's rows.
+    dilation: usize,
+    /// From a window to the next.
+    steps: [usize; 2],
+    /// Rows above the operand, or less than none, and columns before it.
+    top: isize,
+    left: usize,
+    /// Columns of the operand that a strip holds.
+    used: usize,
+    /// Results.
+    lines: usize,
+    columns: usize,
+    rows: usize,
+    /// The weights' elements from a row to the next and from a channel to the next.
+    row_step: usize,
+    channel_step: usize,
+    /// For each tap of a channel of weights the row and column of the window that it is for.
+    places: Vec<Option<[usize; 2]>>,
+    /// In the working memory.
+    packed_rows: usize,
+    unused: usize,
+    strips: usize,
+    zeros: usize,
+}
+
+impl Strips {
+    /// How a sum over windows goes by strips; `None` where windows do not lie side by side, or are too few.
+    pub(crate) fn of(c: &Convolution, weights: Taps) -> Option<Strips> {
+        let forward = c.pass == Pass::Forward;
+        if c.pass == Pass::Gradient || c.dilations[1] != 1 || !(forward || c.strides == [1, 1]) {
+            return None;
+        }
+        let y = [c.outputs, c.rows, c.columns];
+        let x = [c.channels, c.height, c.width];
+        let ([channels, height, width], [rows, lines, columns]) =
+            if forward { (x, y) } else { (y, x) };
+        // How far windows reach beyond their first element, and how much lies before the operand.
+        let reach = [0, 1].map(|axis| (c.taps[axis] - 1) * c.dilations[axis]);
+        let before = [0, 1].map(|axis| match forward {
+            true => c.pads[axis] as isize,
+            false => reach[axis] as isize - c.pads[axis] as isize,
+        });
+        let left = usize::try_from(before[1]).ok()?;
+        let steps = if forward { c.strides } else { [1, 1] };
+        let all = (columns.checked_sub(1)? * steps[1]) + c.taps[1];
+        let used = width.min(all.checked_sub(left)?);
+        if columns < LANES || used < LANES {
+            return None;
+        }
+        // Weights of an error are in reverse.
+        let mut places = vec![None; weights.channel];
+        for down in 0..weights.counts[0] {
+            for right in 0..weights.counts[1] {
+                let tap = weights.first + down * weights.strides[0] + right * weights.strides[1];
+                let place = match forward {
+                    true => [down, right],
+                    false => [weights.counts[0] - 1 - down, weights.counts[1] - 1 - right],
+                };
+                *places.get_mut(tap)? = Some(place);
+            }
+        }
+        let (row_step, channel_step) = if forward {
+            (c.channels * weights.channel, weights.channel)
+        } else {
+            (weights.channel, c.channels * weights.channel)
+        };
+        let strips = Strips {
+            channels,
+            height,
+            width,
+            taps: c.taps,
+            dilation: c.dilations[0],
+            steps,
+            top: before[0],
+            left,
+            used,
+            lines,
+            columns,
+            rows,
+            row_step,
+            channel_step,
+            places,
+            packed_rows: 0,
+            unused: 0,
+            strips: 0,
+            zeros: 0,
+        };
+        // Places of weights are 16-bit.
+        (strips.vector() < 1 << 15).then_some(strips)
+    }
+
+    /// Bytes of a column.
+    fn column(&self) -> usize {
+        (self.taps[0] * self.channels).next_multiple_of(4)
+    }
+
+    /// Bytes of a window.
+    fn vector(&self) -> usize {
+        self.taps[1] * self.column()
+    }
+
+    /// Bytes of a strip.
+    fn bytes(&self) -> usize {
+        let windows = (self.columns - 1) * self.steps[1] + self.taps[1];
+        windows.max(self.left + self.used) * self.column()
+    }
+
+    /// Widths of sums.
+    pub(crate) fn widths(&self) -> usize {
+        self.lines
+    }
+
+    fn parts(&self) -> usize {
+        self.lines.min(CORES)
+    }
+
+    fn turns(&self) -> bool {
+        self.channels.is_multiple_of(4) && self.places.len() >= 4
+    }
+
+    /// An estimate of the cycles: of the weights, and of an image.
+    pub(crate) fn cycles(&self) -> (u64, u64) {
+        let weights = (self.rows * self.channels * self.places.len()) as u64;
+        let weights = weights * if self.turns() { WEIGHT } else { SINGLE };
+        let rows = (self.column() / 4) as u64;
+        let fill = rows * (ROW + TURN * self.used.div_ceil(4) as u64);
+        let words = (self.vector() / 4) as u64;
+        let tiles = |columns: usize, rows: usize| {
+            // Half a tile has about half the products.
+            let [columns, rows] = [columns, rows].map(|n| (n / 4, n % 4));
+            let half = |rest| u64::from(rest > 0 && rest <= 2);
+            let whole = |(tiles, rest)| tiles as u64 + u64::from(rest > 2);
+            let (c, r) = ((whole(columns), half(columns.1)), (whole(rows), half(rows.1)));
+            let (full, halves) = (c.0 * r.0 + c.1 * r.1, c.1 * r.0 + c.0 * r.1);
+            full * (TILE + WORD * words) + halves * (TILE + WORD * words) * 7 / 12
+        };
+        (weights, self.lines as u64 * (LINE + fill + tiles(self.columns, self.rows)))
+    }
+
+    /// Takes its working memory, with weights of some groups.
+    pub(crate) fn lay_out(&mut self, scratch: &mut Scratch, groups: usize) {
+        let tiles = self.rows.div_ceil(4);
+        self.packed_rows = scratch.take(groups * tiles * 4 * self.vector());
+        if self.places.contains(&None) {
+            self.unused = scratch.take(tiles * 4 * self.channels);
+        }
+        self.strips = scratch.take(self.parts() * self.bytes());
+        self.zeros = scratch.take(self.width.next_multiple_of(4));
+    }
+
+    /// Declares its working memory and packs nothing yet.
+    pub(crate) fn declarations(&self, out: &mut Text) {
+        let text = format!("{} vectors of {} bytes.", self.rows.div_ceil(4) * 4, self.vector());
+        declare(out, "int8_t", "rows", self.packed_rows, &text);
+        let text = format!("{} of {} bytes.", self.parts(), self.bytes());
+        declare(out, "int8_t", "strips", self.strips, &text);
+        declare(out, "int8_t", "zeros", self.zeros, "A row of the operand's.");
+        let list: Vec<String> = self
+            .places
+            .iter()
+            .map(|place| match place {
+                Some([down, right]) => (right * self.column() + down * self.channels).to_string(),
+                None => "-1".into(),
+            })
+            .collect();
+        out.long(format!("static const int16_t places[] = {{ {} }};", list.join(", ")));
+    }
+
+    /// Zeroes what stays zero.
+    pub(crate) fn clear(&self, out: &mut Text, groups: usize) {
+        let bytes = groups * self.rows.div_ceil(4) * 4 * self.vector();
+        if self.vector() != self.taps[1] * self.taps[0] * self.channels || self.rows % 4 == 3 {
+            out.line(format!("trainc_xpulp_zero(rows, {bytes});"));
+        }
+        out.line(format!("trainc_xpulp_zero(zeros, {});", self.width));
+    }
+
+    /// Packs the weights at `from` to `to`.
+    pub(crate) fn pack(&self, out: &mut Text, from: &str, to: &str) {
+        out.line("struct trainc_xpulp_taps taps;");
+        for (field, value) in [
+            ("from", from.to_string()),
+            ("count", self.rows.to_string()),
+            ("row_step", self.row_step.to_string()),
+            ("channels", self.channels.to_string()),
+            ("channel_step", self.channel_step.to_string()),
+            ("taps", self.places.len().to_string()),
+            ("places", "places".into()),
+            ("to", to.to_string()),
+            ("bytes", self.vector().to_string()),
+        ] {
+            out.line(format!("taps.{field} = {value};"));
+        }
+        let unused = if self.places.contains(&None) {
+            format!("(int8_t *)(void *)(scratch + {})", self.unused)
+        } else {
+            to.to_string()
+        };
+        out.line(format!("taps.unused = {unused};"));
+        out.long(format!(
+            "TRAINC_PARALLEL_FOR(&taps, {}, trainc_xpulp_pack_taps);",
+            self.rows.div_ceil(4)
+        ));
+    }
+
+    /// Multiplies the operand at `from` by the weights at `rows`.
+    pub(crate) fn multiply(&self, out: &mut Text, from: &str, rows: &str, sums: &str, bits: &str) {
+        out.line("struct trainc_xpulp_strips work;");
+        let number = |n: usize| n.to_string();
+        for (field, value) in [
+            ("from", from.to_string()),
+            ("channels", number(self.channels)),
+            ("height", number(self.height)),
+            ("width", number(self.width)),
+            ("zeros", "zeros".into()),
+            ("taps", number(self.taps[0])),
+            ("dilation", number(self.dilation)),
+            ("down", number(self.steps[0])),
+            ("top", self.top.to_string()),
+            ("left", number(self.left)),
+            ("used", number(self.used)),
+            ("column", number(self.column())),
+            ("bytes", number(self.bytes())),
+            ("right", number(self.steps[1] * self.column())),
+            ("words", number(self.vector() / 4)),
+            ("strips", "strips".into()),
+            ("rows", rows.to_string()),
+            ("row_count", number(self.rows)),
+            ("lines", number(self.lines)),
+            ("columns", number(self.columns)),
+            ("parts", number(self.parts())),
+            ("sums", sums.to_string()),
+            ("sums_stride", number((self.lines * self.columns).next_multiple_of(4))),
+            ("bits", bits.to_string()),
+        ] {
+            out.line(format!("work.{field} = {value};"));
+        }
+        out.long(format!(
+            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_multiply_strips);",
+            self.parts()
+        ));
+    }
+
+    /// Bytes of a group's packed weights.
+    pub(crate) fn rows_bytes(&self) -> usize {
+        self.rows.div_ceil(4) * 4 * self.vector()
+    }
+}

@@ -1,0 +1,224 @@
+/* Sums over windows of neighbouring columns, which overlap: a line of results has one strip of its
+ * operand, in which a column holds the elements of all channels and of all rows of a window. The
+ * window of the next column starts so many columns further on, so that windows lie there whole. */
+#ifndef TRAINC_XPULP_STRIPS_H
+#define TRAINC_XPULP_STRIPS_H
+
+#include "trainc_xpulp_rounding.h"
+
+/* Weights as rows of words: of a tile all first words, then all second ones. */
+struct trainc_xpulp_taps {
+    const int8_t *from;
+    /* Rows and channels, and elements from each to the next. */
+    int32_t count, row_step, channels, channel_step;
+    /* The taps of a channel, and where in a row the first channel of each goes; -1 if nowhere. */
+    int32_t taps;
+    const int16_t *places;
+    int8_t *to;
+    /* Of a row. */
+    int32_t bytes;
+    /* Four times as many bytes as channels for each tile, where taps go that count nowhere. */
+    int8_t *unused;
+};
+
+/* The words of four rows of bytes, by columns: as many groups of four as count says, at least one.
+ * Those of a column go to its own place, each step further on. */
+static inline void trainc_xpulp_turn_to(const int8_t *const from[4], int32_t stride, int32_t count,
+    int8_t *const to[4], int32_t step)
+{
+#if defined(TRAINC_XPULP_INSN)
+    register const int8_t *x10 __asm__("x10") = from[0];
+    register const int8_t *x11 __asm__("x11") = from[1];
+    register const int8_t *x12 __asm__("x12") = from[2];
+    register const int8_t *x13 __asm__("x13") = from[3];
+    register int8_t *x14 __asm__("x14") = to[0];
+    register int8_t *x15 __asm__("x15") = to[1];
+    register int8_t *x16 __asm__("x16") = to[2];
+    register int8_t *x17 __asm__("x17") = to[3];
+    register int32_t x18 __asm__("x18") = step;
+    register int32_t x19 __asm__("x19") = stride;
+    register int32_t x20 __asm__("x20") = count;
+    register uint32_t x21 __asm__("x21") = 0x05010400;
+    register uint32_t x28 __asm__("x28") = 0x07030602;
+    register uint32_t x29 __asm__("x29") = 0x07060302;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 20, 9)
+        TRAINC_XPULP_LW(x5, x19, x10) TRAINC_XPULP_LW(x6, x19, x11)
+        TRAINC_XPULP_LW(x7, x19, x12) TRAINC_XPULP_LW(x30, x19, x13)
+        "mv x31, x5\n\t" TRAINC_XPULP_PV(1, 0x64, x31, x6, x21) TRAINC_XPULP_PV(1, 0x64, x5, x6, x28)
+        "mv x6, x7\n\t" TRAINC_XPULP_PV(1, 0x64, x6, x30, x21) TRAINC_XPULP_PV(1, 0x64, x7, x30, x28)
+        TRAINC_XPULP_PV(0, 0x68, x30, x6, x31) TRAINC_XPULP_SW(x30, x18, x14)
+        TRAINC_XPULP_PV(1, 0x64, x31, x6, x29) TRAINC_XPULP_SW(x31, x18, x15)
+        TRAINC_XPULP_PV(0, 0x68, x30, x7, x5) TRAINC_XPULP_SW(x30, x18, x16)
+        TRAINC_XPULP_PV(1, 0x64, x5, x7, x29) "9: " TRAINC_XPULP_SW(x5, x18, x17) ".option pop"
+        : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x13), "+r"(x14), "+r"(x15), "+r"(x16), "+r"(x17)
+        : "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x28), "r"(x29)
+        : "x5", "x6", "x7", "x30", "x31", "memory");
+#else
+    for (int32_t n = 0; n < count; n++) {
+        for (int32_t column = 0; column < 4; column++) {
+            for (int32_t row = 0; row < 4; row++) {
+                to[column][n * step + row] = from[row][n * stride + column];
+            }
+        }
+    }
+#endif
+}
+
+/* A row of weights, whose words go so far apart. */
+static inline void trainc_xpulp_pack_row(const struct trainc_xpulp_taps *work, const int8_t *from,
+    int8_t *to, int32_t rows, int8_t *unused)
+{
+    int32_t done = 0;
+    if ((work->channels & 3) == 0 && work->taps >= 4) {
+        const int32_t stride = work->channel_step;
+        const int8_t *const first[4] = { from, from + stride, from + 2 * stride, from + 3 * stride };
+        for (; done < work->taps; done += 4) {
+            /* The last four overlap those before. */
+            const int32_t tap = done + 4 <= work->taps ? done : work->taps - 4;
+            const int8_t *const rows_of[4] = { first[0] + tap, first[1] + tap, first[2] + tap,
+                first[3] + tap };
+            int8_t *places[4];
+            for (int32_t i = 0; i < 4; i++) {
+                const int32_t place = work->places[tap + i];
+                places[i] = place < 0 ? unused : to + place * rows;
+            }
+            trainc_xpulp_turn_to(rows_of, 4 * stride, work->channels >> 2, places, 4 * rows);
+        }
+        return;
+    }
+    for (; done < work->taps; done++) {
+        const int32_t place = work->places[done];
+        const int8_t *at = from + done;
+        for (int32_t i = place; place >= 0 && i < place + work->channels; i++) {
+            to[(i & ~3) * rows + (i & 3)] = *at;
+            at += work->channel_step;
+        }
+    }
+}
+
+/* Packs some tiles of rows, where zeros are. */
+static inline void trainc_xpulp_pack_taps(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_taps *const work = (const struct trainc_xpulp_taps *)context;
+    for (int32_t n = 4 * begin; n < 4 * end && n < work->count; n++) {
+        const int32_t left = work->count - (n & ~3), rows = left > 2 ? 4 : left;
+        trainc_xpulp_pack_row(work, work->from + n * work->row_step,
+            work->to + (n & ~3) * work->bytes + 4 * (n & 3), rows,
+            work->unused + (n & ~3) * work->channels);
+    }
+}
+
+/* The products of windows. */
+struct trainc_xpulp_strips {
+    /* [channels][height][width] */
+    const int8_t *from;
+    int32_t channels, height, width;
+    /* As many zeros as a row has elements. */
+    const int8_t *zeros;
+    /* Rows of a window, from each to the next, from a line's window to the next line's, and those
+     * above the operand. */
+    int32_t taps, dilation, down, top;
+    /* Columns of a strip before the operand's, and how many of these it holds: at least four. */
+    int32_t left, used;
+    /* Bytes of a column, of a strip, and from a window to the next; words of a window. */
+    int32_t column, bytes, right, words;
+    /* One for each part. */
+    int8_t *strips;
+    /* As trainc_xpulp_pack_taps leaves them. */
+    const int8_t *rows;
+    int32_t row_count;
+    /* Results: at least four columns. */
+    int32_t lines, columns, parts;
+    /* [rows][lines][columns] */
+    int32_t *sums;
+    int32_t sums_stride;
+    /* The bits of the sums' magnitudes, by lines. */
+    uint32_t *bits;
+};
+
+/* Fills the strip of a line, in which columns outside of the operand hold zeros already. */
+static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *work, int32_t line,
+    int8_t *strip)
+{
+    const int32_t plane = work->height * work->width, rest = work->used & 3;
+    const int32_t skipped = work->used - 4;
+    int32_t channel = 0, row = line * work->down - work->top, last = row + work->taps * work->dilation;
+    int32_t at = row * work->width;
+    int8_t *to = strip + work->left * work->column;
+    for (int32_t k = 0; k < work->column; k += 4, to += 4) {
+        const int8_t *rows[4];
+        for (int32_t i = 0; i < 4; i++) {
+            rows[i] = row < 0 || row >= work->height || row >= last ? work->zeros
+                : work->from + at;
+            at += plane;
+            if (++channel == work->channels) {
+                channel = 0;
+                row += work->dilation;
+                at += work->dilation * work->width - work->channels * plane;
+            }
+        }
+        int8_t *places[4];
+        for (int32_t i = 0; i < 4; i++) {
+            places[i] = to + i * work->column;
+        }
+        trainc_xpulp_turn_to(rows, 4, work->used >> 2, places, 4 * work->column);
+        if (rest > 0) {
+            /* The last four columns overlap those before. */
+            for (int32_t i = 0; i < 4; i++) {
+                rows[i] += skipped;
+                places[i] += skipped * work->column;
+            }
+            trainc_xpulp_turn_to(rows, 4, 1, places, 4);
+        }
+    }
+}
+
+/* The windows of a strip by all rows. */
+static inline uint32_t trainc_xpulp_multiply_strip(const struct trainc_xpulp_strips *work,
+    const int8_t *strip, int32_t *sums)
+{
+    struct trainc_xpulp_tile tile;
+    tile.stride = work->right;
+    tile.words = work->words;
+    tile.start = trainc_xpulp_zeros;
+    tile.start_stride = 0;
+    tile.sums_stride = 4 * work->sums_stride;
+    tile.bits = 0;
+    for (int32_t column = 0; column < work->columns; column += 4) {
+        const int32_t left = work->columns - column;
+        tile.rows = work->rows;
+        for (int32_t row = 0; row < work->row_count; row += 4) {
+            const int32_t rows = work->row_count - row;
+            /* The last windows overlap those before. */
+            const int32_t windows = left <= 2 && rows > 2 ? 2 : 4;
+            const int32_t first = left < windows ? work->columns - windows : column;
+            tile.lanes = strip + first * work->right;
+            tile.sums = sums + row * work->sums_stride + first;
+            if (windows == 2) {
+                trainc_xpulp_multiply_pair(&tile);
+            } else {
+                trainc_xpulp_multiply_words(&tile, rows);
+            }
+            tile.rows += 16 * work->words;
+        }
+    }
+    return tile.bits;
+}
+
+/* Some parts. */
+static inline void trainc_xpulp_multiply_strips(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
+    for (int32_t part = begin; part < end; part++) {
+        int8_t *const strip = work->strips + part * work->bytes;
+        trainc_xpulp_zero(strip, work->bytes);
+        for (int32_t line = part * work->lines / work->parts;
+             line < (part + 1) * work->lines / work->parts; line++) {
+            trainc_xpulp_fill_strip(work, line, strip);
+            work->bits[line] |= trainc_xpulp_multiply_strip(work, strip,
+                work->sums + line * work->columns);
+        }
+    }
+}
+
+#endif
