@@ -16,6 +16,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("targets/host", "trainc-host", &["trainc-ir", "trainc-loops", "trainc-c"]),
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-loops", "trainc-c"]),
     ("targets/hvx", "trainc-hvx", &["trainc-ir", "trainc-loops", "trainc-c"]),
+    ("targets/opencl", "trainc-opencl", &["trainc-ir", "trainc-loops", "trainc-c"]),
     ("targets/riscv", "trainc-riscv", &[]),
     ("targets/xpulpv2", "trainc-xpulpv2", &["trainc-ir", "trainc-c", "trainc-riscv"]),
     (
@@ -30,6 +31,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "trainc-host",
             "trainc-neon",
             "trainc-hvx",
+            "trainc-opencl",
             "trainc-xpulpv2",
         ],
     ),
@@ -81,7 +83,11 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         &["arranged", "header", "program"],
         "who prints a program walks its launches as it is run",
     ),
-    ("targets/c", &["leading", "loops"], "leading rounds of a loop are loops"),
+    (
+        "targets/c",
+        &["heads", "leading", "loops"],
+        "leading rounds of a loop are loops; a function's head is of its printer",
+    ),
     (
         "targets/host",
         &["microkernels", "staging"],

@@ -91,6 +91,7 @@ fn function<'a>(source: &'a str, name: &str) -> &'a str {
     let head = source
         .find(&format!("static void {name}("))
         .or_else(|| source.find(&format!("\nvoid {name}(")))
+        .or_else(|| source.find(&format!("__kernel void {name}(")))
         .unwrap_or_else(|| panic!("there is no function {name}"));
     let start = source[..head].rfind("\n/* ").map_or(0, |at| at + 1);
     let end = source[head..].find("\n}\n").map_or(source.len(), |at| head + at + 3);
@@ -149,6 +150,21 @@ fn neon_kernels() {
             insta::assert_snapshot!(CONVOLUTION, function(&source, CONVOLUTION));
         });
     }
+}
+
+/// OpenCL: a convolution with its rounding, an update, and the launches of inference.
+#[test]
+fn opencl_kernels() {
+    let text = emitted(&trainc_opencl::OPENCL);
+    let (kernels, source) = (text("lenet5.cl"), text("lenet5.c"));
+    settings("opencl").bind(|| {
+        let parts = (1..=3).map(|part| function(&kernels, &format!("{CONVOLUTION}_part{part}")));
+        insta::assert_snapshot!(CONVOLUTION, parts.collect::<Vec<_>>().join("\n"));
+        let update = "saturating_subtract_i8_16x6x5x5";
+        insta::assert_snapshot!(update, function(&kernels, update));
+        insta::assert_snapshot!("lenet5_infer", function(&source, "lenet5_infer"));
+        insta::assert_snapshot!("readme", text("README.md"));
+    });
 }
 
 #[test]

@@ -416,7 +416,7 @@ fn macros_are_reserved() {
         });
         compiled(target, "net", &bytes, "niti")
     };
-    for kind in ["c", "neon", "armv7-neon", "hvx", "xpulpv2"] {
+    for kind in ["c", "neon", "armv7-neon", "hvx", "opencl", "xpulpv2"] {
         let target = trainc_driver::targets::find(kind).expect("a target");
         let session = program_of(kind);
         let program = session.program();

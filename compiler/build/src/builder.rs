@@ -348,6 +348,7 @@ impl Builder {
                 sources: &ending(".c"),
                 objects: &ending(".o"),
                 flags: &flags.unwrap_or_default(),
+                libraries: targets::libraries(&config.target),
                 more_flags: &self.flags,
                 opt_level: self.opt_level,
             };

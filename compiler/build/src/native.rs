@@ -17,6 +17,8 @@ pub(crate) struct Library<'a> {
     pub(crate) objects: &'a [PathBuf],
     /// The target's flags.
     pub(crate) flags: &'a [&'static str],
+    /// Libraries of the system that it needs.
+    pub(crate) libraries: &'a [&'static str],
     /// The user's flags, after them.
     pub(crate) more_flags: &'a [String],
     /// The level of `-O`, in place of the target's.
@@ -62,6 +64,7 @@ pub(crate) fn build(library: &Library<'_>, cargo: &mut Cargo<'_>) -> Result<(), 
     let folder = library.folder.display();
     cargo.say("rustc-link-search", &format!("native={folder}"));
     cargo.say("rustc-link-lib", &format!("static={}", library.name));
+    library.libraries.iter().for_each(|name| cargo.say("rustc-link-lib", name));
     Ok(())
 }
 

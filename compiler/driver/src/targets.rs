@@ -14,6 +14,7 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_neon::I8MM,
     &trainc_neon::DISPATCH,
     &trainc_neon::ARMV7,
+    &trainc_opencl::OPENCL,
     #[cfg(feature = "hvx")]
     &trainc_hvx::HVX,
     #[cfg(feature = "hvx")]
@@ -46,6 +47,11 @@ pub fn find(name: &str) -> Result<&'static dyn Target> {
 /// The C compiler's flags for a target's sources (GCC, Clang); `None` if it emits no C.
 pub fn compiler_flags(name: &str) -> Option<Vec<&'static str>> {
     TARGETS.iter().find(|t| t.description().name == name)?.compiler_flags()
+}
+
+/// The libraries that a target's artifacts are linked with.
+pub fn libraries(name: &str) -> &'static [&'static str] {
+    TARGETS.iter().find(|t| t.description().name == name).map_or(&[], |t| t.libraries())
 }
 
 #[cfg(test)]

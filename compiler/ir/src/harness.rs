@@ -30,6 +30,19 @@ impl Tool {
     }
 }
 
+/// A library that executables are linked with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Library {
+    /// Its name, as `-l` takes it.
+    pub name: &'static str,
+    /// A header of it, as sources include it.
+    pub header: &'static str,
+    /// Debian packages with it and what it needs to run, separated by spaces.
+    pub packages: &'static str,
+    /// Variables of the environment that name folders which it writes: new ones where the user names none.
+    pub caches: &'static [&'static str],
+}
+
 /// What builds artifacts, and what runs them.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
@@ -39,21 +52,23 @@ pub struct Toolchain {
     pub runner: Runner,
     /// How executed instructions are counted where no [`Simulator`] does, for `trainc bench`.
     pub counting: Option<Counting>,
+    /// What executables are linked with beside the C library.
+    pub libraries: Vec<Library>,
 }
 
 impl Toolchain {
-    /// The Debian packages of the first compiler and the first emulator.
+    /// The Debian packages of the first compiler, the first emulator and the libraries.
     pub fn packages(&self) -> Vec<&'static str> {
         let emulators = match &self.runner {
             Runner::Emulator(tools) => &tools[..],
             Runner::Native | Runner::Simulator(_) => &[],
         };
         let mut packages = Vec::new();
-        for tool in self.compilers.iter().take(1).chain(emulators.iter().take(1)) {
-            for package in tool.packages.split_whitespace() {
-                if !packages.contains(&package) {
-                    packages.push(package);
-                }
+        let tools = self.compilers.iter().take(1).chain(emulators.iter().take(1));
+        let all = tools.map(|t| t.packages).chain(self.libraries.iter().map(|l| l.packages));
+        for package in all.flat_map(str::split_whitespace) {
+            if !packages.contains(&package) {
+                packages.push(package);
             }
         }
         packages

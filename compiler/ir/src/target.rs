@@ -79,6 +79,11 @@ pub trait Target: Sync {
         None
     }
 
+    /// Libraries that its artifacts are linked with, as `-l` takes them.
+    fn libraries(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// An example program for what [`Target::emit`] gives; `None` if the target has none.
     ///
     /// # Errors

@@ -33,10 +33,25 @@ pub fn independent(
     statement: &Stmt,
     number: usize,
 ) -> Option<Independent> {
+    let Stmt::For { body, .. } = statement else { return None };
+    let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
+    let free = nested.then(|| free_rounds(kernel, locals, intervals, statement, number, &[]))?;
+    free.filter(|free| free.rounds > 1)
+}
+
+/// A loop's rounds if they are independent in each round of the loops around it, whose variables `around` are. `number` is
+/// that of the body's first statement.
+pub fn free_rounds(
+    kernel: &LoopKernel,
+    locals: &Locals,
+    intervals: &Intervals<'_>,
+    statement: &Stmt,
+    number: usize,
+    around: &[Local],
+) -> Option<Independent> {
     let Stmt::For { variable, start, end, body } = statement else { return None };
     let rounds = i32::try_from(end.as_constant()?).ok()?;
-    let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
-    if start.as_constant() != Some(0) || rounds < 2 || !nested {
+    if start.as_constant() != Some(0) || rounds < 1 {
         return None;
     }
     let (inside, last) = (Changes::of(body), number + count(body));
@@ -52,7 +67,8 @@ pub fn independent(
         e.each_local(&mut |local| _ = outside.insert(local));
         e.each_load(&mut |buffer, index| accesses.push((buffer, index)));
     });
-    let windows = Windows { variable: *variable, inside: &inside, locals, counters, intervals };
+    let inside = &inside;
+    let windows = Windows { variable: *variable, around, inside, locals, counters, intervals };
     let declared = |local: &Local| {
         windows.counts(*local)
             || locals.declared_at(*local).is_some_and(|n| (number..last).contains(&n))
@@ -60,12 +76,13 @@ pub fn independent(
     if !inside.locals.iter().all(declared) {
         return None;
     }
-    for &buffer in &inside.buffers {
+    // A single round meets no other.
+    for &buffer in inside.buffers.iter().filter(|_| rounds > 1) {
         let meets = |other| other == buffer || takes_place(kernel, buffer, other);
         let mut window: Option<Window> = None;
         for (_, index) in accesses.iter().filter(|(b, _)| meets(*b)) {
             let one = windows.of(index);
-            if window.is_some_and(|w| w.factor != one.factor) {
+            if window.as_ref().is_some_and(|w| w.factor != one.factor || w.base != one.base) {
                 return None;
             }
             let (low, high) = window.map_or((one.low, one.high), |w| (w.low, w.high));
@@ -94,9 +111,11 @@ struct Counter<'b> {
     end: &'b Expr,
 }
 
-/// Values `factor * variable + low..=factor * variable + high`.
-#[derive(Clone, Copy, Debug)]
+/// Values `base + factor * variable + low..=base + factor * variable + high`.
+#[derive(Clone, Debug)]
 struct Window {
+    /// What the variables of the loops around add, each by its factor.
+    base: BTreeMap<Local, i128>,
     factor: i128,
     low: i128,
     high: i128,
@@ -131,6 +150,8 @@ impl Form {
 /// of a padded image ends with the image.
 struct Windows<'a> {
     variable: Local,
+    /// Variables of the loops around, which stay while this one runs.
+    around: &'a [Local],
     /// What the loop changes.
     inside: &'a Changes,
     locals: &'a Locals,
@@ -143,11 +164,13 @@ impl Windows<'_> {
     fn of(&self, e: &Expr) -> Window {
         let mut form = self.form(e);
         let factor = form.factors.remove(&self.variable).unwrap_or(0);
+        let base: BTreeMap<Local, i128> =
+            self.around.iter().filter_map(|local| form.factors.remove_entry(local)).collect();
         let negated = Form::within((0, 0)).plus(-1, &form);
         match (self.highest(&form), negated.and_then(|f| self.highest(&f))) {
-            (Some(high), Some(negated)) => Window { factor, low: -negated, high },
+            (Some(high), Some(negated)) => Window { base, factor, low: -negated, high },
             // Never narrow enough.
-            _ => Window { factor: 0, low: 0, high: 0 },
+            _ => Window { base, factor: 0, low: 0, high: 0 },
         }
     }
 
@@ -158,7 +181,7 @@ impl Windows<'_> {
     /// An expression as exact arithmetic on loop variables.
     fn split(&self, e: &Expr) -> Option<Form> {
         match &*e.node {
-            Node::Local(local) if self.counts(*local) => {
+            Node::Local(local) if self.counts(*local) || self.around.contains(local) => {
                 Some(Form { factors: [(*local, 1)].into(), rest: (0, 0) })
             }
             Node::Local(local) => self.value(*local).map(|v| self.form(v)),
@@ -181,9 +204,10 @@ impl Windows<'_> {
         }
     }
 
-    /// What a local of the loop is, if it is set once.
+    /// What a local of the loop, or of the loops around, is, if it is set once.
     fn value(&self, local: Local) -> Option<&Expr> {
-        self.locals.value(local).filter(|_| self.inside.locals.contains(&local))
+        let near = |_: &&Expr| !self.around.is_empty() || self.inside.locals.contains(&local);
+        self.locals.value(local).filter(near)
     }
 
     fn counts(&self, local: Local) -> bool {
@@ -196,9 +220,11 @@ impl Windows<'_> {
         let has = |local: Local| form.factors.get(&local).copied();
         let inner = self.counters.iter().rev().find_map(|c| Some((c, has(c.variable)?)));
         let Some((counter, factor)) = inner else {
-            let Some(factor) = has(self.variable) else { return Some(form.rest.1) };
-            let (low, high) = self.intervals.local(self.variable);
-            return form.rest.1.checked_add((factor * low).max(factor.checked_mul(high)?));
+            // Bounds may have brought in the variable, and those around.
+            return form.factors.iter().try_fold(form.rest.1, |sum, (&local, &factor)| {
+                let (low, high) = self.intervals.local(local);
+                sum.checked_add(factor.checked_mul(low)?.max(factor.checked_mul(high)?))
+            });
         };
         let mut without = form.clone();
         without.factors.remove(&counter.variable);

@@ -19,7 +19,7 @@ mod vector;
 
 pub use collapse::collapsed;
 pub use dependence::{Access, rounds_are_apart};
-pub use independent::{Independent, independent};
+pub use independent::{Independent, free_rounds, independent};
 pub use intervals::{
     Interval, Intervals, Leaves, addend, all, bits_of, element_interval, exact, in_bounds,
     interval_of, is_narrow, magnitude_of, within,

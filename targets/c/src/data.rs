@@ -12,7 +12,7 @@ use crate::layout::Lines;
 const WORDS: usize = 8;
 
 /// The arrays that a program has: name, what it is, bytes.
-pub(crate) fn arrays(program: &Program, interface: &Interface) -> Vec<(String, String, Vec<u8>)> {
+pub fn arrays(program: &Program, interface: &Interface) -> Vec<(String, String, Vec<u8>)> {
     let image = |size: usize, of: &dyn Fn(&Region) -> Option<&Tensor>| {
         let mut bytes = vec![0u8; size.next_multiple_of(4)];
         for buffer in &program.buffers {
@@ -42,7 +42,7 @@ pub(crate) fn arrays(program: &Program, interface: &Interface) -> Vec<(String, S
 }
 
 /// `extern const uint32_t name[n]` of an array.
-pub(crate) fn declaration(name: &str, bytes: &[u8]) -> String {
+pub fn declaration(name: &str, bytes: &[u8]) -> String {
     format!("const uint32_t {name}[{}]", bytes.len() / 4)
 }
 
@@ -58,7 +58,7 @@ fn add_word(text: &mut String, bytes: [u8; 4]) {
 }
 
 /// The source file with the arrays.
-pub(crate) fn source(
+pub fn source(
     interface: &Interface,
     arrays: &[(String, String, Vec<u8>)],
     dialect: &dyn Dialect,

@@ -56,6 +56,21 @@ pub trait Dialect: Target {
         ""
     }
 
+    /// Who owns which memory, for the header.
+    fn memory(&self, prefix: &str) -> String {
+        format!(
+            "The caller owns all memory: an arena (working memory, contents need not survive a call) and a state \
+             (weights and statistics, set up by {prefix}_init and kept between calls), both aligned. Nothing \
+             allocates and nothing is global but constants, so calls on different arenas and states may run at \
+             the same time."
+        )
+    }
+
+    /// Functions of its artifacts beside those of all: what each does, and its declaration without an end.
+    fn services(&self, _prefix: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Whether its example runs under an operating system, with a C library.
     fn hosted(&self) -> bool {
         true

@@ -12,7 +12,7 @@ use crate::loops::element_type;
 
 /// Inference as `M_evaluate` uses it: one result of shape [batch, classes], and labels in training.
 #[derive(Debug)]
-pub(crate) struct Evaluation<'i> {
+pub struct Evaluation<'i> {
     pub(crate) symbol: String,
     /// Inference.
     pub(crate) infer: &'i Function,
@@ -32,7 +32,7 @@ pub(crate) struct Evaluation<'i> {
 impl<'i> Evaluation<'i> {
     /// How an artifact evaluates, if it can: it has the entry `infer` with such a result, an entry that takes labels, and
     /// no other function of that name.
-    pub(crate) fn of(interface: &'i Interface) -> Option<Evaluation<'i>> {
+    pub fn of(interface: &'i Interface) -> Option<Evaluation<'i>> {
         let symbol = format!("{}_evaluate", interface.prefix);
         if interface.functions.iter().any(|f| f.symbol == symbol) {
             return None;
@@ -104,7 +104,7 @@ impl<'i> Evaluation<'i> {
     }
 
     /// The definition, and that of a helper whose name is not taken.
-    pub(crate) fn define(&self, taken: &BTreeSet<String>, out: &mut Lines) {
+    pub fn define(&self, taken: &BTreeSet<String>, out: &mut Lines) {
         let (batch, classes) = (self.batch, self.classes);
         let helper = unique(&format!("{}_count", self.symbol), taken);
         let element = element_type(self.scores.ty.element);

@@ -8,6 +8,8 @@ use trainc_ir::loops::{Binary, Comparison, Expr, Local, LoopKernel, Node, Scalar
 
 use trainc_loops::{Intervals, all, exact, is_narrow, within};
 
+use crate::syntax::Syntax;
+
 /// Binding strength of C operators.
 mod precedence {
     pub(super) const CONDITIONAL: u8 = 3;
@@ -66,12 +68,13 @@ impl Text {
 }
 
 /// Prints the expressions of one kernel.
-#[derive(Debug)]
 pub(crate) struct Expressions<'k> {
     pub(crate) kernel: &'k LoopKernel,
     pub(crate) intervals: &'k Intervals<'k>,
     /// Current name of each local.
     pub(crate) names: Vec<String>,
+    /// The language, if it is not C.
+    pub(crate) syntax: Option<&'k dyn Syntax>,
 }
 
 impl Expressions<'_> {
@@ -202,7 +205,10 @@ impl Expressions<'_> {
             Binary::Add => infix("+", SUM),
             Binary::Subtract => infix("-", SUM),
             Binary::Multiply => infix("*", PRODUCT),
-            Binary::Divide => infix("/", PRODUCT),
+            Binary::Divide => match self.syntax {
+                Some(syntax) => Text::new(syntax.quotient(&a.text, &b.text), PRIMARY, false),
+                None => infix("/", PRODUCT),
+            },
             Binary::Minimum => call("trainc_minimum", &a, &b, false),
             Binary::Maximum => call("trainc_maximum", &a, &b, false),
             _ => unreachable!("{op:?} of floats, which loop kernels do not have"),

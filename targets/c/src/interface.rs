@@ -125,7 +125,7 @@ impl Interface {
     /// Every name of an artifact that its header declares.
     pub fn exported(&self) -> BTreeSet<String> {
         let mut all: BTreeSet<String> =
-            ["init", "save", "load", "evaluate", "learning_rate", "stage"]
+            ["init", "save", "load", "open", "close", "evaluate", "learning_rate", "stage"]
                 .map(|f| format!("{}_{f}", self.prefix))
                 .into();
         for function in &self.functions {

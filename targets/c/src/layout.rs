@@ -8,14 +8,14 @@ const INDENT: usize = 4;
 
 /// A text that grows by lines.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
     text: String,
     depth: usize,
 }
 
 impl Lines {
     /// Appends a line of code, indented, broken where it is too long.
-    pub(crate) fn line(&mut self, code: &str) {
+    pub fn line(&mut self, code: &str) {
         let mut indent = INDENT * self.depth;
         let mut rest = code.trim_end();
         if rest.is_empty() {
@@ -39,30 +39,30 @@ impl Lines {
     }
 
     /// Appends a line and indents what follows.
-    pub(crate) fn open(&mut self, code: &str) {
+    pub fn open(&mut self, code: &str) {
         self.line(code);
         self.depth += 1;
     }
 
     /// Appends the head of a function and its opening brace.
-    pub(crate) fn open_function(&mut self, head: &str) {
+    pub fn open_function(&mut self, head: &str) {
         self.line(head);
         self.open("{");
     }
 
     /// Indents what follows a line that closed one block and opened the next.
-    pub(crate) fn open_quietly(&mut self) {
+    pub fn open_quietly(&mut self) {
         self.depth += 1;
     }
 
     /// Ends what [`Lines::open`] began.
-    pub(crate) fn close(&mut self, code: &str) {
+    pub fn close(&mut self, code: &str) {
         self.depth -= 1;
         self.line(code);
     }
 
     /// Appends a comment of some paragraphs, wrapped between words; those that start with a space stay as they are.
-    pub(crate) fn comment(&mut self, paragraphs: &[String]) {
+    pub fn comment(&mut self, paragraphs: &[String]) {
         let margin = INDENT * self.depth;
         let pad = " ".repeat(margin);
         let mut rows = Vec::new();
@@ -96,17 +96,17 @@ impl Lines {
     }
 
     /// Nothing yet, with room for a text of that many bytes.
-    pub(crate) fn of(size: usize) -> Lines {
+    pub fn of(size: usize) -> Lines {
         Lines { text: String::with_capacity(size), ..Lines::default() }
     }
 
     /// Appends a text as it is.
-    pub(crate) fn raw(&mut self, text: &str) {
+    pub fn raw(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     /// The whole text.
-    pub(crate) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         self.text
     }
 }

@@ -17,6 +17,7 @@ mod expression;
 mod fraction;
 mod harness;
 mod header;
+mod heads;
 mod input;
 pub mod interface;
 mod kernel;
@@ -27,6 +28,7 @@ pub mod product;
 mod program;
 pub mod rust;
 mod schedule;
+pub mod syntax;
 mod target;
 pub mod text;
 
@@ -39,8 +41,20 @@ pub use harness::{compilers, flags, harness, support};
 pub use input::header_notes;
 pub use kernel::{CKernel, Emitted, Loops, Piece, in_c, take};
 pub use leading::{LeadingRounds, Rest, Scope};
-pub use loops::{element_type, function, function_with};
+pub use loops::{element_type, function, function_in, function_with};
 pub use program::{emit, emit_with_pieces, model_hash};
+
+/// Parts of artifacts, for targets whose C launches kernels of another language.
+pub mod parts {
+    /// Constants and the initial state as C arrays.
+    pub mod data {
+        pub use crate::data::{arrays, declaration, source};
+    }
+    pub use crate::evaluate::Evaluation;
+    pub use crate::header::header;
+    pub use crate::layout::Lines;
+    pub use crate::program::{check, each_launch, entry_macro, kernel_comment};
+}
 pub use target::{C, CTarget};
 
 /// The runtime's header, `trainc_rt.h`.

@@ -3,19 +3,18 @@
 use std::collections::BTreeSet;
 
 use trainc_ir::Element;
-use trainc_ir::loops::{
-    Binary, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt, each_expression,
-};
+use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt};
 use trainc_ir::names::unique;
-use trainc_ir::target::loop_scratch;
 use trainc_loops::{
     Changes, Independent, Intervals, Locals, Place, addend, all, count, count_uses, exact,
     independent, is_narrow, simplified, within,
 };
 
 use crate::expression::{Expressions, Text};
+use crate::heads::{pointer, used};
 use crate::layout::Lines;
 use crate::leading::{LeadingRounds, Rest, Scope};
+use crate::syntax::{Printed, Syntax};
 
 /// The C type of an element; elements narrower than a byte take one each.
 pub fn element_type(element: Element) -> &'static str {
@@ -34,14 +33,14 @@ pub fn element_type(element: Element) -> &'static str {
 
 /// A loop kernel as the text of a `static void` function. Its parameters are the kernel's buffers in order, each a
 /// pointer to its element type, but for the working memory: one `uint8_t *scratch` at the end, which holds the scratch
-/// buffers at the offsets of [`loop_scratch`]. Needs `trainc_rt.h`. Operands and results may overlap as far as the
+/// buffers at the offsets of [`trainc_ir::target::loop_scratch`]. Needs `trainc_rt.h`. Operands and results may overlap as far as the
 /// operation itself allows it. A loop whose rounds are independent stands in a function of its own, which
 /// `TRAINC_PARALLEL_FOR` calls.
 ///
 /// # Errors
 /// If the kernel is not well formed: a loop variable is used outside of its loop.
 pub fn function(name: &str, kernel: &LoopKernel) -> Result<String, String> {
-    print(name, kernel, None)
+    print(name, kernel, Way::default()).map(|printed| printed.text)
 }
 
 /// [`function`], with loops whose leading rounds a dialect prints in its own way.
@@ -53,16 +52,38 @@ pub fn function_with(
     kernel: &LoopKernel,
     leading: &dyn LeadingRounds,
 ) -> Result<String, String> {
-    print(name, kernel, Some(leading))
+    let way = Way { leading: Some(leading), ..Way::default() };
+    print(name, kernel, way).map(|printed| printed.text)
 }
 
-fn print(
+/// [`function`] in another language. Of the loops that the kernel's body ends in, one in the other, the caller runs as many
+/// as there are `rounds`.
+///
+/// # Errors
+/// As [`function`].
+pub fn function_in(
+    syntax: &dyn Syntax,
     name: &str,
     kernel: &LoopKernel,
-    leading: Option<&dyn LeadingRounds>,
-) -> Result<String, String> {
+    rounds: &[i32],
+) -> Result<Printed, String> {
+    print(name, kernel, Way { syntax: Some(syntax), rounds, ..Way::default() })
+}
+
+/// How a function is printed.
+#[derive(Clone, Copy, Default)]
+struct Way<'a> {
+    leading: Option<&'a dyn LeadingRounds>,
+    syntax: Option<&'a dyn Syntax>,
+    /// Of the outer loops that the caller runs.
+    rounds: &'a [i32],
+}
+
+fn print(name: &str, kernel: &LoopKernel, way: Way<'_>) -> Result<Printed, String> {
     let mut kernel = simplified(kernel)?;
-    let mut taken: BTreeSet<String> = BTreeSet::from(["scratch".to_string()]);
+    let reserved = way.syntax.map_or(&[][..], |syntax| syntax.reserved());
+    let mut taken: BTreeSet<String> = reserved.iter().map(ToString::to_string).collect();
+    taken.insert("scratch".to_string());
     for buffer in &mut kernel.buffers {
         buffer.name = unique(&buffer.name, &taken);
         taken.insert(buffer.name.clone());
@@ -74,7 +95,12 @@ fn print(
     let mut printer = Printer {
         name,
         locals: &locals,
-        expressions: Expressions { kernel: &kernel, intervals: &intervals, names },
+        expressions: Expressions {
+            kernel: &kernel,
+            intervals: &intervals,
+            names,
+            syntax: way.syntax,
+        },
         parts: Lines::default(),
         divided: 0,
         repeats: false,
@@ -83,31 +109,28 @@ fn print(
         added: Vec::new(),
         uses: &uses,
         statements: 0,
-        leading,
+        leading: way.leading,
+        rounds: way.rounds,
+        depth: 0,
     };
-    printer.head(name);
+    let pointers = match way.syntax {
+        Some(syntax) => printer.head_in(syntax, name),
+        None => {
+            printer.head(name);
+            Vec::new()
+        }
+    };
+    printer.hoisted();
     printer.block(&kernel.body);
     printer.lines.close("}");
     let mut text = printer.parts.finish();
     text.push_str(&printer.lines.finish());
-    Ok(text)
-}
-
-/// Which buffers a block reads or writes.
-fn used(block: &[Stmt], reads: &mut BTreeSet<u32>, writes: &mut BTreeSet<u32>) {
-    each_expression(block, &mut |e| e.each_load(&mut |buffer, _| _ = reads.insert(buffer.0)));
-    writes.extend(Changes::of(block).buffers.iter().map(|buffer| buffer.0));
-}
-
-/// The type of a pointer to a buffer's elements.
-fn pointer(buffer: &BufferParameter, written: bool) -> String {
-    let constant = if written { "" } else { "const " };
-    format!("{constant}{} *", element_type(buffer.element))
+    Ok(Printed { text, pointers })
 }
 
 pub(crate) struct Printer<'k> {
     name: &'k str,
-    locals: &'k Locals,
+    pub(crate) locals: &'k Locals,
     pub(crate) expressions: Expressions<'k>,
     /// Functions of the loops that are divided, and how many there are.
     parts: Lines,
@@ -124,58 +147,13 @@ pub(crate) struct Printer<'k> {
     /// Number of the next statement.
     statements: usize,
     leading: Option<&'k dyn LeadingRounds>,
+    /// Of the loops that the caller runs, and how many of them are open.
+    rounds: &'k [i32],
+    depth: usize,
 }
 
 impl Printer<'_> {
-    fn head(&mut self, name: &str) {
-        let kernel = self.expressions.kernel;
-        let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
-        used(&kernel.body, &mut reads, &mut writes);
-        let is_used = |i: usize| reads.contains(&(i as u32)) || writes.contains(&(i as u32));
-        let pointer = |i: usize, b: &BufferParameter| pointer(b, writes.contains(&(i as u32)));
-        let buffers = || kernel.buffers.iter().enumerate();
-        let mut parameters: Vec<String> = buffers()
-            .filter(|(_, b)| b.role != Role::Scratch)
-            .map(|(i, b)| format!("{}{}", pointer(i, b), b.name))
-            .collect();
-        let has_scratch = buffers().any(|(_, b)| b.role == Role::Scratch);
-        if has_scratch {
-            parameters.push("uint8_t *scratch".into());
-        }
-        self.lines.line(&format!("static void {name}({})", parameters.join(", ")));
-        self.lines.open("{");
-        let (offsets, _) = loop_scratch(kernel);
-        let mut scratch_used = false;
-        let scratch = buffers().filter(|(_, b)| b.role == Role::Scratch);
-        for ((i, b), offset) in scratch.zip(offsets) {
-            if is_used(i) {
-                scratch_used = true;
-                let (ty, name) = (element_type(b.element), &b.name);
-                let place =
-                    if offset == 0 { "scratch".into() } else { format!("(scratch + {offset})") };
-                self.lines.line(&format!("{ty} *const {name} = ({ty} *)(void *){place};"));
-            }
-        }
-        for (i, b) in buffers() {
-            if b.role != Role::Scratch && !is_used(i) {
-                self.lines.line(&format!("(void){};", b.name));
-            }
-        }
-        if has_scratch && !scratch_used {
-            self.lines.line("(void)scratch;");
-        }
-        for i in 0..kernel.locals.len() {
-            let local = Local(i as u32);
-            if self.locals.is_hoisted(local) {
-                let name = self.declare(local);
-                let ty = self.expressions.local_type(local);
-                let zero = if ty == "float" { "0.0f" } else { "0" };
-                self.lines.line(&format!("{ty} {name} = {zero};"));
-            }
-        }
-    }
-
-    fn declare(&mut self, local: Local) -> String {
+    pub(crate) fn declare(&mut self, local: Local) -> String {
         let name = unique(&self.expressions.kernel.locals[local.0 as usize].0, &self.taken);
         self.take(&name);
         self.rename(local, &name);
@@ -226,6 +204,16 @@ impl Printer<'_> {
                 self.lines.line(&line);
             }
             Stmt::For { variable, start, end, body } => {
+                if let (true, Some(syntax)) =
+                    (self.depth < self.rounds.len(), self.expressions.syntax)
+                {
+                    let value = syntax.item(self.depth, self.rounds);
+                    let name = self.declare(*variable);
+                    self.lines.line(&format!("const int32_t {name} = {value};"));
+                    self.depth += 1;
+                    self.repeats = true;
+                    return body.iter().for_each(|s| self.statement(s));
+                }
                 let Expressions { kernel, intervals, .. } = self.expressions;
                 let (uses, variable) = (self.uses, *variable);
                 let place = Place { kernel, uses, intervals, variable, start, end, body };
@@ -237,7 +225,8 @@ impl Printer<'_> {
                 }
                 let (locals, body_number) = (self.locals, self.statements);
                 let alone = || independent(kernel, locals, intervals, statement, body_number);
-                if let Some(free) = (!self.repeats && rest.is_none()).then(alone).flatten() {
+                let divides = !self.repeats && rest.is_none() && self.expressions.syntax.is_none();
+                if let Some(free) = divides.then(alone).flatten() {
                     return self.divide(variable, body, &free);
                 }
                 let repeats = std::mem::replace(&mut self.repeats, true);

@@ -76,7 +76,11 @@ pub fn emit_with_pieces(
     Ok((files.into_iter().map(file).collect(), pieces))
 }
 
-fn check(program: &Program) -> Result<(), String> {
+/// Whether the program's memory has a form in C.
+///
+/// # Errors
+/// What does not.
+pub fn check(program: &Program) -> Result<(), String> {
     for buffer in &program.buffers {
         if !buffer.offset.is_multiple_of(4) {
             return Err(format!("`{}` is not 4-byte aligned", buffer.name));
@@ -100,7 +104,7 @@ pub fn model_hash(program: &Program) -> u64 {
 }
 
 /// Each launch of some steps.
-pub(crate) fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) {
+pub fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) {
     for step in steps {
         match step {
             Step::Launch(launch) => f(launch),
@@ -113,7 +117,7 @@ pub(crate) fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) 
 }
 
 /// What the macros of an entry start with.
-pub(crate) fn entry_macro(interface: &Interface, function: &Function) -> String {
+pub fn entry_macro(interface: &Interface, function: &Function) -> String {
     format!("{}_{}", interface.macros(), identifier(&function.entry).to_uppercase())
 }
 
@@ -233,7 +237,8 @@ fn arranged_names(
     of.collect()
 }
 
-fn kernel_comment(kernel: &Kernel, nodes: &[&str], dialect: &dyn Dialect) -> Vec<String> {
+/// What stands above a kernel: the operation, its types, the nodes that it serves and its cost.
+pub fn kernel_comment(kernel: &Kernel, nodes: &[&str], dialect: &dyn Dialect) -> Vec<String> {
     let list = |types: &[TensorType], name: &str| {
         let all = types.iter().enumerate().map(|(i, ty)| format!("{name}{i}: {ty}"));
         all.collect::<Vec<_>>().join(", ")

@@ -62,6 +62,7 @@ impl Target for CTarget {
             compilers: harness::compilers(self, tools),
             runner: Runner::Native,
             counting: Some(counting),
+            libraries: Vec::new(),
         })
     }
 

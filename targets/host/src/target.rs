@@ -45,7 +45,8 @@ impl Target for HostTarget {
 
     fn toolchain(&self) -> Option<Toolchain> {
         let compilers = vec![Tool::new("cc", &[], "gcc"), Tool::new("gcc", &[], "gcc")];
-        Some(Toolchain { compilers, runner: Runner::Native, counting: None })
+        let (runner, libraries) = (Runner::Native, Vec::new());
+        Some(Toolchain { compilers, runner, counting: None, libraries })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

@@ -67,7 +67,8 @@ pub(crate) fn toolchain(version: Version) -> Toolchain {
         plugin: None,
     };
     let runner = Runner::Emulator(emulators);
-    Toolchain { compilers: compilers.into(), runner, counting: Some(counting) }
+    let (compilers, counting) = (compilers.into(), Some(counting));
+    Toolchain { compilers, runner, counting, libraries: Vec::new() }
 }
 
 /// What of the artifact of a program is built.

@@ -137,7 +137,8 @@ impl Target for NeonTarget {
             runner(&format!("{emulator}-static"), "qemu-user-static"),
         ];
         let counting = trainc_c::counting(vec![emulators[0].clone()]);
-        Some(Toolchain { compilers, runner: Runner::Emulator(emulators), counting: Some(counting) })
+        let (runner, counting) = (Runner::Emulator(emulators), Some(counting));
+        Some(Toolchain { compilers, runner, counting, libraries: Vec::new() })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

@@ -160,7 +160,7 @@ impl Target for XpulpTarget {
         let gcc = Tool::new(GCC, simulator::LINKING, "gcc-riscv64-unknown-elf");
         let runner = Runner::Simulator(&simulator::RI5CY);
         let compilers = trainc_c::compilers(self, [gcc]);
-        Some(Toolchain { compilers, runner, counting: None })
+        Some(Toolchain { compilers, runner, counting: None, libraries: Vec::new() })
     }
 
     fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {

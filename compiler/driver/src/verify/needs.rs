@@ -1,7 +1,10 @@
 //! What a target's artifacts need of this machine to be verified.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use serde::Serialize;
-use trainc_ir::harness::{Runner, Tool};
+use trainc_ir::harness::{Library, Runner, Tool};
 use trainc_ir::target::Target;
 
 use super::tools::installed;
@@ -36,8 +39,25 @@ pub fn needs(target: &dyn Target) -> Option<Needs> {
         emulators: names(emulators),
         simulator,
         packages: toolchain.packages(),
-        installed: any(&toolchain.compilers) && any(emulators),
+        installed: any(&toolchain.compilers)
+            && any(emulators)
+            && toolchain.libraries.iter().all(|library| {
+                let compilers = toolchain.compilers.iter().filter(|t| installed(&t.command));
+                compilers.take(1).any(|compiler| is_linked(&compiler.command, library))
+            }),
     })
+}
+
+/// Whether a compiler finds a library and its header.
+fn is_linked(compiler: &str, library: &Library) -> bool {
+    let mut command = Command::new(compiler);
+    command.args(["-x", "c", "-", "-o", "/dev/null", &format!("-l{}", library.name)]);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = child else { return false };
+    let source = format!("#include <{}>\nint main(void) {{ return 0; }}\n", library.header);
+    let written =
+        child.stdin.take().is_some_and(|mut input| input.write_all(source.as_bytes()).is_ok());
+    written && child.wait().is_ok_and(|status| status.success())
 }
 
 impl std::fmt::Display for Needs {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trainc_data::{Hold, create_held, is_numbered, stale};
-use trainc_ir::harness::{Harness, Runner, Simulator, Tool, Toolchain};
+use trainc_ir::harness::{Harness, Library, Runner, Simulator, Tool, Toolchain};
 
 use super::process::{Process, Requests, Runs};
 
@@ -73,6 +73,7 @@ impl Drop for Workspace {
 pub(super) struct Tools {
     compiler: Vec<String>,
     runner: Running,
+    libraries: Vec<Library>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +104,7 @@ impl Tools {
             (Runner::Native, None) => Running::Here,
             (Runner::Simulator(simulator), None) => Running::Simulator(*simulator),
         };
-        Ok(Tools { compiler, runner })
+        Ok(Tools { compiler, runner, libraries: toolchain.libraries.clone() })
     }
 
     /// The compiler's command.
@@ -130,7 +131,7 @@ impl Tools {
 
     /// These tools with another command in place of what runs executables.
     pub(super) fn run_by(&self, words: Vec<String>) -> Tools {
-        Tools { compiler: self.compiler.clone(), runner: Running::Command(words) }
+        Tools { runner: Running::Command(words), ..self.clone() }
     }
 
     /// The words of the command that runs executables, if one does.
@@ -265,6 +266,7 @@ impl Build<'_> {
             command.arg(place.join(name));
         }
         command.args(parts);
+        command.args(self.tools.libraries.iter().map(|library| format!("-l{}", library.name)));
         self.compile(command, &executable)?;
         Ok(executable)
     }
@@ -277,6 +279,15 @@ impl Build<'_> {
             command.output().with_context(|| format!("`{}` cannot be started", compiler[0]))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
+            let missing =
+                |l: &&Library| said.contains(l.header) || said.contains(&format!("-l{}", l.name));
+            if let Some(Library { name, packages, .. }) = self.tools.libraries.iter().find(missing)
+            {
+                bail!(
+                    "{}: the library `{name}` is not installed: on Debian, `apt-get install {packages}`",
+                    self.folder.display()
+                );
+            }
             let said: Vec<&str> = said.lines().take(20).collect();
             let (place, compiler) = (self.folder.display(), self.tools.compiler());
             bail!("{place}: `{compiler}` refuses it:\n{}", said.join("\n"));
@@ -289,7 +300,18 @@ impl Build<'_> {
     /// # Errors
     /// If it does not start.
     pub(super) fn start(&self, executable: &Path, requests: &Requests) -> Result<Process> {
-        Process::start(self.tools.runs(executable), self.workspace.path(), requests)
+        let mut runs = self.tools.runs(executable);
+        if let Runs::Command(command) = &mut runs {
+            for cache in self.tools.libraries.iter().flat_map(|library| library.caches) {
+                if std::env::var_os(cache).is_none() {
+                    let folder = self.workspace.path().join(cache.to_lowercase());
+                    let created = std::fs::create_dir_all(&folder);
+                    created.with_context(|| format!("{}: cannot be created", folder.display()))?;
+                    command.env(cache, folder);
+                }
+            }
+        }
+        Process::start(runs, self.workspace.path(), requests)
     }
 }
 

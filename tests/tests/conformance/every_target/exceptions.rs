@@ -25,11 +25,22 @@ pub(crate) enum Suite {
     Loops,
 }
 
+/// A variable of the environment: the command that runs all cases of OpenCL in the place of a few; `env` for this machine's
+/// driver.
+const OPENCL_RUNNER: &str = "TRAINC_OPENCL_RUNNER";
+
 /// Every how manyth case a target gets; none if it gets none.
 pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
     Some(match (target, suite) {
         // Pieces in a cluster's memory are this target's alone.
         (target, Suite::Large) if target != "xpulpv2" => return None,
+        ("opencl", suite) if std::env::var_os(OPENCL_RUNNER).is_none() => match suite {
+            Suite::Operations => 7,
+            Suite::Loops => 40,
+            // Where other targets' kernels change; here all is loops, and the largest take an interpreter minutes.
+            Suite::Shapes | Suite::Large => return None,
+            _ => 97,
+        },
         // Compiled in a moment.
         ("host", Suite::Loops) => 1,
         // Another level's, another version's, and portable C's loops.
@@ -82,6 +93,9 @@ pub(crate) enum Network {
 /// has, too.
 pub(crate) fn steps(target: &str, network: Network, again: bool) -> Option<u32> {
     Some(match (target, network) {
+        // A driver compiles the kernels of each network for seconds.
+        ("opencl", network) if again || network != Network::Trained => return None,
+        ("opencl", _) => 2,
         // What differs from the target's first version or level has been seen in training.
         ("hvx+v62" | "hvx+v68" | "hvx+v73" | "neon+dispatch", network)
             if again || network != Network::Trained =>
@@ -174,6 +188,17 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
                 Build { name: "portable", compiler: native, runner, every: 5 },
             ]
         }
+        // A driver compiles each kernel, which takes a moment each; an interpreter does not, and sees what leaves its
+        // memory. Networks are run by the driver.
+        "opencl" => {
+            let named = std::env::var(OPENCL_RUNNER).ok();
+            let interpreted = suite.map(|_| {
+                let script = folder("headers").join("oclgrind.sh");
+                std::fs::write(&script, OCLGRIND).expect("written");
+                format!("sh {}", script.display())
+            });
+            vec![Build { runner: named.or(interpreted), ..own }]
+        }
         // What the processor has is found when it runs: one executable, three processors.
         "neon+dispatch" => {
             let script = folder("headers").join("processors.sh");
@@ -245,6 +270,20 @@ for processor in cortex-a76 max; do
     }
 done
 cat "$first"
+"#;
+
+/// Runs an executable in the interpreter of OpenCL, as a shell script: what it writes, if no kernel leaves its memory. Without
+/// optimisation: the interpreter lacks what Clang makes of some sums.
+const OCLGRIND: &str = r#"log=$(mktemp) && out=$(mktemp)
+trap 'rm -f "$log" "$out"' EXIT
+oclgrind --build-options -cl-opt-disable --log "$log" "$@" > "$out"
+code=$?
+if [ -s "$log" ]; then
+    head -c 4000 "$log" >&2
+    exit 1
+fi
+cat "$out"
+exit $code
 "#;
 
 /// A compiler for this machine in the place of RISC-V's, as a shell script: it drops what is for the other one.

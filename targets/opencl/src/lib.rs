@@ -1,0 +1,17 @@
+//! The OpenCL target: kernels in OpenCL C 1.2, and the C that launches them behind the interface of the C target.
+//!
+//! Each loop kernel becomes a few OpenCL kernels (`phases`): loops whose rounds are independent are ranges of work items,
+//! the rest runs on one. Float arithmetic that OpenCL leaves inexact is defined by the emitted code itself (`helpers`).
+
+mod artifact;
+mod documents;
+mod driver;
+mod emission;
+mod helpers;
+mod kernel;
+mod phases;
+mod syntax;
+mod target;
+
+pub use helpers::floats;
+pub use target::{OPENCL, OpenClTarget};
