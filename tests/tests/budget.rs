@@ -77,6 +77,13 @@ fn xpulpv2_training_step() {
         let counts = counts(costs);
         total.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         row(&mut table, &format!("{node}: {kernel}"), &counts);
+        // Rewrites are chosen by estimates.
+        let selection = &program.kernels.iter().find(|k| k.name == *kernel).expect("it").selection;
+        let estimate = selection.cost().cycles().unwrap_or(0);
+        if selection.name() == "products of words" && counts[1] > 50_000 {
+            let ratio = estimate as f64 / counts[1] as f64;
+            assert!((0.75..=1.25).contains(&ratio), "{kernel}: {estimate}, counted {}", counts[1]);
+        }
     }
     row(&mut table, "all", &total);
     snapshot("xpulpv2_lenet5_niti_4", &table);

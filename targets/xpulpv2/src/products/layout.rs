@@ -10,13 +10,45 @@ use super::strips::Strips;
 /// Most cores that multiply side by side.
 pub(super) const CORES: usize = 8;
 
-/// Cycles of a tile beside its products, and of a word of each of its vectors.
-const TILE: u64 = 100;
+/// Cycles of a tile of four rows beside its products, and of a word of each of its vectors; of two rows, and of one.
+const TILE: u64 = 115;
 const WORDS: u64 = 24;
-/// Cycles for a byte that is packed, of weights' channels, and of a window beside its bytes.
+const TILE_OF_TWO: u64 = 90;
+const WORDS_OF_TWO: u64 = 14;
+const TILE_OF_ONE: u64 = 70;
+const WORDS_OF_ONE: u64 = 9;
+/// Cycles of four lanes beside their tiles and packing.
+const LANES: u64 = 60;
+/// Cycles for a byte of a matrix that is packed, and for one of weights' channels.
 const BYTE: u64 = 2;
 const CHANNEL: u64 = 11;
-const WINDOW: u64 = 80;
+/// Cycles of a window, of a piece of it, of a piece's words, and of a byte alone.
+const WINDOW: u64 = 60;
+const PIECE: u64 = 6;
+const LONG_PIECE: u64 = 30;
+const SINGLE: u64 = 8;
+/// Cycles of a row that is copied to where it has room.
+const LINE: u64 = 40;
+
+/// An estimate of the cycles that packing a set takes.
+fn set_cycles(set: &Set, windows: Option<&Windows>) -> u64 {
+    let [count, length] = [set.count, set.length].map(|n| n as u64);
+    match (set.kind, windows) {
+        (Kind::InPlace, _) => 0,
+        (Kind::Channels, _) => count * length * CHANNEL,
+        (Kind::Windows, Some(w)) => {
+            let [planes, rows, bytes] = w.counts.map(|n| n as u64);
+            let piece = match w.strides[2] {
+                1 if bytes < 8 => PIECE + bytes / 2,
+                1 => PIECE + bytes,
+                _ => SINGLE * bytes,
+            };
+            let calls = if w.strides[2] == 1 && bytes < 8 { 0 } else { planes * LONG_PIECE };
+            count * (WINDOW + calls + planes * rows * piece)
+        }
+        _ => count * length * BYTE,
+    }
+}
 
 /// What the vectors of a set are; `enum trainc_xpulp_kind` of the support header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -387,17 +419,24 @@ impl Layout {
             let (weights, image) = strips.cycles();
             return self.groups as u64 * (weights + self.blocks as u64 * image);
         }
-        let set = |set: &Set| match set.kind {
-            Kind::InPlace => 0,
-            Kind::Channels => (set.count * set.length) as u64 * CHANNEL,
-            Kind::Windows => (set.count * set.length) as u64 * BYTE + set.count as u64 * WINDOW,
-            _ => (set.count * set.length) as u64 * BYTE,
-        };
-        let tiles = (self.rows.tiles() * self.lanes.tiles()) as u64;
+        let blocks = self.blocks as u64;
+        let rows = set_cycles(&self.rows, None) * if self.rows_stay { 1 } else { blocks };
         let words = (self.lanes.bytes() / 4) as u64;
-        let rows = set(&self.rows) * if self.rows_stay { 1 } else { self.blocks as u64 };
-        let block = tiles * (TILE + WORDS * words) + set(&self.lanes);
-        self.groups as u64 * (self.blocks as u64 * block + rows)
+        // Of the last rows, one or two have a tile of their own.
+        let last = match self.rows.count % 4 {
+            0 => 0,
+            1 => TILE_OF_ONE + WORDS_OF_ONE * words,
+            2 => TILE_OF_TWO + WORDS_OF_TWO * words,
+            _ => TILE + WORDS * words,
+        };
+        let column = (self.rows.count / 4) as u64 * (TILE + WORDS * words) + last;
+        let placed = self.volume.map_or(0, |volume| {
+            let (read, all) = (volume.height * volume.width, volume.plane());
+            volume.planes as u64 * (volume.height as u64 * LINE + (read + all) as u64)
+        });
+        let lanes = set_cycles(&self.lanes, self.windows.as_ref());
+        let block = self.lanes.tiles() as u64 * (LANES + column) + lanes + placed;
+        self.groups as u64 * (blocks * block + rows)
     }
 
     fn lay_out_sums(&mut self, scratch: &mut Scratch) {
