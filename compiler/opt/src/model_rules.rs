@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::graph::{Copied, Definition, Graph, Node, ValueId};
 use trainc_ir::ops::TypeError;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::random::RunContext;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, Shape, Tensor};
@@ -127,9 +128,11 @@ pub fn apply_model_rules(
         let Some(node) = graph.producer(v).filter(|node| node.outputs.len() == 1) else {
             return Ok(Copied::AsItIs);
         };
-        let found = rules
-            .iter()
-            .find_map(|rule| Some((rule, matched(graph, &roles, &rule.rewrite, node)?)));
+        let found = rules.iter().find_map(|rule| {
+            let found = matched(graph, &roles, &rule.rewrite, node)?;
+            let kept = |variable: &String| moved_from(graph, found.1[variable]).is_some();
+            rule.freezes.iter().all(kept).then_some((rule, found))
+        });
         let Some((rule, (form, bound))) = found else { return Ok(Copied::AsItIs) };
         let name = &rule.rewrite.name;
         let failed =
@@ -141,11 +144,7 @@ pub fn apply_model_rules(
             added.insert(parameter.name.as_str(), value);
         }
         for variable in &rule.freezes {
-            let Definition::Parameter(i) = graph.value(bound[variable]).definition else {
-                let message = format!("`?{variable}` is no parameter that could be frozen");
-                return Err(failed(TypeError::new(message)));
-            };
-            taken.insert(i);
+            taken.extend(moved_from(graph, bound[variable]));
         }
         let build = || Template::of(&form.right).parts();
         let parts = build().ok_or_else(|| TypeError::new("operations and numbers alone"))?;
@@ -166,6 +165,21 @@ pub fn apply_model_rules(
     Ok(Ruled { graph: result, applied, frozen })
 }
 
+/// The parameter that a value is, or is moved from (transposed, sliced): what can be frozen.
+fn moved_from(graph: &Graph, mut v: ValueId) -> Option<usize> {
+    loop {
+        match graph.value(v).definition {
+            Definition::Parameter(i) => return Some(i),
+            _ => {
+                let node = graph.producer(v)?;
+                let kind = node.op.kind();
+                let moves = kind.has(Property::Moves) && !kind.has(Property::Variadic);
+                v = *node.inputs.first().filter(|_| moves)?;
+            }
+        }
+    }
+}
+
 /// The parameter that a rule adds for a value of the model, which the graph gets the first time.
 fn parameter_of(
     graph: &Graph,
@@ -174,7 +188,11 @@ fn parameter_of(
     of: ValueId,
     seed: u64,
 ) -> Result<ValueId, TypeError> {
-    let name = format!("{}.{}", graph.value(of).name, parameter.name);
+    let own = match (graph.value(of).name.as_str(), graph.producer(of)) {
+        ("", Some(node)) => &node.name,
+        (own, _) => own,
+    };
+    let name = format!("{own}.{}", parameter.name);
     let mut dims = graph.ty(of).shape.dims().to_vec();
     for &axis in &parameter.single {
         let rank = dims.len();

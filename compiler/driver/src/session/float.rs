@@ -13,7 +13,7 @@ use trainc_opt::update::epoch_end_graph;
 use super::compilation::{Compilation, graph_batch, timed};
 use super::{EPOCH_END, Entries, INFER, Staged, TRAIN_STEP, weights, words};
 use crate::config::{Config, WeightSource};
-use crate::error::{Error, Result, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use crate::freeze::frozen;
 use crate::model::{self, InferenceForm, ModelSource};
 use crate::{precision, targets};
@@ -86,7 +86,18 @@ fn imported(
         true => None,
         false => {
             let options = ImportOptions { batch: Some(batch), ..options };
-            Some(timed(&mut times, "import", || model.import(&options))?)
+            let what = || {
+                format!(
+                    "inference of a batch of {batch} (`{}` trains {} at a time{})",
+                    algorithm.name,
+                    config.batch_size(),
+                    match algorithm.shares_exponents() {
+                        true => ", and infers each example alone, whose exponents are its own",
+                        false => "",
+                    }
+                )
+            };
+            Some(timed(&mut times, "import", || model.import(&options).with_context(what))?)
         }
     };
     drop(model);
