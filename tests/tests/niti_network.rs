@@ -553,6 +553,10 @@ fn every_rounding_of_the_algorithm_matters() {
     let mut changed = 0;
     for (word, other) in changes {
         for (at, _) in text.match_indices(word) {
+            // No network of the paper narrows sums of errors; tests/filetests/translate/niti_shared_rows.qir does.
+            if text[..at].lines().next_back().is_some_and(|line| line.starts_with("narrow")) {
+                continue;
+            }
             let mutated = format!("{}{other}{}", &text[..at], &text[at + word.len()..]);
             let rule = text[..at].rsplit("name = ").next().unwrap().lines().next().unwrap();
             let niti = Algorithm::parse("changed", &mutated).unwrap();
