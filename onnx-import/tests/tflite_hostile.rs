@@ -48,16 +48,17 @@ fn truncated_models() {
 }
 
 #[test]
-fn every_byte_changed() {
+fn every_other_byte_changed() {
     let none = |_: &ExternalLocation| Err("no files".to_string());
     let changes: [fn(u8) -> u8; 5] =
         [|_| 0, |_| 0xff, |b| b ^ 0x80, |b| b.wrapping_add(1), |b| b ^ 4];
     for (name, bytes) in corpus() {
         let mut imported = 0;
-        for at in 0..bytes.len() {
+        // Neighbours are parts of one number mostly.
+        for at in (0..bytes.len()).step_by(2) {
             // Weights are most of a file; one change is enough for each of them.
             let mut damaged = bytes.clone();
-            damaged[at] = changes[at % changes.len()](bytes[at]);
+            damaged[at] = changes[at / 2 % changes.len()](bytes[at]);
             imported += usize::from(import(&damaged));
             if at % 16 == 0 {
                 check_bytes(&damaged, &none);

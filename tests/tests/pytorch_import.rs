@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use trainc_driver::config::LossFunction;
+use trainc_driver::error::message;
 use trainc_driver::model;
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::{Graph, InputRole, OpKind, RunContext, Tensor};
 use trainc_onnx_import::{ImportOptions, Imported, WarningKind, import_path};
-use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 use trainc_opt::translate::translate;
 
 /// Largest difference from PyTorch's outputs, relative to the largest of them (at least 1).
@@ -209,6 +210,46 @@ fn the_loss_inside_a_model_is_found() {
     assert_eq!(loss.output, "loss");
     assert_eq!(loss.scores_output.as_deref(), Some("logits"));
     assert_eq!(imported.graph.input_of_role(InputRole::Labels), Some(loss.labels));
+}
+
+/// Any model trains under any algorithm; what an algorithm has no integers for is FP32.
+#[test]
+fn every_algorithm_takes_every_export() {
+    let algorithms = BUILT_IN.iter().map(|(name, _)| Algorithm::built_in(name).expect("built in"));
+    // QAS takes models that are quantized already.
+    let trains = |a: &Algorithm| a.inference.is_none() && a.name != "qas";
+    let algorithms: Vec<Algorithm> = algorithms.filter(trains).collect();
+    assert!(algorithms.len() > 13);
+    let mut failures = Vec::new();
+    // One of each construct: attention, embeddings, recurrence, transposed convolutions, resampling.
+    let chosen = [
+        "attending",
+        "excited",
+        "groups",
+        "inception",
+        "recurrent",
+        "sequence",
+        "text",
+        "upsampling",
+        "windows",
+    ];
+    for case in cases().iter().filter(|case| case["mode"] == "train") {
+        if !chosen.iter().any(|name| text(case, "name").starts_with(&format!("{name}_"))) {
+            continue;
+        }
+        let imported = import(case);
+        for algorithm in &algorithms {
+            let asked = LossFunction::default();
+            let translated =
+                model::training(&imported, algorithm, None, &Default::default(), asked)
+                    .map_err(|e| message(&e))
+                    .and_then(|graph| translate(&graph, algorithm).map_err(|e| e.to_string()));
+            if let Err(e) = translated {
+                failures.push(format!("{}, {}: {e}", text(case, "name"), algorithm.name));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// What PyTorch gives its losses, so the file computes the loss in two operations.

@@ -63,6 +63,17 @@ pub enum Side {
     Statistic,
 }
 
+impl Side {
+    /// Name in algorithm files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Forward => "forward",
+            Side::Backward => "backward",
+            Side::Statistic => "statistic",
+        }
+    }
+}
+
 /// Roles and sides of a graph's values.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Roles {

@@ -11,10 +11,11 @@ use super::language::{Node, around};
 use super::saturate::Guard;
 
 /// What guards ask of values, with what it may be (nothing: whole numbers).
-const FACTS: [(&str, &[&str]); 6] = [
+const FACTS: [(&str, &[&str]); 7] = [
     ("role", &["weight", "bias", "normalization", "other"]),
     ("layer", &["first", "inner", "last"]),
     ("depthwise", &["true", "false"]),
+    ("side", &["forward", "backward", "statistic"]),
     ("quantized", &["true", "false"]),
     ("entry", &["train", "infer"]),
     ("rank", &[]),

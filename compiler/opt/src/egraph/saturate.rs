@@ -500,6 +500,9 @@ pub(crate) fn fact(
             let layer = source.map(|v| roles.layer(v)).unwrap_or_default();
             layer.iter().map(|&word| word.to_string()).collect()
         }
+        "side" => {
+            source.and_then(|v| roles.side(v)).map(|s| s.name().to_string()).into_iter().collect()
+        }
         "entry" => vec![if roles.trains() { "train" } else { "infer" }.to_string()],
         "rank" => shape.map(|shape| shape.rank().to_string()).into_iter().collect(),
         "quantized" => source.map(|v| roles.quantized(v).to_string()).into_iter().collect(),

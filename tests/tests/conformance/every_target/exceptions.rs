@@ -48,13 +48,13 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         ("hvx+v62" | "hvx+v68" | "hvx+v73", Suite::Loops) => 40,
         ("xpulpv2", Suite::Loops) => 12,
         // The same printer as AArch64's, with half as many registers.
-        ("armv7-neon", Suite::Loops) => 6,
+        ("armv7-neon", Suite::Loops) => 8,
         // Assembly of large kernels takes a second each.
-        ("hvx", Suite::Loops) => 6,
-        (_, Suite::Loops) => 3,
+        ("hvx", Suite::Loops) => 8,
+        (_, Suite::Loops) => 4,
         // Most ways are those of Hexagon's kernels; a prime, so that every kind of case comes.
         ("hvx", Suite::Shapes) => 1,
-        ("c" | "neon" | "armv7-neon" | "xpulpv2" | "host", Suite::Shapes) => 7,
+        ("c" | "neon" | "armv7-neon" | "xpulpv2" | "host", Suite::Shapes) => 11,
         (_, Suite::Shapes) => 41,
         // Loops; of the second, multiplications at run time by one of the three below.
         ("c" | "neon+dispatch", Suite::Products) => 3,
@@ -64,7 +64,7 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         // Other versions of Hexagon differ in the packets that instructions fit into.
         ("hvx+v62" | "hvx+v68" | "hvx+v73", _) => 12,
         // Kernels for packed integers are XpulpV2's; elsewhere these are loops.
-        (target, Suite::Quantized) if target != "xpulpv2" => 8,
+        (target, Suite::Quantized) if target != "xpulpv2" => 13,
         _ => 1,
     })
 }
