@@ -117,8 +117,11 @@ fn steps_are_numpys_bit_for_bit() {
             steps_are_numpys(network, algorithm);
         }
     }
-    // Batch normalization is part of it.
-    steps_are_numpys("normalized", ("wageubn", "wageubn"));
+    // Batch normalization is part of these: between bounds, and by ranges.
+    let unbifurcated = "sbm:fw=4,bw=4,bifurcated=0";
+    for algorithm in [("wageubn", "wageubn"), ("sbm", "sbm"), (unbifurcated, "sbm-4")] {
+        steps_are_numpys("normalized", algorithm);
+    }
 }
 
 /// Scores that the algorithm's rules add, and weights that they freeze, go into a file of weights and come back from it.
@@ -250,9 +253,13 @@ fn products_are_integers_where_the_algorithm_says() {
 
 /// Test accuracy of the quick start's network after some epochs on the digits.
 fn accuracy_on_digits(algorithm: &str, epochs: usize) -> f64 {
-    let data = Dataset::digits();
     let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
     let source = ModelSource::Bytes { name: "digits".into(), bytes };
+    accuracy_of(source, algorithm, epochs)
+}
+
+fn accuracy_of(source: ModelSource, algorithm: &str, epochs: usize) -> f64 {
+    let data = Dataset::digits();
     let config = Config { epochs, ..config(algorithm, 32) };
     let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
     let mut trainer = Trainer::new(session, &data).expect("a trainer");
@@ -341,6 +348,18 @@ fn wageubn_needs_activations_above_one() {
     let right = accuracy_on_digits("wageubn", 20);
     let wrong = accuracy_on_digits("wageubn:range=8", 20);
     assert!(right > 0.9 && wrong < 0.8, "{right}, {wrong}");
+}
+
+/// SBM's weight gradients of errors as they are: with 4 bits and range normalization it does not train without them
+/// (tests/reference/carrier/nets.py writes the network).
+#[test]
+fn sbm_needs_its_bifurcation() {
+    let with = |parameters: &str| {
+        let source = ModelSource::File(file("cnn.onnx"));
+        accuracy_of(source, &format!("sbm:fw=4,bw=4{parameters}"), 4)
+    };
+    let (right, wrong) = (with(""), with(",bifurcated=0"));
+    assert!(right > 0.95 && wrong < 0.7, "{right}, {wrong}");
 }
 
 /// What `trainc algorithms --check` says of rules in a model.

@@ -229,6 +229,28 @@ fn batch_norm_with_frozen_statistics() {
     check(ops::BatchNorm { epsilon: F32::new(1e-3), batch: false }, &inputs, &[0, 1, 2]);
 }
 
+/// The gradient of `x` through statistics that `operands` computes of it, beside difference quotients that compute them again.
+fn check_through_statistics(
+    norm: &Op,
+    x: &Tensor,
+    dy: &Tensor,
+    operands: impl Fn(&Tensor) -> Vec<Tensor>,
+    found: &Tensor,
+) {
+    for (i, &found) in found.as_f32().iter().enumerate() {
+        let at = |step: f32| {
+            let mut moved = x.as_f32().to_vec();
+            moved[i] += step;
+            let moved = Tensor::f32(x.shape().dims(), moved);
+            loss(norm, &operands(&moved), std::slice::from_ref(dy))
+        };
+        let step = 2f32.powi(-8);
+        let quotient = (at(step) - at(-step)) / (2.0 * f64::from(step));
+        let error = (quotient - f64::from(found)).abs();
+        assert!(error < 1e-2 * quotient.abs() + 1e-3, "{i}: rule {found}, difference {quotient}");
+    }
+}
+
 /// With the batch's statistics the difference quotient must recompute them.
 #[test]
 fn batch_norm_with_its_own_statistics() {
@@ -243,17 +265,25 @@ fn batch_norm_with_its_own_statistics() {
     };
     let found = by_rule(&norm, &operands(&x), &dy, &[true, true, true, true, true]);
     assert_eq!((&found[3], &found[4]), (&None, &None));
-    let gradient = found[0].as_ref().expect("wanted");
-    for (i, &found) in gradient.as_f32().iter().enumerate() {
-        let at = |step: f32| {
-            let mut moved = x.as_f32().to_vec();
-            moved[i] += step;
-            loss(&norm, &operands(&Tensor::f32(x.shape().dims(), moved)), &dy)
-        };
-        let step = 2f32.powi(-8);
-        let quotient = (at(step) - at(-step)) / (2.0 * f64::from(step));
-        let error = (quotient - f64::from(found)).abs();
-        assert!(error < 1e-2 * quotient.abs() + 1e-3, "{i}: rule {found}, difference {quotient}");
+    check_through_statistics(&norm, &x, &dy[0], operands, found[0].as_ref().expect("wanted"));
+}
+
+/// Normalization by ranges has no rule: algorithms put it in the place of batch normalization and of its gradient.
+#[test]
+fn range_norm_with_its_own_statistics() {
+    let norm = Op::from(ops::BatchNorm { epsilon: F32::new(0.0), batch: false });
+    let x = tensor(&[3, 2, 2, 3], -2.0, 2.0, 1);
+    let (scale, bias) = (tensor(&[2], 0.5, 1.5, 2), tensor(&[2], -1.0, 1.0, 3));
+    let dy = tensor(&[3, 2, 2, 3], -1.0, 1.5, 4);
+    for chunks in [16, 3, 1] {
+        let statistics = ops::RangeStatistics { chunks, epsilon: F32::new(1e-3) };
+        let statistics = |x: &Tensor| Op::from(statistics.clone()).evaluate(&[x], &RUN);
+        let operands =
+            |x: &Tensor| [vec![x.clone(), scale.clone(), bias.clone()], statistics(x)].concat();
+        let of_x = statistics(&x);
+        let inputs = [&x, &scale, &of_x[0], &of_x[1], &dy];
+        let found = Op::from(ops::RangeNormGradient { chunks }).evaluate(&inputs, &RUN);
+        check_through_statistics(&norm, &x, &dy, operands, &found[0]);
     }
 }
 

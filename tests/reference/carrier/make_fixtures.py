@@ -231,22 +231,21 @@ class Ui8:
 
 
 class Sbm:
-    """8 bits between least and largest; weight gradients of errors as they are (section 5)."""
+    """FW and BW bits between least and largest; weight gradients of errors as they are (section 5), or as they are rounded."""
+    FW, BW, BIFURCATED = 8, 8, True
 
     def __init__(self):
         self.streams = 0
 
     @staticmethod
-    def levels(least, largest):
-        return np.maximum((F(largest) - F(least)) / F(255), F(1e-8))
-
-    @classmethod
-    def quantized(cls, x, least, largest, noise=None):
-        """(codes less 128, step, what a code of 0 stands for)."""
-        step = cls.levels(least, largest)
+    def quantized(x, least, largest, bits, noise=None):
+        """(codes less half their number, step, what a code of 0 stands for)."""
+        top = 2**bits - 1
+        step = np.maximum((F(largest) - F(least)) / F(top), F(1e-8))
         q = (x - F(least)) / step
         q = np.rint(q) if noise is None else np.floor(q + noise)
-        return np.clip(q, 0, 255).astype(np.int64) - 128, step, F(least) + step * F(128)
+        half = 2**(bits - 1)
+        return np.clip(q, 0, top).astype(np.int64) - half, step, F(least) + step * F(half)
 
     @classmethod
     def activation(cls, x):
@@ -254,7 +253,12 @@ class Sbm:
         least = largest = F(0)
         for row in x:
             least, largest = least + row.min(), largest + row.max()
-        return cls.quantized(x, least / F(len(x)), largest / F(len(x)))
+        return cls.quantized(x, least / F(len(x)), largest / F(len(x)), cls.FW)
+
+    @staticmethod
+    def value(codes):
+        q, step, origin = codes
+        return dequantized(q) * step + origin
 
     @staticmethod
     def product(p, a, b, one_a, one_b):
@@ -263,24 +267,26 @@ class Sbm:
         return y + (oa * sb) * dequantized(p(one_a, qb)) + (oa * ob) * dequantized(p(one_a, one_b))
 
     def forward(self, layer, x, w):
-        layer.x, layer.w = self.activation(x), self.quantized(w, w.min(), w.max())
+        layer.x, layer.w = self.activation(x), self.quantized(w, w.min(), w.max(), self.FW)
         own = layer.product
         return self.product(own.forward, layer.x, layer.w, own.one_row(x), own.one_weight(w, False))
 
+    def rounded_error(self, e, run):
+        self.streams += 1
+        return self.quantized(e, e.min(), e.max(), self.BW, uniform(run, self.streams - 1, e.shape))
+
     def error_codes(self, layer, e, run):
-        layer.float_e = e
-        layer.e = None
-        if not layer.first:
-            layer.e = self.quantized(e, e.min(), e.max(), uniform(run, self.streams, e.shape))
-            self.streams += 1
+        layer.float_e, layer.e = e, None
+        if not (layer.first and self.BIFURCATED):
+            layer.e = self.rounded_error(e, run)
 
     def error(self, layer):
         own = layer.product
         return self.product(own.error, layer.e, layer.w, own.one_row(layer.float_e), own.one_weight(layer.w[0], True))
 
     def gradient(self, layer):
-        q, step, origin = layer.x
-        return layer.product.float_gradient(dequantized(q) * step + origin, layer.float_e)
+        e = layer.float_e if self.BIFURCATED else self.value(layer.e)
+        return layer.product.float_gradient(self.value(layer.x), e)
 
 
 class BnnSte:

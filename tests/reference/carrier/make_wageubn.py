@@ -187,17 +187,23 @@ class Normalized(Network):
                 helper.make_node("Gemm", ["act3", "fc2.weight", "fc2.bias"], ["fc2"], name="fc2", transB=1)], "fc2"
 
 
+def with_norms(rng, kind, parameters):
+    """Draws the parameters of its normalizations; their running statistics."""
+    running = {}
+    for name, channels in getattr(kind, "NORMS", {}).items():
+        parameters[name + ".scale"] = rng.uniform(0.5, 1.5, channels).astype(F)
+        parameters[name + ".shift"] = rng.normal(0, 0.3, channels).astype(F)
+        running.update({name + ".mean": np.zeros(channels, F), name + ".variance": np.ones(channels, F)})
+    return running
+
+
 def main():
     here = Path(__file__).resolve().parents[2] / "data" / "carrier"
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
     for number, (network, kind) in enumerate({**NETWORKS, "normalized": Normalized}.items()):
         # The networks and data of make_fixtures, and one more.
         rng, parameters, images, labels = drawn_data(number, kind)
-        running = {}
-        for name, channels in getattr(kind, "NORMS", {}).items():
-            parameters[name + ".scale"] = rng.uniform(0.5, 1.5, channels).astype(F)
-            parameters[name + ".shift"] = rng.normal(0, 0.3, channels).astype(F)
-            running.update({name + ".mean": np.zeros(channels, F), name + ".variance": np.ones(channels, F)})
+        running = with_norms(rng, kind, parameters)
         if running:
             (folder / f"{network}.onnx").write_bytes(onnx_model(kind, {**parameters, **running}))
         optimizer = Updates(parameters)

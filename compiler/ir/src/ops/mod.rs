@@ -334,7 +334,8 @@ operations! {
     avg_pool2d_gradient::AvgPool2dGradient,
     // Normalisation, regularisation.
     batch_statistics::BatchStatistics, batch_norm::BatchNorm,
-    batch_norm_gradient::BatchNormGradient, dropout::Dropout,
+    batch_norm_gradient::BatchNormGradient, range_statistics::RangeStatistics,
+    range_norm_gradient::RangeNormGradient, dropout::Dropout,
     // Classification.
     softmax::Softmax, log_softmax::LogSoftmax, nll_loss::NllLoss,
     nll_loss_gradient::NllLossGradient, softmax_cross_entropy::SoftmaxCrossEntropy,

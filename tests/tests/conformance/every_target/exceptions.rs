@@ -58,13 +58,13 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         (_, Suite::Shapes) => 41,
         // Loops; of the second, multiplications at run time by one of the three below.
         ("c" | "neon+dispatch", Suite::Products) => 3,
+        // Kernels for packed integers are XpulpV2's; elsewhere these are loops.
+        (target, Suite::Quantized) if target != "xpulpv2" => 13,
         ("armv7-neon", _) => 2,
         // Of these, products alone are another level's; loops are NEON's.
         ("neon+dotprod" | "neon+i8mm" | "neon+dispatch", suite) if suite != Suite::Products => 16,
         // Other versions of Hexagon differ in the packets that instructions fit into.
         ("hvx+v62" | "hvx+v68" | "hvx+v73", _) => 12,
-        // Kernels for packed integers are XpulpV2's; elsewhere these are loops.
-        (target, Suite::Quantized) if target != "xpulpv2" => 13,
         _ => 1,
     })
 }
@@ -124,9 +124,21 @@ pub(crate) struct Build {
     pub(crate) runner: Option<String>,
     /// Every how manyth of the target's cases it gets.
     pub(crate) every: usize,
+    /// Whether it gets all others in their place.
+    pub(crate) others: bool,
 }
 
 impl Build {
+    /// Whether it gets a case of the target's.
+    pub(crate) fn takes(&self, case: usize) -> bool {
+        case.is_multiple_of(self.every) != self.others
+    }
+
+    /// For one case of so many as the first says, for the others as the second says.
+    fn divided(every: usize, own: Build, other: Build) -> [Build; 2] {
+        [Build { every, ..own }, Build { every, others: true, ..other }]
+    }
+
     /// Built and run so, and nothing else.
     pub(crate) fn options(&self) -> VerifyOptions {
         VerifyOptions {
@@ -147,12 +159,15 @@ fn including(name: &str, text: &str, compiler: &str) -> Option<String> {
 
 /// The ways for a target: its own, and what finds more.
 pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
-    let own = Build { name: "own", compiler: None, runner: None, every: 1 };
-    // The target's own level finds what GCC makes of loops, of networks and of packed kernels; the rest is intrinsics and
+    let own = Build { name: "own", compiler: None, runner: None, every: 1, others: false };
+    // The target's own level finds what GCC makes of networks, and of some loops and packed kernels; the rest is intrinsics and
     // one loop a function, and compiling is most of a test's time.
-    let level = match suite {
-        None | Some(Suite::Loops | Suite::Quantized | Suite::Large) => "",
-        Some(_) => " -O1",
+    let level = if suite.is_some() { " -O1" } else { "" };
+    let some_at_own_level = |build: &dyn Fn(&str) -> Build| match suite {
+        Some(Suite::Loops | Suite::Quantized | Suite::Large) => {
+            Build::divided(4, build(""), build(level)).to_vec()
+        }
+        _ => vec![build(level)],
     };
     match target {
         // Under sanitizers and strict warnings, divided loops backwards.
@@ -167,26 +182,32 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
             );
             vec![Build { compiler: including("reversed.h", REVERSED, &gcc), ..own }]
         }
-        "armv7-neon" => {
+        "armv7-neon" => some_at_own_level(&|level| {
             let gcc = format!("arm-linux-gnueabihf-gcc{level}");
-            vec![Build { compiler: including("reversed.h", REVERSED, &gcc), ..own }]
-        }
-        "neon" | "neon+dotprod" | "neon+i8mm" => {
-            vec![Build { compiler: Some(format!("aarch64-linux-gnu-gcc{level}")), ..own }]
-        }
+            Build { compiler: including("reversed.h", REVERSED, &gcc), ..own.clone() }
+        }),
+        "neon" | "neon+dotprod" | "neon+i8mm" => some_at_own_level(&|level| Build {
+            compiler: Some(format!("aarch64-linux-gnu-gcc{level}")),
+            ..own.clone()
+        }),
         // On the cluster in the simulator; portable, on this machine under sanitizers.
         "xpulpv2" => {
-            let gcc = format!("riscv64-unknown-elf-gcc{level}");
-            let gcc = including("cluster.h", CLUSTER, &gcc);
+            let mut builds = some_at_own_level(&|level| {
+                let gcc = format!("riscv64-unknown-elf-gcc{level}");
+                let compiler = including("cluster.h", CLUSTER, &gcc);
+                Build { name: "cluster", compiler, ..own.clone() }
+            });
             let script = folder("headers").join("native.sh");
             std::fs::write(&script, NATIVE).expect("written");
             let native = including("cluster.h", CLUSTER, &format!("sh {}", script.display()));
             let runner = Some("env".to_string());
-            vec![
-                Build { name: "cluster", compiler: gcc, ..own.clone() },
-                // What GCC makes of the other branch of each instruction; the kernels are the same.
-                Build { name: "portable", compiler: native, runner, every: 5 },
-            ]
+            // What GCC makes of the other branch of each instruction; the kernels are the same.
+            builds.push(Build { name: "portable", compiler: native, runner, every: 5, ..own });
+            builds
+        }
+        // Its kernels are assembly: C passes tensors to them.
+        "hvx" | "hvx+v62" | "hvx+v68" | "hvx+v73" => {
+            vec![Build { compiler: Some(format!("clang-19{level}")), ..own }]
         }
         // A driver compiles each kernel, which takes a moment each; an interpreter does not, and sees what leaves its
         // memory. Networks are run by the driver.

@@ -139,7 +139,8 @@ fn run<'c>(suite: Suite, count: usize, case: impl Fn(usize, &str) -> Option<Plac
             .filter_map(|n| case(n, name))
             .collect();
         for build in exceptions::builds(name, Some(suite)) {
-            let cases: Vec<Placed<'c>> = chosen.iter().copied().step_by(build.every).collect();
+            let own = chosen.iter().enumerate().filter(|(n, _)| build.takes(*n));
+            let cases: Vec<Placed<'c>> = own.map(|(_, placed)| *placed).collect();
             for (part, cases) in cases.chunks(PROGRAM).enumerate() {
                 jobs.push(Job { target, build: build.clone(), part, cases: cases.to_vec() });
             }

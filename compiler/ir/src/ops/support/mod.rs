@@ -3,6 +3,7 @@
 
 pub(crate) mod affine;
 pub(crate) mod channels;
+pub(crate) mod chunks;
 pub(crate) mod clip_bounds;
 pub(crate) mod convolution;
 pub(crate) mod derivation;
