@@ -18,6 +18,7 @@ use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
+use trainc_opt::algorithm::stages::Choice;
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
 const ALGORITHMS: [(&str, &str); 13] = [
@@ -316,6 +317,45 @@ fn stages_are_steps_with_other_parameters() {
     );
     assert!(wrong.contains("there is no parameter `v`"), "{wrong}");
     std::fs::remove_file(&own).expect("removed");
+}
+
+/// PFQ's indicator gives numpy's stages (tests/reference/carrier/make_indicator.py), and the trainer takes the
+/// step that they say.
+#[test]
+fn stages_follow_the_loss() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pfq/indicator.json");
+    let text = std::fs::read_to_string(path).expect("the traces");
+    let traces: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let pfq = load("pfq").expect("built in");
+    let Some(Choice::Indicator(indicator)) = pfq.stages.map(|stages| stages.choice) else {
+        panic!("pfq's stages follow the loss")
+    };
+    assert_eq!(indicator.order, [1, 2, 3, 0]);
+    for run in traces["runs"].as_array().expect("runs") {
+        let numbers = |key: &str| run[key].as_array().expect("numbers").clone();
+        let mut state = indicator.start();
+        for (loss, stage) in numbers("losses").iter().zip(numbers("stages")) {
+            indicator.take(&mut state, loss.as_f64().expect("a number") as f32);
+            let expected = indicator.order[stage.as_u64().expect("a stage") as usize];
+            assert_eq!(indicator.now(&state), expected, "{run}");
+        }
+    }
+    let data = Dataset::digits();
+    let bytes = build(&ZooSpec::new("digits").expect("a model")).expect("a model");
+    let source = ModelSource::Bytes { name: "digits".into(), bytes };
+    let config = Config { epochs: 24, ..config("pfq", 32) };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+    let mut trainer = Trainer::new(session, &data).expect("a trainer");
+    let mut stages = Vec::new();
+    while let Some(record) = trainer.epoch(&data, &mut |_| {}).expect("an epoch") {
+        let before = &trainer.history()[..record.epoch - 1];
+        let losses = before.iter().filter_map(|record| record.train_loss);
+        let expected = indicator.stage(losses.map(|loss| loss as f32)) as usize;
+        assert_eq!(trainer.stage(), Some(expected), "epoch {}", record.epoch);
+        stages.push(expected);
+    }
+    stages.dedup();
+    assert!(stages.starts_with(&[1, 2]), "{stages:?}");
 }
 
 /// (`bnn-ste` and `dorefa` are made for networks with batch normalization.)

@@ -161,7 +161,7 @@ fn train(
     for run in runs.iter_mut() {
         records.push(with_bar(run, 0, |trainer, progress| trainer.start(data, progress))?);
     }
-    report(&records, start, output)?;
+    report(&records, None, start, output)?;
     loop {
         let start = Instant::now();
         let mut records = Vec::new();
@@ -189,7 +189,7 @@ fn train(
         if records.iter().all(Option::is_none) {
             return Ok(());
         }
-        report(&records, start, output)?;
+        report(&records, runs[0].trainer.stage(), start, output)?;
     }
 }
 
@@ -213,17 +213,26 @@ fn with_bar(
     Ok(record)
 }
 
-/// The row and the object of an epoch; nothing if no run has it.
-fn report(records: &[Option<EpochRecord>], start: Instant, output: &Output) -> anyhow::Result<()> {
+/// The row and the object of an epoch with the first run's stage, if it has stages; nothing if no run has the epoch.
+fn report(
+    records: &[Option<EpochRecord>],
+    stage: Option<usize>,
+    start: Instant,
+    output: &Output,
+) -> anyhow::Result<()> {
     if records.iter().all(Option::is_none) {
         return Ok(());
     }
-    output.line(&row(records, start.elapsed().as_secs_f64()))?;
+    let shown = stage.map_or_else(String::new, |stage| format!("  stage {stage}"));
+    output.line(&format!("{}{shown}", row(records, start.elapsed().as_secs_f64())))?;
     if let Some(record) = records[0] {
         let mut object = json!({
             "reason": "epoch", "epoch": record.epoch, "train_loss": record.train_loss,
             "test_accuracy": record.test_accuracy, "test_loss": record.test_loss,
         });
+        if let Some(stage) = stage {
+            object["stage"] = json!(stage);
+        }
         if let Some(Some(baseline)) = records.get(1) {
             object["baseline_train_loss"] = json!(baseline.train_loss);
             object["baseline_test_accuracy"] = json!(baseline.test_accuracy);

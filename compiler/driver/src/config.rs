@@ -134,8 +134,7 @@ impl Config {
             && let Some(at) = given.iter().position(|(name, _)| *name == STAGE)
         {
             let points = given.remove(at).1;
-            stages.schedule.check(points).map_err(|e| refused(format!("`{STAGE}`: {e}")))?;
-            stages.schedule.points.clone_from(points);
+            stages.set_schedule(points).map_err(|e| refused(format!("`{STAGE}`: {e}")))?;
         }
         inputs::set(&mut algorithm.optimizer.inputs, given.into_iter()).map_err(refused)?;
         Ok(algorithm)

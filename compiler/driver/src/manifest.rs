@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trainc_ir::graph::InputRole;
-use trainc_ir::program::{Argument, Program, StageNotes, Step};
+use trainc_ir::indicator::Indicator;
+use trainc_ir::program::{Argument, Program, StageChoice, StageNotes, Step};
 use trainc_ir::schedule::{Point, Position, Scheduled, Shape};
 
 use crate::config::Config;
@@ -167,13 +168,37 @@ impl From<Scheduled> for ScheduledReport {
 
 #[derive(Serialize)]
 struct StagesReport {
-    schedule: ScheduledReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<ScheduledReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    indicator: Option<IndicatorReport>,
     entries: Vec<String>,
+}
+
+/// As `[stages.indicator]` of algorithm files.
+#[derive(Serialize)]
+struct IndicatorReport {
+    order: Vec<u32>,
+    epochs: u32,
+    threshold: f32,
+    decay: f32,
+    decays: u32,
+    average: u32,
 }
 
 impl From<StageNotes> for StagesReport {
     fn from(stages: StageNotes) -> StagesReport {
-        StagesReport { schedule: stages.schedule.into(), entries: stages.functions }
+        let entries = stages.functions;
+        match stages.choice {
+            StageChoice::Schedule(schedule) => {
+                StagesReport { schedule: Some(schedule.into()), indicator: None, entries }
+            }
+            StageChoice::Indicator(indicator) => {
+                let Indicator { order, epochs, threshold, decay, decays, average } = indicator;
+                let own = IndicatorReport { order, epochs, threshold, decay, decays, average };
+                StagesReport { schedule: None, indicator: Some(own), entries }
+            }
+        }
     }
 }
 

@@ -197,6 +197,12 @@ impl Trainer {
         self.history.last().map_or(0, |record| record.epoch)
     }
 
+    /// The stage of the last step, if the algorithm has stages.
+    pub fn stage(&self) -> Option<usize> {
+        let stages = self.session.algorithm.stages.as_ref();
+        stages.filter(|_| self.steps > 0).map(|_| self.stage)
+    }
+
     /// Training steps done so far.
     pub fn steps(&self) -> u64 {
         self.steps
@@ -230,9 +236,10 @@ impl Trainer {
         let epochs = steps.div_ceil(self.steps_of_epoch(samples).max(1));
         let algorithm = &self.session.algorithm;
         let size = algorithm.step_size(step, steps);
+        let losses = self.history.iter().filter_map(|record| record.train_loss);
+        let losses = losses.map(|loss| loss as f32);
         let stages = algorithm.stages.as_ref();
-        let stage = stages.map(|own| own.schedule.value((step, steps), (epoch, epochs)));
-        self.stage = stage.unwrap_or(0.0) as usize;
+        self.stage = stages.map_or(0, |own| own.at((step, steps), (epoch, epochs), losses));
         for call in self.step_entries.iter_mut().chain(&mut self.end_entry) {
             call.set_number(InputRole::LearningRate, None, size);
             for (name, input) in &algorithm.optimizer.inputs {

@@ -14,6 +14,7 @@ pub mod attributes;
 pub mod graph;
 pub mod harness;
 pub mod implementation;
+pub mod indicator;
 pub mod interpreter;
 pub mod loops;
 pub mod names;

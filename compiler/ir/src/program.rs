@@ -219,10 +219,19 @@ pub struct Notes {
 /// Training steps of one state, of which each stage of a training has one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StageNotes {
-    /// The number of the stage.
-    pub schedule: crate::schedule::Scheduled,
+    /// What says which stage it is.
+    pub choice: StageChoice,
     /// The entry of each number.
     pub functions: Vec<String>,
+}
+
+/// What says in which stage a training is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StageChoice {
+    /// How far it is: the stage's number.
+    Schedule(crate::schedule::Scheduled),
+    /// Its loss.
+    Indicator(crate::indicator::Indicator),
 }
 
 /// How stored data become a model's input: `(stored / divisor - mean) / deviation`, in f64, then rounded to f32.

@@ -24,6 +24,7 @@ use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Body, Rewrite};
 use crate::model_rules::{Added, ModelRule};
 
+mod base;
 mod file;
 pub mod formula;
 pub mod inputs;
@@ -40,6 +41,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("niti-finetune", include_str!("../algorithms/niti-finetune.toml")),
     ("ui8", include_str!("../algorithms/ui8.toml")),
     ("sbm", include_str!("../algorithms/sbm.toml")),
+    ("pfq", include_str!("../algorithms/pfq.toml")),
     ("dorefa", include_str!("../algorithms/dorefa.toml")),
     ("bnn-ste", include_str!("../algorithms/bnn-ste.toml")),
     ("fp8-chunk", include_str!("../algorithms/fp8-chunk.toml")),
@@ -263,10 +265,12 @@ impl Algorithm {
         text: &str,
         values: Option<&str>,
     ) -> Result<Algorithm, AlgorithmError> {
-        let mut parsed: File = toml::from_str(text).map_err(|e| AlgorithmError::Syntax {
-            file: file.to_string(),
-            message: with_nearest_word(&e.to_string()),
-        })?;
+        let syntax = |message: String| AlgorithmError::Syntax { file: file.to_string(), message };
+        let mut parsed: File = match base::merged(text) {
+            Some(merged) => merged.map_err(syntax)?.try_into(),
+            None => toml::from_str(text),
+        }
+        .map_err(|e: toml::de::Error| syntax(with_nearest_word(&e.to_string())))?;
         let fail = |rule: &str, message: String| AlgorithmError::Rule {
             file: match line_of(text, rule) {
                 Some(line) => format!("{file}, line {line}"),

@@ -371,3 +371,54 @@ fn values_by_layer() {
     let message = sgd.set("weight_decay.frist=1").unwrap_err();
     assert!(message.contains("frist") && message.contains("first, inner, last"), "{message}");
 }
+
+/// What a file leaves to its base, what it has of its own, and bases that are none.
+#[test]
+fn files_with_a_base() {
+    let named = "name = \"mine\"\ntitle = \"t\"\n";
+    let read = |text: &str| Algorithm::parse("mine.toml", &format!("{text}\n{named}"));
+    let own = read("base = \"sbm:fw=4,range=0\"").expect("it is one");
+    let sbm = Algorithm::built_in("sbm").expect("built in").with_parameters("fw=4,range=0");
+    let sbm = sbm.expect("its parameters");
+    assert_eq!((own.name.as_str(), own.rules.len()), ("mine", sbm.rules.len()));
+    assert_eq!(format!("{:?}", own.rules), format!("{:?}", sbm.rules));
+    // Values of the base are the file's defaults; a parameter of its own stands beside them.
+    assert_eq!(own.parameters.spelled(), "");
+    let more = "base = \"sbm\"\n[parameters]\nextra = { default = 2 }";
+    let own = Algorithm::parse("mine.toml", &format!("{named}{more}")).expect("it is one");
+    let values: Vec<(&str, f64)> = own.parameters.values().collect();
+    assert!(values.contains(&("extra", 2.0)) && values.contains(&("fw", 8.0)), "{values:?}");
+    let said = |text: &str| read(text).expect_err("refused").to_string();
+    for (text, part) in [
+        ("base = \"sbn\"", "did you mean `sbm`?"),
+        ("base = \"pfq\"", "has a base itself"),
+        ("base = \"sbm:bits=4\"", "there is no parameter `bits`"),
+        ("base = \"sbm:fw=9\"", "at most 8, not 9"),
+        ("base = \"niti:w=1\"", "no parameter"),
+        ("base = 7", "the name of a built-in algorithm"),
+    ] {
+        let message = said(text);
+        assert!(message.contains(part) && message.contains("mine.toml"), "{text}: {message}");
+    }
+    // Stages that follow the loss: what is out of bounds names its key.
+    let staged = |keys: &str| {
+        said(&format!(
+            "base = \"sbm\"\nstages = {{ others = [{{ name = \"low\", parameters = {{ fw = 4 }} }}], {keys} }}"
+        ))
+    };
+    let indicator = |keys: &str| staged(&format!("indicator = {{ {keys} }}"));
+    for (message, part) in [
+        (indicator("order = [2, 0], threshold = 0.1"), "stages.indicator.order"),
+        (indicator("order = [1, 0], threshold = 0.1, epochs = 1"), "2 to 64"),
+        (indicator("order = [1, 0], threshold = -0.1"), "a number from 0 on"),
+        (indicator("order = [1, 0], threshold = 0.1, average = 0"), "at least one epoch"),
+        (
+            staged(
+                "schedule = [{ from = 0.0, value = 1 }], indicator = { order = [1, 0], threshold = 0.1 }",
+            ),
+            "not both",
+        ),
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+}

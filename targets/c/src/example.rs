@@ -1,5 +1,7 @@
 //! `main.c`: an example of an artifact's whole interface.
 
+use std::fmt::Write as _;
+
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Program, StageNotes};
 use trainc_ir::schedule::Per;
@@ -7,6 +9,7 @@ use trainc_ir::target::ArtifactFile;
 use trainc_ir::{Element, Scale};
 
 use crate::evaluate::{Evaluation, elements_macro};
+use crate::indicator::LossIndicator;
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::loops::element_type;
 use crate::program::entry_macro;
@@ -88,7 +91,7 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         Some(stages) => {
             let choice = Choice { program, interface: &interface, stages, own: &step_call };
             let (text, per) = choice.of_step(&mut names)?;
-            counts |= per == Per::Step;
+            counts |= per == Some(Per::Step);
             text
         }
     };
@@ -110,6 +113,7 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         }
         end = format!("        {}({});\n", function.symbol, call.join(", "));
     }
+    let indicator = LossIndicator::of(program, &interface);
     let is_loss = |p: &&Parameter| {
         p.passing == Passing::Write
             && p.ty.count() == 1
@@ -133,6 +137,16 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         ),
         (None, false) => ("", String::new(), ""),
     };
+    let mut kept = String::new();
+    if let Some(indicator) = &indicator {
+        let loss = match (loss, hosted) {
+            (None, _) => return Err("an example needs a loss, which the stages follow".into()),
+            (Some(_), true) => "(float)(loss_sum / (double)(step - first))",
+            (Some(_), false) => "loss_sum",
+        };
+        kept = format!("    {} indicator = {};\n", indicator.ty, indicator.start());
+        let _ = writeln!(end, "        {}_take(&indicator, {loss});", indicator.ty);
+    }
     let text = if hosted { TEMPLATE } else { BARE };
     let text = text
         .replace("@COUNT@", if counts { COUNT } else { "" })
@@ -144,6 +158,7 @@ fn filled(program: &Program, hosted: bool) -> Result<ArtifactFile, String> {
         .replace("@train@", &training.symbol)
         .replace("@EVALUATE@", &format!("{}({test_call})", evaluation.symbol))
         .replace("@EPOCH_END@", &end)
+        .replace("@INDICATOR@", &kept)
         .replace("@LOSS_START@", start)
         .replace("@LOSS_ADD@", &add)
         .replace("@LOSS_PRINT@", print)
@@ -161,15 +176,22 @@ struct Choice<'c> {
 }
 
 impl Choice<'_> {
-    /// The statement, and what its schedule counts.
-    fn of_step(&self, names: &mut Names) -> Result<(String, Per), String> {
-        let schedule = Schedule::of_stages(self.program, self.interface)
-            .ok_or("an example needs the schedule of the stages")?;
-        let place = match schedule.per {
-            Per::Step => "step, total",
-            Per::Epoch => "(uint32_t)(epoch - 1), (uint32_t)epochs",
+    /// The statement, and what its schedule counts, if it has one.
+    fn of_step(&self, names: &mut Names) -> Result<(String, Option<Per>), String> {
+        let schedule = Schedule::of_stages(self.program, self.interface);
+        let indicator = LossIndicator::of(self.program, self.interface);
+        let stage = match (&schedule, indicator) {
+            (_, Some(indicator)) => format!("{}(&indicator)", indicator.stage),
+            (Some(schedule), None) => {
+                let place = match schedule.per {
+                    Per::Step => "step, total",
+                    Per::Epoch => "(uint32_t)(epoch - 1), (uint32_t)epochs",
+                };
+                format!("{}({place})", schedule.symbol)
+            }
+            (None, None) => return Err("an example needs what says which stage it is".into()),
         };
-        let mut text = format!("switch ({}({place})) {{\n", schedule.symbol);
+        let mut text = format!("switch ({stage}) {{\n");
         for (number, name) in self.stages.functions.iter().enumerate().skip(1) {
             let function = self.interface.functions.iter().find(|f| f.entry == *name);
             let function = function.ok_or_else(|| format!("there is no entry `{name}`"))?;
@@ -187,7 +209,7 @@ impl Choice<'_> {
         text += &format!(
             "            default:\n                {own}\n                break;\n            }}"
         );
-        Ok((text, schedule.per))
+        Ok((text, schedule.map(|schedule| schedule.per)))
     }
 }
 

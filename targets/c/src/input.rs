@@ -8,6 +8,7 @@ use trainc_ir::program::{InputNotes, Program};
 use trainc_ir::{Element, Scale};
 
 use crate::evaluate::Evaluation;
+use crate::indicator::LossIndicator;
 use crate::interface::{Interface, Parameter, Passing};
 use crate::layout::Lines;
 use crate::schedule::Schedule;
@@ -114,6 +115,9 @@ pub(crate) fn notes(out: &mut Lines, program: &Program, interface: &Interface) {
     }
     for schedule in Schedule::all(program, interface) {
         schedule.header(out);
+    }
+    if let Some(indicator) = LossIndicator::of(program, interface) {
+        indicator.header(out);
     }
 }
 

@@ -124,10 +124,20 @@ impl Interface {
 
     /// Every name of an artifact that its header declares.
     pub fn exported(&self) -> BTreeSet<String> {
-        let mut all: BTreeSet<String> =
-            ["init", "save", "load", "open", "close", "evaluate", "learning_rate", "stage"]
-                .map(|f| format!("{}_{f}", self.prefix))
-                .into();
+        let mut all: BTreeSet<String> = [
+            "init",
+            "save",
+            "load",
+            "open",
+            "close",
+            "evaluate",
+            "learning_rate",
+            "stage",
+            "indicator",
+            "indicator_take",
+        ]
+        .map(|f| format!("{}_{f}", self.prefix))
+        .into();
         for function in &self.functions {
             all.insert(function.symbol.clone());
             all.insert(format!("{}_launches", function.symbol));

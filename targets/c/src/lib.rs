@@ -18,6 +18,7 @@ mod fraction;
 mod harness;
 mod header;
 mod heads;
+mod indicator;
 mod input;
 pub mod interface;
 mod kernel;

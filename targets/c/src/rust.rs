@@ -12,6 +12,7 @@ use trainc_ir::program::{Entry, Launch, Program, Region, Step};
 use trainc_ir::{Element, Scale, TensorType};
 
 use crate::evaluate::Evaluation;
+use crate::indicator::LossIndicator;
 use crate::input::{Input, class_names};
 use crate::interface::{Function, Interface, Parameter, Passing, meaning};
 use crate::schedule::Schedule;
@@ -120,6 +121,9 @@ impl Generator<'_> {
         }
         for schedule in Schedule::all(self.program, self.interface) {
             schedule.rust(&mut body);
+        }
+        if let Some(indicator) = LossIndicator::of(self.program, self.interface) {
+            indicator.rust(&mut body);
         }
         self.raw(&mut body);
         let mut out = format!(

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use trainc_ir::graph::InputRole;
 use trainc_ir::names::snake;
-use trainc_ir::program::Program;
+use trainc_ir::program::{Program, StageChoice};
 use trainc_ir::schedule::{self, PI, Per, Point, Position, SINE, Shape};
 use trainc_ir::{Element, Scale};
 
@@ -55,7 +55,9 @@ impl<'p> Schedule<'p> {
 
     /// Which training step runs, if there are several.
     pub(crate) fn of_stages(program: &'p Program, interface: &Interface) -> Option<Schedule<'p>> {
-        let schedule = &program.notes.stages.as_ref()?.schedule;
+        let StageChoice::Schedule(schedule) = &program.notes.stages.as_ref()?.choice else {
+            return None;
+        };
         let found = Schedule::with(interface, None, &schedule.name, schedule.per, &schedule.points);
         found.map(|found| Schedule { subject: Schedule::stages(program, interface), ..found })
     }
@@ -135,7 +137,7 @@ impl<'p> Schedule<'p> {
     }
 
     /// What the numbers of stages mean.
-    fn stages(program: &Program, interface: &Interface) -> String {
+    pub(crate) fn stages(program: &Program, interface: &Interface) -> String {
         let symbol = |entry: &String| {
             interface.functions.iter().find(|f| f.entry == *entry).map(|f| f.symbol.clone())
         };

@@ -331,3 +331,68 @@ fn schedules_of_other_inputs() {
     let expected = |at: usize| [7.0, 2.0, 4.0][usize::from(at >= 3) + usize::from(at >= 20)];
     assert_eq!(values, (0..40).map(expected).collect::<Vec<f64>>());
 }
+
+/// Stages that follow the loss: of recorded losses, the emitted C and the emitted Rust are in numpy's stages
+/// (tests/reference/carrier/make_indicator.py), and the example takes a step by them.
+#[test]
+fn stages_that_follow_the_loss() {
+    let bytes = build_model(&ZooSpec::new("digits").expect("a model")).expect("it builds");
+    let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
+    let config = Config {
+        algorithm: "pfq".to_string(),
+        target: "c".to_string(),
+        batch: Some(4),
+        ..Config::default()
+    };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("it compiles");
+    let folder = emitted("indicator", session.program());
+    let main = std::fs::read_to_string(folder.join("main.c")).expect("the example");
+    assert!(main.contains("switch (digits_stage(&indicator)) {"), "{main}");
+    build("cc", &folder, "digits", &["-O1", "-o", "example"]);
+    succeeds(&folder, &[&folder.join("example").to_string_lossy()]);
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pfq/indicator.json");
+    let traces = std::fs::read_to_string(path).expect("the traces");
+    let traces: serde_json::Value = serde_json::from_str(&traces).expect("JSON");
+    let order = [1, 2, 3, 0];
+    let (mut in_c, mut in_rust, mut expected) = (String::new(), String::new(), Vec::new());
+    for run in traces["runs"].as_array().expect("runs") {
+        in_c += "    indicator = (digits_indicator)DIGITS_INDICATOR;\n";
+        in_rust += "    indicator = Indicator::START;\n";
+        for loss in run["losses"].as_array().expect("losses") {
+            let loss = loss.as_f64().expect("a number") as f32;
+            in_c += &format!("    show(&indicator, {loss:?}f);\n");
+            in_rust += &format!("    show(&mut indicator, {loss:?});\n");
+        }
+        let stages = run["stages"].as_array().expect("stages").iter();
+        expected.extend(stages.map(|stage| order[stage.as_u64().expect("a stage") as usize]));
+    }
+    let stages = |printed: String| -> Vec<i32> {
+        printed.lines().map(|line| line.parse().expect("a number")).collect()
+    };
+    let main = format!(
+        "#include <stdio.h>\n#include \"digits.h\"\n\
+         static void show(digits_indicator *indicator, float loss)\n{{\n    \
+         digits_indicator_take(indicator, loss);\n    printf(\"%d\\n\", (int)digits_stage(indicator));\n}}\n\
+         int main(void)\n{{\n    digits_indicator indicator;\n{in_c}    return 0;\n}}\n"
+    );
+    write(&folder, "main.c", &main);
+    let hosted: Vec<&str> = STRICT.iter().copied().filter(|f| *f != "-ffreestanding").collect();
+    compile("cc", &folder, &[&hosted[..], &["main.c", "-o", "stages"]].concat());
+    assert_eq!(stages(succeeds(&folder, &[&folder.join("stages").to_string_lossy()])), expected);
+
+    let module = std::fs::read_to_string(folder.join("digits.rs")).expect("the module");
+    let (_, own) = module.split_once("pub struct Indicator").expect("the type");
+    let (own, _) = own.split_once("/// The linked functions").expect("what follows it");
+    let program = format!(
+        "pub struct Indicator{own}\nfn show(indicator: &mut Indicator, loss: f32) {{\n    indicator.take(loss);\n    \
+         println!(\"{{}}\", indicator.stage());\n}}\nfn main() {{\n    let mut indicator;\n{in_rust}}}\n"
+    );
+    write(&folder, "stages.rs", &program);
+    compile(
+        "rustc",
+        &folder,
+        &["--edition=2024", "-Anonstandard_style", "stages.rs", "-o", "stages_rs"],
+    );
+    assert_eq!(stages(succeeds(&folder, &[&folder.join("stages_rs").to_string_lossy()])), expected);
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::properties::Property;
-use trainc_ir::program::{BufferId, Program};
+use trainc_ir::program::{BufferId, Program, StageChoice};
 use trainc_ir::schedule::{self, Per};
 use trainc_ir::{Op, TensorType};
 
@@ -46,14 +46,23 @@ impl StepCost {
         let Some(stages) = &program.notes.stages else {
             return StepCost::of_entry(program, TRAIN_STEP);
         };
-        let all = match stages.schedule.per {
-            Per::Epoch => epochs.max(1) as u64,
-            Per::Step => PARTS,
+        let (all, stage): (u64, Box<dyn Fn(u64, u64) -> usize>) = match &stages.choice {
+            StageChoice::Schedule(own) => {
+                let all = match own.per {
+                    Per::Epoch => epochs.max(1) as u64,
+                    Per::Step => PARTS,
+                };
+                (all, Box::new(|part, all| schedule::value(&own.points, part, all) as usize))
+            }
+            // Only a training knows: as if each lasted equally long.
+            StageChoice::Indicator(indicator) => {
+                let stages = indicator.order.len() as u64;
+                (stages, Box::new(|part, _| indicator.order[part as usize] as usize))
+            }
         };
         let mut runs = vec![0u64; stages.functions.len()];
         for part in 0..all {
-            let stage = schedule::value(&stages.schedule.points, part, all) as usize;
-            *runs.get_mut(stage).context("a stage without a step")? += 1;
+            *runs.get_mut(stage(part, all)).context("a stage without a step")? += 1;
         }
         let mut mean = StepCost::of_entry(program, TRAIN_STEP)?;
         (mean.weighted_macs, mean.macs, mean.bytes_moved) = (0.0, 0, 0);

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use trainc_ir::program::StageNotes;
+use trainc_ir::program::{StageChoice, StageNotes};
 use trainc_ir::schedule::{Point, Scheduled};
 use trainc_ir::target::Target;
 use trainc_onnx_import::Imported;
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::algorithm::inputs::{self, ScheduledInput};
-use trainc_opt::algorithm::stages::{STAGE, Stage};
+use trainc_opt::algorithm::stages::{Choice, STAGE, Stage};
 use trainc_opt::batch_norm::BatchNormFate;
 use trainc_opt::optimise::{OptimiseOptions, Strategy};
 
@@ -99,9 +99,13 @@ impl Compilation {
         let stages = self.algorithm.stages.as_ref()?;
         let functions = stages.others.iter().map(Stage::function);
         let functions = std::iter::once(TRAIN_STEP.to_string()).chain(functions).collect();
-        let ScheduledInput { per, points, .. } = stages.schedule.clone();
-        let schedule = Scheduled { name: STAGE.to_string(), per, points };
-        Some(StageNotes { schedule, functions })
+        let choice = match stages.choice.clone() {
+            Choice::Schedule(ScheduledInput { per, points, .. }) => {
+                StageChoice::Schedule(Scheduled { name: STAGE.to_string(), per, points })
+            }
+            Choice::Indicator(indicator) => StageChoice::Indicator(indicator),
+        };
+        Some(StageNotes { choice, functions })
     }
 
     /// Seconds of all stages.

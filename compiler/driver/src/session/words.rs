@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trainc_ir::OpKind;
 use trainc_ir::graph::Graph;
 use trainc_opt::algorithm::Algorithm;
-use trainc_opt::algorithm::stages::{Stage, Stages};
+use trainc_opt::algorithm::stages::{Choice, Stage, Stages};
 use trainc_opt::batch_norm::{BatchNormFate, Fate};
 use trainc_opt::frozen_prefix::FrozenPrefix;
 
@@ -55,8 +55,15 @@ pub(super) fn stages(stages: &Stages) -> String {
     };
     let others: Vec<String> = stages.others.iter().enumerate().map(other).collect();
     format!(
-        "the training has stages over one state, each with a step of its own: 0 (`{TRAIN_STEP}`), {}; inference is that of stage 0",
-        others.join(", ")
+        "the training has stages over one state, each with a step of its own: 0 (`{TRAIN_STEP}`), {}; inference is that of stage 0{}",
+        others.join(", "),
+        match &stages.choice {
+            Choice::Schedule(_) => String::new(),
+            Choice::Indicator(indicator) => {
+                let order: Vec<String> = indicator.order.iter().map(u32::to_string).collect();
+                format!("; they follow the loss, in the order {}", order.join(", "))
+            }
+        }
     )
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use trainc_ir::Element;
+use trainc_ir::indicator::Indicator;
+use trainc_ir::schedule::{Per, Point};
 
 use super::file::{PerText, PointText, schedule_per};
 use super::inputs::ScheduledInput;
@@ -22,12 +24,51 @@ pub(super) struct StagesText {
     #[serde(default = "epochs")]
     per: PerText,
     /// Numbers of stages: 0 is the algorithm as it is, k entry k of `others`.
+    #[serde(default)]
     schedule: Vec<PointText>,
+    /// In place of a schedule.
+    indicator: Option<IndicatorText>,
     others: Vec<StageText>,
 }
 
 fn epochs() -> PerText {
     PerText::Epoch
+}
+
+/// `[stages.indicator]` of a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IndicatorText {
+    order: Vec<u32>,
+    #[serde(default = "five")]
+    epochs: u32,
+    threshold: f64,
+    #[serde(default = "one")]
+    decay: f64,
+    #[serde(default)]
+    decays: u32,
+    #[serde(default = "ten")]
+    average: u32,
+}
+
+fn five() -> u32 {
+    5
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn ten() -> u32 {
+    10
+}
+
+impl From<IndicatorText> for Indicator {
+    fn from(text: IndicatorText) -> Indicator {
+        let IndicatorText { order, epochs, threshold, decay, decays, average } = text;
+        let (threshold, decay) = (threshold as f32, decay as f32);
+        Indicator { order, epochs, threshold, decay, decays, average }
+    }
 }
 
 #[derive(Deserialize)]
@@ -41,9 +82,18 @@ struct StageText {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stages {
     /// Which stage runs: 0 for the algorithm's own step, then those of [`Stages::others`] from 1.
-    pub schedule: ScheduledInput,
+    pub choice: Choice,
     /// The steps beside the algorithm's own.
     pub others: Vec<Stage>,
+}
+
+/// What says which stage runs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Choice {
+    /// How far the training is.
+    Schedule(ScheduledInput),
+    /// Its loss.
+    Indicator(Indicator),
 }
 
 /// A training step with other values of parameters.
@@ -97,16 +147,59 @@ impl Stages {
             stages.push(Stage { name, values });
         }
         let key = |e| ("stages.schedule".to_string(), e);
+        if let Some(indicator) = text.indicator {
+            if !text.schedule.is_empty() {
+                return Err(key("stages follow a schedule or an indicator, not both".into()));
+            }
+            let indicator = Indicator::from(indicator);
+            let fail = |(key, e): (&str, String)| (format!("stages.indicator.{key}"), e);
+            indicator.check(stages.len() + 1).map_err(fail)?;
+            return Ok(Stages { choice: Choice::Indicator(indicator), others: stages });
+        }
         let per = text.per.into();
+        let points = schedule_per(&text.schedule, per).map_err(key)?;
+        let schedule = Stages::schedule(points, per, stages.len()).map_err(key)?;
+        Ok(Stages { choice: Choice::Schedule(schedule), others: stages })
+    }
+
+    /// A schedule of numbers of stages, of which there are so many beside the algorithm's own.
+    fn schedule(points: Vec<Point>, per: Per, others: usize) -> Result<ScheduledInput, String> {
         let schedule = ScheduledInput {
             element: Element::I32,
             per,
-            points: schedule_per(&text.schedule, per).map_err(key)?,
-            range: (0.0, stages.len() as f64),
+            points,
+            range: (0.0, others as f64),
             about: "which stage runs: 0 is the algorithm as it is".into(),
         };
-        schedule.check(&schedule.points).map_err(key)?;
-        Ok(Stages { schedule, others: stages })
+        schedule.check(&schedule.points)?;
+        Ok(schedule)
+    }
+
+    /// Has stages go by the user's schedule.
+    ///
+    /// # Errors
+    /// If a point is no number of a stage.
+    pub fn set_schedule(&mut self, points: &[Point]) -> Result<(), String> {
+        let per = match &self.choice {
+            Choice::Schedule(own) => own.per,
+            Choice::Indicator(_) => Per::Epoch,
+        };
+        let schedule = Stages::schedule(points.to_vec(), per, self.others.len())?;
+        self.choice = Choice::Schedule(schedule);
+        Ok(())
+    }
+
+    /// The stage of a step, of so many, in an epoch, of so many (all from 0), behind epochs of these mean losses.
+    pub fn at(
+        &self,
+        step: (u64, u64),
+        epoch: (u64, u64),
+        losses: impl IntoIterator<Item = f32>,
+    ) -> usize {
+        match &self.choice {
+            Choice::Schedule(schedule) => schedule.value(step, epoch) as usize,
+            Choice::Indicator(indicator) => indicator.stage(losses) as usize,
+        }
     }
 }
 
