@@ -12,8 +12,8 @@ TRAINC is the compiler's program. For each model and exporter, at batch 2 unless
     outputs  `trainc run` beside PyTorch, the largest difference relative to the largest output (at least 1)
     steps    three steps of `trainc train --algorithm fp32` at batch 4 beside PyTorch's: of every parameter the norm of the
              difference from PyTorch's double precision, relative to how far the parameter moved, beside the same of
-             PyTorch's single precision, the larger of images kept by planes and by channels; the median is printed, every
-             parameter counts
+             PyTorch's single precision, the largest of images kept by planes and by channels, on one thread and on two; the
+             median is printed, every parameter counts
 
 Exports are of evaluation mode (outputs, compile, fp32), and of training mode with TorchScript's exporter or unoptimized with
 dynamo's (steps). Norms have random scales, shifts and statistics, biases are random: none of them can be merged or dropped.
@@ -168,15 +168,19 @@ def prepare(name, form, folder):
             scores = net.eval()(images[:2]).numpy()
         before = {key: value.double().numpy() for key, value in net.state_dict().items()}
         rate = rate_of(without_masks(net), images, labels)
-        single = train(without_masks(net), images, labels, rate)
-        last = torch.channels_last
-        other = train(without_masks(net).to(memory_format=last), images.to(memory_format=last), labels, rate)
+        # Each order of sums rounds otherwise.
+        singles = []
+        for threads in (2, 1):
+            torch.set_num_threads(threads)
+            for order in (torch.contiguous_format, torch.channels_last):
+                own = without_masks(net).to(memory_format=order)
+                singles.append(train(own, images.to(memory_format=order), labels, rate))
         double = train(without_masks(net).double(), images.double(), labels, rate)
         arrays = {"images": images[:2].numpy(), "scores": scores}
         arrays |= {"x_train": images.numpy(), "y_train": labels.numpy(), "x_test": images[:4].numpy(), "y_test": labels[:4].numpy()}
         moved = {}
         for key, value in double.items():
-            own = max(float(norm(value - rounded[key])) for rounded in (single, other))
+            own = max(float(norm(value - rounded[key])) for rounded in singles)
             moved[key] = [float(norm(value - before[key])), own]
             arrays[f"after/{key}"] = value.astype(np.float32)
         np.savez(folder / f"{name}.npz", **arrays)
