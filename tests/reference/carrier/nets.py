@@ -1,8 +1,10 @@
-"""Writes networks for the 8x8 digits with batch normalization in training form: python nets.py cnn|mlp|narrow OUTPUT.onnx.
+"""Writes networks with batch normalization in training form: python nets.py cnn|mlp|narrow|lenet OUTPUT.onnx; for the 8x8 digits, but the
+last.
 
 cnn: two 3x3 convolutions (16, 32), each with batch normalization, ReLU and 2x2 max pooling, then 64 features with batch
 normalization and ReLU, then the classes. mlp: three hidden layers of 512 features, each with batch normalization and ReLU;
-narrow: the same of 128, 128 and 64.
+narrow: the same of 128, 128 and 64. lenet: for MNIST, LeNet-5's layers (two 3x3 convolutions of 6 and 16 channels with pools, 120 and 84
+features), each with batch normalization and ReLU.
 Weights are uniform in +-sqrt(6 / (inputs + outputs)), by seed 0; `trainc train --init random --seed N` draws others.
 """
 
@@ -66,12 +68,20 @@ def narrow(b):
     mlp(b, (128, 128, 64))
 
 
+def lenet(b):
+    x = b.conv("conv2", b.conv("conv1", "images", 1, 6), 6, 16)
+    x = b.node("Flatten", "flat", [x])
+    x = b.norm(b.linear("fc1", x, 784, 120), 120)
+    b.last(b.norm(b.linear("fc2", x, 120, 84), 84), 84)
+
+
 def main():
     name, output = sys.argv[1:]
     b = Builder()
-    {"cnn": cnn, "mlp": mlp, "narrow": narrow}[name](b)
+    {"cnn": cnn, "mlp": mlp, "narrow": narrow, "lenet": lenet}[name](b)
+    size = 28 if name == "lenet" else 8
     graph = helper.make_graph(
-        b.nodes, name, [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 1, 8, 8])],
+        b.nodes, name, [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 1, size, size])],
         [helper.make_tensor_value_info("last", TensorProto.FLOAT, ["batch", 10])],
         [numpy_helper.from_array(value, key) for key, value in b.weights.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -15,11 +15,13 @@ use crate::error::{Context, Result, message};
 use crate::model::ModelSource;
 use crate::session::TRAIN_STEP;
 
+use super::results::RunRecord;
+
 /// Parts of a training whose stages go by its steps.
 const PARTS: u64 = 1000;
 
 /// What a training step costs on any machine.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct StepCost {
     /// Examples of a step.
     pub batch: usize,
@@ -37,46 +39,79 @@ pub struct StepCost {
     pub state_bytes: usize,
 }
 
-impl StepCost {
-    /// That of a program's training step in a training of so many epochs; of one with stages the mean of all its steps.
+/// What each stage's training step costs.
+pub(super) struct StageCosts {
+    steps: Vec<StepCost>,
+    /// What says which stage it is, if there are several.
+    choice: Option<StageChoice>,
+}
+
+impl StageCosts {
+    /// Those of a program.
     ///
     /// # Errors
-    /// If it has none.
-    pub(super) fn of(program: &Program, epochs: usize) -> Result<StepCost> {
+    /// If it has no training step.
+    pub(super) fn of(program: &Program) -> Result<StageCosts> {
         let Some(stages) = &program.notes.stages else {
-            return StepCost::of_entry(program, TRAIN_STEP);
+            let steps = vec![StepCost::of_entry(program, TRAIN_STEP)?];
+            return Ok(StageCosts { steps, choice: None });
         };
-        let (all, stage): (u64, Box<dyn Fn(u64, u64) -> usize>) = match &stages.choice {
-            StageChoice::Schedule(own) => {
+        let steps = stages.functions.iter().map(|name| StepCost::of_entry(program, name));
+        Ok(StageCosts { steps: steps.collect::<Result<_>>()?, choice: Some(stages.choice.clone()) })
+    }
+
+    /// The mean of all steps of trainings of so many epochs, which these runs were.
+    ///
+    /// # Errors
+    /// If a stage has no step.
+    pub(super) fn mean(&self, epochs: usize, runs: &[RunRecord]) -> Result<StepCost> {
+        let stages: Vec<usize> = match &self.choice {
+            None => vec![0],
+            Some(StageChoice::Schedule(own)) => {
                 let all = match own.per {
                     Per::Epoch => epochs.max(1) as u64,
                     Per::Step => PARTS,
                 };
-                (all, Box::new(|part, all| schedule::value(&own.points, part, all) as usize))
+                (0..all).map(|part| schedule::value(&own.points, part, all) as usize).collect()
             }
-            // Only a training knows: as if each lasted equally long.
-            StageChoice::Indicator(indicator) => {
-                let stages = indicator.order.len() as u64;
-                (stages, Box::new(|part, _| indicator.order[part as usize] as usize))
+            Some(StageChoice::Indicator(indicator)) => {
+                let losses = |run: &RunRecord| -> Vec<f32> {
+                    let losses = run.history.iter().filter_map(|record| record.train_loss);
+                    losses.map(|loss| loss as f32).collect()
+                };
+                let of_run = |run| {
+                    let mut state = indicator.start();
+                    let stage = |loss| {
+                        let stage = indicator.now(&state) as usize;
+                        indicator.take(&mut state, loss);
+                        stage
+                    };
+                    losses(run).into_iter().map(stage).collect::<Vec<_>>()
+                };
+                runs.iter().flat_map(of_run).collect()
             }
         };
-        let mut runs = vec![0u64; stages.functions.len()];
-        for part in 0..all {
-            *runs.get_mut(stage(part, all)).context("a stage without a step")? += 1;
+        let first = self.steps.first().context("no training step")?;
+        if stages.is_empty() {
+            return Ok(*first);
         }
-        let mut mean = StepCost::of_entry(program, TRAIN_STEP)?;
-        (mean.weighted_macs, mean.macs, mean.bytes_moved) = (0.0, 0, 0);
-        let [mut macs, mut bytes] = [0u64; 2];
-        for (name, runs) in stages.functions.iter().zip(runs) {
-            let cost = StepCost::of_entry(program, name)?;
-            mean.weighted_macs += cost.weighted_macs * runs as f64 / all as f64;
-            macs += cost.macs * runs;
-            bytes += cost.bytes_moved * runs;
+        let mut times = vec![0u64; self.steps.len()];
+        for &stage in &stages {
+            *times.get_mut(stage).context("a stage without a step")? += 1;
         }
-        (mean.macs, mean.bytes_moved) = (macs / all, bytes / all);
-        Ok(mean)
+        let (mut weighted, [mut macs, mut bytes]) = (0.0, [0u64; 2]);
+        let all = stages.len() as u64;
+        for (cost, times) in self.steps.iter().zip(times) {
+            weighted += cost.weighted_macs * times as f64 / all as f64;
+            macs += cost.macs * times;
+            bytes += cost.bytes_moved * times;
+        }
+        let (macs, bytes_moved) = (macs / all, bytes / all);
+        Ok(StepCost { weighted_macs: weighted, macs, bytes_moved, ..*first })
     }
+}
 
+impl StepCost {
     fn of_entry(program: &Program, name: &str) -> Result<StepCost> {
         let entry = program.entry(name).context("no training step")?;
         let memory = &program.memory;
@@ -177,7 +212,10 @@ impl TargetCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::EpochRecord;
     use trainc_ir::attributes::Attribute;
+    use trainc_ir::indicator::Indicator;
+    use trainc_ir::schedule::{Point, Scheduled};
     use trainc_ir::text::cursor::Cursor;
 
     /// Counted by hand: levels of a format of four bits and one bit, a sign with five exponent and two mantissa bits.
@@ -203,5 +241,56 @@ mod tests {
             (of("transpose{permutation=[1, 0]}", Some(4)), of("neg", Some(4))),
             (Some(4), None)
         );
+    }
+
+    fn cost(macs: u64) -> StepCost {
+        StepCost {
+            macs,
+            weighted_macs: macs as f64 / 16.0,
+            bytes_moved: 2 * macs,
+            ..StepCost::default()
+        }
+    }
+
+    /// Three epochs at 10 and one at 100: by a schedule, and by losses that stand still for two epochs.
+    #[test]
+    fn a_training_costs_the_mean_of_its_steps() {
+        let steps = vec![cost(100), cost(10)];
+        let schedule = Scheduled {
+            name: "stage".into(),
+            per: Per::Epoch,
+            points: vec![Point::constant(0.0, 1.0), Point::constant(0.75, 0.0)],
+        };
+        let by_epoch =
+            StageCosts { steps: steps.clone(), choice: Some(StageChoice::Schedule(schedule)) };
+        let indicator = Indicator {
+            order: vec![1, 0],
+            epochs: 2,
+            threshold: 0.1,
+            decay: 1.0,
+            decays: 0,
+            average: 10,
+        };
+        let by_loss = StageCosts { steps, choice: Some(StageChoice::Indicator(indicator)) };
+        let record = |(epoch, train_loss)| EpochRecord {
+            epoch,
+            steps: 7 * epoch as u64,
+            train_loss,
+            test_accuracy: None,
+            test_loss: None,
+        };
+        let losses = [None, Some(4.0), Some(1.0), Some(1.0), Some(1.0)];
+        let run = RunRecord {
+            key: String::new(),
+            algorithm: String::new(),
+            seed: 0,
+            history: losses.into_iter().enumerate().map(record).collect(),
+            step_seconds: 0.0,
+        };
+        for costs in [by_epoch, by_loss] {
+            let mean = costs.mean(4, std::slice::from_ref(&run)).expect("stages with steps");
+            let found = (mean.macs, mean.weighted_macs, mean.bytes_moved);
+            assert_eq!(found, (130 / 4, 130.0 / 64.0, 260 / 4));
+        }
     }
 }

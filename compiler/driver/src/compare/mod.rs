@@ -34,6 +34,7 @@ pub use results::{RUNS, RunRecord};
 pub use statistics::{Difference, Spread};
 pub use text::text;
 
+use cost::StageCosts;
 use results::Results;
 
 /// What is compared.
@@ -147,11 +148,12 @@ pub fn compare(
         algorithms: Vec::new(),
     };
     for (name, config, session) in sessions {
-        let cost = StepCost::of(session.program(), session.config.epochs)?;
-        comparison.batch = cost.batch;
+        let (costs, epochs) = (StageCosts::of(session.program())?, session.config.epochs);
         let title = session.algorithm.title.clone();
         let mut trained = Trained { name, source, config: &config, data, hash: &hash };
         let runs = trained.runs(session, options.seeds, &mut results, progress)?;
+        let cost = costs.mean(epochs, &runs)?;
+        comparison.batch = cost.batch;
         let targets = options.targets.iter().map(|target| {
             progress(Progress::Measure(name, target));
             TargetCost::measure(source, &config, target)
