@@ -285,8 +285,13 @@ class Sbm:
         return self.product(own.error, layer.e, layer.w, own.one_row(layer.float_e), own.one_weight(layer.w[0], True))
 
     def gradient(self, layer):
-        e = layer.float_e if self.BIFURCATED else self.value(layer.e)
-        return layer.product.float_gradient(self.value(layer.x), e)
+        if self.BIFURCATED:
+            return layer.product.float_gradient(self.value(layer.x), layer.float_e)
+        own, ones = layer.product, [np.ones_like(codes[0]) for codes in (layer.x, layer.e)]
+        if isinstance(own, Linear):
+            # Of a matrix product, the transposed error by the operand.
+            return self.product(lambda e, x: own.gradient(x, e), layer.e, layer.x, *reversed(ones))
+        return self.product(own.gradient, layer.x, layer.e, *ones)
 
 
 class BnnSte:
