@@ -51,6 +51,7 @@ fn found(name: &str, session: &Session, variable: &str) -> Vec<u8> {
     let command = readme.lines().find_map(|l| l.strip_prefix("    clang ")).expect("a command");
     let strict = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wconversion", "-Werror", "main.c"];
     tool(&folder, "clang-19", &command.split(' ').chain(strict).collect::<Vec<_>>());
+    shared(&folder, command);
 
     let target = targets::find(target).expect("a target");
     let harness = target.harness(session.program());
@@ -74,6 +75,17 @@ fn found(name: &str, session: &Session, variable: &str) -> Vec<u8> {
     let runner = &emulators[0];
     let arguments = runner.arguments.iter().map(String::as_str).chain(["./program"]);
     tool(&folder, &runner.command, &arguments.collect::<Vec<_>>())
+}
+
+/// Links what the README's command makes, position-independent, into a shared object as devices take it (DEVICE.md).
+fn shared(folder: &Path, command: &str) {
+    tool(folder, "clang-19", &command.split(' ').chain(["-fPIC"]).collect::<Vec<_>>());
+    let sources = command.split(' ').filter(|word| word.ends_with(".c") || word.ends_with(".S"));
+    let objects = sources.map(|source| format!("{}o", &source[..source.len() - 1]));
+    let arguments = ["-shared", "-z", "text", "-o", "shared.so"].map(String::from);
+    let arguments: Vec<String> = arguments.into_iter().chain(objects).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    tool(folder, "ld.lld-19", &arguments);
 }
 
 /// What a command prints; it must succeed.

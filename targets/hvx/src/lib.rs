@@ -4,6 +4,7 @@
 //! initial state and checkpoints are C on the C target's emission.
 
 mod bands;
+mod batch_norm;
 mod conversions;
 mod cost;
 mod depthwise;

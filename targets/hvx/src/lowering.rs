@@ -7,7 +7,7 @@ use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{QuantizeGradient, Requantize};
 use trainc_ir::{Op, TensorType};
 
-use crate::conversions;
+use crate::{batch_norm, conversions};
 
 /// The loops of an operation on Hexagon.
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
@@ -27,6 +27,11 @@ pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKe
         Op::Requantize(op) if op.rounding == Rounding::PseudoStochastic => {
             requantize(op, inputs, outputs)
         }
+        Op::BatchStatistics(_) => {
+            batch_norm::statistics(inputs, outputs).unwrap_or_else(|| op.lower(inputs, outputs))
+        }
+        Op::BatchNormGradient(gradient) => batch_norm::gradient(gradient, inputs, outputs)
+            .unwrap_or_else(|| op.lower(inputs, outputs)),
         _ => op.lower(inputs, outputs),
     }
 }

@@ -11,8 +11,8 @@ use trainc_ir::product::{self, Convolution, Narrowing, Pass};
 use crate::bands::{self, Bands, Slices};
 use crate::glue::{Glue, Printed};
 use crate::kernels::{
-    DataObject, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct,
-    convolution, static_convolution,
+    DataObject, DotProduct, Kernel, PlaneGradient, PlaneProduct, RowFinish, RowProduct, Span,
+    StaticShift, WeightGradient, WeightStrides, WindowProduct, convolution, static_convolution,
 };
 use crate::machine::{Function, MachineError};
 use crate::select::SelectError;
@@ -37,6 +37,15 @@ pub(crate) enum Product {
         finish: Rounded,
         bands: Option<Bands>,
     },
+    /// A sum over windows at stride 1, positions side by side.
+    Planes {
+        product: PlaneProduct,
+        /// Of the weights, operand 1.
+        strides: WeightStrides,
+        /// Most bits of a result's magnitude, and its lower clamp.
+        bits: u8,
+        low: i8,
+    },
     /// A gradient of weights.
     Gradient {
         gradient: WeightGradient,
@@ -45,6 +54,26 @@ pub(crate) enum Product {
         /// Known ahead; otherwise by a run-time width: operand 2.
         shift: Option<StaticShift>,
         bands: Option<Bands>,
+    },
+    /// Rows times rows.
+    Dots {
+        product: DotProduct,
+        /// Most bits of a result's magnitude, and its lower clamp.
+        bits: u8,
+        low: i8,
+    },
+    /// A product of matrices, columns side by side.
+    Rows {
+        product: RowProduct,
+        finish: RowFinish,
+        /// As of a gradient; of a product, its operands in order.
+        operands: [usize; 2],
+    },
+    /// A gradient of weights by a run-time width, positions side by side.
+    PlaneGradient {
+        gradient: PlaneGradient,
+        /// As of the other gradient.
+        operands: [usize; 2],
     },
 }
 
@@ -101,7 +130,11 @@ impl Product {
         };
         let depth = match &result {
             Product::Windows { product, .. } => product.depth(),
+            Product::Planes { product, .. } => product.depth(),
             Product::Gradient { gradient, .. } => gradient.depth(),
+            Product::PlaneGradient { gradient, .. } => gradient.depth(),
+            Product::Rows { product, .. } => product.depth,
+            Product::Dots { product, .. } => product.channels,
         };
         if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
             return Err("its shift is too wide for the sums".into());
@@ -125,7 +158,17 @@ impl Product {
             ),
         };
         let [_, columns] = axes.clone();
-        let product = WindowProduct::new(c.images, channels, features, axes)?;
+        let planes = match finish {
+            Rounded::Requantize { bits, low } => PlaneProduct::new(c).ok().map(|product| {
+                (product.packets(), Product::Planes { product, strides, bits, low })
+            }),
+            Rounded::Shift(_) => None,
+        };
+        let product = match (WindowProduct::new(c.images, channels, features, axes), &planes) {
+            (Ok(product), _) => product,
+            (Err(_), Some((_, planes))) => return Ok(planes.clone()),
+            (Err(reason), None) => return Err(reason.into()),
+        };
         let banded = |bands: &Bands| {
             let rows = match c.pass {
                 Pass::Error => bands.vertical.error(),
@@ -134,11 +177,33 @@ impl Product {
             WindowProduct::new(c.images * bands.count, channels, features, [rows, columns]).ok()
         };
         let (product, bands) = bands::better(c, product, banded, WindowProduct::packets);
+        let most = product.launch_packets(&strides);
+        if let (Rounded::Requantize { bits, low }, Some(rows)) = (finish, rows(c)) {
+            let finish = RowFinish::Requantize { bits, low };
+            if rows.packets(finish) < most {
+                return Ok(Product::Rows { product: rows, finish, operands: [0, 1] });
+            }
+        }
+        if let (Rounded::Requantize { bits, low }, Some(product)) = (finish, dots(c))
+            && product.packets() < most
+        {
+            return Ok(Product::Dots { product, bits, low });
+        }
+        if let Some((packets, planes)) = planes
+            && packets < most
+        {
+            return Ok(planes);
+        }
         Ok(Product::Windows { product, strides, finish, bands })
     }
 
     fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Result<Product, String> {
         let [vertical, horizontal] = spans(c);
+        let operands = if c.swapped { [1, 0] } else { [0, 1] };
+        let planes = match shift {
+            None => PlaneGradient::new(c).ok(),
+            Some(_) => None,
+        };
         let gradient = WeightGradient {
             images: c.images,
             channels: c.channels,
@@ -149,13 +214,23 @@ impl Product {
         if !gradient.is_supported() {
             return Err("its sums, panels or tables are too large".into());
         }
-        let operands = if c.swapped { [1, 0] } else { [0, 1] };
         let banded = |bands: &Bands| {
             let (images, vertical) = (c.images * bands.count, bands.vertical.forward());
             let banded = WeightGradient { images, vertical, ..gradient.clone() };
             banded.is_supported().then_some(banded)
         };
         let (gradient, bands) = bands::better(c, gradient.clone(), banded, WeightGradient::packets);
+        let finish = RowFinish::Gradient;
+        if let (None, Some(rows)) = (shift, rows(c))
+            && rows.packets(finish) < gradient.launch_packets()
+        {
+            return Ok(Product::Rows { product: rows, finish, operands });
+        }
+        if let Some(planes) = planes
+            && planes.packets() < gradient.launch_packets()
+        {
+            return Ok(Product::PlaneGradient { gradient: planes, operands });
+        }
         Ok(Product::Gradient { gradient, operands, shift, bands })
     }
 
@@ -165,10 +240,14 @@ impl Product {
                 Rounded::Requantize { bits, low } => convolution(name, product, bits, low),
                 Rounded::Shift(shift) => static_convolution(name, product, shift),
             },
+            Product::Planes { product, bits, low, .. } => product.kernel(name, *bits, *low),
             Product::Gradient { gradient, shift: Some(shift), .. } => {
                 gradient.static_kernel(name, *shift)
             }
             Product::Gradient { gradient, .. } => gradient.kernel(name),
+            Product::PlaneGradient { gradient, .. } => gradient.kernel(name),
+            Product::Rows { product, finish, .. } => product.kernel(name, *finish),
+            Product::Dots { product, bits, low } => product.kernel(name, *bits, *low),
         }
     }
 
@@ -176,22 +255,22 @@ impl Product {
     fn shift(&self) -> Option<StaticShift> {
         match self {
             Product::Windows { finish: Rounded::Shift(shift), .. } => Some(*shift),
-            Product::Windows { .. } => None,
+            Product::Windows { .. }
+            | Product::Planes { .. }
+            | Product::Rows { .. }
+            | Product::Dots { .. }
+            | Product::PlaneGradient { .. } => None,
             Product::Gradient { shift, .. } => *shift,
-        }
-    }
-
-    /// Multiplications, those with padding left out.
-    pub(crate) fn multiplications(&self) -> usize {
-        match self {
-            Product::Windows { product, .. } => product.multiplications_inside(),
-            Product::Gradient { gradient, .. } => gradient.multiplications_inside(),
         }
     }
 
     fn bands(&self) -> Option<&Bands> {
         match self {
             Product::Windows { bands, .. } | Product::Gradient { bands, .. } => bands.as_ref(),
+            Product::Planes { .. }
+            | Product::Dots { .. }
+            | Product::Rows { .. }
+            | Product::PlaneGradient { .. } => None,
         }
     }
 
@@ -200,7 +279,11 @@ impl Product {
     fn places(&self) -> [usize; 3] {
         let weights = match self {
             Product::Windows { product, .. } => product.weight_bytes().next_multiple_of(128),
-            Product::Gradient { .. } => 0,
+            Product::Planes { product, .. } => product.weight_bytes(),
+            Product::Gradient { .. }
+            | Product::Dots { .. }
+            | Product::Rows { .. }
+            | Product::PlaneGradient { .. } => 0,
         };
         // Packing reads up to 127 bytes beyond an operand.
         let size = |slices: &Slices| (slices.bytes() + 127).next_multiple_of(128);
@@ -234,17 +317,26 @@ impl Glue for Product {
     const NAME: &str = "window products";
 
     fn packets(&self, results: u64) -> u64 {
-        let spread = match self {
+        let (multiplications, spread) = match self {
+            Product::Planes { product, .. } => return product.packets() as u64,
+            Product::PlaneGradient { gradient, .. } => return gradient.packets() as u64,
+            Product::Rows { product, finish, .. } => return product.packets(*finish) as u64,
+            Product::Dots { product, .. } => return product.packets() as u64,
             Product::Windows { product, .. } => {
-                product.spread.map_or(0, |s| SPREAD * s.vectors() as u64)
+                let spread = product.spread.map_or(0, |s| SPREAD * s.vectors() as u64);
+                (product.multiplications_inside(), spread)
             }
-            Product::Gradient { .. } => 0,
+            Product::Gradient { gradient, .. } => (gradient.multiplications_inside(), 0),
         };
-        self.multiplications() as u64 / PRODUCTS + results / RESULTS + spread + CALL
+        multiplications as u64 / PRODUCTS + results / RESULTS + spread + CALL
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
-        Ok(self.places()[2] + self.kernel("kernel")?.scratch_bytes)
+        let packing = match self {
+            Product::Planes { product, .. } => product.packing_bytes(),
+            _ => 0,
+        };
+        Ok(self.places()[2] + self.kernel("kernel")?.scratch_bytes.max(packing))
     }
 
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
@@ -287,6 +379,34 @@ impl Glue for Product {
                      {join}{exponent}\n}}\n"
                 );
             }
+            Product::Planes { product, strides, .. } => {
+                let pack = format!("{name}_pack_weights");
+                functions.push(product.pack_weights(&pack, strides)?);
+                let _ = write!(
+                    source,
+                    "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
+                     {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
+                     {head}\n{{\n    {pack}(x1, scratch, scratch + {own_at});\n    \
+                     {set}{own}(x0, scratch, y0, scratch + {own_at});\n    \
+                     {exponent}\n}}\n"
+                );
+            }
+            Product::Dots { .. } | Product::Rows { finish: RowFinish::Requantize { .. }, .. } => {
+                let _ = write!(
+                    source,
+                    "{result} {own}(const int8_t *x, const int8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
+                     {head}\n{{\n    {set}{own}(x0, x1, y0, scratch);\n    {exponent}\n}}\n"
+                );
+            }
+            Product::Rows { operands: [x, dy], .. }
+            | Product::PlaneGradient { operands: [x, dy], .. } => {
+                let _ = write!(
+                    source,
+                    "{result} {own}(const int8_t *x, const int8_t *dy, const int32_t *bits,\n    \
+                     int8_t *dw, uint8_t *scratch);\n\n\
+                     {head}\n{{\n    {set}{own}(x{x}, x{dy}, x2, y0, scratch);\n    {exponent}\n}}\n"
+                );
+            }
             Product::Gradient { operands: [x, dy], shift, bands, .. } => {
                 let (split, x, dy, own_place) = match bands {
                     None => (String::new(), format!("x{x}"), format!("x{dy}"), "scratch".into()),
@@ -314,6 +434,31 @@ impl Glue for Product {
         let tables = kernel.data.iter().map(DataObject::assembly).collect();
         Ok(Printed { functions, tables, source, routines: BTreeSet::new() })
     }
+}
+
+/// A fully connected layer as rows times rows.
+fn dots(c: &Convolution) -> Option<DotProduct> {
+    let one = c.plane() == 1 && c.places() == 1 && c.tap_count() == 1;
+    if !one || c.pass != Pass::Forward {
+        return None;
+    }
+    let (images, channels, features) = (c.images, c.channels, c.outputs);
+    let product = DotProduct { images, channels, features };
+    product.is_supported().then_some(product)
+}
+
+/// A gradient of a fully connected layer as a product of matrices.
+fn rows(c: &Convolution) -> Option<RowProduct> {
+    if c.plane() != 1 || c.places() != 1 || c.tap_count() != 1 {
+        return None;
+    }
+    let (rows, depth, across) = match c.pass {
+        Pass::Forward => return None,
+        Pass::Error => (c.images, c.outputs, false),
+        Pass::Gradient => (c.outputs, c.images, true),
+    };
+    let product = RowProduct { rows, depth, columns: c.channels, across };
+    product.is_supported().then_some(product)
 }
 
 /// The axes, vertical and horizontal.

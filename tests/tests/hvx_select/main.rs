@@ -4,6 +4,7 @@ mod average_pools;
 mod depthwise;
 mod harness;
 mod packets;
+mod planes;
 mod training;
 
 use std::path::Path;

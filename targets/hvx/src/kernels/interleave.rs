@@ -336,6 +336,33 @@ pub fn quantize_gradient(
     vectors: usize,
     width: u32,
 ) -> Result<[Function; 2], MachineError> {
+    quantize_gradient_to(name, vectors, width, false)
+}
+
+/// As [`quantize_gradient`], the bytes in the order of the sums.
+pub(crate) fn quantize_gradient_in_order(
+    name: &str,
+    vectors: usize,
+    width: u32,
+) -> Result<[Function; 2], MachineError> {
+    quantize_gradient_to(name, vectors, width, true)
+}
+
+fn quantize_gradient_to(
+    name: &str,
+    vectors: usize,
+    width: u32,
+    in_order: bool,
+) -> Result<[Function; 2], MachineError> {
+    let put = move |b: &mut Builder, bytes: Register, mut y: Register, object: Object| {
+        if in_order {
+            // Byte k of each word to quarter k.
+            for _ in 0..2 {
+                y = b.emit(Opcode::VdealB, (y,));
+            }
+        }
+        b.store(Opcode::StoreVNext, (bytes, 1, y), object);
+    };
     let long_name = format!("{name}_long");
     let form = |name: &str, is_long: bool| {
         let mut b = Builder::new(name, 4);
@@ -349,7 +376,7 @@ pub fn quantize_gradient(
             let long = Long::new(&mut b, &rounding);
             loop_over(&mut b, vectors / 4, "128 sums", |b| {
                 let y = long.bytes(b, load);
-                b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
+                put(b, bytes, y, memory.1);
             });
         } else {
             b.purpose(
@@ -363,7 +390,7 @@ pub fn quantize_gradient(
                         loop_over(b, vectors / 4, "128 sums in 16 bits", |b| {
                             let x = std::array::from_fn(|_| load(b));
                             let y = short.narrow(b, x);
-                            b.store(Opcode::StoreVNext, (bytes, 1, y), memory.1);
+                            put(b, bytes, y, memory.1);
                         });
                     });
                 },

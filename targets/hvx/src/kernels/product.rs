@@ -22,6 +22,7 @@ use super::DataObject;
 use super::spread::{Places, Spread};
 use super::static_shift::{Narrow, StaticShift};
 use super::support::{Piece, constant_loop, loop_over, multiply_among, words, zero_vector};
+use super::weights::WeightStrides;
 use super::window::{Axis, Classes};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
@@ -208,6 +209,30 @@ impl WindowProduct {
         let blocks = self.vectors() / self.block();
         let tile = rows * columns * (blocks * self.quads() * quad + 4);
         self.groups() * (tile + 30 * blocks * self.outputs())
+    }
+
+    /// An estimate of the packets of a launch, weights that have those strides packed.
+    #[must_use]
+    pub(crate) fn launch_packets(&self, strides: &WeightStrides) -> usize {
+        let (groups, positions) = (self.groups(), self.outputs());
+        let operand = self.groups() * self.quads() * self.plane_bytes() / VECTOR;
+        let pairs = self.vertical.count() * self.horizontal.count();
+        let starts = groups * (2 * pairs + 14 * positions);
+        let (block, blocks) = (self.block(), self.vectors() / self.block());
+        let step = (2 * block).max(block / 2 + 2);
+        let products =
+            groups * blocks * (pairs * (self.quads() * step + 2) + positions * (10 + 6 * block));
+        let round = self.sums_bytes() / VECTOR * 3 / 2;
+        let whole = positions.is_multiple_of(4)
+            && self.features.is_multiple_of(LANES)
+            && (self.padded_outputs() / 4).is_power_of_two();
+        let results = self.images * self.features * positions;
+        let planes = if whole { self.sums_bytes() / VECTOR / 2 } else { results * 5 / 4 };
+        let words = self.vectors() * self.taps() * self.quads() * LANES;
+        let vectors = self.features.is_multiple_of(LANES) && self.taps() % 2 == 1;
+        let rows = strides.feature == 1 && self.features >= VECTOR;
+        let weights = if vectors || rows { words / 4 } else { words * 7 / 2 };
+        2 * operand + starts + products + round + planes + weights + 300
     }
 
     fn classes(&self) -> (Classes, Classes) {

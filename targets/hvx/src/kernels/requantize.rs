@@ -15,6 +15,26 @@ const NARROW: i32 = 15;
 /// # Errors
 /// Of the machine layer.
 pub fn requantize(name: &str, vectors: usize, bits: u8, low: i8) -> Result<Function, MachineError> {
+    requantize_to(name, vectors, bits, low, false)
+}
+
+/// As [`requantize`], the bytes in the order of the sums.
+pub(crate) fn requantize_in_order(
+    name: &str,
+    vectors: usize,
+    bits: u8,
+    low: i8,
+) -> Result<Function, MachineError> {
+    requantize_to(name, vectors, bits, low, true)
+}
+
+fn requantize_to(
+    name: &str,
+    vectors: usize,
+    bits: u8,
+    low: i8,
+    in_order: bool,
+) -> Result<Function, MachineError> {
     let mut b = Builder::new(name, 3);
     b.purpose("Shifts sums right to nearest, ties away from zero, and packs them into bytes.");
     let (sums, bytes, magnitudes) = (b.parameter(0), b.parameter(1), b.parameter(2));
@@ -31,7 +51,7 @@ pub fn requantize(name: &str, vectors: usize, bits: u8, low: i8) -> Result<Funct
     let less = b.emit(Opcode::MuxImmediate, (some, -1, 0));
     let less = b.emit(Opcode::VsplatW, (less,));
     let narrow = b.constant(NARROW);
-    let pass = Pass { sums, bytes, low, zero, memory };
+    let pass = Pass { sums, bytes, low, zero, memory, in_order };
     let long = b.emit(Opcode::CompareGt, (shift, narrow));
     b.branch(
         long,
@@ -66,6 +86,8 @@ struct Pass {
     low: Register,
     zero: Register,
     memory: (Object, Object),
+    /// Whether each vector's lanes become neighbours.
+    in_order: bool,
 }
 
 impl Pass {
@@ -84,7 +106,13 @@ impl Pass {
         let even = b.emit(Opcode::VasrWHRoundSaturate, (x[2], x[0], shift));
         let odd = b.emit(Opcode::VasrWHRoundSaturate, (x[3], x[1], shift));
         let y = b.emit(Opcode::VasrHBRoundSaturate, (odd, even, self.zero));
-        let y = b.emit(Opcode::VmaxB, (y, self.low));
+        let mut y = b.emit(Opcode::VmaxB, (y, self.low));
+        if self.in_order {
+            // Byte k of each word to quarter k.
+            for _ in 0..2 {
+                y = b.emit(Opcode::VdealB, (y,));
+            }
+        }
         b.store(Opcode::StoreVNext, (self.bytes, 1, y), self.memory.1);
     }
 }

@@ -150,6 +150,19 @@ impl WeightGradient {
         self.groups() * pairs * self.feature_quads() * self.vectors() * 3
     }
 
+    /// An estimate of the packets of a launch.
+    #[must_use]
+    pub(crate) fn launch_packets(&self) -> usize {
+        let sums = self.sums_bytes() / VECTOR;
+        let finish = match self.finish() {
+            Finish::Interleave => 3 * sums,
+            Finish::Bytes if self.taps() == 1 => 8 * sums,
+            Finish::Bytes => 2 * sums + self.features * self.channels * (self.taps() + 4),
+        };
+        let packed = (self.operand().bytes() * 3 + self.error().bytes() * 2) / VECTOR;
+        self.packets() + finish + packed + self.taps() * self.feature_quads() * 20 + 300
+    }
+
     pub(crate) fn error(&self) -> Packing {
         Packing {
             images: self.images,

@@ -209,9 +209,9 @@ impl Builder {
         self.constant(0)
     }
 
-    /// The address of a symbol plus an offset in bytes.
+    /// The address of a symbol plus an offset in bytes, wherever the code is loaded.
     pub fn address(&mut self, symbol: &str, offset: i32) -> Register {
-        self.emit(Opcode::Constant, (Operand::Symbol(symbol.into(), offset),))
+        self.emit(Opcode::AddressOf, (Operand::Symbol(symbol.into(), offset),))
     }
 
     /// A copy in a fresh register of the same class (R, RR, V, VV, M from R).

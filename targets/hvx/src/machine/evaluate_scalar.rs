@@ -34,7 +34,7 @@ pub(crate) fn execute(step: &mut Step<'_>) -> Result<bool, MachineError> {
     let clamp = |x: i64, low: i64, high: i64| x.clamp(low, high) as u32;
     let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
     let result: u32 = match step.opcode() {
-        Move | Constant | ModifierFromR | ModifierToR => w(1)?,
+        Move | Constant | AddressOf | ModifierFromR | ModifierToR => w(1)?,
         Add | AddImmediate => w(1)?.wrapping_add(w(2)?),
         AddSaturate => clamp(i64::from(s(1)?) + i64::from(s(2)?), least, most),
         Sub | SubFromImmediate => w(1)?.wrapping_sub(w(2)?),

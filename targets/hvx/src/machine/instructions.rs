@@ -39,6 +39,7 @@ opcodes! {
     // Scalar arithmetic, 32 bits.
     Move              Alu32 V62 [d R, u R] "{0} = {1}";
     Constant          Alu32 V62 [d R, u S16X] "{0} = {1}";
+    AddressOf         Control V62 [d R, u U6X] "{0} = add(pc,{1})";
     Add               Alu32 V62 [d R, u R, u R] "{0} = add({1},{2})";
     AddImmediate      Alu32 V62 [d R, u R, u S16X] "{0} = add({1},{2})";
     AddSaturate       Alu32 V62 [d R, u R, u R] "{0} = add({1},{2}):sat";

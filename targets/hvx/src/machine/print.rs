@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::compile::Assembled;
 use super::function::{Instruction, Operand, in_field};
+use super::instructions::Opcode;
 use super::packets::{Forward, LoopEnd, Packet, Placed};
 use super::table::Kind;
 
@@ -33,6 +34,9 @@ pub(crate) fn instruction(
                 let _ = write!(text, "##{n}");
             }
             (Some(Operand::Symbol(name, _)), _) if instruction.is_branch() => text.push_str(name),
+            (Some(operand @ Operand::Symbol(..)), _) if instruction.opcode == Opcode::AddressOf => {
+                let _ = write!(text, "{operand}@PCREL");
+            }
             (Some(operand), _) => {
                 let _ = write!(text, "{operand}");
             }

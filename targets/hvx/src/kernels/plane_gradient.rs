@@ -1,0 +1,220 @@
+//! The weight gradient of windows at stride 1, lanes being positions: for few channels and features.
+//!
+//! Operand and error lie in frames of the same rows, the error with zeros between them, so that of each tap the products of all
+//! positions of all images are those of two runs of bytes. A tile is a few features times a few pairs of channel and tap; its
+//! accumulators' lanes are added at the end, all together by shuffles.
+//!
+//! | what | layout |
+//! |---|---|
+//! | operand | `[channel][image][row of the frame][column]` i8 |
+//! | error | `[feature][image][row of the frame][column]` i8, zeros elsewhere |
+//! | sums, bytes | `[feature][channel, tap]` i32, i8, each row with room for a vector more |
+
+use trainc_ir::product::{Convolution, Pass};
+
+use super::interleave::quantize_gradient_in_order;
+use super::kernel::{Argument, Kernel, Phase, Scratch};
+use super::plane_memory::{advance, put_rows};
+use super::plane_product::PlaneProduct;
+use super::product::VECTOR;
+use super::run_products::Runs;
+use super::support::{loop_over, zero_vector};
+use super::weight_gradient::word;
+use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
+
+/// `dw[f, c, t] = sum over images n and positions p of dy[n, f, p] x[n, c, reads(p, t)]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlaneGradient {
+    /// The forward pass.
+    windows: PlaneProduct,
+}
+
+/// Bytes of a plane in frames.
+struct Planes {
+    /// In memory: planes of an image, rows, columns.
+    planes: usize,
+    size: [usize; 2],
+    /// The first byte of a frame's first row.
+    first: usize,
+    /// Bytes of a plane with all images.
+    bytes: usize,
+}
+
+impl PlaneGradient {
+    /// The gradient of a convolution's weights.
+    ///
+    /// # Errors
+    /// Why these kernels cannot do it.
+    pub fn new(c: &Convolution) -> Result<PlaneGradient, &'static str> {
+        let windows = PlaneProduct::new(&Convolution { pass: Pass::Forward, ..c.clone() })?;
+        let gradient = PlaneGradient { windows };
+        if gradient.windows.pitch() > VECTOR {
+            return Err("its rows are too large");
+        }
+        let sizes = [gradient.operand(), gradient.error()].map(|p| p.planes * p.bytes);
+        if sizes.into_iter().any(|bytes| bytes >= 1 << 28) || !gradient.runs().is_supported() {
+            return Err("its sums or frames are too large, or too few");
+        }
+        Ok(gradient)
+    }
+
+    /// Most products of a sum.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        let [rows, columns] = self.windows.output;
+        self.windows.images * rows * columns
+    }
+
+    /// Multiplications, those with padding included.
+    #[must_use]
+    pub fn multiplications(&self) -> usize {
+        self.windows.multiplications()
+    }
+
+    /// Bytes from an image's frame to the next.
+    fn span(&self) -> usize {
+        let PlaneProduct { input, output, taps, dilations, before, .. } = self.windows;
+        let read = output[0] + (taps[0] - 1) * dilations[0];
+        read.max(before[0] + input[0]) * self.windows.pitch()
+    }
+
+    /// Vectors of positions, an even number.
+    fn vectors(&self) -> usize {
+        (self.windows.images * self.span()).div_ceil(VECTOR).next_multiple_of(2)
+    }
+
+    fn operand(&self) -> Planes {
+        let w = &self.windows;
+        let reach = w.tap_words(w.taps[0] - 1, w.taps[1] - 1);
+        Planes {
+            planes: w.channels,
+            size: w.input,
+            first: w.first_word(),
+            bytes: self.vectors() * VECTOR + reach.next_multiple_of(VECTOR),
+        }
+    }
+
+    fn error(&self) -> Planes {
+        let w = &self.windows;
+        Planes { planes: w.features, size: w.output, first: 0, bytes: self.vectors() * VECTOR }
+    }
+
+    fn runs(&self) -> Runs {
+        let w = &self.windows;
+        let place = |column: usize| {
+            let (channel, tap) = (column / w.tap_count(), column % w.tap_count());
+            let tap = w.tap_words(tap / w.taps[1], tap % w.taps[1]);
+            channel * self.operand().bytes + tap
+        };
+        Runs {
+            left: w.features,
+            left_bytes: self.error().bytes,
+            right: (0..w.depth()).map(place).collect(),
+            vectors: self.vectors(),
+        }
+    }
+
+    /// An estimate of the packets of a launch.
+    #[must_use]
+    pub fn packets(&self) -> usize {
+        let framed = |p: &Planes| self.windows.images * p.planes * (3 * p.size[0] + 14);
+        let runs = self.runs();
+        let rows = runs.left * (runs.row() / VECTOR * 7 + runs.right.len() / 48 + 4);
+        framed(&self.operand()) + framed(&self.error()) + runs.packets() + rows + 80
+    }
+
+    /// `int kernel(x, dy, bits, dw, working memory)`: `dw = quantize_gradient(product, bits)` with pseudo-stochastic
+    /// rounding; `bits` is the address of the number of bits. Returns the shift.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let [x, dy, bits, dw] = [0, 1, 2, 3].map(Argument::Parameter);
+        let mut scratch = Scratch::default();
+        let size = |p: Planes| p.planes * p.bytes + 2 * VECTOR;
+        let operand = scratch.take(size(self.operand()));
+        let error = scratch.take(size(self.error()));
+        let runs = self.runs();
+        let sums = scratch.take(runs.sums_bytes());
+        let bytes = scratch.take(runs.sums_bytes() / 4 + VECTOR);
+        let (features, columns) = (runs.left, runs.right.len());
+        let dense = scratch.take(features * columns + VECTOR);
+        let tables = runs.tables(name);
+        let symbols = tables.each_ref().map(|table| table.symbol.as_str());
+        let products = runs.products(&phase_name("products"), symbols)?;
+        let most = self.depth().saturating_mul(1 << 14);
+        let width = usize::BITS - most.leading_zeros();
+        let vectors = runs.sums_bytes() / VECTOR;
+        let [round, long] = quantize_gradient_in_order(&phase_name("quantize"), vectors, width)?;
+        let rows = put_rows(&phase_name("rows"), features, runs.row(), columns)?;
+        let phase = |function: Function, arguments: &[Argument]| Phase {
+            function,
+            arguments: arguments.to_vec(),
+        };
+        let phases = vec![
+            phase(self.frames(&phase_name("operand"), &self.operand())?, &[x, operand]),
+            phase(self.frames(&phase_name("error"), &self.error())?, &[dy, error]),
+            phase(products, &[operand, error, sums]),
+            phase(round, &[sums, bytes, Argument::Result(2), bits]),
+            phase(rows, &[bytes, dense, dw]),
+        ];
+        Ok(Kernel {
+            name: name.into(),
+            purpose: "The weight gradient of planes, quantised to a run-time number of bits."
+                .into(),
+            parameters: 4,
+            scratch_bytes: scratch.bytes,
+            phases,
+            helpers: vec![long],
+            data: tables.into(),
+        })
+    }
+
+    /// `void frames(x, frames)`: `[image][plane][row][column]` to frames. Reads up to 127 bytes beyond the end of `x`.
+    fn frames(&self, name: &str, planes: &Planes) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 2);
+        b.purpose("Puts the planes of all images one behind the other, with zeros between rows.");
+        let (x, frames) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("x"), b.object("frames"));
+        let zero = b.fresh(Class::V);
+        zero_vector(&mut b, zero);
+        let [height, width] = planes.size;
+        let (pitch, span, images) = (self.windows.pitch(), self.span(), self.windows.images);
+        let inside = (width < VECTOR).then(|| {
+            let columns = b.constant(word(width));
+            b.emit(Opcode::Vsetq, (columns,))
+        });
+        let fill = |b: &mut Builder, place: Register, bytes: usize| {
+            loop_over(b, bytes.div_ceil(VECTOR), "zeros", |b| {
+                b.store(Opcode::StoreVUnaligned, (place, 0, zero), memory.1);
+                advance(b, place, VECTOR);
+            });
+        };
+        loop_over(&mut b, planes.planes, "planes", |b| {
+            let (image, to) = (b.copy(x), b.copy(frames));
+            loop_over(b, images, "images", |b| {
+                let place = b.copy(to);
+                fill(b, place, planes.first);
+                let row = b.emit(Opcode::AddImmediate, (to, word(planes.first)));
+                let from = b.copy(image);
+                loop_over(b, height, "rows", |b| {
+                    let mut bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
+                    if let Some(inside) = inside {
+                        bytes = b.emit(Opcode::Vmux, (inside, bytes, zero));
+                    }
+                    b.store(Opcode::StoreVUnaligned, (row, 0, bytes), memory.1);
+                    advance(b, from, width);
+                    advance(b, row, pitch);
+                });
+                fill(b, row, span.saturating_sub(planes.first + height * pitch));
+                advance(b, image, planes.planes * height * width);
+                advance(b, to, span);
+            });
+            fill(b, to, self.vectors() * VECTOR - images * span);
+            advance(b, x, height * width);
+            advance(b, frames, planes.bytes);
+        });
+        b.finish(None)
+    }
+}
