@@ -78,8 +78,42 @@ fn patterns_that_match_nothing() {
     let message = folder.fail(&["inspect", model, "--freeze", "convolution*"]);
     let names = names_of_state(&folder, model);
     assert!(message.contains("`convolution*`") && message.contains(&names[0]), "{message}");
-    let message = folder.fail(&["inspect", model, "--freeze", "*"]);
+    folder.data();
+    let message = folder.fail(&[&["train", model, "--freeze", "*"], &DATA[..]].concat());
     assert!(message.contains("no trainable parameter"), "{message}");
+}
+
+/// A network of constants infers, and has no state.
+#[test]
+fn all_frozen() {
+    let folder = Folder::new("frozen");
+    let model = folder.model();
+    folder.succeed(&[
+        "compile",
+        model,
+        "--algorithm",
+        "bnn-ste",
+        "--freeze",
+        "*",
+        "--target",
+        "c",
+        "-o",
+        "c",
+    ]);
+    let manifest = String::from_utf8(bytes(&folder.path("c/manifest.json"))).unwrap();
+    assert!(!manifest.contains("train_step") && manifest.contains("\"infer\""), "{manifest}");
+    let text = folder.succeed(&[
+        "inspect",
+        model,
+        "--algorithm",
+        "bnn-ste",
+        "--freeze",
+        "*",
+        "--target",
+        "c",
+        "--emit=optimised=-",
+    ]);
+    assert!(text.contains("binary_conv2d") && !text.contains("parameter"), "{text}");
 }
 
 fn names_of_state(folder: &Folder, model: &str) -> Vec<String> {

@@ -146,6 +146,10 @@ impl Trainer {
     /// If the session has no `train_step`, or shapes, classes or the number of samples do not fit.
     pub fn new(session: Session, data: &Dataset) -> Result<Trainer> {
         check_trains(&session.algorithm)?;
+        ensure!(
+            !session.only_infers,
+            "the model has no trainable parameter: all are frozen (`trainc compile` takes it, for inference alone)"
+        );
         let host = session.on_this_machine()?;
         let others = session.algorithm.stages.iter().flat_map(|stages| &stages.others);
         let functions = std::iter::once(TRAIN_STEP.to_string()).chain(others.map(Stage::function));

@@ -12,6 +12,7 @@ pub mod alternatives;
 pub mod autodiff;
 pub mod batch_norm;
 pub mod codes;
+pub mod constants;
 pub mod coverage;
 pub mod egraph;
 pub mod freeze;

@@ -51,6 +51,8 @@ pub struct Compilation {
     pub batch_norms: Vec<BatchNormFate>,
     /// Parameters of the model that are constants here, because the configuration freezes them.
     pub frozen: Vec<String>,
+    /// Whether nothing trains: the algorithm only infers, or every parameter is frozen.
+    pub only_infers: bool,
     /// The weights that the configuration's file gave.
     pub(super) initial: Initial,
     /// What the precision file assigned, if there is one.
@@ -78,19 +80,19 @@ impl Compilation {
         }
     }
 
-    /// The step sizes of training. None under an algorithm that only infers.
+    /// The step sizes of training. None of a program that only infers.
     pub fn schedule(&self) -> Vec<Point> {
-        match self.algorithm.inference {
-            Some(_) => Vec::new(),
-            None => self.algorithm.schedule.clone(),
+        match self.only_infers {
+            true => Vec::new(),
+            false => self.algorithm.schedule.clone(),
         }
     }
 
     /// The schedules of other inputs of training.
     pub fn scheduled(&self) -> Vec<Scheduled> {
-        match self.algorithm.inference {
-            Some(_) => Vec::new(),
-            None => inputs::notes(&self.algorithm.optimizer.inputs),
+        match self.only_infers {
+            true => Vec::new(),
+            false => inputs::notes(&self.algorithm.optimizer.inputs),
         }
     }
 

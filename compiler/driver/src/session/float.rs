@@ -109,6 +109,8 @@ fn imported(
         Entries::TrainAndInfer => frozen(&imported.graph, config)?,
         Entries::InferAsExported => BTreeSet::new(),
     };
+    let all = imported.graph.parameters().len();
+    let only_infers = algorithm.inference.is_some() || (all > 0 && frozen.len() == all);
     let batch_norms = model::batch_norms(&imported, &algorithm, &frozen)?;
     let mut notes = words::batch_norms(&batch_norms);
     warnings.extend(words::removed(&imported.graph, &algorithm));
@@ -130,6 +132,13 @@ fn imported(
                 verify(&float, &Stage::Float)?;
             }
             vec![FloatEntry::new(INFER, float, None)]
+        }
+        Entries::TrainAndInfer if only_infers => {
+            let alone = inferring.as_ref().unwrap_or(&imported);
+            let form = InferenceForm::Running;
+            let infer = model::inference(alone, &algorithm, seed, &frozen, form)?;
+            verify(&infer, &Stage::Float)?;
+            vec![FloatEntry::new(INFER, infer, None)]
         }
         Entries::TrainAndInfer => timed(&mut times, "training graph", || {
             let asked = (config.loss, &config.output_loss);
@@ -182,6 +191,7 @@ fn imported(
         target,
         imported,
         inference_batch,
+        only_infers,
         warnings,
         notes,
         batch_norms,

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use trainc_ir::OpKind;
 use trainc_ir::graph::Graph;
 use trainc_ir::verify::Stage;
+use trainc_opt::constants::fold_constants;
 use trainc_opt::frozen_prefix::FrozenPrefix;
 use trainc_opt::one_by_one::one_by_one;
 use trainc_opt::quantized::{OutputStage, quantize};
@@ -112,6 +113,9 @@ fn translated(
         translation.floated.retain(own);
     }
     let mut module = compilation.with_stored(module);
+    if compilation.only_infers {
+        module = fold_constants(&module)?;
+    }
     let mut parts = None;
     if let Some(frozen) = &entry.prefix {
         let (prefix, own) = translate(&frozen.prefix, algorithm)?;

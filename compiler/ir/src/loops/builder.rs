@@ -290,6 +290,13 @@ impl LoopBuilder {
         Buffer(self.kernel.buffers.len() as u32 - 1)
     }
 
+    /// Makes a buffer of packed elements one of the bytes that hold them, which loads and stores then count.
+    pub fn packed_bytes(&mut self, buffer: Buffer) {
+        let parameter = &mut self.kernel.buffers[buffer.0 as usize];
+        parameter.count = parameter.element.bytes(parameter.count);
+        parameter.element = Element::U8;
+    }
+
     /// Loads an element.
     pub fn load(&self, buffer: Buffer, index: Expr) -> Expr {
         assert_eq!(index.ty, Scalar::I64, "index");

@@ -11,11 +11,11 @@ use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
-use crate::types::{Element, Shape, TensorType};
+use crate::types::{Element, Scale, Shape, TensorType};
 
 operator! {
-    /// Maximum over windows of `[B,H,W,C]`: plain integers of at most 8 bits, channels last. Positions outside the
-    /// operand are skipped. No gradient.
+    /// Maximum over windows of `[B,H,W,C]`: plain integers of at most 8 bits or i32, channels last; of bits an or. Positions
+    /// outside the operand are skipped. No gradient.
     pub struct IntegerMaxPool2d = "integer_max_pool2d" {
         /// Window.
         pub kernel: [usize; 2],
@@ -42,7 +42,9 @@ impl Operator for IntegerMaxPool2d {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands(Self::NAME, inputs)?;
-        narrow::infer(Self::NAME, x)?;
+        if x.element != Element::I32 || x.scale != Scale::None {
+            narrow::infer(Self::NAME, x)?;
+        }
         Ok(vec![x.with_shape(self.pool(&x.shape)?.y())])
     }
 
@@ -69,7 +71,7 @@ impl Operator for IntegerMaxPool2d {
     }
 
     fn cases() -> Vec<Case> {
-        use Element::{B1, I2, I4, I8, U2, U4, U8};
+        use Element::{B1, I2, I4, I8, I32, U2, U4, U8};
         let op = |kernel, strides, pads| IntegerMaxPool2d { kernel, strides, pads };
         let integers = |shape: [usize; 4], element, values: &[i64]| {
             Tensor::from_i64(&TensorType::new(shape, element), values, ScaleData::None)
@@ -88,7 +90,7 @@ impl Operator for IntegerMaxPool2d {
                 vec![integers([1, 1, 4, 1], I8, &[-128, -128, -1, -1])],
             ),
         ];
-        for (salt, element) in [U8, U4, U2, I8, I4, I2, B1].into_iter().enumerate() {
+        for (salt, element) in [U8, U4, U2, I8, I4, I2, B1, I32].into_iter().enumerate() {
             let salt = 2 * salt as u32;
             let x = sample::integers([2, 5, 6, 3], element, salt);
             cases.push(Case::shape_only(op([3, 2], [2, 1], [1, 0, 2, 1]), vec![x]));

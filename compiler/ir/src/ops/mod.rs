@@ -367,6 +367,8 @@ operations! {
     integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
     integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,
     threshold::Threshold,
+    // Bits that stand for 1 and -1, channels last.
+    sign_bits::SignBits, binary_conv2d::BinaryConv2d,
     // Fusion.
     chain::Chain;
     // Of programs alone.

@@ -15,7 +15,7 @@ use crate::tensor::{Data, Tensor};
 use crate::types::{Element, Shape, TensorType};
 
 operator! {
-    /// The operand with a constant border (FP32 with `value`; shared-exponent integers only with value 0).
+    /// The operand with a constant border (FP32 with `value`; integers only with value 0).
     pub struct Pad = "pad" {
         /// Border before each axis.
         pub before: Vec<usize>,
@@ -51,9 +51,6 @@ impl Operator for Pad {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = operands("pad", inputs)?;
-        ensure(x.is_f32() || x.is_shared_integer(), || {
-            format!("pad takes f32 or integers with a shared exponent, here {x}")
-        })?;
         ensure(x.is_f32() || self.value.get() == 0.0, || {
             format!("pad: the border of {x} is 0, not {}", self.value.get())
         })?;
@@ -149,6 +146,10 @@ impl Operator for Pad {
             Case::shape_only(
                 pad(&[0, 0, 1, 1], &[0, 0, 2, 0], -0.0),
                 vec![sample::i8_shared([2, 1, 3, 3], 2, 11)],
+            ),
+            Case::shape_only(
+                pad(&[0, 0, 0], &[0, 0, 3], 0.0),
+                vec![sample::integers([2, 3, 5], Element::B1, 3)],
             ),
         ]
     }

@@ -7,7 +7,7 @@ use egg::{ENodeOrVar, Id, Language, Pattern, Searcher, Subst};
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
 use trainc_ir::types::{Shape, TensorType};
-use trainc_ir::{Op, Tensor};
+use trainc_ir::{Op, ScaleData, Tensor};
 
 use super::language::{
     Facts, Graph, Node, Ty, Types, add_constant, add_operation, around, operation, retarget,
@@ -40,6 +40,8 @@ pub enum Term {
     Scalar(F32),
     /// A constant of unscaled i32: what it is called after its user's name, shape and elements.
     Integers(&'static str, Shape, Vec<i32>),
+    /// A constant of any unscaled integers.
+    Elements(&'static str, TensorType, Vec<i64>),
     /// Result `.0` of a term with several.
     Result(u8, Box<Term>),
     /// An operation's attributes, for a variable that stands for them.
@@ -58,6 +60,9 @@ impl Term {
             Term::Scalar(value) => egraph.add(Node::Scalar(*value)),
             Term::Integers(name, shape, values) => {
                 add_constant(egraph, name, Tensor::i32(shape.clone(), values.clone()))
+            }
+            Term::Elements(name, ty, values) => {
+                add_constant(egraph, name, Tensor::from_i64(ty, values, ScaleData::None))
             }
             Term::Operation(op, operands) => {
                 let operands: Vec<Id> = operands.iter().map(|t| t.add(egraph)).collect();

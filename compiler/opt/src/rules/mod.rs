@@ -7,6 +7,7 @@
 //! applies the rule alone to them and compares the interpreter's bits.
 
 mod batch_norm;
+mod binary;
 mod classes;
 mod fusion;
 pub mod instance;
@@ -194,6 +195,7 @@ pub fn rules() -> Vec<Rule> {
         quantize::RULES,
         batch_norm::RULES,
         rescale::RULES,
+        binary::RULES,
         stages::RULES,
         unsigned::RULES,
         fusion::RULES,

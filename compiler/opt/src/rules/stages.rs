@@ -28,7 +28,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "chain-into-threshold",
         summary: "quantize_linear(f(dequantize_linear(acc))) = threshold(acc), f a chain of monotone operations on each \
-                  channel with known operands",
+                  channel with known operands; sign_bits likewise",
         exactness: Exactness::Bit,
         sides: Sides::Search(chain_into_threshold),
         instance: Instance::Built(chain_instance),
@@ -266,7 +266,8 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
         let shape = view.ty(id)?.shape.clone();
         let term =
             if shape == ty.shape { term } else { Term::operation(Reshape { shape }, vec![term]) };
-        let replaced = of_kind(id, OpKind::QuantizeLinear);
+        let replaced =
+            [OpKind::QuantizeLinear, OpKind::SignBits].map(|kind| of_kind(id, kind)).concat();
         Some(Replacement { term, replaced })
     };
     // Stairs take a while to find: once is enough.
@@ -274,7 +275,8 @@ fn chain_into_threshold(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Re
     let moved = |(op, operands): &(Op, Vec<Id>)| {
         matches!(op, Op::Transpose(_) | Op::Reshape(_)) && threshold(operands[0])
     };
-    if of_kind(id, OpKind::QuantizeLinear).is_empty()
+    let ends = [OpKind::QuantizeLinear, OpKind::SignBits];
+    if ends.iter().all(|&kind| of_kind(id, kind).is_empty())
         || threshold(id)
         || view.operations(id).iter().any(moved)
     {

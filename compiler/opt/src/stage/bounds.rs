@@ -77,6 +77,13 @@ fn within<S: Source>(source: &S, id: S::Id, axis: usize, depth: usize) -> Option
                 sums_of_products(&w.to_i64(), w.ty(), (low.min(padding), high.max(padding)));
             Some(if axis == 3 { found } else { vec![hull(&found)] })
         }
+        Op::BinaryConv2d(conv) => {
+            // A tap gives from this to that many; bits that fill up may differ.
+            let w = source.ty(operands[1])?;
+            let taps = (w.count() / w.shape[0].max(1) / w.shape[3].max(1)) as i64;
+            let (channels, stored) = (conv.channels as i64, w.shape[3] as i64);
+            Some(vec![(taps * (channels - 2 * stored).min(0), taps * channels)])
+        }
         Op::IntegerSumPool2d(pool) => {
             let (low, high) = of(operands[0])?;
             let padding = i64::from(pool.padding);

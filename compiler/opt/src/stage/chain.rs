@@ -45,7 +45,9 @@ pub(crate) struct Chain {
 pub(crate) fn trace<S: Source>(source: &S, root: S::Id) -> Option<(S::Id, Chain)> {
     let element = source.ty(root)?.element;
     source.producers(root).into_iter().find_map(|(op, operands)| {
-        let Op::QuantizeLinear(_) = op else { return None };
+        if !matches!(op, Op::QuantizeLinear(_) | Op::SignBits(_)) {
+            return None;
+        }
         let mut steps = vec![step(source, op, &operands, 0)?];
         let start = walk(source, operands[0], &mut steps)?;
         steps.reverse();

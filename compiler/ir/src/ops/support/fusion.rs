@@ -28,6 +28,14 @@ impl Fusion {
         Buffer(position.expect("the kernel has the parameter") as u32)
     }
 
+    /// The parameter of that role, for a kernel that may take its elements as the bytes that hold them.
+    fn own(&mut self, role: &Role, parameter: &BufferParameter) -> Buffer {
+        let buffer = self.of_role(role);
+        let own = &mut self.kernel.buffers[buffer.0 as usize];
+        (own.element, own.count) = (parameter.element, parameter.count);
+        buffer
+    }
+
     /// Appends a kernel's code. `place` gives the buffer that stands for a parameter of it; its own working memory
     /// becomes this kernel's.
     pub(crate) fn append(&mut self, kernel: &LoopKernel, mut place: impl FnMut(&Role) -> Place) {
@@ -37,7 +45,7 @@ impl Fusion {
                 Role::Scratch => self.scratch(parameter.clone()),
                 ref role => match place(role) {
                     Place::Buffer(buffer) => buffer,
-                    Place::Role(role) => self.of_role(&role),
+                    Place::Role(role) => self.own(&role, parameter),
                 },
             };
             buffers.insert(i as u32, buffer);

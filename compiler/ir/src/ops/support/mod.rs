@@ -2,6 +2,7 @@
 //! building blocks.
 
 pub(crate) mod affine;
+pub(crate) mod binary;
 pub(crate) mod channels;
 pub(crate) mod chunks;
 pub(crate) mod clip_bounds;

@@ -1,0 +1,362 @@
+//! Binary networks: products of signs as products of packed bits, and what stands between sums and the next signs.
+//!
+//! A binary layer with known weights is recognised from the codes -1 and 1 that it multiplies. Its sums are counted by
+//! exclusive or; the next layer's signs are bits, which move through pools and layouts, so that the chain from sums to signs
+//! becomes one `threshold` of integers (`chain-into-threshold`), whatever the sign of a batch norm's gain.
+
+use trainc_ir::ops::{
+    BinaryConv2d, Conv2d, DequantizeLinear, IntegerMaxPool2d, MatMul, MaxPool2d, Pad,
+    QuantizeSteps, Reshape, SignBits, StepRounding, Transpose,
+};
+use trainc_ir::types::{Scale, TensorType};
+use trainc_ir::{Element, Graph, Op, ScaleData, Tensor, ValueId};
+
+use super::instance::{Builder, Instance, Random};
+use super::matched::Match;
+use super::{Condition, Exactness, Patterns, Rule, Sides};
+use crate::egraph::saturate::Term;
+
+/// The codes of `$x`: -1 and 1 as integers, from FP32 numbers.
+macro_rules! codes {
+    ($x:literal) => {
+        concat!(
+            "(quantize_steps ?codes (sub (mul (compare{comparison=less_equal} ?zero ",
+            $x,
+            ") ?two) ?one) ?step)"
+        )
+    };
+}
+
+const TO_LAST: [usize; 4] = [0, 2, 3, 1];
+const TO_FIRST: [usize; 4] = [0, 3, 1, 2];
+
+/// What makes integers the codes of signs, and weights binary.
+const BINARY: &[(&str, Condition)] = &[
+    ("codes are -1 and 1", |m| {
+        let q = m.op::<QuantizeSteps>("codes")?;
+        let range = (q.element, q.low, q.high, q.base, q.exponent) == (Element::I8, -1, 1, 0, 0);
+        let numbers = [("zero", 0.0), ("two", 2.0), ("one", 1.0), ("step", 1.0)];
+        let known = numbers.iter().all(|&(name, value)| number(m, name) == Some(value));
+        Some(range && known && q.rounding == StepRounding::HalfEven)
+    }),
+    ("w is known, -1 and 1 throughout, with the exponent 0", |m| {
+        let w = m.constant("w")?;
+        let shared = w.ty().element == Element::I8 && *w.scale() == ScaleData::Exponent(0);
+        Some(shared && w.to_i64().iter().all(|q| q.abs() == 1))
+    }),
+];
+
+/// The value of a scalar that is known.
+fn number(m: &Match<'_>, name: &str) -> Option<f32> {
+    match m.constant(name)?.as_f32() {
+        [value] => Some(*value),
+        _ => None,
+    }
+}
+
+pub(crate) const RULES: &[Rule] = &[
+    // Zeros that the convolution pads with add nothing on either side.
+    Rule {
+        name: "conv2d-of-signs",
+        summary: "dequantize(conv2d(codes(x), w)) = dequantize_linear(binary_conv2d(sign_bits(x), bits(w))), channels last \
+                  and filled up to bytes; codes and known w are -1 and 1",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[(concat!("(dequantize (conv2d ?a ", codes!("?x"), " ?w))"), "?sums")],
+            guards: &["?a.groups = 1"],
+            conditions: BINARY,
+            computed: (&["sums"], |m| {
+                let conv = m.op::<Conv2d>("a")?;
+                let [features, channels, rows, columns] =
+                    <[usize; 4]>::try_from(m.constant("w")?.shape().dims()).ok()?;
+                let x = moved(TO_LAST, Term::Class(m.id("x")?));
+                let bits = filled(Term::operation(SignBits {}, vec![x]), channels);
+                let w = weights(m, [features, channels, rows, columns], |at| at);
+                let product = BinaryConv2d {
+                    strides: conv.strides,
+                    pads: conv.pads,
+                    dilations: conv.dilations,
+                    padding: 0,
+                    channels,
+                };
+                let sums = Term::operation(product, vec![bits, w?]);
+                Some(vec![real(m, moved(TO_FIRST, sums))?])
+            }),
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let (channels, features) = (r.choose(&[1, 3, 8, 17]), r.range(1, 9));
+            let x = TensorType::f32([r.range(1, 2), channels, r.range(3, 5), r.range(3, 5)]);
+            let x = i.input(x);
+            let shape = [features, channels, r.range(1, 3), r.range(1, 3)];
+            let conv = Conv2d {
+                strides: [r.range(1, 2), r.range(1, 2)],
+                pads: [r.range(0, 1), r.range(0, 2), r.range(0, 1), r.range(0, 1)],
+                dilations: [1, r.range(1, 1 + usize::from(shape[3] < 3))],
+                groups: 1,
+            };
+            layer(r, i, conv, x, &shape)
+        }),
+    },
+    Rule {
+        name: "matmul-of-signs",
+        summary: "dequantize(matmul(codes(x), w)) = dequantize_linear(binary_conv2d(sign_bits(x), bits(w))), rows as pixels; \
+                  codes and known w are -1 and 1",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[(concat!("(dequantize (matmul ?a ", codes!("?x"), " ?w))"), "?sums")],
+            guards: &["?a.transpose_a = false"],
+            conditions: BINARY,
+            computed: (&["sums"], |m| {
+                let [rows, channels] = <[usize; 2]>::try_from(m.ty("x")?.shape.dims()).ok()?;
+                let x = Term::operation(SignBits {}, vec![Term::Class(m.id("x")?)]);
+                let bits = filled(shaped([rows, 1, 1, channels], x), channels);
+                Some(vec![linear(m, bits, rows, [channels, 1, 1])?])
+            }),
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let (inputs, features) = (r.choose(&[1, 7, 16, 40]), r.range(1, 5));
+            let x = i.input(TensorType::f32([r.range(1, 3), inputs]));
+            dense(r, i, x, inputs, features)
+        }),
+    },
+    // Flattened maps are taken with their channels last: a window as large as the map.
+    Rule {
+        name: "matmul-of-signs-of-maps",
+        summary: "as matmul-of-signs, x a flattened [B,C,H,W]: a window of H by W in place of rows",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[(
+                concat!("(dequantize (matmul ?a ", codes!("(reshape ?to ?x)"), " ?w))"),
+                "?sums",
+            )],
+            guards: &["?a.transpose_a = false"],
+            conditions: BINARY,
+            computed: (&["sums"], |m| {
+                let [batch, channels, height, width] =
+                    <[usize; 4]>::try_from(m.ty("x")?.shape.dims()).ok()?;
+                let all = channels * height * width;
+                if m.op::<Reshape>("to")?.shape.dims() != [batch, all] {
+                    return None;
+                }
+                let x = moved(TO_LAST, Term::Class(m.id("x")?));
+                let bits = filled(Term::operation(SignBits {}, vec![x]), channels);
+                Some(vec![linear(m, bits, batch, [channels, height, width])?])
+            }),
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let (channels, features) = (r.choose(&[1, 3, 8]), r.range(1, 5));
+            let shape = [r.range(1, 3), channels, r.range(1, 3), r.range(1, 3)];
+            let x = i.input(TensorType::f32(shape));
+            let inputs = shape[1..].iter().product();
+            let x = i.op(Reshape { shape: [shape[0], inputs].into() }, &[x]);
+            dense(r, i, x, inputs, features)
+        }),
+    },
+    Rule {
+        name: "sign-bits-of-transpose",
+        summary: "sign_bits(transpose(x)) = transpose(sign_bits(x))",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns::one(&[(
+            "(sign_bits (transpose ?p ?x))",
+            "(transpose ?p (sign_bits ?x))",
+        )])),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let x = i.input(TensorType::f32(r.shape(3)));
+            let permutation = r.choose(&[vec![0, 2, 1], vec![1, 2, 0], vec![2, 1, 0]]);
+            let x = i.op(Transpose { permutation }, &[x]);
+            let y = i.op(SignBits {}, &[x]);
+            i.finish(y)
+        }),
+    },
+    // A maximum is at least 0 where one of its numbers is: an or. What is no number never wins, and has the bit 0.
+    Rule {
+        name: "sign-bits-of-max-pool",
+        summary: "sign_bits(max_pool2d(x)) = integer_max_pool2d(sign_bits(x)), channels last",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[("(sign_bits (max_pool2d ?pool ?x))", "?pooled")],
+            conditions: &[],
+            computed: (&["pooled"], |m| {
+                let pool = integer_pool(m)?;
+                let bits = Term::operation(SignBits {}, vec![Term::Class(m.id("x")?)]);
+                Some(vec![moved(TO_FIRST, Term::operation(pool, vec![moved(TO_LAST, bits)]))])
+            }),
+            ..Patterns::NONE
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let x = i.input(TensorType::f32([r.range(1, 2), r.range(1, 9), 4, r.range(3, 5)]));
+            let x = i.op(any_pool(r), &[x]);
+            let y = i.op(SignBits {}, &[x]);
+            i.finish(y)
+        }),
+    },
+    // Numbers grow with their integers where the scale is positive: the maximum is that of the largest integer.
+    Rule {
+        name: "max-pool-of-sums",
+        summary: "max_pool2d(dequantize_linear(q, s, 0)) = dequantize_linear(integer_max_pool2d(q), s, 0), channels last, for \
+                  a known scalar s > 0",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[("(max_pool2d ?pool (dequantize_linear ?real ?x ?s ?z))", "?pooled")],
+            conditions: &[
+                ("s is a positive number", |m| {
+                    Some(number(m, "s")? > 0.0 && number(m, "s")?.is_finite())
+                }),
+                ("z is 0", |m| Some(m.constant("z")?.to_i64() == [0])),
+            ],
+            computed: (&["pooled"], |m| {
+                let pool = integer_pool(m)?;
+                let last = moved(TO_LAST, Term::Class(m.id("x")?));
+                let q = moved(TO_FIRST, Term::operation(pool, vec![last]));
+                let scale = ["s", "z"].map(|name| m.id(name).map(Term::Class));
+                let [scale, zero] = scale;
+                let real = m.op::<DequantizeLinear>("real")?.clone();
+                Some(vec![Term::operation(real, vec![q, scale?, zero?])])
+            }),
+            ..Patterns::NONE
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let element = r.choose(&[Element::I32, Element::I8, Element::U4]);
+            let shape = [r.range(1, 2), r.range(1, 5), 4, r.range(3, 5)];
+            let q = i.input(TensorType::new(shape, element));
+            let s = i.constant(Tensor::f32([], vec![r.choose(&[1.0, 0.1, 1e-44, 1e38])]));
+            let zero = TensorType::new([0usize; 0], element);
+            let z = i.constant(Tensor::from_i64(&zero, &[0], ScaleData::None));
+            let x = i.op(DequantizeLinear { axis: 0 }, &[q, s, z]);
+            let y = i.op(any_pool(r), &[x]);
+            i.finish(y)
+        }),
+    },
+];
+
+fn moved(permutation: [usize; 4], x: Term) -> Term {
+    Term::operation(Transpose { permutation: permutation.to_vec() }, vec![x])
+}
+
+fn shaped<const N: usize>(shape: [usize; N], x: Term) -> Term {
+    Term::operation(Reshape { shape: shape.into() }, vec![x])
+}
+
+/// Bits `[B,H,W,C]` with their channels filled up to whole bytes.
+fn filled(bits: Term, channels: usize) -> Term {
+    match channels.next_multiple_of(8) - channels {
+        0 => bits,
+        missing => {
+            let after = vec![0, 0, 0, missing];
+            Term::operation(Pad { before: vec![0; 4], after, value: 0.0.into() }, vec![bits])
+        }
+    }
+}
+
+/// The bits of the known `[O,C,H,W]` weights as `[O,H,W,C]`, filled up. `place` says where an element stands in the constant.
+fn weights(
+    m: &Match<'_>,
+    [features, channels, rows, columns]: [usize; 4],
+    place: impl Fn(usize) -> usize,
+) -> Option<Term> {
+    let codes = m.constant("w")?.to_i64();
+    let stored = channels.next_multiple_of(8);
+    let mut bits = Vec::with_capacity(features * rows * columns * stored);
+    for feature in 0..features {
+        for tap in 0..rows * columns {
+            bits.extend((0..stored).map(|c| {
+                let at = |c: usize| (feature * channels + c) * rows * columns + tap;
+                i64::from(c < channels && codes[place(at(c))] > 0)
+            }));
+        }
+    }
+    let ty = TensorType::new([features, rows, columns, stored], Element::B1);
+    Some(Term::Elements("bits", ty, bits))
+}
+
+/// The FP32 values of sums.
+fn real(m: &Match<'_>, sums: Term) -> Option<Term> {
+    let one = Term::Class(m.id("one")?);
+    let zero = Term::Integers("zero_point", [0usize; 0].into(), vec![0]);
+    Some(Term::operation(DequantizeLinear { axis: 0 }, vec![sums, one, zero]))
+}
+
+/// The FP32 result of a product of rows with known weights, the rows' bits as maps of that size.
+fn linear(m: &Match<'_>, bits: Term, rows: usize, [c, h, w]: [usize; 3]) -> Option<Term> {
+    let product = m.op::<MatMul>("a")?;
+    let [first, second] = <[usize; 2]>::try_from(m.constant("w")?.shape().dims()).ok()?;
+    let inputs = c * h * w;
+    let features = if product.transpose_b { first } else { second };
+    let w = weights(m, [features, c, h, w], |at| match product.transpose_b {
+        true => at,
+        false => at % inputs * features + at / inputs,
+    });
+    let op =
+        BinaryConv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], padding: 0, channels: c };
+    real(m, shaped([rows, features], Term::operation(op, vec![bits, w?])))
+}
+
+/// The pool of integers, channels last, that gives what `?pool` gives of `?x`.
+fn integer_pool(m: &Match<'_>) -> Option<IntegerMaxPool2d> {
+    let pool = m.op::<MaxPool2d>("pool")?;
+    let x = m.ty("x")?;
+    let [batch, channels, height, width] = <[usize; 4]>::try_from(x.shape.dims()).ok()?;
+    let own = IntegerMaxPool2d { kernel: pool.kernel, strides: pool.strides, pads: pool.pads };
+    // Dilated and partial windows have no form of integers.
+    let last = TensorType::new([batch, height, width, channels], Element::B1);
+    let result = Op::from(own.clone()).infer(&[&last]).ok()?;
+    let floats = Op::from(pool.clone()).infer(&[&TensorType::f32(x.shape.clone())]).ok()?;
+    let sizes = |ty: &TensorType, axes: [usize; 2]| axes.map(|axis| ty.shape[axis]);
+    let same = sizes(&result[0], [1, 2]) == sizes(&floats[0], [2, 3]);
+    (pool.dilations == [1, 1] && same && x.scale == Scale::None).then_some(own)
+}
+
+fn any_pool(r: &mut Random) -> MaxPool2d {
+    MaxPool2d {
+        kernel: [2, r.range(1, 2)],
+        strides: [r.range(1, 2), r.range(1, 2)],
+        pads: [r.range(0, 1), 0, r.range(0, 1), 0],
+        dilations: [1, 1],
+        ceil: false,
+    }
+}
+
+/// `dequantize(product(codes(x), w))`.
+fn layer(
+    r: &mut Random,
+    mut i: Builder,
+    product: impl Into<Op>,
+    x: ValueId,
+    shape: &[usize],
+) -> Graph {
+    let mut scalar = |value: f32| i.constant(Tensor::f32([], vec![value]));
+    let [zero, two, one, step] = [0.0, 2.0, 1.0, 1.0].map(&mut scalar);
+    let comparison = trainc_ir::ops::Comparison::LessEqual;
+    let holds = i.op(trainc_ir::ops::Compare { comparison }, &[zero, x]);
+    let doubled = i.op(trainc_ir::ops::Mul {}, &[holds, two]);
+    let signs = i.op(trainc_ir::ops::Sub {}, &[doubled, one]);
+    let codes = QuantizeSteps {
+        element: Element::I8,
+        exponent: 0,
+        base: 0,
+        low: -1,
+        high: 1,
+        rounding: StepRounding::HalfEven,
+        stream: 0,
+    };
+    let codes = i.op(codes, &[signs, step]);
+    let count = shape.iter().product();
+    let w: Vec<i8> = (0..count).map(|_| 1 - 2 * (r.bits() >> 63) as i8).collect();
+    let w = i.constant(Tensor::i8_shared(shape, w, 0));
+    let y = i.op(product, &[codes, w]);
+    let y = i.op(trainc_ir::ops::Dequantize {}, &[y]);
+    i.finish(y)
+}
+
+fn dense(r: &mut Random, i: Builder, x: ValueId, inputs: usize, features: usize) -> Graph {
+    let transpose_b = r.range(0, 1) == 0;
+    let shape = if transpose_b { [features, inputs] } else { [inputs, features] };
+    let role = trainc_ir::ops::ProductRole::Forward;
+    layer(r, i, MatMul { transpose_a: false, transpose_b, role }, x, &shape)
+}

@@ -1,0 +1,208 @@
+//! Binary networks whose weights are frozen: bits in place of codes, the same results.
+
+use std::collections::BTreeSet;
+
+use trainc_ir::graph::{Graph, InputRole, ValueId};
+use trainc_ir::interpreter::Interpreter;
+use trainc_ir::ops::{
+    BatchNorm, BinaryConv2d, Clip, Conv2d, DequantizeLinear, MatMul, MaxPool2d, ProductRole, Relu,
+    Reshape, SignBits, Transpose,
+};
+use trainc_ir::target::Target;
+use trainc_ir::verify::Stage;
+use trainc_ir::{Element, OpKind, RunContext, ScaleData, Tensor, TensorType};
+use trainc_opt::algorithm::Algorithm;
+use trainc_opt::constants::fold_constants;
+use trainc_opt::freeze::freeze;
+use trainc_opt::optimise::{OptimiseOptions, optimise};
+use trainc_opt::rules::instance::Random;
+use trainc_opt::translate::translate;
+
+const ANY: Stage = Stage::Quantized { float_operations: None };
+
+fn unit(random: &mut Random) -> f32 {
+    (random.bits() >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+}
+
+fn drawn(random: &mut Random, shape: &[usize]) -> Tensor {
+    Tensor::f32(shape, (0..shape.iter().product()).map(|_| unit(random)).collect())
+}
+
+struct Net {
+    graph: Graph,
+    random: Random,
+}
+
+impl Net {
+    fn parameter(&mut self, shape: &[usize]) -> ValueId {
+        let name = format!("p{}", self.graph.parameters().len());
+        let value = drawn(&mut self.random, shape);
+        self.graph.add_parameter(name, value, true)
+    }
+
+    fn conv(&mut self, x: ValueId, features: usize, stride: usize) -> ValueId {
+        let channels = self.graph.ty(x).shape[1];
+        let w = self.parameter(&[features, channels, 3, 3]);
+        let pads = [1, 0, 1, 1];
+        let op = Conv2d { strides: [stride, 1], pads, dilations: [1, 1], groups: 1 };
+        self.graph.add1(op, &[x, w], "conv").unwrap()
+    }
+
+    /// Gains of both signs, and 0.
+    fn norm(&mut self, x: ValueId) -> ValueId {
+        let channels = self.graph.ty(x).shape[1];
+        let gains = (0..channels).map(|c| [1.5, -0.75, 0.0][c % 3] * (1.0 + c as f32)).collect();
+        let gains = Tensor::f32([channels], gains);
+        let variance = Tensor::f32([channels], vec![7.5; channels]);
+        let n = self.graph.parameters().len();
+        let mut operands = vec![x, self.graph.add_parameter(format!("p{n}"), gains, true)];
+        operands.extend([(); 2].map(|()| self.parameter(&[channels])));
+        operands.push(self.graph.add_parameter(format!("p{}", n + 3), variance, false));
+        let op = BatchNorm { epsilon: 1e-4f32.into(), batch: false };
+        self.graph.add1(op, &operands, "norm").unwrap()
+    }
+
+    fn relu(&mut self, x: ValueId) -> ValueId {
+        self.graph.add1(Relu {}, &[x], "relu").unwrap()
+    }
+
+    fn pool(&mut self, x: ValueId) -> ValueId {
+        let op = MaxPool2d {
+            kernel: [2, 2],
+            strides: [2, 2],
+            pads: [0; 4],
+            dilations: [1, 1],
+            ceil: false,
+        };
+        self.graph.add1(op, &[x], "pool").unwrap()
+    }
+
+    fn linear(&mut self, x: ValueId, features: usize) -> ValueId {
+        let inputs = self.graph.ty(x).shape[1];
+        let w = self.parameter(&[features, inputs]);
+        let op = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+        self.graph.add1(op, &[x, w], "linear").unwrap()
+    }
+}
+
+/// Pools before and behind batch norm, channels that are no whole bytes, a flattened map and rows.
+fn net() -> Graph {
+    let mut net = Net { graph: Graph::new("net"), random: Random::new(3) };
+    let x = net.graph.add_input("x", TensorType::f32([2, 3, 9, 8]), InputRole::Data);
+    let mut y = net.conv(x, 5, 1);
+    for (features, early) in [(9, true), (17, false)] {
+        y = net.norm(y);
+        y = net.relu(y);
+        y = net.conv(y, features, 1);
+        y = if early { net.pool(y) } else { y };
+    }
+    y = net.norm(y);
+    y = net.relu(y);
+    y = net.pool(y);
+    let shape = net.graph.ty(y).shape.clone();
+    let op = Reshape { shape: [2, shape.count() / 2].into() };
+    y = net.graph.add1(op, &[y], "flat").unwrap();
+    for features in [13, 11, 4] {
+        y = net.linear(y, features);
+        if features > 4 {
+            y = net.norm(y);
+            y = net.relu(y);
+        }
+    }
+    net.graph.add_output("y", y);
+    net.graph
+}
+
+fn run(graph: &Graph, x: &Tensor) -> Tensor {
+    let inputs = std::slice::from_ref(x);
+    Interpreter::new(graph).step(inputs, &RunContext::default()).expect("runs").remove(0)
+}
+
+fn optimised(graph: &Graph, target: &dyn Target) -> Graph {
+    optimise(graph, &ANY, target, &OptimiseOptions::default()).expect("optimises").0
+}
+
+#[test]
+fn frozen_networks_compute_with_bits() {
+    let model = net();
+    let algorithm = Algorithm::built_in("bnn-ste").expect("an algorithm");
+    let (trained, _) = translate(&model, &algorithm).expect("translates");
+    let all: BTreeSet<usize> = (0..model.parameters().len()).collect();
+    let (frozen, _) = translate(&freeze(&model, &all).unwrap(), &algorithm).expect("translates");
+    let bits = optimised(&fold_constants(&frozen).unwrap(), &trainc_c::C);
+    let count = |kind| bits.nodes().iter().filter(|node| node.op.kind() == kind).count();
+    assert_eq!(count(OpKind::BinaryConv2d), 4, "{bits:?}");
+    // The signs of floats alone are those behind the first layer; the last layer takes floats.
+    assert_eq!((count(OpKind::SignBits), count(OpKind::Threshold)), (1, 3), "{bits:?}");
+    assert_eq!((count(OpKind::QuantizeSteps), count(OpKind::Dequantize)), (0, 0));
+    let of_weights = bits.value_ids().filter(|&v| bits.constant_of(v).is_some());
+    let stored: usize = of_weights
+        .map(|v| bits.ty(v))
+        .filter(|ty| ty.element == Element::B1)
+        .map(TensorType::element_bytes)
+        .sum();
+    // [9,3,3,8], [17,3,3,16], [13,H,W,24] and [11,1,1,16].
+    let flat = model.ty(model.parameters()[model.parameters().len() - 11].value).count();
+    let flat = flat / 17 * 24;
+    assert_eq!(stored, (9 * 9 * 8 + 17 * 9 * 16 + flat + 11 * 16) / 8);
+    let mut random = Random::new(5);
+    for _ in 0..6 {
+        let x = drawn(&mut random, &[2, 3, 9, 8]);
+        let (expected, found) = (run(&trained, &x), run(&bits, &x));
+        assert!(found.bits_equal(&expected), "{found:?}, {expected:?}");
+    }
+}
+
+/// Every sum of nine signs under batch norms of any sign, 0 and -0 among the gains, with and without a clip: the threshold is
+/// that of the floats.
+#[test]
+fn every_sum_has_the_sign_of_its_floats() {
+    const CHANNELS: usize = 9;
+    let mut norms = Vec::new();
+    for gain in [-2.0f32, -1e-30, -0.0, 0.0, 1e-30, 0.3, 3.0] {
+        for shift in [-1.0f32, -0.0, 0.0, 0.25, 1e20] {
+            for mean in [-3.0f32, -0.5, 0.0, 2.75] {
+                norms.extend([0.0f32, 1.0, 4e-9].map(|variance| [gain, shift, mean, variance]));
+            }
+        }
+    }
+    let features = norms.len();
+    let all = 1usize << CHANNELS;
+    let b1 = |shape: [usize; 4], bit: &dyn Fn(usize) -> bool| {
+        let ty = TensorType::new(shape, Element::B1);
+        let bits: Vec<i64> = (0..ty.count()).map(|i| bit(i).into()).collect();
+        Tensor::from_i64(&ty, &bits, ScaleData::None)
+    };
+    for clipped in [false, true] {
+        let mut g = Graph::new("sums");
+        let x = g.add_input("x", TensorType::new([all, 1, 1, 16], Element::B1), InputRole::Data);
+        let w = b1([features, 1, 1, 16], &|i| i % 16 < CHANNELS);
+        let w = g.add_constant("w", w);
+        let (strides, dilations) = ([1, 1], [1, 1]);
+        let op = BinaryConv2d { strides, pads: [0; 4], dilations, padding: 0, channels: CHANNELS };
+        let sums = g.add1(op, &[x, w], "sums").unwrap();
+        let first = Transpose { permutation: vec![0, 3, 1, 2] };
+        let first = g.add1(first, &[sums], "first").unwrap();
+        let one = g.add_constant("one", Tensor::f32([], vec![1.0]));
+        let zero = g.add_constant("zero", Tensor::i32([], vec![0]));
+        let mut y = g.add1(DequantizeLinear { axis: 0 }, &[first, one, zero], "real").unwrap();
+        let mut operands = vec![y];
+        for i in 0..4 {
+            let values = norms.iter().map(|norm| norm[i]).collect();
+            operands.push(g.add_constant("vector", Tensor::f32([features], values)));
+        }
+        let norm = BatchNorm { epsilon: 1e-5f32.into(), batch: false };
+        y = g.add1(norm, &operands, "norm").unwrap();
+        if clipped {
+            y = g.add1(Clip { min: (-1.0).into(), max: 1.0.into() }, &[y], "clip").unwrap();
+        }
+        y = g.add1(SignBits {}, &[y], "bits").unwrap();
+        g.add_output("y", y);
+        let bits = optimised(&g, &trainc_c::C);
+        assert!(bits.nodes().iter().any(|n| n.op.kind() == OpKind::Threshold), "{bits:?}");
+        assert!(!bits.nodes().iter().any(|n| n.op.kind() == OpKind::BatchNorm), "{bits:?}");
+        // Every pattern of nine signs.
+        let x = b1([all, 1, 1, 16], &|i| i % 16 < CHANNELS && i / 16 >> (i % 16) & 1 == 1);
+        assert!(run(&bits, &x).bits_equal(&run(&g, &x)));
+    }
+}
