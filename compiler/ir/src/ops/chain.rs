@@ -5,6 +5,7 @@ use crate::loops::{BufferParameter, LoopKernel, Role};
 use crate::operator;
 use crate::ops::properties::{Property, Work};
 use crate::ops::rule::ensure;
+use crate::ops::support::binary;
 use crate::ops::support::fusion::{Fusion, Place};
 use crate::ops::support::sample;
 use crate::ops::{Case, Conv2d, Op, Operator, Relu, TypeError};
@@ -122,8 +123,13 @@ impl Operator for Chain {
         so_far
     }
 
-    /// The operations' loops in turn; results on the way are working memory.
+    /// The operations' loops in turn; results on the way are working memory. Bits of a convolution of bits are made of each sum.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        if let [Op::BinaryConv2d(conv), Op::Threshold(stage)] = &self.ops[..]
+            && (stage.low, stage.element, inputs[2].shape[1]) == (0, Element::B1, 1)
+        {
+            return binary::lower(conv, inputs, outputs);
+        }
         let links = self.links(inputs).expect("the type rule has checked the operands");
         let kernels: Vec<LoopKernel> = links
             .iter()
@@ -186,6 +192,28 @@ impl Operator for Chain {
         let convolution =
             Conv2d { strides: [1, 2], pads: [1, 0, 0, 1], dilations: [1, 1], groups: 1 };
         let dropout = |ratio: f32, stream| crate::ops::Dropout { ratio: ratio.into(), stream };
+        // Bits of sums, whole bytes of them and others.
+        let bits = |features: usize, flips: bool| {
+            let product = crate::ops::BinaryConv2d {
+                strides: [1, 2],
+                pads: [1, 0, 1, 1],
+                dilations: [1, 1],
+                padding: 0,
+                channels: 20,
+            };
+            let stage = crate::ops::Threshold { low: 0, element: Element::B1 };
+            let thresholds = (0..features as i32).map(|c| [3, -2, i32::MIN, 0, i32::MAX][c as usize % 5]);
+            let mut inputs = vec![
+                sample::integers([2, 3, 5, 24], Element::B1, 8),
+                sample::integers([features, 2, 3, 24], Element::B1, 9),
+                Tensor::i32([features, 1], thresholds.collect()),
+            ];
+            if flips {
+                let flip = (0..features as i32).map(|c| -(c % 2));
+                inputs.push(Tensor::i32([features], flip.collect()));
+            }
+            Case::shape_only(chain(vec![product.into(), stage.into()]), inputs)
+        };
         vec![
             // The product is 3 - 2 = 1; relu(1 - 2) and relu(1 + 4).
             Case::new(
@@ -243,6 +271,9 @@ impl Operator for Chain {
                 ]),
                 vec![sample::i8_shared([1, 2, 3, 3], 6, 2), sample::i8_shared([3, 2, 2, 3], 7, -9)],
             ),
+            bits(16, false),
+            bits(16, true),
+            bits(5, true),
         ]
     }
 }

@@ -5,16 +5,20 @@
 //! becomes one `threshold` of integers (`chain-into-threshold`), whatever the sign of a batch norm's gain.
 
 use trainc_ir::ops::{
-    BinaryConv2d, Conv2d, DequantizeLinear, IntegerMaxPool2d, MatMul, MaxPool2d, Pad,
-    QuantizeSteps, Reshape, SignBits, StepRounding, Transpose,
+    BinaryConv2d, Conv2d, DequantizeLinear, IntegerConv2d, IntegerMaxPool2d, MatMul, Pad,
+    QuantizeSteps, Reshape, SignBits, StepRounding,
 };
-use trainc_ir::types::{Scale, TensorType};
+use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Graph, Op, ScaleData, Tensor, ValueId};
 
+use super::classes::Classes;
 use super::instance::{Builder, Instance, Random};
 use super::matched::Match;
+use super::signs::{TO_FIRST, TO_LAST, moved, number, signs_of};
 use super::{Condition, Exactness, Patterns, Rule, Sides};
+use crate::egraph::Id;
 use crate::egraph::saturate::Term;
+use crate::stage::source::Source;
 
 /// The codes of `$x`: -1 and 1 as integers, from FP32 numbers.
 macro_rules! codes {
@@ -26,9 +30,6 @@ macro_rules! codes {
         )
     };
 }
-
-const TO_LAST: [usize; 4] = [0, 2, 3, 1];
-const TO_FIRST: [usize; 4] = [0, 3, 1, 2];
 
 /// What makes integers the codes of signs, and weights binary.
 const BINARY: &[(&str, Condition)] = &[
@@ -46,15 +47,7 @@ const BINARY: &[(&str, Condition)] = &[
     }),
 ];
 
-/// The value of a scalar that is known.
-fn number(m: &Match<'_>, name: &str) -> Option<f32> {
-    match m.constant(name)?.as_f32() {
-        [value] => Some(*value),
-        _ => None,
-    }
-}
-
-pub(crate) const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     // Zeros that the convolution pads with add nothing on either side.
     Rule {
         name: "conv2d-of-signs",
@@ -156,87 +149,101 @@ pub(crate) const RULES: &[Rule] = &[
         }),
     },
     Rule {
-        name: "sign-bits-of-transpose",
-        summary: "sign_bits(transpose(x)) = transpose(sign_bits(x))",
-        exactness: Exactness::Bit,
-        sides: Sides::Patterns(Patterns::one(&[(
-            "(sign_bits (transpose ?p ?x))",
-            "(transpose ?p (sign_bits ?x))",
-        )])),
-        instance: Instance::Built(|r| {
-            let mut i = Builder::new();
-            let x = i.input(TensorType::f32(r.shape(3)));
-            let permutation = r.choose(&[vec![0, 2, 1], vec![1, 2, 0], vec![2, 1, 0]]);
-            let x = i.op(Transpose { permutation }, &[x]);
-            let y = i.op(SignBits {}, &[x]);
-            i.finish(y)
-        }),
-    },
-    // A maximum is at least 0 where one of its numbers is: an or. What is no number never wins, and has the bit 0.
-    Rule {
-        name: "sign-bits-of-max-pool",
-        summary: "sign_bits(max_pool2d(x)) = integer_max_pool2d(sign_bits(x)), channels last",
+        name: "integer-conv2d-of-signs",
+        summary: "integer_conv2d(x, w) = binary_conv2d(sign_bits(x), bits(w)), channels filled up to bytes; x is seen to be -1 and \
+                  1, known w and the padding are -1, 0 (the padding) and 1",
         exactness: Exactness::Bit,
         sides: Sides::Patterns(Patterns {
-            forms: &[("(sign_bits (max_pool2d ?pool ?x))", "?pooled")],
-            conditions: &[],
-            computed: (&["pooled"], |m| {
-                let pool = integer_pool(m)?;
-                let bits = Term::operation(SignBits {}, vec![Term::Class(m.id("x")?)]);
-                Some(vec![moved(TO_FIRST, Term::operation(pool, vec![moved(TO_LAST, bits)]))])
-            }),
-            ..Patterns::NONE
-        }),
-        instance: Instance::Built(|r| {
-            let mut i = Builder::new();
-            let x = i.input(TensorType::f32([r.range(1, 2), r.range(1, 9), 4, r.range(3, 5)]));
-            let x = i.op(any_pool(r), &[x]);
-            let y = i.op(SignBits {}, &[x]);
-            i.finish(y)
-        }),
-    },
-    // Numbers grow with their integers where the scale is positive: the maximum is that of the largest integer.
-    Rule {
-        name: "max-pool-of-sums",
-        summary: "max_pool2d(dequantize_linear(q, s, 0)) = dequantize_linear(integer_max_pool2d(q), s, 0), channels last, for \
-                  a known scalar s > 0",
-        exactness: Exactness::Bit,
-        sides: Sides::Patterns(Patterns {
-            forms: &[("(max_pool2d ?pool (dequantize_linear ?real ?x ?s ?z))", "?pooled")],
+            forms: &[("(integer_conv2d ?a ?x ?w)", "(binary_conv2d ?product ?bits ?weights)")],
+            guards: &["?a.groups = 1", "?a.padding = -1 | 0 | 1"],
             conditions: &[
-                ("s is a positive number", |m| {
-                    Some(number(m, "s")? > 0.0 && number(m, "s")?.is_finite())
+                ("w is known, -1 and 1 throughout", |m| {
+                    Some(m.constant("w")?.to_i64().iter().all(|q| q.abs() == 1))
                 }),
-                ("z is 0", |m| Some(m.constant("z")?.to_i64() == [0])),
+                ("x is -1 and 1", |m| {
+                    let source = Classes { context: m.context(), view: m.view() };
+                    Some(holds_signs(&source, m.id("x")?, DEPTH))
+                }),
             ],
-            computed: (&["pooled"], |m| {
-                let pool = integer_pool(m)?;
-                let last = moved(TO_LAST, Term::Class(m.id("x")?));
-                let q = moved(TO_FIRST, Term::operation(pool, vec![last]));
-                let scale = ["s", "z"].map(|name| m.id(name).map(Term::Class));
-                let [scale, zero] = scale;
-                let real = m.op::<DequantizeLinear>("real")?.clone();
-                Some(vec![Term::operation(real, vec![q, scale?, zero?])])
+            computed: (&["product", "bits", "weights"], |m| {
+                let conv = m.op::<IntegerConv2d>("a")?;
+                let w = m.constant("w")?;
+                let [features, rows, columns, channels] =
+                    <[usize; 4]>::try_from(w.shape().dims()).ok()?;
+                let product = BinaryConv2d {
+                    strides: conv.strides,
+                    pads: conv.pads,
+                    dilations: conv.dilations,
+                    padding: conv.padding,
+                    channels,
+                };
+                let x = Term::operation(SignBits {}, vec![Term::Class(m.id("x")?)]);
+                // The constant has its channels last already.
+                let weights = weights(m, [features, channels, rows, columns], |at| {
+                    let (rest, tap) = (at / (rows * columns), at % (rows * columns));
+                    (rest / channels * rows * columns + tap) * channels + rest % channels
+                });
+                Some(vec![Term::Attributes(product.into()), filled(x, channels), weights?])
             }),
-            ..Patterns::NONE
         }),
         instance: Instance::Built(|r| {
             let mut i = Builder::new();
-            let element = r.choose(&[Element::I32, Element::I8, Element::U4]);
-            let shape = [r.range(1, 2), r.range(1, 5), 4, r.range(3, 5)];
-            let q = i.input(TensorType::new(shape, element));
-            let s = i.constant(Tensor::f32([], vec![r.choose(&[1.0, 0.1, 1e-44, 1e38])]));
-            let zero = TensorType::new([0usize; 0], element);
-            let z = i.constant(Tensor::from_i64(&zero, &[0], ScaleData::None));
-            let x = i.op(DequantizeLinear { axis: 0 }, &[q, s, z]);
-            let y = i.op(any_pool(r), &[x]);
+            let (channels, features) = (r.choose(&[1, 8, 19]), r.range(1, 5));
+            let sums = TensorType::new([r.range(1, 2), 4, r.range(3, 4), channels], Element::I32);
+            let sums = i.input(sums);
+            let x = signs_of(r, &mut i, sums, channels);
+            let x = match r.range(0, 1) {
+                0 => x,
+                _ => {
+                    let (kernel, strides) = ([2, 1], [1, r.range(1, 2)]);
+                    i.op(IntegerMaxPool2d { kernel, strides, pads: [0; 4] }, &[x])
+                }
+            };
+            let shape = [features, r.range(1, 3), r.range(1, 3), channels];
+            let ty = TensorType::new(shape, r.choose(&[Element::I2, Element::I8]));
+            let w: Vec<i64> = (0..ty.count()).map(|_| 1 - 2 * (r.bits() >> 63) as i64).collect();
+            let w = i.constant(Tensor::from_i64(&ty, &w, ScaleData::None));
+            let op = IntegerConv2d {
+                strides: [r.range(1, 2), 1],
+                pads: [r.range(0, 2), 0, r.range(0, 1), 1],
+                dilations: [1, 1],
+                groups: 1,
+                padding: r.range(0, 2) as i32 - 1,
+            };
+            let y = i.op(op, &[x, w]);
             i.finish(y)
         }),
     },
 ];
 
-fn moved(permutation: [usize; 4], x: Term) -> Term {
-    Term::operation(Transpose { permutation: permutation.to_vec() }, vec![x])
+/// Steps back that are looked through.
+const DEPTH: usize = 8;
+
+/// Whether a value is seen to hold -1 and 1 alone: a staircase that leaves 0 out, a bipolar quantizer, and what moves these.
+fn holds_signs(source: &Classes<'_>, id: Id, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    source.producers(id).into_iter().any(|(op, operands)| match &op {
+        Op::Threshold(stairs) => {
+            stairs.low == -1
+                && source.constant(operands[1]).is_some_and(|rows| {
+                    rows.shape()[1] == 2 && rows.as_i32().chunks(2).all(|row| row[0] == row[1])
+                })
+        }
+        Op::QuantizeLinear(_) => {
+            let scale = source.constant(operands[1]);
+            let positive =
+                scale.is_some_and(|s| matches!(s.as_f32(), [s] if *s > 0.0 && s.is_finite()));
+            let zero = source.constant(operands[2]).is_some_and(|z| z.to_i64() == [0]);
+            let same = |by: Id| source.view.same(by, operands[1]);
+            let quantized =
+                |(op, own): &(Op, Vec<Id>)| matches!(op, Op::BipolarQuant(_)) && same(own[1]);
+            positive && zero && source.producers(operands[0]).iter().any(quantized)
+        }
+        Op::Transpose(_) | Op::Reshape(_) | Op::IntegerMaxPool2d(_) => {
+            holds_signs(source, operands[0], depth)
+        }
+        _ => false,
+    })
 }
 
 fn shaped<const N: usize>(shape: [usize; N], x: Term) -> Term {
@@ -295,31 +302,6 @@ fn linear(m: &Match<'_>, bits: Term, rows: usize, [c, h, w]: [usize; 3]) -> Opti
     let op =
         BinaryConv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], padding: 0, channels: c };
     real(m, shaped([rows, features], Term::operation(op, vec![bits, w?])))
-}
-
-/// The pool of integers, channels last, that gives what `?pool` gives of `?x`.
-fn integer_pool(m: &Match<'_>) -> Option<IntegerMaxPool2d> {
-    let pool = m.op::<MaxPool2d>("pool")?;
-    let x = m.ty("x")?;
-    let [batch, channels, height, width] = <[usize; 4]>::try_from(x.shape.dims()).ok()?;
-    let own = IntegerMaxPool2d { kernel: pool.kernel, strides: pool.strides, pads: pool.pads };
-    // Dilated and partial windows have no form of integers.
-    let last = TensorType::new([batch, height, width, channels], Element::B1);
-    let result = Op::from(own.clone()).infer(&[&last]).ok()?;
-    let floats = Op::from(pool.clone()).infer(&[&TensorType::f32(x.shape.clone())]).ok()?;
-    let sizes = |ty: &TensorType, axes: [usize; 2]| axes.map(|axis| ty.shape[axis]);
-    let same = sizes(&result[0], [1, 2]) == sizes(&floats[0], [2, 3]);
-    (pool.dilations == [1, 1] && same && x.scale == Scale::None).then_some(own)
-}
-
-fn any_pool(r: &mut Random) -> MaxPool2d {
-    MaxPool2d {
-        kernel: [2, r.range(1, 2)],
-        strides: [r.range(1, 2), r.range(1, 2)],
-        pads: [r.range(0, 1), 0, r.range(0, 1), 0],
-        dilations: [1, 1],
-        ceil: false,
-    }
 }
 
 /// `dequantize(product(codes(x), w))`.

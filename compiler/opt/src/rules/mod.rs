@@ -15,6 +15,7 @@ pub mod matched;
 pub(crate) mod movement;
 mod quantize;
 mod rescale;
+mod signs;
 pub(crate) mod stages;
 mod unsigned;
 
@@ -196,6 +197,7 @@ pub fn rules() -> Vec<Rule> {
         batch_norm::RULES,
         rescale::RULES,
         binary::RULES,
+        signs::RULES,
         stages::RULES,
         unsigned::RULES,
         fusion::RULES,

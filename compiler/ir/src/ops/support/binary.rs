@@ -1,7 +1,7 @@
 //! Loops of products of packed bits.
 
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Buffer, Expr, LoopKernel};
+use crate::loops::{Buffer, Expr, LoopKernel, Unary};
 use crate::ops::BinaryConv2d;
 use crate::types::TensorType;
 
@@ -81,7 +81,9 @@ fn tap(
     }
 }
 
-/// The loops of a convolution of bits, over the packed bytes of its operands.
+/// The loops of a convolution of bits, over the packed bytes of its operands; with further operands those of a chain that ends in
+/// a `threshold` of one level, which then come with no memory for sums: the thresholds `[C,1]`, and which channels are
+/// complemented, if any are.
 pub(crate) fn lower(
     op: &BinaryConv2d,
     inputs: &[&TensorType],
@@ -97,6 +99,8 @@ pub(crate) fn lower(
     let skips = op.padding == 0 || inside;
     let mut b = LoopBuilder::new(inputs, outputs, false);
     let (x, w, y) = (b.input(0), b.input(1), b.output(0));
+    let thresholds = (inputs.len() > 2).then(|| b.input(2));
+    let flip = (inputs.len() > 3).then(|| b.input(3));
     b.packed_bytes(x);
     b.packed_bytes(w);
     b.for_("image", c.batch, |b, image| {
@@ -149,7 +153,18 @@ pub(crate) fn lower(
                         });
                     });
                     let sum = most - b.get(differ) * Expr::i32(2);
-                    b.store(y, pixel + feature, sum);
+                    let result = match thresholds {
+                        None => sum,
+                        Some(thresholds) => {
+                            let sum = match flip {
+                                Some(flip) => sum.xor(b.load(flip, feature.clone())),
+                                None => sum,
+                            };
+                            let reached = b.load(thresholds, feature.clone()).less_equal(sum);
+                            reached.unary(Unary::BoolToInteger)
+                        }
+                    };
+                    b.store(y, pixel + feature, result);
                 });
             });
         });
