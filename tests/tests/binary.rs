@@ -208,7 +208,7 @@ fn every_sum_has_the_sign_of_its_floats() {
         let bits = optimised(&g, &trainc_c::C);
         assert_eq!((count(&bits, OpKind::Threshold), count(&bits, OpKind::BatchNorm)), (1, 0));
         // Every pattern of nine signs.
-        let x = b1([all, 1, 1, 16], &|i| i % 16 < CHANNELS && i / 16 >> (i % 16) & 1 == 1);
+        let x = b1([all, 1, 1, 16], &|i| i % 16 < CHANNELS && (i / 16) >> (i % 16) & 1 == 1);
         assert!(run(&bits, &x).bits_equal(&run(&g, &x)));
     }
 }
