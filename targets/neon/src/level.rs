@@ -50,6 +50,7 @@ impl Level {
             ("trainc_neon.h", include_str!("../support/trainc_neon.h")),
             ("trainc_neon_packing.h", include_str!("../support/trainc_neon_packing.h")),
             ("trainc_neon_rounding.h", include_str!("../support/trainc_neon_rounding.h")),
+            ("trainc_neon_bits.h", include_str!("../support/trainc_neon_bits.h")),
             ("trainc_neon_outer.h", include_str!("../support/trainc_neon_outer.h")),
         ];
         headers.extend(match self {

@@ -3,6 +3,7 @@
 //! One target for each level of the architecture: what a processor offers decides how products of 8-bit integers are
 //! laid out and multiplied ([`Level`]). Everything else is shared.
 
+mod bits;
 mod depthwise;
 mod level;
 pub mod loops;

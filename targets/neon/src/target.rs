@@ -7,6 +7,7 @@ use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::bits::Bits;
 use crate::depthwise::Depthwise;
 use crate::level::Level;
 use crate::loops::Loops;
@@ -102,6 +103,9 @@ impl Target for NeonTarget {
         let mut ways = Ways::default();
         if let Some(product) = ways.ask(Product::NAME, Product::of(self.level, signature)) {
             return trainc_c::take(ways, product);
+        }
+        if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
+            return trainc_c::take(ways, bits);
         }
         if let Some(depthwise) = ways.ask(Depthwise::NAME, Depthwise::of(self.level, signature)) {
             return trainc_c::take(ways, depthwise);
