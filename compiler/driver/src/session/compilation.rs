@@ -98,7 +98,7 @@ impl Compilation {
 
     /// When which training step runs, if there are several.
     pub fn stages(&self) -> Option<StageNotes> {
-        let stages = self.algorithm.stages.as_ref()?;
+        let stages = self.algorithm.stages.as_ref().filter(|_| !self.only_infers)?;
         let functions = stages.others.iter().map(Stage::function);
         let functions = std::iter::once(TRAIN_STEP.to_string()).chain(functions).collect();
         let choice = match stages.choice.clone() {
