@@ -332,7 +332,12 @@ fn executed_training_steps() {
             // Products of some size on Hexagon: estimates choose their kernels.
             if target == "hvx" && launch.macs > 0 && launch.units >= 1000 {
                 let ratio = launch.estimate.unwrap_or(0) as f64 / launch.units as f64;
-                assert!((0.8..=1.25).contains(&ratio), "{name}: {} packets, {:?} estimated", launch.units, launch.estimate);
+                assert!(
+                    (0.8..=1.25).contains(&ratio),
+                    "{name}: {} packets, {:?} estimated",
+                    launch.units,
+                    launch.estimate
+                );
             }
         }
         row(&mut table, "all", &[report.macs, report.units]);
