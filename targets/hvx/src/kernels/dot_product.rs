@@ -1,6 +1,6 @@
 //! A fully connected layer at small batches: every row of the operand times every row of the weights, as they lie in memory.
 //!
-//! Products of two runs of bytes ([`run_products`](super::run_products)): the operand's rows are copied with zeros behind
+//! Products of two runs of bytes (`run_products.rs`): the operand's rows are copied with zeros behind
 //! them; the weights are copied only so that something may be read behind them.
 
 use super::kernel::{Argument, Kernel, Phase, Scratch};
