@@ -1,6 +1,6 @@
 //! Built-in algorithms bit for bit against numpy written from the papers, by the interpreter and by the host's code: those whose
 //! values stay FP32 and whose products alone are not (`ui8`, `sbm`, `bnn-ste`, `dorefa`, `fp8-chunk`, `mls`, `afp`, `wageubn`, `octo`, `priot`, `qas`;
-//! tests/reference/carrier), three steps of two small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one.
+//! tests/reference/carrier), three steps of two small networks, and `niti-2020` (tests/reference/niti/make_2020.py), four steps of one; steps of random layers under all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -170,6 +170,12 @@ fn random_layers_are_numpys() {
         for algorithm in ALGORITHMS.into_iter().filter(|(_, arrays)| !others.contains(arrays)) {
             steps_are_numpys(&format!("random-{number}"), algorithm);
         }
+        // (tests/reference/carrier/make_random_integer.py)
+        for algorithm in ["niti", "niti-2020"] {
+            let network = format!("random-{number}");
+            integer_steps_are_numpys(&network, (algorithm, &format!("{network}.{algorithm}")));
+        }
+        steps_are_numpys(&format!("qas-random-{number}"), ("qas", "qas"));
     }
 }
 
@@ -185,37 +191,36 @@ fn steps_of_qas_are_numpys() {
     assert!(error.contains("fine-tunes a network that is quantized already"), "{error}");
 }
 
-/// Weights alone: they are all that the algorithm keeps.
-#[test]
-fn steps_of_niti_2020_are_numpys() {
-    let arrays: BTreeMap<_, _> =
-        read_npz(&file("niti-2020.npz")).expect("the arrays").into_iter().collect();
-    let text = std::fs::read_to_string(file("niti-2020.json")).expect("the facts");
-    let facts: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+/// Weights alone, int8 with an exponent for each tensor: they are all that NITI keeps.
+fn integer_steps_are_numpys(network: &str, (algorithm, arrays): (&str, &str)) {
+    let path = file(&format!("{arrays}.npz"));
+    let arrays: BTreeMap<_, _> = read_npz(&path).expect("the arrays").into_iter().collect();
+    let integers = |key: &str| arrays[key].data.to_integers().expect("integers");
     let batch = arrays["labels"].shape[1];
-    let source = ModelSource::File(file("niti-2020.onnx"));
-    let session = Session::new(&source, &config("niti-2020", batch), Entries::TrainAndInfer)
-        .unwrap_or_else(|e| panic!("{e:#}"));
+    let source = ModelSource::File(file(&format!("{network}.onnx")));
+    let session = Session::new(&source, &config(algorithm, batch), Entries::TrainAndInfer)
+        .unwrap_or_else(|e| panic!("{network}, {algorithm}: {e:#}"));
     let graph = &session.entry(TRAIN_STEP).expect("a step").module;
     let mut interpreter = Interpreter::new(graph);
     let mut host = session.on_this_machine().expect("the host runs it");
+    let states = arrays.keys().filter(|key| key.starts_with("state.")).count();
     let steps = arrays["rates"].shape[0];
     for step in 0..=steps {
         let state = host.state().expect("state");
+        assert_eq!((state.len(), graph.parameters().len()), (states, states));
         let check = |name: &str, found: &Tensor| {
-            let array = &arrays[&format!("state.{name}")];
-            let all: Vec<i64> = array.data.to_integers().expect("integers");
-            let size: usize = array.shape[1..].iter().product();
-            let exponent = facts["exponents"][name].as_i64().expect("an exponent") as i32;
-            let ty = TensorType::shared(array.shape[1..].to_vec(), Element::I8);
-            let own = &all[step * size..(step + 1) * size];
+            let key = format!("state.{name}");
+            let shape = arrays[&key].shape[1..].to_vec();
+            let size: usize = shape.iter().product();
+            let exponent = integers(&format!("exponent.{name}"))[0] as i32;
+            let own = &integers(&key)[step * size..(step + 1) * size];
+            let ty = TensorType::shared(shape, Element::I8);
             let expected = Tensor::from_i64(&ty, own, ScaleData::Exponent(exponent));
             assert!(
                 found.bits_equal(&expected),
-                "{name} after {step} steps: {found:?}, {expected:?}"
+                "{network}, {algorithm}: {name} after {step} steps: {found:?}, {expected:?}"
             );
         };
-        assert_eq!(state.len(), 5);
         for (parameter, found) in graph.parameters().iter().zip(interpreter.parameters()) {
             check(&graph.value(parameter.value).name, found);
         }
@@ -231,6 +236,11 @@ fn steps_of_niti_2020_are_numpys() {
         let [images, labels, rate] = &inputs;
         host.run(TRAIN_STEP, &[images, labels, rate], &run).expect("a step");
     }
+}
+
+#[test]
+fn steps_of_niti_2020_are_numpys() {
+    integer_steps_are_numpys("niti-2020", ("niti-2020", "niti-2020"));
 }
 
 /// How many products a step has of int8 and of FP32 operands.

@@ -137,7 +137,7 @@ class Network:
 
 
 class LeNet(Network):
-    LINEAR = True
+    LINEAR, IMAGE = True, (2, 8, 8)
 
     def __init__(self, rng, images):
         w = lambda *shape: rng.normal(0, 0.4, shape).astype(F)
@@ -271,12 +271,26 @@ class Model:
 
     def bytes(self):
         graph = helper.make_graph(
-            self.all, "net", [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 2, 8, 8])],
+            self.all, "net", [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", *self.network.IMAGE])],
             [helper.make_tensor_value_info(self.output, TensorProto.FLOAT, ["batch", CLASSES])], self.tensors)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid("qonnx.custom_op.general", 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         onnx.checker.check_model(model)
         return model.SerializeToString(deterministic=True)
+
+
+def write_steps(path, net, images, labels, rates):
+    """Trains, a step for each rate, and writes what went in and what came of it."""
+    states, losses = [net.state()], []
+    for step, rate in enumerate(rates):
+        losses.append(net.step(images[step], labels[step], rate))
+        states.append(net.state())
+    arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
+    assert all(value.dtype == F for value in arrays.values())
+    moved = [np.abs(np.rint(v[-1]) - np.rint(v[0])).max() for k, v in arrays.items() if "weight" in k]
+    print(path.name, "integers of weights moved by up to", moved)
+    arrays.update(images=images, labels=labels, rates=np.array(rates, F), losses=np.array(losses, F))
+    np.savez_compressed(path, **arrays)
 
 
 def main():
@@ -288,16 +302,7 @@ def main():
         labels = rng.integers(0, CLASSES, (STEPS, BATCH)).astype(np.int32)
         net = kind(rng, images[0])
         (folder / f"qas-{name}.onnx").write_bytes(Model(net).bytes())
-        states, losses = [net.state()], []
-        for step in range(STEPS):
-            losses.append(net.step(images[step], labels[step], RATES[step]))
-            states.append(net.state())
-        arrays = {f"state.{key}": np.stack([state[key] for state in states]) for key in states[0]}
-        assert all(value.dtype == F for value in arrays.values())
-        moved = [np.abs(np.rint(v[-1]) - np.rint(v[0])).max() for k, v in arrays.items() if "weight" in k]
-        print(name, "integers of weights moved by up to", moved)
-        arrays.update(images=images, labels=labels, rates=np.array(RATES, F), losses=np.array(losses, F))
-        np.savez_compressed(folder / f"qas-{name}.qas.npz", **arrays)
+        write_steps(folder / f"qas-{name}.qas.npz", net, images, labels, RATES)
 
 
 if __name__ == "__main__":

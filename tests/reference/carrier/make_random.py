@@ -55,6 +55,8 @@ def network(number, inner):
 
     class Random(Network):
         SHAPES, RESULTS, IMAGE, RNG = shapes, results, (channels,) + size, rng
+        # Channels in and out, groups, kernel, strides, pads of both layers before the last; "linear" has features alone.
+        FIRST, BETWEEN = first, inner
 
         def make_layers(self):
             between = Linear() if linear else Conv(inner[4], inner[5], inner[2])
@@ -92,6 +94,13 @@ def network(number, inner):
     return Random
 
 
+def drawn(kind):
+    """Parameters, images and labels of a step."""
+    parameters = {name: kind.RNG.normal(0, 0.4, shape).astype(F) for name, shape in kind.SHAPES.items()}
+    images = kind.RNG.normal(0, 1, (1, BATCH) + kind.IMAGE).astype(F)
+    return parameters, images, kind.RNG.integers(0, CLASSES, (1, BATCH)).astype(np.int32)
+
+
 def algorithms(number):
     """Name, the algorithm, its optimizer, bounds of its activations."""
     for name, (algorithm, optimizer, bounds) in make_fixtures.ALGORITHMS.items():
@@ -110,9 +119,7 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here
     for number, inner in enumerate(INNER):
         kind = network(number, inner)
-        parameters = {name: kind.RNG.normal(0, 0.4, shape).astype(F) for name, shape in kind.SHAPES.items()}
-        images = kind.RNG.normal(0, 1, (1, BATCH) + kind.IMAGE).astype(F)
-        labels = kind.RNG.integers(0, CLASSES, (1, BATCH)).astype(np.int32)
+        parameters, images, labels = drawn(kind)
         (folder / f"random-{number}.onnx").write_bytes(onnx_model(kind, parameters, kind.IMAGE))
         print(number, kind.IMAGE, kind.SHAPES)
         for name, algorithm, optimizer, bounds in algorithms(number):

@@ -1,10 +1,9 @@
-"""Writes tests/data/carrier/niti-2020.npz, .json and .onnx: training steps of a small residual network under `niti-2020`.
+"""Writes tests/data/carrier/niti-2020.npz and .onnx: training steps of a small residual network under `niti-2020`.
 
 Run: python make_2020.py [output folder] (numpy and onnx). NITI's code of 2020 differs from that of 2021 (niti.py) in this:
 the input is rint(x / max * 127); activations and errors are rescaled with pseudo-stochastic rounding, by 2 bits where it would be 1.
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -60,10 +59,9 @@ def main():
         states.append(dict(model.q))
     assert all((states[-1][name] != states[0][name]).any() for name in shapes)
     arrays = {f"state.{name}": np.stack([state[name] for state in states]) for name in shapes}
+    arrays.update({f"exponent.{name}": np.array(model.exponent[name], np.int32) for name in shapes})
     arrays.update(images=images, labels=labels, rates=np.array(BITS, np.int32))
     np.savez_compressed(folder / "niti-2020.npz", **arrays)
-    facts = {"exponents": {name: int(model.exponent[name]) for name in shapes}}
-    (folder / "niti-2020.json").write_text(json.dumps(facts, indent=1) + "\n")
     made = []
     for node in nodes:
         name, op = node["name"], node["op"]
