@@ -1,5 +1,5 @@
-"""Writes, for the networks of make_random.py, a step under algorithms that are integer throughout: tests/data/carrier/random-N.niti.npz
-and .niti-2020.npz, and the same layers quantized already, qas-random-N.onnx and .qas.npz.
+"""Writes, for the networks of make_random.py, three steps under `niti` and `niti-2020`, tests/data/carrier/random-N.niti.npz and
+.niti-2020.npz, and the same layers quantized already with a step under `qas`, qas-random-N.onnx and .qas.npz.
 
 Run: python make_random_integer.py [output folder] (numpy and onnx). The formulas are those of ../niti and make_qas.py.
 """
@@ -19,8 +19,8 @@ import make_2020
 import network as net
 import niti
 
-# Bits of an update; a rate.
-BITS, RATE = 5, 0.05
+# Bits of the updates of NITI's steps; a rate.
+BITS, RATE = (5, 3, 4), 0.05
 
 
 def niti_nodes(kind):
@@ -40,12 +40,15 @@ def niti_nodes(kind):
 
 def write_niti(path, kind, parameters, images, labels):
     model = net.Network({"nodes": niti_nodes(kind), "logits": "l3"}, parameters)
-    before = dict(model.q)
-    model.step(images[0], labels[0], BITS, 0, 0)
-    arrays = {f"state.{name}": np.stack([before[name], model.q[name]]) for name in parameters}
+    states = [dict(model.q)]
+    for step, bits in enumerate(BITS):
+        model.step(images[0], labels[0], bits, 0, step)
+        states.append(dict(model.q))
+    arrays = {f"state.{name}": np.stack([state[name] for state in states]) for name in parameters}
     assert all((value[0] != value[1]).any() for name, value in arrays.items() if "weight" in name), path
     arrays.update({f"exponent.{name}": np.array(model.exponent[name], np.int32) for name in parameters})
-    np.savez_compressed(path, images=images, labels=labels, rates=np.array([BITS], np.int32), **arrays)
+    again = lambda drawn: np.repeat(drawn, len(BITS), axis=0)
+    np.savez_compressed(path, images=again(images), labels=again(labels), rates=np.array(BITS, np.int32), **arrays)
 
 
 class Quantized(make_qas.LeNet):
