@@ -196,6 +196,8 @@ pub enum WarningKind {
     Batch,
     /// Something quantized in the file is not so here, or differently.
     Quantization,
+    /// Signs became binary quantizers, or did not.
+    Signs,
     /// Parameters that the file has no values for.
     Empty,
     /// Weights that a text form has only by their hash were drawn.

@@ -12,6 +12,7 @@ use crate::error::{
     invalid,
 };
 use crate::known::{ExternalReader, Known};
+use crate::onnx::signs::{self, Signs};
 use crate::onnx::training;
 use crate::ops::{self, FIRST_OPSET, LAST_OPSET};
 use crate::proto::{
@@ -30,6 +31,7 @@ pub(crate) struct Read {
     graph: GraphProto,
     /// The names of all initializers in the file's order, with the tensors of those that are used.
     tensors: Vec<(String, Option<Arc<Known>>)>,
+    signs: Signs,
 }
 
 impl Read {
@@ -73,13 +75,14 @@ impl Read {
             let known = if used { Some(Arc::new(read(&mut tensor)?)) } else { None };
             tensors.push((name, known));
         }
-        Ok(Read { model, opset, graph, tensors })
+        let signs = signs::binarize(&mut graph, &mut tensors);
+        Ok(Read { model, opset, graph, tensors, signs })
     }
 }
 
 /// Imports a model.
 pub(crate) fn import(read: &Read, options: &ImportOptions) -> Result<Imported, ImportError> {
-    let Read { model, opset, graph, tensors } = read;
+    let Read { model, opset, graph, tensors, signs } = read;
     let opset = *opset;
     let live = live_nodes(graph);
     let used = used_names(graph, &live);
@@ -136,6 +139,9 @@ pub(crate) fn import(read: &Read, options: &ImportOptions) -> Result<Imported, I
     }
     if options.training {
         finite::check_finite(&builder.graph)?;
+    }
+    for message in signs.warnings(options.training) {
+        builder.warn(WarningKind::Signs, message);
     }
     traps::warn(&mut builder, graph, &live, &model.producer_name);
     let loss = builder.losses.iter().find_map(|(name, loss)| {

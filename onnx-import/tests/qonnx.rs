@@ -7,7 +7,7 @@ use common::*;
 use trainc_ir::ops::{Quant, Rounding};
 use trainc_ir::{Element, Op, OpKind, Tensor};
 use trainc_onnx_import::proto::{AttributeProto, TensorProto, data_type};
-use trainc_onnx_import::{WarningKind, supported_qonnx_ops};
+use trainc_onnx_import::{Imported, WarningKind, supported_qonnx_ops};
 
 fn attributes(signed: i64, narrow: i64, mode: &str) -> Vec<AttributeProto> {
     vec![int("signed", signed), int("narrow", narrow), string("rounding_mode", mode)]
@@ -287,4 +287,148 @@ fn quantize_linear_gives_four_bits_and_refuses_sixteen() {
 fn the_table_is_in_order() {
     let ops: Vec<&str> = supported_qonnx_ops().map(|op| op.op).collect();
     assert_eq!(ops, ["BipolarQuant", "IntQuant", "Quant", "Trunc"]);
+}
+
+/// `y = sign(what is made of x) @ w`.
+fn signs(make: impl Fn(Model) -> Model, w: &[f32]) -> Model {
+    let m = model(17).input("x", &[1, 4]).floats("w", &[4, 2], w).floats("zero", &[], &[0.0]);
+    let m = m.floats("one", &[], &[1.0]).floats("minus", &[], &[-1.0]).floats("two", &[], &[2.0]);
+    make(m).node("MatMul", &["sign", "w"], &["y"]).output("y")
+}
+
+/// Binary quantizers in the graph, and the kinds of operations whose results they take.
+fn quantizers(imported: &Imported) -> usize {
+    imported.graph.nodes().iter().filter(|n| n.op.kind() == OpKind::BipolarQuant).count()
+}
+
+fn said(imported: &Imported) -> Vec<&str> {
+    let own = imported.warnings.iter().filter(|w| w.kind == WarningKind::Signs);
+    own.map(|w| w.message.as_str()).collect()
+}
+
+const W: [f32; 8] = [0.5, -0.25, 0.125, 1.0, 2.0, 0.75, -1.5, 0.375];
+
+#[test]
+fn comparisons_with_zero_are_signs() {
+    let of = |compare: &'static [&'static str], yes: &'static str, no: &'static str| {
+        signs(
+            |m| m.node(compare[0], &compare[1..], &["c"]).node("Where", &["c", yes, no], &["sign"]),
+            &W,
+        )
+    };
+    let x = [0.0, -2.0, 3.0, -0.0];
+    // Ones at 0, 2 and 3.
+    let expected = [0.5 - 0.125 + 2.0 - 1.5, -0.25 - 1.0 + 0.75 + 0.375];
+    for (compare, yes, no) in [
+        (&["GreaterOrEqual", "x", "zero"][..], "one", "minus"),
+        (&["LessOrEqual", "zero", "x"], "one", "minus"),
+        (&["Less", "x", "zero"], "minus", "one"),
+        (&["Greater", "zero", "x"], "minus", "one"),
+    ] {
+        let m = of(compare, yes, no);
+        let imported = m.import();
+        assert_eq!((quantizers(&imported), said(&imported).len()), (1, 0), "{compare:?}");
+        assert_eq!(run_one(&m, &[1, 4], &x).1, expected, "{compare:?}");
+    }
+    // Not -1 and 1; the other way round; compared with something else.
+    for (compare, yes, no) in [
+        (&["GreaterOrEqual", "x", "zero"][..], "one", "zero"),
+        (&["GreaterOrEqual", "x", "zero"], "minus", "one"),
+        (&["GreaterOrEqual", "x", "one"], "one", "minus"),
+    ] {
+        assert_eq!(quantizers(&of(compare, yes, no).import()), 0, "{compare:?} {yes} {no}");
+    }
+    // A bit where zeros are meant as -1 would change them: an input may be 0.
+    let m = of(&["Greater", "x", "zero"], "one", "minus");
+    let imported = m.import();
+    assert_eq!(quantizers(&imported), 0);
+    assert!(said(&imported)[0].contains("`sign` stays the sign of FP32 numbers"), "{imported:?}");
+    assert_eq!(run_one(&m, &[1, 4], &[0.0; 4]).1, [-1.125, -1.875]);
+    // 2 (x >= 0) - 1.
+    let m = signs(
+        |m| {
+            m.node("GreaterOrEqual", &["x", "zero"], &["c"])
+                .node_with("Cast", &["c"], &["f"], vec![int("to", data_type::FLOAT.into())])
+                .node("Mul", &["f", "two"], &["d"])
+                .node("Sub", &["d", "one"], &["sign"])
+        },
+        &W,
+    );
+    assert_eq!(quantizers(&m.import()), 1);
+    assert_eq!(run_one(&m, &[1, 4], &x).1, expected);
+}
+
+#[test]
+fn signs_of_what_is_often_zero_stay() {
+    let affine = |m: Model| {
+        let m =
+            m.floats("g", &[4], &[1.5, -2.0, 1.0, 0.5]).floats("b", &[4], &[0.1, 0.2, 0.3, 0.4]);
+        m.node("BatchNormalization", &["x", "g", "b", "b", "b"], &["n"])
+    };
+    let sign = |m: Model, of: &str| m.node("Sign", &[of], &["sign"]);
+    // Batch normalization is seldom exactly 0, and said to count as 1 there.
+    let bits = signs(|m| sign(affine(m), "n"), &W).import();
+    assert_eq!(quantizers(&bits), 1);
+    let [zeros] = said(&bits)[..] else { panic!("{:?}", bits.warnings) };
+    assert!(
+        zeros.contains("exactly 0 counts as 1") && zeros.contains("the first `sign`"),
+        "{zeros}"
+    );
+    // A ReLU is often 0, and an input may be.
+    for made in [
+        signs(|m| sign(affine(m).node("Relu", &["n"], &["r"]), "r"), &W),
+        signs(|m| sign(m, "x"), &W),
+        signs(|m| sign(affine(m).node("Clip", &["n", "zero"], &["r"]), "r"), &W),
+    ] {
+        let imported = made.import();
+        assert_eq!(quantizers(&imported), 0);
+        assert!(said(&imported)[0].contains("may often be exactly 0"), "{:?}", imported.warnings);
+    }
+    // So are sums of signs by signs, without a normalization between.
+    let deep = {
+        let m = signs(|m| sign(affine(m), "n"), &[1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0]);
+        let mut m = m.floats("v", &[2, 1], &[0.5, 0.25]).node("Sign", &["y"], &["s"]);
+        m.graph.output.clear();
+        m.node("MatMul", &["s", "v"], &["out"]).output("out").import()
+    };
+    // Those of the weights, too: they have one magnitude.
+    assert_eq!(quantizers(&deep), 2);
+    assert!(said(&deep).iter().any(|s| s.starts_with("`s` stays")), "{:?}", deep.warnings);
+    // What else takes a sign keeps its zeros.
+    let shown = signs(|m| sign(affine(m), "n"), &W).output("sign").import();
+    assert_eq!((quantizers(&shown), said(&shown).len()), (0, 0));
+}
+
+#[test]
+fn weights_of_one_magnitude_beside_signs_are_quantized() {
+    let m = |w: &[f32]| {
+        signs(
+            |m| {
+                m.node("GreaterOrEqual", &["x", "zero"], &["c"]).node(
+                    "Where",
+                    &["c", "one", "minus"],
+                    &["sign"],
+                )
+            },
+            w,
+        )
+    };
+    let one = [0.5, -0.5, 0.5, 0.5, -0.5, -0.5, 0.5, -0.5];
+    let by_feature = [0.5, -2.0, 0.5, 2.0, -0.5, -2.0, 0.5, 2.0];
+    for (w, count) in [(one, 2), (by_feature, 2), (W, 1), ([0.0; 8], 1), ([1.0; 8], 1)] {
+        assert_eq!(quantizers(&m(&w).import()), count, "{w:?}");
+        let x = [1.0f32, -1.0, -1.0, 1.0];
+        let y = |feature: usize| (0..4).map(|i| x[i] * w[2 * i + feature]).sum::<f32>();
+        assert_eq!(run_one(&m(&w), &[1, 4], &x).1, [y(0), y(1)], "{w:?}");
+    }
+    // Weights that a sign makes: none of them may be 0.
+    let trained = |w: &[f32]| {
+        let m =
+            model(17).input("x", &[1, 4]).floats("zero", &[], &[0.0]).floats("latent", &[4, 2], w);
+        m.node("Sign", &["latent"], &["w"]).node("MatMul", &["x", "w"], &["y"]).output("y").import()
+    };
+    assert_eq!((quantizers(&trained(&W)), said(&trained(&W)).len()), (1, 0));
+    let holed = trained(&[0.0, 1.0, -1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(quantizers(&holed), 0);
+    assert!(said(&holed)[0].contains("`latent`, which has zeros"), "{:?}", holed.warnings);
 }

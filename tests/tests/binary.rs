@@ -1,7 +1,12 @@
-//! Binary networks whose weights are frozen: bits in place of codes, the same results.
+//! Binary networks whose weights are frozen: bits in place of codes, the same results; and those that PyTorch exported.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
+use trainc_data::{NpyData, read_npz};
+use trainc_driver::config::Config;
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Entries, INFER, Session, TRAIN_STEP};
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{
@@ -210,5 +215,80 @@ fn every_sum_has_the_sign_of_its_floats() {
         // Every pattern of nine signs.
         let x = b1([all, 1, 1, 16], &|i| i % 16 < CHANNELS && (i / 16) >> (i % 16) & 1 == 1);
         assert!(run(&bits, &x).bits_equal(&run(&g, &x)));
+    }
+}
+
+fn exported(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/binary").join(name)
+}
+
+fn arrays(way: &str) -> BTreeMap<String, Tensor> {
+    let all = read_npz(&exported(&format!("{way}.npz"))).expect("the arrays").into_iter();
+    let tensor = |data: &NpyData, shape: &[usize]| match data {
+        NpyData::F32(values) => Tensor::f32(shape, values.clone()),
+        other => {
+            let integers: Vec<i64> = other.to_integers().expect("integers");
+            Tensor::i32(shape, integers.iter().map(|&v| v as i32).collect())
+        }
+    };
+    all.map(|(name, array)| (name, tensor(&array.data, &array.shape))).collect()
+}
+
+fn session(file: &str, algorithm: &str, target: &str, freeze: &[String]) -> Session {
+    let config = Config {
+        algorithm: algorithm.into(),
+        batch: Some(12),
+        infer_batch: Some(12),
+        target: target.into(),
+        freeze: freeze.to_vec(),
+        ..Config::default()
+    };
+    Session::new(&ModelSource::File(exported(file)), &config, Entries::TrainAndInfer)
+        .unwrap_or_else(|e| panic!("{file}: {e:#}"))
+}
+
+fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
+    assert_eq!(a.shape(), b.shape());
+    a.as_f32().iter().zip(b.as_f32()).fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
+
+/// Signs as PyTorch users write them, by both exporters: bits, with PyTorch's scores (FP32 in the first and the last layer).
+#[test]
+fn exported_signs_are_bits() {
+    for way in ["function", "detached", "where"] {
+        let arrays = arrays(way);
+        for exporter in ["torchscript", "dynamo"] {
+            let name = format!("{way}-{exporter}");
+            let session = session(&format!("{name}.onnx"), "quantized", "c", &["*".to_string()]);
+            let infer = &session.entry(INFER).expect("inference").optimised;
+            assert_eq!(count(infer, OpKind::BinaryConv2d), 2, "{name}: {infer}");
+            let difference = largest_difference(&run(infer, &arrays["images"]), &arrays["scores"]);
+            assert!(difference < 1e-5, "{name}: {difference}");
+        }
+    }
+}
+
+/// A step of SGD through the signs moves what it moves in PyTorch, as much.
+#[test]
+fn exported_signs_train_straight_through() {
+    for way in ["function", "detached", "where"] {
+        let arrays = arrays(way);
+        let session = session(&format!("{way}-torchscript.onnx"), "fp32", "host", &[]);
+        let mut host = session.on_this_machine().expect("the host runs it");
+        let before = host.state().expect("state");
+        let rate = Tensor::f32([], vec![0.1]);
+        let inputs = [&arrays["images"], &arrays["labels"], &rate];
+        host.run(TRAIN_STEP, &inputs, &RunContext::default()).expect("a step");
+        let after = host.state().expect("state");
+        let mut compared = 0;
+        for (index, name) in session.state_names().iter().enumerate() {
+            let Some(expected) = arrays.get(&format!("step.{name}")) else { continue };
+            let difference = largest_difference(&after[index].1, expected);
+            assert!(difference < 1e-6, "{way}: {name} by {difference}");
+            assert!(largest_difference(&before[index].1, expected) > 1e-4, "{way}: {name} stays");
+            compared += 1;
+        }
+        // Batch normalization's statistics stay; that of the first convolution is part of it.
+        assert_eq!(compared, 8, "{way}");
     }
 }

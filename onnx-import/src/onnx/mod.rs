@@ -3,6 +3,7 @@
 pub mod export;
 pub(crate) mod external;
 mod messages;
+pub(crate) mod signs;
 pub(crate) mod training;
 pub mod write;
 

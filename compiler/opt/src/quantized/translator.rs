@@ -278,15 +278,18 @@ impl<'m> Translator<'m> {
             }
         }
         let mut x = self.plain(node.inputs[0], name)?;
+        let scale = self.scale(&grid, name);
         if !own_integers && !is_quantize_linear(&node.op, &grid) {
             let mut operands = vec![x];
             for &v in &node.inputs[1..] {
-                operands.push(self.plain(v, name)?);
+                // Rules of binary layers see one scale in both.
+                let same = matches!(node.op, Op::BipolarQuant(_));
+                operands.push(if same { scale } else { self.plain(v, name)? });
             }
             x = self.add(node.op.clone(), &operands, name, "grid")?;
         }
         let mut grid = grid;
-        let mut plain = self.quantized(x, &grid, name)?;
+        let mut plain = self.quantized(x, scale, &grid, name)?;
         let reach = trace(&self.graph, plain)
             .and_then(|(start, chain)| chain.reach(&bounds(&self.graph, start, chain.axis)?));
         if matches!(&node.op, Op::Trunc(trunc) if !trunc.clamp) {
@@ -309,7 +312,7 @@ impl<'m> Translator<'m> {
             // Clamps before it leave it fewer bits than its type has.
             narrower = true;
             grid = narrow;
-            plain = self.quantized(x, &grid, name)?;
+            plain = self.quantized(x, scale, &grid, name)?;
         }
         let q = self.scaled(plain, &grid, name)?.unwrap_or(plain);
         let integers = own_integers && !narrower;
@@ -317,8 +320,17 @@ impl<'m> Translator<'m> {
         Ok(true)
     }
 
-    fn quantized(&mut self, x: ValueId, grid: &Grid, name: &str) -> Result<ValueId, QuantizeError> {
-        let scale = self.graph.add_constant(format!("{name}/scale"), grid.scale_tensor());
+    fn scale(&mut self, grid: &Grid, name: &str) -> ValueId {
+        self.graph.add_constant(format!("{name}/scale"), grid.scale_tensor())
+    }
+
+    fn quantized(
+        &mut self,
+        x: ValueId,
+        scale: ValueId,
+        grid: &Grid,
+        name: &str,
+    ) -> Result<ValueId, QuantizeError> {
         let zero = self.graph.add_constant(format!("{name}/zero_point"), grid.zero_tensor());
         self.add(QuantizeLinear { axis: 0 }, &[x, scale, zero], name, "")
     }
