@@ -90,6 +90,35 @@ fn outputs_are_those_of_the_runtimes() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// All convolutions of Larq's networks are products of bits, whatever stands around their maps.
+#[test]
+fn larq_networks_compute_with_bits() {
+    for (name, products) in [("larq_layers", 4), ("larq_bits", 2)] {
+        let config = Config {
+            algorithm: "quantized".into(),
+            target: "c".into(),
+            freeze: vec!["*".into()],
+            ..Config::default()
+        };
+        let source = ModelSource::File(folder().join(format!("{name}.tflite")));
+        let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+        let infer = &session.entry(INFER).expect("inference").optimised;
+        let text = infer.to_string();
+        let words = || text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let count = |op: &str| words().filter(|word| *word == op).count();
+        assert_eq!((count("binary_conv2d"), count("conv2d")), (products, 0), "{text}");
+        let archive = archive(name);
+        let inputs = std::slice::from_ref(&archive["in_0"]);
+        let found = Interpreter::new(infer).step(inputs, &RunContext::default()).expect("runs");
+        for (i, found) in found.iter().enumerate() {
+            let expected = &archive[&format!("out_{i}")];
+            let scale = expected.as_f32().iter().fold(1f32, |m, x| m.max(x.abs()));
+            let worst = difference(found, expected);
+            assert!(worst <= TOLERANCE * scale, "{name}: output {i}: {worst}");
+        }
+    }
+}
+
 /// One level of the output's grid, which the runtime rounds to, and half a level for probabilities, which are not
 /// rounded here.
 #[test]

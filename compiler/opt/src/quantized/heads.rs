@@ -17,7 +17,9 @@ const NO_GRID: &str = "its operand is on no grid: no quantizer stands before it"
 impl Translator<'_> {
     pub(super) fn convolution(&mut self, node: &Node) -> Result<Outcome, QuantizeError> {
         let Op::Conv2d(conv) = &node.op else { return Ok(Err("not a convolution".into())) };
-        let Some((q, grid)) = self.grid(node.inputs[0]) else { return Ok(Err(NO_GRID.into())) };
+        let Some((q, grid, pads, padding)) = self.bordered(node.inputs[0], conv.pads) else {
+            return Ok(Err(NO_GRID.into()));
+        };
         let weights = match self.weights(node.inputs[1], false) {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
@@ -36,10 +38,10 @@ impl Translator<'_> {
         let integers: Vec<i64> = source.map(|n| weights.integers[n]).collect();
         let op = IntegerConv2d {
             strides: conv.strides,
-            pads: conv.pads,
+            pads,
             dilations: conv.dilations,
             groups: conv.groups,
-            padding: grid.zero as i32,
+            padding,
         };
         let x = self.channels_last(q, &node.name)?;
         let sums = self.product(op, x, &grid, [o, h, w, i], &integers, &weights, &node.name)?;
@@ -51,6 +53,27 @@ impl Translator<'_> {
         self.set(node.outputs[0], Form::Plain(y));
         self.count("conv2d");
         Ok(Ok(()))
+    }
+
+    /// The integers of a convolution's maps with their grid, the border that it adds and the integer there. A border that a `pad` before
+    /// it adds is its own, if the value there is on the grid.
+    fn bordered(&self, v: ValueId, pads: [usize; 4]) -> Option<(ValueId, Grid, [usize; 4], i32)> {
+        if let Some((q, grid)) = self.grid(v) {
+            return Some((q, grid, pads, grid.zero as i32));
+        }
+        let node = self.model.producer(v)?;
+        let Op::Pad(pad) = &node.op else { return None };
+        let (q, grid) = self.grid(node.inputs[0])?;
+        let ([0, 0, top, left], [0, 0, bottom, right]) = (&pad.before[..], &pad.after[..]) else {
+            return None;
+        };
+        let code = f64::from(pad.value.get()) / f64::from(grid.scale) + grid.zero as f64;
+        let on_grid = (grid.low..=grid.high).any(|integer| integer as f64 == code);
+        // Two borders are one if both hold the value 0.
+        let one = pads == [0; 4] || code == grid.zero as f64;
+        let inner = [*top, *left, *bottom, *right];
+        let pads = [0, 1, 2, 3].map(|side| pads[side] + inner[side]);
+        (on_grid && one).then_some((q, grid, pads, code as i32))
     }
 
     pub(super) fn linear(&mut self, node: &Node) -> Result<Outcome, QuantizeError> {
