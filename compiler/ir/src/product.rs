@@ -26,6 +26,8 @@ pub enum Numbers {
     Float,
     /// Signed bytes with one run-time exponent a tensor.
     Bytes,
+    /// Unsigned bytes by signed ones, each with one run-time exponent a tensor.
+    Unsigned,
     /// Plain integers of at most 8 bits, channels last.
     Plain,
 }
@@ -263,6 +265,7 @@ impl Product {
     pub fn of_bytes(self) -> Result<Product, String> {
         match self.numbers {
             Numbers::Bytes => Ok(self),
+            Numbers::Unsigned => Err("an operand is u8".into()),
             Numbers::Float => Err("the operands are f32".into()),
             Numbers::Plain => Err("the operands are plain integers".into()),
         }
@@ -289,6 +292,10 @@ fn numbers(op: &Op, a: &TensorType, b: &TensorType, sums: &TensorType) -> Result
     }
     if all.iter().all(bytes) && wide && sums.scale == Scale::Exponent {
         return Ok(Numbers::Bytes);
+    }
+    let unsigned = a.element == Element::U8 && a.scale == Scale::Exponent;
+    if unsigned && bytes(&b) && wide && sums.scale == Scale::Exponent {
+        return Ok(Numbers::Unsigned);
     }
     Err(format!("its kernels multiply f32, or i8 with an exponent each, here {a} by {b}"))
 }
@@ -518,7 +525,11 @@ mod tests {
         assert_eq!(numbers(&op, &bytes, &bytes, &sums), Ok(Numbers::Bytes));
         assert_eq!(numbers(&op, &float, &float, &float), Ok(Numbers::Float));
         let plain = TensorType::new([2, 2], Element::I8);
-        for other in [&plain, &float, &TensorType::shared([2, 2], Element::U8)] {
+        let unsigned = TensorType::shared([2, 2], Element::U8);
+        assert_eq!(numbers(&op, &unsigned, &bytes, &sums), Ok(Numbers::Unsigned));
+        assert!(numbers(&op, &bytes, &unsigned, &sums).is_err());
+        assert!(numbers(&op, &unsigned, &unsigned, &sums).is_err());
+        for other in [&plain, &float] {
             for (a, b) in [(&bytes, other), (other, &bytes)] {
                 assert!(numbers(&op, a, b, &sums).is_err(), "{a} by {b}");
             }

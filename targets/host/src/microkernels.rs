@@ -43,8 +43,10 @@ pub(crate) enum Product {
 
 impl Product {
     fn new(product: &product::Product) -> Result<Product, String> {
-        if product.numbers == Numbers::Plain {
-            return Err("the operands are plain integers".into());
+        match product.numbers {
+            Numbers::Bytes | Numbers::Float => {}
+            Numbers::Unsigned => return Err("an operand is u8".into()),
+            Numbers::Plain => return Err("the operands are plain integers".into()),
         }
         Ok(match &product.shape {
             Shape::Convolution(c) => {

@@ -66,16 +66,29 @@ impl Operator for ClipGradient {
         let exponent = builder.let_("exponent", exponent);
         let result_exponent = builder.input_exponent(1);
         builder.set_output_exponent(0, result_exponent);
-        let bounds = bounds.map(|bound| {
-            let scaled = clip_bounds::scaled_expression(bound, exponent.clone(), inputs[0].element);
-            builder.let_("bound", scaled)
+        // Bytes are compared with the smallest and the largest that pass: no lane need be wider, and no float is computed for
+        // each. Where none passes, the bounds are the other way round.
+        let (least, most) = if inputs[0].element == Element::U8 { (0, 255) } else { (-128, 127) };
+        let [low, high] = bounds.map(|bound| {
+            clip_bounds::scaled_expression(bound, exponent.clone(), inputs[0].element)
         });
+        let whole = |bound: Expr, least: i32, most: i32| {
+            bound.unary(Unary::ToInteger).maximum(Expr::i32(least)).minimum(Expr::i32(most))
+        };
+        let low = whole(low.unary(Unary::Floor), least - 1, most) + Expr::i32(1);
+        let high = whole(high.unary(Unary::Ceil), least, most + 1) - Expr::i32(1);
+        let (low, high) = (builder.let_("first", low), builder.let_("last", high));
+        let none = builder.let_("none", high.clone().less(low.clone()));
+        let low = none.clone().select(Expr::i32(most), low.minimum(Expr::i32(most)));
+        let high = none.select(Expr::i32(least), high.maximum(Expr::i32(least)));
+        let (low, high) = (builder.let_("least", low), builder.let_("most", high));
         let (x, dy, y) = (builder.input(0), builder.input(1), builder.output(0));
         builder.for_("i", inputs[0].count(), |builder, i| {
-            let value = builder.load(x, i.clone()).unary(Unary::ToFloat);
-            let value = builder.let_("x", value);
+            let x = builder.load(x, i.clone());
+            let x = builder.let_("x", x);
+            let inside = low.clone().less_equal(x.clone()).and(x.less_equal(high.clone()));
             let error = builder.load(dy, i.clone());
-            builder.store(y, i, inside(value, bounds).select(error, Expr::i32(0)));
+            builder.store(y, i, inside.select(error, Expr::i32(0)));
         });
         builder.finish()
     }
