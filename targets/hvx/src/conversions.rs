@@ -7,7 +7,7 @@ use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Buffer, Expr, LoopKernel, Unary};
 use trainc_ir::numeric::dither::{DitherLoop, DitheredShift};
 use trainc_ir::numeric::{exponent, integer};
-use trainc_ir::ops::RequantizeStochastic;
+use trainc_ir::ops::{Dequantize, RequantizeStochastic};
 
 /// Bits of infinity: NaNs' magnitudes are above.
 const INFINITY: i32 = f32::INFINITY.to_bits().cast_signed();
@@ -169,6 +169,55 @@ pub(crate) fn dequantize(inputs: &[&TensorType], outputs: &[&TensorType]) -> Loo
             b.for_("i", count, |b, i| {
                 let q = b.load(x, i.clone()).unary(Unary::ToFloat);
                 b.store(y, i, q * first * second);
+            });
+        },
+    );
+    b.finish()
+}
+
+/// Integers of 32 bits to floats, rounded to nearest, ties to even: [`trainc_ir::ops::Dequantize`]. Exponents for which a
+/// result may not be normal take the generic loop.
+pub(crate) fn dequantize_sums(inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+    let mut b = LoopBuilder::new(inputs, outputs, false);
+    let (x, y, count) = (b.input(0), b.output(0), inputs[0].count());
+    let e = b.input_exponent(0);
+    let e = b.let_("e", integer::clamp(e, -400, 400));
+    let lowest = Expr::i32(-126).less_equal(e.clone());
+    // The largest magnitude is 2^31, which rounding does not exceed.
+    let normal = lowest.and(e.clone().less_equal(Expr::i32(127 - 31)));
+    b.if_else(
+        normal,
+        |b| {
+            let unit = b.let_("unit", e.clone() + Expr::i32(127 + 31 - 1));
+            b.for_("i", count, |b, i| {
+                let q = b.load(x, i.clone());
+                let q = b.let_("q", q);
+                let m = signed(b, q.clone(), q.clone());
+                let m = b.let_("m", m);
+                let zeros = b.let_("zeros", m.clone().unary(Unary::LeadingZeros));
+                let beyond = Expr::i32(31 - MANTISSA);
+                let up = (zeros.clone() - beyond.clone()).maximum(Expr::i32(0));
+                let down = (beyond - zeros.clone()).maximum(Expr::i32(0));
+                let down = b.let_("down", down);
+                // Nothing is added where nothing is shifted out.
+                let half = Expr::i32(1).shift_left(down.clone()).shr_unsigned(Expr::i32(1));
+                let half = b.let_("half", half);
+                let odd = m.clone().shr_unsigned(down.clone()).and(Expr::i32(1));
+                let bias = (half.clone() - Expr::i32(1)).maximum(Expr::i32(0)) + odd.minimum(half);
+                let mantissa = (m.clone() + bias).shr_unsigned(down).shift_left(up);
+                // The bit that is not stored adds 1 to the exponent, as one more does where rounding carries.
+                let number = mantissa + (unit.clone() - zeros).shift_left(Expr::i32(MANTISSA));
+                let number = number.or(q.and(Expr::i32(i32::MIN)));
+                let number = m.equal(Expr::i32(0)).select(Expr::i32(0), number);
+                b.store(y, i, number.unary(Unary::FromBits));
+            });
+        },
+        |b| {
+            b.for_("i", count, |b, i| {
+                let q = b.load(x, i.clone());
+                let q = b.let_("q", q);
+                let result = Dequantize::nearest(b, q, &e, false);
+                b.store(y, i, result);
             });
         },
     );

@@ -5,7 +5,7 @@ use trainc_ir::loops::{Expr, LoopKernel, Scalar, Unary};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{QuantizeGradient, Requantize};
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Element, Op, TensorType};
 
 use crate::{batch_norm, conversions};
 
@@ -23,6 +23,9 @@ pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKe
         }
         Op::Dequantize(_) if inputs[0].element.bits() <= 16 => {
             conversions::dequantize(inputs, outputs)
+        }
+        Op::Dequantize(_) if inputs[0].element == Element::I32 => {
+            conversions::dequantize_sums(inputs, outputs)
         }
         Op::Requantize(op) if op.rounding == Rounding::PseudoStochastic => {
             requantize(op, inputs, outputs)

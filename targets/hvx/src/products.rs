@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 
 use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
-use trainc_ir::product::{self, Convolution, Narrowing, Pass};
+use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Pass};
 
 use crate::bands::{self, Bands, Slices};
 use crate::glue::{Glue, Printed};
 use crate::kernels::{
-    DataObject, DotProduct, Kernel, PlaneGradient, PlaneProduct, RowFinish, RowProduct, Span,
-    StaticShift, WeightGradient, WeightStrides, WindowProduct, convolution, static_convolution,
+    Axis, DataObject, DotProduct, Kernel, PlaneGradient, PlaneProduct, RowFinish, RowProduct, Span,
+    StaticShift, SumProduct, WeightGradient, WeightStrides, WindowProduct, convolution,
+    static_convolution,
 };
 use crate::machine::{Function, MachineError};
 use crate::select::SelectError;
@@ -75,6 +76,12 @@ pub(crate) enum Product {
         /// As of the other gradient.
         operands: [usize; 2],
     },
+    /// Sums that are not rounded, of any pass.
+    Sums {
+        product: SumProduct,
+        /// What stands for the maps, and what for the weights.
+        operands: [usize; 2],
+    },
 }
 
 /// What sums over windows are shifted by.
@@ -93,8 +100,10 @@ impl Product {
     /// Why its loops serve.
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Product, String>> {
         let product = product::Product::of(signature.ops(), signature.inputs, |_| true)?;
-        let product = product.and_then(product::Product::of_bytes);
-        Some(product.and_then(|product| Product::new(signature, &product)))
+        Some(product.and_then(|product| match product.numbers {
+            Numbers::Unsigned if product.finish.is_none() => Product::new(signature, &product),
+            _ => Product::new(signature, &product.of_bytes()?),
+        }))
     }
 
     fn new(signature: &Signature<'_>, product: &product::Product) -> Result<Product, String> {
@@ -108,7 +117,7 @@ impl Product {
         let windows = |finish| Product::windows(&c, finish);
         let gradient = |shift| Product::gradient(&c, shift);
         let result = match (product.narrowing(), c.pass) {
-            (None, _) => return Err("its sums are not rounded".into()),
+            (None, _) => return Product::sums(&c, product.numbers == Numbers::Unsigned),
             (Some(Narrowing::Requantize { bits, rounding, low }), Pass::Forward | Pass::Error) => {
                 match rounding {
                     Rounding::HalfAway => windows(Rounded::Requantize { bits, low })?,
@@ -135,6 +144,7 @@ impl Product {
             Product::PlaneGradient { gradient, .. } => gradient.depth(),
             Product::Rows { product, .. } => product.depth,
             Product::Dots { product, .. } => product.channels,
+            Product::Sums { product, .. } => product.product.depth(),
         };
         if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
             return Err("its shift is too wide for the sums".into());
@@ -142,21 +152,22 @@ impl Product {
         Ok(result)
     }
 
-    fn windows(c: &Convolution, finish: Rounded) -> Result<Product, String> {
-        let taps = c.tap_count();
-        let [vertical, horizontal] = spans(c);
-        let ([channels, features], axes, strides) = match c.pass {
-            Pass::Error => (
-                [c.outputs, c.channels],
-                [vertical.error(), horizontal.error()],
-                WeightStrides { feature: taps, channel: c.channels * taps, tap: 1 },
-            ),
-            _ => (
-                [c.channels, c.outputs],
-                [vertical.forward(), horizontal.forward()],
-                WeightStrides { feature: c.channels * taps, channel: taps, tap: 1 },
-            ),
+    fn sums(c: &Convolution, unsigned: bool) -> Result<Product, String> {
+        let product = match c.pass {
+            Pass::Gradient => SumProduct::gradient([c.images, c.channels, c.outputs], spans(c))?,
+            Pass::Forward | Pass::Error => {
+                let ([channels, features], axes, strides) = sides(c);
+                let product = WindowProduct::new(c.images, channels, features, axes)?;
+                SumProduct::natural(product, strides)
+            }
         };
+        let product =
+            SumProduct { product: WindowProduct { unsigned, ..product.product }, ..product };
+        Ok(Product::Sums { product, operands: if c.swapped { [1, 0] } else { [0, 1] } })
+    }
+
+    fn windows(c: &Convolution, finish: Rounded) -> Result<Product, String> {
+        let ([channels, features], axes, strides) = sides(c);
         let [_, columns] = axes.clone();
         let planes = match finish {
             Rounded::Requantize { bits, low } => PlaneProduct::new(c).ok().map(|product| {
@@ -248,6 +259,7 @@ impl Product {
             Product::PlaneGradient { gradient, .. } => gradient.kernel(name),
             Product::Rows { product, finish, .. } => product.kernel(name, *finish),
             Product::Dots { product, bits, low } => product.kernel(name, *bits, *low),
+            Product::Sums { product, .. } => product.kernel(name),
         }
     }
 
@@ -259,6 +271,7 @@ impl Product {
             | Product::Planes { .. }
             | Product::Rows { .. }
             | Product::Dots { .. }
+            | Product::Sums { .. }
             | Product::PlaneGradient { .. } => None,
             Product::Gradient { shift, .. } => *shift,
         }
@@ -270,6 +283,7 @@ impl Product {
             Product::Planes { .. }
             | Product::Dots { .. }
             | Product::Rows { .. }
+            | Product::Sums { .. }
             | Product::PlaneGradient { .. } => None,
         }
     }
@@ -280,6 +294,7 @@ impl Product {
         let weights = match self {
             Product::Windows { product, .. } => product.weight_bytes().next_multiple_of(128),
             Product::Planes { product, .. } => product.weight_bytes(),
+            Product::Sums { product, .. } => product.product.weight_bytes().next_multiple_of(128),
             Product::Gradient { .. }
             | Product::Dots { .. }
             | Product::Rows { .. }
@@ -322,6 +337,7 @@ impl Glue for Product {
             Product::PlaneGradient { gradient, .. } => return gradient.packets() as u64,
             Product::Rows { product, finish, .. } => return product.packets(*finish) as u64,
             Product::Dots { product, .. } => return product.packets() as u64,
+            Product::Sums { product, .. } => return product.packets() as u64,
             Product::Windows { product, .. } => {
                 let spread = product.spread.map_or(0, |s| SPREAD * s.vectors() as u64);
                 (product.multiplications_inside(), spread)
@@ -379,6 +395,22 @@ impl Glue for Product {
                      {join}{exponent}\n}}\n"
                 );
             }
+            Product::Sums { product, operands: [x, w] } => {
+                let pack = format!("{name}_pack_weights");
+                let (function, table) = product.product.pack_weights(&pack, &product.weights)?;
+                functions.push(function);
+                kernel.data.extend(table);
+                let element = if product.product.unsigned { "uint8_t" } else { "int8_t" };
+                let _ = write!(
+                    source,
+                    "void {pack}(const int8_t *weights, uint8_t *packed);\n\
+                     void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
+                     uint8_t *scratch);\n\n\
+                     {head}\n{{\n    {pack}(x{w}, scratch);\n    \
+                     {own}(x{x}, scratch, y0, scratch + {own_at});\n    \
+                     y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
+                );
+            }
             Product::Planes { product, strides, .. } => {
                 let pack = format!("{name}_pack_weights");
                 functions.push(product.pack_weights(&pack, strides)?);
@@ -433,6 +465,24 @@ impl Glue for Product {
         }
         let tables = kernel.data.iter().map(DataObject::assembly).collect();
         Ok(Printed { functions, tables, source, routines: BTreeSet::new() })
+    }
+}
+
+/// Channels and features, the axes and the strides of the weights of a sum over windows.
+fn sides(c: &Convolution) -> ([usize; 2], [Axis; 2], WeightStrides) {
+    let taps = c.tap_count();
+    let [vertical, horizontal] = spans(c);
+    match c.pass {
+        Pass::Error => (
+            [c.outputs, c.channels],
+            [vertical.error(), horizontal.error()],
+            WeightStrides { feature: taps, channel: c.channels * taps, tap: 1 },
+        ),
+        _ => (
+            [c.channels, c.outputs],
+            [vertical.forward(), horizontal.forward()],
+            WeightStrides { feature: c.channels * taps, channel: taps, tap: 1 },
+        ),
     }
 }
 

@@ -107,14 +107,14 @@ fn order(
 }
 
 /// What comes before the products.
-struct Packed {
-    phases: Vec<Phase>,
-    operand: Argument,
-    starts: Argument,
+pub(super) struct Packed {
+    pub(super) phases: Vec<Phase>,
+    pub(super) operand: Argument,
+    pub(super) starts: Argument,
 }
 
 impl Packed {
-    fn new(
+    pub(super) fn new(
         name: &str,
         product: &WindowProduct,
         scratch: &mut Scratch,

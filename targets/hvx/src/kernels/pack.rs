@@ -1,6 +1,6 @@
 //! Maps in the order that products read: four images and four channels of a position side by side.
 
-use super::product::{GROUP, VECTOR, WindowProduct};
+use super::product::{GROUP, OperandStrides, VECTOR, WindowProduct};
 use super::support::{loop_over, rotate_in, zero_vector};
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
@@ -34,10 +34,12 @@ pub(crate) struct Packing {
     pub(crate) table: Option<String>,
     /// Vectors of zero behind each plane.
     pub(crate) tail: usize,
+    /// Where the bytes lie.
+    pub(crate) strides: OperandStrides,
 }
 
 impl WindowProduct {
-    /// `void pack(x, packed operand)`: `[image][channel][position]` i8 to the packed operand (see [`super::product`]).
+    /// `void pack(x, packed operand)`: bytes `[image][channel][position]` to the packed operand (see [`super::product`]).
     /// Reads up to 127 bytes beyond the end of `x`.
     ///
     /// # Errors
@@ -51,6 +53,7 @@ impl WindowProduct {
             order: Order::ChannelsInner,
             table: None,
             tail: 0,
+            strides: self.operand,
         };
         packing.function(name)
     }
@@ -104,8 +107,7 @@ struct Packer<'a> {
 impl Packer<'_> {
     /// One group; both pointers end at the next.
     fn group(&self, b: &mut Builder, images: usize) {
-        let Packing { channels, positions, quads, .. } = *self.packing;
-        let image_bytes = channels * positions;
+        let Packing { channels, quads, strides, .. } = *self.packing;
         if let Some(table) = &self.packing.table {
             let offsets = b.address(table, 0);
             loop_over(b, quads, "quads of channels", |b| {
@@ -117,18 +119,18 @@ impl Packer<'_> {
                     .collect();
                 self.quad(b, images, &pointers);
             });
-            self.move_source(b, images * image_bytes);
+            self.move_source(b, signed(images * strides.image));
             return;
         }
         let natural = |b: &mut Builder, channels: usize| {
             let pointers: Vec<Register> = (0..channels)
                 .map(|channel| {
-                    let offset = i32::try_from(channel * positions).unwrap_or(i32::MAX);
+                    let offset = signed(channel * strides.channel);
                     b.emit(Opcode::AddImmediate, (self.source, offset))
                 })
                 .collect();
             self.quad(b, images, &pointers);
-            self.move_source(b, channels * positions);
+            self.move_source(b, signed(channels * strides.channel));
         };
         loop_over(b, channels / 4, "quads of channels", |b| natural(b, 4));
         if channels % 4 > 0 {
@@ -137,12 +139,11 @@ impl Packer<'_> {
         let empty = quads - channels.div_ceil(4);
         let vectors = empty * self.packing.plane_bytes() / VECTOR;
         loop_over(b, vectors, "quads beyond the last channel", |b| self.put(b, self.zero));
-        self.move_source(b, (images - 1) * image_bytes);
+        self.move_source(b, signed(images * strides.image) - signed(channels * strides.channel));
     }
 
-    fn move_source(&self, b: &mut Builder, bytes: usize) {
+    fn move_source(&self, b: &mut Builder, bytes: i32) {
         if bytes != 0 {
-            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
             b.emit_to(self.source, Opcode::AddImmediate, (self.source, bytes));
         }
     }
@@ -153,9 +154,9 @@ impl Packer<'_> {
 
     /// All positions of up to four channels, each with its pointer, of up to four images.
     fn quad(&self, b: &mut Builder, images: usize, pointers: &[Register]) {
-        let Packing { channels, positions, .. } = *self.packing;
+        let Packing { positions, strides, .. } = *self.packing;
         // Images lie behind each other at a distance that a modifier holds.
-        let image = b.constant(i32::try_from(channels * positions).unwrap_or(i32::MAX));
+        let image = b.constant(signed(strides.image));
         let image = b.emit(Opcode::ModifierFromR, (image,));
         loop_over(b, positions / RUN, "128 positions", |b| {
             self.run(b, images, pointers, image, RUN / 8);
@@ -198,4 +199,9 @@ impl Packer<'_> {
             self.put(b, vector);
         }
     }
+}
+
+/// A number of bytes as a difference of addresses; sizes are checked by [`WindowProduct::new`].
+fn signed(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
 }

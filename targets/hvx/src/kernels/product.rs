@@ -2,7 +2,7 @@
 //!
 //! The multiplier takes unsigned bytes of a vector and signed bytes of a scalar. Lanes are result channels, whose weights
 //! are stored with 128 added; the scalar holds four channels of one position of one image. What the 128 adds, 128 times
-//! the sum of the operand over the window, is the start value of the accumulators.
+//! the sum of the operand over the window, is the start value of the accumulators. The operand's bytes may be unsigned, too.
 //!
 //! Memory of a launch, all in pieces of 128 bytes (images come in groups of four, channels in quads):
 //!
@@ -35,6 +35,23 @@ pub const VECTOR: usize = 128;
 /// 32-bit lanes of a vector.
 pub const LANES: usize = 32;
 
+/// Bytes between neighbours of an operand `[image][channel][position]`, whatever stands for its images and channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OperandStrides {
+    /// From an image to the next.
+    pub image: usize,
+    /// From a channel to the next.
+    pub channel: usize,
+}
+
+impl OperandStrides {
+    /// Of bytes without gaps.
+    #[must_use]
+    pub fn natural(channels: usize, positions: usize) -> OperandStrides {
+        OperandStrides { image: channels * positions, channel: positions }
+    }
+}
+
 /// A sum over windows: `y[n, f, oh, ow] = sum over channels c, taps t of x[n, c, reads(oh, ow, t)] w[f, c, t]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowProduct {
@@ -50,6 +67,10 @@ pub struct WindowProduct {
     pub horizontal: Axis,
     /// Where these rows and columns lie in the result, if others read nothing.
     pub spread: Option<Spread>,
+    /// Whether the operand's bytes are unsigned.
+    pub unsigned: bool,
+    /// Where the operand's bytes lie.
+    pub operand: OperandStrides,
 }
 
 impl WindowProduct {
@@ -79,7 +100,18 @@ impl WindowProduct {
             Some(spread)
         };
         let [vertical, horizontal] = dense;
-        let product = WindowProduct { images, channels, features, vertical, horizontal, spread };
+        let positions = vertical.input * horizontal.input;
+        let operand = OperandStrides::natural(channels, positions);
+        let product = WindowProduct {
+            images,
+            channels,
+            features,
+            vertical,
+            horizontal,
+            spread,
+            unsigned: false,
+            operand,
+        };
         if !product.is_supported() {
             return Err("its sums, panels or tables are too large");
         }
@@ -329,7 +361,11 @@ impl WindowProduct {
                 zero_vector(b, sum);
                 constant_loop(b, self.quads(), "a quad of channels", |b| {
                     let x = b.load(Opcode::LoadVStep, (quad, step), input);
-                    b.update(Opcode::VrmpyUbBvAccumulate, (sum, ones, x));
+                    let accumulate = match self.unsigned {
+                        true => Opcode::VrmpyUbUbvAccumulate,
+                        false => Opcode::VrmpyUbBvAccumulate,
+                    };
+                    b.update(accumulate, (sum, ones, x));
                 });
                 b.store(Opcode::StoreVNext, (sums, 1, sum), output);
                 b.emit_to(position, Opcode::AddImmediate, (position, word(VECTOR)));
@@ -467,6 +503,8 @@ fn word(n: usize) -> i32 {
 /// Four images times a block of vectors of result channels at one position.
 struct Tile {
     weights: Register,
+    /// What adds products of weights and the operand's bytes.
+    accumulate: Opcode,
     /// `[vector][image]`.
     accumulators: Vec<[Register; GROUP]>,
     /// Two steps' operands: one is multiplied while the other is loaded.
@@ -509,6 +547,10 @@ impl Tile {
         let plane = product.plane_bytes();
         Self {
             weights,
+            accumulate: match product.unsigned {
+                true => Opcode::VrmpyUbUbAccumulate,
+                false => Opcode::VrmpyUbBAccumulate,
+            },
             accumulators: (0..block).map(|_| std::array::from_fn(|_| b.fresh(Class::V))).collect(),
             steps: [Step::new(b, block), Step::new(b, block)],
             magnitude,
@@ -560,7 +602,8 @@ impl Tile {
         let step = &self.steps[step];
         let rows = words(step.images);
         let names = ("result channels", "images");
-        multiply_among(b, &self.accumulators, &step.weights, rows, pieces, names);
+        let accumulators = &self.accumulators;
+        multiply_among(b, self.accumulate, accumulators, &step.weights, rows, pieces, names);
     }
 
     /// Adds all taps of a window; each tap has `rounds` times two quads. Loads run one step ahead of the products,

@@ -51,6 +51,7 @@ pub(crate) fn weave(b: &mut Builder, sequences: &[Vec<Piece<'_>>]) {
 /// name lanes and rows.
 pub(crate) fn multiply_among(
     b: &mut Builder,
+    accumulate: Opcode,
     accumulators: &[[Register; 4]],
     vectors: &[Register],
     rows: [Register; 4],
@@ -68,7 +69,7 @@ pub(crate) fn multiply_among(
                 b.comment(&format!("{lanes} {lane}-{last}, {row_name} {first} and {}", first + 1));
             }
             let operands = (accumulators[vector][row], vectors[vector], rows[row]);
-            b.update(Opcode::VrmpyUbBAccumulate, operands);
+            b.update(accumulate, operands);
         }
         while done * pairs < (pair + 1) * pieces.len() && done < pieces.len() {
             pieces[done](b);

@@ -21,7 +21,7 @@
 use super::interleave::quantize_gradient;
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::pack::{Order, Packing};
-use super::product::{GROUP, LANES, VECTOR};
+use super::product::{GROUP, LANES, OperandStrides, VECTOR};
 use super::resident_gradient::Memory;
 use super::static_shift::StaticShift;
 use super::support::{loop_over, rotate_in, zero_vector};
@@ -172,6 +172,7 @@ impl WeightGradient {
             order: Order::ImagesInner,
             table: None,
             tail: 1,
+            strides: OperandStrides::natural(self.features, self.outputs()),
         }
     }
 
@@ -185,6 +186,7 @@ impl WeightGradient {
             order: Order::ImagesInner,
             table: None,
             tail: 0,
+            strides: OperandStrides::natural(self.channels, self.inputs()),
         }
     }
 

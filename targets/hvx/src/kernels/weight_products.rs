@@ -173,7 +173,8 @@ impl Tile {
         let step = &self.steps[step];
         let rows = words(step.features);
         let names = ("input channels", "error channels");
-        multiply_among(b, &self.accumulators, &step.vectors, rows, pieces, names);
+        let accumulate = Opcode::VrmpyUbBAccumulate;
+        multiply_among(b, accumulate, &self.accumulators, &step.vectors, rows, pieces, names);
     }
 
     /// Adds all positions of a tap: `rounds` times two pairs, and two more. Loads run one pair ahead.

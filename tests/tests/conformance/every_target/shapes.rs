@@ -177,6 +177,17 @@ impl Cases {
         self.product_of(shape, pass, vec![first, second], finish);
     }
 
+    /// The sums themselves, the first operand's bytes taken as unsigned ones where it says so.
+    fn sums(&mut self, shape: &Shape, pass: Pass, values: [Values; 2], unsigned: bool) {
+        self.product(shape, pass, values, Finish::Sums);
+        let Some(case) = self.all.last_mut().filter(|_| unsigned) else { return };
+        let signed = &case.inputs[0];
+        let ty = TensorType::shared(signed.shape().dims(), Element::U8);
+        let bytes: Vec<i64> = signed.to_i64().into_iter().map(|x| x & 255).collect();
+        case.inputs[0] = Tensor::from_i64(&ty, &bytes, *signed.scale());
+        case.what.push_str(", unsigned");
+    }
+
     fn product_of(&mut self, shape: &Shape, pass: Pass, mut inputs: Vec<Tensor>, finish: Finish) {
         let &(_, groups, _, size, taps, strides, dilations, pads) = shape;
         let product: Op = match pass {
@@ -277,7 +288,32 @@ pub(crate) fn convolutions() -> Vec<Case> {
         }
     }
     wrong_guesses(&mut cases);
+    sums(&mut cases);
     cases.all
+}
+
+/// Sums that nothing rounds, of signed and unsigned bytes; windows without taps among them.
+fn sums(cases: &mut Cases) {
+    for (n, shape) in CONVOLUTIONS.iter().enumerate().step_by(2) {
+        cases.sums(shape, PASSES[n / 2 % 3], RANDOM, n / 2 % 3 != 1);
+    }
+    const APART: [Shape; 3] = [
+        (1, 1, [16, 20], [8, 8], [1, 1], [2, 2], [1, 1], [0; 4]),
+        (5, 1, [3, 33], [9, 7], [1, 1], [3, 2], [1, 1], [0; 4]),
+        (4, 1, [70, 5], [6, 6], [2, 2], [3, 3], [1, 1], [0; 4]),
+    ];
+    for shape in &APART {
+        cases.sums(shape, Pass::Forward, RANDOM, true);
+        cases.sums(shape, Pass::Error, RANDOM, false);
+        cases.sums(shape, Pass::Weight, RANDOM, true);
+    }
+    for values in [EXTREME, LOWEST, OPPOSITE, [Values::All(-1), Values::All(-128)]] {
+        for shape in [UNEVEN, same(3, 456, 40, 2), same(5, 13, 33, 3)] {
+            cases.sums(&shape, Pass::Forward, values, true);
+            cases.sums(&shape, Pass::Error, values, false);
+            cases.sums(&shape, Pass::Weight, values, true);
+        }
+    }
 }
 
 /// Every rounding with every second amount, and the next one with the others.

@@ -1,0 +1,227 @@
+//! Sums over windows that stay 32 bits wide: of the forward pass, of errors and of weight gradients, as one kernel.
+//!
+//! A weight gradient is a sum over windows, too: its images are the operand's channels, its channels the images, its taps the
+//! places of the error, which stands for the weights.
+
+use super::convolution::Packed;
+use super::kernel::{Argument, Kernel, Phase, Scratch};
+use super::product::{GROUP, LANES, OperandStrides, VECTOR, WindowProduct};
+use super::spread::Places;
+use super::support::loop_over;
+use super::weights::WeightStrides;
+use super::window::Span;
+use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+
+/// Bytes of a sum.
+const WORD: usize = 4;
+
+/// Sums between neighbours of a result `[image][feature][position]`, whatever stands for its images and features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ResultStrides {
+    /// From an image to the next.
+    pub image: usize,
+    /// From a feature to the next.
+    pub feature: usize,
+}
+
+/// A sum over windows whose sums are the result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SumProduct {
+    /// The sums.
+    pub product: WindowProduct,
+    /// Of the bytes that stand for weights.
+    pub weights: WeightStrides,
+    /// Of the result.
+    pub result: ResultStrides,
+}
+
+impl SumProduct {
+    /// A product whose result has no gaps.
+    #[must_use]
+    pub fn natural(product: WindowProduct, weights: WeightStrides) -> SumProduct {
+        let [rows, columns] = places(&product);
+        let positions = rows.total * columns.total;
+        let image = product.features * positions;
+        SumProduct { product, weights, result: ResultStrides { image, feature: positions } }
+    }
+
+    /// The gradient of weights `[features][channels][taps]`, of maps `[images][channels]` and errors `[images][features]`.
+    ///
+    /// # Errors
+    /// Why these kernels cannot do it.
+    pub fn gradient(
+        [images, channels, features]: [usize; 3],
+        spans: [Span; 2],
+    ) -> Result<SumProduct, &'static str> {
+        let axes = spans.map(|span| {
+            let Span { input, output, kernel, stride, dilation, before } = span;
+            let turned = Span {
+                input,
+                output: kernel,
+                kernel: output,
+                stride: dilation,
+                dilation: stride,
+                before,
+            };
+            turned.forward()
+        });
+        let product = WindowProduct::new(channels, images, features, axes)?;
+        let positions = product.inputs();
+        let operand = OperandStrides { image: positions, channel: channels * positions };
+        let [places, taps] = [|s: Span| s.output, |s: Span| s.kernel]
+            .map(|size| spans.into_iter().map(size).product::<usize>());
+        let weights = WeightStrides { feature: places, channel: features * places, tap: 1 };
+        let result = ResultStrides { image: taps, feature: channels * taps };
+        Ok(SumProduct { product: WindowProduct { operand, ..product }, weights, result })
+    }
+
+    /// `int kernel(x, packed weights, y, working memory)`: `y = product` in 32 bits; what it returns says nothing.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        let product = &self.product;
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let table = phase_name("windows");
+        let mut scratch = Scratch::default();
+        let Packed { mut phases, operand, starts } =
+            Packed::new(name, product, &mut scratch, &table)?;
+        let sums = scratch.take(product.sums_bytes());
+        phases.extend([
+            Phase {
+                function: product.products(&phase_name("products"), &table)?,
+                arguments: vec![operand, Argument::Parameter(1), starts, sums],
+            },
+            Phase {
+                function: self.order(&phase_name("order"))?,
+                arguments: vec![sums, Argument::Parameter(2)],
+            },
+        ]);
+        Ok(Kernel {
+            name: name.into(),
+            purpose: "Sums over windows, in 32 bits.".into(),
+            parameters: 3,
+            scratch_bytes: scratch.bytes,
+            phases,
+            helpers: Vec::new(),
+            data: vec![product.table(&table)],
+        })
+    }
+
+    /// An estimate of the packets of a launch.
+    #[must_use]
+    pub(crate) fn packets(&self) -> usize {
+        let product = &self.product;
+        let [rows, columns] = places(product);
+        let results = product.images * product.features;
+        let zeros = if product.spread.is_some() { rows.total * columns.total } else { 0 };
+        product.launch_packets(&self.weights) + results * (product.outputs() + zeros + 6)
+    }
+
+    /// `void order(sums, y)`: from `[group][vector][image][position][32 lanes]` to the result's order, 0 where no window has
+    /// a tap.
+    fn order(&self, name: &str) -> Result<Function, MachineError> {
+        let product = &self.product;
+        let mut b = Builder::new(name, 2);
+        b.purpose("Puts sums in the order of the result.");
+        let [rows, columns] = places(product);
+        let order = Order { sums: self, rows, columns, memory: (b.object("sums"), b.object("y")) };
+        let (sums, y) = (b.parameter(0), b.parameter(1));
+        if product.spread.is_some() {
+            let (zero, to) = (b.zero(), b.copy(y));
+            let count = product.images * product.features * rows.total * columns.total;
+            loop_over(&mut b, count, "sums", |b| {
+                b.store(Opcode::StoreWNext, (to, WORD as i32, zero), order.memory.1);
+            });
+        }
+        let first = rows.first * columns.total + columns.first;
+        step(&mut b, y, first * WORD);
+        let (full, rest) = (product.images / GROUP, product.images % GROUP);
+        loop_over(&mut b, full, "groups of images", |b| order.group(b, sums, y, GROUP));
+        if rest > 0 {
+            order.group(&mut b, sums, y, rest);
+        }
+        b.finish(None)
+    }
+}
+
+/// Where a product's rows and columns lie in its result.
+fn places(product: &WindowProduct) -> [Places; 2] {
+    let dense = |count: usize| Places { total: count, first: 0, step: 1, count };
+    match &product.spread {
+        Some(spread) => [spread.rows, spread.columns],
+        None => [dense(product.vertical.reads.len()), dense(product.horizontal.reads.len())],
+    }
+}
+
+struct Order<'a> {
+    sums: &'a SumProduct,
+    rows: Places,
+    columns: Places,
+    memory: (Object, Object),
+}
+
+impl Order<'_> {
+    /// Up to four images; both pointers end at the next group.
+    fn group(&self, b: &mut Builder, sums: Register, y: Register, images: usize) {
+        let features = self.sums.product.features;
+        let (full, rest) = (features / LANES, features % LANES);
+        let to = b.copy(y);
+        loop_over(b, full, "vectors of features", |b| {
+            self.vector(b, sums, to, images, LANES);
+            step(b, to, LANES * self.sums.result.feature * WORD);
+        });
+        if rest > 0 {
+            self.vector(b, sums, to, images, rest);
+        }
+        step(b, y, GROUP * self.sums.result.image * WORD);
+    }
+
+    /// Up to 32 features; the pointer to the sums ends at the next vector.
+    fn vector(&self, b: &mut Builder, sums: Register, y: Register, images: usize, features: usize) {
+        let image_bytes = self.sums.product.padded_outputs() * VECTOR;
+        let target = b.copy(y);
+        loop_over(b, images, "images", |b| {
+            let (lane, plane) = (b.copy(sums), b.copy(target));
+            loop_over(b, features, "features", |b| {
+                self.plane(b, lane, plane);
+                step(b, lane, WORD);
+                step(b, plane, self.sums.result.feature * WORD);
+            });
+            step(b, sums, image_bytes);
+            step(b, target, self.sums.result.image * WORD);
+        });
+        step(b, sums, (GROUP - images) * image_bytes);
+    }
+
+    /// All places of an image's feature.
+    fn plane(&self, b: &mut Builder, lane: Register, plane: Register) {
+        let (from, row) = (b.copy(lane), b.copy(plane));
+        let places = |b: &mut Builder, count: usize, distance: usize| {
+            let to = b.copy(row);
+            loop_over(b, count, "places", |b| {
+                let sum = b.load(Opcode::LoadW, (from, 0), self.memory.0);
+                step(b, from, VECTOR);
+                b.store(Opcode::StoreW, (to, 0, sum), self.memory.1);
+                step(b, to, distance * WORD);
+            });
+        };
+        let (rows, columns) = (self.rows, self.columns);
+        let whole = columns.count == columns.total && rows.step == 1;
+        if whole {
+            places(b, rows.count * columns.count, 1);
+            return;
+        }
+        loop_over(b, rows.count, "rows", |b| {
+            places(b, columns.count, columns.step);
+            step(b, row, rows.step * columns.total * WORD);
+        });
+    }
+}
+
+fn step(b: &mut Builder, pointer: Register, bytes: usize) {
+    if bytes > 0 {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        b.emit_to(pointer, Opcode::AddImmediate, (pointer, bytes));
+    }
+}
