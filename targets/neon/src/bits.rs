@@ -4,89 +4,34 @@
 //! is one run of bytes. A `threshold` behind the sums makes bits of them before they are stored.
 
 use trainc_c::{CKernel, Emitted};
+use trainc_ir::bit_product::{BitProduct, BitTail};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::ops::BinaryConv2d;
 use trainc_ir::program::Kernel;
-use trainc_ir::{Element, Op};
 
-/// A convolution of bits, with a threshold of one level or alone.
+/// A convolution of bits.
 #[derive(Debug)]
-pub(crate) struct Bits {
-    conv: BinaryConv2d,
-    /// Batch, height, width and bytes of a pixel of the operand.
-    x: [usize; 4],
-    /// Output channels, rows and columns of the weights.
-    w: [usize; 3],
-    /// Height and width of the result.
-    y: [usize; 2],
-    tail: Tail,
-}
-
-/// What becomes of the sums.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tail {
-    /// They are stored.
-    Sums,
-    /// Bits, by thresholds.
-    Threshold,
-    /// Bits, by thresholds of sums or their complements.
-    Flipped,
-}
+pub(crate) struct Bits(BitProduct);
 
 impl Bits {
     /// The name for readers.
     pub(crate) const NAME: &str = "counts of bits";
 
-    /// The convolution of bits that a kernel starts with; `None` if it starts with something else.
+    /// The convolution of bits that a kernel is; `None` if it is something else.
     ///
     /// # Errors
     /// Why there is no such kernel for it.
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Bits, String>> {
-        let (Op::BinaryConv2d(conv), rest) = signature.ops().split_first()? else { return None };
-        Some(Bits::new(conv, rest, signature))
-    }
-
-    fn new(conv: &BinaryConv2d, rest: &[Op], signature: &Signature<'_>) -> Result<Bits, String> {
-        let [_, y_height, y_width, features] = four(&signature.outputs[0].shape)?;
-        let tail = match (rest, signature.inputs.len()) {
-            ([], _) => Tail::Sums,
-            ([Op::Threshold(stage)], operands)
-                if (stage.low, stage.element) == (0, Element::B1)
-                    && signature.inputs[2].shape[1] == 1
-                    && features.is_multiple_of(8) =>
-            {
-                if operands == 4 {
-                    Tail::Flipped
-                } else {
-                    Tail::Threshold
-                }
-            }
-            _ => return Err("what follows the sums is no bit of each in whole bytes".into()),
-        };
-        let [batch, height, width, stored] = four(&signature.inputs[0].shape)?;
-        let [_, rows, columns, _] = four(&signature.inputs[1].shape)?;
-        if conv.padding != 0 && conv.pads != [0; 4] {
-            return Err("its padding is not 0".into());
-        }
-        if conv.dilations != [1, 1] {
-            return Err("its taps are dilated".into());
-        }
-        Ok(Bits {
-            conv: conv.clone(),
-            x: [batch, height, width, stored / 8],
-            w: [features, rows, columns],
-            y: [y_height, y_width],
-            tail,
-        })
+        Some(BitProduct::of(signature)?.map(Bits))
     }
 
     /// The lines of the function's body, indented.
     fn body(&self) -> Vec<String> {
-        let ([batch, height, width, bytes], [features, rows, columns]) = (self.x, self.w);
-        let [y_height, y_width] = self.y;
-        let ([down, right], [top, left, ..]) = (self.conv.strides, self.conv.pads);
-        let channels = self.conv.channels;
-        let bits = self.tail != Tail::Sums;
+        let BitProduct { conv, x, w, y, tail } = &self.0;
+        let ([batch, height, width, bytes], [features, rows, columns]) = (*x, *w);
+        let [y_height, y_width] = *y;
+        let ([down, right], [top, left, ..]) = (conv.strides, conv.pads);
+        let channels = conv.channels;
+        let bits = *tail != BitTail::Sums;
         let mut lines = vec![
             format!("for (int32_t row = 0; row < {}; row++) {{", batch * y_height),
             format!("    const int32_t top = row % {y_height} * {down} - {top};"),
@@ -125,7 +70,7 @@ impl Bits {
             "            const int32_t sum = most - 2 * differ;".into(),
         ]);
         if bits {
-            let sum = if self.tail == Tail::Flipped { "(sum ^ x3[feature])" } else { "sum" };
+            let sum = if *tail == BitTail::Flipped { "(sum ^ x3[feature])" } else { "sum" };
             lines.extend([
                 format!("            byte |= (uint32_t)(x2[feature] <= {sum}) << (feature % 8);"),
                 "            if (feature % 8 == 7) {".into(),
@@ -146,10 +91,6 @@ impl Bits {
     }
 }
 
-fn four(shape: &[usize]) -> Result<[usize; 4], String> {
-    shape.try_into().map_err(|_| "not four dimensions".to_string())
-}
-
 impl Implementation for Bits {
     fn name(&self) -> &'static str {
         Bits::NAME
@@ -157,10 +98,10 @@ impl Implementation for Bits {
 
     /// Instructions: a few for each 16 bytes of a window's row, some for a row and a result.
     fn cost(&self) -> Cost {
-        let ([batch, _, _, bytes], [features, rows, columns]) = (self.x, self.w);
+        let BitProduct { x: [batch, _, _, bytes], w: [features, rows, columns], y, .. } = &self.0;
         let run = columns * bytes;
         let row = 6 * run.div_ceil(16) + 12;
-        let results = batch * self.y[0] * self.y[1] * features;
+        let results = batch * y[0] * y[1] * features;
         Cost::new((results * (rows * row + 16)) as u64)
     }
 
@@ -171,10 +112,10 @@ impl Implementation for Bits {
 
 impl CKernel for Bits {
     fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
-        let (operands, result) = match self.tail {
-            Tail::Sums => ("", "int32_t *y0"),
-            Tail::Threshold => ("const int32_t *x2, ", "uint8_t *y0"),
-            Tail::Flipped => ("const int32_t *x2, const int32_t *x3, ", "uint8_t *y0"),
+        let (operands, result) = match self.0.tail {
+            BitTail::Sums => ("", "int32_t *y0"),
+            BitTail::Threshold => ("const int32_t *x2, ", "uint8_t *y0"),
+            BitTail::Flipped => ("const int32_t *x2, const int32_t *x3, ", "uint8_t *y0"),
         };
         let mut text = format!(
             "static void {name}(const uint8_t *x0, const uint8_t *x1,\n    {operands}{result})\n{{\n"

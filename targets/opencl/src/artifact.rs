@@ -6,7 +6,7 @@ use trainc_c::interface::Interface;
 use trainc_ir::names::unique;
 use trainc_ir::program::{KernelId, Program};
 
-use crate::kernel::PrintedPhase;
+use crate::printed::PrintedPhase;
 
 /// See the module documentation.
 pub(crate) struct Artifact<'p> {

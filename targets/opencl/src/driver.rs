@@ -9,7 +9,8 @@ use trainc_ir::names::shown;
 use trainc_ir::program::{BufferId, Entry, KernelId, Launch, Program, Region, Step, scale_offset};
 
 use crate::artifact::{Artifact, Names};
-use crate::kernel::{self, PrintedPhase};
+use crate::kernel;
+use crate::printed::PrintedPhase;
 use crate::syntax::items;
 
 /// A place in the device's memory: which, and the offset in bytes.

@@ -12,7 +12,8 @@ use trainc_ir::target::ArtifactFile;
 
 use crate::artifact::{Artifact, Names};
 use crate::driver::{EntryPrinter, argument_places, device};
-use crate::kernel::{self, PrintedPhase};
+use crate::kernel;
+use crate::printed::PrintedPhase;
 use crate::syntax::items;
 use crate::{documents, helpers};
 

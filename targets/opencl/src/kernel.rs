@@ -1,60 +1,29 @@
-//! How an operation runs: its loops, as OpenCL kernels.
+//! How an operation runs: its loops as OpenCL kernels, or a kernel made for it.
 
-use std::sync::OnceLock;
-
-use trainc_c::loop_cycles;
-use trainc_c::syntax::{Pointer, Printed};
-use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::loops::{LoopKernel, Stmt};
+use trainc_ir::implementation::{Cost, Implementation};
+use trainc_ir::loops::LoopKernel;
 use trainc_ir::program::Kernel;
-use trainc_ir::target::loop_scratch;
 
-use crate::phases::{Phase, phases};
-use crate::syntax::OpenClC;
+use crate::bits::Bits;
+use crate::loops::Loops;
+use crate::printed::PrintedPhase;
 
-/// What a launch costs beside its work.
-const LAUNCH: u64 = 10_000;
-/// Work items that run at a time.
-const LANES: u64 = 64;
-
-/// The operation's loops.
+/// How an operation runs.
 #[derive(Debug)]
-pub(crate) struct Loops {
-    kernel: LoopKernel,
-    cycles: u64,
-    phases: OnceLock<Result<Vec<Phase>, String>>,
+pub(crate) enum Way {
+    /// As its loops.
+    Loops(Loops),
+    /// As a convolution of bits.
+    Bits(Bits),
 }
 
-/// A phase as text.
-pub(crate) struct PrintedPhase {
-    /// The kernel's name.
-    pub(crate) name: String,
-    /// It, as OpenCL C.
-    pub(crate) text: String,
-    /// Its buffers.
-    pub(crate) pointers: Vec<Pointer>,
-    /// Rounds of the loops that are work items.
-    pub(crate) rounds: Vec<i32>,
-}
-
-impl Loops {
-    /// Those of an operation.
-    pub(crate) fn of(signature: &Signature<'_>) -> Loops {
-        let kernel = signature.lower();
-        let loops = kernel.body.iter().filter(|s| matches!(s, Stmt::For { .. })).count() as u64;
-        // An estimate that asks no analysis: work items for all work, a launch for each outer loop.
-        let cycles = (loop_cycles(&kernel) / LANES).saturating_add(LAUNCH * loops.max(1));
-        Loops { kernel, cycles, phases: OnceLock::new() }
-    }
-
-    fn phases(&self) -> Result<&[Phase], String> {
-        let all = self.phases.get_or_init(|| phases(&self.kernel));
-        all.as_ref().map(Vec::as_slice).map_err(Clone::clone)
-    }
-
-    /// The buffers that [`Pointer`]s number, the same of all phases.
+impl Way {
+    /// The buffers that pointers number, the same of all its kernels.
     pub(crate) fn buffers(&self) -> Result<&LoopKernel, String> {
-        Ok(self.phases()?.first().map_or(&self.kernel, |phase| &phase.kernel))
+        match self {
+            Way::Loops(loops) => loops.buffers(),
+            Way::Bits(bits) => Ok(&bits.kernel),
+        }
     }
 
     /// Its kernels in order; `name` gives each a name that no other has.
@@ -66,32 +35,33 @@ impl Loops {
         name: &mut dyn FnMut(&str) -> String,
         own: &str,
     ) -> Result<Vec<PrintedPhase>, String> {
-        let all = self.phases()?;
-        let mut printed = Vec::new();
-        for (at, phase) in all.iter().enumerate() {
-            let wanted =
-                if all.len() == 1 { own.to_string() } else { format!("{own}_part{}", at + 1) };
-            let name = name(&wanted);
-            let Phase { kernel, rounds } = phase;
-            let Printed { text, pointers } =
-                trainc_c::function_in(&OpenClC, &name, kernel, rounds)?;
-            printed.push(PrintedPhase { name, text, pointers, rounds: rounds.clone() });
+        match self {
+            Way::Loops(loops) => loops.print(name, own),
+            Way::Bits(bits) => Ok(vec![bits.print(name, own)]),
         }
-        Ok(printed)
     }
 }
 
-impl Implementation for Loops {
+impl Implementation for Way {
     fn name(&self) -> &'static str {
-        "loops"
+        match self {
+            Way::Loops(_) => "loops",
+            Way::Bits(_) => Bits::NAME,
+        }
     }
 
     fn cost(&self) -> Cost {
-        Cost::new(self.cycles)
+        match self {
+            Way::Loops(loops) => loops.cost(),
+            Way::Bits(bits) => bits.cost(),
+        }
     }
 
     fn scratch_bytes(&self) -> usize {
-        self.buffers().map_or(0, |kernel| loop_scratch(kernel).1)
+        match self {
+            Way::Loops(loops) => loops.scratch_bytes(),
+            Way::Bits(_) => 0,
+        }
     }
 }
 
@@ -99,7 +69,7 @@ impl Implementation for Loops {
 ///
 /// # Errors
 /// If its program was planned for another target.
-pub(crate) fn of(kernel: &Kernel) -> Result<&Loops, String> {
+pub(crate) fn of(kernel: &Kernel) -> Result<&Way, String> {
     let found = kernel.selection.implementation();
     found.ok_or_else(|| "the program was planned for another target".to_string())
 }

@@ -4,12 +4,15 @@
 //! the rest runs on one. Float arithmetic that OpenCL leaves inexact is defined by the emitted code itself (`helpers`).
 
 mod artifact;
+mod bits;
 mod documents;
 mod driver;
 mod emission;
 mod helpers;
 mod kernel;
+mod loops;
 mod phases;
+mod printed;
 mod syntax;
 mod target;
 

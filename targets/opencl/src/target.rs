@@ -3,13 +3,15 @@
 use trainc_c::{Dialect, Language};
 use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Library, Runner, Tool, Toolchain};
-use trainc_ir::implementation::{Selection, Signature};
+use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::bits::Bits;
 use crate::documents::{FLAGS, LIBRARY, PACKAGES};
 use crate::emission::{DEVICE, emit};
-use crate::kernel::Loops;
+use crate::kernel::Way;
+use crate::loops::Loops;
 
 const NAME: &str = "opencl";
 
@@ -75,7 +77,11 @@ impl Target for OpenClTarget {
     }
 
     fn select(&self, signature: &Signature<'_>) -> Selection {
-        Selection::new(Loops::of(signature))
+        let mut ways = Ways::default();
+        match ways.ask(Bits::NAME, Bits::of(signature)) {
+            Some(bits) => ways.take(Way::Bits(bits)),
+            None => ways.take(Way::Loops(Loops::of(signature))),
+        }
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

@@ -5,8 +5,8 @@ use trainc_driver::verify::{ProgramCall, verify_program};
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{
-    Chain, Concat, DequantizeLinear, IntegerAdd, IntegerConv2d, IntegerMaxPool2d, IntegerSumPool2d,
-    QuantizeLinear, ScaleShift, Threshold, Transpose,
+    BinaryConv2d, Chain, Concat, DequantizeLinear, IntegerAdd, IntegerConv2d, IntegerMaxPool2d,
+    IntegerSumPool2d, QuantizeLinear, ScaleShift, Threshold, Transpose,
 };
 use trainc_ir::target::Target;
 use trainc_ir::{Element, Op, RunContext, ScaleData, Tensor, TensorType, ValueId};
@@ -83,8 +83,7 @@ fn failures(target: &dyn Target) -> Vec<String> {
         Tensor::f32([IMAGES, 3, 5, 7], x.collect()),
         integers(&mut random, &[IMAGES, 5, 7, 3], Element::I2, 2),
     ];
-    let mut interpreter = Interpreter::new(&graph);
-    let expected = interpreter.step(&operands, &RunContext::default()).expect("interprets");
+    let expected = interpreted(&graph, &operands);
     let packed: Vec<&Tensor> = expected.iter().filter(|t| t.ty().element.bits() < 8).collect();
     for tensor in &packed {
         let values = tensor.to_i64();
@@ -92,7 +91,16 @@ fn failures(target: &dyn Target) -> Vec<String> {
     }
     let bits = |t: &&&Tensor| t.ty().count() * t.ty().element.bits() as usize;
     assert_eq!(packed.iter().filter(|t| bits(t) % 8 != 0).count(), 3, "bytes that are not full");
-    let entries = [PlanEntry { name: "infer", graph: &graph }];
+    differences(target, &graph, operands)
+}
+
+fn interpreted(graph: &Graph, operands: &[Tensor]) -> Vec<Tensor> {
+    Interpreter::new(graph).step(operands, &RunContext::default()).expect("interprets")
+}
+
+/// Where a program of the graph differs from the interpreter.
+fn differences(target: &dyn Target, graph: &Graph, operands: Vec<Tensor>) -> Vec<String> {
+    let entries = [PlanEntry { name: "infer", graph }];
     let (program, _) = plan("packed", &entries, target, &PlanOptions::default()).expect("plans");
     let calls = [ProgramCall { entry: 0, step: 0, operands }];
     let name = target.description().name;
@@ -105,6 +113,66 @@ fn failures(target: &dyn Target) -> Vec<String> {
         }
     }
     failures
+}
+
+/// Products of bits of all widths of words, with borders, strides and windows that lie beside the map, as sums and as bits.
+fn bit_products(target: &dyn Target) -> Vec<String> {
+    let mut random = Random(43);
+    let mut g = Graph::new("bits");
+    let mut operands = Vec::new();
+    // Stored channels, channels, features, rows and columns of the window.
+    for (at, (stored, channels, features, window)) in [
+        (8, 5, 8, [3, 3]),
+        (16, 16, 11, [2, 3]),
+        (24, 24, 16, [1, 2]),
+        (32, 32, 8, [3, 1]),
+        (64, 57, 16, [3, 3]),
+        (128, 128, 5, [2, 2]),
+        (192, 192, 8, [3, 3]),
+        (256, 256, 8, [2, 1]),
+        (512, 512, 16, [3, 3]),
+        (1024, 1024, 8, [1, 1]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let x = integers(&mut random, &[2, 4, 5, stored], Element::B1, 1);
+        let w = integers(&mut random, &[features, window[0], window[1], stored], Element::B1, 1);
+        let op = BinaryConv2d {
+            strides: [1 + at % 2, 1 + at / 2 % 2],
+            pads: [at % 3, 1, at / 3 % 2, 2],
+            dilations: [1, 1],
+            padding: 0,
+            channels,
+        };
+        let x_id = g.add_input(format!("x{at}"), x.ty().clone(), InputRole::Data);
+        let w = g.add_constant(format!("w{at}"), w);
+        let mut inputs = vec![x_id, w];
+        let mut ops: Vec<Op> = vec![op.into()];
+        if features % 8 == 0 && at != 3 {
+            ops.push(Threshold { low: 0, element: Element::B1 }.into());
+            let rows = integers(&mut random, &[features, 1], Element::I32, 9);
+            inputs.push(g.add_constant("rows", rows));
+            if at % 4 == 0 {
+                let flip = (0..features).map(|f| -((f % 3 == 1) as i32)).collect();
+                inputs.push(g.add_constant("flip", Tensor::i32([features], flip)));
+            }
+        }
+        let op = if ops.len() == 1 { ops.remove(0) } else { Chain { ops }.into() };
+        let y = g.add1(op, &inputs, "node").expect("the operation types");
+        g.add_output(format!("y{at}"), y);
+        operands.push(x);
+    }
+    for result in interpreted(&g, &operands) {
+        let values = result.to_i64();
+        assert!(values.iter().any(|v| *v != values[0]), "{} is constant", result.ty());
+    }
+    differences(target, &g, operands)
+}
+
+#[test]
+fn bit_products_everywhere() {
+    side_by_side(&[()], |_, (), target| bit_products(target));
 }
 
 #[test]

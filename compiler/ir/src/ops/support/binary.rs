@@ -3,6 +3,7 @@
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, LoopKernel, Unary};
 use crate::ops::BinaryConv2d;
+use crate::ops::support::window::Axis;
 use crate::types::TensorType;
 
 /// Bytes of a word.
@@ -115,9 +116,16 @@ pub(crate) fn lower(
                 let (kw_start, kw_end) = if skips { horizontal.tap_range(b, &ow) } else { all };
                 let left = b.let_("left", horizontal.origin(&ow));
                 let pixel = b.let_("pixel", (line + ow) * Expr::index(c.outputs));
-                let length = |start: &Expr, end: &Expr| (end.clone() - start.clone()).truncate();
+                let length = |axis: &Axis, start: &Expr, end: &Expr| {
+                    let taps = (end.clone() - start.clone()).truncate();
+                    // A window beside the map begins behind its end.
+                    if axis.never_empty() { taps } else { taps.maximum(Expr::i32(0)) }
+                };
                 let taps = match skips {
-                    true => length(&kh_start, &kh_end) * length(&kw_start, &kw_end),
+                    true => {
+                        length(&vertical, &kh_start, &kh_end)
+                            * length(&horizontal, &kw_start, &kw_end)
+                    }
                     false => Expr::i32((vertical.kernel * horizontal.kernel) as i32),
                 };
                 let most = b.let_("most", taps * Expr::i32(op.channels as i32));

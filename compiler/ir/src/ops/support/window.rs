@@ -152,7 +152,8 @@ impl Axis {
             && (self.output - 1) * self.stride + (self.kernel - 1) * self.dilation < self.input
     }
 
-    fn never_empty(&self) -> bool {
+    /// Whether every window has a tap in the operand.
+    pub(crate) fn never_empty(&self) -> bool {
         // Only windows that start before the operand, and the last one, can miss it.
         let early = (self.before / self.stride + 1).min(self.output);
         early <= 1 << 20

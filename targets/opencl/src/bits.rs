@@ -1,0 +1,230 @@
+//! Convolutions of packed bits: a work item makes eight features of a pixel, so that each word of the map is loaded once for
+//! eight words of weights, and a threshold's bits fill a byte. Words are as wide as divides a pixel's bytes, up to 64 bytes.
+
+use trainc_c::syntax::{Pointer, Syntax};
+use trainc_ir::bit_product::{BitProduct, BitTail};
+use trainc_ir::implementation::{Cost, Signature};
+use trainc_ir::loops::LoopKernel;
+
+use crate::printed::{LANES, LAUNCH, PrintedPhase};
+use crate::syntax::OpenClC;
+
+/// A convolution of bits, with its buffers.
+#[derive(Debug)]
+pub(crate) struct Bits {
+    product: BitProduct,
+    /// The generic loops, for their buffers.
+    pub(crate) kernel: LoopKernel,
+}
+
+/// Features of a work item.
+const FEATURES: usize = 8;
+
+impl Bits {
+    /// The name for readers.
+    pub(crate) const NAME: &str = "counts of bits";
+
+    /// The convolution of bits that a kernel is; `None` if it is something else.
+    ///
+    /// # Errors
+    /// Why there is no such kernel for it.
+    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Bits, String>> {
+        let product = BitProduct::of(signature)?;
+        Some(product.map(|product| Bits { product, kernel: signature.lower() }))
+    }
+
+    /// Bytes of a word, of which a pixel has a whole number.
+    fn word(&self) -> usize {
+        let bytes = self.product.x[3];
+        let divides = |word: &usize| bytes.is_multiple_of(*word);
+        [64, 32, 16, 8, 4, 2].into_iter().find(divides).unwrap_or(1)
+    }
+
+    /// Groups of features.
+    fn groups(&self) -> usize {
+        self.product.w[0].div_ceil(FEATURES)
+    }
+
+    /// Cycles: loads and counts of each word, then what becomes of the sums.
+    pub(crate) fn cost(&self) -> Cost {
+        let BitProduct { x, w, y, .. } = &self.product;
+        let words = w[1] * w[2] * x[3] / self.word();
+        let items = x[0] * y[0] * y[1] * self.groups();
+        Cost::new((items * (words * (3 * FEATURES + 4) + 80)) as u64 / LANES + LAUNCH)
+    }
+
+    /// The kernel; `name` gives it a name that no other has.
+    pub(crate) fn print(&self, name: &mut dyn FnMut(&str) -> String, own: &str) -> PrintedPhase {
+        let name = name(own);
+        let BitProduct { x: [batch, ..], y: [y_height, y_width], tail, .. } = &self.product;
+        let operands = match tail {
+            BitTail::Sums => 2,
+            BitTail::Threshold => 3,
+            BitTail::Flipped => 4,
+        };
+        let pointer = |at: usize| {
+            let written = at == operands;
+            let bits = at < 2 || written && *tail != BitTail::Sums;
+            Pointer {
+                buffer: at,
+                name: if written { "y0".into() } else { format!("x{at}") },
+                element: if bits { "uint8_t" } else { "int32_t" },
+                written,
+                scratch: None,
+            }
+        };
+        let pointers: Vec<Pointer> = (0..=operands).map(pointer).collect();
+        let mut text = wrapped(&OpenClC.head(&name, &pointers));
+        text.push_str("\n{\n");
+        for line in OpenClC.start(&pointers).into_iter().chain(self.body()) {
+            text.push_str(&if line.is_empty() { "\n".into() } else { format!("    {line}\n") });
+        }
+        text.push_str("}\n");
+        let rounds = [batch * y_height, *y_width, self.groups()].map(|n| n as i32).to_vec();
+        PrintedPhase { name, text, pointers, rounds }
+    }
+
+    /// The lines of the kernel behind its pointers.
+    fn body(&self) -> Vec<String> {
+        let BitProduct { conv, x, w, y, tail } = &self.product;
+        let ([_, height, width, bytes], [features, rows, columns]) = (*x, *w);
+        let ([y_height, y_width], [down, right]) = (*y, conv.strides);
+        let ([top, left, ..], channels) = (conv.pads, conv.channels);
+        let (word, feature) = (self.word(), rows * columns * bytes);
+        let vector = match word {
+            64 => "ulong8",
+            32 => "ulong4",
+            16 => "ulong2",
+            8 => "ulong",
+            4 => "uint",
+            2 => "ushort",
+            _ => "uchar",
+        };
+        // Pixels are as aligned as their words' numbers are.
+        let load = |place: &str| {
+            let one = if place.contains(' ') { format!("({place})") } else { place.to_string() };
+            match word {
+                1 => format!("*{one}"),
+                2 | 4 => format!("as_{vector}(vload{word}(0, {place}))"),
+                8 => format!("*(__global const ulong *){one}"),
+                _ => format!("vload{}(0, (__global const ulong *){one})", word / 8),
+            }
+        };
+        let total = |value: &str| match word / 8 {
+            0 | 1 => format!("(int32_t){value}"),
+            parts => {
+                let all: Vec<String> = (0..parts).map(|at| format!("{value}.s{at}")).collect();
+                format!("(int32_t)({})", all.join(" + "))
+            }
+        };
+        let words = bytes / word;
+        let whole = features.is_multiple_of(FEATURES);
+        // Beyond the last feature the last one's weights are read again.
+        let weight = match whole {
+            true => format!("w + i * {feature}"),
+            false => {
+                format!("w + (feature + i < {features} ? i : {features} - 1 - feature) * {feature}")
+            }
+        };
+        let at = |base: &str| match words {
+            1 => base.to_string(),
+            _ => format!("{base} + at"),
+        };
+        let inner = if words == 1 { "            " } else { "                " };
+        let mut lines = vec![
+            "const int32_t group = (int32_t)get_global_id(0);".to_string(),
+            "const int32_t ow = (int32_t)get_global_id(1);".into(),
+            "const int32_t row = (int32_t)get_global_id(2);".into(),
+            format!("const int32_t feature = group * {FEATURES};"),
+            format!("const int32_t top = row % {y_height}{};", placed(down, top)),
+            format!("const int32_t left = ow{};", placed(right, left)),
+            "/* The taps that lie in the map. */".into(),
+            "const int32_t first_row = max(-top, 0);".into(),
+            format!("const int32_t last_row = min({height} - top, {rows});"),
+            "const int32_t first_column = max(-left, 0);".into(),
+            format!("const int32_t last_column = min({width} - left, {columns});"),
+            "const int32_t taps =".into(),
+            "    max(last_row - first_row, 0) * max(last_column - first_column, 0);".into(),
+            format!("{vector} differ[{FEATURES}];"),
+            format!("for (int32_t i = 0; i < {FEATURES}; i++) {{"),
+            "    differ[i] = 0;".into(),
+            "}".into(),
+            "for (int32_t kh = first_row; kh < last_row; kh++) {".into(),
+            "    for (int32_t kw = first_column; kw < last_column; kw++) {".into(),
+            format!(
+                "        const int32_t pixel = (row / {y_height} * {height} + top + kh) * {width} + left + kw;"
+            ),
+            format!("        __global const uint8_t *const x = x0 + pixel * {bytes};"),
+            "        __global const uint8_t *const w =".into(),
+            format!("            x1 + feature * {feature} + (kh * {columns} + kw) * {bytes};"),
+        ];
+        if words > 1 {
+            lines.push(format!("        for (int32_t at = 0; at < {bytes}; at += {word}) {{"));
+        }
+        lines.extend([
+            format!("{}const {vector} bits = {};", &inner[4..], load(&at("x"))),
+            format!("{}#pragma unroll", &inner[4..]),
+            format!("{}for (int32_t i = 0; i < {FEATURES}; i++) {{", &inner[4..]),
+            format!("{inner}differ[i] += popcount(({vector})(bits ^ {}));", load(&at(&weight))),
+            format!("{}}}", &inner[4..]),
+        ]);
+        if words > 1 {
+            lines.push("        }".into());
+        }
+        lines.extend(["    }".to_string(), "}".into()]);
+        let place = format!("(row * {y_width} + ow) * ");
+        let sum = format!("taps * {channels} - 2 * {}", total("differ[i]"));
+        let each = format!("for (int32_t i = 0; i < {FEATURES}; i++) {{");
+        match tail {
+            BitTail::Sums => {
+                lines.push(each);
+                let store = format!("y0[{place}{features} + feature + i] = {sum};");
+                match whole {
+                    true => lines.push(format!("    {store}")),
+                    false => lines.extend([
+                        format!("    if (feature + i < {features}) {{"),
+                        format!("        {store}"),
+                        "    }".into(),
+                    ]),
+                }
+                lines.push("}".into());
+            }
+            BitTail::Threshold | BitTail::Flipped => {
+                let flip = if *tail == BitTail::Flipped { " ^ x3[feature + i]" } else { "" };
+                lines.extend([
+                    "int32_t byte = 0;".into(),
+                    each,
+                    format!("    const int32_t sum = {sum};"),
+                    match flip {
+                        "" => "    byte |= (x2[feature + i] <= sum) << i;".to_string(),
+                        _ => format!("    byte |= (x2[feature + i] <= (sum{flip})) << i;"),
+                    },
+                    "}".into(),
+                    format!("y0[{place}{} + group] = (uint8_t)byte;", self.groups()),
+                ]);
+            }
+        }
+        lines
+    }
+}
+
+/// Where a window begins, behind the number of the result.
+fn placed(stride: usize, pad: usize) -> String {
+    let times = if stride == 1 { String::new() } else { format!(" * {stride}") };
+    let less = if pad == 0 { String::new() } else { format!(" - {pad}") };
+    times + &less
+}
+
+/// The head of a function, its parameters on lines of at most 100 characters.
+fn wrapped(head: &str) -> String {
+    let (mut text, mut line) = (String::new(), String::new());
+    for part in head.split_inclusive(", ") {
+        if line.len() + part.trim_end().len() > 100 {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = "    ".into();
+        }
+        line.push_str(part);
+    }
+    text + &line
+}
