@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use egg::Id;
 use trainc_ir::graph::{Definition, Graph as IrGraph, NodeId, ValueId};
 use trainc_ir::ops::TypeError;
+use trainc_ir::ops::properties::Property;
 use trainc_ir::target::Cost;
-use trainc_ir::{Op, Tensor};
+use trainc_ir::{Element, Op, OpKind, Tensor};
 
 use super::extract::Extraction;
 use super::language::{Graph, Node, Ty, Types, add_operation, operation};
@@ -84,6 +85,9 @@ pub enum BuildError {
     Type(#[from] TypeError),
 }
 
+/// How far bits are followed to what they are the signs of.
+const FAR: usize = 6;
+
 /// Builds a graph's nodes from chosen classes.
 pub struct Builder<'a, Leaf> {
     egraph: &'a Graph,
@@ -141,7 +145,8 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
                     if !open.insert(id) {
                         return Err(BuildError::Cycle);
                     }
-                    let name = self.egraph[id].data.source.map_or(user, self.names);
+                    let source = self.egraph[id].data.source.or_else(|| self.bits_of(id, FAR));
+                    let name = source.map_or(user, self.names);
                     let node =
                         self.extraction.node(self.egraph, id).ok_or(BuildError::Infeasible(id))?;
                     let children = self.operands(node)?;
@@ -159,6 +164,25 @@ impl<'a, Leaf: FnMut(&mut IrGraph, ValueId) -> ValueId> Builder<'a, Leaf> {
             }
         }
         Ok(self.done[&root].clone())
+    }
+
+    /// The value that bits, which rules have made, are the signs of: its name says more than that of what takes them.
+    fn bits_of(&self, id: Id, far: usize) -> Option<ValueId> {
+        let class = &self.egraph[id];
+        let Ty::Tensor(ty) = &class.data.ty else { return None };
+        if ty.element != Element::B1 || far == 0 {
+            return None;
+        }
+        class.nodes.iter().find_map(|node| {
+            let Node::Operation(kind, children) = node else { return None };
+            let moves = kind.has(Property::Moves) || *kind == OpKind::IntegerMaxPool2d;
+            if !moves && *kind != OpKind::SignBits {
+                return None;
+            }
+            let (_, operands) = operation(self.egraph, *kind, children)?;
+            let operand = self.egraph.find(*operands.first()?);
+            self.egraph[operand].data.source.or_else(|| self.bits_of(operand, far - 1))
+        })
     }
 
     fn operands(&self, node: &Node) -> Result<Vec<Id>, BuildError> {
