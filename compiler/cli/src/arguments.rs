@@ -82,7 +82,7 @@ pub(crate) struct TrainArguments {
     /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir) [default: the built-in net]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: Option<PathBuf>,
-    /// Data set [default: the built-in digits]
+    /// Data set; `digits` is the built-in one [default: digits]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
     /// Train the same model, seed and data under this algorithm too, and show both
@@ -136,7 +136,7 @@ pub(crate) struct CompareArguments {
     /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir) [default: the built-in net]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) model: Option<PathBuf>,
-    /// Data set [default: the built-in digits]
+    /// Data set; `digits` is the built-in one [default: digits]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) data: Option<PathBuf>,
     /// Algorithms, built-in names or .toml files

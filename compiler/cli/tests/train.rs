@@ -336,8 +336,10 @@ fn data_that_do_not_fit() {
     assert!(message.contains("1 x 8 x 8") && message.contains("28"), "{message}");
     let message = folder.fail(&["train", "digits.onnx", "--data", "data.npz", "--batch", "64"]);
     assert!(message.contains("40 training samples"), "{message}");
-    let message = folder.fail(&["train", "digits.onnx"]);
-    assert!(message.contains("10 classes"), "{message}");
+    for built_in in [&["train", "digits.onnx"][..], &["train", "digits.onnx", "--data", "digits"]] {
+        let message = folder.fail(built_in);
+        assert!(message.contains("10 classes"), "{message}");
+    }
     let rate = ["train", "digits.onnx", "--data", "data.npz", "--learning-rate", "0.1"];
     assert!(folder.fail(&rate).contains("a whole number from 0 to 7"));
     let message = folder.fail(&["train", "digits.onnx", "--data", "nowhere"]);

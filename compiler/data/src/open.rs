@@ -9,11 +9,15 @@ use crate::error::DataError;
 use crate::{cifar, idx, image_archive, image_folder, npz_dataset};
 
 impl Dataset {
-    /// Opens the data set at `path`, recognising by content which of the [supported kinds](crate::SUPPORTED) it is.
+    /// Opens the data set at `path`, recognising by content which of the [supported kinds](crate::SUPPORTED) it is. `digits`, where
+    /// nothing has that name, is the built-in data set.
     ///
     /// Errors name the file and the reason. Nothing decodes to more than
     /// [`DECODED_BYTES_LIMIT`](crate::DECODED_BYTES_LIMIT) bytes a file.
     pub fn open(path: &Path) -> Result<Self, DataError> {
+        if path == Path::new("digits") && !path.exists() {
+            return Ok(Dataset::digits());
+        }
         let metadata = fs::metadata(path).map_err(DataError::read(path))?;
         let dataset = if metadata.is_dir() { open_folder(path) } else { open_file(path) }?;
         dataset.checked(path)
