@@ -110,7 +110,18 @@ pub fn compile(
             Outcome::Placed(places) => {
                 // What is left in registers may bear better schedules.
                 let best = self::best(&flow, version, options.pipeline, limits, &kept);
-                let best = best.unwrap_or((source, places));
+                let mut best = (best.unwrap_or((source, places)), frame.clone());
+                if options.pipeline {
+                    for plan in [Plan::loops(), Plan::default()] {
+                        let more = around_loops(&flow, version, &plan, limits, (&frame, &kept));
+                        if let Some(more) = more
+                            && more.0.0.cost() < best.0.0.cost()
+                        {
+                            best = more;
+                        }
+                    }
+                }
+                let (best, frame) = best;
                 return Ok(made(Some(best), &frame).expect("it is given"));
             }
             Outcome::Spill(values) => {
@@ -186,6 +197,39 @@ fn best(
     Some(found)
 }
 
+/// Schedules as planned, for whose sake values that no innermost loop touches go to memory.
+fn around_loops(
+    flow: &Flow,
+    version: Version,
+    plan: &Plan,
+    limits: Limits,
+    (frame, kept): (&Frame, &BTreeSet<u32>),
+) -> Option<(Made, Frame)> {
+    let (mut flow, mut frame, mut kept) = (flow.clone(), frame.clone(), kept.clone());
+    let inner = flow.blocks.iter().filter(|block| block.inner.is_some());
+    let used = inner.flat_map(|block| &block.run).flat_map(Instruction::registers);
+    let used = used.map(|(_, _, register)| register).filter(|register| !register.is_fixed());
+    let mut stay: BTreeSet<u32> = used.map(Register::number).collect();
+    for _ in 0..ATTEMPTS {
+        let known = flow.classes.len();
+        let scheduled = packets(&flow, version, plan, &mut Known::new());
+        match allocate(&scheduled.flow, limits, &kept) {
+            Outcome::Placed(places) => return Some(((scheduled, places), frame)),
+            Outcome::Spill(values) => {
+                let staying =
+                    |v: &u32| kept.contains(v) || stay.contains(v) || *v as usize >= known;
+                if values.iter().any(staying) {
+                    return None;
+                }
+                flow.needs_frame = true;
+                spill(&mut flow, &values, &mut frame, &mut kept);
+                stay.extend(&values);
+            }
+        }
+    }
+    None
+}
+
 /// Pipelines that were made: by the loop, the most rounds in flight, and what the loop writes that lives on.
 type Known = BTreeMap<(usize, usize, Vec<u32>), Option<Pipelined>>;
 
@@ -195,6 +239,17 @@ struct Scheduled {
     loops: Vec<LoopReport>,
     /// Rounds in flight of pipelined loops by [`FlowBlock::origin`].
     pipelined: BTreeMap<usize, usize>,
+}
+
+impl Scheduled {
+    /// Packets, ten times as many for each loop around them.
+    fn cost(&self) -> usize {
+        let blocks = self.flow.blocks.iter().map(|block| {
+            let packets = block.packets.as_ref().map_or(0, Vec::len);
+            packets.saturating_mul(10usize.saturating_pow(block.depth.min(8)))
+        });
+        blocks.fold(0, usize::saturating_add)
+    }
 }
 
 /// Schedules every block and pipelines innermost loops as planned.

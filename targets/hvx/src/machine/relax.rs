@@ -38,6 +38,11 @@ impl Plan {
         Plan { plain: true, all_source: true, ..Plan::default() }
     }
 
+    /// Pipelined loops, and the shortest live ranges around them.
+    pub(super) fn loops() -> Self {
+        Plan { all_source: true, ..Plan::default() }
+    }
+
     /// Most rounds in flight of a loop.
     pub(super) fn stages(&self, origin: usize) -> usize {
         let unless = if self.plain { 0 } else { STAGES };
