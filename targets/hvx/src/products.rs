@@ -337,7 +337,13 @@ impl Glue for Product {
             Product::PlaneGradient { gradient, .. } => return gradient.packets() as u64,
             Product::Rows { product, finish, .. } => return product.packets(*finish) as u64,
             Product::Dots { product, .. } => return product.packets() as u64,
-            Product::Sums { product, .. } => return product.packets() as u64,
+            // Never less than with the rounding that may follow, so that the two stay one kernel.
+            Product::Sums { product, .. } => {
+                let together = product.product.multiplications_inside() as u64 / PRODUCTS;
+                let spread = product.product.spread.map_or(0, |s| SPREAD * s.vectors() as u64);
+                return (product.packets() as u64)
+                    .max(together + results / RESULTS + results + spread + CALL);
+            }
             Product::Windows { product, .. } => {
                 let spread = product.spread.map_or(0, |s| SPREAD * s.vectors() as u64);
                 (product.multiplications_inside(), spread)
