@@ -1,6 +1,8 @@
 //! An estimate of a kernel's cycles as scalar code: the operations of its loops, each by its price, times the rounds.
 
-use trainc_ir::loops::{Binary, Expr, LoopKernel, Node, Scalar, Stmt, Unary};
+use std::collections::BTreeMap;
+
+use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary};
 use trainc_ir::{Op, TensorType};
 
 /// Calling a kernel.
@@ -21,58 +23,151 @@ pub fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
     loop_cycles(&op.lower(inputs, outputs))
 }
 
-/// Cycles of a loop kernel.
-pub fn loop_cycles(kernel: &LoopKernel) -> u64 {
-    block(&kernel.body).saturating_add(CALL)
+/// What computes floats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Floats {
+    /// Instructions.
+    Hardware,
+    /// Functions of integers, where a core has no such instructions.
+    Software,
 }
 
-fn block(statements: &[Stmt]) -> u64 {
-    statements.iter().map(statement).fold(0, u64::saturating_add)
+/// Cycles of operations on floats.
+struct Prices {
+    arithmetic: u64,
+    division: u64,
+    root: u64,
+    whole: u64,
+    conversion: u64,
+    comparison: u64,
 }
 
-fn statement(statement: &Stmt) -> u64 {
-    match statement {
-        Stmt::Assign(_, value) => expression(value),
-        Stmt::Store(_, index, value) => MEMORY + expression(index) + expression(value),
-        Stmt::For { start, end, body, .. } => {
-            let rounds = match (start.as_constant(), end.as_constant()) {
-                (Some(start), Some(end)) => end.saturating_sub(start).max(0) as u64,
-                _ => UNKNOWN_ROUNDS,
-            };
-            let once = expression(start) + expression(end);
-            once.saturating_add(rounds.saturating_mul(block(body).saturating_add(ROUND)))
-        }
-        Stmt::If { condition, then, otherwise } => {
-            (1 + expression(condition)).saturating_add(block(then).max(block(otherwise)))
+impl Floats {
+    fn prices(self) -> Prices {
+        match self {
+            Floats::Hardware => Prices {
+                arithmetic: 2,
+                division: DIVISION,
+                root: ROOT,
+                whole: 6,
+                conversion: 3,
+                comparison: 1,
+            },
+            // Counted on RI5CY, with `trainc_xpulp_float.h`.
+            Floats::Software => Prices {
+                arithmetic: 48,
+                division: 200,
+                root: 400,
+                whole: 60,
+                conversion: 40,
+                comparison: 20,
+            },
         }
     }
 }
 
-fn expression(e: &Expr) -> u64 {
-    // Indices are mostly strength-reduced by a C compiler: their arithmetic is not counted.
-    let own = |price: u64| if e.ty == Scalar::I64 { 0 } else { price };
-    match &*e.node {
-        Node::Integer(_) | Node::Float(_) | Node::Local(_) => 0,
-        Node::Load(_, index) => MEMORY + expression(index),
-        Node::Unary(op, x) => {
-            let price = match op {
-                Unary::Sqrt => ROOT,
-                Unary::RoundTiesEven | Unary::Floor | Unary::Ceil | Unary::LeadingZeros => 6,
-                Unary::ToFloat | Unary::ToInteger => 3,
-                Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate | Unary::BoolToInteger => 0,
-                _ => 1,
-            };
-            own(price) + expression(x)
+/// Cycles of a loop kernel.
+pub fn loop_cycles(kernel: &LoopKernel) -> u64 {
+    loop_cycles_with(kernel, Floats::Hardware)
+}
+
+/// Cycles of a loop kernel whose floats something computes.
+pub(crate) fn loop_cycles_with(kernel: &LoopKernel, floats: Floats) -> u64 {
+    let mut estimate = Estimate { prices: floats.prices(), most: BTreeMap::new() };
+    estimate.block(&kernel.body).saturating_add(CALL)
+}
+
+/// What is known on the way through a kernel.
+struct Estimate {
+    prices: Prices,
+    /// The most that a local is, where a minimum with a number says so.
+    most: BTreeMap<Local, i64>,
+}
+
+impl Estimate {
+    /// The most that a number is, as far as minima tell.
+    fn most(&self, e: &Expr) -> Option<i64> {
+        match &*e.node {
+            Node::Integer(_) => e.as_constant(),
+            Node::Local(local) => self.most.get(local).copied(),
+            Node::Binary(Binary::Minimum, a, b) => match (self.most(a), self.most(b)) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+            _ => None,
         }
-        Node::Binary(op, a, b) => {
-            let price = match op {
-                Binary::Divide | Binary::Remainder => DIVISION,
-                _ if e.ty == Scalar::F32 => 2,
-                _ => 1,
-            };
-            own(price) + expression(a) + expression(b)
+    }
+
+    fn block(&mut self, statements: &[Stmt]) -> u64 {
+        statements.iter().fold(0, |all, s| all.saturating_add(self.statement(s)))
+    }
+
+    fn statement(&mut self, statement: &Stmt) -> u64 {
+        match statement {
+            Stmt::Assign(local, value) => {
+                match self.most(value) {
+                    Some(most) => self.most.insert(*local, most),
+                    None => self.most.remove(local),
+                };
+                self.expression(value)
+            }
+            Stmt::Store(_, index, value) => {
+                MEMORY + self.expression(index) + self.expression(value)
+            }
+            Stmt::For { start, end, body, .. } => {
+                let rounds = match (start.as_constant(), end.as_constant()) {
+                    (Some(start), Some(end)) => end.saturating_sub(start).max(0) as u64,
+                    // Windows at a border have fewer taps.
+                    (start, None) if let Some(end) = self.most(end) => {
+                        end.saturating_sub(start.unwrap_or(0)).max(0) as u64
+                    }
+                    (None, Some(end)) => end.max(0) as u64,
+                    _ => UNKNOWN_ROUNDS,
+                };
+                let once = self.expression(start) + self.expression(end);
+                once.saturating_add(rounds.saturating_mul(self.block(body).saturating_add(ROUND)))
+            }
+            Stmt::If { condition, then, otherwise } => (1 + self.expression(condition))
+                .saturating_add(self.block(then).max(self.block(otherwise))),
         }
-        Node::Compare(_, a, b) => 1 + expression(a) + expression(b),
-        Node::Select(c, a, b) => 1 + expression(c) + expression(a).max(expression(b)),
+    }
+
+    fn expression(&self, e: &Expr) -> u64 {
+        // Indices are mostly strength-reduced by a C compiler: their arithmetic is not counted.
+        let own = |price: u64| if e.ty == Scalar::I64 { 0 } else { price };
+        match &*e.node {
+            Node::Integer(_) | Node::Float(_) | Node::Local(_) => 0,
+            Node::Load(_, index) => MEMORY + self.expression(index),
+            Node::Unary(op, x) => {
+                let price = match op {
+                    Unary::Sqrt => self.prices.root,
+                    Unary::RoundTiesEven | Unary::Floor | Unary::Ceil => self.prices.whole,
+                    Unary::LeadingZeros => 6,
+                    Unary::ToFloat | Unary::ToInteger => self.prices.conversion,
+                    Unary::Extend
+                    | Unary::ExtendUnsigned
+                    | Unary::Truncate
+                    | Unary::BoolToInteger => 0,
+                    _ => 1,
+                };
+                own(price) + self.expression(x)
+            }
+            Node::Binary(op, a, b) => {
+                let price = match op {
+                    Binary::Divide if e.ty == Scalar::F32 => self.prices.division,
+                    Binary::Divide | Binary::Remainder => DIVISION,
+                    _ if e.ty == Scalar::F32 => self.prices.arithmetic,
+                    _ => 1,
+                };
+                own(price) + self.expression(a) + self.expression(b)
+            }
+            Node::Compare(_, a, b) if a.ty == Scalar::F32 => {
+                self.prices.comparison + self.expression(a) + self.expression(b)
+            }
+            Node::Compare(_, a, b) => 1 + self.expression(a) + self.expression(b),
+            Node::Select(c, a, b) => {
+                1 + self.expression(c) + self.expression(a).max(self.expression(b))
+            }
+        }
     }
 }

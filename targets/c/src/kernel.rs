@@ -7,7 +7,8 @@ use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
 use trainc_ir::types::Element;
 
-use crate::{cost, loops};
+use crate::cost::{self, Floats};
+use crate::loops;
 
 /// A kernel's C.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -113,8 +114,13 @@ pub struct Loops {
 impl Loops {
     /// Those of an operation.
     pub fn of(signature: &Signature<'_>) -> Loops {
+        Loops::with(signature, Floats::Hardware)
+    }
+
+    /// Those of an operation whose floats something computes.
+    pub fn with(signature: &Signature<'_>, floats: Floats) -> Loops {
         let kernel = signature.lower();
-        let cycles = cost::loop_cycles(&kernel);
+        let cycles = cost::loop_cycles_with(&kernel, floats);
         Loops { kernel, cycles }
     }
 }

@@ -5,6 +5,7 @@
 //! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. `target` says which
 //! kernels are of the target's own; everything else is loops.
 
+mod bits;
 mod elements;
 mod instructions;
 pub mod mixed;

@@ -1,12 +1,13 @@
 //! The XpulpV2 target as the compiler sees it.
 
-use trainc_c::{Dialect, Language, Loops, SupportFile};
+use trainc_c::{Dialect, Floats, Language, Loops, SupportFile};
 use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::bits::Bits;
 use crate::elements::Elements;
 use crate::mixed::{Mixed, Pool, Sum};
 use crate::products::Product;
@@ -35,6 +36,9 @@ const OUTER: &str = include_str!("support/trainc_xpulp_outer.h");
 
 /// Element by element, on [`HEADER`].
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
+/// Products of bits, on [`HEADER`].
+const BITS: &str = include_str!("support/trainc_xpulp_bits.h");
 
 /// Sums of bytes, on the elements.
 const SUM: &str = include_str!("support/trainc_xpulp_sum.h");
@@ -108,6 +112,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_outer.h", OUTER),
             ("trainc_xpulp_elements.h", ELEMENTS),
             ("trainc_xpulp_sum.h", SUM),
+            ("trainc_xpulp_bits.h", BITS),
             ("trainc_mixed.h", crate::mixed::HEADER),
         ]
         .map(|(name, text)| SupportFile { name: name.into(), contents: text.into() })
@@ -142,10 +147,13 @@ impl Target for XpulpTarget {
         if let Some(sum) = ways.ask(Sum::NAME, Sum::of(signature)) {
             return trainc_c::take(ways, sum);
         }
+        if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
+            return trainc_c::take(ways, bits);
+        }
         if let Some(elements) = ways.ask(Elements::NAME, Elements::of(signature)) {
             return trainc_c::take(ways, elements);
         }
-        trainc_c::take(ways, Loops::of(signature))
+        trainc_c::take(ways, Loops::with(signature, Floats::Software))
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
