@@ -16,7 +16,8 @@ use trainc_driver::zoo::{ZooSpec, build};
 use trainc_hvx::kernels::StaticShift;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    Chain, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, ScaleShift, Threshold,
+    BatchNorm, BinaryConv2d, Chain, Conv2d, IntegerAdd, IntegerMaxPool2d, IntegerSumPool2d, MatMul,
+    ProductRole, ScaleShift, Threshold,
 };
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
@@ -38,7 +39,7 @@ fn folder(name: &str) -> PathBuf {
 
 fn snapshot(name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../../golden/budget");
+    settings.set_snapshot_path("../../../golden/budget");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(|| insta::assert_snapshot!(name, text));
@@ -199,6 +200,63 @@ fn xpulpv2_packed_kernels() {
         assert!(own < loops.cycles, "{}: {own} of {loops:?}", case.what);
     }
     snapshot("xpulpv2_packed", &table);
+}
+
+/// Products of bits, by the kernel of their own and by loops where pixels are no words, and what binary networks compute in FP32
+/// around them, which this core does by functions.
+fn bits_and_floats() -> Vec<Case> {
+    let mut random = Random(63);
+    let mut cases = Vec::new();
+    for (stored, features, window, staged) in
+        [(64, 64, 3, true), (128, 32, 3, false), (256, 40, 1, true), (48, 16, 3, false)]
+    {
+        let x = tensor(&[1, 8, 8, stored], Element::B1, &mut random);
+        let w = tensor(&[features, window, window, stored], Element::B1, &mut random);
+        let product = BinaryConv2d {
+            strides: [1, 1],
+            pads: [window / 2; 4],
+            dilations: [1, 1],
+            padding: 0,
+            channels: stored,
+        };
+        let (mut inputs, mut ops) = (vec![x, w], vec![Op::from(product)]);
+        if staged {
+            ops.push(Threshold { low: 0, element: Element::B1 }.into());
+            let rows = (0..features).map(|_| random.between(-20, 20) as i32).collect();
+            inputs.push(Tensor::i32([features, 1], rows));
+        }
+        let what = format!("bits {window}x{window}, 8x8x{stored} to {features}");
+        let op = if staged { Chain { ops }.into() } else { ops.remove(0) };
+        cases.push(Case { what, op, inputs, constant: false });
+    }
+    let mut floats = |shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        Tensor::f32(shape, (0..count).map(|_| random.between(1, 2000) as f32 / 512.0).collect())
+    };
+    let (x, w, rows) = (floats(&[1, 3, 12, 12]), floats(&[8, 3, 3, 3]), floats(&[10, 64]));
+    let conv = Conv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1 };
+    let norm = BatchNorm { epsilon: 1e-5.into(), batch: false };
+    let mut normed = vec![floats(&[1, 8, 12, 12])];
+    normed.extend((0..4).map(|_| floats(&[8])));
+    let linear = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+    for (what, op, inputs) in [
+        ("FP32 conv 3x3, 12x12x3 to 8", Op::from(conv), vec![x, w]),
+        ("FP32 batch norm, 12x12x8", norm.into(), normed),
+        ("FP32 linear, 64 to 10", linear.into(), vec![floats(&[1, 64]), rows]),
+    ] {
+        cases.push(Case { what: what.into(), op, inputs, constant: false });
+    }
+    cases
+}
+
+#[test]
+fn xpulpv2_bits_and_floats() {
+    let mut table = format!(
+        "{:72}{:>13}{:>13}{:>13}{:>13}\n",
+        "", "instructions", "cycles", "8 cores", "estimate"
+    );
+    packed_costs(&bits_and_floats(), 0.25, &mut table);
+    snapshot("xpulpv2_bits", &table);
 }
 
 /// Packets that kernels of a training step are written in, and values in the frame for want of registers.

@@ -1,0 +1,3 @@
+//! Budgets: see [`counted`]. (A module, so that `tests/run` can run them beside the others.)
+
+mod counted;
