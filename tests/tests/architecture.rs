@@ -17,6 +17,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("targets/neon", "trainc-neon", &["trainc-ir", "trainc-loops", "trainc-c"]),
     ("targets/hvx", "trainc-hvx", &["trainc-ir", "trainc-loops", "trainc-c"]),
     ("targets/opencl", "trainc-opencl", &["trainc-ir", "trainc-loops", "trainc-c"]),
+    ("targets/pair", "trainc-pair", &["trainc-ir", "trainc-c", "trainc-neon", "trainc-hvx"]),
     ("targets/riscv", "trainc-riscv", &[]),
     ("targets/xpulpv2", "trainc-xpulpv2", &["trainc-ir", "trainc-c", "trainc-riscv"]),
     (
@@ -32,6 +33,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "trainc-neon",
             "trainc-hvx",
             "trainc-opencl",
+            "trainc-pair",
             "trainc-xpulpv2",
         ],
     ),

@@ -117,6 +117,12 @@ impl Builder {
         self
     }
 
+    /// A file with measured latencies, by which a target of several devices divides the program.
+    pub fn latencies(mut self, path: impl AsRef<Path>) -> Builder {
+        self.options.say("latencies", |c| c.latencies = Some(path.as_ref().to_path_buf()));
+        self
+    }
+
     /// Examples of a batch.
     pub fn batch(mut self, examples: usize) -> Builder {
         self.options.say("batch", |c| c.batch = Some(examples));

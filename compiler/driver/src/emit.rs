@@ -15,7 +15,7 @@ use crate::session::{
     Compilation, FloatEntry, OptimisedEntry, Session, Staged, TRAIN_STEP, TranslatedEntry,
 };
 use crate::stored::{self, MANIFEST, WEIGHTS};
-use crate::{manifest, weights};
+use crate::{manifest, timeline, weights};
 
 use crate::folder::{Content, Seen, Take, write_folder_by};
 use crate::hash::FileFingerprint;
@@ -61,11 +61,13 @@ pub enum EmitKind {
     Clif,
     /// The target's assembly or source.
     Asm,
+    /// The devices of the launches over time, as SVG, if the target has several.
+    Timeline,
 }
 
 impl EmitKind {
     /// Every kind, in the order of the stages.
-    pub const ALL: [EmitKind; 7] = [
+    pub const ALL: [EmitKind; 8] = [
         EmitKind::Graph,
         EmitKind::Training,
         EmitKind::Qir,
@@ -73,6 +75,7 @@ impl EmitKind {
         EmitKind::Program,
         EmitKind::Clif,
         EmitKind::Asm,
+        EmitKind::Timeline,
     ];
 
     /// Name on the command line.
@@ -85,6 +88,7 @@ impl EmitKind {
             EmitKind::Program => "program",
             EmitKind::Clif => "clif",
             EmitKind::Asm => "asm",
+            EmitKind::Timeline => "timeline",
         }
     }
 
@@ -99,7 +103,9 @@ impl EmitKind {
             EmitKind::Graph | EmitKind::Training => Depth::Float,
             EmitKind::Qir => Depth::Translated,
             EmitKind::Optimised => Depth::Optimised,
-            EmitKind::Program | EmitKind::Clif | EmitKind::Asm => Depth::Planned,
+            EmitKind::Program | EmitKind::Clif | EmitKind::Asm | EmitKind::Timeline => {
+                Depth::Planned
+            }
         }
     }
 }
@@ -175,6 +181,12 @@ impl Texts for Session {
             EmitKind::Program => Ok(Some(self.program().to_string())),
             EmitKind::Clif => listing(self, trainc_host::Listing::Clif).map(Some),
             EmitKind::Asm => listing(self, trainc_host::Listing::Assembly).map(Some),
+            EmitKind::Timeline => {
+                let timelines = timeline::timelines(self);
+                let name = self.target.description().name;
+                ensure!(!timelines.is_empty(), "target `{name}` runs all launches on one device");
+                Ok(Some(timeline::svg(&self.name, &timelines)))
+            }
             _ => (**self).text(kind, with_data),
         }
     }

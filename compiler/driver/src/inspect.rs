@@ -21,6 +21,7 @@ use crate::session::{
     Compilation, Entries, FloatEntry, OptimisedEntry, Session, StageTime, Staged, TranslatedEntry,
     import,
 };
+use crate::timeline::{Timeline, timelines};
 
 /// What [`check`] found.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -216,6 +217,9 @@ pub struct Summary {
     pub output_stages: Vec<StageSummary>,
     /// The memory plan.
     pub memory: MemorySummary,
+    /// Which device runs which launch of each function, if the target has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timelines: Vec<Timeline>,
     /// What the target's costs count.
     pub cost_unit: &'static str,
     /// The kernels, costliest launches first.
@@ -397,6 +401,7 @@ pub fn summary(session: &Session) -> Summary {
             })
             .collect(),
         memory: session.program().memory.into(),
+        timelines: timelines(session),
         kernels,
     }
 }
@@ -489,6 +494,9 @@ impl Summary {
         line(o, format_args!("  arena      {arena}"));
         line(o, format_args!("  state      {} bytes", memory.state_bytes));
         line(o, format_args!("  constants  {} bytes", memory.constant_bytes));
+        for timeline in &self.timelines {
+            line(o, format_args!("\ndevices of {}", timeline.text().trim_end()));
+        }
         if !self.kernels.is_empty() {
             let unit = self.cost_unit;
             line(

@@ -41,6 +41,7 @@ mod image_layout;
 pub mod initial;
 #[cfg(feature = "host")]
 pub mod inspect;
+pub mod latencies;
 #[cfg(feature = "host")]
 pub mod manifest;
 pub mod model;
@@ -56,6 +57,8 @@ pub mod session;
 mod stored;
 pub mod targets;
 pub mod text_model;
+#[cfg(feature = "host")]
+pub mod timeline;
 #[cfg(feature = "host")]
 pub mod train;
 pub mod trained;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trainc_ir::graph::InputRole;
+use trainc_ir::harness::launches;
 use trainc_ir::indicator::Indicator;
 use trainc_ir::program::{Argument, Program, StageChoice, StageNotes, Step};
 use trainc_ir::schedule::{Point, Position, Scheduled, Shape};
@@ -243,6 +244,9 @@ struct EntryPoint<'a> {
     inputs: Vec<ArgumentReport<'a>>,
     outputs: Vec<ArgumentReport<'a>>,
     launches: usize,
+    /// The device of each launch, by its number, if the target has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<usize>>,
 }
 
 #[derive(Serialize)]
@@ -363,6 +367,10 @@ pub(crate) fn manifest<'a>(
                 inputs: arguments(program, &entry.inputs, true),
                 outputs: arguments(program, &entry.outputs, false),
                 launches: count_launches(&entry.steps, &mut |_| {}),
+                devices: session
+                    .target
+                    .switch_cost()
+                    .map(|_| launches(entry).into_iter().map(|launch| launch.device.0).collect()),
             })
             .collect(),
         operations,

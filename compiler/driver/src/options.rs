@@ -189,6 +189,8 @@ options! {
     calibrate: Option<PathBuf> = None, "calibrate" ("DATA") not in builds: "builds read no data";
     /// Target (see `trainc targets`)
     target: String = "host".to_string(), "target" 't' ("NAME") default "host";
+    /// Measured latencies by which a target of several devices divides the program, in place of its estimates
+    latencies: Option<PathBuf> = None, "latencies" ("FILE.toml") in "compile", "inspect";
     /// Examples of a training step; those that `run` takes at once
     batch: Option<usize> = None, "batch" 'b' ("N") default "32; of `run` the data's";
     /// Examples of a call of inference

@@ -23,6 +23,8 @@ pub static TARGETS: &[&dyn Target] = &[
     &trainc_hvx::V68,
     #[cfg(feature = "hvx")]
     &trainc_hvx::V73,
+    #[cfg(feature = "hvx")]
+    &trainc_pair::NEON_HVX,
     #[cfg(feature = "xpulpv2")]
     &trainc_xpulpv2::XPULPV2,
 ];

@@ -197,6 +197,9 @@ pub struct CheckpointFunctions {
     pub model: u64,
 }
 
+/// The variable of the environment with the command of an artifact's second executable, a word a line.
+pub const PARTNER: &str = "TRAINC_PARTNER";
+
 /// Bytes of a checkpoint before the state.
 pub const CHECKPOINT_HEADER: usize = 32;
 

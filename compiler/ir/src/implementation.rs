@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::loops::LoopKernel;
 use crate::loops::scratch::loop_scratch;
 use crate::ops::Op;
+use crate::program::DeviceId;
 use crate::types::{Element, TensorType};
 
 /// Cost of a kernel on a target, in the target's own unit (an estimate of cycles). Saturating.
@@ -96,6 +97,12 @@ pub trait Implementation: Any + Debug + Send + Sync {
     /// An estimate of what a launch costs.
     fn cost(&self) -> Cost;
 
+    /// What a launch costs on a device, where the target has [`switch_cost`](crate::target::Target::switch_cost): in its
+    /// unit.
+    fn device_cost(&self, device: DeviceId) -> Cost {
+        if device == DeviceId(0) { self.cost() } else { Cost::INFEASIBLE }
+    }
+
     /// Working memory of a launch in bytes.
     fn scratch_bytes(&self) -> usize;
 
@@ -153,6 +160,11 @@ impl Selection {
     /// See [`Implementation::cost`].
     pub fn cost(&self) -> Cost {
         self.implementation.cost()
+    }
+
+    /// See [`Implementation::device_cost`].
+    pub fn device_cost(&self, device: DeviceId) -> Cost {
+        self.implementation.device_cost(device)
     }
 
     /// See [`Implementation::scratch_bytes`].

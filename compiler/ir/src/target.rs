@@ -55,6 +55,12 @@ pub trait Target: Sync {
     /// How it runs an operation on these types: asked once a kernel. Equal questions have equal answers.
     fn select(&self, signature: &Signature<'_>) -> Selection;
 
+    /// What it costs to go on with another device, for a target that divides programs among its devices; `None` if all
+    /// runs on the first.
+    fn switch_cost(&self) -> Option<Cost> {
+        None
+    }
+
     /// Emits the program as files (without the manifest, which the driver writes).
     ///
     /// # Errors
@@ -71,6 +77,18 @@ pub trait Target: Sync {
     /// # Errors
     /// As [`Target::emit`].
     fn harness(&self, _program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
+        Ok(None)
+    }
+
+    /// A second executable, for an artifact that two machines run: what builds and runs it, and its sources. The first, of
+    /// [`Target::harness`], finds its command in the environment ([`PARTNER`](crate::harness::PARTNER)) and starts it.
+    ///
+    /// # Errors
+    /// As [`Target::emit`].
+    fn partner(
+        &self,
+        _program: &Verified<Program>,
+    ) -> Result<Option<(Toolchain, Harness)>, EmitError> {
         Ok(None)
     }
 

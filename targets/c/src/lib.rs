@@ -29,6 +29,7 @@ pub mod product;
 mod program;
 pub mod rust;
 mod schedule;
+mod segments;
 pub mod syntax;
 mod target;
 pub mod text;
@@ -55,6 +56,7 @@ pub mod parts {
     pub use crate::header::header;
     pub use crate::layout::Lines;
     pub use crate::program::{check, each_launch, entry_macro, kernel_comment};
+    pub use crate::segments::{Part, Segment, Window, part, segment_function};
 }
 pub use target::{C, CTarget};
 

@@ -1,6 +1,6 @@
 //! A program as the files of an artifact: entries, data and checkpoints in C, kernels in assembly.
 
-use trainc_c::{Dialect, Facts, SupportFile};
+use trainc_c::{Dialect, Facts, Piece, SupportFile};
 use trainc_ir::Verified;
 use trainc_ir::harness::{Counting, Harness, Runner, Tool, Toolchain};
 use trainc_ir::names;
@@ -24,6 +24,30 @@ pub(crate) fn emit(
     let (mut files, pieces) = trainc_c::emit_with_pieces(program, target)?;
     let prefix = names::prefix(&program.name);
     let version = target.version();
+    let has_data = files.iter().any(|file| file.name == format!("{prefix}_data.c"));
+    let mut add = |name: String, text: String| {
+        files.retain(|file| file.name != name);
+        files.push(ArtifactFile { name, contents: text.into_bytes() });
+    };
+    for (name, text) in assembly_files(&prefix, &pieces, version)? {
+        add(name, text);
+    }
+    for (name, text) in fastrpc::files(program, &harness(program, target)?, &prefix, version) {
+        add(name, text);
+    }
+    add("CMakeLists.txt".into(), documents::cmake(&prefix, has_data, version));
+    Ok(files)
+}
+
+/// The files of assembly of a program's C: names and contents. The second has the routines that the kernels call.
+///
+/// # Errors
+/// Of the machine layer.
+pub fn assembly_files(
+    prefix: &str,
+    pieces: &[Piece],
+    version: Version,
+) -> Result<[(String, String); 2], String> {
     let mut kernels = documents::head(&format!("{prefix}: kernels"), version);
     pieces.iter().filter(|p| p.file == KERNELS).for_each(|p| kernels.push_str(&p.text));
     let mut runtime = documents::head("routines that kernels call", version);
@@ -32,18 +56,7 @@ pub(crate) fn emit(
         let function = routine.function().map_err(|e| e.to_string())?;
         runtime.push_str(&assembly(&function, version)?);
     }
-    let has_data = files.iter().any(|file| file.name == format!("{prefix}_data.c"));
-    let mut add = |name: String, text: String| {
-        files.retain(|file| file.name != name);
-        files.push(ArtifactFile { name, contents: text.into_bytes() });
-    };
-    add(format!("{prefix}_kernels.S"), kernels);
-    add(RUNTIME.into(), runtime);
-    for (name, text) in fastrpc::files(program, &harness(program, target)?, &prefix, version) {
-        add(name, text);
-    }
-    add("CMakeLists.txt".into(), documents::cmake(&prefix, has_data, version));
-    Ok(files)
+    Ok([(format!("{prefix}_kernels.S"), kernels), (RUNTIME.into(), runtime)])
 }
 
 /// What builds an artifact, and the emulator that runs it.

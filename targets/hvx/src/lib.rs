@@ -20,5 +20,6 @@ mod products;
 pub mod select;
 mod target;
 
+pub use emission::assembly_files;
 pub use lowering::lower;
 pub use target::{HVX, HvxTarget, V62, V68, V73};

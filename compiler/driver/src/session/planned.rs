@@ -15,6 +15,7 @@ use crate::config::{Config, InputNormalization};
 use crate::error::{Context, Result, ensure};
 #[cfg(feature = "host")]
 use crate::image_layout::ImageLayout;
+use crate::latencies::Latencies;
 use crate::model::{self, ModelSource};
 
 /// A compiled model, with what every stage made of it.
@@ -23,6 +24,9 @@ pub struct Session {
     program: Verified<Program>,
     /// How the program was planned.
     pub plan: PlanReport,
+    /// By what its launches were divided among the target's devices, if not by the target's estimates.
+    #[cfg_attr(not(feature = "host"), expect(dead_code, reason = "for reports"))]
+    pub(crate) latencies: Option<Latencies>,
 }
 
 impl Deref for Session {
@@ -85,12 +89,18 @@ impl Staged<OptimisedEntry> {
             Ok(planned)
         })?;
         self.compilation.times.extend(times);
+        let mut latencies = None;
+        if let Some(path) = &self.config.latencies {
+            let found = Latencies::read(path, self.target, &program)?;
+            program = found.assign(program, self.target)?;
+            latencies = Some(found);
+        }
         let input = self.normalization()?;
         let (schedule, frozen) = (self.schedule(), self.frozen.clone());
         let (scheduled, stages) = (self.scheduled(), self.stages());
         *program.notes_mut() =
             Notes { schedule, scheduled, stages, frozen, input, classes: Vec::new() };
-        Ok(Session { before: self, program, plan: report })
+        Ok(Session { before: self, program, plan: report, latencies })
     }
 
     /// How images become the model's input by the configuration alone; `None` where that takes data, or for a model

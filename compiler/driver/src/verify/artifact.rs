@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use trainc_data::{read_safetensors, read_safetensors_bytes};
 use trainc_ir::graph::{Graph, InputRole};
-use trainc_ir::program::Program;
+use trainc_ir::program::{DeviceId, Program};
 use trainc_ir::target::Target;
 use trainc_ir::text::{content_hash, parse_graph};
 use trainc_ir::{Op, Verified};
+use trainc_opt::plan::devices::with_devices;
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::error::{Context, InFile, Result, ensure};
@@ -42,6 +43,8 @@ struct Model {
 #[derive(Deserialize)]
 struct ManifestEntry {
     name: String,
+    #[serde(default)]
+    devices: Option<Vec<usize>>,
 }
 
 #[derive(Deserialize)]
@@ -143,8 +146,14 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
     let named = manifest.entries.iter().zip(&modules);
     let entries: Vec<PlanEntry<'_>> =
         named.map(|(entry, graph)| PlanEntry { name: &entry.name, graph }).collect();
-    let (program, _) = plan(&manifest.model.name, &entries, target, &PlanOptions::default())
+    let (mut program, _) = plan(&manifest.model.name, &entries, target, &PlanOptions::default())
         .with_context(|| folder.display().to_string())?;
+    let devices = |entry: &ManifestEntry| {
+        Some(entry.devices.as_ref()?.iter().map(|&device| DeviceId(device)).collect())
+    };
+    if let Some(devices) = manifest.entries.iter().map(devices).collect::<Option<Vec<_>>>() {
+        program = with_devices(program, &devices).map_err(|e| fail(MANIFEST, e.0.join("; ")))?;
+    }
     let found = fingerprint(&program);
     ensure!(
         found == expected,

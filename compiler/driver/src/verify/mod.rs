@@ -13,6 +13,7 @@ pub(crate) mod inputs;
 mod junit;
 pub(crate) mod measure;
 mod needs;
+mod partner;
 mod process;
 mod program;
 mod report;
@@ -111,9 +112,10 @@ pub fn verify(
         target.name
     );
     let (compiler, runner) = (options.compiler.as_deref(), options.runner.as_deref());
-    let tools = Tools::find(target.name, &toolchain, compiler, runner)?;
+    let mut tools = Tools::find(target.name, &toolchain, compiler, runner)?;
     let workspace = Workspace::new(options.keep.as_deref())?;
     progress(Progress::Build(tools.compiler()));
+    tools.partner = partner::partner(artifact.target, program, folder, &workspace)?;
     let main = source::source(program, &harness, target.alignment, true);
     let build = Build { folder, tools: &tools, workspace: &workspace, harness: &harness };
     let executable = build.executable(&main, options.launches.then_some(WATCHED))?;

@@ -13,7 +13,7 @@ use super::report::{Finding, LaunchCost};
 use super::run::{Call, INIT, Run};
 use super::source::{WATCHED, source};
 use super::tools::{Build, Tools, Workspace};
-use super::{VerifyOptions, count, runnable};
+use super::{VerifyOptions, count, partner, runnable};
 
 /// A call of an entry.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub fn verify_program(
 ) -> Result<ProgramReport> {
     let (toolchain, harness) = runnable(target, program)?;
     let (compiler, runner) = (options.compiler.as_deref(), options.runner.as_deref());
-    let tools = Tools::find(target.description().name, &toolchain, compiler, runner)?;
+    let mut tools = Tools::find(target.description().name, &toolchain, compiler, runner)?;
     let workspace = Workspace::new(options.keep.as_deref())?;
     let folder = workspace.path().join("artifact");
     let place = || format!("{}: cannot be written", folder.display());
@@ -56,6 +56,7 @@ pub fn verify_program(
     for file in target.emit(program)? {
         std::fs::write(folder.join(&file.name), &file.contents).with_context(place)?;
     }
+    tools.partner = partner::partner(target, program, &folder, &workspace)?;
     let main = source(program, &harness, target.description().alignment, options.launches);
     let build = Build { folder: &folder, tools: &tools, workspace: &workspace, harness: &harness };
     let executable = build.executable(&main, options.launches.then_some(WATCHED))?;

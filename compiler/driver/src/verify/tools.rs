@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trainc_data::{Hold, create_held, is_numbered, stale};
-use trainc_ir::harness::{Harness, Library, Runner, Simulator, Tool, Toolchain};
+use trainc_ir::harness::{Harness, Library, PARTNER, Runner, Simulator, Tool, Toolchain};
 
 use super::process::{Process, Requests, Runs};
 
@@ -74,6 +74,8 @@ pub(super) struct Tools {
     compiler: Vec<String>,
     runner: Running,
     libraries: Vec<Library>,
+    /// The command of the artifact's second executable, a word a line, if it has one.
+    pub(super) partner: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +106,7 @@ impl Tools {
             (Runner::Native, None) => Running::Here,
             (Runner::Simulator(simulator), None) => Running::Simulator(*simulator),
         };
-        Ok(Tools { compiler, runner, libraries: toolchain.libraries.clone() })
+        Ok(Tools { compiler, runner, libraries: toolchain.libraries.clone(), partner: None })
     }
 
     /// The compiler's command.
@@ -302,6 +304,7 @@ impl Build<'_> {
     pub(super) fn start(&self, executable: &Path, requests: &Requests) -> Result<Process> {
         let mut runs = self.tools.runs(executable);
         if let Runs::Command(command) = &mut runs {
+            command.envs(self.tools.partner.iter().map(|partner| (PARTNER, partner)));
             for cache in self.tools.libraries.iter().flat_map(|library| library.caches) {
                 if std::env::var_os(cache).is_none() {
                     let folder = self.workspace.path().join(cache.to_lowercase());

@@ -1,7 +1,8 @@
 //! Planning: from graphs to a program, that is a static schedule with every buffer at a fixed place.
 //!
 //! Read in this order: `tasks` (what must run, and where values live), `schedule` (in which order), `liveness` (from
-//! when to when memory is needed), `arena` (at which offsets), and here, where the best of it becomes the program.
+//! when to when memory is needed), `arena` (at which offsets), and here, where the best of it becomes the program, whose
+//! launches `devices` assigns where the target has several.
 //! Each program is checked before it leaves: by [`verify_program`], and against the graphs.
 //!
 //! What emitters may rely on, beyond [`trainc_ir::program`]:
@@ -14,6 +15,7 @@
 
 mod arena;
 mod check;
+pub mod devices;
 mod liveness;
 mod schedule;
 mod shared;
@@ -25,8 +27,8 @@ use trainc_ir::Verified;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::names::identifier;
 use trainc_ir::program::{
-    Argument, Buffer, BufferId, DeviceId, Entry, KernelId, Launch, MemoryPlan, Notes, Program,
-    Region, Step,
+    Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
+    Program, Region, Step,
 };
 use trainc_ir::program_verify::{ProgramErrors, verify_program};
 use trainc_ir::target::Target;
@@ -204,7 +206,11 @@ pub fn plan(
     }
     memory.constant_bytes = shared.constant_bytes;
     let program = assemble(name, entries, target, &mut shared, &planned, memory);
-    let program = check_program(program, entries).map_err(PlanError::Internal)?;
+    let mut program = check_program(program, entries).map_err(PlanError::Internal)?;
+    if let Some(switch) = target.switch_cost() {
+        let cost = |kernel: &Kernel, device| kernel.selection.device_cost(device);
+        program = devices::assign_program(program, &cost, switch).map_err(PlanError::Internal)?;
+    }
     Ok((program, report))
 }
 

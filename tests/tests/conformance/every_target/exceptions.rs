@@ -29,9 +29,14 @@ pub(crate) enum Suite {
 /// driver.
 const OPENCL_RUNNER: &str = "TRAINC_OPENCL_RUNNER";
 
+/// Of two machines: each launch is a kernel of one of their own targets, proved there; what is between them is tested by
+/// `tests/tests/pair.rs`.
+const PAIR: &str = "neon+hvx";
+
 /// Every how manyth case a target gets; none if it gets none.
 pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
     Some(match (target, suite) {
+        (PAIR, _) => return None,
         // Pieces in a cluster's memory are this target's alone.
         (target, Suite::Large) if target != "xpulpv2" => return None,
         ("opencl", suite) if std::env::var_os(OPENCL_RUNNER).is_none() => match suite {
@@ -93,6 +98,7 @@ pub(crate) enum Network {
 /// has, too.
 pub(crate) fn steps(target: &str, network: Network, again: bool) -> Option<u32> {
     Some(match (target, network) {
+        (PAIR, _) => return None,
         // A driver compiles the kernels of each network for seconds.
         ("opencl", network) if again || network != Network::Trained => return None,
         ("opencl", _) => 2,

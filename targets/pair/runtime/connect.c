@@ -1,0 +1,46 @@
+/* Starts the other side of @PREFIX@ for trainc verify. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "@PREFIX@.h"
+#include "trainc_pair.h"
+#include "trainc_pair_process.h"
+
+enum { WORDS = 64, MILLISECONDS = 300000 };
+
+static struct trainc_pair_process partner;
+
+static int run(void *context, uint32_t segment)
+{
+    const int status = trainc_pair_run(context, segment);
+    if (status != TRAINC_PAIR_OK) {
+        fprintf(stderr, "segment %u: the other side's status is %d\n", (unsigned)segment, status);
+        _exit(7);
+    }
+    return status;
+}
+
+__attribute__((constructor)) static void connect_partner(void)
+{
+    char *words[WORDS + 1], *command = getenv("@VARIABLE@"), *rest = NULL;
+    size_t count = 0;
+    if (command == NULL) {
+        fprintf(stderr, "@VARIABLE@ names no command\n");
+        _exit(8);
+    }
+    command = strdup(command);
+    for (char *word = strtok_r(command, "\n", &rest); word != NULL && count < WORDS;
+        word = strtok_r(NULL, "\n", &rest)) {
+        words[count++] = word;
+    }
+    words[count] = NULL;
+    if (count == 0
+        || trainc_pair_start(&partner, @PREFIX@_window_bytes(), words, MILLISECONDS) != TRAINC_PAIR_OK) {
+        fprintf(stderr, "the other side does not start\n");
+        _exit(8);
+    }
+    @PREFIX@_connect(partner.window, run, &partner);
+}

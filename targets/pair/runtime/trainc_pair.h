@@ -1,0 +1,18 @@
+/* Two devices that share memory: what the functions of an artifact say of the other device. */
+#ifndef TRAINC_PAIR_H
+#define TRAINC_PAIR_H
+
+enum trainc_pair_status {
+    /* All ran. */
+    TRAINC_PAIR_OK = 0,
+    /* Nobody connected the other device. */
+    TRAINC_PAIR_UNCONNECTED = 1,
+    /* It ended, or could not be reached. */
+    TRAINC_PAIR_LOST = 2,
+    /* It did not answer in time. */
+    TRAINC_PAIR_LATE = 3,
+    /* It was built of another program. */
+    TRAINC_PAIR_REFUSED = 4
+};
+
+#endif

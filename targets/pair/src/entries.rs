@@ -1,0 +1,140 @@
+//! The C of the processor's side: memory and connection, and entries that run segment after segment.
+
+use trainc_c::interface::{Function, Interface, Passing};
+use trainc_c::parts::{Lines, Segment, Window, entry_macro, segment_function};
+use trainc_ir::names::shown;
+use trainc_ir::program::{DeviceId, Entry, Program, Region, Step};
+
+use crate::kernel::CPU;
+
+/// What entries share: the connection, and the functions that set it up and tell of it.
+pub(crate) fn connection(prefix: &str, number: u64, window: &Window, out: &mut Lines) {
+    out.line("/* The other device, once there is one. */");
+    out.open("static struct {");
+    for line in [
+        "uint8_t *window;",
+        "int (*run)(void *context, uint32_t segment);",
+        "void *context;",
+        "int status;",
+    ] {
+        out.line(line);
+    }
+    out.close(&format!("}} {prefix}_pair = {{ NULL, NULL, NULL, TRAINC_PAIR_UNCONNECTED }};"));
+    out.line("");
+    out.open_function(&format!(
+        "void {prefix}_connect(void *window, int (*run)(void *context, uint32_t segment), void *context)"
+    ));
+    out.line(&format!("const uint64_t number = UINT64_C({number:#018x});"));
+    for line in [
+        format!("{prefix}_pair.window = (uint8_t *)window;"),
+        format!("{prefix}_pair.run = run;"),
+        format!("{prefix}_pair.context = context;"),
+        format!(
+            "{prefix}_pair.status = window == NULL ? TRAINC_PAIR_UNCONNECTED : TRAINC_PAIR_OK;"
+        ),
+    ] {
+        out.line(&line);
+    }
+    out.open("if (window != NULL) {");
+    out.line("trainc_copy(window, &number, sizeof number);");
+    out.close("}");
+    out.close("}");
+    out.line("");
+    out.open_function(&format!("int {prefix}_status(void)"));
+    out.line(&format!("return {prefix}_pair.status;"));
+    out.close("}");
+    out.line("");
+    out.open_function(&format!("size_t {prefix}_window_bytes(void)"));
+    out.line(&format!("return {};", window.bytes));
+    out.close("}");
+}
+
+/// The function that has the other device run a segment: 0, or what went wrong, which stays.
+pub(crate) fn elsewhere(prefix: &str, out: &mut Lines) {
+    out.line("");
+    out.open_function(&format!("static int {prefix}_elsewhere(uint32_t segment)"));
+    out.open(&format!("if ({prefix}_pair.run == NULL) {{"));
+    out.line(&format!("{prefix}_pair.status = TRAINC_PAIR_UNCONNECTED;"));
+    out.close("} else {");
+    out.open_quietly();
+    out.line(&format!("{prefix}_pair.status = {prefix}_pair.run({prefix}_pair.context, segment);"));
+    out.close("}");
+    out.line(&format!("return {prefix}_pair.status;"));
+    out.close("}");
+}
+
+fn writes_state(program: &Program, entry: &Entry) -> bool {
+    let state = |id: &_| matches!(program.buffer(*id).region, Region::State { .. });
+    entry.steps.iter().any(|step| match step {
+        Step::Launch(launch) => launch.outputs.iter().any(state),
+        Step::Branch { .. } => true,
+    })
+}
+
+/// An entry: what it is given into the window, the segments, and what came of it out of the window. Where a segment fails
+/// the caller's state and results are as they were.
+pub(crate) fn entry(
+    program: &Program,
+    (number, function): (usize, &Function),
+    interface: &Interface,
+    window: &Window,
+    segments: &[(DeviceId, Segment<'_>)],
+    out: &mut Lines,
+) {
+    let entry = &program.entries[number];
+    let (prefix, macros) = (&interface.prefix, interface.macros());
+    let Window { run, state, arguments, .. } = window;
+    out.line("");
+    out.comment(&[format!("Entry `{}`: see the header.", shown(&entry.name))]);
+    out.open_function(&function.prototype());
+    out.line(&format!("uint8_t *const a = {prefix}_pair.window;"));
+    if function.random {
+        out.line("const int32_t run[3] = {");
+        out.line("    (int32_t)(uint32_t)seed, (int32_t)(uint32_t)(seed >> 32), (int32_t)step,");
+        out.line("};");
+    }
+    out.line("(void)arena;");
+    let stateful = program.memory.state_bytes > 0;
+    if !stateful {
+        out.line("(void)state;");
+    }
+    out.open(&format!("if ({prefix}_pair.status != TRAINC_PAIR_OK) {{"));
+    out.line("return;");
+    out.close("}");
+    if function.random {
+        out.line(&format!("trainc_copy(a + {run}, run, sizeof run);"));
+    }
+    if stateful {
+        out.line(&format!("trainc_copy(a + {state}, state, {macros}_STATE_BYTES);"));
+    }
+    let places = entry.inputs.iter().chain(&entry.outputs).zip(&function.parameters);
+    let places = places.zip(&arguments[number]);
+    let mut results = Vec::new();
+    for ((argument, parameter), at) in places {
+        let (name, bytes) = (&parameter.name, program.buffer(argument.buffer).bytes());
+        match parameter.passing {
+            _ if bytes == 0 => out.line(&format!("(void){name};")),
+            Passing::Value => out.line(&format!("trainc_copy(a + {at}, &{name}, {bytes});")),
+            Passing::Read => out.line(&format!("trainc_copy(a + {at}, {name}, {bytes});")),
+            Passing::Write => results.push(format!("trainc_copy({name}, a + {at}, {bytes});")),
+        }
+    }
+    let entered = entry_macro(interface, function);
+    out.line("");
+    out.line(&format!("TRAINC_ENTERED(a + {}, a + {state}, {entered}_ENTRY);", window.arena));
+    for (device, segment) in segments.iter().filter(|(_, s)| s.entry == number) {
+        if *device == CPU {
+            out.line(&format!("{}(a);", segment_function(interface, segment.number)));
+            continue;
+        }
+        out.open(&format!("if ({prefix}_elsewhere({}) != TRAINC_PAIR_OK) {{", segment.number));
+        out.line("return;");
+        out.close("}");
+    }
+    out.line("");
+    results.iter().for_each(|line| out.line(line));
+    if stateful && writes_state(program, entry) {
+        out.line(&format!("trainc_copy(state, a + {state}, {macros}_STATE_BYTES);"));
+    }
+    out.close("}");
+}

@@ -1,0 +1,12 @@
+//! A target of two machines that share memory: launches run on the processor, by the kernels of NEON, or on the DSP, by those
+//! of Hexagon HVX, as planning assigns them.
+
+mod documents;
+mod emission;
+mod entries;
+mod kernel;
+mod segments;
+mod target;
+
+pub use kernel::Both;
+pub use target::{NEON_HVX, PairTarget};

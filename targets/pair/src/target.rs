@@ -1,0 +1,187 @@
+//! The target as the compiler sees it.
+
+use trainc_c::{Dialect, Facts, Language, SupportFile};
+use trainc_hvx::HvxTarget;
+use trainc_ir::Verified;
+use trainc_ir::harness::{Harness, Tool, Toolchain};
+use trainc_ir::implementation::{Cost, Memory, Selection, Signature};
+use trainc_ir::names;
+use trainc_ir::program::Program;
+use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
+use trainc_neon::NeonTarget;
+
+use crate::emission::{self, PROCESS, SERVICES};
+use crate::kernel::{Both, SWITCH};
+
+const NAME: &str = "neon+hvx";
+
+/// A processor and a DSP.
+#[derive(Debug)]
+pub struct PairTarget {
+    description: TargetDescription,
+    cpu: &'static NeonTarget,
+    dsp: &'static HvxTarget,
+}
+
+/// AArch64 with NEON, and Hexagon v66 with HVX.
+pub static NEON_HVX: PairTarget = PairTarget {
+    description: TargetDescription {
+        name: NAME,
+        summary: "AArch64 with NEON and Hexagon HVX v66 on shared memory: each launch where it costs least",
+        // The larger of both.
+        alignment: 128,
+        vector_bytes: 128,
+        cost_unit: "picoseconds",
+        devices: &["cpu", "hvx"],
+    },
+    cpu: &trainc_neon::NEON,
+    dsp: &trainc_hvx::HVX,
+};
+
+impl PairTarget {
+    pub(crate) fn cpu(&self) -> &'static NeonTarget {
+        self.cpu
+    }
+
+    pub(crate) fn dsp(&self) -> &'static HvxTarget {
+        self.dsp
+    }
+
+    pub(crate) fn alignment(&self) -> usize {
+        self.description.alignment
+    }
+}
+
+fn refused(message: String) -> EmitError {
+    EmitError { target: NAME, message }
+}
+
+impl Dialect for PairTarget {
+    fn flags(&self) -> &'static [&'static str] {
+        self.cpu.flags()
+    }
+
+    fn memory(&self, prefix: &str) -> String {
+        format!(
+            "The state (weights and statistics, set up by {prefix}_init and kept between calls) is the caller's. A call \
+             copies it into the memory that {prefix}_connect was given, where both devices work, and back when all has \
+             run: a call that fails leaves state and results as they are, and {prefix}_status tells. The arena that a \
+             call takes may be NULL. Nothing allocates. One call runs at a time."
+        )
+    }
+
+    fn services(&self, prefix: &str) -> Vec<(String, String)> {
+        let connect = "Names the memory that both devices share, and the function that has the other one run a segment: 0, or a \
+                       status of trainc_pair.h, after which calls do nothing until this one names another. Before the \
+                       first call of an entry; NULL ends the connection.";
+        let status = "TRAINC_PAIR_OK if the last call of an entry ran, else why it did nothing.";
+        let bytes = "Bytes of the shared memory, which is aligned to 128 bytes.";
+        let declarations = [
+            format!(
+                "void {prefix}_{}(void *window, int (*run)(void *context, uint32_t segment), void *context)",
+                SERVICES[0]
+            ),
+            format!("int {prefix}_{}(void)", SERVICES[1]),
+            format!("size_t {prefix}_{}(void)", SERVICES[2]),
+        ];
+        [connect, status, bytes].map(String::from).into_iter().zip(declarations).collect()
+    }
+
+    fn language(&self) -> Language {
+        self.cpu.language()
+    }
+
+    fn readme(&self, _facts: &Facts<'_>) -> Option<String> {
+        None
+    }
+
+    fn support(&self) -> Vec<SupportFile> {
+        self.cpu.support()
+    }
+}
+
+impl Target for PairTarget {
+    fn description(&self) -> &TargetDescription {
+        &self.description
+    }
+
+    fn address_bits(&self) -> u32 {
+        self.dsp.address_bits()
+    }
+
+    /// Arguments lie in the window, as aligned as all else.
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        let signature = Signature { memory: Memory::Program, ..*signature };
+        let (cpu, dsp) = (self.cpu.select(&signature), self.dsp.select(&signature));
+        Selection::new(Both::new(cpu, dsp))
+    }
+
+    fn switch_cost(&self) -> Option<Cost> {
+        Some(Cost::new(SWITCH))
+    }
+
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
+        emission::emit(program, self).map_err(refused)
+    }
+
+    fn compiler_flags(&self) -> Option<Vec<&'static str>> {
+        self.cpu.compiler_flags()
+    }
+
+    /// The processor's, with the DSP's packages.
+    fn toolchain(&self) -> Option<Toolchain> {
+        let mut toolchain = self.cpu.toolchain()?;
+        for compiler in &mut toolchain.compilers {
+            compiler.packages = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross clang-19 lld-19";
+        }
+        toolchain.counting = None;
+        Some(toolchain)
+    }
+
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
+        let mut harness = trainc_c::harness(program, self).map_err(refused)?;
+        let prefix = names::prefix(&program.name);
+        harness.sources.push(PROCESS[1].0.to_string());
+        harness.support.push(("connect.c".into(), emission::connect(&prefix)));
+        // Launches work in shared memory, which the hooks' arena and state are not.
+        harness.hooks = false;
+        Ok(Some(harness))
+    }
+
+    fn partner(
+        &self,
+        program: &Verified<Program>,
+    ) -> Result<Option<(Toolchain, Harness)>, EmitError> {
+        let Some(mut toolchain) = self.dsp.toolchain() else { return Ok(None) };
+        let memory = "-DTRAINC_PROVIDE_MEMORY_FUNCTIONS".to_string();
+        toolchain
+            .compilers
+            .iter_mut()
+            .for_each(|tool: &mut Tool| tool.arguments.push(memory.clone()));
+        let prefix = names::prefix(&program.name);
+        let names = emission::emit(program, self).map_err(refused)?.into_iter().map(|f| f.name);
+        let own = |name: &String| {
+            (name.starts_with(&format!("{prefix}_dsp"))
+                && (name.ends_with(".c") || name.ends_with(".S")))
+                || name == "trainc_rt.c"
+                || name == "trainc_hvx_rt.S"
+        };
+        let sources = names.filter(own).filter(|name| !name.ends_with("_imp.c")).collect();
+        Ok(Some((
+            toolchain,
+            Harness {
+                header: String::new(),
+                sources,
+                support: Vec::new(),
+                init: String::new(),
+                checkpoints: None,
+                functions: Vec::new(),
+                hooks: false,
+            },
+        )))
+    }
+
+    fn example(&self, _program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
+        Ok(None)
+    }
+}

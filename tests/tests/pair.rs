@@ -1,0 +1,189 @@
+//! Two machines that train one network: a processor's process and a DSP's under their emulators, on shared memory. Their
+//! kernels are proved where their targets are; here is what is between them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trainc_driver::targets;
+use trainc_driver::verify::{ProgramCall, VerifyOptions, verify_program};
+use trainc_ir::harness::{Harness, Runner, Toolchain};
+use trainc_ir::program::{DeviceId, Entry, Kernel, Program, Step};
+use trainc_ir::program_interpreter::ProgramInterpreter;
+use trainc_ir::target::{Cost, Target};
+use trainc_ir::tensor_bytes::tensor_bytes;
+use trainc_ir::{RunContext, Tensor, Verified};
+use trainc_opt::plan::devices::assign_program;
+use trainc_tests::programs::{self, operand};
+use trainc_tests::random::Random;
+
+const SEED: u64 = 5;
+
+fn target() -> &'static dyn Target {
+    targets::find("neon+hvx").expect("a target")
+}
+
+/// LeNet-5, of whose kernels every other one is faster on the other device, and a switch costs nothing: the devices take
+/// turns, more often than costs of machines would have them.
+fn lenet5() -> Verified<Program> {
+    let program = programs::program("lenet5", "niti", 3, target());
+    let cost = |kernel: &Kernel, device: DeviceId| {
+        let drawn: usize = kernel.name.bytes().map(usize::from).sum();
+        Cost::new(1 + ((drawn + device.0) % 2) as u64)
+    };
+    assign_program(program, &cost, Cost::ZERO).expect("a program")
+}
+
+/// The segments of an entry: the device of each.
+fn segments(entry: &Entry) -> Vec<DeviceId> {
+    let launches = entry.steps.iter().filter_map(|step| match step {
+        Step::Launch(launch) => Some(launch.device),
+        Step::Branch { .. } => None,
+    });
+    let mut devices: Vec<DeviceId> = launches.collect();
+    devices.dedup();
+    devices
+}
+
+fn operands(program: &Program, entry: &Entry, random: &mut Random) -> Vec<Tensor> {
+    let of = entry.inputs.iter();
+    of.map(|a| operand(&program.buffer(a.buffer).ty, a.role, 10, random)).collect()
+}
+
+#[test]
+fn ten_steps_by_two_processes() {
+    let program = lenet5();
+    for (entry, least) in program.entries.iter().zip([9, 3]) {
+        let devices = segments(entry);
+        assert!(devices.len() >= least, "{}: {devices:?}", entry.name);
+    }
+    let mut random = Random(1);
+    let mut calls = Vec::new();
+    for step in 0..10 {
+        let operands = operands(&program, &program.entries[0], &mut random);
+        calls.push(ProgramCall { entry: 0, step, operands });
+    }
+    let operands = operands(&program, &program.entries[1], &mut random);
+    calls.push(ProgramCall { entry: 1, step: 10, operands });
+    let options = VerifyOptions { counts: false, seed: SEED, ..VerifyOptions::default() };
+    let report = verify_program(&program, target(), &calls, &options).expect("runs");
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+}
+
+/// What a command prints; it must succeed.
+fn run(folder: &Path, command: &[String]) -> Vec<u8> {
+    let output = Command::new(&command[0]).current_dir(folder).args(&command[1..]).output();
+    let output = output.unwrap_or_else(|e| panic!("{}: {e}", command[0]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} in {}:\n{said}", folder.display());
+    output.stdout
+}
+
+/// Builds an executable of an artifact's sources and others.
+fn built(folder: &Path, name: &str, (toolchain, harness): &(Toolchain, Harness), more: &[&str]) {
+    let tool = &toolchain.compilers[0];
+    let sources = harness.sources.iter().map(String::as_str).chain(more.iter().copied());
+    let words = ["-Wno-unused-command-line-argument", "-I.", "-o", name];
+    let own = tool.arguments.iter().map(String::as_str);
+    let all = std::iter::once(tool.command.as_str()).chain(own).chain(words).chain(sources);
+    run(folder, &all.map(String::from).collect::<Vec<_>>());
+}
+
+fn emulator(toolchain: &Toolchain) -> Vec<String> {
+    let Runner::Emulator(tools) = &toolchain.runner else { panic!("an emulator") };
+    std::iter::once(tools[0].command.clone()).chain(tools[0].arguments.clone()).collect()
+}
+
+/// The program around the artifact: the operands of its steps as arrays, for they are few.
+fn around(
+    program: &Program,
+    harness: &Harness,
+    steps: &[Vec<Tensor>],
+    victims: [usize; 2],
+) -> String {
+    let entry = &program.entries[0];
+    let function = harness.functions.iter().find(|f| f.entry == entry.name).expect("exported");
+    let mut text = String::new();
+    let mut cases = String::new();
+    let results = entry.outputs.iter().map(|a| program.buffer(a.buffer).bytes());
+    let results: usize = results.map(|bytes| bytes.next_multiple_of(16)).sum();
+    for (step, operands) in steps.iter().enumerate() {
+        let mut words = vec!["arena".to_string(), "state".into()];
+        if function.random {
+            words.extend([format!("UINT64_C({SEED})"), step.to_string()]);
+        }
+        for (i, tensor) in operands.iter().enumerate() {
+            let bytes: Vec<String> = tensor_bytes(tensor).iter().map(u8::to_string).collect();
+            let (count, bytes) = (bytes.len(), bytes.join(","));
+            text.push_str(&format!(
+                "static const unsigned char o{step}_{i}[{count}] __attribute__((aligned(16))) = {{{bytes}}};\n"
+            ));
+            let address = format!("(const void *)o{step}_{i}");
+            words.push(match function.by_value[i] {
+                true => format!("*(const int32_t *){address}"),
+                false => address,
+            });
+        }
+        let mut at = 0;
+        for argument in &entry.outputs {
+            words.push(format!("(void *)(results + {at})"));
+            at += program.buffer(argument.buffer).bytes().next_multiple_of(16);
+        }
+        cases.push_str(&format!(
+            "    case {step}: {}({}); break;\n",
+            function.symbol,
+            words.join(", ")
+        ));
+    }
+    let template = include_str!("../src/pair/lost.c");
+    template
+        .replace("@OPERANDS@", &text)
+        .replace("@CASES@", &cases)
+        .replace("@RESULTS@", &results.max(1).to_string())
+        .replace("@STEPS@", &steps.len().to_string())
+        .replace("@KILLED@", &victims[0].to_string())
+        .replace("@STALLED@", &victims[1].to_string())
+}
+
+/// A DSP that is killed in the middle of a step, and one that stops: the call fails in time, and leaves weights and results as
+/// they were; with another DSP the training goes on as if nothing had been.
+#[test]
+fn a_lost_partner_changes_nothing() {
+    let program = lenet5();
+    let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pair");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for file in target().emit(&program).expect("emits") {
+        std::fs::write(folder.join(&file.name), &file.contents).expect("written");
+    }
+    let partner = target().partner(&program).expect("emits").expect("a partner");
+    built(&folder, "partner", &partner, &[]);
+    let harness = target().harness(&program).expect("emits").expect("a harness");
+    let own = (target().toolchain().expect("tools"), harness);
+
+    let mut random = Random(2);
+    let steps: Vec<Vec<Tensor>> =
+        (0..4).map(|_| operands(&program, &program.entries[0], &mut random)).collect();
+    // The last segment of the DSP: weights were updated before it.
+    let there = segments(&program.entries[0]).iter().filter(|d| d.0 == 1).count();
+    let text = around(&program, &own.1, &steps, [there, there / 2 + 1]);
+    std::fs::write(folder.join("lost.c"), text).expect("written");
+    built(&folder, "lost", &own, &["lost.c"]);
+    let mut command = emulator(&own.0);
+    command.push("./lost".into());
+    command.extend(emulator(&partner.0));
+    command.push("./partner".into());
+    let found = run(&folder, &command);
+
+    let mut reference = ProgramInterpreter::new(&program);
+    let bytes = program.memory.state_bytes;
+    assert_eq!(found.len(), steps.len() * bytes);
+    for (step, (operands, state)) in steps.iter().zip(found.chunks(bytes)).enumerate() {
+        let context = RunContext { seed: SEED, step: step as u32 };
+        reference.run("train_step", operands, &context).expect("runs");
+        for buffer in program.state() {
+            let place = buffer.offset..buffer.offset + buffer.bytes();
+            let expected = &reference.state_memory()[place.clone()];
+            assert!(state[place] == *expected, "step {step}: `{}` is another", buffer.name);
+        }
+    }
+}
