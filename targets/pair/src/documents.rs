@@ -9,18 +9,18 @@ use trainc_ir::program::{DeviceId, Program};
 use trainc_ir::target::Target as _;
 
 use crate::kernel::DSP;
-use crate::target::PairTarget;
+use crate::machines::Machines;
 
 /// Names and contents.
 pub(crate) fn files(
     program: &Program,
     prefix: &str,
     segments: &[(DeviceId, Segment<'_>)],
-    target: &PairTarget,
+    machines: &Machines,
 ) -> Vec<(String, String)> {
     vec![
-        ("README.md".into(), readme(program, prefix, segments, target)),
-        ("CMakeLists.txt".into(), cmake(prefix, target)),
+        ("README.md".into(), readme(program, prefix, segments, machines)),
+        ("CMakeLists.txt".into(), cmake(prefix, machines)),
         (format!("{prefix}_dsp.idl"), interface(prefix)),
         (format!("{prefix}_dsp_imp.c"), implementation(prefix)),
         (format!("{prefix}_fastrpc.c"), hook(prefix)),
@@ -54,14 +54,14 @@ fn readme(
     program: &Program,
     prefix: &str,
     segments: &[(DeviceId, Segment<'_>)],
-    target: &PairTarget,
+    machines: &Machines,
 ) -> String {
     let macros = prefix.to_uppercase();
     let first = |toolchain: Option<trainc_ir::harness::Toolchain>| {
         let tool = toolchain.and_then(|t| t.compilers.into_iter().next());
         tool.map(|t| format!("{} {}", t.command, t.arguments.join(" "))).unwrap_or_default()
     };
-    let (cpu, dsp) = (first(target.cpu().toolchain()), first(target.dsp().toolchain()));
+    let (cpu, dsp) = (first(machines.cpu.toolchain()), first(machines.dsp.toolchain()));
     let data = if has_data(program) { format!("{prefix}_data.c ") } else { String::new() };
     let dsps = segments.iter().filter(|(device, _)| *device == DSP).count();
     format!(
@@ -95,9 +95,9 @@ fn readme(
     )
 }
 
-fn cmake(prefix: &str, target: &PairTarget) -> String {
+fn cmake(prefix: &str, machines: &Machines) -> String {
     let library = library(prefix);
-    let flags = target.flags().join(" ");
+    let flags = machines.cpu.flags().join(" ");
     format!(
         "# The processor's side.\n\
          cmake_minimum_required(VERSION 3.10)\n\

@@ -13,8 +13,8 @@ use trainc_ir::target::ArtifactFile;
 use crate::documents;
 use crate::entries::{connection, elsewhere, entry};
 use crate::kernel::{CPU, DSP};
+use crate::machines::Machines;
 use crate::segments::{segments, view, window};
-use crate::target::PairTarget;
 
 /// What the caller of an artifact gets from the connection.
 const STATUS: (&str, &str) = ("trainc_pair.h", include_str!("../runtime/trainc_pair.h"));
@@ -39,7 +39,11 @@ pub(crate) fn connect(prefix: &str) -> String {
 ///
 /// # Errors
 /// What the program holds that the target cannot express.
-pub(crate) fn emit(program: &Program, target: &PairTarget) -> Result<Vec<ArtifactFile>, String> {
+pub(crate) fn emit(
+    program: &Program,
+    machines: &Machines,
+    dialect: &dyn Dialect,
+) -> Result<Vec<ArtifactFile>, String> {
     check(program)?;
     let interface = Interface::of(program)?;
     let prefix = &interface.prefix;
@@ -48,7 +52,7 @@ pub(crate) fn emit(program: &Program, target: &PairTarget) -> Result<Vec<Artifac
             return Err(format!("two functions are called `{service}`"));
         }
     }
-    let alignment = target.alignment();
+    let alignment = machines.alignment;
     let window = window(program, alignment);
     if i32::try_from(window.bytes).is_err() {
         return Err(format!(
@@ -58,14 +62,14 @@ pub(crate) fn emit(program: &Program, target: &PairTarget) -> Result<Vec<Artifac
     }
     let segments = segments(program)?;
     let number = number(program);
-    let (source, cpu) = processor(program, &interface, &window, &segments, number, target)?;
-    let dsp = dsp(program, &interface, &window, &segments, number, target)?;
+    let (source, cpu) = processor(program, &interface, &window, &segments, number, machines)?;
+    let dsp = dsp(program, &interface, &window, &segments, number, machines)?;
     let mut files = vec![
-        (format!("{prefix}.h"), header(program, &interface, target)),
+        (format!("{prefix}.h"), header(program, &interface, dialect)),
         (format!("{prefix}.c"), source),
     ];
     if !cpu.arrays.is_empty() {
-        files.push((format!("{prefix}_data.c"), data::source(&interface, &cpu.arrays, target)));
+        files.push((format!("{prefix}_data.c"), data::source(&interface, &cpu.arrays, dialect)));
     }
     files.extend(dsp);
     files.push((format!("{prefix}_dsp_main.c"), partner(prefix, &window)));
@@ -79,9 +83,9 @@ pub(crate) fn emit(program: &Program, target: &PairTarget) -> Result<Vec<Artifac
     files.extend(own.map(|(name, text)| (name.to_string(), text.to_string())));
     let services = rust::Services { alignment, checkpoints: true, evaluation: true };
     files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
-    let support = target.cpu().support_of(program).into_iter();
-    files.extend(support.chain(target.dsp().support_of(program)).map(|f| (f.name, f.contents)));
-    files.extend(documents::files(program, prefix, &segments, target));
+    let support = machines.cpu.support_of(program).into_iter();
+    files.extend(support.chain(machines.dsp.support_of(program)).map(|f| (f.name, f.contents)));
+    files.extend(documents::files(program, prefix, &segments, machines));
     if files.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len() < files.len() {
         return Err(format!("`{prefix}` is the name of another file; rename the model"));
     }
@@ -128,7 +132,7 @@ fn processor(
     window: &Window,
     segments: &[(DeviceId, Segment<'_>)],
     number: u64,
-    target: &PairTarget,
+    machines: &Machines,
 ) -> Result<(String, Part), String> {
     let prefix = &interface.prefix;
     let mut taken = interface.exported();
@@ -138,9 +142,9 @@ fn processor(
     taken.extend(["context", "number", "segment"].map(String::from));
     let own = of(segments, CPU);
     let view = view(program, CPU)?;
-    let part = part(&view, &own, window, interface, taken.clone(), target.cpu())?;
+    let part = part(&view, &own, window, interface, taken.clone(), machines.cpu)?;
     let mut includes = vec![format!("{prefix}.h"), "trainc_pair.h".into(), "trainc_rt.h".into()];
-    includes.extend(headers(program, target.cpu()));
+    includes.extend(headers(program, machines.cpu));
     let what = format!("{prefix}: entries, and what the processor runs");
     let mut out = head(&what, &includes, &part.arrays);
     out.line("");
@@ -191,13 +195,13 @@ fn dsp(
     window: &Window,
     segments: &[(DeviceId, Segment<'_>)],
     number: u64,
-    target: &PairTarget,
+    machines: &Machines,
 ) -> Result<Vec<(String, String)>, String> {
     let prefix = format!("{}_dsp", interface.prefix);
     let own = Interface { prefix: prefix.clone(), functions: Vec::new() };
     let view = view(program, DSP)?;
     let taken: BTreeSet<String> = [format!("{prefix}_segment"), "segment".into()].into();
-    let dialect = target.dsp();
+    let dialect = machines.dsp;
     let list = of(segments, DSP);
     let mut part = part(&view, &list, window, &own, taken, dialect)?;
     // The state begins on the processor.

@@ -5,6 +5,7 @@ mod documents;
 mod emission;
 mod entries;
 mod kernel;
+mod machines;
 mod segments;
 mod target;
 

@@ -1,26 +1,26 @@
 //! The target as the compiler sees it.
 
 use trainc_c::{Dialect, Facts, Language, SupportFile};
-use trainc_hvx::HvxTarget;
 use trainc_ir::Verified;
 use trainc_ir::harness::{Harness, Tool, Toolchain};
 use trainc_ir::implementation::{Cost, Memory, Selection, Signature};
 use trainc_ir::names;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
-use trainc_neon::NeonTarget;
 
 use crate::emission::{self, PROCESS, SERVICES};
 use crate::kernel::{Both, SWITCH};
+use crate::machines::Machines;
 
 const NAME: &str = "neon+hvx";
+/// Bytes: of HVX vectors.
+const ALIGNMENT: usize = 128;
 
 /// A processor and a DSP.
 #[derive(Debug)]
 pub struct PairTarget {
     description: TargetDescription,
-    cpu: &'static NeonTarget,
-    dsp: &'static HvxTarget,
+    machines: Machines,
 }
 
 /// AArch64 with NEON, and Hexagon v66 with HVX.
@@ -28,29 +28,13 @@ pub static NEON_HVX: PairTarget = PairTarget {
     description: TargetDescription {
         name: NAME,
         summary: "AArch64 with NEON and Hexagon HVX v66 on shared memory: each launch where it costs least",
-        // The larger of both.
-        alignment: 128,
+        alignment: ALIGNMENT,
         vector_bytes: 128,
         cost_unit: "picoseconds",
         devices: &["cpu", "hvx"],
     },
-    cpu: &trainc_neon::NEON,
-    dsp: &trainc_hvx::HVX,
+    machines: Machines { cpu: &trainc_neon::NEON, dsp: &trainc_hvx::HVX, alignment: ALIGNMENT },
 };
-
-impl PairTarget {
-    pub(crate) fn cpu(&self) -> &'static NeonTarget {
-        self.cpu
-    }
-
-    pub(crate) fn dsp(&self) -> &'static HvxTarget {
-        self.dsp
-    }
-
-    pub(crate) fn alignment(&self) -> usize {
-        self.description.alignment
-    }
-}
 
 fn refused(message: String) -> EmitError {
     EmitError { target: NAME, message }
@@ -58,7 +42,7 @@ fn refused(message: String) -> EmitError {
 
 impl Dialect for PairTarget {
     fn flags(&self) -> &'static [&'static str] {
-        self.cpu.flags()
+        self.machines.cpu.flags()
     }
 
     fn memory(&self, prefix: &str) -> String {
@@ -88,7 +72,7 @@ impl Dialect for PairTarget {
     }
 
     fn language(&self) -> Language {
-        self.cpu.language()
+        self.machines.cpu.language()
     }
 
     fn readme(&self, _facts: &Facts<'_>) -> Option<String> {
@@ -96,7 +80,7 @@ impl Dialect for PairTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        self.cpu.support()
+        self.machines.cpu.support()
     }
 }
 
@@ -106,13 +90,14 @@ impl Target for PairTarget {
     }
 
     fn address_bits(&self) -> u32 {
-        self.dsp.address_bits()
+        self.machines.dsp.address_bits()
     }
 
     /// Arguments lie in the window, as aligned as all else.
     fn select(&self, signature: &Signature<'_>) -> Selection {
         let signature = Signature { memory: Memory::Program, ..*signature };
-        let (cpu, dsp) = (self.cpu.select(&signature), self.dsp.select(&signature));
+        let (cpu, dsp) =
+            (self.machines.cpu.select(&signature), self.machines.dsp.select(&signature));
         Selection::new(Both::new(cpu, dsp))
     }
 
@@ -121,16 +106,16 @@ impl Target for PairTarget {
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
-        emission::emit(program, self).map_err(refused)
+        emission::emit(program, &self.machines, self).map_err(refused)
     }
 
     fn compiler_flags(&self) -> Option<Vec<&'static str>> {
-        self.cpu.compiler_flags()
+        self.machines.cpu.compiler_flags()
     }
 
     /// The processor's, with the DSP's packages.
     fn toolchain(&self) -> Option<Toolchain> {
-        let mut toolchain = self.cpu.toolchain()?;
+        let mut toolchain = self.machines.cpu.toolchain()?;
         for compiler in &mut toolchain.compilers {
             compiler.packages = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross clang-19 lld-19";
         }
@@ -152,14 +137,17 @@ impl Target for PairTarget {
         &self,
         program: &Verified<Program>,
     ) -> Result<Option<(Toolchain, Harness)>, EmitError> {
-        let Some(mut toolchain) = self.dsp.toolchain() else { return Ok(None) };
+        let Some(mut toolchain) = self.machines.dsp.toolchain() else { return Ok(None) };
         let memory = "-DTRAINC_PROVIDE_MEMORY_FUNCTIONS".to_string();
         toolchain
             .compilers
             .iter_mut()
             .for_each(|tool: &mut Tool| tool.arguments.push(memory.clone()));
         let prefix = names::prefix(&program.name);
-        let names = emission::emit(program, self).map_err(refused)?.into_iter().map(|f| f.name);
+        let names = emission::emit(program, &self.machines, self)
+            .map_err(refused)?
+            .into_iter()
+            .map(|f| f.name);
         let own = |name: &String| {
             (name.starts_with(&format!("{prefix}_dsp"))
                 && (name.ends_with(".c") || name.ends_with(".S")))
