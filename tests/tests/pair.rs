@@ -4,14 +4,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use trainc_driver::config::Config;
+use trainc_driver::emit::{self, EmitKind, Texts};
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Entries, Session};
 use trainc_driver::targets;
-use trainc_driver::verify::{ProgramCall, VerifyOptions, verify_program};
+use trainc_driver::verify::{VerifyOptions, verify};
+use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::harness::{Harness, Runner, Toolchain};
 use trainc_ir::program::{DeviceId, Entry, Kernel, Program, Step};
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::{Cost, Target};
 use trainc_ir::tensor_bytes::tensor_bytes;
-use trainc_ir::{RunContext, Tensor, Verified};
+use trainc_ir::{RunContext, Tensor};
 use trainc_opt::plan::devices::assign_program;
 use trainc_tests::programs::{self, operand};
 use trainc_tests::random::Random;
@@ -22,15 +27,18 @@ fn target() -> &'static dyn Target {
     targets::find("neon+hvx").expect("a target")
 }
 
-/// LeNet-5, of whose kernels every other one is faster on the other device, and a switch costs nothing: the devices take
-/// turns, more often than costs of machines would have them.
-fn lenet5() -> Verified<Program> {
-    let program = programs::program("lenet5", "niti", 3, target());
-    let cost = |kernel: &Kernel, device: DeviceId| {
-        let drawn: usize = kernel.name.bytes().map(usize::from).sum();
-        Cost::new(1 + ((drawn + device.0) % 2) as u64)
-    };
-    assign_program(program, &cost, Cost::ZERO).expect("a program")
+/// What a launch of a kernel costs on a device: every other kernel is faster on the other one, so that they take turns, more
+/// often than costs of machines would have them.
+fn drawn(kernel: &str, device: DeviceId) -> u64 {
+    let sum: usize = kernel.bytes().map(usize::from).sum();
+    1 + ((sum + device.0) % 2) as u64
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pair").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
 }
 
 /// The segments of an entry: the device of each.
@@ -49,24 +57,51 @@ fn operands(program: &Program, entry: &Entry, random: &mut Random) -> Vec<Tensor
     of.map(|a| operand(&program.buffer(a.buffer).ty, a.role, 10, random)).collect()
 }
 
+/// LeNet-5, divided by a file of latencies that make the devices take turns.
 #[test]
 fn ten_steps_by_two_processes() {
-    let program = lenet5();
-    for (entry, least) in program.entries.iter().zip([9, 3]) {
+    let folder = folder("lenet5");
+    let bytes = build(&ZooSpec::new("lenet5").expect("in the zoo")).expect("the zoo builds");
+    let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
+    let mut config = Config { target: "neon+hvx".into(), batch: Some(3), ..Config::default() };
+    let session = |config: &Config| Session::new(&source, config, Entries::TrainAndInfer);
+    let estimated = session(&config).expect("compiles");
+    // Launches take less than a switch.
+    for entry in &estimated.program().entries {
+        assert_eq!(segments(entry), [DeviceId(0)], "{}", entry.name);
+    }
+    let text = estimated.text(EmitKind::Latencies, false).expect("has devices").expect("planned");
+    let mut kernel = "";
+    let mut latencies = String::new();
+    for line in text.lines() {
+        kernel = line.strip_prefix("[kernels.").map_or(kernel, |rest| rest.trim_end_matches(']'));
+        latencies.push_str(&match line.split_once(" = ") {
+            Some(("switch", _)) => "switch = 0.0".to_string(),
+            Some((name @ "cpu", _)) => format!("{name} = {}.0", drawn(kernel, DeviceId(0))),
+            Some((name, _)) => format!("{name} = {}.0", drawn(kernel, DeviceId(1))),
+            None => line.to_string(),
+        });
+        latencies.push('\n');
+    }
+    let path = folder.join("latencies.toml");
+    std::fs::write(&path, latencies).expect("written");
+    config.latencies = Some(path);
+    let session = session(&config).expect("compiles");
+    for (entry, least) in session.program().entries.iter().zip([9, 3]) {
         let devices = segments(entry);
         assert!(devices.len() >= least, "{}: {devices:?}", entry.name);
     }
-    let mut random = Random(1);
-    let mut calls = Vec::new();
-    for step in 0..10 {
-        let operands = operands(&program, &program.entries[0], &mut random);
-        calls.push(ProgramCall { entry: 0, step, operands });
-    }
-    let operands = operands(&program, &program.entries[1], &mut random);
-    calls.push(ProgramCall { entry: 1, step: 10, operands });
-    let options = VerifyOptions { counts: false, seed: SEED, ..VerifyOptions::default() };
-    let report = verify_program(&program, target(), &calls, &options).expect("runs");
-    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    let picture = session.text(EmitKind::Timeline, false).expect("a picture").expect("planned");
+    let launches: usize = session.program().entries.iter().map(|e| e.steps.len()).sum();
+    assert_eq!(picture.matches("<title>").count(), launches);
+
+    let artifact = folder.join("artifact");
+    let files = emit::artifact(&session, &[]).expect("emits");
+    emit::write_folder(&artifact, &files).expect("written");
+    let options =
+        VerifyOptions { steps: 10, extremes: false, seed: SEED, ..VerifyOptions::default() };
+    let report = verify(&artifact, &options, &mut |_| {}).expect("runs");
+    assert!(report.finding.is_none() && report.elements > 0, "{:?}", report.finding);
 }
 
 /// What a command prints; it must succeed.
@@ -148,10 +183,10 @@ fn around(
 /// they were; with another DSP the training goes on as if nothing had been.
 #[test]
 fn a_lost_partner_changes_nothing() {
-    let program = lenet5();
-    let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pair");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let program = programs::program("digits", "niti", 3, target());
+    let cost = |kernel: &Kernel, device| Cost::new(drawn(&kernel.name, device));
+    let program = assign_program(program, &cost, Cost::ZERO).expect("a program");
+    let folder = folder("lost_partner");
     for file in target().emit(&program).expect("emits") {
         std::fs::write(folder.join(&file.name), &file.contents).expect("written");
     }

@@ -63,11 +63,13 @@ pub enum EmitKind {
     Asm,
     /// The devices of the launches over time, as SVG, if the target has several.
     Timeline,
+    /// What the launches take on each of them, as a file for `--latencies`.
+    Latencies,
 }
 
 impl EmitKind {
     /// Every kind, in the order of the stages.
-    pub const ALL: [EmitKind; 8] = [
+    pub const ALL: [EmitKind; 9] = [
         EmitKind::Graph,
         EmitKind::Training,
         EmitKind::Qir,
@@ -76,6 +78,7 @@ impl EmitKind {
         EmitKind::Clif,
         EmitKind::Asm,
         EmitKind::Timeline,
+        EmitKind::Latencies,
     ];
 
     /// Name on the command line.
@@ -89,6 +92,7 @@ impl EmitKind {
             EmitKind::Clif => "clif",
             EmitKind::Asm => "asm",
             EmitKind::Timeline => "timeline",
+            EmitKind::Latencies => "latencies",
         }
     }
 
@@ -103,9 +107,11 @@ impl EmitKind {
             EmitKind::Graph | EmitKind::Training => Depth::Float,
             EmitKind::Qir => Depth::Translated,
             EmitKind::Optimised => Depth::Optimised,
-            EmitKind::Program | EmitKind::Clif | EmitKind::Asm | EmitKind::Timeline => {
-                Depth::Planned
-            }
+            EmitKind::Program
+            | EmitKind::Clif
+            | EmitKind::Asm
+            | EmitKind::Timeline
+            | EmitKind::Latencies => Depth::Planned,
         }
     }
 }
@@ -181,11 +187,14 @@ impl Texts for Session {
             EmitKind::Program => Ok(Some(self.program().to_string())),
             EmitKind::Clif => listing(self, trainc_host::Listing::Clif).map(Some),
             EmitKind::Asm => listing(self, trainc_host::Listing::Assembly).map(Some),
-            EmitKind::Timeline => {
+            EmitKind::Timeline | EmitKind::Latencies => {
                 let timelines = timeline::timelines(self);
                 let name = self.target.description().name;
                 ensure!(!timelines.is_empty(), "target `{name}` runs all launches on one device");
-                Ok(Some(timeline::svg(&self.name, &timelines)))
+                Ok(Some(match kind {
+                    EmitKind::Timeline => timeline::svg(&self.name, &timelines),
+                    _ => timeline::latencies(&timelines),
+                }))
             }
             _ => (**self).text(kind, with_data),
         }

@@ -1,5 +1,6 @@
-//! Which device runs which launch, and why: a table, and a picture with a lane for each device.
+//! Which device runs which launch, and why: a table, a picture with a lane for each device, and the times as a file.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -139,6 +140,27 @@ impl Timeline {
         }
         out
     }
+}
+
+/// The timelines' numbers as a file of [`crate::latencies`], to put measured ones in their place.
+pub fn latencies(timelines: &[Timeline]) -> String {
+    let switch = timelines.first().map_or(0.0, |timeline| timeline.switch);
+    let mut out = format!(
+        "# Microseconds: of a switch between devices, and of a launch of each kernel on each device. As compiled; put what was\n\
+         # measured in their place.\nswitch = {switch:?}\n"
+    );
+    let mut seen = BTreeSet::new();
+    for timeline in timelines {
+        for launch in timeline.launches.iter().filter(|launch| seen.insert(&launch.kernel)) {
+            let _ = writeln!(out, "\n[kernels.{}]", launch.kernel);
+            for (device, time) in timeline.devices.iter().zip(&launch.microseconds) {
+                if let Some(time) = time {
+                    let _ = writeln!(out, "{device} = {time:?}");
+                }
+            }
+        }
+    }
+    out
 }
 
 /// Width of the picture, of the names of lanes, height of a lane and of the strip for words.

@@ -110,9 +110,12 @@ impl Printer<'_> {
         out.line("");
         let name = segment_function(self.interface, segment.number);
         out.open_function(&format!("static void {name}(uint8_t *window)"));
+        let Window { arena, state, .. } = self.window;
+        // For hooks a segment is what other targets' entries are: each side has its own clock.
+        let entry = segment.entry;
+        out.line(&format!("TRAINC_ENTERED(window + {arena}, window + {state}, {entry});"));
         for (launch, number) in segment.launches.iter().zip(segment.first..) {
-            out.line(&format!("{};", self.call(segment.entry, launch)));
-            let Window { arena, state, .. } = self.window;
+            out.line(&format!("{};", self.call(entry, launch)));
             let node = shown(&launch.name);
             out.line(&format!(
                 "TRAINC_LAUNCHED(window + {arena}, window + {state}, {number}, \"{node}\");"

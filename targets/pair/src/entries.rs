@@ -1,7 +1,7 @@
 //! The C of the processor's side: memory and connection, and entries that run segment after segment.
 
 use trainc_c::interface::{Function, Interface, Passing};
-use trainc_c::parts::{Lines, Segment, Window, entry_macro, segment_function};
+use trainc_c::parts::{Lines, Segment, Window, segment_function};
 use trainc_ir::names::shown;
 use trainc_ir::program::{DeviceId, Entry, Program, Region, Step};
 
@@ -119,9 +119,7 @@ pub(crate) fn entry(
             Passing::Write => results.push(format!("trainc_copy({name}, a + {at}, {bytes});")),
         }
     }
-    let entered = entry_macro(interface, function);
     out.line("");
-    out.line(&format!("TRAINC_ENTERED(a + {}, a + {state}, {entered}_ENTRY);", window.arena));
     for (device, segment) in segments.iter().filter(|(_, s)| s.entry == number) {
         if *device == CPU {
             out.line(&format!("{}(a);", segment_function(interface, segment.number)));

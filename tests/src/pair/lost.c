@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lenet5.h"
+#include "digits.h"
 #include "trainc_pair.h"
 #include "trainc_pair_process.h"
 
@@ -13,7 +13,7 @@
 enum { STEPS = @STEPS@, KILLED = @KILLED@, STALLED = @STALLED@, PATTERN = 0xa5 };
 
 static unsigned char arena[1], results[@RESULTS@] __attribute__((aligned(16)));
-static unsigned char state[LENET5_STATE_BYTES] __attribute__((aligned(128))), before[sizeof state];
+static unsigned char state[DIGITS_STATE_BYTES] __attribute__((aligned(128))), before[sizeof state];
 static struct trainc_pair_process partner;
 static char **command;
 /* Which segment of a step loses the DSP, and how. */
@@ -31,16 +31,16 @@ static int run(void *context, uint32_t segment)
 
 static void fail(const char *why, int step)
 {
-    fprintf(stderr, "step %d: %s, status %d\n", step, why, lenet5_status());
+    fprintf(stderr, "step %d: %s, status %d\n", step, why, digits_status());
     exit(1);
 }
 
 static void start(int step)
 {
-    if (trainc_pair_start(&partner, lenet5_window_bytes(), command, 60000) != TRAINC_PAIR_OK) {
+    if (trainc_pair_start(&partner, digits_window_bytes(), command, 60000) != TRAINC_PAIR_OK) {
         fail("the other side does not start", step);
     }
-    lenet5_connect(partner.window, run, &partner);
+    digits_connect(partner.window, run, &partner);
 }
 
 static void call(int step)
@@ -56,7 +56,7 @@ static void call(int step)
 
 static void expect(int step, int status)
 {
-    if (lenet5_status() != status) {
+    if (digits_status() != status) {
         fail("another status", step);
     }
     if (status != TRAINC_PAIR_OK) {
@@ -77,7 +77,7 @@ int main(int count, char *words[])
 {
     (void)count;
     command = words + 1;
-    lenet5_init(state);
+    digits_init(state);
     call(0);
     expect(0, TRAINC_PAIR_UNCONNECTED);
     start(0);
