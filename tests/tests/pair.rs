@@ -179,8 +179,8 @@ fn around(
         .replace("@STALLED@", &victims[1].to_string())
 }
 
-/// A DSP that is killed in the middle of a step, and one that stops: the call fails in time, and leaves weights and results as
-/// they were; with another DSP the training goes on as if nothing had been.
+/// A DSP that is killed in the middle of a step, one that stops, and one of another program: the call fails in time, and
+/// leaves weights and results as they were; with another DSP the training goes on as if nothing had been.
 #[test]
 fn a_lost_partner_changes_nothing() {
     let program = programs::program("digits", "niti", 3, target());

@@ -9,7 +9,7 @@
 #include "trainc_pair.h"
 #include "trainc_pair_process.h"
 
-enum { WORDS = 64, MILLISECONDS = 300000 };
+enum { WORDS = 64, MILLISECONDS = 3600000 };
 
 static struct trainc_pair_process partner;
 

@@ -11,15 +11,16 @@ use trainc_ir::target::Target as _;
 use crate::kernel::DSP;
 use crate::machines::Machines;
 
-/// Names and contents.
+/// Names and contents; `sources` are the DSP's, without the runtime and what calls them.
 pub(crate) fn files(
     program: &Program,
     prefix: &str,
     segments: &[(DeviceId, Segment<'_>)],
+    sources: &str,
     machines: &Machines,
 ) -> Vec<(String, String)> {
     vec![
-        ("README.md".into(), readme(program, prefix, segments, machines)),
+        ("README.md".into(), readme(program, prefix, segments, sources, machines)),
         ("CMakeLists.txt".into(), cmake(prefix, machines)),
         (format!("{prefix}_dsp.idl"), interface(prefix)),
         (format!("{prefix}_dsp_imp.c"), implementation(prefix)),
@@ -54,6 +55,7 @@ fn readme(
     program: &Program,
     prefix: &str,
     segments: &[(DeviceId, Segment<'_>)],
+    sources: &str,
     machines: &Machines,
 ) -> String {
     let macros = prefix.to_uppercase();
@@ -77,15 +79,15 @@ fn readme(
          | `{macros}_STATE_BYTES`, weights and statistics, there and the caller's | {state} |\n\n\
          ## On a device\n\n\
          1. `qaic` of the Hexagon SDK makes stub and skeleton of `{prefix}_dsp.idl`.\n\
-         2. For the DSP: `{prefix}_dsp*.c` but `{prefix}_dsp_main.c`, `{prefix}_dsp_kernels.S`, `trainc_hvx_rt.S`, `trainc_rt.c` \
-         and the skeleton, with `-fPIC`, as a shared object.\n\
+         2. For the DSP: `{sources} trainc_rt.c {prefix}_dsp_imp.c` and the skeleton, with `-fPIC`, as a shared object. A thread \
+         that has no vector context of its own takes it by `qurt_hvx_lock` around the call.\n\
          3. For the processor: `{prefix}.c {data}trainc_rt.c {prefix}_fastrpc.c`, the stub and `libcdsprpc`; \
          `{prefix}_open_dsp()`, which allocates the shared memory by `rpcmem_alloc`, comes before the first step.\n\n\
          These three were not run on a device.\n\n\
          ## Under emulators\n\n    \
          {cpu} -c {prefix}.c {data}trainc_rt.c trainc_pair_process.c\n    \
-         {dsp} -DTRAINC_PROVIDE_MEMORY_FUNCTIONS {prefix}_dsp*.c trainc_rt.c {prefix}_dsp_kernels.S trainc_hvx_rt.S -o partner\n\n\
-         (without `{prefix}_dsp_imp.c`). `trainc_pair_start` of `trainc_pair_process.h` runs `qemu-hexagon -cpu v67 partner` \
+         {dsp} -DTRAINC_PROVIDE_MEMORY_FUNCTIONS {sources} {prefix}_dsp_main.c trainc_rt.c -o partner\n\n\
+         `trainc_pair_start` of `trainc_pair_process.h` runs `qemu-hexagon -cpu v67 partner` \
          beside the program, on memory that both map; `trainc verify` does all of that and compares the results with the \
          reference interpreter's, bit for bit.\n",
         all = segments.len(),

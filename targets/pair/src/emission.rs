@@ -71,6 +71,9 @@ pub(crate) fn emit(
     if !cpu.arrays.is_empty() {
         files.push((format!("{prefix}_data.c"), data::source(&interface, &cpu.arrays, dialect)));
     }
+    let is_source = |name: &&str| name.ends_with(".c") || name.ends_with(".S");
+    let sources: Vec<&str> = dsp.iter().map(|(n, _)| n.as_str()).filter(is_source).collect();
+    let sources = sources.join(" ");
     files.extend(dsp);
     files.push((format!("{prefix}_dsp_main.c"), partner(prefix, &window)));
     let own = [
@@ -85,7 +88,7 @@ pub(crate) fn emit(
     files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
     let support = machines.cpu.support_of(program).into_iter();
     files.extend(support.chain(machines.dsp.support_of(program)).map(|f| (f.name, f.contents)));
-    files.extend(documents::files(program, prefix, &segments, machines));
+    files.extend(documents::files(program, prefix, &segments, &sources, machines));
     if files.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len() < files.len() {
         return Err(format!("`{prefix}` is the name of another file; rename the model"));
     }

@@ -100,6 +100,10 @@ int main(int count, char *words[])
         expect(step, TRAINC_PAIR_OK);
         fwrite(state, 1, sizeof state, stdout);
     }
+    /* A window of another program. */
+    ((unsigned char *)partner.window)[0] ^= 1;
+    call(0);
+    expect(STEPS, TRAINC_PAIR_REFUSED);
     trainc_pair_stop(&partner);
     return 0;
 }
