@@ -117,9 +117,15 @@ pub fn power_of_two(exponent: i32) -> f32 {
 /// The nearest FP32 if `x` is 0 or 1 <= |x|: the first product of a shrinking pair is then exact, and the clamp
 /// shows only where the result is 0 or infinite anyway (|x| < 2^100).
 pub fn scale_by_power_of_two(x: f32, exponent: i32) -> f32 {
+    let [first, second] = power_of_two_factors(exponent);
+    x * first * second
+}
+
+/// The two factors of [`scale_by_power_of_two`], in their order.
+pub fn power_of_two_factors(exponent: i32) -> [f32; 2] {
     let first = exponent.clamp(-126, 127);
     let second = exponent.saturating_sub(first).clamp(-126, 127);
-    x * power_of_two(first) * power_of_two(second)
+    [first, second].map(power_of_two)
 }
 
 #[cfg(test)]

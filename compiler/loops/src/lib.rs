@@ -10,6 +10,7 @@ mod independent;
 mod intervals;
 mod linear;
 mod locals;
+mod phases;
 mod reasons;
 mod reductions;
 mod simplify;
@@ -26,6 +27,7 @@ pub use intervals::{
 };
 pub use linear::{Linear, is_linear};
 pub use locals::{Locals, count, without_dead_code};
+pub use phases::{Between, Phase, phases};
 pub use reasons::Reason;
 pub use reductions::Reduction;
 pub use simplify::simplified;

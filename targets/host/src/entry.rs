@@ -14,6 +14,7 @@ use trainc_ir::{Op, TensorType};
 
 use crate::HostError;
 use crate::codegen::{build_loop_kernel, loop_kernel_signature, readonly};
+use crate::divided::{Section, WORTH, sections};
 use crate::kernel::HostKernel;
 use crate::staging::{Place, Stage, Staging, Work};
 
@@ -34,14 +35,22 @@ impl StageCode {
 }
 
 enum Call {
-    /// A function of its buffers' addresses.
+    /// Functions of its buffers' addresses, one after the other.
     Loop {
-        function: FuncId,
+        sections: Vec<SectionCode>,
         /// Role of each parameter, and for scratch its offset in the stage's working memory.
         parameters: Vec<(Role, usize)>,
     },
     /// The function [`crate::microkernels::launch`] with the address of the kernel's description.
     Vector { address: i64 },
+}
+
+/// A part of a loop kernel.
+enum SectionCode {
+    /// A function of its buffers' addresses.
+    Alone(FuncId),
+    /// A function of their array's address and that of a range of these rounds, for [`crate::divided::divide`].
+    Divided(FuncId, i32),
 }
 
 /// Text of the functions as they were compiled, in order of definition.
@@ -59,6 +68,8 @@ pub(crate) struct Compiler<'m, M: Module> {
     context: Context,
     builder: FunctionBuilderContext,
     pub(crate) listing: Listing,
+    /// Whether loops with much work are divided among threads, by a function of this process.
+    pub(crate) divides: bool,
 }
 
 impl<'m, M: Module> Compiler<'m, M> {
@@ -69,6 +80,7 @@ impl<'m, M: Module> Compiler<'m, M> {
             context,
             builder: FunctionBuilderContext::new(),
             listing: Listing { wanted: listing, functions: Vec::new() },
+            divides: false,
         }
     }
 
@@ -137,22 +149,68 @@ impl<'m, M: Module> Compiler<'m, M> {
 
     fn define_stage(&mut self, name: &str, op: &Op, stage: &Stage) -> Result<Call, HostError> {
         let lowered = stage.lower(op);
-        let (scratch, _) = loop_scratch(&lowered);
-        let readonly = readonly(&lowered, |operand| !op.may_overwrite(operand));
-        let function = self.define_loop(name, &lowered, &readonly)?;
-        let mut offsets = scratch.into_iter();
-        let parameters = lowered
-            .buffers
-            .into_iter()
-            .map(|b| {
-                let offset = match b.role {
-                    Role::Scratch => offsets.next().unwrap_or(0),
-                    _ => 0,
-                };
-                (b.role, offset)
-            })
-            .collect();
-        Ok(Call::Loop { function, parameters })
+        let all = if self.divides {
+            sections(&lowered, WORTH)
+        } else {
+            vec![Section { kernel: lowered, rounds: None }]
+        };
+        let mut sections = Vec::new();
+        for (i, section) in all.iter().enumerate() {
+            let name = if all.len() > 1 { format!("{name}.part{i}") } else { name.to_string() };
+            let readonly = readonly(&section.kernel, |operand| !op.may_overwrite(operand));
+            let function = self.define_loop(&name, &section.kernel, &readonly)?;
+            sections.push(match section.rounds {
+                None => SectionCode::Alone(function),
+                Some(rounds) => {
+                    let buffers = section.kernel.buffers.len();
+                    let function =
+                        self.define_range(&format!("{name}.range"), function, buffers)?;
+                    SectionCode::Divided(function, rounds)
+                }
+            });
+        }
+        // All parts have the same, but for ranges, which are last.
+        let Section { kernel, rounds } = &all[0];
+        let shared = kernel.buffers.len() - usize::from(rounds.is_some());
+        let mut offsets = loop_scratch(kernel).0.into_iter();
+        let parameters = kernel.buffers[..shared].iter().map(|b| {
+            let offset = match b.role {
+                Role::Scratch => offsets.next().unwrap_or(0),
+                _ => 0,
+            };
+            (b.role.clone(), offset)
+        });
+        Ok(Call::Loop { sections, parameters: parameters.collect() })
+    }
+
+    /// Compiles the function of an array of addresses and of a range that calls one of so many addresses, the range last.
+    fn define_range(
+        &mut self,
+        name: &str,
+        callee: FuncId,
+        buffers: usize,
+    ) -> Result<FuncId, HostError> {
+        let mut signature = self.module.make_signature();
+        signature.params = vec![AbiParam::new(types::I64); 2];
+        let config = self.module.target_config();
+        self.define(name, Linkage::Local, signature, |module, function, context| {
+            let mut builder = FunctionBuilder::new(function, context);
+            let block = builder.create_block();
+            builder.append_block_params_for_function_params(block);
+            builder.switch_to_block(block);
+            builder.seal_block(block);
+            let [array, range] = builder.block_params(block).try_into().expect("two parameters");
+            let flags = MemFlagsData::trusted().with_readonly();
+            let mut arguments: Vec<Value> = (0..buffers - 1)
+                .map(|i| builder.ins().load(types::I64, flags, array, 8 * i as i32))
+                .collect();
+            arguments.push(range);
+            let callee = module.declare_func_in_func(callee, builder.func);
+            builder.ins().call(callee, &arguments);
+            builder.ins().return_(&[]);
+            builder.finalize(config);
+            Ok(())
+        })
     }
 }
 
@@ -260,7 +318,7 @@ impl<M: Module> Schedule<'_, '_, M> {
         let arena = self.bases.arena;
         let scratch = launch.scratch.unwrap_or(0) + stage.scratch;
         match &stage.call {
-            Call::Loop { function, parameters } => {
+            Call::Loop { sections, parameters } => {
                 let mut arguments = Vec::with_capacity(parameters.len());
                 for (role, offset) in parameters {
                     let tensor = |(place, _): &(Place, TensorType)| (*place, 0);
@@ -281,8 +339,9 @@ impl<M: Module> Schedule<'_, '_, M> {
                     };
                     arguments.push(self.place(launch, place, extra));
                 }
-                let callee = self.module.declare_func_in_func(*function, self.builder.func);
-                self.builder.ins().call(callee, &arguments);
+                for section in sections {
+                    self.section(section, &arguments);
+                }
             }
             Call::Vector { address } => {
                 let mut arguments: Vec<Value> = Vec::new();
@@ -290,17 +349,7 @@ impl<M: Module> Schedule<'_, '_, M> {
                     arguments.push(self.place(launch, *place, 0));
                 }
                 arguments.push(self.plus(arena, scratch));
-                let bytes = 8 * arguments.len() as u32;
-                let slot = self.builder.create_sized_stack_slot(StackSlotData::new(
-                    StackSlotKind::ExplicitSlot,
-                    bytes,
-                    3,
-                ));
-                let array = self.builder.ins().stack_addr(types::I64, slot, 0);
-                for (i, argument) in arguments.into_iter().enumerate() {
-                    let flags = MemFlagsData::trusted();
-                    self.builder.ins().store(flags, argument, array, 8 * i as i32);
-                }
+                let array = self.array(&arguments);
                 let kernel = self.builder.ins().iconst(types::I64, *address);
                 let function = self.vector.expect("declared because the program uses it");
                 let callee = self.module.declare_func_in_func(function, self.builder.func);
@@ -308,7 +357,44 @@ impl<M: Module> Schedule<'_, '_, M> {
             }
         }
     }
+
+    /// The address of an array of addresses.
+    fn array(&mut self, addresses: &[Value]) -> Value {
+        let bytes = 8 * addresses.len() as u32;
+        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 3);
+        let slot = self.builder.create_sized_stack_slot(slot);
+        let array = self.builder.ins().stack_addr(types::I64, slot, 0);
+        for (i, address) in addresses.iter().enumerate() {
+            let flags = MemFlagsData::trusted();
+            self.builder.ins().store(flags, *address, array, 8 * i as i32);
+        }
+        array
+    }
+
+    fn section(&mut self, section: &SectionCode, arguments: &[Value]) {
+        match *section {
+            SectionCode::Alone(function) => {
+                let callee = self.module.declare_func_in_func(function, self.builder.func);
+                self.builder.ins().call(callee, arguments);
+            }
+            SectionCode::Divided(function, rounds) => {
+                let mut signature = self.module.make_signature();
+                signature.params = vec![AbiParam::new(types::I64); 3];
+                let divide = self.module.declare_function(DIVIDE, Linkage::Import, &signature);
+                let divide = divide.expect("declared alike each time");
+                let divide = self.module.declare_func_in_func(divide, self.builder.func);
+                let function = self.module.declare_func_in_func(function, self.builder.func);
+                let function = self.builder.ins().func_addr(types::I64, function);
+                let array = self.array(arguments);
+                let rounds = self.builder.ins().iconst(types::I64, i64::from(rounds));
+                self.builder.ins().call(divide, &[function, array, rounds]);
+            }
+        }
+    }
 }
+
+/// The name under which generated code finds [`crate::divided::divide`].
+pub(crate) const DIVIDE: &str = "trainc_host_divide";
 
 /// `fn(arena, state, constants, inputs, outputs, run)`, all addresses; `inputs` and `outputs` are arrays of addresses.
 pub(crate) fn entry_signature<M: Module>(module: &M) -> Signature {

@@ -14,7 +14,8 @@ use trainc_ir::{Tensor, TensorType, Verified};
 use crate::HostError;
 use crate::check;
 use crate::codegen::{Machine, instruction_set, readonly};
-use crate::entry::{Compiler, StageCode, Timer, define_entries, define_kernels};
+use crate::divided;
+use crate::entry::{Compiler, DIVIDE, StageCode, Timer, define_entries, define_kernels};
 use crate::kernel::HostKernel;
 use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;
@@ -43,6 +44,7 @@ impl Code {
         let isa = instruction_set(Machine::Native)?;
         let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
         builder.symbol(LAUNCH, microkernels::launch as *const u8);
+        builder.symbol(DIVIDE, divided::divide as *const u8);
         builder.symbol(LAUNCHED, timer::launched as *const u8);
         Ok(JITModule::new(builder))
     }
@@ -117,6 +119,7 @@ impl HostProgram {
         let staging = if vector { HostKernel::vector } else { HostKernel::generic };
         let mut module = Code::module()?;
         let mut compiler = Compiler::new(&mut module, false);
+        compiler.divides = true;
         let kernels = define_kernels(&mut compiler, &program, staging, |k| k.name.clone())?;
         let vector = if kernels.iter().flatten().any(StageCode::is_vector) {
             let mut signature = compiler.module.make_signature();

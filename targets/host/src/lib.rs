@@ -8,9 +8,12 @@
 mod check;
 pub mod codegen;
 mod cost;
+pub mod divided;
 mod emission;
 mod entry;
 mod error;
+mod geometry;
+mod grouped;
 mod jit;
 mod kernel;
 pub mod kernels;

@@ -5,10 +5,12 @@
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
 use trainc_ir::numeric::{self, Rounding};
-use trainc_ir::product::{self, Convolution, Finish, Matrices, Narrowing, Numbers, Shape};
+use trainc_ir::product::{self, Finish, Narrowing, Numbers, Shape};
 use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
+use crate::geometry::{geometry, matmul_geometry};
+use crate::grouped::Grouped;
 use crate::kernels::{
     ConvGeometry, MatMulGeometry, conv2d_f32, conv2d_f32_scratch_bytes, conv2d_grad_input_f32,
     conv2d_grad_input_f32_scratch_bytes, conv2d_grad_input_i8, conv2d_grad_input_i8_scratch_bytes,
@@ -24,6 +26,8 @@ use crate::staging::Pass;
 #[derive(Debug)]
 pub(crate) struct MicroKernel {
     product: Option<Product>,
+    /// In the place of all else.
+    grouped: Option<Grouped>,
     finish: Option<Narrowing>,
     inputs: Vec<TensorType>,
     output: TensorType,
@@ -104,48 +108,6 @@ impl Product {
     }
 }
 
-fn geometry(c: &Convolution) -> ConvGeometry {
-    ConvGeometry {
-        batch: c.images,
-        in_channels: c.groups * c.channels,
-        in_height: c.height,
-        in_width: c.width,
-        out_channels: c.groups * c.outputs,
-        out_height: c.rows,
-        out_width: c.columns,
-        kernel_height: c.taps[0],
-        kernel_width: c.taps[1],
-        stride_height: c.strides[0],
-        stride_width: c.strides[1],
-        dilation_height: c.dilations[0],
-        dilation_width: c.dilations[1],
-        pad_top: c.pads[0],
-        pad_left: c.pads[1],
-        groups: c.groups,
-    }
-}
-
-fn matmul_geometry(matrices: &Matrices) -> MatMulGeometry {
-    let &Matrices { count: [batch_a, batch_b], rows: m, columns: n, depth: k, transposed } =
-        matrices;
-    let [transpose_a, transpose_b] = transposed;
-    if batch_b == 1 && !transpose_a {
-        // One matrix on the right: the rows of all matrices on the left are rows of one.
-        return MatMulGeometry::single(batch_a * m, n, k, false, transpose_b);
-    }
-    let stride = |batch: usize, length: usize| if batch == 1 { 0 } else { length };
-    MatMulGeometry {
-        batch: batch_a.max(batch_b),
-        batch_stride_a: stride(batch_a, m * k),
-        batch_stride_b: stride(batch_b, k * n),
-        m,
-        n,
-        k,
-        transpose_a,
-        transpose_b,
-    }
-}
-
 /// How a finish narrows sums, if the vector kernels round so.
 fn narrowing(finish: &Finish) -> Option<Narrowing> {
     let rounds =
@@ -180,6 +142,14 @@ impl MicroKernel {
     ) -> Option<Result<(MicroKernel, usize), String>> {
         let first = ops.first()?;
         let sums = operands.first()?;
+        if let Op::GroupedProduct(op) = first {
+            return Some(Grouped::of(op, operands).and_then(|grouped| {
+                let operands = &operands[..4];
+                let output = first.infer(operands).ok().and_then(one).ok_or("it does not type")?;
+                let kernel = MicroKernel::new(None, None, operands, output, 0);
+                Ok((MicroKernel { grouped: Some(grouped), ..kernel }, 1))
+            }));
+        }
         if let Some(finish) = Finish::of(first, sums).as_ref().and_then(narrowing) {
             let operands = operands.get(..1 + finish.operands())?;
             let output = one(first.infer(operands).ok()?)?;
@@ -208,6 +178,7 @@ impl MicroKernel {
         let product_bytes = product.map_or(0, |p| p.scratch_bytes(float));
         MicroKernel {
             product,
+            grouped: None,
             finish,
             inputs: operands.iter().map(|&ty| ty.clone()).collect(),
             output,
@@ -229,6 +200,13 @@ impl MicroKernel {
     /// What it does over whole tensors.
     pub(crate) fn passes(&self) -> Vec<Pass> {
         let mut passes = Vec::new();
+        if let Some(grouped) = &self.grouped {
+            passes.push(Pass::Grouped {
+                multiplications: grouped.multiplications(),
+                inputs: self.inputs.clone(),
+                output: self.output.clone(),
+            });
+        }
         if let Some(product) = &self.product {
             let float = self.output.is_f32();
             let sums = if float { Element::F32 } else { Element::I32 };
@@ -272,6 +250,15 @@ impl MicroKernel {
                 bytes => std::slice::from_raw_parts_mut(addresses[self.inputs.len() + 1], bytes),
             };
             let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
+            if let Some(grouped) = &self.grouped {
+                grouped.run(
+                    [input(0).elements(), input(1).elements()],
+                    [input(2).elements(), input(3).elements()],
+                    input(0).exponent().wrapping_add(input(1).exponent()),
+                    output.elements_mut(),
+                );
+                return;
+            }
             match (&self.product, &self.finish) {
                 (Some(product), None) if self.output.is_f32() => {
                     product.run_f32(

@@ -8,6 +8,7 @@ use trainc_ir::program::buffer_bytes;
 use trainc_ir::target::loop_scratch;
 use trainc_ir::{Op, TensorType};
 
+use crate::divided::{Section, WORTH, sections};
 use crate::memory::ALIGNMENT;
 use crate::microkernels::MicroKernel;
 
@@ -62,7 +63,7 @@ impl Staging {
             outputs: places(outputs, Place::Output),
             scratch: 0,
         };
-        Staging { stages: vec![stage], scratch_bytes: loop_scratch(&signature.lower()).1 }
+        Staging { stages: vec![stage], scratch_bytes: loop_bytes(&signature.lower()) }
     }
 
     /// The kernel by vector kernels as far as there are any; `None` if there is none.
@@ -112,9 +113,15 @@ impl Stage {
     fn own_scratch_bytes(&self) -> usize {
         match &self.work {
             Work::Vector(kernel) => kernel.scratch_bytes(),
-            Work::Loop(op) => loop_scratch(&self.lower(op)).1,
+            Work::Loop(op) => loop_bytes(&self.lower(op)),
         }
     }
+}
+
+/// Bytes of working memory of an operation's loops, divided or not.
+fn loop_bytes(kernel: &LoopKernel) -> usize {
+    let of = |section: &Section| loop_scratch(&section.kernel).1;
+    sections(kernel, WORTH).iter().map(of).max().unwrap_or(0)
 }
 
 /// Successive operations of a chain that run as one stage.
@@ -138,6 +145,8 @@ impl Segment {
 pub(crate) enum Pass {
     /// A product by a vector kernel.
     Product { multiplications: usize, float: bool, inputs: Vec<TensorType>, output: TensorType },
+    /// A product of groups by a vector kernel.
+    Grouped { multiplications: usize, inputs: Vec<TensorType>, output: TensorType },
     /// The largest magnitude of sums.
     LargestMagnitude { input: TensorType },
     /// Sums to i8.

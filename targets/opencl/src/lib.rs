@@ -1,6 +1,6 @@
 //! The OpenCL target: kernels in OpenCL C 1.2, and the C that launches them behind the interface of the C target.
 //!
-//! Each loop kernel becomes a few OpenCL kernels (`phases`): loops whose rounds are independent are ranges of work items,
+//! Each loop kernel becomes a few OpenCL kernels (`trainc_loops::phases`): loops whose rounds are independent are ranges of work items,
 //! the rest runs on one. Float arithmetic that OpenCL leaves inexact is defined by the emitted code itself (`helpers`).
 
 mod artifact;
@@ -11,7 +11,6 @@ mod emission;
 mod helpers;
 mod kernel;
 mod loops;
-mod phases;
 mod printed;
 mod syntax;
 mod target;

@@ -7,8 +7,8 @@ use trainc_c::syntax::Printed;
 use trainc_ir::implementation::{Cost, Signature};
 use trainc_ir::loops::{LoopKernel, Stmt};
 use trainc_ir::target::loop_scratch;
+use trainc_loops::{Between, Phase, phases};
 
-use crate::phases::{Phase, phases};
 use crate::printed::{LANES, LAUNCH, PrintedPhase};
 use crate::syntax::OpenClC;
 
@@ -31,7 +31,7 @@ impl Loops {
     }
 
     fn phases(&self) -> Result<&[Phase], String> {
-        let all = self.phases.get_or_init(|| phases(&self.kernel));
+        let all = self.phases.get_or_init(|| phases(&self.kernel, Between::FirstItem));
         all.as_ref().map(Vec::as_slice).map_err(Clone::clone)
     }
 

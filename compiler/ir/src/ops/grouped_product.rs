@@ -136,6 +136,21 @@ impl SumLoop for GroupLoop {
     }
 }
 
+impl GroupedProduct {
+    /// Whether sums of operands of these shapes are scaled after each part (see [`GroupedProduct`]), rather than once; `scales`
+    /// are the shapes of `scale_a` and `scale_b`.
+    ///
+    /// # Errors
+    /// If the operands do not fit.
+    pub fn scales_parts(
+        &self,
+        operands: [&Shape; 2],
+        scales: [&Shape; 2],
+    ) -> Result<bool, TypeError> {
+        Ok(by_part(&Terms::new(&self.of, operands[0], operands[1])?, scales))
+    }
+}
+
 impl Operator for GroupedProduct {
     const WORK: Work = Work::Products(|inputs| by_index(inputs[1], 0));
 

@@ -1,5 +1,6 @@
 //! Convolutions whose groups read a single input channel. There is nothing to reuse across
-//! channels, so these run along the rows of the planes themselves.
+//! channels, so these run along the rows of the planes themselves. Each function computes the
+//! planes of its result from number `first` on, as many as it is given.
 
 use super::geometry::ConvGeometry;
 
@@ -69,10 +70,16 @@ fn accumulate<T: Scalar>(
 
 /// `y = conv(x, w)`, one input channel for each group.
 #[inline(always)]
-pub(crate) fn forward<T: Scalar>(g: &ConvGeometry, x: &[T], w: &[T], y: &mut [T::Sum]) {
+pub(crate) fn forward<T: Scalar>(
+    g: &ConvGeometry,
+    x: &[T],
+    w: &[T],
+    first: usize,
+    y: &mut [T::Sum],
+) {
     let multiplier = g.group_out_channels();
     let taps = g.taps();
-    for (index, y) in y.chunks_exact_mut(g.out_plane().max(1)).enumerate() {
+    for (index, y) in (first..).zip(y.chunks_exact_mut(g.out_plane().max(1))) {
         let (image, channel) = (index / g.out_channels, index % g.out_channels);
         let w = &w[channel * taps..][..taps];
         let x = &x[(image * g.in_channels + channel / multiplier) * g.in_plane()..][..g.in_plane()];
@@ -103,10 +110,16 @@ pub(crate) fn forward<T: Scalar>(g: &ConvGeometry, x: &[T], w: &[T], y: &mut [T:
 
 /// `dx`, one input channel for each group.
 #[inline(always)]
-pub(crate) fn input_gradient<T: Scalar>(g: &ConvGeometry, dy: &[T], w: &[T], dx: &mut [T::Sum]) {
+pub(crate) fn input_gradient<T: Scalar>(
+    g: &ConvGeometry,
+    dy: &[T],
+    w: &[T],
+    first: usize,
+    dx: &mut [T::Sum],
+) {
     let multiplier = g.group_out_channels();
     let taps = g.taps();
-    for (index, dx) in dx.chunks_exact_mut(g.in_plane().max(1)).enumerate() {
+    for (index, dx) in (first..).zip(dx.chunks_exact_mut(g.in_plane().max(1))) {
         let (image, group) = (index / g.in_channels, index % g.in_channels);
         dx.fill(T::Sum::default());
         for channel in group * multiplier..(group + 1) * multiplier {
@@ -137,10 +150,16 @@ pub(crate) fn input_gradient<T: Scalar>(g: &ConvGeometry, dy: &[T], w: &[T], dx:
 
 /// `dw`, one input channel for each group.
 #[inline(always)]
-pub(crate) fn weight_gradient<T: Scalar>(g: &ConvGeometry, x: &[T], dy: &[T], dw: &mut [T::Sum]) {
+pub(crate) fn weight_gradient<T: Scalar>(
+    g: &ConvGeometry,
+    x: &[T],
+    dy: &[T],
+    first: usize,
+    dw: &mut [T::Sum],
+) {
     use super::engine::Sum;
     let multiplier = g.group_out_channels();
-    for (channel, dw) in dw.chunks_exact_mut(g.taps().max(1)).enumerate() {
+    for (channel, dw) in (first..).zip(dw.chunks_exact_mut(g.taps().max(1))) {
         dw.fill(T::Sum::default());
         for image in 0..g.batch {
             let x = &x[(image * g.in_channels + channel / multiplier) * g.in_plane()..];

@@ -24,6 +24,9 @@ mod convolution;
 mod depthwise;
 mod engine;
 mod geometry;
+mod grouped;
+#[cfg(test)]
+mod grouped_tests;
 mod matmul;
 mod pack;
 mod path;
@@ -39,10 +42,15 @@ mod threads;
 mod weight_gradient;
 
 pub use geometry::{ConvGeometry, MatMulGeometry};
+pub use grouped::{
+    GroupScales, GroupedPass, GroupedSums, grouped_convolution, grouped_convolution_on,
+    grouped_matmul, grouped_matmul_on,
+};
 pub use path::{KernelPath, active_path};
 pub use products::*;
 pub use requantize::{
     max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,
     requantize_pseudo_stochastic, requantize_pseudo_stochastic_on,
 };
+pub(crate) use threads::{piece, run};
 pub use threads::{set_threads, threads};

@@ -5,7 +5,7 @@ use super::path::{KernelPath, active_path, on_features};
 use super::portable::{PortableF32, PortableI8};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use super::{convolution, depthwise, matmul, requantize, weight_gradient};
+use super::{convolution, depthwise, matmul, requantize, threads, weight_gradient};
 
 /// Runs `$call` with `$engine` bound to the INT8 engine of a path.
 macro_rules! with_i8 {
@@ -106,6 +106,9 @@ fn check(g: &ConvGeometry, input: usize, weights: usize, output: usize) {
     assert_eq!(output, g.output_len(), "elements of the output");
 }
 
+/// Multiplications of the packed products that take as long as one of the direct ones.
+pub(crate) const DIRECT: usize = 16;
+
 /// FP32 products report no magnitude.
 const fn ignore<T: Copy>(_: T) {}
 
@@ -149,16 +152,18 @@ macro_rules! products {
             check(g, x.len(), w.len(), y.len());
             if g.is_depthwise() {
                 use depthwise::forward;
-                let $sums = &mut *y;
-                on_features!(
-                    path,
-                    forward::<$element>(
-                        g: &ConvGeometry,
-                        x: &[$element],
-                        w: &[$element],
-                        $sums: &mut [$sum],
-                    )
-                );
+                threads::fill(y, g.out_plane(), DIRECT * g.multiplications(), &|first, $sums| {
+                    on_features!(
+                        path,
+                        forward::<$element>(
+                            g: &ConvGeometry,
+                            x: &[$element],
+                            w: &[$element],
+                            first: usize,
+                            $sums: &mut [$sum],
+                        )
+                    );
+                });
                 let ($sums, $on) = (&*y, path);
                 return $measure;
             }
@@ -208,16 +213,18 @@ macro_rules! products {
             check(g, dx.len(), w.len(), dy.len());
             if g.is_depthwise() {
                 use depthwise::input_gradient;
-                let $sums = &mut *dx;
-                on_features!(
-                    path,
-                    input_gradient::<$element>(
-                        g: &ConvGeometry,
-                        dy: &[$element],
-                        w: &[$element],
-                        $sums: &mut [$sum],
-                    )
-                );
+                threads::fill(dx, g.in_plane(), DIRECT * g.multiplications(), &|first, $sums| {
+                    on_features!(
+                        path,
+                        input_gradient::<$element>(
+                            g: &ConvGeometry,
+                            dy: &[$element],
+                            w: &[$element],
+                            first: usize,
+                            $sums: &mut [$sum],
+                        )
+                    );
+                });
                 let ($sums, $on) = (&*dx, path);
                 return $measure;
             }
@@ -267,16 +274,18 @@ macro_rules! products {
             check(g, x.len(), dw.len(), dy.len());
             if g.is_depthwise() {
                 use depthwise::weight_gradient;
-                let $sums = &mut *dw;
-                on_features!(
-                    path,
-                    weight_gradient::<$element>(
-                        g: &ConvGeometry,
-                        x: &[$element],
-                        dy: &[$element],
-                        $sums: &mut [$sum],
-                    )
-                );
+                threads::fill(dw, g.taps(), DIRECT * g.multiplications(), &|first, $sums| {
+                    on_features!(
+                        path,
+                        weight_gradient::<$element>(
+                            g: &ConvGeometry,
+                            x: &[$element],
+                            dy: &[$element],
+                            first: usize,
+                            $sums: &mut [$sum],
+                        )
+                    );
+                });
                 let ($sums, $on) = (&*dw, path);
                 return $measure;
             }

@@ -1,6 +1,15 @@
 //! From 32-bit sums back to 8-bit operands.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::path::{KernelPath, active_path, on_features};
+use super::threads;
+
+/// Elements that stay with one thread.
+const LINE: usize = 64;
+
+/// Multiplications of a product that take as long as an element.
+const ELEMENT: usize = 32;
 
 /// Divides by `2^shift`, rounding halves away from zero, and clamps to `low..=127`; a shift of 0
 /// only clamps. `low` is -127, or 0 where a ReLU follows.
@@ -19,7 +28,10 @@ pub fn requantize_half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
 /// When the lengths differ, or the machine lacks the path.
 pub fn requantize_half_away_on(path: KernelPath, acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
     assert_eq!(acc.len(), out.len(), "as many sums as operands");
-    on_features!(path, half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]));
+    threads::fill(out, LINE, ELEMENT * acc.len(), &|first, out| {
+        let acc = &acc[first * LINE..][..out.len()];
+        on_features!(path, half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]));
+    });
 }
 
 /// Divides by `2^shift` (at most 32) with NITI's pseudo-stochastic rounding and clamps to ±127;
@@ -42,7 +54,10 @@ pub fn requantize_pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]) {
 pub fn requantize_pseudo_stochastic_on(path: KernelPath, acc: &[i32], shift: u32, out: &mut [i8]) {
     assert_eq!(acc.len(), out.len(), "as many sums as operands");
     assert!(shift <= 32, "a pseudo-stochastic shift is at most 32");
-    on_features!(path, pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]));
+    threads::fill(out, LINE, ELEMENT * acc.len(), &|first, out| {
+        let acc = &acc[first * LINE..][..out.len()];
+        on_features!(path, pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]));
+    });
 }
 
 /// Largest magnitude, 0 of nothing; unsigned so that that of `i32::MIN` is exact.
@@ -57,10 +72,18 @@ pub fn max_abs_i32(values: &[i32]) -> u32 {
 /// When the machine lacks the path.
 #[must_use]
 pub fn max_abs_i32_on(path: KernelPath, values: &[i32]) -> u32 {
-    let mut largest = 0u32;
-    let out = &mut largest;
-    on_features!(path, largest_magnitude(values: &[i32], out: &mut u32));
-    largest
+    let lines = values.len().div_ceil(LINE);
+    let count = threads::parts(ELEMENT * values.len(), lines);
+    let largest = AtomicU32::new(0);
+    threads::run(count, &|index| {
+        let lines = threads::piece(lines, 1, count, index);
+        let values = &values[lines.start * LINE..(lines.end * LINE).min(values.len())];
+        let mut own = 0u32;
+        let out = &mut own;
+        on_features!(path, largest_magnitude(values: &[i32], out: &mut u32));
+        largest.fetch_max(own, Ordering::Relaxed);
+    });
+    largest.into_inner()
 }
 
 #[inline(always)]

@@ -1,12 +1,12 @@
-//! Every path against plain loops written from the definitions.
+//! Every path against plain loops written from the definitions. `grouped_tests` shares what is random here.
 
 use super::*;
 
 /// SplitMix64, so that the operands are the same everywhere.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,7 +14,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn operands_i8(&mut self, length: usize, kind: usize) -> Vec<i8> {
+    pub(super) fn operands_i8(&mut self, length: usize, kind: usize) -> Vec<i8> {
         let value = |random: u64| match kind {
             0 => random as i8,
             1 => -128,
@@ -24,7 +24,7 @@ impl Random {
         (0..length).map(|_| value(self.next())).collect()
     }
 
-    fn operands_f32(&mut self, length: usize) -> Vec<f32> {
+    pub(super) fn operands_f32(&mut self, length: usize) -> Vec<f32> {
         let value = |random: u64| {
             let mantissa = ((random >> 40) as f32 / (1u64 << 24) as f32) * 2.0 - 1.0;
             match random % 16 {
@@ -38,13 +38,13 @@ impl Random {
     }
 }
 
-fn paths() -> Vec<KernelPath> {
+pub(super) fn paths() -> Vec<KernelPath> {
     KernelPath::ALL.into_iter().filter(|path| path.is_available()).collect()
 }
 
 /// Calls `term(y, x, w)` with the flat indices of every product of the convolution, in the order
 /// batch, output channel, output row, output column, input channel, kernel row, kernel column.
-fn terms(g: &ConvGeometry, mut term: impl FnMut(usize, usize, usize)) {
+pub(super) fn terms(g: &ConvGeometry, mut term: impl FnMut(usize, usize, usize)) {
     let (inner, outer) = (g.in_channels / g.groups, g.out_channels / g.groups);
     for b in 0..g.batch {
         for o in 0..g.out_channels {
@@ -93,7 +93,7 @@ fn ordered(length: usize, mut products: Vec<(usize, usize, f32)>) -> Vec<u32> {
     sums.iter().map(|sum| sum.to_bits()).collect()
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(super) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
@@ -210,7 +210,7 @@ fn shape(
     }
 }
 
-fn shapes() -> Vec<ConvGeometry> {
+pub(super) fn shapes() -> Vec<ConvGeometry> {
     vec![
         shape(1, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], [0; 4], 1),
         shape(2, [1, 6], [28, 28], [5, 5], [1, 1], [1, 1], [2; 4], 1),
@@ -485,6 +485,23 @@ fn threads_change_nothing() {
         check_matmul(&MatMulGeometry::single(130, 210, 220, true, false), 0, &mut random);
     }
     check_f32(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), &mut random);
+    // Direct products and roundings, long enough for several threads.
+    let direct = shape(3, [13, 26], [50, 41], [3, 3], [1, 1], [1, 1], [1; 4], 13);
+    check_i8(&direct, 0, &mut random);
+    check_f32(&direct, &mut random);
+    let sums: Vec<i32> = (0..300_001).map(|_| random.next() as i32 >> 7).collect();
+    assert_eq!(max_abs_i32(&sums), largest(&sums));
+    let (mut alone, mut together) = (vec![0; sums.len()], vec![0; sums.len()]);
+    for (one, sum) in alone.chunks_mut(1000).zip(sums.chunks(1000)) {
+        requantize_half_away(sum, 17, -127, one);
+    }
+    requantize_half_away(&sums, 17, -127, &mut together);
+    assert!(alone == together, "halves away on several threads");
+    for (one, sum) in alone.chunks_mut(1000).zip(sums.chunks(1000)) {
+        requantize_pseudo_stochastic(sum, 17, one);
+    }
+    requantize_pseudo_stochastic(&sums, 17, &mut together);
+    assert!(alone == together, "pseudo-stochastic on several threads");
 }
 
 /// Several threads that call at once, of which one has the pool.

@@ -56,6 +56,28 @@ pub(crate) fn piece(
     cut(index)..cut(index + 1)
 }
 
+/// Lets `task` fill `out` in as many pieces as there are threads, each of whole runs of `grain` elements, given the number of its
+/// first run; in one piece where so many `multiplications`, or what takes as long, are not worth more.
+pub(crate) fn fill<T: Send>(
+    out: &mut [T],
+    grain: usize,
+    multiplications: usize,
+    task: &(dyn Fn(usize, &mut [T]) + Sync),
+) {
+    let (length, grain) = (out.len(), grain.max(1));
+    let runs = length.div_ceil(grain);
+    let count = parts(multiplications, runs);
+    if count == 1 {
+        return task(0, out);
+    }
+    let elements = |index| {
+        let runs = piece(runs, 1, count, index);
+        (runs.end * grain).min(length) - runs.start * grain
+    };
+    let pieces = Parts::new(out, (0..count).map(elements));
+    run(count, &|index| task(piece(runs, 1, count, index).start, pieces.take(index)));
+}
+
 /// A call in progress.
 #[derive(Clone, Copy)]
 struct Job {

@@ -5,6 +5,7 @@ pub(crate) mod models;
 pub(crate) mod program;
 
 use trainc_host::LoopFunction;
+use trainc_host::divided::sections;
 use trainc_ir::loops::{self, LoopKernel, Role};
 use trainc_ir::tensor_bytes::{element_bytes, unpacked_elements};
 use trainc_ir::{Data, Element, RunContext, ScaleData, Tensor, TensorType};
@@ -66,7 +67,43 @@ pub(crate) fn run_compiled(
     run: &RunContext,
 ) -> Vec<Tensor> {
     let function = LoopFunction::compile(kernel).expect("the kernel compiles");
-    let mut buffers: Vec<Vec<u8>> = kernel
+    let mut buffers = buffers(kernel, inputs, run);
+    function.run(&mut buffers).expect("the buffers fit");
+    results(kernel, &buffers, outputs)
+}
+
+/// As [`run_compiled`], in sections, each in ranges of its rounds, the last first. How many of them are divided, too.
+pub(crate) fn run_divided(
+    kernel: &LoopKernel,
+    inputs: &[&Tensor],
+    outputs: &[TensorType],
+    run: &RunContext,
+) -> (Vec<Tensor>, usize) {
+    let sections = sections(kernel, 1);
+    let whole = &sections[0];
+    let shared = whole.kernel.buffers.len() - usize::from(whole.rounds.is_some());
+    let mut own = buffers(&whole.kernel, inputs, run);
+    own.truncate(shared);
+    for section in &sections {
+        let function = LoopFunction::compile(&section.kernel).expect("the section compiles");
+        let Some(rounds) = section.rounds else {
+            function.run(&mut own).expect("the buffers fit");
+            continue;
+        };
+        let cuts = [0, rounds / 3, rounds / 3, rounds - rounds / 4, rounds];
+        for range in cuts.windows(2).rev() {
+            own.push(range.iter().flat_map(|round| round.to_le_bytes()).collect());
+            function.run(&mut own).expect("the buffers fit");
+            own.pop();
+        }
+    }
+    let divided = sections.iter().filter(|section| section.rounds.is_some()).count();
+    (results(&whole.kernel, &own, outputs), divided)
+}
+
+/// What a kernel finds in its buffers.
+fn buffers(kernel: &LoopKernel, inputs: &[&Tensor], run: &RunContext) -> Vec<Vec<u8>> {
+    kernel
         .buffers
         .iter()
         .map(|b| match b.role {
@@ -79,8 +116,11 @@ pub(crate) fn run_compiled(
             // What a kernel must write before it reads.
             _ => vec![0xa5; b.element.bytes(b.count)],
         })
-        .collect();
-    function.run(&mut buffers).expect("the buffers fit");
+        .collect()
+}
+
+/// What it leaves there.
+fn results(kernel: &LoopKernel, buffers: &[Vec<u8>], outputs: &[TensorType]) -> Vec<Tensor> {
     let of_role = |role: Role| kernel.buffers.iter().position(|b| b.role == role);
     outputs
         .iter()

@@ -1,6 +1,6 @@
-//! A loop kernel as the OpenCL kernels that make it up, one after another: each outer loop whose rounds are independent is a
-//! range of work items, with the independent loops in it as further dimensions; what stands between runs on one item, or, if
-//! it is a few statements that no item depends on, on the first item of the loop beside it.
+//! A loop kernel as the kernels that make it up, one after another, to be divided among work items or threads: each outer loop
+//! whose rounds are independent is a phase, with the independent loops in it as further dimensions; what stands between is a
+//! phase of one item, or, if asked for and no item depends on it, the first item's of the loop beside it.
 //!
 //! A local that more than one of them needs is kept in working memory between them.
 
@@ -11,22 +11,36 @@ use trainc_ir::loops::{
     Buffer, BufferParameter, Comparison, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt, Unary,
     each_expression, height,
 };
-use trainc_loops::{Changes, Intervals, Locals, count, free_rounds, is_narrow, simplified};
 
-/// An OpenCL kernel of a loop kernel.
+use crate::independent::free_rounds;
+use crate::intervals::{Intervals, is_narrow};
+use crate::locals::{Locals, count};
+use crate::simplify::simplified;
+use crate::uses::Changes;
+
+/// A part of a loop kernel.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Phase {
+pub struct Phase {
     /// What it runs: all buffers of the whole, then what is kept between phases.
-    pub(crate) kernel: LoopKernel,
+    pub kernel: LoopKernel,
     /// Rounds of its outer loops, whose product is the number of work items; none for one item.
-    pub(crate) rounds: Vec<i32>,
+    pub rounds: Vec<i32>,
+}
+
+/// Who runs what stands between loops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Between {
+    /// Phases of their own.
+    Alone,
+    /// The first item of a loop beside it, where that changes nothing.
+    FirstItem,
 }
 
 /// The phases of a kernel in order.
 ///
 /// # Errors
 /// If the kernel is not well formed.
-pub(crate) fn phases(kernel: &LoopKernel) -> Result<Vec<Phase>, String> {
+pub fn phases(kernel: &LoopKernel, between: Between) -> Result<Vec<Phase>, String> {
     let kernel = simplified(kernel)?;
     let locals = Locals::of_kernel(&kernel)?;
     let intervals = Intervals::of_kernel(&kernel, &locals);
@@ -44,7 +58,9 @@ pub(crate) fn phases(kernel: &LoopKernel) -> Result<Vec<Phase>, String> {
             _ => parts.push(Part { body: vec![statement.clone()], rounds }),
         }
     }
-    let parts = folded(&kernel, parts);
+    if between == Between::FirstItem {
+        parts = folded(&kernel, parts);
+    }
     let kept = Kept::between(&kernel, &intervals, &parts);
     let mut buffers = kernel.buffers.clone();
     buffers.extend(kept.buffer());
