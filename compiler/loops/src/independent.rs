@@ -2,7 +2,8 @@
 //!
 //! The test is sufficient, not necessary. A round must keep to itself: every local that it sets is declared in it, and
 //! in each buffer that the loop writes, what round `v` reads or writes lies in a window `c * v + low..=c * v + high` that
-//! is narrower than `c`, so that windows of different rounds do not meet.
+//! is narrower than `c`, so that windows of different rounds do not meet; or in windows that repeat every so many elements
+//! (a channel of each image), of which those of all rounds fit in one period.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +69,8 @@ pub fn free_rounds(
         e.each_load(&mut |buffer, index| accesses.push((buffer, index)));
     });
     let inside = &inside;
-    let windows = Windows { variable: *variable, around, inside, locals, counters, intervals };
+    let windows =
+        Windows { variable: *variable, rounds, around, inside, locals, counters, intervals };
     let declared = |local: &Local| {
         windows.counts(*local)
             || locals.declared_at(*local).is_some_and(|n| (number..last).contains(&n))
@@ -85,11 +87,24 @@ pub fn free_rounds(
             if window.as_ref().is_some_and(|w| w.factor != one.factor || w.base != one.base) {
                 return None;
             }
-            let (low, high) = window.map_or((one.low, one.high), |w| (w.low, w.high));
-            window = Some(Window { low: low.min(one.low), high: high.max(one.high), ..one });
+            window = Some(match window {
+                None => one,
+                Some(w) => Window {
+                    low: w.low.min(one.low),
+                    high: w.high.max(one.high),
+                    // What does not repeat does so at any distance.
+                    period: match (w.period, one.period) {
+                        (Some(a), Some(b)) if a != b => return None,
+                        (a, b) => a.or(b),
+                    },
+                    ..one
+                },
+            });
         }
         let window = window?;
-        if window.high - window.low >= window.factor {
+        let width = window.high - window.low;
+        let reach = i128::from(rounds - 1) * window.factor + width;
+        if width >= window.factor || window.period.is_some_and(|period| reach >= period) {
             return None;
         }
     }
@@ -119,6 +134,8 @@ struct Window {
     factor: i128,
     low: i128,
     high: i128,
+    /// And those a multiple of this away.
+    period: Option<i128>,
 }
 
 /// A sum of multiples of loop variables, and of something in an interval.
@@ -150,6 +167,8 @@ impl Form {
 /// of a padded image ends with the image.
 struct Windows<'a> {
     variable: Local,
+    /// Of its loop.
+    rounds: i32,
     /// Variables of the loops around, which stay while this one runs.
     around: &'a [Local],
     /// What the loop changes.
@@ -166,12 +185,26 @@ impl Windows<'_> {
         let factor = form.factors.remove(&self.variable).unwrap_or(0);
         let base: BTreeMap<Local, i128> =
             self.around.iter().filter_map(|local| form.factors.remove_entry(local)).collect();
+        let period = self.period(factor, &mut form);
         let negated = Form::within((0, 0)).plus(-1, &form);
         match (self.highest(&form), negated.and_then(|f| self.highest(&f))) {
-            (Some(high), Some(negated)) => Window { base, factor, low: -negated, high },
+            (Some(high), Some(negated)) => Window { base, factor, low: -negated, high, period },
             // Never narrow enough.
-            _ => Window { base, factor: 0, low: 0, high: 0 },
+            _ => Window { base, factor: 0, low: 0, high: 0, period },
         }
+    }
+
+    /// Takes from a form the variables whose steps are multiples of a distance that all rounds fit in, and gives that distance.
+    fn period(&self, factor: i128, form: &mut Form) -> Option<i128> {
+        let all = factor.checked_mul(self.rounds.into()).filter(|&all| all > 0)?;
+        let far = |step: &i128| step.checked_abs().is_some_and(|step| step >= all);
+        let steps = form.factors.values().filter(|step| far(step)).filter_map(|s| s.checked_abs());
+        let period = steps.min()?;
+        if form.factors.values().filter(|step| far(step)).any(|step| step % period != 0) {
+            return None;
+        }
+        form.factors.retain(|_, step| !far(step));
+        Some(period)
     }
 
     fn form(&self, e: &Expr) -> Form {
