@@ -88,7 +88,7 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 26] = [
+    let methods: [(&str, Method); 27] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
@@ -115,6 +115,7 @@ fn every_option_has_a_method() {
         ("normalization", |b| b.normalization(InputNormalization::None)),
         ("mean", |b| b.mean(&[0.5])),
         ("deviation", |b| b.deviation(&[0.5])),
+        ("latencies", |b| b.latencies("times.toml")),
     ];
     for option in OPTIONS {
         let method = methods.iter().find(|(name, _)| *name == option.name);

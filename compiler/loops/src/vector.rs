@@ -8,7 +8,7 @@ mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_ir::loops::{Buffer, Expr, Local, LoopKernel, Stmt, each_statement};
+use trainc_ir::loops::{Buffer, Expr, Local, LoopKernel, Node, Stmt, Unary, each_statement};
 
 use crate::dependence::Access;
 use crate::intervals::{Interval, Intervals, Leaves, interval_of};
@@ -215,6 +215,12 @@ impl Known<'_> {
     /// Whether an expression is the same in each round.
     pub fn is_uniform(&self, e: &Expr) -> bool {
         !self.plan.changes.touch(e, &|a, b| self.machine.shares(a, b))
+    }
+
+    /// Whether it is a float without its sign: maxima of such have one order of zeros.
+    pub fn is_magnitude(&self, e: &Expr) -> bool {
+        let meaning = e.as_local().and_then(|local| self.definition(local)).unwrap_or(e);
+        matches!(*meaning.node, Node::Unary(Unary::FloatAbs, _))
     }
 
     /// The values of an expression.

@@ -110,6 +110,8 @@ impl Operator for ReduceMax {
         let max = |axes: &[usize], keep_dims| ReduceMax { axes: axes.to_vec(), keep_dims };
         let matrix = || Tensor::f32([2, 3], vec![1.0, 9.0, 3.0, -4.0, -5.0, -1.0]);
         let low = f32::NEG_INFINITY;
+        let mut zeros = vec![-1.0; 40];
+        (zeros[6], zeros[8]) = (-0.0, 0.0);
         let mut cases = vec![
             Case::new(max(&[0], false), vec![matrix()], vec![Tensor::f32([3], vec![1.0, 9.0, 3.0])]),
             Case::new(max(&[1], true), vec![matrix()], vec![Tensor::f32([2, 1], vec![9.0, -1.0])]),
@@ -119,6 +121,8 @@ impl Operator for ReduceMax {
                 vec![Tensor::f32([3, 2], vec![-0.0, 0.0, 0.0, -0.0, low, low])],
                 vec![Tensor::f32([3], vec![-0.0, 0.0, low])],
             ),
+            // Among those that vectors see in another order, too.
+            Case::new(max(&[0], false), vec![Tensor::f32([40], zeros)], vec![Tensor::f32([], vec![-0.0])]),
             Case::shape_only(max(&[0], false), vec![elementwise::extreme_tensor()]),
             Case::shape_only(max(&[], true), vec![Tensor::f32([], vec![-2.0])]),
         ];

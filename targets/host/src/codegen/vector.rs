@@ -74,8 +74,10 @@ impl Vectors for Words {
         }
     }
 
-    fn reduction<'e>(&self, r: &'e Reduction, _: &Known<'_>) -> Result<Form<'e>, Reason> {
+    fn reduction<'e>(&self, r: &'e Reduction, known: &Known<'_>) -> Result<Form<'e>, Reason> {
         match r.value.ty {
+            Scalar::F32 if known.is_magnitude(&r.value) => Ok(Form::of_one(&r.value, 32)),
+            Scalar::F32 => Err(Reason::FloatOrder(r.local)),
             Scalar::I32 => Ok(Form::of_one(&r.value, 32)),
             _ => Err(Reason::Reduction(r.local)),
         }
@@ -131,13 +133,19 @@ impl<'a> Emitter<'a, '_> {
         }
         let mut initial = Vec::new();
         for reduction in &plan.plan.reductions {
-            let scalar = self.integer(Scalar::I32, reduction.identity(32).into());
-            let splat = self.builder.ins().splat(types::I32X4, scalar);
+            let ty = reduction.value.ty;
+            let scalar = match ty {
+                Scalar::F32 => self.builder.ins().f32const(f32::NEG_INFINITY),
+                _ => self.integer(Scalar::I32, reduction.identity(32).into()),
+            };
+            let splat = self.builder.ins().splat(vector_type(ty), scalar);
             initial.push(vec![splat; plan.parts]);
         }
+        let kinds = plan.plan.reductions.iter().map(|r| vector_type(r.value.ty));
+        let kinds: Vec<Type> = kinds.collect();
         let sums = |e: &mut Self, block| -> Vec<Parts> {
-            let mut part = || e.builder.append_block_param(block, types::I32X4);
-            initial.iter().map(|p| p.iter().map(|_| part()).collect()).collect()
+            let mut part = |kind| e.builder.append_block_param(block, kind);
+            initial.iter().zip(&kinds).map(|(p, &k)| p.iter().map(|_| part(k)).collect()).collect()
         };
         let accumulators = sums(self, round);
         let totals = sums(self, done);
@@ -189,18 +197,32 @@ impl<'a> Emitter<'a, '_> {
     fn reduce(&mut self, reduction: &Reduction, parts: &[Value]) {
         let mut vector = parts[0];
         for &part in &parts[1..] {
-            vector = self.join(reduction.op, vector, part);
+            vector = self.join(reduction, vector, part);
         }
         let variable = self.locals[reduction.local.0 as usize];
         let mut value = self.builder.use_var(variable);
         for lane in 0..LANES as u8 {
             let element = self.builder.ins().extractlane(vector, lane);
-            value = self.join(reduction.op, value, element);
+            value = self.join(reduction, value, element);
         }
         self.assign(reduction.local, value);
     }
 
-    fn join(&mut self, op: Binary, a: Value, b: Value) -> Value {
+    /// What is combined so far with one more, of vectors or of scalars.
+    fn join(&mut self, reduction: &Reduction, so_far: Value, value: Value) -> Value {
+        if reduction.value.ty == Scalar::F32 {
+            // The maximum, which NaNs leave as it is.
+            let greater = self.builder.ins().fcmp(FloatCC::GreaterThan, value, so_far);
+            if self.builder.func.dfg.value_type(value) == types::F32 {
+                return self.builder.ins().select(greater, value, so_far);
+            }
+            let greater = self.builder.ins().bitcast(types::F32X4, cast(), greater);
+            return self.builder.ins().bitselect(greater, value, so_far);
+        }
+        self.integers(reduction.op, so_far, value)
+    }
+
+    fn integers(&mut self, op: Binary, a: Value, b: Value) -> Value {
         let ins = self.builder.ins();
         match op {
             Binary::Add => ins.iadd(a, b),
@@ -222,11 +244,11 @@ impl Lanes<'_, '_, '_, '_> {
                 self.values.push((*local, parts));
             }
             Step::Reduce(i, value) => {
-                let op = self.plan.plan.reductions[*i].op;
+                let reduction = &self.plan.plan.reductions[*i];
                 let parts = self.parts(value);
                 for (part, value) in parts.into_iter().enumerate() {
                     let sum = self.accumulators[*i][part];
-                    self.accumulators[*i][part] = self.emitter.join(op, sum, value);
+                    self.accumulators[*i][part] = self.emitter.join(reduction, sum, value);
                 }
             }
             Step::Store(buffer, index, value) => self.store(*buffer, index, value),
@@ -351,7 +373,7 @@ impl Lanes<'_, '_, '_, '_> {
                 }
                 (_, Binary::Subtract) => ins.isub(a, b),
                 (_, Binary::Multiply) => ins.imul(a, b),
-                (_, op) => s.emitter.join(op, a, b),
+                (_, op) => s.emitter.integers(op, a, b),
             }
         })
     }

@@ -1,25 +1,36 @@
 //! Convolutions whose groups read a single input channel. There is nothing to reuse across
-//! channels, so these run along the rows of the planes themselves. Each function computes the
-//! planes of its result from number `first` on, as many as it is given.
+//! channels, so these run along whole planes: each is laid out once with its padding, one plane
+//! for each residue of the stride, so that a tap is a shift, and what a tap adds to all outputs one
+//! long loop. Each function computes the planes of its result from number `first` on, as many as
+//! it is given.
 
+use super::engine::Sum;
 use super::geometry::ConvGeometry;
+use super::scratch::{Scratch, words_bytes};
+use super::threads;
 
 /// Operand of a direct kernel.
 pub(crate) trait Scalar: Copy + Default + 'static {
     /// Accumulator.
-    type Sum: super::engine::Sum;
+    type Sum: Sum;
     /// Whether the order of the terms of a sum matters.
     const ORDERED: bool;
-    /// The product of two operands.
-    fn times(self, other: Self) -> Self::Sum;
+    /// As wide as its sums.
+    fn wide(self) -> Self::Sum;
+    /// `sum + factor * value`.
+    fn add(sum: Self::Sum, factor: Self::Sum, value: Self::Sum) -> Self::Sum;
 }
 
 impl Scalar for i8 {
     type Sum = i32;
     const ORDERED: bool = false;
     #[inline(always)]
-    fn times(self, other: Self) -> i32 {
-        i32::from(self) * i32::from(other)
+    fn wide(self) -> i32 {
+        i32::from(self)
+    }
+    #[inline(always)]
+    fn add(sum: i32, factor: i32, value: i32) -> i32 {
+        sum.wrapping_add(factor.wrapping_mul(value))
     }
 }
 
@@ -27,8 +38,12 @@ impl Scalar for f32 {
     type Sum = f32;
     const ORDERED: bool = true;
     #[inline(always)]
-    fn times(self, other: Self) -> f32 {
-        self * other
+    fn wide(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn add(sum: f32, factor: f32, value: f32) -> f32 {
+        sum + factor * value
     }
 }
 
@@ -42,30 +57,123 @@ fn reached(offset: isize, stride: usize, count: usize, length: usize) -> std::op
     low.min(high)..high
 }
 
-/// `target[i * target_step] += factor * source[i * source_step]` for `i < count`.
+/// Sums that stay in registers while all taps add to them.
+const CHUNK: usize = 64;
+
+/// `sums[j] += factors[t] * source[shifts[t] + j]`, tap after tap.
 #[inline(always)]
-fn accumulate<T: Scalar>(
-    target: &mut [T::Sum],
-    target_step: usize,
-    factor: T,
-    source: &[T],
-    source_step: usize,
-    count: usize,
+fn add_taps<T: Scalar>(
+    sums: &mut [T::Sum],
+    factors: &[T],
+    shifts: impl Fn(usize) -> usize,
+    source: &[T::Sum],
 ) {
-    use super::engine::Sum;
-    if count == 0 {
-        return;
-    }
-    if target_step == 1 && source_step == 1 {
-        for (sum, &value) in target[..count].iter_mut().zip(&source[..count]) {
-            *sum = sum.plus(factor.times(value));
+    for (at, sums) in sums.chunks_mut(CHUNK).enumerate() {
+        let at = at * CHUNK;
+        let mut own = [T::Sum::default(); CHUNK];
+        own[..sums.len()].copy_from_slice(sums);
+        for (tap, &factor) in factors.iter().enumerate() {
+            let factor = factor.wide();
+            // What a last chunk reads beyond the plane is not kept.
+            let source = &source[shifts(tap) + at..][..CHUNK];
+            for (sum, &value) in own.iter_mut().zip(source) {
+                *sum = T::add(*sum, factor, value);
+            }
         }
-    } else {
-        for i in 0..count {
-            let sum = &mut target[i * target_step];
-            *sum = sum.plus(factor.times(source[i * source_step]));
+        sums.copy_from_slice(&own[..sums.len()]);
+    }
+}
+
+/// A plane of inputs with its padding, rows `pitch` apart, one plane of the same size for each pair
+/// of residues of the strides: output `[r, c]` reads with tap `[kh, kw]` what lies at `r * pitch +
+/// c + shift(tap)`.
+struct Padded {
+    pitch: usize,
+    rows: usize,
+}
+
+impl Padded {
+    #[inline(always)]
+    fn new(g: &ConvGeometry) -> Self {
+        let reach =
+            |kernel: usize, dilation: usize, stride: usize| (kernel - 1) * dilation / stride;
+        Self {
+            pitch: g.out_width + reach(g.kernel_width, g.dilation_width, g.stride_width),
+            rows: g.out_height + reach(g.kernel_height, g.dilation_height, g.stride_height),
         }
     }
+
+    /// Elements of all planes, and what the last chunk of sums reads beyond.
+    #[inline(always)]
+    fn elements(&self, g: &ConvGeometry) -> usize {
+        g.stride_height * g.stride_width * self.rows * self.pitch + CHUNK
+    }
+
+    /// Elements from the first output's to one past the last one's.
+    #[inline(always)]
+    fn length(&self, g: &ConvGeometry) -> usize {
+        (g.out_height - 1) * self.pitch + g.out_width
+    }
+
+    #[inline(always)]
+    fn shift(&self, g: &ConvGeometry, tap: usize) -> usize {
+        let row = tap / g.kernel_width * g.dilation_height;
+        let column = tap % g.kernel_width * g.dilation_width;
+        let plane = row % g.stride_height * g.stride_width + column % g.stride_width;
+        plane * self.rows * self.pitch
+            + row / g.stride_height * self.pitch
+            + column / g.stride_width
+    }
+
+    /// Lays out a plane; `out` has [`Self::elements`].
+    #[inline(always)]
+    fn fill<T: Copy, W: Copy + Default>(
+        &self,
+        g: &ConvGeometry,
+        x: &[T],
+        wide: impl Fn(T) -> W,
+        out: &mut [W],
+    ) {
+        out.fill(W::default());
+        let size = self.rows * self.pitch;
+        for (index, plane) in
+            out.chunks_exact_mut(size).take(g.stride_height * g.stride_width).enumerate()
+        {
+            let (above, left) = (index / g.stride_width, index % g.stride_width);
+            let row_offset = above as isize - g.pad_top as isize;
+            let offset = left as isize - g.pad_left as isize;
+            let columns = reached(offset, g.stride_width, self.pitch, g.in_width);
+            if columns.is_empty() {
+                continue;
+            }
+            let from = ((columns.start * g.stride_width) as isize + offset) as usize;
+            for row in reached(row_offset, g.stride_height, self.rows, g.in_height) {
+                let at = ((row * g.stride_height) as isize + row_offset) as usize;
+                let x = &x[at * g.in_width + from..(at + 1) * g.in_width];
+                let out = &mut plane[row * self.pitch..][columns.clone()];
+                if g.stride_width == 1 {
+                    for (out, &x) in out.iter_mut().zip(x) {
+                        *out = wide(x);
+                    }
+                } else {
+                    for (out, &x) in out.iter_mut().zip(x.iter().step_by(g.stride_width)) {
+                        *out = wide(x);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs `task` with two buffers of words that belong to this thread.
+#[inline(always)]
+fn with_planes<S: Sum>(first: usize, second: usize, task: impl FnOnce(&mut [S], &mut [S])) {
+    let bytes = words_bytes(first) + words_bytes(second) + Scratch::LOSS;
+    threads::with_scratch(bytes, |scratch| {
+        let mut scratch = Scratch::new(scratch);
+        let first = scratch.sums(first);
+        task(first, scratch.sums(second));
+    });
 }
 
 /// `y = conv(x, w)`, one input channel for each group.
@@ -77,38 +185,33 @@ pub(crate) fn forward<T: Scalar>(
     first: usize,
     y: &mut [T::Sum],
 ) {
-    let multiplier = g.group_out_channels();
-    let taps = g.taps();
-    for (index, y) in (first..).zip(y.chunks_exact_mut(g.out_plane().max(1))) {
-        let (image, channel) = (index / g.out_channels, index % g.out_channels);
-        let w = &w[channel * taps..][..taps];
-        let x = &x[(image * g.in_channels + channel / multiplier) * g.in_plane()..][..g.in_plane()];
-        for (row, y) in y.chunks_exact_mut(g.out_width).enumerate() {
-            y.fill(T::Sum::default());
-            for tap_row in 0..g.kernel_height {
-                let at =
-                    (row * g.stride_height + tap_row * g.dilation_height).wrapping_sub(g.pad_top);
-                if at >= g.in_height {
-                    continue;
-                }
-                let x = &x[at * g.in_width..][..g.in_width];
-                for tap_column in 0..g.kernel_width {
-                    let offset = (tap_column * g.dilation_width) as isize - g.pad_left as isize;
-                    let range = reached(offset, g.stride_width, g.out_width, g.in_width);
-                    if range.is_empty() {
-                        continue;
-                    }
-                    let from = ((range.start * g.stride_width) as isize + offset) as usize;
-                    let factor = w[tap_row * g.kernel_width + tap_column];
-                    let (start, count) = (range.start, range.len());
-                    accumulate(&mut y[start..], 1, factor, &x[from..], g.stride_width, count);
-                }
+    if y.is_empty() {
+        return;
+    }
+    let (multiplier, taps) = (g.group_out_channels(), g.taps());
+    let padded = Padded::new(g);
+    with_planes(padded.elements(g), padded.length(g), |plane, sums| {
+        let mut laid_out = None;
+        for (index, y) in (first..).zip(y.chunks_exact_mut(g.out_plane())) {
+            let (image, channel) = (index / g.out_channels, index % g.out_channels);
+            let source = image * g.in_channels + channel / multiplier;
+            if laid_out != Some(source) {
+                let x = &x[source * g.in_plane()..][..g.in_plane()];
+                padded.fill(g, x, T::wide, plane);
+                laid_out = Some(source);
+            }
+            sums.fill(T::Sum::default());
+            let w = &w[channel * taps..][..taps];
+            add_taps(sums, w, |tap| padded.shift(g, tap), plane);
+            for (y, sums) in y.chunks_exact_mut(g.out_width).zip(sums.chunks(padded.pitch)) {
+                y.copy_from_slice(&sums[..g.out_width]);
             }
         }
-    }
+    });
 }
 
-/// `dx`, one input channel for each group.
+/// `dx`, one input channel for each group: errors stand as far apart as their windows, with zeros
+/// between them.
 #[inline(always)]
 pub(crate) fn input_gradient<T: Scalar>(
     g: &ConvGeometry,
@@ -117,36 +220,51 @@ pub(crate) fn input_gradient<T: Scalar>(
     first: usize,
     dx: &mut [T::Sum],
 ) {
-    let multiplier = g.group_out_channels();
-    let taps = g.taps();
-    for (index, dx) in (first..).zip(dx.chunks_exact_mut(g.in_plane().max(1))) {
-        let (image, group) = (index / g.in_channels, index % g.in_channels);
-        dx.fill(T::Sum::default());
-        for channel in group * multiplier..(group + 1) * multiplier {
-            let w = &w[channel * taps..][..taps];
-            let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..][..g.out_plane()];
-            for tap_row in 0..g.kernel_height {
-                for tap_column in 0..g.kernel_width {
-                    let row_offset = (tap_row * g.dilation_height) as isize - g.pad_top as isize;
-                    let offset = (tap_column * g.dilation_width) as isize - g.pad_left as isize;
-                    let rows = reached(row_offset, g.stride_height, g.out_height, g.in_height);
-                    let columns = reached(offset, g.stride_width, g.out_width, g.in_width);
-                    if columns.is_empty() {
-                        continue;
-                    }
-                    let factor = w[tap_row * g.kernel_width + tap_column];
-                    let to = ((columns.start * g.stride_width) as isize + offset) as usize;
-                    for row in rows {
-                        let at = ((row * g.stride_height) as isize + row_offset) as usize;
-                        let dx = &mut dx[at * g.in_width + to..];
-                        let dy = &dy[row * g.out_width + columns.start..];
-                        accumulate(dx, g.stride_width, factor, dy, 1, columns.len());
+    if dx.is_empty() {
+        return;
+    }
+    let (multiplier, taps) = (g.group_out_channels(), g.taps());
+    let reach_height = (g.kernel_height - 1) * g.dilation_height;
+    let reach_width = (g.kernel_width - 1) * g.dilation_width;
+    let pitch = g.in_width + g.pad_left + reach_width;
+    let rows = g.in_height + g.pad_top + reach_height;
+    let length = (g.in_height - 1) * pitch + g.in_width;
+    // Windows that lie in the padding below or to the right have no errors to give.
+    let seen = |count: usize, stride: usize, size: usize| count.min(size.div_ceil(stride));
+    let seen_rows = seen(g.out_height, g.stride_height, g.in_height + g.pad_top);
+    let seen_columns = seen(g.out_width, g.stride_width, g.in_width + g.pad_left);
+    let shift = |tap: usize| {
+        let row = g.pad_top + reach_height - tap / g.kernel_width * g.dilation_height;
+        let column = g.pad_left + reach_width - tap % g.kernel_width * g.dilation_width;
+        row * pitch + column
+    };
+    with_planes(rows * pitch + CHUNK, length, |plane, sums| {
+        plane.fill(T::Sum::default());
+        for (index, dx) in (first..).zip(dx.chunks_exact_mut(g.in_plane())) {
+            let (image, group) = (index / g.in_channels, index % g.in_channels);
+            sums.fill(T::Sum::default());
+            for channel in group * multiplier..(group + 1) * multiplier {
+                let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
+                // The same places each time: what is between them stays zero.
+                for row in 0..seen_rows {
+                    let at = (row * g.stride_height + reach_height) * pitch + reach_width;
+                    let dy = &dy[row * g.out_width..][..seen_columns];
+                    let places = plane[at..].iter_mut().step_by(g.stride_width);
+                    for (place, &value) in places.zip(dy) {
+                        *place = value.wide();
                     }
                 }
+                add_taps(sums, &w[channel * taps..][..taps], shift, plane);
+            }
+            for (dx, sums) in dx.chunks_exact_mut(g.in_width).zip(sums.chunks(pitch)) {
+                dx.copy_from_slice(&sums[..g.in_width]);
             }
         }
-    }
+    });
 }
+
+/// Taps whose sums are added to side by side.
+const TAPS: usize = 16;
 
 /// `dw`, one input channel for each group.
 #[inline(always)]
@@ -157,45 +275,49 @@ pub(crate) fn weight_gradient<T: Scalar>(
     first: usize,
     dw: &mut [T::Sum],
 ) {
-    use super::engine::Sum;
     let multiplier = g.group_out_channels();
-    for (channel, dw) in (first..).zip(dw.chunks_exact_mut(g.taps().max(1))) {
-        dw.fill(T::Sum::default());
-        for image in 0..g.batch {
-            let x = &x[(image * g.in_channels + channel / multiplier) * g.in_plane()..];
-            let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
-            for row in 0..g.out_height {
-                let dy = &dy[row * g.out_width..][..g.out_width];
-                for tap_row in 0..g.kernel_height {
-                    let at = (row * g.stride_height + tap_row * g.dilation_height)
-                        .wrapping_sub(g.pad_top);
-                    if at >= g.in_height {
-                        continue;
+    dw.fill(T::Sum::default());
+    if dw.is_empty() || g.out_plane() == 0 {
+        return;
+    }
+    let padded = Padded::new(g);
+    with_planes(padded.elements(g), padded.length(g), |plane, errors| {
+        errors.fill(T::Sum::default());
+        for (channel, dw) in (first..).zip(dw.chunks_exact_mut(g.taps())) {
+            for image in 0..g.batch {
+                let source = image * g.in_channels + channel / multiplier;
+                let x = &x[source * g.in_plane()..][..g.in_plane()];
+                padded.fill(g, x, T::wide, plane);
+                let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
+                // The same places each time: what is between rows stays zero.
+                for (errors, dy) in errors.chunks_mut(padded.pitch).zip(dy.chunks(g.out_width)) {
+                    for (error, &dy) in errors.iter_mut().zip(dy) {
+                        *error = dy.wide();
                     }
-                    let x = &x[at * g.in_width..][..g.in_width];
-                    let dw = &mut dw[tap_row * g.kernel_width..][..g.kernel_width];
-                    for (tap_column, sum) in dw.iter_mut().enumerate() {
-                        let offset = (tap_column * g.dilation_width) as isize - g.pad_left as isize;
-                        let range = reached(offset, g.stride_width, g.out_width, g.in_width);
-                        if range.is_empty() {
-                            continue;
+                }
+                if T::ORDERED {
+                    for (chunk, dw) in dw.chunks_mut(TAPS).enumerate() {
+                        let mut sums = [T::Sum::default(); TAPS];
+                        let mut shifts = [0; TAPS];
+                        for (tap, sum) in dw.iter().enumerate() {
+                            sums[tap] = *sum;
+                            shifts[tap] = padded.shift(g, chunk * TAPS + tap);
                         }
-                        let from = ((range.start * g.stride_width) as isize + offset) as usize;
-                        let (dy, x) = (&dy[range], &x[from..]);
-                        if T::ORDERED || g.stride_width > 1 {
-                            for (i, &value) in dy.iter().enumerate() {
-                                *sum = sum.plus(value.times(x[i * g.stride_width]));
+                        for (at, &error) in errors.iter().enumerate() {
+                            for tap in 0..dw.len() {
+                                sums[tap] = T::add(sums[tap], error, plane[shifts[tap] + at]);
                             }
-                        } else {
-                            let mut total = T::Sum::default();
-                            for (&value, &x) in dy.iter().zip(x) {
-                                total = total.plus(value.times(x));
-                            }
-                            *sum = sum.plus(total);
                         }
+                        dw.copy_from_slice(&sums[..dw.len()]);
+                    }
+                } else {
+                    for (tap, sum) in dw.iter_mut().enumerate() {
+                        let source = &plane[padded.shift(g, tap)..][..errors.len()];
+                        let terms = errors.iter().zip(source);
+                        *sum = terms.fold(*sum, |sum, (&error, &x)| T::add(sum, error, x));
                     }
                 }
             }
         }
-    }
+    });
 }

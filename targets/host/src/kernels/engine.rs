@@ -117,17 +117,11 @@ impl Element for f32 {
 
 /// Accumulator type.
 pub(crate) trait Sum: Copy + Default + Send + Sync + 'static {
-    /// Adds, wrapping for integers.
-    fn plus(self, other: Self) -> Self;
     /// Magnitude as it is reported to the caller; 0 for FP32.
     fn magnitude(self) -> u32;
 }
 
 impl Sum for i32 {
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
     #[inline(always)]
     fn magnitude(self) -> u32 {
         self.unsigned_abs()
@@ -135,10 +129,6 @@ impl Sum for i32 {
 }
 
 impl Sum for f32 {
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
     #[inline(always)]
     fn magnitude(self) -> u32 {
         0

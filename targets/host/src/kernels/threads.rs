@@ -192,17 +192,18 @@ pub(crate) fn run(count: usize, task: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// Calls `task` with a scratch of `bytes` that belongs to this thread and is kept for later calls.
+/// Calls `task` with a scratch of `bytes` that belongs to this thread and is kept for later calls; `task` may ask for another.
 pub(crate) fn with_scratch<T>(bytes: usize, task: impl FnOnce(&mut [u8]) -> T) -> T {
     thread_local! {
-        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static UNUSED: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     }
-    SCRATCH.with_borrow_mut(|scratch| {
-        if scratch.len() < bytes {
-            scratch.resize(bytes, 0);
-        }
-        task(&mut scratch[..bytes])
-    })
+    let mut scratch = UNUSED.with_borrow_mut(Vec::pop).unwrap_or_default();
+    if scratch.len() < bytes {
+        scratch.resize(bytes, 0);
+    }
+    let result = task(&mut scratch[..bytes]);
+    UNUSED.with_borrow_mut(|unused| unused.push(scratch));
+    result
 }
 
 /// The parts of an output, each to be taken by the one task that fills it.

@@ -5,8 +5,7 @@
 
 use trainc_ir::loops::{Binary, Buffer, Comparison, Expr, LoopKernel, Node, Role, Scalar, Unary};
 use trainc_loops::{
-    Form, Interval, Known, Leaves, Offers, Reason, Reduction, VectorLoop, Vectors, bits_of,
-    magnitude_of,
+    Form, Interval, Known, Offers, Reason, Reduction, VectorLoop, Vectors, bits_of, magnitude_of,
 };
 
 use crate::level::Level;
@@ -49,11 +48,11 @@ impl Vectors for Machine<'_> {
 
     fn reduction<'e>(&self, r: &'e Reduction, known: &Known<'_>) -> Result<Form<'e>, Reason> {
         let (view, value) = (View { known: *known, least: 8 }, &r.value);
-        let meaning = value.as_local().and_then(|local| known.definition(local)).unwrap_or(value);
-        let magnitude = matches!(*meaning.node, Node::Unary(Unary::FloatAbs, _));
         let bits = view.reduction(r);
         match r.op {
-            _ if value.ty == Scalar::F32 && magnitude => Ok(Form::of_one(value, 32)),
+            _ if value.ty == Scalar::F32 && known.is_magnitude(value) => {
+                Ok(Form::of_one(value, 32))
+            }
             _ if value.ty == Scalar::F32 => Err(Reason::FloatOrder(r.local)),
             // Products of half the width go into the sum as they are.
             Binary::Add if view.is_wide_product(value, bits) => Ok(Form::of(value, bits / 2)),
