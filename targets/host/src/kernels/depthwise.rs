@@ -68,19 +68,24 @@ fn add_taps<T: Scalar>(
     shifts: impl Fn(usize) -> usize,
     source: &[T::Sum],
 ) {
-    for (at, sums) in sums.chunks_mut(CHUNK).enumerate() {
-        let at = at * CHUNK;
-        let mut own = [T::Sum::default(); CHUNK];
-        own[..sums.len()].copy_from_slice(sums);
+    let (whole, rest) = sums.as_chunks_mut::<CHUNK>();
+    let after = whole.len() * CHUNK;
+    for (at, sums) in whole.iter_mut().enumerate() {
+        let mut own = *sums;
         for (tap, &factor) in factors.iter().enumerate() {
             let factor = factor.wide();
-            // What a last chunk reads beyond the plane is not kept.
-            let source = &source[shifts(tap) + at..][..CHUNK];
+            let source = &source[shifts(tap) + at * CHUNK..][..CHUNK];
             for (sum, &value) in own.iter_mut().zip(source) {
                 *sum = T::add(*sum, factor, value);
             }
         }
-        sums.copy_from_slice(&own[..sums.len()]);
+        *sums = own;
+    }
+    for (tap, &factor) in factors.iter().enumerate() {
+        let (factor, source) = (factor.wide(), &source[shifts(tap) + after..]);
+        for (sum, &value) in rest.iter_mut().zip(source) {
+            *sum = T::add(*sum, factor, value);
+        }
     }
 }
 
@@ -103,10 +108,10 @@ impl Padded {
         }
     }
 
-    /// Elements of all planes, and what the last chunk of sums reads beyond.
+    /// Elements of all planes.
     #[inline(always)]
     fn elements(&self, g: &ConvGeometry) -> usize {
-        g.stride_height * g.stride_width * self.rows * self.pitch + CHUNK
+        g.stride_height * g.stride_width * self.rows * self.pitch
     }
 
     /// Elements from the first output's to one past the last one's.
@@ -238,7 +243,7 @@ pub(crate) fn input_gradient<T: Scalar>(
         let column = g.pad_left + reach_width - tap % g.kernel_width * g.dilation_width;
         row * pitch + column
     };
-    with_planes(rows * pitch + CHUNK, length, |plane, sums| {
+    with_planes(rows * pitch, length, |plane, sums| {
         plane.fill(T::Sum::default());
         for (index, dx) in (first..).zip(dx.chunks_exact_mut(g.in_plane())) {
             let (image, group) = (index / g.in_channels, index % g.in_channels);
