@@ -17,6 +17,7 @@ pub enum Level {
 
 const BASELINE: (&str, &str) =
     ("trainc_neon_baseline.h", include_str!("../support/trainc_neon_baseline.h"));
+const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/trainc_neon_float.h"));
 const DOTPROD: (&str, &str) =
     ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
 const I8MM: (&str, &str) = ("trainc_neon_i8mm.h", include_str!("../support/trainc_neon_i8mm.h"));
@@ -54,10 +55,11 @@ impl Level {
             ("trainc_neon_outer.h", include_str!("../support/trainc_neon_outer.h")),
         ];
         headers.extend(match self {
-            Level::Armv7 | Level::Baseline => vec![BASELINE],
-            Level::Dotprod => vec![DOTPROD],
-            Level::I8mm => vec![I8MM],
-            Level::Dispatch => vec![BASELINE, DOTPROD, I8MM, DISPATCH],
+            Level::Armv7 => vec![BASELINE],
+            Level::Baseline => vec![BASELINE, FLOAT],
+            Level::Dotprod => vec![DOTPROD, FLOAT],
+            Level::I8mm => vec![I8MM, FLOAT],
+            Level::Dispatch => vec![BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });
         headers
     }

@@ -11,7 +11,7 @@ use crate::bits::Bits;
 use crate::depthwise::Depthwise;
 use crate::level::Level;
 use crate::loops::Loops;
-use crate::products::Product;
+use crate::products::{FloatProduct, Product};
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -103,6 +103,10 @@ impl Target for NeonTarget {
         let mut ways = Ways::default();
         if let Some(product) = ways.ask(Product::NAME, Product::of(self.level, signature)) {
             return trainc_c::take(ways, product);
+        }
+        let float = FloatProduct::of(self.level, signature);
+        if let Some(float) = ways.ask(FloatProduct::NAME, float) {
+            return trainc_c::take(ways, float);
         }
         if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
             return trainc_c::take(ways, bits);

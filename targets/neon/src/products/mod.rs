@@ -5,8 +5,10 @@
 //! multiplies pairs of panels into 8 by 8 sums, and a last pass rounds and orders them. What differs between levels is the
 //! tile kernel and the order of bytes in a block of a panel, not their sizes.
 
+mod float;
 mod gradient;
 mod outer;
+mod phases;
 mod shape;
 mod windows;
 
@@ -18,6 +20,7 @@ use trainc_ir::product::{Narrowing, Pass};
 use trainc_ir::program::Kernel;
 
 use crate::level::Level;
+pub(crate) use float::FloatProduct;
 use gradient::GradientProduct;
 use windows::WindowProduct;
 

@@ -15,6 +15,8 @@ pub(crate) enum Suite {
     Sizes,
     /// Products of 8-bit integers.
     Products,
+    /// Products of floats.
+    Floats,
     /// Shapes and values at which kernels change their ways.
     Shapes,
     /// Packed integers.
@@ -61,6 +63,10 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         ("hvx", Suite::Shapes) => 1,
         ("c" | "neon" | "armv7-neon" | "xpulpv2" | "host", Suite::Shapes) => 11,
         (_, Suite::Shapes) => 41,
+        // Kernels of their own.
+        ("neon" | "host", Suite::Floats) => 1,
+        // Loops.
+        (_, Suite::Floats) => 13,
         // Loops; of the second, multiplications at run time by one of the three below.
         ("c" | "neon+dispatch", Suite::Products) => 3,
         // Kernels for packed integers are XpulpV2's; elsewhere these are loops.

@@ -4,6 +4,7 @@
 mod bench;
 mod elements;
 mod exceptions;
+mod floats;
 mod gradients;
 mod loops;
 mod networks;
@@ -227,6 +228,11 @@ fn sizes_around_vectors() {
 #[test]
 fn products_and_what_follows() {
     conform(Suite::Products, &products::all());
+}
+
+#[test]
+fn products_of_floats() {
+    conform(Suite::Floats, &floats::all());
 }
 
 #[test]

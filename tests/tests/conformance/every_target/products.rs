@@ -98,7 +98,8 @@ fn finished(
 pub(crate) type Shape =
     (usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 2], [usize; 4]);
 
-const CONVOLUTIONS: &[Shape] = &[
+/// Convolutions as in nets, and odd ones.
+pub(crate) const SHAPES: &[Shape] = &[
     // As in nets.
     (2, 1, [16, 32], [8, 8], [3, 3], [1, 1], [1, 1], [1; 4]),
     (4, 1, [32, 16], [4, 4], [3, 3], [1, 1], [1, 1], [1; 4]),
@@ -182,7 +183,7 @@ pub(crate) fn all() -> Vec<Case> {
             n += 5;
         }
     };
-    for &(images, groups, [c, o], size, taps, strides, dilations, pads) in CONVOLUTIONS {
+    for &(images, groups, [c, o], size, taps, strides, dilations, pads) in SHAPES {
         let x = [images, groups * c, size[0], size[1]];
         let w = [groups * o, c, taps[0], taps[1]];
         let forward = Conv2d { strides, pads, dilations, groups };
