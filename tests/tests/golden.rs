@@ -5,7 +5,10 @@
 
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::Graph;
-use trainc_ir::ops::{Chain, IntegerAdd, IntegerMaxPool2d, ScaleShift};
+use trainc_ir::ops::{
+    Chain, Conv2d, Conv2dGradientInput, GroupedProduct, IntegerAdd, IntegerMaxPool2d, ProductOf,
+    ScaleShift,
+};
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::text::Printer;
@@ -149,6 +152,34 @@ fn neon_kernels() {
         settings(target.description().name).bind(|| {
             insta::assert_snapshot!(CONVOLUTION, function(&source, CONVOLUTION));
         });
+    }
+}
+
+/// A convolution of FP32, and one of bytes whose planes have scales.
+#[test]
+fn neon_float_kernels() {
+    let forward = Conv2d { strides: [2, 2], pads: [1; 4], dilations: [1, 1], groups: 1 };
+    let error = Conv2dGradientInput {
+        strides: [2, 2],
+        pads: [1; 4],
+        dilations: [1, 1],
+        groups: 1,
+        input_size: [16, 16],
+    };
+    let [x, w] = [[4, 12, 16, 16], [20, 12, 3, 3]].map(|dims| TensorType::f32(dims.to_vec()));
+    let [dy, codes] =
+        [[4, 20, 8, 8], [20, 12, 3, 3]].map(|dims| TensorType::shared(dims.to_vec(), Element::I8));
+    let scales = [[4, 20, 1, 1], [20, 12, 1, 1]].map(|dims| TensorType::f32(dims.to_vec()));
+    let grouped = GroupedProduct { of: ProductOf::Conv2dGradientInput(error) };
+    for (name, op, inputs) in [
+        ("float_forward", Op::from(forward), vec![x, w]),
+        ("scaled_error", grouped.into(), [vec![dy, codes], scales.to_vec()].concat()),
+    ] {
+        let types: Vec<&TensorType> = inputs.iter().collect();
+        let kernel = trainc_tests::kernels::kernel(&trainc_neon::NEON, name, &op, &types);
+        let own = trainc_c::in_c(&kernel).expect("the target emits C");
+        let text = own.emit(name, &kernel).expect("prints").text;
+        settings("neon").bind(|| insta::assert_snapshot!(name, text));
     }
 }
 

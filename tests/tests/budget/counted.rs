@@ -378,8 +378,18 @@ fn executed_training_steps() {
     let spec = ZooSpec::new("lenet5").expect("in the zoo");
     let bytes = build(&spec).expect("the zoo builds");
     let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
-    for (target, unit) in [("hvx", "packets"), ("neon+dotprod", "instructions")] {
-        let config = Config { target: target.to_string(), batch: Some(4), ..Config::default() };
+    for (target, algorithm, unit) in [
+        ("hvx", "niti", "packets"),
+        ("neon+dotprod", "niti", "instructions"),
+        ("neon", "fp32", "instructions"),
+        ("neon", "mls", "instructions"),
+    ] {
+        let config = Config {
+            target: target.to_string(),
+            algorithm: algorithm.to_string(),
+            batch: Some(4),
+            ..Config::default()
+        };
         let report =
             bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
         let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
@@ -407,6 +417,7 @@ fn executed_training_steps() {
         ] {
             row(&mut table, what, &[bytes]);
         }
-        snapshot(&format!("{}_lenet5_niti_4_executed", target.replace('+', "_")), &table);
+        let target = target.replace('+', "_");
+        snapshot(&format!("{target}_lenet5_{algorithm}_4_executed"), &table);
     }
 }

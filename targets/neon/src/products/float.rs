@@ -354,11 +354,8 @@ impl FloatProduct {
                 rows[0], rows[1], lanes[0], lanes[1]
             ));
             if c.pass != Pass::Gradient {
-                let scales =
-                    [("row_scales", layout.row_scales), ("lane_scales", layout.lane_scales)];
-                for (name, at) in scales {
-                    declare(out, "float", name, at, "By parts.");
-                }
+                declare(out, "float", "row_scales", layout.row_scales, "Of 8 rows, part by part.");
+                declare(out, "float", "lane_scales", layout.lane_scales, "Of 8 lanes, likewise.");
             }
             out.line("trainc_set_factors(&scales, trainc_add32(x0_exponent[0], x1_exponent[0]));");
         }
