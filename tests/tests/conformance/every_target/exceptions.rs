@@ -339,5 +339,5 @@ const NATIVE: &str = r#"for argument; do
     *) set -- "$@" "$argument" ;;
     esac
 done
-exec gcc -O1 -fsanitize=undefined,address -fno-sanitize-recover=all "$@"
+exec clang -w -O0 -fsanitize=undefined,address -fno-sanitize-recover=all "$@"
 "#;
