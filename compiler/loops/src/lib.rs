@@ -34,5 +34,5 @@ pub use simplify::simplified;
 pub use speculation::may_compute_both;
 pub use uses::{Changes, count_uses};
 pub use vector::{
-    Form, Known, Offers, Pair, Place, Step, Value, VectorLoop, Vectors, scalar_loops,
+    Form, Known, Offers, Pair, Place, Step, Value, VectorLoop, Vectors, scalar_loops, vector_loops,
 };

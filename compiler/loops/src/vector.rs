@@ -244,6 +244,21 @@ impl Leaves for Known<'_> {
     }
 }
 
+/// The plans of a kernel's loops that run as vectors on a machine, by their variables.
+pub fn vector_loops(kernel: &LoopKernel, machine: &dyn Vectors) -> BTreeMap<Local, VectorLoop> {
+    let (uses, intervals) = (count_uses(kernel, &kernel.body), Intervals::of_any_kernel(kernel));
+    let mut plans = BTreeMap::new();
+    each_statement(&kernel.body, &mut |statement| {
+        let Stmt::For { variable, start, end, body } = statement else { return };
+        let (uses, intervals, variable) = (&uses[..], &intervals, *variable);
+        let place = Place { kernel, uses, intervals, variable, start, end, body };
+        if let Ok(plan) = VectorLoop::of(&place, machine) {
+            plans.insert(variable, plan);
+        }
+    });
+    plans
+}
+
 /// Loops of a kernel of which a round runs at a time on a machine, each by its variable with the reason; not those around
 /// loops that run as vectors, nor those inside.
 pub fn scalar_loops(kernel: &LoopKernel, machine: &dyn Vectors) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! An estimate of a kernel's cycles as scalar code: the operations of its loops, each by its price, times the rounds.
+//! An estimate of a kernel's cycles: the operations of its loops, each by its price, times the rounds. Prices are those of scalar code; a
+//! vector's operation takes half of one, for all of its lanes.
 
 use std::collections::BTreeMap;
 
@@ -73,18 +74,32 @@ pub fn loop_cycles(kernel: &LoopKernel) -> u64 {
 
 /// Cycles of a loop kernel whose floats something computes.
 pub(crate) fn loop_cycles_with(kernel: &LoopKernel, floats: Floats) -> u64 {
-    let mut estimate = Estimate { prices: floats.prices(), most: BTreeMap::new() };
+    estimate(kernel, floats, &BTreeMap::new())
+}
+
+/// Cycles of a loop kernel of which some loops run as vectors: `lanes` has their variables, with the rounds that an operation does.
+pub fn vector_cycles(kernel: &LoopKernel, lanes: &BTreeMap<Local, u64>) -> u64 {
+    estimate(kernel, Floats::Hardware, lanes)
+}
+
+fn estimate(kernel: &LoopKernel, floats: Floats, lanes: &BTreeMap<Local, u64>) -> u64 {
+    let mut estimate =
+        Estimate { prices: floats.prices(), most: BTreeMap::new(), lanes, as_vectors: false };
     estimate.block(&kernel.body).saturating_add(CALL)
 }
 
 /// What is known on the way through a kernel.
-struct Estimate {
+struct Estimate<'l> {
     prices: Prices,
+    /// Of loops that run as vectors.
+    lanes: &'l BTreeMap<Local, u64>,
+    /// Whether in one of these.
+    as_vectors: bool,
     /// The most that a local is, where a minimum with a number says so.
     most: BTreeMap<Local, i64>,
 }
 
-impl Estimate {
+impl Estimate<'_> {
     /// The most that a number is, as far as minima tell.
     fn most(&self, e: &Expr) -> Option<i64> {
         match &*e.node {
@@ -114,7 +129,7 @@ impl Estimate {
             Stmt::Store(_, index, value) => {
                 MEMORY + self.expression(index) + self.expression(value)
             }
-            Stmt::For { start, end, body, .. } => {
+            Stmt::For { variable, start, end, body } => {
                 let rounds = match (start.as_constant(), end.as_constant()) {
                     (Some(start), Some(end)) => end.saturating_sub(start).max(0) as u64,
                     // Windows at a border have fewer taps.
@@ -125,7 +140,17 @@ impl Estimate {
                     _ => UNKNOWN_ROUNDS,
                 };
                 let once = self.expression(start) + self.expression(end);
-                once.saturating_add(rounds.saturating_mul(self.block(body).saturating_add(ROUND)))
+                let lanes = self.lanes.get(variable).filter(|_| !self.as_vectors);
+                self.as_vectors |= lanes.is_some();
+                let round = self.block(body).saturating_add(ROUND);
+                let all = match lanes {
+                    None => rounds.saturating_mul(round),
+                    Some(lanes) => {
+                        self.as_vectors = false;
+                        rounds.div_ceil(*lanes).saturating_mul(round.div_ceil(2))
+                    }
+                };
+                once.saturating_add(all)
             }
             Stmt::If { condition, then, otherwise } => (1 + self.expression(condition))
                 .saturating_add(self.block(then).max(self.block(otherwise))),

@@ -35,7 +35,7 @@ pub mod syntax;
 mod target;
 pub mod text;
 
-pub use cost::{Floats, cycles, loop_cycles};
+pub use cost::{Floats, cycles, loop_cycles, vector_cycles};
 pub use counting::{COUNTING_HOOKS, PLUGIN, counting};
 pub use dialect::{Dialect, Facts, Language, SupportFile};
 pub use documents::FLAGS;

@@ -19,12 +19,15 @@ use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
-use trainc_loops::{Place, Reduction, VectorLoop, collapsed, is_narrow, simplified};
+use trainc_loops::{Place, Reduction, VectorLoop, collapsed, is_narrow, simplified, vector_loops};
 
 use crate::level::Level;
 pub use crate::lowering::lower;
 use forms::{Machine, counts};
 use round::{Line, Round};
+
+/// Bits of a vector.
+const VECTOR_BITS: u32 = 128;
 
 /// A loop kernel as the text of a `static void` function, as [`trainc_c::function`] prints it, with vectors. Needs
 /// `arm_neon.h`. `in_place` says whether a result may take the place of an operand (exactly, with elements of the same
@@ -53,12 +56,9 @@ pub(crate) struct Loops {
 impl Loops {
     pub(crate) fn of(level: Level, signature: &Signature<'_>) -> Loops {
         let Signature { op, inputs, outputs, .. } = *signature;
-        Loops {
-            level,
-            kernel: lower(op, inputs, outputs),
-            in_place: in_place(op, inputs.len()),
-            cycles: trainc_c::loop_cycles(&signature.lower()),
-        }
+        let kernel = lower(op, inputs, outputs);
+        let cycles = cycles(level, &kernel);
+        Loops { level, kernel, in_place: in_place(op, inputs.len()), cycles }
     }
 }
 
@@ -85,6 +85,16 @@ impl CKernel for Loops {
     fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
         function(self.level, name, &self.kernel, self.in_place).map(Emitted::from)
     }
+}
+
+/// An estimate of instructions, of loops as they are printed.
+fn cycles(level: Level, kernel: &LoopKernel) -> u64 {
+    let Ok(printed) = simplified(&collapsed(kernel)) else { return trainc_c::loop_cycles(kernel) };
+    let machine = Machine { level, kernel: &printed };
+    let lanes = vector_loops(&printed, &machine).into_iter();
+    let lanes =
+        lanes.map(|(variable, plan)| (variable, u64::from(VECTOR_BITS / plan.lane_bits.max(8))));
+    trainc_c::vector_cycles(&printed, &lanes.collect())
 }
 
 /// Whether an operation's result may take the place of one of its operands.

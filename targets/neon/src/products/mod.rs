@@ -5,6 +5,7 @@
 //! multiplies pairs of panels into 8 by 8 sums, and a last pass rounds and orders them. What differs between levels is the
 //! tile kernel and the order of bytes in a block of a panel, not their sizes.
 
+mod cost;
 mod float;
 mod gradient;
 mod outer;
@@ -26,8 +27,6 @@ use windows::WindowProduct;
 
 /// Instructions of a call: set-up of panels, loops.
 const CALL: u64 = 500;
-/// Instructions of the finish for each result.
-const FINISH: u64 = 4;
 
 /// A kernel that starts with a product.
 #[derive(Debug)]
@@ -91,10 +90,8 @@ impl Implementation for Product {
         if outer::suits(c, self.kernel.finish) {
             return Cost::new(CALL + outer::instructions(c) + self.kernel.rest_cycles());
         }
-        let finish = self.kernel.result.count() as u64 * FINISH;
-        let multiplications = c.multiplications() as u64;
-        let products = multiplications * self.level.product_thousandths() / 1000;
-        Cost::new(CALL + products + finish + self.kernel.rest_cycles())
+        let product = cost::instructions(c, self.level, self.kernel.finish.is_some());
+        Cost::new(product + self.kernel.rest_cycles())
     }
 
     fn scratch_bytes(&self) -> usize {

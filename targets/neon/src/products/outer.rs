@@ -13,8 +13,8 @@ const IMAGES: usize = 8;
 const LANES: usize = 16;
 /// Instructions of 16 results of one image; of more, those of the results and of each image.
 const SINGLE: u64 = 38;
-const RESULTS: u64 = 80;
-const IMAGE: u64 = 20;
+const RESULTS: u64 = 48;
+const IMAGE: u64 = 8;
 /// Instructions of a row.
 const ROW: u64 = 20;
 
