@@ -364,23 +364,32 @@ impl Algorithm {
             read_forms(own, parts[0])
                 .map_err(|(name, message)| fail(&format!("{part}.forms.{name}"), message))
         };
+        let by_rules: BTreeSet<&str> = rules.iter().flat_map(Rewrite::defined_forms).collect();
         let forms = Named {
             forward: named(parts[0], "translation")?,
             backward: named(parts[1], "backpropagation")?,
             weight: named(parts[2], "weight")?,
-            states: read_states(&parsed.translation.state, parts)
+            states: read_states(&parsed.translation.state, parts, &by_rules)
                 .map_err(|(name, message)| fail(&name, message))?,
         };
         let known_forms: BTreeSet<&str> = forms.names().into_iter().map(String::as_str).collect();
-        let known_forms: BTreeSet<&str> =
-            rules.iter().flat_map(Rewrite::defined_forms).chain(known_forms).collect();
+        let known_forms: BTreeSet<&str> = by_rules.iter().copied().chain(known_forms).collect();
         for rule in &rules {
             let Body::Patterns { forms: patterns, .. } = &rule.body else { continue };
-            for name in patterns.iter().flat_map(|form| pattern::forms(&form.right)) {
-                if name.starts_with(pattern::STATE) {
-                    let message = "into: a state stands in forms alone";
+            for form in patterns {
+                let Some(states) = pattern::states_of_result(&form.right) else {
+                    let message = "into: a state stands in forms, or is that of `?result`";
                     return Err(fail(&rule.name, message.into()));
+                };
+                if let Some(name) = states.iter().find(|&&name| !forms.states.contains_key(name)) {
+                    let near = did_you_mean(name, forms.states.keys().map(String::as_str));
+                    let message =
+                        format!("there is no state `{name}`{near}: [[translation.state]]");
+                    return Err(fail(&rule.name, message));
                 }
+            }
+            let named = patterns.iter().flat_map(|form| pattern::forms(&form.right));
+            for name in named.filter(|name| !name.starts_with(pattern::STATE)) {
                 if !known_forms.contains(name) {
                     let near = did_you_mean(name, known_forms.iter().copied());
                     return Err(fail(&rule.name, format!("there is no form `{name}`{near}")));

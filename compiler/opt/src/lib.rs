@@ -15,6 +15,7 @@ pub mod codes;
 pub mod constants;
 pub mod coverage;
 pub mod egraph;
+pub mod fold_relu;
 pub mod freeze;
 pub mod frozen_prefix;
 pub mod inference;

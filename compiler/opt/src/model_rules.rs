@@ -10,7 +10,7 @@ use trainc_ir::random::RunContext;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, Shape, Tensor};
 
-use crate::egraph::pattern::{Attributes, Part, Single, Template};
+use crate::egraph::pattern::{Attributes, Part, RESULT, Single, Template};
 use crate::egraph::saturate::{Body, Form, Guard, Rewrite, fact};
 use crate::freeze::freeze;
 use crate::roles::Roles;
@@ -332,6 +332,13 @@ pub(crate) fn check(rule: &ModelRule) -> Result<(), String> {
             );
         };
         for part in &parts {
+            if let Part::Variable(name) = part
+                && name == RESULT
+                && !bound(name)
+                && !rule.parameters.iter().any(|own| own.name == *name)
+            {
+                return Err(format!("into: `?{RESULT}` stands in rules of translation alone"));
+            }
             if let Part::Operation(Attributes::Variable(own, name), _) = part
                 && *own != single.kind
             {

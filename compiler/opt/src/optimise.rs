@@ -15,6 +15,7 @@ use crate::egraph::convert::{BuildError, Builder, load, operation_cost};
 use crate::egraph::extract::{Extraction, extract};
 use crate::egraph::language::{Graph as EGraph, Node, Ty, canonical};
 use crate::egraph::saturate::{Application, Limits, saturate};
+use crate::fold_relu::fold_relus;
 use crate::rules::{Exactness, Rule, RuleContext, rules};
 
 /// How to search.
@@ -123,6 +124,7 @@ pub fn optimise(
         .into_iter()
         .filter(|rule| !options.exact || rule.exactness == Exactness::Bit)
         .collect();
+    let graph = &fold_relus(graph);
     let context = RuleContext::of(graph);
     let rewrites: Vec<_> = rules.iter().map(|rule| rule.rewrite(&context)).collect();
     let mut loaded = load(graph);

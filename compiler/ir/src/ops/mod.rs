@@ -350,6 +350,7 @@ operations! {
     // Quantization: shared exponents.
     quantize_exponent::QuantizeExponent, quantize_weight::QuantizeWeight, dequantize::Dequantize,
     requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
+    requantize_adaptive::RequantizeAdaptive, shift_schedule::ShiftSchedule,
     requantize_pseudo::RequantizePseudo, aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
     saturating_subtract::SaturatingSubtract,
     // Quantization: scales that are values.

@@ -12,6 +12,8 @@ keyword_enum! {
         BeginsChain = "begins_chain",
         /// Worth taking into the kernel that gives its first operand, where the result has that operand's shape.
         ContinuesChain = "continues_chain",
+        /// Has readers of its own by what it is: nothing behind it is worth taking into its kernel.
+        EndsChain = "ends_chain",
         /// One tensor operand, and a result that does not depend on its shape: elementwise, or by the whole tensor.
         IgnoresShape = "ignores_shape",
         /// The result's elements are elements of the operands as they are, or zeros.

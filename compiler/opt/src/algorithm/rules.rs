@@ -1,6 +1,6 @@
 //! What an algorithm file says in words of its own: rules, their guards, and quantizers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::attributes::Attribute;
 use trainc_ir::text::cursor::Cursor;
@@ -72,11 +72,12 @@ pub(super) fn read_forms(
 /// What is kept of values, and checks of the forms that ask for it.
 ///
 /// # Errors
-/// With the name of the state or form: if a state has no numbers or a name that is taken, its next is no form, or a form asks for
-/// what is not kept.
+/// With the name of the state or form: if a state has no numbers or a name that is taken, its next is no form (of the file, or one
+/// of those that rules give), or a form asks for what is not kept.
 pub(super) fn read_states(
     states: &[StateText],
     forms: [&BTreeMap<String, String>; 3],
+    by_rules: &BTreeSet<&str>,
 ) -> Result<BTreeMap<String, Kept>, (String, String)> {
     const MARKER: &str = "(state{";
     let mut found = BTreeMap::new();
@@ -89,8 +90,9 @@ pub(super) fn read_states(
         if initial.is_empty() || initial.iter().any(|x| !(*x as f32).is_finite()) {
             return fail("`initial` is a list of numbers".into());
         }
-        if !forms[0].contains_key(next) {
-            let near = did_you_mean(next, forms[0].keys().map(String::as_str));
+        if !forms[0].contains_key(next) && !by_rules.contains(next.as_str()) {
+            let known = forms[0].keys().map(String::as_str).chain(by_rules.iter().copied());
+            let near = did_you_mean(next, known);
             return fail(format!("`next`: there is no form `{next}` in [translation.forms]{near}"));
         }
         let initial = initial.iter().map(|&x| x as f32).collect();

@@ -129,13 +129,17 @@ fn state_leaf(egraph: &mut Graph, name: &str, value: Id) -> Option<Id> {
     let Kept { initial, next } = forms.named.states.get(name)?.clone();
     let roles = &egraph.analysis.roles;
     let (role, side) = (roles.role_in_products(source), roles.side(source));
-    let next = forms.named.of(&next, role, side)?.clone();
+    let next = forms.named.of(&next, role, side).cloned().ok_or(next);
     let leaf = ValueId::from_index(source.index() + egraph.analysis.values * (at + 2));
     if !egraph.analysis.states.contains_key(&leaf) {
         let ty = TensorType::f32([initial.len()]);
         egraph.analysis.leaves.insert(leaf, ty);
         let own = egraph.add(Node::Leaf(leaf));
-        let next = next.instantiate(egraph, value);
+        // What no file's form is, rules say.
+        let next = match next {
+            Ok(form) => form.instantiate(egraph, value),
+            Err(name) => egraph.add(Node::Form(name, [value])),
+        };
         let state = State { source, name: name.to_string(), initial, next };
         egraph.analysis.states.insert(leaf, state);
         return Some(own);

@@ -13,6 +13,7 @@
 //!          | ?name...                              one operand or more: in `match`, behind the others
 //!          | pattern...                            in `into`: the pattern for each of them
 //!          | number                                in `into`: an FP32 scalar
+//!          | ?result                               in `into` of a translation: the value that the rule is about
 //! ```
 
 use std::sync::Arc;
@@ -130,6 +131,20 @@ pub fn forms(pattern: &Pattern<Node>) -> impl Iterator<Item = &str> {
         _ => None,
     })
 }
+
+/// The states of the value that a rule is about, in a right side, without [`STATE`]; `None` if it asks for one of another value.
+pub fn states_of_result(pattern: &Pattern<Node>) -> Option<Vec<&str>> {
+    let nodes = pattern.ast.as_ref();
+    let states = nodes.iter().filter_map(|node| match node {
+        ENodeOrVar::ENode(Node::Form(name, [of])) => Some((name.strip_prefix(STATE)?, *of)),
+        _ => None,
+    });
+    let own = |of: Id| matches!(&nodes[usize::from(of)], ENodeOrVar::Var(var) if Some(*var) == variable(RESULT));
+    states.map(|(name, of)| own(of).then_some(name)).collect()
+}
+
+/// What right sides of translations call the value that the rule is about: the one that is matched, or whose form is.
+pub const RESULT: &str = "result";
 
 /// What stands before the name of a state in the name of its form.
 pub const STATE: &str = "state:";
@@ -295,11 +310,12 @@ pub fn rewrite(
     condition: Condition,
 ) -> Result<Rewrite, String> {
     let lists = lists(left);
+    let given: &[&str] = if matches!(condition, Condition::Float) { &[RESULT] } else { &[] };
     let forms = match &lists[..] {
         [] if into.contains(EACH) => return Err(format!("into: `{EACH}` needs one in `match`")),
-        [] => vec![form(left, into, &guards, &[])?],
+        [] => vec![form(left, into, &guards, given)?],
         lists => (1..=MOST_OPERANDS)
-            .map(|n| form(&repeated(left, lists, n)?, &repeated(into, lists, n)?, &guards, &[]))
+            .map(|n| form(&repeated(left, lists, n)?, &repeated(into, lists, n)?, &guards, given))
             .collect::<Result<_, _>>()?,
     };
     // What a form is has no element of its own that would have to be FP32.

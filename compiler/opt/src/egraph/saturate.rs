@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use egg::{ENodeOrVar, Id, Language, Pattern, Searcher, Subst};
+use egg::{ENodeOrVar, Id, Language, Pattern, Searcher, Subst, Var};
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
 use trainc_ir::types::{Shape, TensorType};
@@ -395,9 +395,22 @@ fn search(egraph: &Graph, rule: &Rewrite) -> Vec<(Id, Match)> {
     match &rule.body {
         Body::Patterns { forms, condition } => {
             let mut matches = Vec::new();
-            for (form, Form { left, guards, .. }) in forms.iter().enumerate() {
-                for found in left.search(egraph) {
-                    for subst in found.substs {
+            for (form, Form { left, right, guards }) in forms.iter().enumerate() {
+                let about = about(left, right);
+                // A rule that names the value whose form it gives looks for that one.
+                let value = about.map(|_| super::pattern::of_value(left));
+                let named = about.and_then(|_| super::pattern::defined_form(left));
+                for mut found in value.as_ref().unwrap_or(left).search(egraph) {
+                    let value = found.eclass;
+                    if let Some(name) = named {
+                        let class = egraph.lookup(Node::Form(name.to_string(), [value]));
+                        let Some(class) = class else { continue };
+                        found.eclass = class;
+                    }
+                    for mut subst in found.substs {
+                        if let Some(var) = about {
+                            subst.insert(var, value);
+                        }
                         if !guards.iter().all(|guard| holds(egraph, guard, &subst)) {
                             continue;
                         }
@@ -427,6 +440,13 @@ fn search(egraph: &Graph, rule: &Rewrite) -> Vec<(Id, Match)> {
                 .collect()
         }
     }
+}
+
+/// The variable of the value that a rule is about, if its right side asks for that and its left side binds no other.
+fn about(left: &Pattern<Node>, right: &Pattern<Node>) -> Option<Var> {
+    let own = |side| Searcher::<Node, Types>::vars(side);
+    super::pattern::variable(super::pattern::RESULT)
+        .filter(|var| own(right).contains(var) && !own(left).contains(var))
 }
 
 /// The operations that a match of a pattern holds, the outermost first.

@@ -7,8 +7,8 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::{
     Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, IntegerAdd, IntegerConv2d,
-    IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient, Relu, Requantize, ScaleShift,
-    Threshold,
+    IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient, Relu, Requantize, RequantizeAdaptive,
+    ScaleShift, Threshold,
 };
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Op, Tensor};
@@ -100,7 +100,10 @@ fn fuse_into_product(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement
 
 fn extend_chain(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
     fuse(view, id, |op| match op {
-        Op::Chain(chain) => Some(chain.ops.clone()),
+        Op::Chain(Chain { ops }) => {
+            let ends = ops.last().is_some_and(|op| op.kind().has(Property::EndsChain));
+            (!ends).then(|| ops.clone())
+        }
         _ => None,
     })
 }
@@ -137,6 +140,12 @@ fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
             let x = i.input(i8([batch, input, height, width]));
             let w = i.input(i8([output, input, 3, 2]));
             let y = i.op(random_conv(r), &[x, w]);
+            if r.range(0, 1) == 0 {
+                let state = i.input(TensorType::f32([r.range(4, 6)]));
+                let low = r.choose(&[-127, 0]);
+                let y = i.op(RequantizeAdaptive { bits: 7, rounding, low }, &[y, state]);
+                return i.finish(y);
+            }
             let y = i.op(Requantize { bits: 7, rounding, low: -127 }, &[y]);
             i.finish(y)
         }

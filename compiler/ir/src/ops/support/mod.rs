@@ -22,6 +22,7 @@ pub(crate) mod product;
 pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod sample;
+pub(crate) mod shift_state;
 pub(crate) mod step;
 pub(crate) mod terms;
 pub(crate) mod walk;
