@@ -104,6 +104,15 @@ pub enum Narrowing {
         /// The lower clamp.
         low: i8,
     },
+    /// To the sums' own width where the last operand, a state, says so, and elsewhere by the shift that it keeps.
+    Adaptive {
+        /// Most bits of a result's magnitude.
+        bits: u8,
+        /// How.
+        rounding: Rounding,
+        /// The lower clamp.
+        low: i8,
+    },
     /// To a width given at run time, the last operand.
     Gradient {
         /// How.
@@ -123,6 +132,7 @@ impl Narrowing {
     pub fn rounding(self) -> Rounding {
         match self {
             Narrowing::Requantize { rounding, .. }
+            | Narrowing::Adaptive { rounding, .. }
             | Narrowing::Gradient { rounding }
             | Narrowing::Shift { rounding, .. } => rounding,
         }
@@ -130,7 +140,7 @@ impl Narrowing {
 
     /// Operands besides the sums.
     pub fn operands(self) -> usize {
-        usize::from(matches!(self, Narrowing::Gradient { .. }))
+        usize::from(matches!(self, Narrowing::Gradient { .. } | Narrowing::Adaptive { .. }))
     }
 
     /// Whether it asks for the sums' largest magnitude.
@@ -458,6 +468,9 @@ impl Finish {
         match (op, sums.scale) {
             (Op::Requantize(op), Scale::Exponent) => {
                 narrow(Narrowing::Requantize { bits: op.bits, rounding: op.rounding, low: op.low })
+            }
+            (Op::RequantizeAdaptive(op), Scale::Exponent) => {
+                narrow(Narrowing::Adaptive { bits: op.bits, rounding: op.rounding, low: op.low })
             }
             (Op::QuantizeGradient(op), Scale::Exponent) => {
                 narrow(Narrowing::Gradient { rounding: op.rounding })

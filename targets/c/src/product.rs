@@ -24,6 +24,15 @@ pub fn suffix(finish: Option<Narrowing>) -> &'static str {
     finish.map_or("sums", |narrowing| named(narrowing).unwrap_or_default())
 }
 
+/// The C of whether a step looks at its sums' width, by the state `x2` of a shift that is kept.
+pub const DUE: &str = "x2[0] <= 0.0f";
+
+/// The C of that shift, of a width of `bits`.
+pub fn kept_shift(bits: u8) -> String {
+    let most = 32 - u32::from(bits);
+    format!("x2[1] > 0.0f ? x2[1] < {most}.0f ? (int32_t)x2[1] : {most} : 0")
+}
+
 /// Sets the result's exponent and, if there is a shift, the rounding by it. `width` is the C of the bits of the sums'
 /// largest magnitude; `round` prints how to round by `shift` to a lower clamp.
 pub fn emit_finish(
@@ -41,6 +50,14 @@ pub fn emit_finish(
         Some(Narrowing::Requantize { bits, low, .. }) => {
             out.line(format!("const int32_t width = {width};"));
             out.line(format!("const int32_t shift = trainc_maximum32(width - {bits}, 0);"));
+            ("shift", low)
+        }
+        Some(Narrowing::Adaptive { bits, low, .. }) => {
+            out.line(format!("int32_t shift = {};", kept_shift(bits)));
+            out.open(format!("if ({DUE}) {{"));
+            out.line(format!("const int32_t width = {width};"));
+            out.line(format!("shift = trainc_maximum32(width - {bits}, 0);"));
+            out.close();
             ("shift", low)
         }
         Some(Narrowing::Gradient { .. }) => {
@@ -119,14 +136,22 @@ impl ProductKernel {
         self.behind.emit(name, kernel, |name| Ok(self.function(name, body)))
     }
 
+    /// The C of the finish's operand, if it has one: a width given at run time, or the state of a shift that is kept.
+    fn third(&self) -> Option<&'static str> {
+        match self.finish? {
+            Narrowing::Gradient { .. } => Some("const int32_t *x2, "),
+            Narrowing::Adaptive { .. } => Some("const float *x2, "),
+            Narrowing::Requantize { .. } | Narrowing::Shift { .. } => None,
+        }
+    }
+
     /// The product's own function.
     fn function(&self, name: &str, body: impl FnOnce(&mut Text)) -> String {
         let mut out = Text::default();
         let result = if self.finish.is_some() { "int8_t" } else { "int32_t" };
-        let takes_width = self.finish.is_some_and(|narrowing| narrowing.operands() > 0);
-        let bits = if takes_width { "const int32_t *x2, " } else { "" };
+        let third = self.third().unwrap_or_default();
         out.long(format!(
-            "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {bits}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
+            "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {third}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
         ));
         out.open("{");
         body(&mut out);

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
 use trainc_ir::numeric::{self, Rounding};
+use trainc_ir::ops::requantize_adaptive::kept_shift;
 use trainc_ir::product::{self, Finish, Narrowing, Numbers, Shape};
 use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
@@ -115,15 +116,34 @@ fn narrowing(finish: &Finish) -> Option<Narrowing> {
     finish.narrowing().filter(rounds)
 }
 
-/// The shift for sums of that largest magnitude (which constant shifts do not ask for), and the lower clamp.
-fn shift(finish: Narrowing, largest: impl FnOnce() -> u32, bits: Option<i32>) -> (i64, i8) {
+/// The shift for sums of that largest magnitude (which constant shifts and kept ones do not ask for), and the lower clamp. `further` is
+/// the finish's own operand: a width, or the state of a shift that is kept.
+///
+/// # Safety
+/// The operand is valid and aligned, nothing writes to it.
+unsafe fn shift(
+    finish: Narrowing,
+    largest: impl FnOnce() -> u32,
+    further: Option<Operand<'_>>,
+) -> (i64, i8) {
     match finish {
+        Narrowing::Adaptive { bits, low, .. } => {
+            // SAFETY: promised by the caller; a state is FP32.
+            let state: &[f32] = further.map_or(&[], |operand| unsafe { operand.elements() });
+            let shift = match kept_shift(state, bits) {
+                Some(shift) => shift,
+                None => numeric::bit_width(largest()).saturating_sub(bits.into()),
+            };
+            (shift.into(), low)
+        }
         Narrowing::Requantize { bits, low, .. } => {
             (i64::from(numeric::bit_width(largest()).saturating_sub(bits.into())), low)
         }
         Narrowing::Gradient { .. } => {
             let width = i64::from(numeric::bit_width(largest()));
-            ((width - i64::from(bits.unwrap_or(0))).max(0), -127)
+            // SAFETY: promised by the caller; a width is an i32.
+            let bits: i32 = further.map_or(0, |operand| unsafe { operand.elements() }[0]);
+            ((width - i64::from(bits)).max(0), -127)
         }
         Narrowing::Shift { amount, .. } => (amount.into(), -127),
     }
@@ -284,15 +304,15 @@ impl MicroKernel {
                     let largest =
                         product.run_i8(input(0).elements(), input(1).elements(), sums, scratch);
                     let exponent = input(0).exponent().wrapping_add(input(1).exponent());
-                    let bits = (self.inputs.len() > 2).then(|| input(2).elements()[0]);
-                    let (shift, low) = shift(*finish, || largest, bits);
+                    let further = (self.inputs.len() > 2).then(|| input(2));
+                    let (shift, low) = shift(*finish, || largest, further);
                     requantize(sums, shift, finish.rounding(), low, output.elements_mut());
                     output.set_exponent(exponent.wrapping_add(shift as i32));
                 }
                 (None, Some(finish)) => {
                     let sums: &[i32] = input(0).elements();
-                    let bits = (self.inputs.len() > 1).then(|| input(1).elements()[0]);
-                    let (shift, low) = shift(*finish, || max_abs_i32(sums), bits);
+                    let further = (self.inputs.len() > 1).then(|| input(1));
+                    let (shift, low) = shift(*finish, || max_abs_i32(sums), further);
                     requantize(sums, shift, finish.rounding(), low, output.elements_mut());
                     if self.output.scale_bytes() > 0 {
                         output.set_exponent(input(0).exponent().wrapping_add(shift as i32));

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use trainc_c::product::{DUE, kept_shift};
 use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Pass};
@@ -76,6 +77,12 @@ pub(crate) enum Product {
         /// As of the other gradient.
         operands: [usize; 2],
     },
+    /// One of those that are brought to a width, or, where a step does not look at it, shifted by what operand 2 keeps.
+    Kept {
+        product: Box<Product>,
+        /// Most bits of a result's magnitude.
+        bits: u8,
+    },
     /// Sums that are not rounded, of any pass.
     Sums {
         product: SumProduct,
@@ -124,6 +131,13 @@ impl Product {
                     other => return Err(format!("it rounds by {other:?}")),
                 }
             }
+            (
+                Some(Narrowing::Adaptive { bits, rounding: Rounding::HalfAway, low }),
+                Pass::Forward | Pass::Error,
+            ) => {
+                let product = Box::new(windows(Rounded::Requantize { bits, low })?);
+                Product::Kept { product, bits }
+            }
             (Some(Narrowing::Gradient { rounding }), Pass::Gradient) => match rounding {
                 Rounding::PseudoStochastic => gradient(None)?,
                 other => return Err(format!("it rounds by {other:?}")),
@@ -137,7 +151,8 @@ impl Product {
             }
             (Some(_), _) => return Err("another finish goes with such sums".into()),
         };
-        let depth = match &result {
+        let depth = match result.unkept() {
+            Product::Kept { .. } => 0,
             Product::Windows { product, .. } => product.depth(),
             Product::Planes { product, .. } => product.depth(),
             Product::Gradient { gradient, .. } => gradient.depth(),
@@ -245,8 +260,28 @@ impl Product {
         Ok(Product::Gradient { gradient, operands, shift, bands })
     }
 
+    /// The product that is rounded by a kept shift; else itself.
+    fn unkept(&self) -> &Product {
+        match self {
+            Product::Kept { product, .. } => product,
+            product => product,
+        }
+    }
+
+    /// The phase of the kernel that returns the bits of the sums' magnitudes.
+    fn magnitude_phase(&self) -> usize {
+        match self {
+            Product::Planes { .. } | Product::Dots { .. } => 1,
+            Product::Rows { .. } => 2,
+            _ => 3,
+        }
+    }
+
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
         match self {
+            Product::Kept { product, .. } => {
+                product.kernel(name)?.with_kept_width(product.magnitude_phase())
+            }
             Product::Windows { product, finish, .. } => match *finish {
                 Rounded::Requantize { bits, low } => convolution(name, product, bits, low),
                 Rounded::Shift(shift) => static_convolution(name, product, shift),
@@ -271,6 +306,7 @@ impl Product {
             | Product::Planes { .. }
             | Product::Rows { .. }
             | Product::Dots { .. }
+            | Product::Kept { .. }
             | Product::Sums { .. }
             | Product::PlaneGradient { .. } => None,
             Product::Gradient { shift, .. } => *shift,
@@ -280,6 +316,7 @@ impl Product {
     fn bands(&self) -> Option<&Bands> {
         match self {
             Product::Windows { bands, .. } | Product::Gradient { bands, .. } => bands.as_ref(),
+            Product::Kept { product, .. } => product.bands(),
             Product::Planes { .. }
             | Product::Dots { .. }
             | Product::Rows { .. }
@@ -295,6 +332,7 @@ impl Product {
             Product::Windows { product, .. } => product.weight_bytes().next_multiple_of(128),
             Product::Planes { product, .. } => product.weight_bytes(),
             Product::Sums { product, .. } => product.product.weight_bytes().next_multiple_of(128),
+            Product::Kept { product, .. } => return product.places(),
             Product::Gradient { .. }
             | Product::Dots { .. }
             | Product::Rows { .. }
@@ -333,6 +371,7 @@ impl Glue for Product {
 
     fn packets(&self, results: u64) -> u64 {
         let (multiplications, spread) = match self {
+            Product::Kept { product, .. } => return product.packets(results),
             Product::Planes { product, .. } => return product.packets() as u64,
             Product::PlaneGradient { gradient, .. } => return gradient.packets() as u64,
             Product::Rows { product, finish, .. } => return product.packets(*finish) as u64,
@@ -354,7 +393,7 @@ impl Glue for Product {
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
-        let packing = match self {
+        let packing = match self.unkept() {
             Product::Planes { product, .. } => product.packing_bytes(),
             _ => 0,
         };
@@ -377,7 +416,22 @@ impl Glue for Product {
         );
         let [operand_at, divided_at, own_at] = self.places();
         let place = |at: usize| format!("(int8_t *)scratch + {at}");
-        match self {
+        // The width that is kept, as the bits of a magnitude.
+        let (width, kept, keep) = match self {
+            Product::Kept { bits, .. } => (
+                " uint32_t width,\n   ",
+                ", width",
+                format!(
+                    "    const uint32_t kept = (uint32_t)({});\n    \
+                     const uint32_t width = {DUE} ? 0 : UINT32_C(1) << (kept + {});\n",
+                    kept_shift(*bits),
+                    bits - 1
+                ),
+            ),
+            _ => ("", "", String::new()),
+        };
+        match self.unkept() {
+            Product::Kept { .. } => {}
             Product::Windows { product, strides, bands, .. } => {
                 let (split, x, y, join) = match bands {
                     None => (String::new(), "x0".to_string(), "y0".to_string(), String::new()),
@@ -395,9 +449,9 @@ impl Glue for Product {
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed);\n\
-                     {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
-                     {head}\n{{\n{split}    {pack}(x1, scratch);\n    \
-                     {set}{own}({x}, scratch, {y}, scratch + {own_at});\n    \
+                     {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n   {width} uint8_t *scratch);\n\n\
+                     {head}\n{{\n{keep}{split}    {pack}(x1, scratch);\n    \
+                     {set}{own}({x}, scratch, {y}{kept}, scratch + {own_at});\n    \
                      {join}{exponent}\n}}\n"
                 );
             }
@@ -423,17 +477,17 @@ impl Glue for Product {
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
-                     {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
-                     {head}\n{{\n    {pack}(x1, scratch, scratch + {own_at});\n    \
-                     {set}{own}(x0, scratch, y0, scratch + {own_at});\n    \
+                     {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n   {width} uint8_t *scratch);\n\n\
+                     {head}\n{{\n{keep}    {pack}(x1, scratch, scratch + {own_at});\n    \
+                     {set}{own}(x0, scratch, y0{kept}, scratch + {own_at});\n    \
                      {exponent}\n}}\n"
                 );
             }
             Product::Dots { .. } | Product::Rows { finish: RowFinish::Requantize { .. }, .. } => {
                 let _ = write!(
                     source,
-                    "{result} {own}(const int8_t *x, const int8_t *weights, int8_t *y,\n    uint8_t *scratch);\n\n\
-                     {head}\n{{\n    {set}{own}(x0, x1, y0, scratch);\n    {exponent}\n}}\n"
+                    "{result} {own}(const int8_t *x, const int8_t *weights, int8_t *y,\n   {width} uint8_t *scratch);\n\n\
+                     {head}\n{{\n{keep}    {set}{own}(x0, x1, y0{kept}, scratch);\n    {exponent}\n}}\n"
                 );
             }
             Product::Rows { operands: [x, dy], .. }

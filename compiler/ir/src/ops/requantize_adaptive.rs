@@ -19,7 +19,7 @@ operator! {
     /// count here.
     ///
     /// Where `left <= 0`, `s = max(b - bits, 0)` of the bit width `b = 32 - clz(max |x|)`; elsewhere s is `shift`, toward 0 and
-    /// between 0 and 31, and no magnitude is asked for. Either way `x` is shifted right by s with `rounding` and clamped to
+    /// between 0 and `32 - bits`, and no magnitude is asked for. Either way `x` is shifted right by s with `rounding` and clamped to
     /// `[low, 127]`: what grew beyond the kept shift saturates. Exponent `e + s`.
     ///
     /// The state is an operand, so that whether a step looks is a condition inside of one kernel, on any target.
@@ -32,6 +32,11 @@ operator! {
         /// Lower clamp: -127, or 0 where a ReLU was fused.
         pub low: i8,
     }
+}
+
+/// The shift that a state of `shift_schedule` keeps for this step; `None` if the step looks at the width.
+pub fn kept_shift(state: &[f32], bits: u8) -> Option<u32> {
+    (!shift_state::due(state)).then(|| shift_state::kept(state, bits))
 }
 
 impl Operator for RequantizeAdaptive {
@@ -55,12 +60,10 @@ impl Operator for RequantizeAdaptive {
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let (x, state) = (inputs[0].as_i32(), inputs[1].as_f32());
-        let s = if shift_state::due(state) {
+        let s = kept_shift(state, self.bits).unwrap_or_else(|| {
             let largest = x.iter().map(|x| x.unsigned_abs()).max().unwrap_or(0);
             numeric::bit_width(largest).saturating_sub(self.bits.into())
-        } else {
-            shift_state::kept(state)
-        };
+        });
         let quantize = |x: i32| {
             numeric::shift_right(x.into(), s, self.rounding).clamp(self.low.into(), 127) as i8
         };
@@ -73,7 +76,7 @@ impl Operator for RequantizeAdaptive {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, state, y, count) = (b.input(0), b.input(1), b.output(0), inputs[0].count());
-        let kept = shift_state::lower_kept(&mut b, state);
+        let kept = shift_state::lower_kept(&mut b, state, self.bits);
         let s = b.local("s", kept);
         let due = shift_state::lower_due(&b, state);
         b.if_(due, |b| {
@@ -122,7 +125,8 @@ impl Operator for RequantizeAdaptive {
             case(nearest, &[200, -300, 5], &[1.0, 0.0, 1.0, 1.0], &[127, -127, 5], 0),
             case(nearest, &[200, -300, 5], &[1.0, -4.0, 1.0, 1.0], &[127, -127, 5], 0),
             case(nearest, &[200, -300, 5], &[1.0, 1.9, 1.0, 1.0], &[100, -127, 3], 1),
-            case(nearest, &[i32::MIN, i32::MAX, 1 << 29], &[1.0, 77.0, 1.0, 1.0], &[-1, 1, 0], 31),
+            case(nearest, &[i32::MIN, i32::MAX, 1 << 29], &[1.0, 77.0, 1.0, 1.0], &[-64, 64, 16], 25),
+            case((1, Truncate, -127), &[i32::MIN, i32::MAX, -5], &[1.0, 77.0, 1.0, 1.0], &[-1, 0, 0], 31),
             case(nearest, &[200, 5], &[1.0, f32::NAN, 1.0, 1.0], &[127, 5], 0),
             // `left` that is no number: not due.
             case(nearest, &[1000], &[f32::NAN, 1.0, 1.0, 1.0], &[127], 1),

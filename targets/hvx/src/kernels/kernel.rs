@@ -106,6 +106,36 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// The kernel with one parameter more, before the working memory: the bits of a magnitude that take the place of those that the
+    /// sums have, which phase `products` returned, unless they are 0.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub(crate) fn with_kept_width(mut self, products: usize) -> Result<Kernel, MachineError> {
+        let mut b = Builder::new(&format!("{}_width", self.name), 2);
+        b.purpose("The bits that are kept between steps, if there are, or else those of the sums.");
+        let (own, kept) = (b.parameter(0), b.parameter(1));
+        let zero = b.zero();
+        let some = b.emit(Opcode::CompareEq, (kept, zero));
+        let bits = b.emit(Opcode::Mux, (some, own, kept));
+        let function = b.finish(Some(bits))?;
+        for phase in &mut self.phases[products + 1..] {
+            for argument in &mut phase.arguments {
+                if let Argument::Result(phase) = argument
+                    && *phase >= products
+                {
+                    *phase += 1;
+                }
+            }
+        }
+        let arguments = vec![Argument::Result(products), Argument::Parameter(self.parameters)];
+        self.phases.insert(products + 1, Phase { function, arguments });
+        self.parameters += 1;
+        Ok(self)
+    }
+}
+
 /// Hands out pieces of working memory.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {

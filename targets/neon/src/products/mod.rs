@@ -56,7 +56,7 @@ impl Product {
             // A product's function takes some.
             Pass::Gradient if outer::suits(c, kernel.finish) => 16,
             Pass::Gradient => GradientProduct::new(c).scratch_bytes(),
-            Pass::Forward | Pass::Error => WindowProduct::new(c).scratch_bytes(),
+            Pass::Forward | Pass::Error => WindowProduct::new(c, kernel.finish).scratch_bytes(),
         };
         if scratch_bytes >= 1 << 31 {
             return Err("its panels take 2 GiB or more".into());
@@ -75,7 +75,9 @@ impl Product {
         }
         match c.pass {
             Pass::Gradient => GradientProduct::new(c).emit(self.level, finish, out),
-            Pass::Forward | Pass::Error => WindowProduct::new(c).emit(self.level, finish, out),
+            Pass::Forward | Pass::Error => {
+                WindowProduct::new(c, finish).emit(self.level, finish, out);
+            }
         }
     }
 }
@@ -110,10 +112,12 @@ fn argument(finish: Option<Narrowing>) -> &'static str {
     if finish.is_some() { ", &rounding" } else { "" }
 }
 
+/// The C of the width of the sums, whose magnitudes `bits` holds.
+const WIDTH: &str = "32 - trainc_leading_zeros(trainc_magnitude_bits(bits))";
+
 /// Sets the result's exponent and, if there is a shift, declares `rounding`. `bits` holds the sums' magnitudes.
 fn emit_finish(finish: Option<Narrowing>, out: &mut Text) {
-    let width = "32 - trainc_leading_zeros(trainc_magnitude_bits(bits))";
-    product::emit_finish(finish, out, width, |out, low| {
+    product::emit_finish(finish, out, WIDTH, |out, low| {
         out.line("struct trainc_rounding rounding;");
         out.line(format!("trainc_set_rounding(&rounding, shift, {low});"));
     });

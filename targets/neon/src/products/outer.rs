@@ -22,7 +22,7 @@ const ROW: u64 = 20;
 pub(super) fn suits(c: &Convolution, finish: Option<Narrowing>) -> bool {
     let signed = match finish {
         None => false,
-        Some(Narrowing::Requantize { low, .. }) => low == -127,
+        Some(Narrowing::Requantize { low, .. } | Narrowing::Adaptive { low, .. }) => low == -127,
         Some(_) => true,
     };
     let matrix = c.groups == 1 && c.tap_count() == 1 && c.plane() == 1 && c.places() == 1;

@@ -5,13 +5,13 @@
 //! images' order among the lanes (`group`) decides how many those are: windows of different images at one place meet the
 //! plane with the same taps.
 
-use trainc_c::product::suffix;
+use trainc_c::product::{self, DUE, suffix};
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
 use super::gradient::emit_windows;
 use super::phases::{Phase, phases};
 use super::text::{Scratch, Text, declare, times};
-use super::{argument, emit_finish};
+use super::{WIDTH, argument, emit_finish};
 use crate::level::Level;
 
 /// Bytes of lanes' panels that stay in the cache while all rows pass.
@@ -33,6 +33,8 @@ pub(crate) struct WindowProduct<'a> {
     patches: bool,
     /// Images that come first among the lanes.
     group: usize,
+    /// Whether the sums wait in the working memory for the last of them.
+    waits: bool,
     layout: Layout,
 }
 
@@ -57,7 +59,7 @@ struct Layout {
 
 impl<'a> WindowProduct<'a> {
     /// Plans a forward product or an error.
-    pub(crate) fn new(convolution: &'a Convolution) -> Self {
+    pub(crate) fn new(convolution: &'a Convolution, finish: Option<Narrowing>) -> Self {
         let c = convolution;
         let (inner, outer, plane, result_plane) = match c.pass {
             Pass::Error => (c.outputs, c.channels, c.places(), c.plane()),
@@ -75,6 +77,7 @@ impl<'a> WindowProduct<'a> {
             phases: phases(c),
             patches: forward && 4 * by_taps > 5 * by_patches,
             group: 1,
+            waits: !matches!(finish, Some(Narrowing::Adaptive { .. })),
             layout: Layout::default(),
         };
         if !product.patches {
@@ -149,7 +152,9 @@ impl<'a> WindowProduct<'a> {
         let most = self.phases.iter().map(|phase| self.panels_of(phase)).max().unwrap_or(0);
         layout.block = (BLOCK_BYTES / layout.lanes_bytes.max(1)).clamp(1, 32).min(most.max(1));
         let mut scratch = Scratch::default();
-        layout.sums = scratch.take(c.groups * panels * row_panels * 64 * 4);
+        if self.waits {
+            layout.sums = scratch.take(c.groups * panels * row_panels * 64 * 4);
+        }
         layout.offsets = scratch.take(panels * 8 * 4);
         layout.weights = scratch.take(row_panels * layout.rows_bytes);
         layout.pixels = scratch.take(if self.patches {
@@ -166,23 +171,117 @@ impl<'a> WindowProduct<'a> {
 
     /// The kernel's body.
     pub(crate) fn emit(&self, level: Level, finish: Option<Narrowing>, out: &mut Text) {
+        self.declarations(out);
+        match finish.filter(|_| !self.waits) {
+            Some(finish) => self.emit_kept(level, finish, out),
+            None => self.emit_in_turn(level, finish, out),
+        }
+    }
+
+    /// All sums, then their finish.
+    fn emit_in_turn(&self, level: Level, finish: Option<Narrowing>, out: &mut Text) {
+        let c = self.convolution;
+        let (row_panels, grouped) = (self.row_panels(), c.groups > 1);
+        if grouped {
+            out.for_("group", c.groups);
+        }
+        self.emit_operands(level, out);
+        self.emit_tiles(level, None, out);
+        if grouped {
+            out.close();
+        }
+        let all: usize = self.phases.iter().map(|phase| self.panels_of(phase)).sum();
+        out.line("");
+        if !finish.is_some_and(Narrowing::asks_magnitude) {
+            out.line("(void)bits;");
+        }
+        emit_finish(finish, out);
+        if grouped {
+            out.for_("group", c.groups);
+        }
+        let mut before = 0;
+        for phase in &self.phases {
+            let count = self.panels_of(phase);
+            if count == 0 {
+                continue;
+            }
+            out.for_("p", count);
+            let lanes = c.images * phase.windows.size[0] * phase.windows.size[1];
+            if lanes.is_multiple_of(8) {
+                out.line("const int32_t lanes = 8;");
+            } else {
+                out.line(format!("const int32_t lanes = trainc_minimum32({lanes} - 8 * p, 8);"));
+            }
+            let at = match (grouped, before) {
+                (false, 0) => "p".to_string(),
+                (false, before) => format!("({before} + p)"),
+                (true, before) => format!("(group * {all} + {before} + p)"),
+            };
+            let own = if before == 0 { "p".into() } else { format!("({before} + p)") };
+            out.long(format!(
+                "trainc_store_lanes_{}(sums + {at} * {}, {}, {}, offsets + {own} * 8, lanes, {}{});",
+                suffix(finish),
+                row_panels * 64,
+                self.outer,
+                self.result_plane,
+                self.of_group("y0", self.outer * self.result_plane),
+                argument(finish)
+            ));
+            out.close();
+            before += count;
+        }
+        if grouped {
+            out.close();
+        }
+    }
+
+    /// Sums that are rounded tile by tile by a shift that is kept between steps. A step that looks makes them twice, at first for
+    /// their magnitude alone, so that none waits in memory.
+    fn emit_kept(&self, level: Level, finish: Narrowing, out: &mut Text) {
+        let groups = self.convolution.groups;
+        if groups == 1 {
+            self.emit_operands(level, out);
+        }
+        out.line("struct trainc_rounding rounding;");
+        out.line("/* Where the step looks at the sums' width, they are made for that first. */");
+        out.open(format!("for (int32_t pass = {DUE} ? 0 : 1; pass < 2; pass++) {{"));
+        out.open("if (pass == 1) {");
+        product::emit_finish(Some(finish), out, WIDTH, |out, low| {
+            out.line(format!("trainc_set_rounding(&rounding, shift, {low});"));
+        });
+        out.close();
+        if groups > 1 {
+            out.for_("group", groups);
+            self.emit_operands(level, out);
+        }
+        self.emit_tiles(level, Some(finish), out);
+        if groups > 1 {
+            out.close();
+        }
+        out.close();
+    }
+
+    /// What is of one group of several.
+    fn of_group(&self, name: &str, factor: usize) -> String {
+        match self.convolution.groups {
+            1 => name.into(),
+            _ => format!("{name} + {}", times("group", factor)),
+        }
+    }
+
+    /// Declares the working memory.
+    fn declarations(&self, out: &mut Text) {
         let c = self.convolution;
         let (layout, row_panels) = (&self.layout, self.row_panels());
-        let patch_panel = level.function("patch_panel");
-        let window_panel = level.function("window_panel");
-        let tile_for = level.function("tile_for");
         let error = c.pass == Pass::Error;
         let what = if error { "input" } else { "output" };
         for (n, phase) in self.phases.iter().enumerate() {
             self.emit_phase(n, phase, out);
         }
-        declare(
-            out,
-            "int32_t",
-            "sums",
-            layout.sums,
-            &format!("[panels of 8 lanes][{} {what} channels][8]", 8 * row_panels),
-        );
+        if self.waits {
+            let text = format!("[panels of 8 lanes][{} {what} channels][8]", 8 * row_panels);
+            declare(out, "int32_t", "sums", layout.sums, &text);
+        }
         declare(out, "int32_t", "offsets", layout.offsets, "Of the lanes' results.");
         let taps = if self.patches { 1 } else { c.tap_count() };
         let k = if self.patches { "patch" } else { "channels" };
@@ -204,21 +303,20 @@ impl<'a> WindowProduct<'a> {
         declare(out, "int8_t", "temporary", layout.temporary, "Of a block of all taps.");
         out.line(format!("int32_t counts[{}];", layout.block));
         out.line("uint32x4_t bits = vdupq_n_u32(0);");
-        out.line("");
-        let grouped = c.groups > 1;
-        let of_group = |name: &str, factor: usize| {
-            if grouped { format!("{name} + {}", times("group", factor)) } else { name.into() }
-        };
-        if grouped {
-            out.for_("group", c.groups);
-        }
+    }
+
+    /// Packs the weights and, but for patches, the operand.
+    fn emit_operands(&self, level: Level, out: &mut Text) {
+        let c = self.convolution;
+        let (layout, row_panels) = (&self.layout, self.row_panels());
+        let tile_for = level.function("tile_for");
         let weights = self.outer * self.inner * c.tap_count();
-        self.emit_weights(level, &of_group("x1", weights), out);
+        self.emit_weights(level, &self.of_group("x1", weights), out);
         let bytes = row_panels * layout.rows_bytes;
         out.line(format!("trainc_tile *const multiply = {tile_for}(weights, {bytes});"));
-        let image_bytes = c.groups * self.inner * self.plane;
-        let source = of_group("x0", self.inner * self.plane);
         if !self.patches {
+            let image_bytes = c.groups * self.inner * self.plane;
+            let source = self.of_group("x0", self.inner * self.plane);
             out.for_("image", c.images);
             let to = self.plane * layout.pixel_bytes;
             out.long(format!(
@@ -232,6 +330,17 @@ impl<'a> WindowProduct<'a> {
             out.close();
             out.long(format!("trainc_zero(pixels + {}, {});", c.images * to, layout.pixel_bytes));
         }
+    }
+
+    /// Prints the products of all tiles: into `sums`, or, rounded by a kept shift in the second pass, into the result.
+    fn emit_tiles(&self, level: Level, kept: Option<Narrowing>, out: &mut Text) {
+        let c = self.convolution;
+        let (layout, row_panels) = (&self.layout, self.row_panels());
+        let patch_panel = level.function("patch_panel");
+        let window_panel = level.function("window_panel");
+        let grouped = c.groups > 1;
+        let image_bytes = c.groups * self.inner * self.plane;
+        let source = self.of_group("x0", self.inner * self.plane);
         let mut before = 0;
         let all: usize = self.phases.iter().map(|phase| self.panels_of(phase)).sum();
         for (n, phase) in self.phases.iter().enumerate() {
@@ -274,66 +383,47 @@ impl<'a> WindowProduct<'a> {
             out.for_("rows", row_panels);
             out.for_("p", "some");
             let group_panels = if grouped { format!("group * {all} + ") } else { String::new() };
-            out.long(format!(
-                "int32_t *const tile = sums + (({group_panels}{}first + p) * {row_panels} + rows) * 64;",
-                plus(before)
-            ));
+            match kept {
+                None => out.long(format!(
+                    "int32_t *const tile = sums + (({group_panels}{}first + p) * {row_panels} + rows) * 64;",
+                    plus(before)
+                )),
+                Some(_) => out.line("int32_t tile[64];"),
+            }
             out.long(format!(
                 "bits = vorrq_u32(bits, multiply(weights + {}, panels + {}, runs + {}, counts[p], tile));",
                 times("rows", layout.rows_bytes),
                 times("p", layout.lanes_bytes),
                 times("p", lane_taps),
             ));
+            if let Some(finish) = kept {
+                let lanes = c.images * phase.windows.size[0] * phase.windows.size[1];
+                let at = format!("{}first + p", plus(before));
+                self.emit_tile_store(finish, lanes, &at, out);
+            }
             out.close();
             out.close();
             out.close();
             before += count;
         }
-        if grouped {
-            out.close();
-        }
-        out.line("");
-        if !finish.is_some_and(Narrowing::asks_magnitude) {
-            out.line("(void)bits;");
-        }
-        emit_finish(finish, out);
-        if grouped {
-            out.for_("group", c.groups);
-        }
-        let mut before = 0;
-        for phase in &self.phases {
-            let count = self.panels_of(phase);
-            if count == 0 {
-                continue;
-            }
-            out.for_("p", count);
-            let lanes = c.images * phase.windows.size[0] * phase.windows.size[1];
-            if lanes.is_multiple_of(8) {
-                out.line("const int32_t lanes = 8;");
-            } else {
-                out.line(format!("const int32_t lanes = trainc_minimum32({lanes} - 8 * p, 8);"));
-            }
-            let at = match (grouped, before) {
-                (false, 0) => "p".to_string(),
-                (false, before) => format!("({before} + p)"),
-                (true, before) => format!("(group * {all} + {before} + p)"),
-            };
-            let own = if before == 0 { "p".into() } else { format!("({before} + p)") };
-            out.long(format!(
-                "trainc_store_lanes_{}(sums + {at} * {}, {}, {}, offsets + {own} * 8, lanes, {}{});",
-                suffix(finish),
-                row_panels * 64,
-                self.outer,
-                self.result_plane,
-                of_group("y0", self.outer * self.result_plane),
-                argument(finish)
-            ));
-            out.close();
-            before += count;
-        }
-        if grouped {
-            out.close();
-        }
+    }
+
+    /// In the second pass, stores a tile of rows `rows` and of the lanes' panel at `at`.
+    fn emit_tile_store(&self, finish: Narrowing, lanes: usize, at: &str, out: &mut Text) {
+        let some = |all: usize, of: &str| match all.is_multiple_of(8) {
+            true => "8".to_string(),
+            false => format!("trainc_minimum32({all} - 8 * {of}, 8)"),
+        };
+        let (rows, lanes) = (some(self.outer, "rows"), some(lanes, "(first + p)"));
+        out.open("if (pass == 1) {");
+        out.long(format!(
+            "trainc_store_lanes_{}(tile, {rows}, {}, offsets + 8 * ({at}), {lanes}, {} + {}, &rounding);",
+            suffix(Some(finish)),
+            self.result_plane,
+            self.of_group("y0", self.outer * self.result_plane),
+            times("rows", 8 * self.result_plane),
+        ));
+        out.close();
     }
 
     fn emit_phase(&self, n: usize, phase: &Phase, out: &mut Text) {

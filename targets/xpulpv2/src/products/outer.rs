@@ -38,7 +38,10 @@ impl Outer {
     /// The outer product that a gradient is; `None` if it has more images, or its sums are kept.
     pub(crate) fn of(c: &Convolution, layout: &Layout, finish: Option<Narrowing>) -> Option<Outer> {
         let finish = finish?;
-        let signed = !matches!(finish, Narrowing::Requantize { low, .. } if low != -127);
+        let signed = !matches!(
+            finish,
+            Narrowing::Requantize { low, .. } | Narrowing::Adaptive { low, .. } if low != -127
+        );
         if c.pass != Pass::Gradient || !is_matrix(c) || c.images > IMAGES || !signed {
             return None;
         }

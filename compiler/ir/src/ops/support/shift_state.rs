@@ -29,10 +29,16 @@ pub(crate) fn due(state: &[f32]) -> bool {
     state[LEFT] <= 0.0
 }
 
-/// The shift of steps that do not look: between 0 and 31, whatever the state holds.
-pub(crate) fn kept(state: &[f32]) -> u32 {
-    let shift = state[SHIFT];
-    if 0.0 < shift { if shift < 31.0 { shift as u32 } else { 31 } } else { 0 }
+/// The most that a width of `bits` is shifted by.
+fn most(bits: u8) -> f32 {
+    32.0 - f32::from(bits)
+}
+
+/// The shift of steps that do not look: between 0 and what a look can give, whatever the state holds.
+pub(crate) fn kept(state: &[f32], bits: u8) -> u32 {
+    let (shift, most) = (state[SHIFT], most(bits));
+    let shift = if shift < most { shift } else { most };
+    if 0.0 < state[SHIFT] { shift as u32 } else { 0 }
 }
 
 /// [`due`], in loops.
@@ -41,9 +47,10 @@ pub(crate) fn lower_due(b: &LoopBuilder, state: Buffer) -> Expr {
 }
 
 /// [`kept`], in loops.
-pub(crate) fn lower_kept(b: &mut LoopBuilder, state: Buffer) -> Expr {
+pub(crate) fn lower_kept(b: &mut LoopBuilder, state: Buffer, bits: u8) -> Expr {
     let shift = b.load(state, Expr::index(SHIFT));
     let shift = b.let_("kept", shift);
-    let most = shift.clone().less(Expr::f32(31.0)).select(shift.clone(), Expr::f32(31.0));
-    Expr::f32(0.0).less(shift).select(most, Expr::f32(0.0)).unary(Unary::ToInteger)
+    let most = || Expr::f32(most(bits));
+    let least = shift.clone().less(most()).select(shift.clone(), most());
+    Expr::f32(0.0).less(shift).select(least, Expr::f32(0.0)).unary(Unary::ToInteger)
 }
