@@ -398,7 +398,8 @@ impl Comparison<'_> {
 impl Comparison<'_> {
     /// What is kept of rescalings, of cases that have it.
     fn states(&mut self, graph: &Graph, tensors: &[Tensor], step: usize) {
-        let keys = self.case.arrays.keys().filter_map(|key| Some((key, key.strip_prefix("state.")?)));
+        let keys =
+            self.case.arrays.keys().filter_map(|key| Some((key, key.strip_prefix("state.")?)));
         for (key, name) in keys {
             let position = graph.parameter_named(&format!("{name}.shift")).expect("the state");
             let expected = self.case.floats(key, Some(step));

@@ -8,6 +8,7 @@ use trainc_ir::target::{ArtifactFile, Target};
 use trainc_ir::verify::{Stage, verify};
 use trainc_opt::algorithm::{Algorithm, Otherwise};
 use trainc_opt::alternatives::alternatives;
+use trainc_opt::fold_relu::fold_relus;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::quantized::{StoredScales, quantize};
@@ -161,6 +162,12 @@ const STAGES: &[Pass] = &[
         summary: "into the algorithm's representation",
         takes: FLOAT,
         body: Body::Stage(translated),
+    },
+    Pass {
+        name: "fold-relus",
+        summary: "ReLUs of results that are rounded by a kept shift become their clamp (part of `optimise`)",
+        takes: GRAPHS,
+        body: Body::Stage(|module, _| module.map(|graph| Ok(fold_relus(graph)))),
     },
     Pass {
         name: "optimise",

@@ -14,11 +14,12 @@ use trainc_ir::ops::RequantizeAdaptive;
 /// readers tells the two apart: every bit stays.
 pub fn fold_relus(graph: &Graph) -> Graph {
     let mut told_apart: BTreeSet<ValueId> = graph.roots().collect();
-    let mut clamped: BTreeSet<ValueId> = BTreeSet::new();
+    // With the names of their ReLUs, which the results are called by.
+    let mut clamped: BTreeMap<ValueId, &str> = BTreeMap::new();
     for node in graph.nodes() {
         for (position, &v) in node.inputs.iter().enumerate() {
             match (&node.op, position) {
-                (Op::Relu(_), _) => drop(clamped.insert(v)),
+                (Op::Relu(_), _) => drop(clamped.entry(v).or_insert(&node.name)),
                 (Op::ShiftSchedule(_), 1) | (Op::ReluGradient(_), 0) => {}
                 _ => drop(told_apart.insert(v)),
             }
@@ -27,8 +28,8 @@ pub fn fold_relus(graph: &Graph) -> Graph {
     let from_zero = |node: &Node| {
         let Op::RequantizeAdaptive(op) = &node.op else { return None };
         let y = node.outputs[0];
-        (clamped.contains(&y) && !told_apart.contains(&y))
-            .then(|| RequantizeAdaptive { low: 0, ..op.clone() })
+        let name = clamped.get(&y).filter(|_| !told_apart.contains(&y))?;
+        Some((RequantizeAdaptive { low: 0, ..op.clone() }, *name))
     };
     if !graph.nodes().iter().any(|node| from_zero(node).is_some()) {
         return graph.clone();
@@ -37,9 +38,9 @@ pub fn fold_relus(graph: &Graph) -> Graph {
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let copied = graph.copy_changed(&mut result, &mut new, |target, new, v| {
         let Some(node) = graph.producer(v) else { return Ok(Copied::AsItIs) };
-        if let Some(op) = from_zero(node) {
+        if let Some((op, name)) = from_zero(node) {
             let operands: Vec<ValueId> = node.inputs.iter().map(|v| new[v]).collect();
-            return Ok(Copied::As(target.add1(op, &operands, node.name.clone())?));
+            return Ok(Copied::As(target.add1(op, &operands, name)?));
         }
         let operand = matches!(node.op, Op::Relu(_)).then(|| graph.producer(node.inputs[0]));
         Ok(match operand.flatten().and_then(from_zero) {

@@ -88,6 +88,17 @@ fn operations_and_attributes() {
 }
 
 #[test]
+fn states_of_results() {
+    let own = "(state{shift} ?result)))";
+    says(own, "(state{shift} ?x)))", &["a state stands in forms, or is that of `?result`"]);
+    says(own, "(state{shfit} ?result)))", &["there is no state `shfit`", "`shift`"]);
+    let next = "next = \"next_shift\"";
+    says(next, "next = \"next_shfit\"", &["there is no form `next_shfit`", "`next_shift`"]);
+    let model = "[[model.rules]]\nname = \"m\"\nmatch = \"(relu ?x)\"\ninto = \"(add ?x ?result)\"\n\n[translation]";
+    says("[translation]", model, &["`?result` stands in rules of translation alone"]);
+}
+
+#[test]
 fn guards() {
     let own = r#"where = ["?a.role = error"]"#;
     let guard = |text: &str| format!(r#"where = ["{text}"]"#);

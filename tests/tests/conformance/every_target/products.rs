@@ -5,7 +5,7 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::matmul::ProductRole;
 use trainc_ir::ops::{
     AlignedAdd, Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, QuantizeGradient,
-    Relu, Requantize, ShiftRight,
+    Relu, Requantize, RequantizeAdaptive, ShiftRight,
 };
 use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_tests::cases::Case;
@@ -230,7 +230,53 @@ pub(crate) fn all() -> Vec<Case> {
             }
         }
     }
+    kept_shifts(&mut products, &mut random);
     products
+}
+
+/// Products that are shifted by what is kept, in steps that look at the width of the sums and in others.
+fn kept_shifts(products: &mut Vec<Case>, random: &mut Random) {
+    use Rounding::{HalfAway, PseudoStochastic};
+    let mut n = 0;
+    let mut push = |op: Op, shapes: [&[usize]; 2]| {
+        for _ in 0..2 {
+            let (bits, low) = [(7, -127), (7, 0), (4, -127)][n % 3];
+            let rounding = if n % 5 == 4 { PseudoStochastic } else { HalfAway };
+            // Looks, then kept shifts: of sums, of none, past the width.
+            let (left, shift) =
+                [(0.0, 3.0), (1.0, 8.0), (2.0, 0.0), (-1.0, 0.0), (9.0, 40.0)][n % 5];
+            let state = Tensor::f32([5], vec![left, shift, 1.0, 1.0, 0.0]);
+            let finish = RequantizeAdaptive { bits, rounding, low };
+            let (a, b) = VALUES[n % 8];
+            products.push(Case {
+                what: format!("kept {n}: {op}, {finish:?}, {left} left"),
+                op: Chain { ops: vec![op.clone(), finish.into()] }.into(),
+                inputs: vec![tensor(random, shapes[0], a), tensor(random, shapes[1], b), state],
+                constant: n % 3 == 0,
+            });
+            n += 1;
+        }
+    };
+    for &(images, groups, [c, o], size, taps, strides, dilations, pads) in
+        CONVOLUTIONS.iter().chain(SPARSE)
+    {
+        let x = [images, groups * c, size[0], size[1]];
+        let w = [groups * o, c, taps[0], taps[1]];
+        let forward = Conv2d { strides, pads, dilations, groups };
+        let y =
+            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
+        push(forward.into(), [&x, &w]);
+        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
+        push(error.into(), [&y, &w]);
+        let gradient = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: taps };
+        push(gradient.into(), [&x, &y]);
+    }
+    for &[m, k, n] in MATRICES {
+        let matmul = |transpose_a, transpose_b, role| MatMul { transpose_a, transpose_b, role };
+        push(matmul(false, true, ProductRole::Forward).into(), [&[m, k], &[n, k]]);
+        push(matmul(false, false, ProductRole::Forward).into(), [&[m, k], &[k, n]]);
+        push(matmul(true, false, ProductRole::Forward).into(), [&[k, m], &[k, n]]);
+    }
 }
 
 pub(crate) trait InferShape {
