@@ -84,7 +84,7 @@ mod tests {
         let missing = load("no/such.toml").unwrap_err().to_string();
         assert!(missing.contains("no/such.toml"), "{missing}");
         assert_eq!(built_in().unwrap().len(), BUILT_IN.len());
-        let none = load("niti:w=4").unwrap_err().to_string();
+        let none = load("niti-2020:w=4").unwrap_err().to_string();
         assert!(none.contains("`w`") && none.contains("the algorithm has none"), "{none}");
         assert!(load("niti:").unwrap_err().to_string().contains("NAME=NUMBER"));
         for (name, expected) in [

@@ -147,9 +147,9 @@ fn rules_that_apply_to_their_results_end() {
 /// NITI with the bits of its activations, and a second form of one rule, as parameters.
 fn with_parameters() -> String {
     let text = niti().replacen(
-        "[translation]",
+        "[parameters]\n",
         "[parameters]\nbits = { default = 7, min = 2, max = 7, whole = true, about = \"bits of activations\" }\n\
-         leak = { default = 0 }\n\n[translation]",
+         leak = { default = 0 }\n",
         1,
     );
     let own = "into = \"(raised (relu (narrowed ?x)))\"";

@@ -14,9 +14,8 @@ use crate::tensor::{Data, ScaleData, Tensor};
 use crate::types::{Element, TensorType};
 
 operator! {
-    /// [`requantize`](crate::ops::Requantize) by a shift that is kept between steps, looked at anew when it is due. Operands: `x`,
-    /// i32 with a shared exponent `e`, and the state, FP32 numbers of which `shift_schedule` says what they are: `left` and `shift`
-    /// count here.
+    /// `requantize` by a shift that is kept between steps, looked at anew when it is due. Operands: `x`, i32 with a shared exponent `e`,
+    /// and the state, FP32 numbers of which `shift_schedule` says what they are: `left` and `shift` count here.
     ///
     /// Where `left <= 0`, `s = max(b - bits, 0)` of the bit width `b = 32 - clz(max |x|)`; elsewhere s is `shift`, toward 0 and
     /// between 0 and `32 - bits`, and no magnitude is asked for. Either way `x` is shifted right by s with `rounding` and clamped to
