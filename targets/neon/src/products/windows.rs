@@ -303,6 +303,7 @@ impl<'a> WindowProduct<'a> {
         declare(out, "int8_t", "temporary", layout.temporary, "Of a block of all taps.");
         out.line(format!("int32_t counts[{}];", layout.block));
         out.line("uint32x4_t bits = vdupq_n_u32(0);");
+        out.line("");
     }
 
     /// Packs the weights and, but for patches, the operand.
