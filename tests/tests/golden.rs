@@ -5,9 +5,10 @@
 
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::graph::Graph;
+use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, Conv2d, Conv2dGradientInput, GroupedProduct, IntegerAdd, IntegerMaxPool2d, ProductOf,
-    ScaleShift,
+    RequantizeAdaptive, ScaleShift,
 };
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
@@ -181,6 +182,22 @@ fn neon_float_kernels() {
         let text = own.emit(name, &kernel).expect("prints").text;
         settings("neon").bind(|| insta::assert_snapshot!(name, text));
     }
+}
+
+/// NEON: a convolution whose shift is kept between steps, in one pass and none of its sums in memory.
+#[test]
+fn neon_kept_shift() {
+    let forward = Conv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1 };
+    let round = RequantizeAdaptive { bits: 7, rounding: Rounding::HalfAway, low: 0 };
+    let [x, w] =
+        [[4, 16, 9, 9], [20, 16, 3, 3]].map(|dims| TensorType::shared(dims.to_vec(), Element::I8));
+    let state = TensorType::f32([11]);
+    let op = Op::from(Chain { ops: vec![forward.into(), round.into()] });
+    let kernel =
+        trainc_tests::kernels::kernel(&trainc_neon::NEON, "kept_shift", &op, &[&x, &w, &state]);
+    let own = trainc_c::in_c(&kernel).expect("the target emits C");
+    let text = own.emit("kept_shift", &kernel).expect("prints").text;
+    settings("neon").bind(|| insta::assert_snapshot!("kept_shift", text));
 }
 
 /// OpenCL: a convolution with its rounding, an update, and the launches of inference.
