@@ -89,11 +89,20 @@ fn operations_and_attributes() {
 
 #[test]
 fn states_of_results() {
+    let adaptive = niti().replacen("adaptive = { default = 0", "adaptive = { default = 1", 1);
+    let says = |from: &str, to: &str, parts: &[&str]| {
+        assert!(adaptive.contains(from), "{from}");
+        let text = adaptive.replacen(from, to, 1);
+        let message = Algorithm::parse("mine.toml", &text).unwrap_err().to_string();
+        for part in parts {
+            assert!(message.contains(part), "`{to}` gives:\n{message}\nwhich lacks `{part}`");
+        }
+    };
     let own = "(state{shift} ?result)))";
     says(own, "(state{shift} ?x)))", &["a state stands in forms, or is that of `?result`"]);
-    says(own, "(state{shfit} ?result)))", &["there is no state `shfit`", "`shift`"]);
+    says(own, "(state{shft} ?result)))", &["there is no state `shft`", "`shift`"]);
     let next = "next = \"next_shift\"";
-    says(next, "next = \"next_shfit\"", &["there is no form `next_shfit`", "`next_shift`"]);
+    says(next, "next = \"next_shft\"", &["there is no form `next_shft`", "`next_shift`"]);
     let model = "[[model.rules]]\nname = \"m\"\nmatch = \"(relu ?x)\"\ninto = \"(add ?x ?result)\"\n\n[translation]";
     says("[translation]", model, &["`?result` stands in rules of translation alone"]);
 }

@@ -258,7 +258,7 @@ fn kept_shifts(products: &mut Vec<Case>, random: &mut Random) {
         }
     };
     for &(images, groups, [c, o], size, taps, strides, dilations, pads) in
-        CONVOLUTIONS.iter().chain(SPARSE)
+        SHAPES.iter().chain(SPARSE)
     {
         let x = [images, groups * c, size[0], size[1]];
         let w = [groups * o, c, taps[0], taps[1]];
