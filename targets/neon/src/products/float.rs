@@ -7,16 +7,16 @@
 use trainc_c::behind::Behind;
 use trainc_c::text::{Scratch, Text, declare, times};
 use trainc_c::{CKernel, Emitted};
+use trainc_ir::Op;
 use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::loops::LoopKernel;
-use trainc_ir::ops::GroupedProduct;
-use trainc_ir::product::{Convolution, Numbers, Pass, Product, Shape};
+use trainc_ir::product::{Convolution, Numbers, Pass, Product};
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
-use trainc_ir::{Op, TensorType};
 
 use super::gradient::emit_windows;
 use super::phases::{Phase, phases};
+use super::scales::{ScaleSteps, scaled};
 use super::shape::Windows;
 use crate::level::Level;
 
@@ -27,9 +27,6 @@ const TILE: usize = 110;
 const PART: usize = 90;
 const PACKED: usize = 5;
 const TAP: usize = 130;
-/// Most terms of a part whose sum of bytes' products a float holds: 2^24 by the largest product.
-const EXACT: usize = (1 << 24) / (128 * 128);
-
 /// A product of floats, or of bytes with scales.
 #[derive(Debug)]
 pub(crate) struct FloatProduct {
@@ -44,13 +41,6 @@ pub(crate) struct FloatProduct {
     loops: Option<LoopKernel>,
     behind: Behind,
     layout: Layout,
-}
-
-/// Distances between scales: of rows and of lanes, of the next row or lane and of the next part.
-#[derive(Clone, Copy, Debug)]
-struct ScaleSteps {
-    rows: [usize; 2],
-    lanes: [usize; 2],
 }
 
 /// Places in the working memory.
@@ -395,50 +385,6 @@ fn floats(product: Product) -> Result<Convolution, String> {
         Numbers::Float => product.convolution(),
         _ => Err("the operands are no f32".into()),
     }
-}
-
-/// The convolution of bytes that a product of groups is, and its scales.
-fn scaled(
-    op: &GroupedProduct,
-    operands: &[&TensorType],
-) -> Result<(Convolution, ScaleSteps), String> {
-    let &[a, b, scale_a, scale_b, ..] = operands else {
-        return Err("it has fewer than four operands".into());
-    };
-    let of = [Op::from(op.of.clone())];
-    let product = Product::of(&of, &[a, b], |_| false).ok_or("it is no product")??.of_bytes()?;
-    let Shape::Convolution(c) = &product.shape else {
-        return Err("groups of matrices have products of one term".into());
-    };
-    if c.groups > 1 {
-        return Err("channels have groups".into());
-    }
-    let scales = [&scale_a.shape, &scale_b.shape];
-    let by_part = op.scales_parts([&a.shape, &b.shape], scales).map_err(|e| e.to_string())?;
-    let (parts, terms) = match c.pass {
-        Pass::Forward => (c.channels, c.tap_count()),
-        Pass::Error => (c.outputs, c.tap_count()),
-        Pass::Gradient => (c.images, c.places()),
-    };
-    if !by_part && parts > 1 {
-        return Err("its parts have one scale".into());
-    }
-    if terms > EXACT {
-        return Err(format!("a group has {terms} terms, of which floats hold {EXACT} exactly"));
-    }
-    let step = |ty: &TensorType, axis: usize| match ty.shape.dims() {
-        &[first, second, ..] if [first, second][axis] > 1 => [second, 1][axis],
-        _ => 0,
-    };
-    let steps = |ty, axes: [usize; 2]| axes.map(|axis| step(ty, axis));
-    // Axes of rows or lanes, and of parts.
-    let (rows, lanes) = match c.pass {
-        Pass::Forward => (steps(scale_b, [0, 1]), steps(scale_a, [0, 1])),
-        Pass::Error => (steps(scale_b, [1, 0]), steps(scale_a, [0, 1])),
-        Pass::Gradient if c.swapped => (steps(scale_a, [1, 0]), steps(scale_b, [1, 0])),
-        Pass::Gradient => (steps(scale_b, [1, 0]), steps(scale_a, [1, 0])),
-    };
-    Ok((c.clone(), ScaleSteps { rows, lanes }))
 }
 
 impl Implementation for FloatProduct {

@@ -10,6 +10,7 @@ mod float;
 mod gradient;
 mod outer;
 mod phases;
+mod scales;
 mod shape;
 mod windows;
 
