@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use trainc_data::{NpyArray, NpyData, read_npz};
+use trainc_ir::attributes::F32;
 use trainc_ir::graph::{Graph, InputRole, Node, ValueId};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{
-    Add, AvgPool2d, Concat, Conv2d, MatMul, MaxPool2d, ProductRole, Relu, Reshape,
+    Add, AvgPool2d, BatchNorm, BatchStatistics, Concat, Conv2d, MatMul, MaxPool2d, ProductRole,
+    Relu, Reshape,
 };
 use trainc_ir::target::{
     ArtifactFile, Cost, EmitError, Selection, Signature, Target, TargetDescription,
@@ -28,8 +30,18 @@ use trainc_opt::translate::translate;
 /// Largest relative difference of the displayed loss, which is FP32, from one in double precision.
 const LOSS_TOLERANCE: f64 = 1e-5;
 /// Every case of the fixtures.
-const CASES: &[&str] =
-    &["mlp", "lenet", "convolutions", "residual", "bias", "concat", "average", "partial"];
+const CASES: &[&str] = &[
+    "mlp",
+    "lenet",
+    "convolutions",
+    "residual",
+    "bias",
+    "concat",
+    "average",
+    "partial",
+    "normalized",
+    "rows",
+];
 /// The case of shifts that are kept between steps, of another folder.
 const ADAPTIVE: &str = "niti_adaptive/adaptive";
 
@@ -115,6 +127,11 @@ impl Case {
 
     fn array(&self, key: &str) -> &NpyArray {
         self.arrays.get(key).unwrap_or_else(|| panic!("{}: no array `{key}`", self.name))
+    }
+
+    /// Whether a parameter stays FP32.
+    fn is_float(&self, parameter: &str) -> bool {
+        !self.arrays.contains_key(&format!("parameter.exponent.{parameter}"))
     }
 
     /// Shape and integers of an array, or of its row `step`.
@@ -206,6 +223,14 @@ fn model(case: &Case) -> Graph {
                     product
                 }
             }
+            "batchnorm" => {
+                let statistics = format!("{name}/statistics");
+                let moments = g.add(BatchStatistics {}, &[x], statistics).unwrap();
+                let (scale, bias) = (parameter(&mut g, "weight"), parameter(&mut g, "bias"));
+                let epsilon = F32::new(node["epsilon"].as_f64().expect("a number") as f32);
+                let op = BatchNorm { epsilon, batch: true };
+                g.add1(op, &[x, scale, bias, moments[0], moments[1]], name).unwrap()
+            }
             "relu" => g.add1(Relu {}, &[x], name).unwrap(),
             "maxpool" => {
                 let op = MaxPool2d {
@@ -293,6 +318,10 @@ impl<'g> Step<'g> {
             "conv" => self.operand(&weight_gradient, "conv2d_gradient_weight", 1),
             "linear" => self.operand(&weight_gradient, "matmul", 0),
             "relu" => self.relu_gradient(name).and_then(|n| self.values.get(&n.inputs[1])),
+            "batchnorm" => {
+                let gradient = format!("{name}/batch_norm_gradient");
+                self.operand(&gradient, "integer_batch_norm_sums", 1)
+            }
             "maxpool" => self.operand(&gradient, "max_pool2d_gradient", 1),
             "avgpool" => self.operand(&gradient, "avg_pool2d_gradient", 0),
             "concat" => self.operand(&format!("{name}/gradient0"), "slice", 0),
@@ -306,6 +335,9 @@ impl<'g> Step<'g> {
                 "relu" => self
                     .relu_gradient(text(consumer, "name"))
                     .and_then(|n| self.values.get(&n.outputs[0])),
+                "batchnorm" => {
+                    self.named(&format!("{}/batch_norm_gradient", text(consumer, "name")))
+                }
                 "conv" | "linear" | "maxpool" | "avgpool" => {
                     self.named(&format!("{}/gradient_input", product_name(consumer)))
                 }
@@ -375,6 +407,11 @@ impl Comparison<'_> {
     ) {
         for name in self.case.parameters() {
             let position = graph.parameter_named(&name).expect("the parameter");
+            if self.case.is_float(&name) {
+                let what = format!("{what} {name}");
+                self.floats(&what, &tensors[position], &format!("{key}.{name}"), step);
+                continue;
+            }
             let exponent = format!("parameter.exponent.{name}");
             let (_, stored) = self.case.integers(&exponent, None);
             // Exponents of parameters never change.
@@ -396,6 +433,22 @@ impl Comparison<'_> {
 }
 
 impl Comparison<'_> {
+    /// FP32 values, bit for bit.
+    fn floats(&mut self, what: &str, found: &Tensor, key: &str, step: Option<usize>) {
+        self.compared += 1;
+        let expected = self.case.floats(key, step);
+        let bits =
+            |tensor: &Tensor| tensor.as_f32().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        if bits(found) != bits(&expected) {
+            self.differences.push(format!(
+                "{}, step {step:?}, {what}: {:?} not {:?}",
+                self.case.name,
+                found.as_f32(),
+                expected.as_f32()
+            ));
+        }
+    }
+
     /// What is kept of rescalings, of cases that have it.
     fn states(&mut self, graph: &Graph, tensors: &[Tensor], step: usize) {
         let keys =
@@ -490,6 +543,14 @@ fn compare_step(comparison: &mut Comparison<'_>, state: &Step<'_>, step: usize, 
     }
     for parameter in case.parameters() {
         let update = format!("{parameter}/update");
+        if case.is_float(&parameter) {
+            let key = format!("gradient.{parameter}");
+            match state.operand(&update, "normalized_update", 1) {
+                Some(found) => comparison.floats(&key, found, &key, Some(step)),
+                None => missing(key),
+            }
+            continue;
+        }
         let accumulator = state.operand(&update, "quantize_gradient", 0);
         // The update's own result bears the name too: the gradient is its operand.
         let gradient = state.operand(&update, "saturating_subtract", 1);
@@ -627,7 +688,7 @@ fn every_rounding_of_the_algorithm_matters() {
             changed += 1;
         }
     }
-    assert!(changed >= 11, "only {changed} changes tried");
+    assert!(changed >= 15, "only {changed} changes tried");
 }
 
 #[test]

@@ -106,6 +106,13 @@ pub fn largest_finite(values: &[f32]) -> f32 {
     values.iter().fold(0.0f32, |m, x| if x.abs() > m { x.abs() } else { m }).min(f32::MAX)
 }
 
+/// The FP32 of a 64-bit integer: its parts of 24 bits from the highest (signed) to the lowest, `(h * 2^24 + m) * 2^24 + l`, each step
+/// rounded. The nearest if the magnitude is at most 2^48.
+pub fn float_of_wide(x: i64) -> f32 {
+    let part = |shift: u32| ((x >> shift) & 0xff_ffff) as f32;
+    ((x >> 48) as f32 * 16_777_216.0 + part(24)) * 16_777_216.0 + part(0)
+}
+
 /// `2^exponent` for an exponent in -126..=127 (the normal numbers).
 pub fn power_of_two(exponent: i32) -> f32 {
     debug_assert!((-126..=127).contains(&exponent));

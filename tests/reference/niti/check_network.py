@@ -34,6 +34,11 @@ def float_forward(description, x, parameters):
             y = y + parameters[name + ".bias"][:, None, None] if node["bias"] else y
         elif op == "linear":
             y = np.einsum("bi,oi->bo", a, parameters[name + ".weight"]) + (parameters[name + ".bias"] if node["bias"] else 0)
+        elif op == "batchnorm":
+            axes = (0, *range(2, a.ndim))
+            stretched = lambda v: np.asarray(v, float).reshape((1, -1) + (1,) * (a.ndim - 2))
+            normal = (a - a.mean(axes, keepdims=True)) / np.sqrt(a.var(axes, keepdims=True) + node["epsilon"])
+            y = normal * stretched(parameters[name + ".weight"]) + stretched(parameters[name + ".bias"])
         elif op == "relu":
             y = np.where(a > 0, a, 0.0)
         elif op == "maxpool":
@@ -54,7 +59,7 @@ def check_case(name, nodes, input_shape, mu, seed, factors):
     arrays, _, description, _ = make_fixtures.train(name, nodes, input_shape, mu, seed, factors)
     prefix = "parameter.float."
     model = net.Network(description, {k[len(prefix):]: v for k, v in arrays.items() if k.startswith(prefix)})
-    real = {p: q * 2.0 ** model.exponent[p] for p, q in model.q.items()}
+    real = {p: q * 2.0 ** model.exponent[p] for p, q in model.q.items()} | {p: np.float64(v) for p, v in model.float.items()}
     tensors, winners = model.forward(arrays["input.float"][0])
     x = tensors[net.INPUT][0] * 2.0 ** tensors[net.INPUT][1]
     values = float_forward(description, x, real)
@@ -72,11 +77,11 @@ def check_case(name, nodes, input_shape, mu, seed, factors):
         for parameter in (node["name"] + ".weight", node["name"] + ".bias"):
             if parameter not in real:
                 continue
-            # weight: error times input; bias: error alone
-            scale = errors[node["name"]][1] + (tensors[node["inputs"][0]][1] if parameter.endswith("weight") else 0)
+            # weight: error times input; bias: error alone; of what is FP32 the gradient itself
+            scale = 0 if parameter in model.float else errors[node["name"]][1] + (tensors[node["inputs"][0]][1] if parameter.endswith("weight") else 0)
             integer = accumulators[parameter] * 2.0**scale
             wanted = np.zeros(integer.shape)
-            step = 1e-6 * 2.0 ** (model.exponent[parameter] + 7)
+            step = 1e-6 * 2.0 ** (model.exponent.get(parameter, -7) + 7)
             for index in np.ndindex(integer.shape):
                 sides = []
                 for sign in (1, -1):

@@ -71,6 +71,14 @@ def cases():
         net.conv("conv2", "average1", 5, (3, 3), pads=SYMMETRIC), net.relu("relu2", "conv2"),
         net.avgpool("average2", "relu2", (3, 2), (2, 3), (1, 0, 0, 1)), net.flatten("flat", "average2"),
         net.linear("fc", "flat", 6)], (3, 2, 7, 9), 4, 1234, {})
+    yield ("normalized", "batch normalization of maps by integers, with scales below 0 and of 0, before a residual add", [
+        net.conv("conv1", source, 5, (3, 3), pads=SYMMETRIC), net.batchnorm("bn1", "conv1", 1e-3), net.relu("relu1", "bn1"),
+        net.conv("conv2", "relu1", 5, (3, 3), pads=SYMMETRIC), net.add("add1", "conv2", "relu1"), net.relu("relu2", "add1"),
+        net.avgpool("average", "relu2", (4, 2), (3, 2)), net.flatten("flat", "average"),
+        net.linear("fc", "flat", 7)], (5, 2, 7, 6), 4, 31337, {"bn1.bias": 8.0})
+    yield ("rows", "batch normalization of rows by integers", [
+        net.flatten("flat", source), net.linear("fc1", "flat", 9), net.batchnorm("bn", "fc1"), net.relu("relu", "bn"),
+        net.linear("fc2", "relu", 7)], (11, 2, 3, 5), 0, 271828, {})
 
 
 def train(name, nodes, input_shape, mu, seed, factors, network=net.Network):
@@ -83,7 +91,11 @@ def train(name, nodes, input_shape, mu, seed, factors, network=net.Network):
     for parameter, shape in shapes.items():
         fan = np.prod(shape[1:]) + shape[0] * np.prod(shape[2:]) if len(shape) > 1 else 4 * shape[0]
         bound = np.sqrt(6 / fan) * factors.get(parameter, 1.0)
-        arrays["parameter.float." + parameter] = rng.uniform(-bound, bound, shape).astype(np.float32)
+        values = rng.uniform(-bound, bound, shape)
+        if description_op(nodes, parameter) == "batchnorm" and parameter.endswith(".weight"):
+            values = 1 + values  # about 1, but for one that turns and one that is still
+            values[:2] = -values[0], 0
+        arrays["parameter.float." + parameter] = values.astype(np.float32)
     arrays["input.float"] = rng.normal(0.3, 1.0, (STEPS, *input_shape)).astype(np.float32)
     # The most negative element of the first step is a power of two, which the input quantiser maps to -128.
     first = arrays["input.float"][0].reshape(-1)
@@ -91,30 +103,41 @@ def train(name, nodes, input_shape, mu, seed, factors, network=net.Network):
     arrays["labels"] = rng.integers(0, classes, (STEPS, input_shape[0]))
 
     model = network(description, {p: arrays["parameter.float." + p] for p in shapes})
-    for parameter in shapes:
+    for parameter in model.q:
         arrays["parameter.initial." + parameter] = model.q[parameter]
         arrays["parameter.exponent." + parameter] = np.array([model.exponent[parameter]], np.int32)
+    for parameter, value in model.float.items():
+        arrays["parameter.initial." + parameter] = value
     taken = []
     for step in range(STEPS):
         taken.append(model.step(arrays["input.float"][step], arrays["labels"][step], mu, seed, step))
-        taken[-1]["after"] = dict(model.q)
+        taken[-1]["after"] = model.q | model.float
     for kind in ("forward", "error"):
         for tensor in taken[0][kind]:
             arrays[f"{kind}.{tensor}"] = np.stack([t[kind][tensor][0] for t in taken])
             arrays[f"{kind}.exponent.{tensor}"] = np.array([t[kind][tensor][1] for t in taken], np.int32)
             assert arrays[f"{kind}.{tensor}"].dtype == np.int8
     for parameter in shapes:
-        arrays["gradient.accumulator." + parameter] = np.stack([t["accumulator"][parameter] for t in taken]).astype(np.int32)
-        arrays["gradient." + parameter] = np.stack([t["gradient"][parameter] for t in taken])
+        gradients = np.stack([t["accumulator"][parameter] for t in taken])
+        if parameter in model.q:
+            arrays["gradient.accumulator." + parameter] = gradients.astype(np.int32)
+            arrays["gradient." + parameter] = np.stack([t["gradient"][parameter] for t in taken])
+        else:
+            arrays["gradient." + parameter] = gradients
         arrays["parameter.after." + parameter] = np.stack([t["after"][parameter] for t in taken])
     facts = {
-        "parameters": [{"name": p, "shape": list(s), "exponent": model.exponent[p]} for p, s in shapes.items()],
+        "parameters": [{"name": p, "shape": list(s), "exponent": model.exponent.get(p)} for p, s in shapes.items()],
         "tensors": [{"name": t, "shape": list(taken[0]["forward"][t][0].shape),
                      "forward_exponents": arrays["forward.exponent." + t].tolist(),
                      "error_exponents": arrays["error.exponent." + t].tolist() if t in taken[0]["error"] else None}
                     for t in taken[0]["forward"]],
     }
     return arrays, facts, description, classes
+
+
+def description_op(nodes, parameter):
+    """The operation whose parameter it is."""
+    return next(node["op"] for node in nodes if node["name"] == parameter.rsplit(".", 1)[0])
 
 
 def coverage(description, arrays):

@@ -6,6 +6,7 @@ forward order; each has one output tensor, named as the node. Parameters are "<n
 
 import numpy as np
 
+import batch_norm
 import niti
 
 INPUT = "input"
@@ -23,13 +24,17 @@ class Network:
     def __init__(self, description, float_parameters):
         self.nodes = description["nodes"]
         self.logits = description["logits"]
-        self.q, self.exponent = {}, {}
+        self.q, self.exponent, self.float, self.moments = {}, {}, {}, {}
+        normalizations = {node["name"] for node in self.nodes if node["op"] == "batchnorm"}
         for name, value in float_parameters.items():
-            self.q[name], self.exponent[name] = niti.quantize_weight(value)
+            if name.rsplit(".", 1)[0] in normalizations:
+                self.float[name] = value
+            else:
+                self.q[name], self.exponent[name] = niti.quantize_weight(value)
         # An error is computed only for tensors that a parameter lies upstream of: the first layer has no dX.
         self.trainable = set()
         for node in self.nodes:
-            if node["op"] in ("conv", "linear") or any(i in self.trainable for i in node["inputs"]):
+            if node["op"] in ("conv", "linear", "batchnorm") or any(i in self.trainable for i in node["inputs"]):
                 self.trainable.add(node["name"])
 
     def forward(self, x):
@@ -47,6 +52,9 @@ class Network:
                     tensors[name + ".product"] = y
                     bias = self.q[name + ".bias"].reshape((1, -1) + (1,) * (y[0].ndim - 2))
                     y = niti.aligned_add(*y, bias, self.exponent[name + ".bias"])
+            elif op == "batchnorm":
+                scale, bias = self.float[name + ".weight"], self.float[name + ".bias"]
+                y, self.moments[name] = batch_norm.forward(q, e, scale, bias, node["epsilon"])
             elif op == "relu":
                 y = niti.relu(q), e
             elif op == "maxpool":
@@ -112,6 +120,11 @@ class Network:
                 accumulators[name + ".weight"] = niti.conv_backward_weight(error, x, weight, *_geometry(node))
                 back = niti.conv_backward_input(error, weight, x.shape, *_geometry(node)) if wanted else None
             return [niti.requantize(back, e + e_w) if wanted else None]
+        if op == "batchnorm":
+            scale, moments = self.float[name + ".weight"], self.moments[name]
+            back, *gradients = batch_norm.backward(*tensors[inputs[0]], error, e, scale, moments, node["epsilon"])
+            accumulators[name + ".weight"], accumulators[name + ".bias"] = gradients
+            return [back]
         if op == "relu":
             return [(niti.relu_backward(error, x), e)]
         if op == "maxpool":
@@ -136,10 +149,12 @@ class Network:
         logits, e = tensors[self.logits]
         error = niti.loss_gradient(logits, e, labels, seed, step, stream)
         errors, accumulators = self.backward(tensors, winners, error)
-        gradients = {name: niti.quantize_gradient(a, mu) for name, a in accumulators.items()}
-        assert gradients.keys() == self.q.keys()
+        gradients = {name: niti.quantize_gradient(a, mu) for name, a in accumulators.items() if name in self.q}
+        assert gradients.keys() == self.q.keys() and accumulators.keys() == self.q.keys() | self.float.keys()
         for name, gradient in gradients.items():
             self.q[name] = niti.update(self.q[name], gradient)
+        for name, value in self.float.items():
+            self.float[name] = batch_norm.update(value, accumulators[name], mu)
         return {"forward": tensors, "error": errors, "accumulator": accumulators, "gradient": gradients}
 
 
@@ -161,6 +176,8 @@ def parameter_shapes(description, input_shape):
             parameters[name + ".weight"] = _weight_shape(node, shape)
             if node["bias"]:
                 parameters[name + ".bias"] = (node["outputs"],)
+        if op == "batchnorm":
+            parameters[name + ".weight"] = parameters[name + ".bias"] = (shape[1],)
         if op == "conv":
             out = niti.window_sizes(shape, node["kernel"], node["strides"], node["dilations"], node["pads"])
             shape = (shape[0], node["outputs"], *out)
@@ -186,6 +203,11 @@ def conv(name, source, outputs, kernel, strides=(1, 1), dilations=(1, 1), pads=(
 
 def linear(name, source, outputs, bias=False):
     return {"name": name, "op": "linear", "inputs": [source], "outputs": outputs, "bias": bias}
+
+
+def batchnorm(name, source, epsilon=1e-5):
+    """By the batch's own statistics."""
+    return {"name": name, "op": "batchnorm", "inputs": [source], "epsilon": epsilon}
 
 
 def relu(name, source):

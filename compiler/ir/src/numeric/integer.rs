@@ -142,6 +142,16 @@ pub fn magnitude_bits(builder: &mut LoopBuilder, buffer: Buffer, count: usize) -
     builder.get(bits)
 }
 
+/// [`crate::numeric::float_of_wide`] of an I64.
+pub fn float_of_wide(builder: &mut LoopBuilder, x: Expr) -> Expr {
+    let x = builder.let_("wide", x);
+    let shifted = |bits: i64| x.clone().shift_right(Expr::i64(bits));
+    let part = |bits: i64| shifted(bits).and(Expr::i64(0xff_ffff)).truncate().unary(Unary::ToFloat);
+    let unit = || Expr::f32(16_777_216.0);
+    let high = shifted(48).truncate().unary(Unary::ToFloat) * unit() + part(24);
+    builder.let_("float", high * unit() + part(0))
+}
+
 /// [`crate::numeric::bit_width`].
 pub fn bit_width(magnitude: Expr) -> Expr {
     Expr::i32(32) - magnitude.unary(Unary::LeadingZeros)

@@ -3,7 +3,7 @@
 use crate::attributes::{F32};
 use crate::graph::{Graph, ValueId};
 use crate::loops::builder::{LoopBuilder};
-use crate::loops::{Expr, LoopKernel, Unary};
+use crate::loops::LoopKernel;
 use crate::operator;
 use crate::ops::properties::{Examples, Order, Work};
 use crate::ops::support::channels::{self, Channels};
@@ -84,9 +84,7 @@ impl Operator for BatchNorm {
         let [x, scale, bias, mean, variance] = [0, 1, 2, 3, 4].map(|i| builder.input(i));
         let y = builder.output(0);
         builder.for_("c", sizes.channels, |builder, c| {
-            let inverse = builder.load(variance, c.clone()) + Expr::f32(self.epsilon.get());
-            let inverse = Expr::f32(1.0).divide(inverse.unary(Unary::Sqrt));
-            let inverse = builder.let_("inverse", inverse);
+            let inverse = channels::inverse_deviation(builder, variance, &c, self.epsilon);
             let scale = channels::load(builder, "scale", scale, &c);
             let bias = channels::load(builder, "bias", bias, &c);
             let mean = channels::load(builder, "mean", mean, &c);

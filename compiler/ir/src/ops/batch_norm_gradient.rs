@@ -2,7 +2,7 @@
 
 use crate::attributes::{F32};
 use crate::loops::builder::{LoopBuilder};
-use crate::loops::{Expr, LoopKernel, Unary};
+use crate::loops::{Expr, LoopKernel};
 use crate::operator;
 use crate::ops::properties::Work;
 use crate::ops::support::channels::{self, Channels};
@@ -84,9 +84,7 @@ impl Operator for BatchNormGradient {
             ["sums", "products"].map(|name| sizes.partial_sums(&mut builder, name));
         let count = Expr::f32(sizes.count() as f32);
         builder.for_("c", sizes.channels, |builder, c| {
-            let inverse = builder.load(variance, c.clone()) + Expr::f32(self.epsilon.get());
-            let inverse = Expr::f32(1.0).divide(inverse.unary(Unary::Sqrt));
-            let inverse = builder.let_("inverse", inverse);
+            let inverse = channels::inverse_deviation(builder, variance, &c, self.epsilon);
             let mean = channels::load(builder, "mean", mean, &c);
             let normal = |builder: &LoopBuilder, i: Expr| {
                 (builder.load(x, i) - mean.clone()) * inverse.clone()

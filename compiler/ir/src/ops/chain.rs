@@ -123,12 +123,22 @@ impl Operator for Chain {
         so_far
     }
 
-    /// The operations' loops in turn; results on the way are working memory. Bits of a convolution of bits are made of each sum.
+    /// The operations' loops in turn; results on the way are working memory. Bits of a convolution of bits are made of each sum, and
+    /// sums of a normalization are rounded as they are made.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         if let [Op::BinaryConv2d(conv), Op::Threshold(stage)] = &self.ops[..]
             && (stage.low, stage.element, inputs[2].shape[1]) == (0, Element::B1, 1)
         {
             return binary::lower(conv, inputs, outputs);
+        }
+        match &self.ops[..] {
+            [Op::IntegerBatchNorm(norm), Op::Requantize(rounding)] => {
+                return norm.lower_rounded(inputs, outputs, rounding);
+            }
+            [Op::IntegerBatchNormError(error), Op::Requantize(rounding)] => {
+                return error.lower_rounded(inputs, outputs, rounding);
+            }
+            _ => {}
         }
         let links = self.links(inputs).expect("the type rule has checked the operands");
         let kernels: Vec<LoopKernel> = links

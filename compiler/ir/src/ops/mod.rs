@@ -336,6 +336,8 @@ operations! {
     batch_statistics::BatchStatistics, batch_norm::BatchNorm,
     batch_norm_gradient::BatchNormGradient, range_statistics::RangeStatistics,
     range_norm_gradient::RangeNormGradient, dropout::Dropout,
+    integer_batch_statistics::IntegerBatchStatistics, integer_batch_norm::IntegerBatchNorm,
+    integer_batch_norm_sums::IntegerBatchNormSums, integer_batch_norm_error::IntegerBatchNormError,
     // Classification.
     softmax::Softmax, log_softmax::LogSoftmax, nll_loss::NllLoss,
     nll_loss_gradient::NllLossGradient, softmax_cross_entropy::SoftmaxCrossEntropy,

@@ -27,6 +27,23 @@ operator! {
     }
 }
 
+impl Requantize {
+    /// In loops: the shift of sums with that exponent, the bitwise or of whose magnitudes is as wide as `magnitudes`; sets the
+    /// result's exponent.
+    pub(crate) fn shift(&self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> RightShift {
+        let excess = integer::bit_width(magnitudes) - Expr::i32(self.bits.into());
+        let s = b.let_("s", excess.maximum(Expr::i32(0)));
+        b.set_output_exponent(0, exponent + s.clone());
+        RightShift::run_time(b, s, self.rounding)
+    }
+
+    /// In loops: a sum by that shift.
+    pub(crate) fn rounded(&self, b: &mut LoopBuilder, shift: &RightShift, sum: Expr) -> Expr {
+        let q = shift.apply(b, sum);
+        integer::clamp(q, self.low.into(), 127)
+    }
+}
+
 impl Operator for Requantize {
     const WORK: Work = Work::Little;
     const PROPERTIES: &'static [Property] = &[Property::ContinuesChain, Property::IgnoresShape];
@@ -62,15 +79,12 @@ impl Operator for Requantize {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, y, count) = (b.input(0), b.output(0), inputs[0].count());
         let magnitudes = integer::magnitude_bits(&mut b, x, count);
-        let excess = integer::bit_width(magnitudes) - Expr::i32(self.bits.into());
-        let s = b.let_("s", excess.maximum(Expr::i32(0)));
-        let exponent = b.input_exponent(0) + s.clone();
-        b.set_output_exponent(0, exponent);
-        let shift = RightShift::run_time(&mut b, s, self.rounding);
+        let exponent = b.input_exponent(0);
+        let shift = self.shift(&mut b, magnitudes, exponent);
         b.for_("i", count, |b, i| {
             let x = b.load(x, i.clone());
-            let q = shift.apply(b, x);
-            b.store(y, i, integer::clamp(q, self.low.into(), 127));
+            let q = self.rounded(b, &shift, x);
+            b.store(y, i, q);
         });
         b.finish()
     }

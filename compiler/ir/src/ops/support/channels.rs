@@ -1,10 +1,14 @@
 //! Operands of shape [batch, channel, space...]: checks, evaluation by runs of space, and loops.
 
+use crate::attributes::F32;
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Buffer, Expr};
+use crate::loops::{Buffer, Expr, Unary};
 use crate::ops::support::partial_sums::{self, PartialSumLoops, PartialSums};
 use crate::ops::{TypeError, rule};
 use crate::types::TensorType;
+
+/// Terms of 15 bits of which i32 holds the sum.
+const STRETCH: usize = 1 << 16;
 
 /// Sizes of a [batch, channel, space...] operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +72,59 @@ impl Channels {
         sums.total()
     }
 
+    /// Sums of integers of at most 15 bits of each flat index of a channel.
+    pub(crate) fn integer_sums<const N: usize>(
+        self,
+        channel: usize,
+        f: impl Fn(usize) -> [i32; N],
+    ) -> [i64; N] {
+        let mut sums = [0; N];
+        for i in self.runs(channel).flatten() {
+            sums.iter_mut().zip(f(i)).for_each(|(sum, term)| *sum += i64::from(term));
+        }
+        sums
+    }
+
+    /// [`Channels::integer_sums`] (I64) in one walk as loops: stretches of a plane are summed in I32.
+    pub(crate) fn lower_integer_sums<const N: usize>(
+        self,
+        builder: &mut LoopBuilder,
+        names: [&str; N],
+        channel: &Expr,
+        f: impl Fn(&mut LoopBuilder, Expr) -> [Expr; N],
+    ) -> [Expr; N] {
+        let sums = names.map(|name| builder.local(name, Expr::i64(0)));
+        let stretch = |builder: &mut LoopBuilder, start: Expr, count: usize| {
+            let parts = names.map(|name| builder.local(&format!("{name}_part"), Expr::i32(0)));
+            builder.for_("i", count, |builder, i| {
+                let terms = f(builder, start + i);
+                for (&part, term) in parts.iter().zip(terms) {
+                    let sum = builder.get(part) + term;
+                    builder.set(part, sum);
+                }
+            });
+            for (&sum, part) in sums.iter().zip(parts) {
+                let total = builder.get(sum) + builder.get(part).extend();
+                builder.set(sum, total);
+            }
+        };
+        builder.for_("b", self.batch, |builder, b| {
+            let start =
+                (b * Expr::index(self.channels) + channel.clone()) * Expr::index(self.space);
+            let start = builder.let_("start", start);
+            builder.for_("stretch", self.space / STRETCH, |builder, s| {
+                let first = builder.let_("first", start.clone() + s * Expr::index(STRETCH));
+                stretch(builder, first, STRETCH);
+            });
+            let rest = self.space % STRETCH;
+            if rest > 0 {
+                let first = builder.let_("first", start + Expr::index(self.space - rest));
+                stretch(builder, first, rest);
+            }
+        });
+        sums.map(|sum| builder.get(sum))
+    }
+
     /// Loops over the flat indices of one channel.
     pub(crate) fn lower(
         self,
@@ -118,4 +175,15 @@ impl Channels {
 pub(crate) fn load(builder: &mut LoopBuilder, name: &str, vector: Buffer, channel: &Expr) -> Expr {
     let value = builder.load(vector, channel.clone());
     builder.let_(name, value)
+}
+
+/// `1 / sqrt(variance + epsilon)` of a channel, by a local.
+pub(crate) fn inverse_deviation(
+    builder: &mut LoopBuilder,
+    variance: Buffer,
+    channel: &Expr,
+    epsilon: F32,
+) -> Expr {
+    let value = builder.load(variance, channel.clone()) + Expr::f32(epsilon.get());
+    builder.let_("inverse", Expr::f32(1.0).divide(value.unary(Unary::Sqrt)))
 }

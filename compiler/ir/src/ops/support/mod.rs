@@ -3,6 +3,7 @@
 
 pub(crate) mod affine;
 pub(crate) mod binary;
+pub(crate) mod channel_lines;
 pub(crate) mod channels;
 pub(crate) mod chunks;
 pub(crate) mod clip_bounds;

@@ -1,0 +1,238 @@
+//! Sums of 8-bit codes by integer coefficients of each channel, `a[c] * p + b[c] * q + r[c]`: what FP32 coefficients become beside
+//! one exponent, evaluation, and loops.
+
+use crate::loops::builder::LoopBuilder;
+use crate::loops::{Buffer, Expr, Unary};
+use crate::numeric::{self, exponent, integer};
+use crate::ops::Requantize;
+use crate::ops::support::channels::Channels;
+use crate::tensor::Tensor;
+use crate::types::Element;
+
+/// Bits of the magnitude of what a code is multiplied by.
+const FACTOR_BITS: i64 = 15;
+/// Bits of the magnitude of what is added: no sum overflows beside two products of 22 bits.
+const OFFSET_BITS: i64 = 30;
+/// In the place of a largest magnitude of 0.
+const LEAST: f32 = f32::from_bits(1);
+
+/// FP32 coefficients of one channel: of the codes of each operand, and what is added.
+pub(crate) struct Line<const N: usize, T> {
+    /// What a code of each operand stands for, without the operand's exponent.
+    pub(crate) factors: [T; N],
+    /// What is added.
+    pub(crate) offset: T,
+}
+
+/// As integers beside an exponent: `factors[n][c]`, `offsets[c]`.
+struct Integers<const N: usize> {
+    factors: [Vec<i32>; N],
+    offsets: Vec<i32>,
+    exponent: i64,
+}
+
+/// The exponent is the least at which each factor's magnitude stays below 2^15 and each offset's within 2^30, by the powers of two
+/// that bound their largest; then all are rounded to nearest, ties to even.
+fn integers<const N: usize>(lines: &[Line<N, f32>], exponents: [i32; N]) -> Integers<N> {
+    let column = |f: &dyn Fn(&Line<N, f32>) -> f32| lines.iter().map(f).collect::<Vec<f32>>();
+    let factors: [Vec<f32>; N] = std::array::from_fn(|n| column(&|line| line.factors[n]));
+    let offsets = column(&|line| line.offset);
+    let width =
+        |values: &[f32]| i64::from(numeric::ceil_log2(numeric::largest_finite(values).max(LEAST)));
+    let bounds = (0..N).map(|n| i64::from(exponents[n]) + width(&factors[n]) - FACTOR_BITS);
+    let exponent = bounds.fold(width(&offsets) - OFFSET_BITS, i64::max);
+    let round = |values: &[f32], by: i64, limit: i32| {
+        let by = by.clamp(-1000, 1000) as i32;
+        let rounded = |&x: &f32| numeric::scale_by_power_of_two(x, by).round_ties_even() as i32;
+        values.iter().map(|x| rounded(x).clamp(-limit, limit)).collect::<Vec<i32>>()
+    };
+    Integers {
+        factors: std::array::from_fn(|n| {
+            round(&factors[n], i64::from(exponents[n]) - exponent, (1 << FACTOR_BITS) - 1)
+        }),
+        offsets: round(&offsets, -exponent, 1 << OFFSET_BITS),
+        exponent,
+    }
+}
+
+/// The sums of some operands' codes as i32 with a shared exponent.
+pub(crate) fn evaluate<const N: usize>(
+    sizes: Channels,
+    operands: [&Tensor; N],
+    lines: &[Line<N, f32>],
+) -> Tensor {
+    let integers = integers(lines, operands.map(Tensor::exponent));
+    let codes = operands.map(Tensor::to_i64);
+    let mut sums = vec![0i32; codes[0].len()];
+    for c in 0..sizes.channels {
+        for i in sizes.runs(c).flatten() {
+            let products = (0..N).map(|n| integers.factors[n][c] * codes[n][i] as i32);
+            sums[i] = products.sum::<i32>() + integers.offsets[c];
+        }
+    }
+    Tensor::i32_shared(operands[0].shape().clone(), sums, integers.exponent as i32)
+}
+
+/// The loops of sums: the operands by position, and the FP32 coefficients of a channel.
+pub(crate) struct Lines<'a, const N: usize> {
+    /// Sizes of each operand.
+    pub(crate) sizes: Channels,
+    /// Positions of the operands.
+    pub(crate) operands: [usize; N],
+    /// The coefficients of a channel.
+    pub(crate) line: &'a dyn Fn(&mut LoopBuilder, &Expr) -> Line<N, Expr>,
+}
+
+impl<const N: usize> Lines<'_, N> {
+    /// i32 sums with a shared exponent.
+    pub(crate) fn lower(&self, b: &mut LoopBuilder) {
+        let integers = self.integers(b);
+        b.set_output_exponent(0, integers.exponent.clone().truncate());
+        let y = b.output(0);
+        b.for_("c", self.sizes.channels, |b, c| {
+            let line = integers.of(b, &c);
+            self.sizes.lower(b, &c, |b, i| {
+                let sum = self.sum(b, &line, &i);
+                b.store(y, i, sum);
+            });
+        });
+    }
+
+    /// The sums rounded to 8 bits, without keeping them: they are made once for their width and once more for the result.
+    pub(crate) fn lower_rounded(&self, b: &mut LoopBuilder, rounding: &Requantize) {
+        let integers = self.integers(b);
+        let bits = b.local("magnitude_bits", Expr::i32(0));
+        let y = b.output(0);
+        b.for_("c", self.sizes.channels, |b, c| {
+            let line = integers.of(b, &c);
+            if N == 1 {
+                // A sum moves one way with its code: the least code and the greatest give the largest.
+                let [least, greatest] = self.extremes(b, &c);
+                for code in [least, greatest] {
+                    let sum = code * line.factors[0].clone() + line.offset.clone();
+                    let sum = b.let_("sum", sum);
+                    let all = b.get(bits).or(integer::magnitude(sum));
+                    b.set(bits, all);
+                }
+            } else {
+                self.sizes.lower(b, &c, |b, i| {
+                    let sum = self.sum(b, &line, &i);
+                    let sum = b.let_("sum", sum);
+                    let all = b.get(bits).or(integer::magnitude(sum));
+                    b.set(bits, all);
+                });
+            }
+        });
+        let magnitudes = b.get(bits);
+        let shift = rounding.shift(b, magnitudes, integers.exponent.clone().truncate());
+        b.for_("c", self.sizes.channels, |b, c| {
+            let line = integers.of(b, &c);
+            self.sizes.lower(b, &c, |b, i| {
+                let sum = self.sum(b, &line, &i);
+                let rounded = rounding.rounded(b, &shift, sum);
+                b.store(y, i, rounded);
+            });
+        });
+    }
+
+    fn sum(&self, b: &mut LoopBuilder, line: &Line<N, Expr>, i: &Expr) -> Expr {
+        let products =
+            (0..N).map(|n| b.load(b.input(self.operands[n]), i.clone()) * line.factors[n].clone());
+        let products = products.reduce(|sum, product| sum + product).expect("an operand");
+        products + line.offset.clone()
+    }
+
+    /// The least and the greatest code of a channel; no elements give the other way round.
+    fn extremes(&self, b: &mut LoopBuilder, c: &Expr) -> [Expr; 2] {
+        let x = b.input(self.operands[0]);
+        let least = b.local("least", Expr::i32(127));
+        let greatest = b.local("greatest", Expr::i32(-128));
+        self.sizes.lower(b, c, |b, i| {
+            let code = b.load(x, i);
+            let code = b.let_("code", code);
+            let less = b.get(least).minimum(code.clone());
+            b.set(least, less);
+            let greater = b.get(greatest).maximum(code);
+            b.set(greatest, greater);
+        });
+        [b.get(least), b.get(greatest)]
+    }
+
+    /// Working memory with each channel's coefficients as integers, and their exponent (I64).
+    fn integers(&self, b: &mut LoopBuilder) -> IntegerLoops<N> {
+        let channels = self.sizes.channels;
+        let factors: [Buffer; N] =
+            std::array::from_fn(|n| b.scratch(&format!("factors{n}"), Element::F32, channels));
+        let offsets = b.scratch("offsets", Element::F32, channels);
+        b.for_("c", channels, |b, c| {
+            let line = (self.line)(b, &c);
+            for (buffer, factor) in factors.into_iter().zip(line.factors) {
+                b.store(buffer, c.clone(), factor);
+            }
+            b.store(offsets, c, line.offset);
+        });
+        let width = |b: &mut LoopBuilder, buffer: Buffer| {
+            let largest = exponent::largest_finite(b, buffer, channels);
+            exponent::ceil_log2(b, largest.maximum(Expr::f32(LEAST))).extend()
+        };
+        let mut exponent = width(b, offsets) - Expr::i64(OFFSET_BITS);
+        let own = self.operands.map(|n| {
+            let own = b.input_exponent(n).extend();
+            b.let_("own", own)
+        });
+        for (buffer, own) in factors.into_iter().zip(&own) {
+            let bound = own.clone() + width(b, buffer) - Expr::i64(FACTOR_BITS);
+            exponent = exponent.maximum(bound);
+        }
+        let exponent = b.let_("exponent", exponent);
+        let integers = |b: &mut LoopBuilder, name: &str, from: Buffer, by: Expr, limit: i32| {
+            let by = by.maximum(Expr::i64(-1000)).minimum(Expr::i64(1000)).truncate();
+            let [first, second] = exponent::power_of_two_factors(b, by);
+            let to = b.scratch(name, Element::I32, channels);
+            b.for_("c", channels, |b, c| {
+                let scaled = b.load(from, c.clone()) * first * second;
+                let q = scaled.unary(Unary::RoundTiesEven).unary(Unary::ToInteger);
+                b.store(to, c, integer::clamp(q, -limit, limit));
+            });
+            to
+        };
+        IntegerLoops {
+            factors: std::array::from_fn(|n| {
+                let by = own[n].clone() - exponent.clone();
+                integers(b, &format!("codes{n}"), factors[n], by, (1 << FACTOR_BITS) - 1)
+            }),
+            offsets: integers(
+                b,
+                "added",
+                offsets,
+                Expr::i64(0) - exponent.clone(),
+                1 << OFFSET_BITS,
+            ),
+            exponent,
+        }
+    }
+}
+
+/// [`Integers`] of a loop kernel.
+struct IntegerLoops<const N: usize> {
+    factors: [Buffer; N],
+    offsets: Buffer,
+    exponent: Expr,
+}
+
+impl<const N: usize> IntegerLoops<N> {
+    /// The coefficients of a channel, loaded once.
+    fn of(&self, b: &mut LoopBuilder, c: &Expr) -> Line<N, Expr> {
+        let factors = self.factors.map(|buffer| {
+            // Within 16 bits, which loops of vectors are told so.
+            let factor = integer::clamp(
+                b.load(buffer, c.clone()),
+                -(1 << FACTOR_BITS) + 1,
+                (1 << FACTOR_BITS) - 1,
+            );
+            b.let_("factor", factor)
+        });
+        let offset = b.load(self.offsets, c.clone());
+        Line { factors, offset: b.let_("offset", offset) }
+    }
+}

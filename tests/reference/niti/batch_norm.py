@@ -1,0 +1,87 @@
+"""Batch normalization of 8-bit codes as `niti` has it (the paper has none): exact sums of codes as integers, float32 once a channel, and for
+each element products with integer coefficients that share an exponent, brought to 8 bits as a product is.
+
+Written from docs/operations.md (`integer_batch_statistics`, `integer_batch_norm`, `integer_batch_norm_sums`, `integer_batch_norm_error`,
+`normalized_update`). Codes are int8 (B, C, ...); vectors are float32 (C).
+"""
+
+import numpy as np
+
+import niti
+
+F = np.float32
+
+
+def wide(sums):
+    """float32 of integers by their parts of 24 bits, each step rounded."""
+    sums = np.asarray(sums, np.int64)
+    high, middle, low = sums >> 48, (sums >> 24) & 0xFFFFFF, sums & 0xFFFFFF
+    return (high.astype(F) * F(2**24) + middle.astype(F)) * F(2**24) + low.astype(F)
+
+
+def _by_channel(q):
+    """(C, elements) of codes, as wide integers."""
+    return np.moveaxis(q.astype(np.int64), 1, 0).reshape(q.shape[1], -1)
+
+
+def _stretched(vector, q):
+    return vector.reshape((1, -1) + (1,) * (q.ndim - 2))
+
+
+def statistics(q, e):
+    codes = _by_channel(q)
+    n = codes.shape[1]
+    total, squares = codes.sum(1), (codes * codes).sum(1)
+    variance = wide(n * squares - total * total) / F(n) / F(n)
+    return np.ldexp(wide(total) / F(n), e), np.ldexp(variance, 2 * e)
+
+
+def inverse_deviation(variance, epsilon):
+    return F(1) / np.sqrt(variance + F(epsilon))
+
+
+def _width(vector):
+    """ceil(log2 max |v|) by the parts of the float."""
+    mantissa, exponent = np.frexp(max(np.abs(vector).max(), F(2.0**-149)))
+    return int(exponent) - (mantissa == 0.5)
+
+
+def _sums(terms, offset):
+    """(int sums, exponent) of codes by factors, [(codes, exponent, factors)], and what is added."""
+    s = max([e + _width(a) - 15 for _, e, a in terms] + [_width(offset) - 30])
+    total = _stretched(np.rint(np.ldexp(offset, -s)).astype(np.int64), terms[0][0])
+    for q, e, a in terms:
+        factor = np.clip(np.rint(np.ldexp(a, e - s)).astype(np.int64), -(2**15) + 1, 2**15 - 1)
+        total = total + _stretched(factor, q) * q.astype(np.int64)
+    return total, s
+
+
+def forward(q, e, scale, bias, epsilon):
+    """The normalized codes, and mean and variance."""
+    mean, variance = statistics(q, e)
+    slope = scale * inverse_deviation(variance, epsilon)
+    return niti.requantize(*_sums([(q, e, slope)], bias - mean * slope)), (mean, variance)
+
+
+def backward(q, e, error, e_error, scale, moments, epsilon):
+    """The error of the codes, and the gradients of scale and bias."""
+    mean, variance = moments
+    inverse = inverse_deviation(variance, epsilon)
+    errors, codes = _by_channel(error), _by_channel(q)
+    dbias = np.ldexp(wide(errors.sum(1)), e_error)
+    product = np.ldexp(wide((errors * codes).sum(1)), e_error + e)
+    dscale = (product - mean * dbias) * inverse
+    slope = scale * inverse
+    share = slope / F(codes.shape[1])
+    turn = -(share * dscale * inverse)
+    offset = -(share * dbias) - turn * mean
+    back = niti.requantize(*_sums([(error, e_error, slope), (q, e, turn)], offset))
+    return back, dscale, dbias
+
+
+def update(w, gradient, bits):
+    """The step of a float32 parameter: 2^(bits - 10) of its gradient beside the largest."""
+    largest = np.abs(gradient).max()
+    if bits <= 0 or largest == 0:
+        return w
+    return w - F(2.0 ** (bits - 10)) * (gradient / largest)
