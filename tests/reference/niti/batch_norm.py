@@ -2,7 +2,7 @@
 each element products with integer coefficients that share an exponent, brought to 8 bits as a product is.
 
 Written from docs/operations.md (`integer_batch_statistics`, `integer_batch_norm`, `integer_batch_norm_sums`, `integer_batch_norm_error`,
-`normalized_update`). Codes are int8 (B, C, ...); vectors are float32 (C).
+`requantize_stochastic`, `normalized_update`). Codes are int8 (B, C, ...); vectors are float32 (C).
 """
 
 import numpy as np
@@ -56,6 +56,21 @@ def _sums(terms, offset):
     return total, s
 
 
+def _mix(x):
+    """The hash lowbias32 of 32-bit words."""
+    x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32
+    x = (x ^ (x >> 15)) * 0x846CA68B % 2**32
+    return x ^ (x >> 16)
+
+
+def requantize_stochastic(sums, e, seed, step, stream):
+    """8 bits of sums: (x + u) / 2^s, rounded down, u the upper s bits of a word for each element."""
+    s = max(int(np.abs(sums).max()).bit_length() - 7, 0)
+    key = int(niti.uniform_bits(seed, step, stream, 1, 32)[0])
+    words = _mix((key + np.arange(sums.size, dtype=np.uint64)) % 2**32).astype(np.int64).reshape(sums.shape)
+    return np.clip((sums + (words >> (32 - s))) >> s, -127, 127).astype(np.int8), e + s
+
+
 def forward(q, e, scale, bias, epsilon):
     """The normalized codes, and mean and variance."""
     mean, variance = statistics(q, e)
@@ -63,8 +78,8 @@ def forward(q, e, scale, bias, epsilon):
     return niti.requantize(*_sums([(q, e, slope)], bias - mean * slope)), (mean, variance)
 
 
-def backward(q, e, error, e_error, scale, moments, epsilon):
-    """The error of the codes, and the gradients of scale and bias."""
+def backward(q, e, error, e_error, scale, moments, epsilon, draw):
+    """The error of the codes, and the gradients of scale and bias; `draw` is seed, step and stream."""
     mean, variance = moments
     inverse = inverse_deviation(variance, epsilon)
     errors, codes = _by_channel(error), _by_channel(q)
@@ -75,7 +90,7 @@ def backward(q, e, error, e_error, scale, moments, epsilon):
     share = slope / F(codes.shape[1])
     turn = -(share * dscale * inverse)
     offset = -(share * dbias) - turn * mean
-    back = niti.requantize(*_sums([(error, e_error, slope), (q, e, turn)], offset))
+    back = requantize_stochastic(*_sums([(error, e_error, slope), (q, e, turn)], offset), *draw)
     return back, dscale, dbias
 
 

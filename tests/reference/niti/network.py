@@ -25,6 +25,7 @@ class Network:
         self.nodes = description["nodes"]
         self.logits = description["logits"]
         self.q, self.exponent, self.float, self.moments = {}, {}, {}, {}
+        self.random = [0, 0, 0]
         normalizations = {node["name"] for node in self.nodes if node["op"] == "batchnorm"}
         for name, value in float_parameters.items():
             if name.rsplit(".", 1)[0] in normalizations:
@@ -96,6 +97,11 @@ class Network:
                     contributions.setdefault(source, {})[(index, operand)] = back
         return errors, accumulators
 
+    def draw(self):
+        """Seed, step and stream of the next random rounding: streams are numbered as the step comes to them, the loss first."""
+        self.random[2] += 1
+        return self.random
+
     @staticmethod
     def fold(contributions):
         """Sum of error contributions, from the left by the aligned add; the order changes the rounding."""
@@ -122,7 +128,7 @@ class Network:
             return [niti.requantize(back, e + e_w) if wanted else None]
         if op == "batchnorm":
             scale, moments = self.float[name + ".weight"], self.moments[name]
-            back, *gradients = batch_norm.backward(*tensors[inputs[0]], error, e, scale, moments, node["epsilon"])
+            back, *gradients = batch_norm.backward(*tensors[inputs[0]], error, e, scale, moments, node["epsilon"], self.draw())
             accumulators[name + ".weight"], accumulators[name + ".bias"] = gradients
             return [back]
         if op == "relu":
@@ -145,6 +151,7 @@ class Network:
 
     def step(self, x, labels, mu, seed, step, stream=0):
         """One training step: forward, loss, backward, then the update of every parameter. Returns all of it."""
+        self.random = [seed, step, stream]
         tensors, winners = self.forward(x)
         logits, e = tensors[self.logits]
         error = niti.loss_gradient(logits, e, labels, seed, step, stream)

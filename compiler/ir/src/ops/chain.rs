@@ -6,6 +6,7 @@ use crate::operator;
 use crate::ops::properties::{Property, Work};
 use crate::ops::rule::ensure;
 use crate::ops::support::binary;
+use crate::ops::support::channel_lines::RoundedSums;
 use crate::ops::support::fusion::{Fusion, Place};
 use crate::ops::support::sample;
 use crate::ops::{Case, Conv2d, Op, Operator, Relu, TypeError};
@@ -131,14 +132,14 @@ impl Operator for Chain {
         {
             return binary::lower(conv, inputs, outputs);
         }
-        match &self.ops[..] {
-            [Op::IntegerBatchNorm(norm), Op::Requantize(rounding)] => {
-                return norm.lower_rounded(inputs, outputs, rounding);
+        if let [head, rounding] = &self.ops[..]
+            && let Some(rounding) = RoundedSums::of(rounding)
+        {
+            match head {
+                Op::IntegerBatchNorm(op) => return op.lower_rounded(inputs, outputs, rounding),
+                Op::IntegerBatchNormError(op) => return op.lower_rounded(inputs, outputs, rounding),
+                _ => {}
             }
-            [Op::IntegerBatchNormError(error), Op::Requantize(rounding)] => {
-                return error.lower_rounded(inputs, outputs, rounding);
-            }
-            _ => {}
         }
         let links = self.links(inputs).expect("the type rule has checked the operands");
         let kernels: Vec<LoopKernel> = links
@@ -224,7 +225,34 @@ impl Operator for Chain {
             }
             Case::shape_only(chain(vec![product.into(), stage.into()]), inputs)
         };
+        // Sums of a normalization, and of its error, in 8 bits: rounded up, down, and not at all.
+        let normalized = |shape: &[usize], [low, e]: [i32; 2], [error, stochastic]: [bool; 2]| {
+            let epsilon = crate::attributes::F32::new(1.0e-3);
+            let head: Op = match error {
+                true => crate::ops::IntegerBatchNormError { epsilon, batch: true }.into(),
+                false => crate::ops::IntegerBatchNorm { epsilon, batch: true }.into(),
+            };
+            let rounding = crate::numeric::Rounding::HalfAway;
+            let tail: Op = match stochastic {
+                true => crate::ops::RequantizeStochastic { stream: 3 }.into(),
+                false => crate::ops::Requantize { bits: 7, rounding, low: low as i8 }.into(),
+            };
+            let codes = (0..1 + u32::from(error)).map(|i| sample::i8_shared(shape, 8 + i, e));
+            let vectors = (0..if error { 5 } else { 4 }).map(|i| sample::f32([shape[1]], 20 + i));
+            let positive = |x: Tensor| {
+                Tensor::f32(x.shape().dims(), x.as_f32().iter().map(|x| x.abs()).collect::<Vec<_>>())
+            };
+            let variance = if error { 2 } else { 3 };
+            let vectors = vectors.enumerate().map(|(i, x)| if i == variance { positive(x) } else { x });
+            Case::shape_only(chain(vec![head, tail]), codes.chain(vectors).collect())
+        };
         vec![
+            normalized(&[2, 5, 3, 7], [-127, -6], [false, false]),
+            normalized(&[3, 4, 40], [0, -40], [false, false]),
+            normalized(&[9, 5], [-127, 90], [false, true]),
+            normalized(&[2, 5, 3, 7], [-127, -6], [true, false]),
+            normalized(&[3, 4, 40], [0, -40], [true, true]),
+            normalized(&[9, 5], [-127, 90], [true, true]),
             // The product is 3 - 2 = 1; relu(1 - 2) and relu(1 + 4).
             Case::new(
                 chain(vec![product(false).into(), crate::ops::Add {}.into(), relu()]),

@@ -6,10 +6,10 @@ use crate::loops::builder::LoopBuilder;
 use crate::operator;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::{Property, Work};
-use crate::ops::support::channel_lines::{self, Line, Lines};
+use crate::ops::support::channel_lines::{self, Line, Lines, RoundedSums};
 use crate::ops::support::channels::{self, Channels};
 use crate::ops::support::sample;
-use crate::ops::{Case, Operator, Requantize, TypeError, rule};
+use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::types::{Element, TensorType};
@@ -56,10 +56,10 @@ impl IntegerBatchNorm {
         &self,
         inputs: &[&TensorType],
         outputs: &[&TensorType],
-        rounding: &Requantize,
+        rounding: RoundedSums<'_>,
     ) -> LoopKernel {
         let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let mut b = LoopBuilder::new(inputs, outputs, rounding.draws());
         self.with_lines(sizes, |lines| lines.lower_rounded(&mut b, rounding));
         b.finish()
     }
@@ -67,7 +67,7 @@ impl IntegerBatchNorm {
 
 impl Operator for IntegerBatchNorm {
     const WORK: Work = Work::Strides;
-    const PROPERTIES: &'static [Property] = &[Property::BeginsChain];
+    const PROPERTIES: &'static [Property] = &[Property::SumsOfCodes];
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, vectors @ ..] = rule::operands::<5>(Self::NAME, inputs)?;

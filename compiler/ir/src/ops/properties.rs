@@ -14,6 +14,10 @@ keyword_enum! {
         ContinuesChain = "continues_chain",
         /// Has readers of its own by what it is: nothing behind it is worth taking into its kernel.
         EndsChain = "ends_chain",
+        /// i32 sums that are cheap enough to be made twice: a rounding behind it is worth taking into its kernel.
+        SumsOfCodes = "sums_of_codes",
+        /// Brings i32 sums to 8 bits by the width of the largest of them.
+        RoundsSums = "rounds_sums",
         /// One tensor operand, and a result that does not depend on its shape: elementwise, or by the whole tensor.
         IgnoresShape = "ignores_shape",
         /// The result's elements are elements of the operands as they are, or zeros.

@@ -46,7 +46,7 @@ impl Requantize {
 
 impl Operator for Requantize {
     const WORK: Work = Work::Little;
-    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain, Property::IgnoresShape];
+    const PROPERTIES: &'static [Property] = &[Property::ContinuesChain, Property::RoundsSums, Property::IgnoresShape];
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;

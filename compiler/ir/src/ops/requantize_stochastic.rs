@@ -6,7 +6,7 @@ use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric::dither::{self, Dither, DitherLoop, DitheredShift};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
-use crate::ops::properties::Work;
+use crate::ops::properties::{Property, Work};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -30,10 +30,33 @@ operator! {
 impl RequantizeStochastic {
     /// Bits of an FP32 element below the unit that is kept.
     pub const FRACTION: i32 = 16;
+
+    /// In loops: the shift of sums with that exponent, the bitwise or of whose magnitudes is as wide as `magnitudes`; sets the
+    /// result's exponent.
+    pub(crate) fn shift(b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> DitheredShift {
+        let excess = integer::bit_width(magnitudes) - Expr::i32(7);
+        let s = b.let_("s", excess.maximum(Expr::i32(0)));
+        b.set_output_exponent(0, exponent + s.clone());
+        DitheredShift::new(b, s, false)
+    }
+
+    /// In loops: sum number `i` by that shift.
+    pub(crate) fn rounded(
+        b: &mut LoopBuilder,
+        dither: &DitherLoop,
+        shift: &DitheredShift,
+        sum: Expr,
+        i: &Expr,
+    ) -> Expr {
+        let bits = dither.bits(b, i.clone());
+        let q = shift.apply(b, sum, bits);
+        integer::clamp(q, -127, 127)
+    }
 }
 
 impl Operator for RequantizeStochastic {
     const WORK: Work = Work::Series;
+    const PROPERTIES: &'static [Property] = &[Property::RoundsSums];
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = rule::operands(Self::NAME, inputs)?;
@@ -92,15 +115,11 @@ impl Operator for RequantizeStochastic {
             return b.finish();
         }
         let magnitudes = integer::magnitude_bits(&mut b, x, count);
-        let excess = integer::bit_width(magnitudes) - Expr::i32(7);
-        let s = b.let_("s", excess.maximum(Expr::i32(0)));
-        let exponent = b.input_exponent(0) + s.clone();
-        b.set_output_exponent(0, exponent);
-        let shift = DitheredShift::new(&mut b, s, false);
+        let exponent = b.input_exponent(0);
+        let shift = Self::shift(&mut b, magnitudes, exponent);
         b.for_("i", count, |b, i| {
-            let bits = dither.bits(b, i.clone());
-            let q = shift.apply(b, b.load(x, i.clone()), bits);
-            b.store(y, i, integer::clamp(q, -127, 127));
+            let q = Self::rounded(b, &dither, &shift, b.load(x, i.clone()), &i);
+            b.store(y, i, q);
         });
         b.finish()
     }

@@ -2,13 +2,14 @@
 //!
 //! A chain means the composition of its parts, so fusing keeps every bit; whether it pays is the target's cost.
 
+use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::{
-    Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, IntegerAdd, IntegerConv2d,
-    IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient, Relu, Requantize, RequantizeAdaptive,
-    ScaleShift, Threshold,
+    Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, IntegerAdd, IntegerBatchNorm,
+    IntegerBatchNormError, IntegerConv2d, IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient,
+    Relu, Requantize, RequantizeAdaptive, RequantizeStochastic, ScaleShift, Threshold,
 };
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Op, Tensor};
@@ -59,6 +60,13 @@ pub(super) const RULES: &[Rule] = &[
         instance: Instance::Built(fusion_instance),
     },
     Rule {
+        name: "fuse-rounding",
+        summary: "r(n(x, ..)) = chain{n; r}(x, ..), n sums of codes by channel, r a rounding to 8 bits",
+        exactness: Exactness::Bit,
+        sides: Sides::Search(fuse_rounding),
+        instance: Instance::Built(rounding_instance),
+    },
+    Rule {
         name: "extend-chain",
         summary: "g(chain{..; f}(x, ..), ..) = chain{..; f; g}(x, .., ..)",
         exactness: Exactness::Bit,
@@ -67,12 +75,15 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-fn fuse(view: View<'_>, id: Id, parts: impl Fn(&Op) -> Option<Vec<Op>>) -> Vec<Replacement> {
+fn fuse(
+    view: View<'_>,
+    id: Id,
+    continues: Property,
+    parts: impl Fn(&Op) -> Option<Vec<Op>>,
+) -> Vec<Replacement> {
     let mut found = Vec::new();
     for (tail, operands) in view.operations(id) {
-        if !tail.kind().has(Property::ContinuesChain)
-            || operands[1..].iter().any(|&o| view.same(o, operands[0]))
-        {
+        if !tail.kind().has(continues) || operands[1..].iter().any(|&o| view.same(o, operands[0])) {
             continue;
         }
         for (head, inputs) in view.operations(operands[0]) {
@@ -95,17 +106,51 @@ fn fuse(view: View<'_>, id: Id, parts: impl Fn(&Op) -> Option<Vec<Op>>) -> Vec<R
 }
 
 fn fuse_into_product(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    fuse(view, id, |op| op.kind().has(Property::BeginsChain).then(|| vec![op.clone()]))
+    let begins = |op: &Op| op.kind().has(Property::BeginsChain).then(|| vec![op.clone()]);
+    fuse(view, id, Property::ContinuesChain, begins)
+}
+
+fn fuse_rounding(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
+    let sums = |op: &Op| op.kind().has(Property::SumsOfCodes).then(|| vec![op.clone()]);
+    fuse(view, id, Property::RoundsSums, sums)
 }
 
 fn extend_chain(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
-    fuse(view, id, |op| match op {
+    fuse(view, id, Property::ContinuesChain, |op| match op {
         Op::Chain(Chain { ops }) => {
             let ends = ops.last().is_some_and(|op| op.kind().has(Property::EndsChain));
-            (!ends).then(|| ops.clone())
+            // Sums that are rounded as they are made have no kernel for more.
+            let begins = ops.first().is_some_and(|op| op.kind().has(Property::BeginsChain));
+            (begins && !ends).then(|| ops.clone())
         }
         _ => None,
     })
+}
+
+fn rounding_instance(r: &mut Random) -> trainc_ir::Graph {
+    let mut i = Builder::new();
+    let (channels, epsilon) = (r.range(1, 5), F32::new(1.0e-3));
+    let shape = [r.range(1, 3), channels, r.range(1, 4), r.range(1, 9)];
+    let [x, e] = [(); 2].map(|()| i.input(TensorType::shared(shape, Element::I8)));
+    let vectors = [(); 5].map(|()| i.input(TensorType::f32([channels])));
+    let sums = match r.range(0, 1) {
+        0 => {
+            let operands = [&[x], &vectors[..4]].concat();
+            i.op(IntegerBatchNorm { epsilon, batch: true }, &operands)
+        }
+        _ => {
+            let operands = [&[x, e], &vectors[..]].concat();
+            i.op(IntegerBatchNormError { epsilon, batch: true }, &operands)
+        }
+    };
+    let y = match r.range(0, 1) {
+        0 => {
+            let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
+            i.op(Requantize { bits: 7, rounding, low: r.choose(&[-127, 0]) }, &[sums])
+        }
+        _ => i.op(RequantizeStochastic { stream: 0 }, &[sums]),
+    };
+    i.finish(y)
 }
 
 fn random_conv(r: &mut Random) -> Conv2d {

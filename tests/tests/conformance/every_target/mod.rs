@@ -36,6 +36,9 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// The variable of the environment with what names of operations begin with, to ask those alone.
+const OPERATIONS: &str = "TRAINC_OPERATIONS";
+
 /// A variable of the environment.
 const ONE_TARGET: &str = "TRAINC_TARGET";
 
@@ -190,11 +193,12 @@ fn on_all_processors(jobs: usize, run: impl Fn(usize) -> Vec<String> + Sync) {
     assert!(failures.is_empty(), "{} failures{shown}", failures.len());
 }
 
-/// Every case of every operation.
+/// Every case of every operation, or of those whose names begin as [`OPERATIONS`] says.
 #[test]
 fn operations() {
     let mut all = Vec::new();
-    for &kind in OpKind::ALL {
+    let wanted = std::env::var(OPERATIONS).unwrap_or_default();
+    for &kind in OpKind::ALL.iter().filter(|kind| kind.name().starts_with(&wanted)) {
         let cases = kind.cases();
         assert!(!cases.is_empty(), "{}: no case", kind.name());
         for (n, case) in cases.into_iter().enumerate() {

@@ -3,9 +3,10 @@
 
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, Unary};
+use crate::numeric::dither::DitherLoop;
 use crate::numeric::{self, exponent, integer};
-use crate::ops::Requantize;
 use crate::ops::support::channels::Channels;
+use crate::ops::{Op, Requantize, RequantizeStochastic};
 use crate::tensor::Tensor;
 use crate::types::Element;
 
@@ -73,6 +74,47 @@ pub(crate) fn evaluate<const N: usize>(
     Tensor::i32_shared(operands[0].shape().clone(), sums, integers.exponent as i32)
 }
 
+/// What brings sums to 8 bits as they are made.
+#[derive(Clone, Copy)]
+pub(crate) enum RoundedSums<'a> {
+    Fixed(&'a Requantize),
+    Stochastic(&'a RequantizeStochastic),
+}
+
+/// The 8 bits of sum number `i`.
+type Rounded<'a> = Box<dyn FnOnce(&mut LoopBuilder, Expr, &Expr) -> Expr + 'a>;
+
+impl<'a> RoundedSums<'a> {
+    /// The rounding that an operation is.
+    pub(crate) fn of(op: &'a Op) -> Option<RoundedSums<'a>> {
+        match op {
+            Op::Requantize(op) => Some(RoundedSums::Fixed(op)),
+            Op::RequantizeStochastic(op) => Some(RoundedSums::Stochastic(op)),
+            _ => None,
+        }
+    }
+
+    /// Whether it draws random numbers.
+    pub(crate) fn draws(self) -> bool {
+        matches!(self, RoundedSums::Stochastic(_))
+    }
+
+    /// Sets the result's exponent: what rounds one sum.
+    fn prepare(self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> Rounded<'a> {
+        match self {
+            RoundedSums::Fixed(op) => {
+                let shift = op.shift(b, magnitudes, exponent);
+                Box::new(move |b, sum, _| op.rounded(b, &shift, sum))
+            }
+            RoundedSums::Stochastic(op) => {
+                let dither = DitherLoop::new(b, op.stream);
+                let shift = RequantizeStochastic::shift(b, magnitudes, exponent);
+                Box::new(move |b, sum, i| RequantizeStochastic::rounded(b, &dither, &shift, sum, i))
+            }
+        }
+    }
+}
+
 /// The loops of sums: the operands by position, and the FP32 coefficients of a channel.
 pub(crate) struct Lines<'a, const N: usize> {
     /// Sizes of each operand.
@@ -99,7 +141,7 @@ impl<const N: usize> Lines<'_, N> {
     }
 
     /// The sums rounded to 8 bits, without keeping them: they are made once for their width and once more for the result.
-    pub(crate) fn lower_rounded(&self, b: &mut LoopBuilder, rounding: &Requantize) {
+    pub(crate) fn lower_rounded(&self, b: &mut LoopBuilder, rounding: RoundedSums<'_>) {
         let integers = self.integers(b);
         let bits = b.local("magnitude_bits", Expr::i32(0));
         let y = b.output(0);
@@ -124,12 +166,12 @@ impl<const N: usize> Lines<'_, N> {
             }
         });
         let magnitudes = b.get(bits);
-        let shift = rounding.shift(b, magnitudes, integers.exponent.clone().truncate());
+        let rounded = rounding.prepare(b, magnitudes, integers.exponent.clone().truncate());
         b.for_("c", self.sizes.channels, |b, c| {
             let line = integers.of(b, &c);
             self.sizes.lower(b, &c, |b, i| {
                 let sum = self.sum(b, &line, &i);
-                let rounded = rounding.rounded(b, &shift, sum);
+                let rounded = rounded(b, sum, &i);
                 b.store(y, i, rounded);
             });
         });
