@@ -16,7 +16,7 @@ pub(super) fn batch_norms(fates: &[BatchNormFate]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for fate in fates {
         let text = match &fate.fate {
-            Fate::Trains => "train in FP32, with running statistics".to_string(),
+            Fate::Trains => "train, with running statistics".to_string(),
             Fate::Folded { .. } => {
                 "have frozen statistics and are folded into the weights before them".to_string()
             }

@@ -124,6 +124,33 @@ impl RightShift {
     }
 }
 
+/// A right shift of small numbers by one run-time amount, half away from zero, in fewer steps than [`RightShift`] takes.
+#[derive(Clone, Debug)]
+pub struct SmallShift {
+    amount: Expr,
+    half: Expr,
+    /// What is added below zero: -1, or 0 where nothing is shifted out.
+    away: Expr,
+}
+
+impl SmallShift {
+    /// A shift by an I32 in 0..=30 of numbers x with `|x| + 2^(amount - 1) < 2^31`.
+    pub fn new(builder: &mut LoopBuilder, amount: Expr) -> SmallShift {
+        let amount = builder.let_("shift", amount);
+        let half = Expr::i32(1).shift_left(amount.clone()).shr_unsigned(Expr::i32(1));
+        let half = builder.let_("half", half);
+        let away = amount.clone().minimum(Expr::i32(1)).unary(Unary::Negate);
+        SmallShift { amount, half, away: builder.let_("away", away) }
+    }
+
+    /// The shifted `x` (I32): below zero `floor((x + half - 1) / 2^s) = -floor((|x| + half) / 2^s)`.
+    pub fn apply(&self, builder: &mut LoopBuilder, x: Expr) -> Expr {
+        let x = builder.let_("value", x);
+        let below = x.clone().shift_right(Expr::i32(31)).and(self.away.clone());
+        (x + self.half.clone() + below).shift_right(self.amount.clone())
+    }
+}
+
 /// `|x|` of an I32; 2^31 (as unsigned) for the smallest.
 pub fn magnitude(x: Expr) -> Expr {
     let negative = x.clone().less(Expr::i32(0));

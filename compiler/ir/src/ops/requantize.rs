@@ -30,16 +30,15 @@ operator! {
 impl Requantize {
     /// In loops: the shift of sums with that exponent, the bitwise or of whose magnitudes is as wide as `magnitudes`; sets the
     /// result's exponent.
-    pub(crate) fn shift(&self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> RightShift {
+    pub(crate) fn shift(&self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> Expr {
         let excess = integer::bit_width(magnitudes) - Expr::i32(self.bits.into());
         let s = b.let_("s", excess.maximum(Expr::i32(0)));
         b.set_output_exponent(0, exponent + s.clone());
-        RightShift::run_time(b, s, self.rounding)
+        s
     }
 
-    /// In loops: a sum by that shift.
-    pub(crate) fn rounded(&self, b: &mut LoopBuilder, shift: &RightShift, sum: Expr) -> Expr {
-        let q = shift.apply(b, sum);
+    /// In loops: a shifted sum within the range of the result.
+    pub(crate) fn clamped(&self, q: Expr) -> Expr {
         integer::clamp(q, self.low.into(), 127)
     }
 }
@@ -80,11 +79,12 @@ impl Operator for Requantize {
         let (x, y, count) = (b.input(0), b.output(0), inputs[0].count());
         let magnitudes = integer::magnitude_bits(&mut b, x, count);
         let exponent = b.input_exponent(0);
-        let shift = self.shift(&mut b, magnitudes, exponent);
+        let s = self.shift(&mut b, magnitudes, exponent);
+        let shift = RightShift::run_time(&mut b, s, self.rounding);
         b.for_("i", count, |b, i| {
             let x = b.load(x, i.clone());
-            let q = self.rounded(b, &shift, x);
-            b.store(y, i, q);
+            let q = shift.apply(b, x);
+            b.store(y, i, self.clamped(q));
         });
         b.finish()
     }

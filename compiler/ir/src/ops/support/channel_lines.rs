@@ -4,7 +4,8 @@
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, Unary};
 use crate::numeric::dither::DitherLoop;
-use crate::numeric::{self, exponent, integer};
+use crate::numeric::integer::{self, RightShift, SmallShift};
+use crate::numeric::{self, Rounding, exponent};
 use crate::ops::support::channels::Channels;
 use crate::ops::{Op, Requantize, RequantizeStochastic};
 use crate::tensor::Tensor;
@@ -103,8 +104,20 @@ impl<'a> RoundedSums<'a> {
     fn prepare(self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> Rounded<'a> {
         match self {
             RoundedSums::Fixed(op) => {
-                let shift = op.shift(b, magnitudes, exponent);
-                Box::new(move |b, sum, _| op.rounded(b, &shift, sum))
+                let s = op.shift(b, magnitudes, exponent);
+                if op.rounding == Rounding::HalfAway {
+                    // Sums stay below 2^30 + 2^23, shifts below 25.
+                    let shift = SmallShift::new(b, s);
+                    return Box::new(move |b, sum, _| {
+                        let q = shift.apply(b, sum);
+                        op.clamped(q)
+                    });
+                }
+                let shift = RightShift::run_time(b, s, op.rounding);
+                Box::new(move |b, sum, _| {
+                    let q = shift.apply(b, sum);
+                    op.clamped(q)
+                })
             }
             RoundedSums::Stochastic(op) => {
                 let dither = DitherLoop::new(b, op.stream);
