@@ -19,9 +19,6 @@ pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 /// `trainc_xpulp_float.h`: arithmetic of floats, on [`HEADER`].
 pub const FLOAT: &str = include_str!("support/trainc_xpulp_float.h");
 
-/// Functions of loops by its instructions.
-const LOOPS: &str = include_str!("support/trainc_xpulp_loops.h");
-
 /// Products, on [`HEADER`].
 const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 
@@ -108,7 +105,6 @@ impl Dialect for XpulpTarget {
     fn support(&self) -> Vec<SupportFile> {
         [
             ("trainc_xpulp.h", HEADER),
-            ("trainc_xpulp_loops.h", LOOPS),
             ("trainc_xpulp_products.h", PRODUCTS),
             ("trainc_xpulp_rounding.h", ROUNDING),
             ("trainc_xpulp_strips.h", STRIPS),
