@@ -132,10 +132,12 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
         const struct trainc_xpulp_outer *work, int32_t words, int8_t *to) \
     { \
         const struct trainc_xpulp_rounding *const r = &work->rounding; \
+        /* Before the registers are taken: a call would change them. */ \
+        const uint32_t magnitude = trainc_xpulp_abs((uint32_t)row); \
         register const uint16_t *x10 __asm__("x10") = work->magnitudes; \
         register int8_t *x11 __asm__("x11") = to; \
         register int32_t x12 __asm__("x12") = words; \
-        register uint32_t x13 __asm__("x13") = trainc_xpulp_abs((uint32_t)row); \
+        register uint32_t x13 __asm__("x13") = magnitude; \
         register int32_t x14 __asm__("x14") = 127; \
         register int32_t x15 __asm__("x15") = r->shift; \
         register int32_t x16 __asm__("x16") = r->half; \
