@@ -21,7 +21,7 @@ use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 use trainc_opt::algorithm::stages::Choice;
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
-const ALGORITHMS: [(&str, &str); 13] = [
+const ALGORITHMS: [(&str, &str); 14] = [
     ("ui8", "ui8"),
     ("sbm", "sbm"),
     ("bnn-ste", "bnn-ste"),
@@ -35,6 +35,7 @@ const ALGORITHMS: [(&str, &str); 13] = [
     ("wageubn", "wageubn"),
     ("octo", "octo"),
     ("priot", "priot"),
+    ("priot:a=3,e=5", "priot-fixed"),
     // Steps of earlier looks, beyond which values saturate.
     ("afp:tolerance=0.001,beta=5,epoch=5", "afp-stale"),
 ];

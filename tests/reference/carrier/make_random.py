@@ -17,7 +17,7 @@ import make_formats
 from make_fixtures import CLASSES, RELU, Conv, F, Layer, Linear, Network, onnx_model, write_steps
 from make_formats import Afp, scaled
 from make_octo import DecayedAdam, Octo, of_octo, with_compensation
-from make_priot import Priot, Scores, first_scores, of_priot
+from make_priot import Fixed, Priot, Scores, first_scores, of_priot
 from make_wageubn import Updates, Wageubn, of_wageubn
 
 BATCH = 3
@@ -111,7 +111,8 @@ def algorithms(number):
             yield name, algorithm(f"random-{number}"), optimizer, RELU
     yield "wageubn", Wageubn(), Updates, RELU
     yield "octo", Octo(), DecayedAdam, RELU
-    yield "priot", Priot(), lambda weights: Scores(first_scores(weights)), RELU
+    yield "priot", Priot(f"random-{number}"), lambda weights: Scores(first_scores(weights)), RELU
+    yield "priot-fixed", Fixed(), lambda weights: Scores(first_scores(weights)), RELU
 
 
 def main():
@@ -124,7 +125,7 @@ def main():
         print(number, kind.IMAGE, kind.SHAPES)
         for name, algorithm, optimizer, bounds in algorithms(number):
             weights = {key: value.copy() for key, value in parameters.items()}
-            others = {"wageubn": of_wageubn, "octo": of_octo, "priot": of_priot}
+            others = {"wageubn": of_wageubn, "octo": of_octo, "priot": of_priot, "priot-fixed": of_priot}
             own = others[name](kind) if name in others else scaled(kind, getattr(algorithm, "LOSS_SCALE", F(1)))
             if name == "octo":
                 weights = with_compensation(weights, kind.RESULTS)

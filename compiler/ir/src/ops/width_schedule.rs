@@ -30,7 +30,7 @@ operator! {
     /// |q * 2^h| (0 where that is no number); the first width with `d <= tolerance` is taken, or else the last. Then
     /// `D = log(1 + d) / log(2)`, `m = alpha * |h - r|`, `r = alpha * h + (1 - alpha) * r`, and the next look is after
     /// `min(max(round_ties_even(beta / max(delta * D * D, m) - gamma), 1), epoch)` steps; after 1 where `t < warm`, after `epoch` where
-    /// `t >= epoch`. `t` counts up to `epoch`.
+    /// `t >= epoch`; but after 1 where all of `x` is 0, which says nothing of its range (not in the paper). `t` counts up to `epoch`.
     ///
     /// Order: all in FP32; sums as of `width_search`. h is between -126 and 127, of zeros -126.
     pub struct WidthSchedule = "width_schedule" {
@@ -113,7 +113,7 @@ impl Operator for WidthSchedule {
             let alpha = self.alpha.get();
             let moved = alpha * (h - r).abs();
             r = alpha * h + (1.0 - alpha) * r;
-            left = self.interval(d, moved, t);
+            left = if m > 0.0 { self.interval(d, moved, t) } else { 1.0 };
         }
         // A state that no step gave is still a number.
         let exponent = (h.clamp(-126.0, 127.0)) as i32;
@@ -194,7 +194,8 @@ impl Operator for WidthSchedule {
             let steps = steps.clone().less(epoch()).select(steps, epoch());
             let later = t.clone().less(epoch()).select(steps, epoch());
             let warm = t.clone().less(Expr::f32(self.warm.get()));
-            b.set(left, warm.select(Expr::f32(1.0), later));
+            let steps = warm.select(Expr::f32(1.0), later);
+            b.set(left, Expr::f32(0.0).less(m).select(steps, Expr::f32(1.0)));
         });
         let exponent = b.get(h).maximum(Expr::f32(-126.0)).minimum(Expr::f32(127.0));
         let exponent = exponent.unary(Unary::ToInteger) + Expr::i32(127);
@@ -226,6 +227,15 @@ impl Operator for WidthSchedule {
             epoch: 100,
         };
         let all = |warm| op(&[8, 16, 24], warm);
+        let once = || WidthSchedule {
+            tolerance: 0.0.into(),
+            alpha: 0.0.into(),
+            beta: 1.0.into(),
+            gamma: 0.0.into(),
+            delta: 0.0.into(),
+            epoch: (1 << 24) - 1,
+            ..op(&[8], 0.0)
+        };
         let f32 = |x: &[f32]| Tensor::f32([x.len()], x.to_vec());
         let result = |step: f32, high: f32, state: [f32; STATE]| {
             vec![Tensor::f32([], vec![step]), Tensor::f32([], vec![high]), f32(&state)]
@@ -281,6 +291,34 @@ impl Operator for WidthSchedule {
                 vec![f32(&[0.0, -0.0]), f32(&[0.0, 8.0, -126.0, 0.0, 0.0])],
                 result(1.175_494_4e-38, 127.0, [0.0, 8.0, -126.0, -5.04, 1.0]),
             ),
+            // Nor do they say anything of the range: the next step looks, with and without warm-up, in any epoch.
+            Case::new(
+                all(0.0),
+                vec![f32(&[0.0, -0.0]), f32(&[0.0; STATE])],
+                result(1.175_494_4e-38, 127.0, [0.0, 8.0, -126.0, -5.04, 1.0]),
+            ),
+            Case::new(
+                all(0.0),
+                vec![f32(&[0.0]), f32(&[0.0, 8.0, -126.0, 0.0, 100.0])],
+                result(1.175_494_4e-38, 127.0, [0.0, 8.0, -126.0, -5.04, 100.0]),
+            ),
+            // Without change and movement it looks once, at the first numbers: as `priot` keeps scales.
+            Case::new(
+                once(),
+                vec![f32(&[-0.3, 0.1]), f32(&[0.0; STATE])],
+                result(0.003_906_25, 127.0, [16_777_214.0, 8.0, -8.0, 0.0, 1.0]),
+            ),
+            Case::new(
+                once(),
+                vec![f32(&[0.0, -0.0]), f32(&[0.0; STATE])],
+                result(1.175_494_4e-38, 127.0, [0.0, 8.0, -126.0, 0.0, 1.0]),
+            ),
+            Case::new(
+                once(),
+                vec![f32(&[900.0, 3.0]), f32(&[16_777_214.0, 8.0, -8.0, 0.0, 1.0])],
+                result(0.003_906_25, 127.0, [16_777_213.0, 8.0, -8.0, 0.0, 2.0]),
+            ),
+            Case::shape_only(once(), vec![elementwise::extreme_tensor(), f32(&[0.0; STATE])]),
             Case::shape_only(all(0.0), vec![cubes(333, 1), f32(&[0.0, 8.0, -5.0, -6.8, 20.0])]),
             Case::shape_only(all(0.0), vec![cubes(100, 9), f32(&[0.0, 8.0, -5.0, -6.8, 20.0])]),
             Case::shape_only(all(0.0), vec![cubes(64, 25), f32(&[0.0; STATE])]),
