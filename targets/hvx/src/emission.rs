@@ -11,7 +11,7 @@ use crate::glue::{KERNELS, ROUTINES, assembly};
 use crate::machine::Version;
 use crate::select::Routine;
 use crate::target::HvxTarget;
-use crate::{bands, documents, fastrpc};
+use crate::{bands, documents, fastrpc, groups};
 
 /// Name of the file with the routines that kernels call.
 pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
@@ -106,8 +106,9 @@ impl Dialect for HvxTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        let (name, contents) = ("trainc_hvx_bands.h".into(), bands::HEADER.into());
-        vec![SupportFile { name, contents }]
+        [("trainc_hvx_bands.h", bands::HEADER), ("trainc_hvx_groups.h", groups::HEADER)]
+            .map(|(name, contents)| SupportFile { name: name.into(), contents: contents.into() })
+            .into()
     }
 
     fn readme(&self, facts: &Facts<'_>) -> Option<String> {

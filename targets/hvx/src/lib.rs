@@ -12,6 +12,7 @@ mod documents;
 mod emission;
 mod fastrpc;
 mod glue;
+mod groups;
 pub mod kernels;
 mod lowering;
 pub mod machine;

@@ -529,7 +529,7 @@ impl Glue for Product {
 }
 
 /// Channels and features, the axes and the strides of the weights of a sum over windows.
-fn sides(c: &Convolution) -> ([usize; 2], [Axis; 2], WeightStrides) {
+pub(crate) fn sides(c: &Convolution) -> ([usize; 2], [Axis; 2], WeightStrides) {
     let taps = c.tap_count();
     let [vertical, horizontal] = spans(c);
     match c.pass {

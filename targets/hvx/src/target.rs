@@ -9,6 +9,7 @@ use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 use crate::depthwise::DepthwiseProduct;
 use crate::emission;
 use crate::glue::{Glue as _, Loops, Tuned};
+use crate::groups::GroupedWindows;
 use crate::machine::Version;
 use crate::pools::Pooling;
 use crate::products::Product;
@@ -76,6 +77,11 @@ impl Target for HvxTarget {
         let version = self.version;
         if let Some(product) = ways.ask(Product::NAME, aligned(signature, Product::of)) {
             return trainc_c::take(ways, Tuned::new(product, version, signature.outputs));
+        }
+        if let Some(grouped) =
+            ways.ask(GroupedWindows::NAME, aligned(signature, GroupedWindows::of))
+        {
+            return trainc_c::take(ways, Tuned::new(grouped, version, signature.outputs));
         }
         let depthwise = aligned(signature, DepthwiseProduct::of);
         if let Some(depthwise) = ways.ask(DepthwiseProduct::NAME, depthwise) {

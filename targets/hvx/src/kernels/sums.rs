@@ -2,6 +2,8 @@
 //!
 //! A weight gradient is a sum over windows, too: its images are the operand's channels, its channels the images, its taps the
 //! places of the error, which stands for the weights.
+//!
+//! Or the sums are added to FP32 totals, each by the scale of its image and feature: the parts of a product of groups.
 
 use super::convolution::Packed;
 use super::kernel::{Argument, Kernel, Phase, Scratch};
@@ -14,6 +16,8 @@ use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Bytes of a sum.
 const WORD: usize = 4;
+/// Packets in which a sum is added to its total: four, of which an estimate of a launch counts the one of a result.
+const ADD: usize = 3;
 
 /// Sums between neighbours of a result `[image][feature][position]`, whatever stands for its images and features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +84,20 @@ impl SumProduct {
     /// # Errors
     /// Of the machine layer.
     pub fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        self.make(name, false)
+    }
+
+    /// `int kernel(x, packed weights, y, scales, working memory)`: `y = y + f32(product) * scale` for each element of y, FP32, each
+    /// step rounded; scales are FP32 numbers `[image][feature]`. What it returns says nothing. Only for products without windows
+    /// that have no tap.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn scaled_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        self.make(name, true)
+    }
+
+    fn make(&self, name: &str, scaled: bool) -> Result<Kernel, MachineError> {
         let product = &self.product;
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let table = phase_name("windows");
@@ -87,20 +105,23 @@ impl SumProduct {
         let Packed { mut phases, operand, starts } =
             Packed::new(name, product, &mut scratch, &table)?;
         let sums = scratch.take(product.sums_bytes());
+        let (purpose, parameters, last) = match scaled {
+            true => ("Adds sums over windows to FP32 totals, by their scales.", 4, "add"),
+            false => ("Sums over windows, in 32 bits.", 3, "order"),
+        };
+        let mut arguments = vec![sums];
+        arguments.extend((2..parameters).map(Argument::Parameter));
         phases.extend([
             Phase {
                 function: product.products(&phase_name("products"), &table)?,
                 arguments: vec![operand, Argument::Parameter(1), starts, sums],
             },
-            Phase {
-                function: self.order(&phase_name("order"))?,
-                arguments: vec![sums, Argument::Parameter(2)],
-            },
+            Phase { function: self.order(&phase_name(last), scaled)?, arguments },
         ]);
         Ok(Kernel {
             name: name.into(),
-            purpose: "Sums over windows, in 32 bits.".into(),
-            parameters: 3,
+            purpose: purpose.into(),
+            parameters,
             scratch_bytes: scratch.bytes,
             phases,
             helpers: Vec::new(),
@@ -118,14 +139,31 @@ impl SumProduct {
         product.launch_packets(&self.weights) + results * (product.outputs() + zeros + 6)
     }
 
+    /// An estimate of the packets of a launch of [`Self::scaled_kernel`].
+    #[must_use]
+    pub(crate) fn scaled_packets(&self) -> usize {
+        let results = self.product.images * self.product.features;
+        self.product.launch_packets(&self.weights) + results * (self.product.outputs() * ADD + 15)
+    }
+
     /// `void order(sums, y)`: from `[group][vector][image][position][32 lanes]` to the result's order, 0 where no window has
-    /// a tap.
-    fn order(&self, name: &str) -> Result<Function, MachineError> {
+    /// a tap. Or `void add(sums, y, scales)`: added to what the result holds, by the scale of its image and feature.
+    fn order(&self, name: &str, scaled: bool) -> Result<Function, MachineError> {
         let product = &self.product;
-        let mut b = Builder::new(name, 2);
-        b.purpose("Puts sums in the order of the result.");
+        let mut b = Builder::new(name, if scaled { 3 } else { 2 });
+        b.purpose(match scaled {
+            true => "Adds sums, by their scales, in the order of the result.",
+            false => "Puts sums in the order of the result.",
+        });
         let [rows, columns] = places(product);
-        let order = Order { sums: self, rows, columns, memory: (b.object("sums"), b.object("y")) };
+        // What is read of the result is no other round's to write.
+        let scales = scaled.then(|| Scales {
+            at: b.parameter(2),
+            memory: b.object("scales"),
+            totals: b.object("totals"),
+        });
+        let memory = (b.object("sums"), b.object("y"));
+        let order = Order { sums: self, rows, columns, memory, scales };
         let (sums, y) = (b.parameter(0), b.parameter(1));
         if product.spread.is_some() {
             let (zero, to) = (b.zero(), b.copy(y));
@@ -159,49 +197,92 @@ struct Order<'a> {
     rows: Places,
     columns: Places,
     memory: (Object, Object),
+    scales: Option<Scales>,
+}
+
+/// FP32 scales `[image][feature]`, and what is added to.
+struct Scales {
+    /// Of a group's first image and feature.
+    at: Register,
+    memory: Object,
+    totals: Object,
 }
 
 impl Order<'_> {
-    /// Up to four images; both pointers end at the next group.
+    /// Up to four images; all pointers end at the next group.
     fn group(&self, b: &mut Builder, sums: Register, y: Register, images: usize) {
         let features = self.sums.product.features;
         let (full, rest) = (features / LANES, features % LANES);
         let to = b.copy(y);
+        let scale = self.scales.as_ref().map(|scales| b.copy(scales.at));
         loop_over(b, full, "vectors of features", |b| {
-            self.vector(b, sums, to, images, LANES);
+            self.vector(b, sums, (to, scale), images, LANES);
             step(b, to, LANES * self.sums.result.feature * WORD);
+            if let Some(scale) = scale {
+                step(b, scale, LANES * WORD);
+            }
         });
         if rest > 0 {
-            self.vector(b, sums, to, images, rest);
+            self.vector(b, sums, (to, scale), images, rest);
         }
         step(b, y, GROUP * self.sums.result.image * WORD);
+        if let Some(scales) = &self.scales {
+            step(b, scales.at, GROUP * features * WORD);
+        }
     }
 
     /// Up to 32 features; the pointer to the sums ends at the next vector.
-    fn vector(&self, b: &mut Builder, sums: Register, y: Register, images: usize, features: usize) {
+    fn vector(
+        &self,
+        b: &mut Builder,
+        sums: Register,
+        (y, scale): (Register, Option<Register>),
+        images: usize,
+        features: usize,
+    ) {
         let image_bytes = self.sums.product.padded_outputs() * VECTOR;
         let target = b.copy(y);
+        let scale = scale.map(|scale| b.copy(scale));
         loop_over(b, images, "images", |b| {
             let (lane, plane) = (b.copy(sums), b.copy(target));
+            let scale_of_lane = scale.map(|scale| b.copy(scale));
             loop_over(b, features, "features", |b| {
-                self.plane(b, lane, plane);
+                let factor = scale_of_lane.zip(self.scales.as_ref()).map(|(scale, scales)| {
+                    (b.load(Opcode::LoadWNext, (scale, WORD as i32), scales.memory), scales)
+                });
+                self.plane(b, lane, plane, factor);
                 step(b, lane, WORD);
                 step(b, plane, self.sums.result.feature * WORD);
             });
             step(b, sums, image_bytes);
             step(b, target, self.sums.result.image * WORD);
+            if let Some(scale) = scale {
+                step(b, scale, self.sums.product.features * WORD);
+            }
         });
         step(b, sums, (GROUP - images) * image_bytes);
     }
 
     /// All places of an image's feature.
-    fn plane(&self, b: &mut Builder, lane: Register, plane: Register) {
+    fn plane(
+        &self,
+        b: &mut Builder,
+        lane: Register,
+        plane: Register,
+        factor: Option<(Register, &Scales)>,
+    ) {
         let (from, row) = (b.copy(lane), b.copy(plane));
         let places = |b: &mut Builder, count: usize, distance: usize| {
             let to = b.copy(row);
             loop_over(b, count, "places", |b| {
-                let sum = b.load(Opcode::LoadW, (from, 0), self.memory.0);
+                let mut sum = b.load(Opcode::LoadW, (from, 0), self.memory.0);
                 step(b, from, VECTOR);
+                if let Some((factor, scales)) = factor {
+                    let total = b.load(Opcode::LoadW, (to, 0), scales.totals);
+                    sum = b.emit(Opcode::FloatFromW, (sum,));
+                    sum = b.emit(Opcode::FloatMultiply, (sum, factor));
+                    sum = b.emit(Opcode::FloatAdd, (total, sum));
+                }
                 b.store(Opcode::StoreW, (to, 0, sum), self.memory.1);
                 step(b, to, distance * WORD);
             });

@@ -64,7 +64,7 @@ pub(crate) fn every(target: &str, suite: Suite) -> Option<usize> {
         ("c" | "neon" | "armv7-neon" | "xpulpv2" | "host", Suite::Shapes) => 11,
         (_, Suite::Shapes) => 41,
         // Kernels of their own.
-        ("neon" | "host", Suite::Floats) => 1,
+        ("neon" | "host" | "hvx", Suite::Floats) => 1,
         // Loops.
         (_, Suite::Floats) => 13,
         // Loops; of the second, multiplications at run time by one of the three below.
