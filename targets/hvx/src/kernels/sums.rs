@@ -142,8 +142,13 @@ impl SumProduct {
     /// An estimate of the packets of a launch of [`Self::scaled_kernel`].
     #[must_use]
     pub(crate) fn scaled_packets(&self) -> usize {
-        let results = self.product.images * self.product.features;
-        self.product.launch_packets(&self.weights) + results * (self.product.outputs() * ADD + 15)
+        let product = &self.product;
+        let results = product.images * product.features;
+        // A channel alone is packed a weight at a time, one a packet where others take seven for two.
+        let words = product.vectors() * product.taps() * product.quads() * LANES;
+        let alone = if product.channels == 1 { words * 5 / 2 } else { 0 };
+        let launch = product.launch_packets(&self.weights).saturating_sub(alone);
+        launch + results * (product.outputs() * ADD + 15)
     }
 
     /// `void order(sums, y)`: from `[group][vector][image][position][32 lanes]` to the result's order, 0 where no window has
