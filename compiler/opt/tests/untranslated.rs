@@ -115,10 +115,18 @@ fn coverage_of_the_built_in_algorithms() {
         all.iter().find(|(k, _)| *k == kind).expect("an FP32 operation").1
     };
     let (niti, strict) = (of("niti"), coverage(&strict()));
-    for kind in [OpKind::Conv2d, OpKind::MatMul, OpKind::Relu, OpKind::AvgPool2d, OpKind::Concat] {
+    let integers = [
+        OpKind::Conv2d,
+        OpKind::MatMul,
+        OpKind::Relu,
+        OpKind::AvgPool2d,
+        OpKind::Concat,
+        OpKind::BatchNorm,
+    ];
+    for kind in integers {
         assert_eq!(find(&niti, kind), Coverage::Trains, "{}", kind.name());
     }
-    for kind in [OpKind::BatchNorm, OpKind::LeakyRelu, OpKind::Neg, OpKind::Mul] {
+    for kind in [OpKind::Softmax, OpKind::LeakyRelu, OpKind::Neg, OpKind::Mul] {
         assert_eq!(find(&niti, kind), Coverage::Float, "{}", kind.name());
         assert_eq!(find(&strict, kind), Coverage::None, "{}", kind.name());
     }
