@@ -25,8 +25,11 @@ pub struct Independent {
     pub locals: BTreeSet<Local>,
 }
 
-/// A loop's rounds if they are independent and each has a loop of its own, so that dividing them pays. `number` is that
-/// of the body's first statement.
+/// Rounds without loops of which dividing pays.
+const MANY: i32 = 4096;
+
+/// A loop's rounds if they are independent, and dividing them pays: each has a loop of its own, or there are many. `number` is
+/// that of the body's first statement.
 pub fn independent(
     kernel: &LoopKernel,
     locals: &Locals,
@@ -36,8 +39,8 @@ pub fn independent(
 ) -> Option<Independent> {
     let Stmt::For { body, .. } = statement else { return None };
     let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
-    let free = nested.then(|| free_rounds(kernel, locals, intervals, statement, number, &[]))?;
-    free.filter(|free| free.rounds > 1)
+    let free = free_rounds(kernel, locals, intervals, statement, number, &[])?;
+    (free.rounds > if nested { 1 } else { MANY - 1 }).then_some(free)
 }
 
 /// A loop's rounds if they are independent in each round of the loops around it, whose variables `around` are. `number` is
