@@ -246,6 +246,16 @@ impl Operator for Chain {
             let vectors = vectors.enumerate().map(|(i, x)| if i == variance { positive(x) } else { x });
             Case::shape_only(chain(vec![head, tail]), codes.chain(vectors).collect())
         };
+        let three_quarters = |x: &[i8], e: i32, y: &[i8], ye: i32| {
+            let norm = crate::ops::IntegerBatchNorm { epsilon: 0.0.into(), batch: true };
+            let rounding = crate::numeric::Rounding::HalfAway;
+            let tail = crate::ops::Requantize { bits: 7, rounding, low: -127 };
+            let shape = [1, 1, x.len()];
+            let vectors = [0.75, 0.0, 0.0, 1.0].map(|v| Tensor::f32([1], vec![v]));
+            let inputs = [vec![Tensor::i8_shared(shape, x.to_vec(), e)], vectors.to_vec()].concat();
+            let outputs = vec![Tensor::i8_shared(shape, y.to_vec(), ye)];
+            Case::new(chain(vec![norm.into(), tail.into()]), inputs, outputs)
+        };
         vec![
             normalized(&[2, 5, 3, 7], [-127, -6], [false, false]),
             normalized(&[3, 4, 40], [0, -40], [false, false]),
@@ -312,6 +322,10 @@ impl Operator for Chain {
             bits(16, false),
             bits(16, true),
             bits(5, true),
+            // 3/4 of the codes, by a' = 3 * 2^13 and a shift of 15: halves go away from zero on both sides.
+            three_quarters(&[126, 2, -2, 6, -6, 10, -10, 3], -5, &[95, 2, -2, 5, -5, 8, -8, 2], -5),
+            // Small codes of one sign: by a shift of 10 alone.
+            three_quarters(&[5, 1, 2, 3, 4, 5, 1, 2], 0, &[120, 24, 48, 72, 96, 120, 24, 48], -5),
         ]
     }
 }
