@@ -7,7 +7,7 @@ use trainc_driver::config::{
 };
 use trainc_driver::model::ModelSource;
 use trainc_driver::options::Said;
-use trainc_driver::options::value::{OutputLoss, Schedule};
+use trainc_driver::options::value::{Bytes, OutputLoss, Schedule};
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
@@ -133,6 +133,12 @@ impl Builder {
     /// one: those of a batch).
     pub fn infer_batch(mut self, examples: usize) -> Builder {
         self.options.say("infer-batch", |c| c.infer_batch = Some(examples));
+        self
+    }
+
+    /// Most bytes that the arena may have; values are computed again where it would have more.
+    pub fn arena_limit(mut self, bytes: usize) -> Builder {
+        self.options.say("arena-limit", |c| c.arena_limit = Some(Bytes(bytes)));
         self
     }
 

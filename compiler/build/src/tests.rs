@@ -88,13 +88,14 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 27] = [
+    let methods: [(&str, Method); 28] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
         ("target", |b| b.target("c")),
         ("batch", |b| b.batch(3)),
         ("infer-batch", |b| b.infer_batch(3)),
+        ("arena-limit", |b| b.arena_limit(3)),
         ("dimensions", |b| b.dimension("h", 3)),
         ("seed", |b| b.seed(3)),
         ("loss", |b| b.loss(LossFunction::MeanSquaredError)),

@@ -50,6 +50,26 @@ fn a_right_artifact() {
     assert!(bytes(&folder.path("kept/main.c")).starts_with(b"/* "));
 }
 
+/// An artifact whose arena has a limit is planned with it again.
+#[test]
+fn an_artifact_within_a_limit() {
+    let folder = Folder::new("verify-limit");
+    folder.succeed(&["zoo", "residual", "-o", "residual.onnx"]);
+    let compile = ["compile", "residual.onnx", "--target", "c", "--batch", "4", "-o", "out"];
+    let arena = |lines: Vec<Value>| lines.last().unwrap()["arena_bytes"].as_u64().unwrap();
+    let natural = arena(folder.json(&compile));
+    let limit = (natural * 9 / 10).to_string();
+    let limited = [&compile[..], &["--arena-limit", &limit]].concat();
+    let output = folder.run(&limited);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("({natural} without a limit)")), "{said}");
+    assert!(arena(folder.json(&limited)) <= natural * 9 / 10);
+    folder.succeed(&["verify", "out", "--steps", "2"]);
+    let output = folder.run(&[&compile[..], &["--arena-limit", "1K"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("the least that was found"), "{said}");
+}
+
 #[test]
 fn a_wrong_artifact() {
     let folder = artifact("verify-wrong", "c");

@@ -54,6 +54,8 @@ impl Config {
         let size = |size: &f64| size.is_finite() && *size >= 0.0;
         must(self.batch != Some(0), "batch: must be at least 1")?;
         must(self.infer_batch != Some(0), "infer-batch: must be at least 1")?;
+        let some = self.arena_limit.is_none_or(|limit| limit.0 > 0);
+        must(some, "arena-limit: must be at least 1")?;
         must(self.learning_rate.iter().all(size), "learning-rate: must be 0 or more")?;
         must(self.schedule.0.iter().all(|p| size(&p.value)), "schedule: sizes are 0 or more")?;
         if !self.schedule.0.is_empty() {

@@ -78,6 +78,9 @@ struct Flags {
     batch: usize,
     /// Examples of a call of inference.
     infer_batch: usize,
+    /// Most bytes of the arena, if that was limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arena_limit: Option<usize>,
     seed: u64,
     exact: bool,
     opt: crate::config::OptimiserStrategy,
@@ -327,6 +330,7 @@ pub(crate) fn manifest<'a>(
         flags: Flags {
             batch,
             infer_batch: session.inference_batch,
+            arena_limit: session.config.arena_limit.map(|limit| limit.0),
             seed,
             exact,
             opt,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use self::value::{Augment, OutputLoss, Schedule, Value, choice};
+use self::value::{Augment, Bytes, OutputLoss, Schedule, Value, choice};
 
 choice! {
     /// How the optimiser searches.
@@ -191,6 +191,10 @@ options! {
     target: String = "host".to_string(), "target" 't' ("NAME") default "host";
     /// Measured latencies by which a target of several devices divides the program, in place of its estimates
     latencies: Option<PathBuf> = None, "latencies" ("FILE.toml") in "compile", "inspect";
+    /// Most bytes that the arena (activations, gradients, working memory) may have, as in 256K. Where it would have more, values
+    /// are computed again until it fits; no bit changes
+    arena_limit: Option<Bytes> = None, "arena-limit" ("BYTES") default "none"
+        in "compile", "inspect", "verify", "bench";
     /// Examples of a training step; those that `run` takes at once
     batch: Option<usize> = None, "batch" 'b' ("N") default "32; of `run` the data's";
     /// Examples of a call of inference
@@ -344,12 +348,30 @@ mod tests {
     }
 
     #[test]
+    fn bytes_have_units() {
+        let option = OPTIONS.iter().find(|o| o.name == "arena-limit").unwrap();
+        for (text, bytes) in [("77", 77), ("256K", 256 << 10), ("2m", 2 << 20)] {
+            let mut said = Said::default();
+            said.read(option, OsStr::new(text)).unwrap();
+            let config = said.over(Config::default());
+            assert_eq!(config.arena_limit, Some(Bytes(bytes)));
+            let file: Config = toml::from_str(&format!("arena-limit = \"{text}\"")).unwrap();
+            assert_eq!(file, config);
+            let file: Config = toml::from_str(&format!("arena-limit = {bytes}")).unwrap();
+            assert_eq!(file, config);
+        }
+    }
+
+    #[test]
     fn values_out_of_range_are_refused_as_they_are_said() {
         let option = |name: &str| OPTIONS.iter().find(|o| o.name == name).unwrap();
         for (name, text) in [
             ("batch", "0"),
             ("batch", "many"),
             ("infer-batch", "0"),
+            ("arena-limit", "0"),
+            ("arena-limit", "many"),
+            ("arena-limit", "99999999999999999999K"),
             ("learning-rate", "nan"),
             ("learning-rate", "-1"),
             ("schedule", "0.5:1"),

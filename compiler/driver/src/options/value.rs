@@ -131,6 +131,56 @@ impl Value for PathBuf {
     }
 }
 
+/// A size in bytes: a whole number, alone or with `K` (1024) or `M` (1024 * 1024) behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "ByteText", into = "ByteText")]
+pub struct Bytes(pub usize);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum ByteText {
+    Number(usize),
+    Words(String),
+}
+
+impl TryFrom<ByteText> for Bytes {
+    type Error = String;
+
+    fn try_from(text: ByteText) -> Result<Bytes, String> {
+        match text {
+            ByteText::Number(bytes) => Ok(Bytes(bytes)),
+            ByteText::Words(words) => {
+                let mut bytes = Bytes(0);
+                bytes.read(OsStr::new(&words)).map(|()| bytes)
+            }
+        }
+    }
+}
+
+impl From<Bytes> for ByteText {
+    fn from(bytes: Bytes) -> ByteText {
+        ByteText::Number(bytes.0)
+    }
+}
+
+impl Value for Bytes {
+    fn read(&mut self, text: &OsStr) -> Result<(), String> {
+        let expected = || "expected bytes, as in 200000, 256K or 1M".to_string();
+        let text = utf8(text)?.trim();
+        let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+            Some(digits) => (digits, 1 << 10),
+            None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
+        };
+        let number: usize = digits.trim().parse().map_err(|_| expected())?;
+        self.0 = number.checked_mul(unit).ok_or_else(expected)?;
+        Ok(())
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
 impl<T: Value + Default> Value for Option<T> {
     fn read(&mut self, text: &OsStr) -> Result<(), String> {
         self.insert(T::default()).read(text)

@@ -10,7 +10,7 @@ use trainc_ir::{Tensor, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
 
 use super::compilation::timed;
-use super::{Entries, OptimisedEntry, Staged, import};
+use super::{Entries, OptimisedEntry, Staged, import, words};
 use crate::config::{Config, InputNormalization};
 use crate::error::{Context, Result, ensure};
 #[cfg(feature = "host")]
@@ -84,11 +84,15 @@ impl Staged<OptimisedEntry> {
             let entries =
                 self.entries.iter().map(|e| PlanEntry { name: &e.name, graph: &e.optimised });
             let entries: Vec<PlanEntry<'_>> = entries.collect();
-            let planned = plan(&self.name, &entries, self.target, &PlanOptions::default())?;
+            let arena_limit = self.config.arena_limit.map(|limit| limit.0);
+            let options = PlanOptions { arena_limit, ..PlanOptions::default() };
+            let planned = plan(&self.name, &entries, self.target, &options)?;
             check_size(self.target, self.config.batch_size(), &planned.0.memory)?;
             Ok(planned)
         })?;
         self.compilation.times.extend(times);
+        let unit = self.target.description().cost_unit;
+        self.compilation.notes.extend(words::limited(&report, unit));
         let mut latencies = None;
         if let Some(path) = &self.config.latencies {
             let found = Latencies::read(path, self.target, &program)?;

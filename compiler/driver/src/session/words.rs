@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use trainc_ir::OpKind;
 use trainc_ir::graph::Graph;
+use trainc_ir::implementation::Cost;
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::algorithm::stages::{Choice, Stage, Stages};
 use trainc_opt::batch_norm::{BatchNormFate, Fate};
 use trainc_opt::frozen_prefix::FrozenPrefix;
+use trainc_opt::plan::{EntryReport, Limited, PlanReport};
 
 use super::TRAIN_STEP;
 
@@ -65,6 +67,27 @@ pub(super) fn stages(stages: &Stages) -> String {
             }
         }
     )
+}
+
+/// What the limit on the arena took, a line an entry.
+pub(super) fn limited(report: &PlanReport, unit: &str) -> Vec<String> {
+    let entries = report.entries.iter();
+    let line = |(entry, limited): (&EntryReport, &Limited)| {
+        let cycles = |cost: Cost| cost.cycles().unwrap_or(0);
+        let more: u64 = limited.again.iter().map(|(_, cost)| cycles(*cost)).sum();
+        let names: Vec<&str> = limited.again.iter().map(|(name, _)| name.as_str()).collect();
+        format!(
+            "`{}` keeps its arena to {} bytes ({} without a limit) by computing {} of its launches again, by estimate \
+             {:.1} % more {unit}: {}",
+            entry.name,
+            entry.peak_bytes,
+            limited.natural_bytes,
+            names.len(),
+            100.0 * more as f64 / cycles(limited.cost).max(1) as f64,
+            few(&names)
+        )
+    };
+    entries.filter_map(|entry| Some((entry, entry.limited.as_ref()?))).map(line).collect()
 }
 
 /// At most four names.

@@ -26,6 +26,8 @@ struct Manifest {
     trainc: String,
     target: String,
     model: Model,
+    #[serde(default)]
+    flags: Flags,
     program: Option<String>,
     #[serde(default)]
     schedule: Vec<ManifestPoint>,
@@ -33,6 +35,12 @@ struct Manifest {
     scheduled: Vec<ManifestScheduled>,
     entries: Vec<ManifestEntry>,
     files: Vec<ManifestFile>,
+}
+
+#[derive(Default, Deserialize)]
+struct Flags {
+    #[serde(default)]
+    arena_limit: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -146,7 +154,8 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
     let named = manifest.entries.iter().zip(&modules);
     let entries: Vec<PlanEntry<'_>> =
         named.map(|(entry, graph)| PlanEntry { name: &entry.name, graph }).collect();
-    let (mut program, _) = plan(&manifest.model.name, &entries, target, &PlanOptions::default())
+    let options = PlanOptions { arena_limit: manifest.flags.arena_limit, ..PlanOptions::default() };
+    let (mut program, _) = plan(&manifest.model.name, &entries, target, &options)
         .with_context(|| folder.display().to_string())?;
     let devices = |entry: &ManifestEntry| {
         Some(entry.devices.as_ref()?.iter().map(|&device| DeviceId(device)).collect())

@@ -73,7 +73,7 @@ pub(super) fn lifetimes(
             result.storage_of[group] = Some(storage);
         }
     }
-    result.lower_bound = result.largest(tasks, order, alignment);
+    result.lower_bound = result.profile(tasks, order, alignment).into_iter().max().unwrap_or(0);
     result
 }
 
@@ -107,18 +107,18 @@ impl Lifetimes {
         })
     }
 
-    fn largest(&self, tasks: &Tasks, order: &[usize], alignment: usize) -> usize {
+    /// Bytes of storages and working memory in the arena during each launch.
+    pub(super) fn profile(&self, tasks: &Tasks, order: &[usize], alignment: usize) -> Vec<usize> {
         let mut change = vec![(0usize, 0usize); order.len() + 1];
         for storage in self.storages.iter().filter(|s| s.home == Home::Arena) {
             change[storage.start].0 += storage.bytes;
             change[storage.end + 1].1 += storage.bytes;
         }
-        let (mut live, mut largest) = (0, 0);
-        for (&task, (more, less)) in order.iter().zip(change) {
+        let mut live = 0;
+        let during = order.iter().zip(change).map(|(&task, (more, less))| {
             live = live + more - less;
-            let scratch = tasks.tasks[task].scratch.next_multiple_of(alignment);
-            largest = largest.max(live + scratch);
-        }
-        largest
+            live + tasks.tasks[task].scratch.next_multiple_of(alignment)
+        });
+        during.collect()
     }
 }

@@ -1,8 +1,9 @@
 //! Planning: from graphs to a program, that is a static schedule with every buffer at a fixed place.
 //!
 //! Read in this order: `tasks` (what must run, and where values live), `schedule` (in which order), `liveness` (from
-//! when to when memory is needed), `arena` (at which offsets), and here, where the best of it becomes the program, whose
-//! launches `devices` assigns where the target has several.
+//! when to when memory is needed), `arena` (at which offsets), `limit` (what is computed again where the arena has a
+//! limit), and here, where the best of it becomes the program, whose launches `devices` assigns where the target has
+//! several.
 //! Each program is checked before it leaves: by [`verify_program`], and against the graphs.
 //!
 //! What emitters may rely on, beyond [`trainc_ir::program`]:
@@ -16,6 +17,7 @@
 mod arena;
 mod check;
 pub mod devices;
+mod limit;
 mod liveness;
 mod schedule;
 mod shared;
@@ -25,6 +27,7 @@ use std::collections::BTreeMap;
 
 use trainc_ir::Verified;
 use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::implementation::Cost;
 use trainc_ir::names::identifier;
 use trainc_ir::program::{
     Argument, Buffer, BufferId, DeviceId, Entry, Kernel, KernelId, Launch, MemoryPlan, Notes,
@@ -36,7 +39,7 @@ use trainc_ir::target::Target;
 use self::arena::{Item, Placement};
 use self::liveness::Lifetimes;
 use self::shared::Shared;
-use self::tasks::{Home, Operand, Tasks};
+use self::tasks::{Again, Home, Operand, Tasks};
 
 /// Most elements a tensor may have here; byte counts of programs then stay far from overflow.
 const ELEMENT_LIMIT: usize = 1 << 40;
@@ -64,6 +67,9 @@ pub struct PlanOptions {
     /// Whether values that are computed from fewer bytes may be computed again for uses far behind, where the arena gets
     /// smaller by that.
     pub recompute: bool,
+    /// Most bytes that the arena may have. Where it would have more, values are computed again for later uses until it fits,
+    /// those first that give most bytes for the target's estimate of their launches.
+    pub arena_limit: Option<usize>,
 }
 
 impl Default for PlanOptions {
@@ -74,6 +80,7 @@ impl Default for PlanOptions {
             in_place: true,
             search: true,
             recompute: true,
+            arena_limit: None,
         }
     }
 }
@@ -108,6 +115,19 @@ pub struct EntryReport {
     pub copies: usize,
     /// Launches that compute a value again.
     pub recomputed: usize,
+    /// What the limit on the arena took, if there is one that the entry would be over.
+    pub limited: Option<Limited>,
+}
+
+/// What it took to keep an entry's arena within a limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limited {
+    /// Arena bytes of the entry without a limit.
+    pub natural_bytes: usize,
+    /// Names of nodes that run again, each with the estimate of a launch in the target's unit.
+    pub again: Vec<(String, Cost)>,
+    /// The estimate of all other launches.
+    pub cost: Cost,
 }
 
 /// What the planner did, for `inspect`.
@@ -161,6 +181,25 @@ pub enum PlanError {
         /// Its type.
         ty: String,
     },
+    /// No plan was found that keeps the arena within its limit.
+    #[error(
+        "`{entry}` needs an arena of {least} bytes, and {limit} are allowed: this is the least that was found by computing values \
+         again ({natural} bytes without a limit). It is fullest in `{fullest}`: {held}"
+    )]
+    ArenaLimit {
+        /// The entry.
+        entry: String,
+        /// The least found.
+        least: usize,
+        /// The limit.
+        limit: usize,
+        /// Bytes without a limit.
+        natural: usize,
+        /// The launch during which the arena is fullest.
+        fullest: String,
+        /// What lies there, largest first.
+        held: String,
+    },
     /// The plan does not pass its check: a bug of the planner.
     #[error("the plan is not valid:\n{}", .0.0.join("\n"))]
     Internal(ProgramErrors),
@@ -183,7 +222,7 @@ pub fn plan(
     let mut report = PlanReport::default();
     let mut memory = MemoryPlan { state_bytes: shared.state_bytes, ..MemoryPlan::default() };
     for entry in entries {
-        let (tasks, chosen) = plan_entry(entry, &mut shared, options)?;
+        let (tasks, chosen, limited) = plan_entry(entry, &mut shared, options)?;
         memory.arena_bytes = memory.arena_bytes.max(chosen.placement.peak);
         memory.arena_lower_bound_bytes =
             memory.arena_lower_bound_bytes.max(chosen.lifetimes.lower_bound);
@@ -201,6 +240,7 @@ pub fn plan(
             views: tasks.views,
             copies: tasks.copies,
             recomputed: tasks.recomputed,
+            limited,
         });
         planned.push((tasks, chosen));
     }
@@ -215,17 +255,33 @@ pub fn plan(
 }
 
 /// The tasks of an entry and their places, with values computed again if that makes the arena smaller by an eighth at
-/// least.
+/// least, or as much of that as a limit takes.
 fn plan_entry(
+    entry: &PlanEntry<'_>,
+    shared: &mut Shared<'_>,
+    options: &PlanOptions,
+) -> Result<(Tasks, Chosen, Option<Limited>), PlanError> {
+    let (tasks, chosen) = plan_freely(entry, shared, options)?;
+    match options.arena_limit {
+        Some(limit) if chosen.placement.peak > limit => {
+            let natural = chosen.placement.peak;
+            let (tasks, chosen, limited) = limit::fit(entry, shared, options, limit, natural)?;
+            Ok((tasks, chosen, Some(limited)))
+        }
+        _ => Ok((tasks, chosen, None)),
+    }
+}
+
+fn plan_freely(
     entry: &PlanEntry<'_>,
     shared: &mut Shared<'_>,
     options: &PlanOptions,
 ) -> Result<(Tasks, Chosen), PlanError> {
     let once = PlanOptions { recompute: false, ..*options };
-    let tasks = tasks::tasks(entry, shared, &once)?;
+    let tasks = tasks::tasks(entry, shared, &once, &Again::new())?;
     let chosen = choose(&tasks, shared.alignment(), options);
     if options.recompute {
-        let again = tasks::tasks(entry, shared, options)?;
+        let again = tasks::tasks(entry, shared, options, &Again::new())?;
         if again.recomputed > 0 {
             let other = choose(&again, shared.alignment(), options);
             if other.placement.peak <= chosen.placement.peak / 8 * 7 {
@@ -360,15 +416,39 @@ fn assemble(
         };
         assembled.push(assembler.entry());
     }
+    let kernels = launched(&mut assembled, std::mem::take(&mut shared.kernels));
     Program {
         name: identifier(name),
         devices: description.devices.iter().map(ToString::to_string).collect(),
         buffers,
-        kernels: std::mem::take(&mut shared.kernels),
+        kernels,
         entries: assembled,
         memory,
         notes: Notes::default(),
     }
+}
+
+/// The kernels that are launched: plans that were tried may have asked for others.
+fn launched(entries: &mut [Entry], kernels: Vec<Kernel>) -> Vec<Kernel> {
+    let mut is_used = vec![false; kernels.len()];
+    let steps = || entries.iter().flat_map(|entry| &entry.steps);
+    for step in steps() {
+        if let Step::Launch(launch) = step {
+            is_used[launch.kernel.0] = true;
+        }
+    }
+    let mut position = Vec::with_capacity(kernels.len());
+    let mut kept = 0;
+    for &used in &is_used {
+        position.push(kept);
+        kept += usize::from(used);
+    }
+    for step in entries.iter_mut().flat_map(|entry| &mut entry.steps) {
+        if let Step::Launch(launch) = step {
+            launch.kernel = KernelId(position[launch.kernel.0]);
+        }
+    }
+    kernels.into_iter().zip(is_used).filter(|(_, used)| *used).map(|(kernel, _)| kernel).collect()
 }
 
 struct Assembler<'a, 't> {

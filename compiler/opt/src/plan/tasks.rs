@@ -12,12 +12,12 @@
 //!   node that computes it either does not read the old value or may overwrite it; otherwise it is a copy at the end;
 //! - everything else in the arena.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::Dfs;
-use trainc_ir::graph::{Definition, Graph, ValueId};
+use trainc_ir::graph::{Definition, Graph, NodeId, ValueId};
 use trainc_ir::ops::Reshape;
 use trainc_ir::program::buffer_bytes;
 use trainc_ir::program_verify::ProgramErrors;
@@ -61,10 +61,18 @@ pub(super) struct Operand {
     pub(super) view: usize,
 }
 
+/// Values that are computed again, each right before the node at that position, which reads it like those behind.
+pub(super) type Again = BTreeSet<(usize, ValueId)>;
+
 /// A launch to be.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) name: String,
+    /// The node that it runs; `None` of a copy.
+    pub(super) node: Option<NodeId>,
+    /// The node that it was made for, by its position in the graph: its own or, where it computes something again, that
+    /// which reads it. Copies come behind all.
+    pub(super) at: usize,
     /// Position in the program's kernels.
     pub(super) kernel: usize,
     pub(super) op: Op,
@@ -115,6 +123,7 @@ pub(super) fn tasks(
     entry: &PlanEntry<'_>,
     shared: &mut Shared<'_>,
     options: &PlanOptions,
+    again: &Again,
 ) -> Result<Tasks, PlanError> {
     let result = Tasks {
         groups: Vec::new(),
@@ -133,6 +142,7 @@ pub(super) fn tasks(
         graph,
         shared,
         options,
+        again,
         result,
         operands: BTreeMap::new(),
         constants: BTreeMap::new(),
@@ -156,6 +166,7 @@ struct Builder<'a, 's, 't> {
     graph: &'a Graph,
     shared: &'s mut Shared<'t>,
     options: &'a PlanOptions,
+    again: &'a Again,
     result: Tasks,
     /// Where each value is.
     operands: BTreeMap<ValueId, Operand>,
@@ -185,6 +196,7 @@ impl Builder<'_, '_, '_> {
     }
 
     fn task(&mut self, op: &Op, name: &str, reads: Vec<Operand>, writes: Vec<Operand>) -> usize {
+        let (op, name) = (op.clone(), name.to_string());
         let index = self.result.tasks.len();
         for operand in &reads {
             let readers = &mut self.result.groups[operand.group].readers;
@@ -195,8 +207,8 @@ impl Builder<'_, '_, '_> {
         for operand in &writes {
             self.result.groups[operand.group].writer = Some(index);
         }
-        let (op, name) = (op.clone(), name.to_string());
-        self.result.tasks.push(Task { name, kernel: usize::MAX, op, reads, writes, scratch: 0 });
+        let (node, at, kernel, scratch) = (None, usize::MAX, usize::MAX, 0);
+        self.result.tasks.push(Task { name, node, at, kernel, op, reads, writes, scratch });
         self.result.order.add_node(());
         index
     }
@@ -275,8 +287,9 @@ impl Builder<'_, '_, '_> {
         let live = graph.live_nodes();
         // Where each value was used last.
         let mut used: BTreeMap<ValueId, usize> = BTreeMap::new();
-        let nodes = graph.nodes().iter().zip(live).enumerate().filter(|(_, (_, live))| *live);
-        for (at, (node, _)) in nodes {
+        let nodes = graph.node_ids().zip(live).enumerate().filter(|(_, (_, live))| *live);
+        for (at, (id, _)) in nodes {
+            let node = graph.node(id);
             if self.options.recompute {
                 for &v in &node.inputs {
                     if used.insert(v, at).is_some_and(|last| at > last + FAR) {
@@ -284,6 +297,7 @@ impl Builder<'_, '_, '_> {
                     }
                 }
             }
+            self.compute_again(at);
             let reads: Vec<Operand> = node.inputs.iter().map(|&v| self.operand(v)).collect();
             if let (Op::Reshape(_), true) = (&node.op, self.options.views)
                 && let Some(operand) = self.reshaped(reads[0], node.outputs[0])
@@ -293,7 +307,41 @@ impl Builder<'_, '_, '_> {
                 continue;
             }
             let writes: Vec<Operand> = node.outputs.iter().map(|&v| self.operand(v)).collect();
-            self.task(&node.op, &node.name, reads, writes);
+            let task = self.task(&node.op, &node.name, reads, writes);
+            (self.result.tasks[task].node, self.result.tasks[task].at) = (Some(id), at);
+        }
+    }
+
+    /// Computes again what the node at a position and those behind it are to read so.
+    fn compute_again(&mut self, at: usize) {
+        let (graph, again) = (self.graph, self.again);
+        let mut ran: BTreeMap<NodeId, Vec<Operand>> = BTreeMap::new();
+        // Values come in their order, so that a value's operands are there before it.
+        for &(_, v) in again.iter().filter(|(position, _)| *position == at) {
+            let Definition::Result { node: id, slot } = graph.value(v).definition else { continue };
+            let node = graph.node(id);
+            let to = if let Some(writes) = ran.get(&id) {
+                writes[slot]
+            } else {
+                let reads = node.inputs.iter().map(|&v| self.operand(v)).collect();
+                let results = node.outputs.iter().map(|&v| graph.value(v));
+                let writes: Vec<Operand> =
+                    results.map(|r| self.group(Home::Arena, &r.ty, &r.name)).collect();
+                let task = self.task(&node.op, &node.name, reads, writes.clone());
+                (self.result.tasks[task].node, self.result.tasks[task].at) = (Some(id), at);
+                self.result.recomputed += 1;
+                let to = writes[slot];
+                ran.insert(id, writes);
+                to
+            };
+            let Some(from) = self.operands.insert(v, to) else { continue };
+            // Its reshapes are views of the new bytes, too.
+            let views = self.operands.iter().filter(|(_, operand)| operand.group == from.group);
+            for view in views.map(|(&view, _)| view).collect::<Vec<_>>() {
+                let value = graph.value(view);
+                let moved = self.view(to.group, &value.ty, &value.name);
+                self.operands.insert(view, moved);
+            }
         }
     }
 

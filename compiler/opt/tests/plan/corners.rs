@@ -115,6 +115,55 @@ fn floats_of_bytes_are_computed_again_where_they_are_used_much_later() {
     assert!(program.memory.arena_bytes < 3 * 4 * 64 * 64, "{}", program.memory.arena_bytes);
 }
 
+/// `tanh(x)` is used at first and at last, and in between there is a sum of four values: four wait at once, and one in the
+/// caller's memory.
+fn waiting() -> Graph {
+    let mut graph = Graph::new("g");
+    let x = graph.add_input("x", TensorType::f32([64]), InputRole::Data);
+    let first = node(&mut graph, Tanh {}, &[x]);
+    let mut values = vec![node(&mut graph, Neg {}, &[first])];
+    for _ in 0..3 {
+        let last = values[values.len() - 1];
+        values.push(node(&mut graph, Tanh {}, &[last]));
+    }
+    let sums = [values[0], values[1], values[2]];
+    let mut sum = values[3];
+    for value in sums {
+        sum = node(&mut graph, Add {}, &[value, sum]);
+    }
+    let last = node(&mut graph, Sub {}, &[sum, first]);
+    graph.add_output("y", last);
+    graph
+}
+
+#[test]
+fn a_limit_has_waiting_values_computed_again() {
+    let (graph, bytes) = (waiting(), 4 * 64);
+    let (program, report) = planned(&graph);
+    assert_eq!((program.memory.arena_bytes, report.limited), (4 * bytes, None));
+    let entries = [PlanEntry { name: "train_step", graph: &graph }];
+    let within = |arena_limit: usize| {
+        let options = PlanOptions { arena_limit: Some(arena_limit), ..PlanOptions::default() };
+        plan("corner", &entries, &Generic::new(), &options)
+    };
+    // The first value again from the input, which waits for nothing.
+    let (program, report) = within(3 * bytes).expect("a plan");
+    let limited = report.entries[0].limited.clone().expect("it was limited");
+    assert_eq!((limited.natural_bytes, limited.again.len()), (4 * bytes, 1));
+    assert_eq!(report.entries[0].recomputed, 1);
+    assert_eq!(program.memory.arena_bytes, 3 * bytes);
+    assert_eq!(difference(&program, &entries, 3, &mut Random::new(1)), None, "{program}");
+    // As large as it is: nothing to do. Less than the operand that a sum in the caller's memory takes: no way.
+    assert_eq!(within(4 * bytes).expect("a plan").1.entries[0].limited, None);
+    let refusal = within(bytes - 1).expect_err("an addition has another operand");
+    let PlanError::ArenaLimit { entry, least, limit, natural, .. } = &refusal else {
+        panic!("{refusal}");
+    };
+    assert_eq!((entry.as_str(), *limit, *natural), ("train_step", bytes - 1, 4 * bytes));
+    assert!((bytes..4 * bytes).contains(least), "{least}");
+    assert!(refusal.to_string().contains("It is fullest in `"), "{refusal}");
+}
+
 #[test]
 fn readers_of_the_old_weight_are_scheduled_first() {
     let mut graph = Graph::new("g");

@@ -11,7 +11,7 @@ use trainc_ir::ops::{
 use trainc_ir::program::{Program, Region, Step};
 use trainc_ir::program_verify::verify_program;
 use trainc_ir::{Element, Graph, Op, TensorType};
-use trainc_opt::plan::{PlanEntry, PlanOptions, check_program, plan};
+use trainc_opt::plan::{PlanEntry, PlanError, PlanOptions, check_program, plan};
 
 use crate::support::{Generic, Random, difference};
 
@@ -129,8 +129,46 @@ fn all_options() -> Vec<PlanOptions> {
         in_place: bit(n, 2),
         search: bit(n, 3),
         recompute: bit(n, 4),
+        arena_limit: None,
     };
     (0..32).map(options).collect()
+}
+
+/// Arenas below what they would be: within the limit, or refused with a reason.
+#[test]
+fn limits_change_memory_and_no_value() {
+    let target = Generic::new();
+    let (mut fitted, mut refused, mut again) = (0, 0, 0);
+    for seed in 0..400 {
+        let graphs = graphs(seed);
+        let entries = entries(&graphs);
+        let options = all_options()[(seed as usize * 7) % 32];
+        let plan = |options: &PlanOptions| plan("random", &entries, &target, options);
+        let natural = plan(&options).expect("plans").0.memory.arena_bytes;
+        let Some(limit) = natural.checked_sub(1) else { continue };
+        match plan(&PlanOptions { arena_limit: Some(limit), ..options }) {
+            Ok((program, report)) => {
+                let found = difference(&program, &entries, 3, &mut Random::new(seed + 1));
+                assert_eq!(found, None, "seed {seed}, {options:?}\n{program}");
+                assert!(program.memory.arena_bytes <= limit, "seed {seed}");
+                for (id, kernel) in program.kernels.iter().enumerate() {
+                    let steps = program.entries.iter().flat_map(|e| &e.steps);
+                    let launched =
+                        |s: &Step| matches!(s, Step::Launch(launch) if launch.kernel.0 == id);
+                    assert!(steps.clone().any(launched), "seed {seed}: {}", kernel.name);
+                }
+                let limited = report.entries.iter().filter_map(|entry| entry.limited.as_ref());
+                again += limited.map(|limited| limited.again.len()).sum::<usize>();
+                fitted += 1;
+            }
+            Err(PlanError::ArenaLimit { least, limit: said, natural: before, .. }) => {
+                assert!(said == limit && least > limit && before <= natural, "seed {seed}");
+                refused += 1;
+            }
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert!(fitted > 40 && refused > 100 && again > 50, "{fitted} {refused} {again}");
 }
 
 #[test]
