@@ -56,6 +56,12 @@ impl Text {
         self.line("}");
     }
 
+    /// The end of a block, with what follows the brace.
+    pub fn close_with(&mut self, behind: &str) {
+        self.depth -= 1;
+        self.line(format!("}}{behind}"));
+    }
+
     /// The text.
     pub fn finish(self) -> String {
         self.out

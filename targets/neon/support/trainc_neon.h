@@ -28,6 +28,22 @@
  * forward, not two that are copied to and fro. */
 #define TRAINC_OPAQUE(pointer) __asm__("" : "+r"(pointer))
 
+/* Up to eight of what there is from a panel on. */
+TRAINC_PART int32_t trainc_of_panel(int32_t count, int32_t panel)
+{
+    return trainc_minimum32(count - 8 * panel, 8);
+}
+
+/* The bits of all parts. */
+TRAINC_PART int32_t trainc_all_bits(const int32_t *bits, int32_t parts)
+{
+    int32_t all = 0;
+    for (int32_t part = 0; part < parts; part++) {
+        all |= bits[part];
+    }
+    return all;
+}
+
 /* Successive blocks that a tile multiplies: offsets into the panels in bytes. */
 struct trainc_run {
     int32_t rows;

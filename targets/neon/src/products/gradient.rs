@@ -2,15 +2,19 @@
 //!
 //! With 16 images a block, or about, an operand is packed once: at each place the images of a channel lie together, so
 //! that a tap only pairs other places, and those in the padding are left out. With fewer images sums run over the windows
-//! in order, and what each tap meets is packed anew.
+//! in order, and what each tap meets is packed anew. Panels are divided into parts ([`super::parts`]).
 
 use trainc_c::product::suffix;
 use trainc_ir::product::{Convolution, Narrowing};
 
+use super::parts::{PARTS, Parts, Taken, for_parts, given, of_level, of_panel, own, range};
 use super::shape::Windows;
 use super::text::{Scratch, Text, declare, times};
 use super::{argument, emit_finish};
 use crate::level::Level;
+
+/// Bytes that lanes' panels may take in all parts, where the rows' take no more.
+const PART_BYTES: usize = 64 << 10;
 
 /// A weight gradient as panels.
 #[derive(Debug)]
@@ -31,9 +35,14 @@ struct Layout {
     lanes: usize,
     runs: usize,
     temporary: usize,
+    /// Parts of the rows, which are packed and stored, and of the lanes.
+    row_parts: usize,
+    parts: usize,
     /// Bytes of a panel.
     rows_bytes: usize,
     lanes_bytes: usize,
+    /// Of a part.
+    temporary_bytes: usize,
 }
 
 /// Runs of a tap, and the windows in them.
@@ -82,39 +91,47 @@ impl<'a> GradientProduct<'a> {
         let mut layout = Layout::default();
         let mut scratch = Scratch::default();
         layout.sums = scratch.take(c.groups * row_panels * lane_panels * taps * 64 * 4);
-        if self.by_images {
+        (layout.rows_bytes, layout.lanes_bytes) = if self.by_images {
             let blocks = c.images.div_ceil(16);
-            layout.rows_bytes = c.places() * blocks * 128;
-            layout.lanes_bytes = c.plane() * blocks * 128;
-            layout.rows = scratch.take(row_panels * layout.rows_bytes);
-            layout.lanes = scratch.take(layout.lanes_bytes);
-            layout.runs = scratch.take(taps * self.runs * 12);
+            (c.places() * blocks * 128, c.plane() * blocks * 128)
         } else {
             let bytes = (c.images * c.places()).div_ceil(16) * 128;
-            (layout.rows_bytes, layout.lanes_bytes) = (bytes, bytes);
-            layout.rows = scratch.take(row_panels * bytes);
-            layout.lanes = scratch.take(bytes);
-        }
+            (bytes, bytes)
+        };
+        let rows = row_panels * layout.rows_bytes;
         let own = if self.by_images { 0 } else { layout.lanes_bytes };
-        layout.temporary = scratch.take(own.max(16 * taps));
+        layout.temporary_bytes = own.max(16 * taps);
+        let (units, bytes) = match self.by_images {
+            true => (lane_panels, layout.lanes_bytes),
+            false => (lane_panels * taps, 2 * layout.lanes_bytes),
+        };
+        layout.parts = (PART_BYTES.max(rows) / bytes.max(1)).clamp(1, PARTS).min(units.max(1));
+        layout.row_parts = row_panels.clamp(1, layout.parts);
+        layout.rows = scratch.take(rows);
+        layout.lanes = scratch.take(layout.parts * layout.lanes_bytes);
+        if self.by_images {
+            layout.runs = scratch.take(taps * self.runs * 12);
+        }
+        layout.temporary = scratch.take(layout.parts * layout.temporary_bytes);
         layout.bytes = scratch.bytes();
         layout
     }
 
     /// The kernel's body.
-    pub(crate) fn emit(&self, level: Level, finish: Option<Narrowing>, out: &mut Text) {
+    pub(crate) fn emit(
+        &self,
+        level: Level,
+        finish: Option<Narrowing>,
+        parts: &mut Parts<'_>,
+        out: &mut Text,
+    ) {
         let c = self.convolution;
         let layout = &self.layout;
-        let [images_last_rows, images_last_lanes] =
-            ["images_last_rows", "images_last_lanes"].map(|name| level.function(name));
-        let [tap_panel_rows, tap_panel_lanes] =
-            ["tap_panel_rows", "tap_panel_lanes"].map(|name| level.function(name));
         let tile_for = level.function("tile_for");
         let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
         let (row_panels, lane_panels) = (c.outputs.div_ceil(8), c.channels.div_ceil(8));
         let taps = c.tap_count();
         let windows = Windows::of(c);
-        emit_windows("windows", &windows, out);
         declare(
             out,
             "int32_t",
@@ -132,33 +149,31 @@ impl<'a> GradientProduct<'a> {
             layout.rows,
             &format!("Panels of 8 output channels: [{k}][128]"),
         );
-        declare(out, "int8_t", "lanes", layout.lanes, "A panel of 8 input channels, likewise.");
+        declare(
+            out,
+            "int8_t",
+            "lanes",
+            layout.lanes,
+            "A panel of 8 input channels, likewise, by parts.",
+        );
         if self.by_images {
             declare(out, "struct trainc_run", "runs", layout.runs, "Of each tap.");
         }
         if !self.by_images || finish.is_some() {
-            declare(out, "int8_t", "temporary", layout.temporary, "Rows on their way.");
+            declare(out, "int8_t", "temporary", layout.temporary, "Rows on their way, by parts.");
         }
         if self.by_images {
             out.line(format!("int32_t counts[{taps}];"));
         } else {
-            // Rows meet their windows' places as they are.
-            let places = Windows {
-                plane: windows.size,
-                start: [0, 0],
-                step: [1, 1],
-                taps: [1, 1],
-                tap_step: [1, 1],
-                ..windows.clone()
-            };
-            emit_windows("places", &places, out);
             let blocks = layout.rows_bytes / 128;
             out.line(format!("const struct trainc_run run = {{ 0, 0, {blocks} }};"));
         }
-        out.line("uint32x4_t bits = vdupq_n_u32(0);");
+        out.line(format!("int32_t bits = 0, part_bits[{}];", layout.parts));
         out.line("");
         if self.by_images {
             let blocks = c.images.div_ceil(16);
+            out.open("{");
+            emit_windows("windows", &windows, out);
             out.for_("tap", taps);
             out.long(format!(
                 "counts[tap] = trainc_tap_runs(&windows, tap / {}, tap % {}, {blocks}, runs + {});",
@@ -166,6 +181,7 @@ impl<'a> GradientProduct<'a> {
                 c.taps[1],
                 times("tap", self.runs)
             ));
+            out.close();
             out.close();
         }
         let grouped = c.groups > 1;
@@ -175,71 +191,134 @@ impl<'a> GradientProduct<'a> {
         if grouped {
             out.for_("group", c.groups);
         }
+        let (dy_name, x_name) = (dy, x);
         let dy = of_group(dy, c.outputs * c.places());
         let x = of_group(x, c.channels * c.plane());
-        let left = |total: usize, panel: &str| {
-            if total.is_multiple_of(8) {
-                "8".to_string()
-            } else {
-                format!("trainc_minimum32({total} - 8 * {panel}, 8)")
-            }
-        };
+        let panel = if grouped { format!("(group * {row_panels} + row)") } else { "row".into() };
+        let mut common = of_level(level);
+        if grouped {
+            common.push(own("int32_t ", "group"));
+        }
+        let with = |more: &[Taken]| [&common[..], more].concat();
         let (dy_bytes, x_bytes) =
             (c.groups * c.outputs * c.places(), c.groups * c.channels * c.plane());
-        out.for_("row", row_panels);
-        let from = format!("{dy} + {}", times("row", 8 * c.places()));
-        let to = format!("rows + {}", times("row", layout.rows_bytes));
-        let count = left(c.outputs, "row");
-        out.long(if self.by_images {
-            format!(
-                "{images_last_rows}({from}, {}, {dy_bytes}, {count}, {}, {to});",
-                c.images,
-                c.places()
-            )
-        } else {
-            format!(
-                "{tap_panel_rows}(&places, 0, 0, {from}, {}, {dy_bytes}, {count}, {to}, temporary);",
-                c.images
-            )
+        let temporary = format!("temporary + {}", times("part", layout.temporary_bytes));
+        let mut taken = with(&[own("const int8_t *", dy_name), own("int8_t *", "rows")]);
+        if !self.by_images {
+            taken.push(own("int8_t *", "temporary"));
+        }
+        // Rows meet their windows' places as they are.
+        let places = Windows {
+            plane: windows.size,
+            start: [0, 0],
+            step: [1, 1],
+            taps: [1, 1],
+            tap_step: [1, 1],
+            ..windows.clone()
+        };
+        parts.run(out, layout.row_parts, &taken, |out| {
+            if !self.by_images {
+                emit_windows("places", &places, out);
+            }
+            for_parts(out);
+            let [begin, end] = range(row_panels, layout.row_parts);
+            out.open(format!("for (int32_t row = {begin}; row < {end}; row++) {{"));
+            let from = format!("{dy} + {}", times("row", 8 * c.places()));
+            let to = format!("rows + {}", times("row", layout.rows_bytes));
+            let count = of_panel(c.outputs, "row");
+            out.long(if self.by_images {
+                format!(
+                    "{}({from}, {}, {dy_bytes}, {count}, {}, {to});",
+                    level.function("images_last_rows"),
+                    c.images,
+                    c.places()
+                )
+            } else {
+                format!(
+                    "{}(&places, 0, 0, {from}, {}, {dy_bytes}, {count}, {to}, {temporary});",
+                    level.function("tap_panel_rows"),
+                    c.images
+                )
+            });
+            out.close();
+            out.close();
         });
-        out.close();
         let bytes = row_panels * layout.rows_bytes;
         out.line(format!("trainc_tile *const multiply = {tile_for}(rows, {bytes});"));
-        out.for_("lane", lane_panels);
-        let from = format!("{x} + {}", times("lane", 8 * c.plane()));
-        let count = left(c.channels, "lane");
-        if self.by_images {
-            out.long(format!(
-                "{images_last_lanes}({from}, {}, {x_bytes}, {count}, {}, lanes);",
-                c.images,
-                c.plane()
-            ));
-            out.for_("row", row_panels);
-            out.for_("tap", taps);
+        let mut taken = with(&[
+            own("const int8_t *", x_name),
+            own("const int8_t *", "rows"),
+            own("int8_t *", "lanes"),
+            own("trainc_tile *", "multiply"),
+            own("int32_t *", "sums"),
+            own("int32_t *", "part_bits"),
+        ]);
+        taken.extend(if self.by_images {
+            vec![own("const struct trainc_run *", "runs"), own("const int32_t *", "counts")]
         } else {
-            out.for_("tap", taps);
+            vec![given("const struct trainc_run *", "run", "&run"), own("int8_t *", "temporary")]
+        });
+        parts.run(out, layout.parts, &taken, |out| {
+            if !self.by_images {
+                emit_windows("windows", &windows, out);
+            }
+            for_parts(out);
             out.long(format!(
-                "{tap_panel_lanes}(&windows, tap / {}, tap % {}, {from}, {}, {x_bytes}, {count}, lanes, temporary);",
-                c.taps[1], c.taps[1], c.images
+                "int8_t *const packed = lanes + {};",
+                times("part", layout.lanes_bytes)
             ));
-            out.for_("row", row_panels);
-        }
-        let panel = if grouped { format!("(group * {row_panels} + row)") } else { "row".into() };
-        out.long(format!(
-            "int32_t *const tile = sums + (({panel} * {lane_panels} + lane) * {taps} + tap) * 64;"
-        ));
-        let runs = if self.by_images {
-            format!("runs + {}, counts[tap]", times("tap", self.runs))
-        } else {
-            "&run, 1".into()
-        };
-        out.long(format!(
-            "bits = vorrq_u32(bits, multiply(rows + {}, lanes, {runs}, tile));",
-            times("row", layout.rows_bytes)
-        ));
-        out.close();
-        out.close();
-        out.close();
+            out.line("uint32x4_t bits = vdupq_n_u32(0);");
+            let from = format!("{x} + {}", times("lane", 8 * c.plane()));
+            let count = of_panel(c.channels, "lane");
+            if self.by_images {
+                let [begin, end] = range(lane_panels, layout.parts);
+                out.open(format!("for (int32_t lane = {begin}; lane < {end}; lane++) {{"));
+                out.long(format!(
+                    "{}({from}, {}, {x_bytes}, {count}, {}, packed);",
+                    level.function("images_last_lanes"),
+                    c.images,
+                    c.plane()
+                ));
+                out.for_("row", row_panels);
+                out.for_("tap", taps);
+            } else {
+                let [begin, end] = range(lane_panels * taps, layout.parts);
+                out.open(format!("for (int32_t n = {begin}; n < {end}; n++) {{"));
+                // A number is more for compilers than one that is always 0.
+                out.line(match lane_panels {
+                    1 => "const int32_t lane = 0, tap = n;".to_string(),
+                    _ => format!("const int32_t lane = n / {taps}, tap = n % {taps};"),
+                });
+                out.long(format!(
+                    "{}(&windows, tap / {}, tap % {}, {from}, {}, {x_bytes}, {count}, packed, {temporary});",
+                    level.function("tap_panel_lanes"),
+                    c.taps[1],
+                    c.taps[1],
+                    c.images
+                ));
+                out.for_("row", row_panels);
+            }
+            out.long(format!(
+                "int32_t *const tile = sums + (({panel} * {lane_panels} + lane) * {taps} + tap) * 64;"
+            ));
+            let runs = if self.by_images {
+                format!("runs + {}, counts[tap]", times("tap", self.runs))
+            } else {
+                "run, 1".into()
+            };
+            out.long(format!(
+                "bits = vorrq_u32(bits, multiply(rows + {}, packed, {runs}, tile));",
+                times("row", layout.rows_bytes)
+            ));
+            if self.by_images {
+                out.close();
+            }
+            out.close();
+            out.close();
+            out.line("part_bits[part] = trainc_magnitude_bits(bits);");
+            out.close();
+        });
+        out.line(format!("bits |= trainc_all_bits(part_bits, {});", layout.parts));
         if grouped {
             out.close();
         }
@@ -251,20 +330,41 @@ impl<'a> GradientProduct<'a> {
         if grouped {
             out.for_("group", c.groups);
         }
-        out.for_("row", row_panels);
         let row_bytes = c.channels * taps;
-        let temporary = if finish.is_some() { ", temporary" } else { "" };
         let y = of_group("y0", c.outputs * row_bytes);
-        out.long(format!(
-            "trainc_store_taps_{}(sums + {panel} * {}, {}, {}, {taps}, {y} + {}, {row_bytes}{temporary}{});",
-            suffix(finish),
-            lane_panels * taps * 64,
-            left(c.outputs, "row"),
-            c.channels,
-            times("row", 8 * row_bytes),
-            argument(finish)
-        ));
-        out.close();
+        let mut taken = match grouped {
+            true => vec![own("int32_t ", "group")],
+            false => Vec::new(),
+        };
+        taken.push(own("const int32_t *", "sums"));
+        taken.extend(match finish {
+            Some(_) => vec![
+                own("int8_t *", "y0"),
+                own("int8_t *", "temporary"),
+                given("const struct trainc_rounding *", "rounding", "&rounding"),
+            ],
+            None => vec![own("int32_t *", "y0")],
+        });
+        let temporary = match finish {
+            Some(_) => format!(", {temporary}"),
+            None => String::new(),
+        };
+        parts.run(out, layout.row_parts, &taken, |out| {
+            for_parts(out);
+            let [begin, end] = range(row_panels, layout.row_parts);
+            out.open(format!("for (int32_t row = {begin}; row < {end}; row++) {{"));
+            out.long(format!(
+                "trainc_store_taps_{}(sums + {panel} * {}, {}, {}, {taps}, {y} + {}, {row_bytes}{temporary}{});",
+                suffix(finish),
+                lane_panels * taps * 64,
+                of_panel(c.outputs, "row"),
+                c.channels,
+                times("row", 8 * row_bytes),
+                argument(finish)
+            ));
+            out.close();
+            out.close();
+        });
         if grouped {
             out.close();
         }

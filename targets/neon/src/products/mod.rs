@@ -9,6 +9,7 @@ mod cost;
 mod float;
 mod gradient;
 mod outer;
+mod parts;
 mod phases;
 mod scales;
 mod shape;
@@ -24,6 +25,7 @@ use trainc_ir::program::Kernel;
 use crate::level::Level;
 pub(crate) use float::FloatProduct;
 use gradient::GradientProduct;
+use parts::Parts;
 use windows::WindowProduct;
 
 /// Instructions of a call: set-up of panels, loops.
@@ -65,7 +67,7 @@ impl Product {
         Ok(Product { level, kernel, scratch_bytes })
     }
 
-    fn body(&self, out: &mut Text) {
+    fn body(&self, parts: &mut Parts<'_>, out: &mut Text) {
         let (c, finish) = (&self.kernel.convolution, self.kernel.finish);
         if outer::suits(c, finish) {
             outer::emit(c, finish, out);
@@ -75,9 +77,9 @@ impl Product {
             out.line("const struct trainc_level *const level = trainc_level();");
         }
         match c.pass {
-            Pass::Gradient => GradientProduct::new(c).emit(self.level, finish, out),
+            Pass::Gradient => GradientProduct::new(c).emit(self.level, finish, parts, out),
             Pass::Forward | Pass::Error => {
-                WindowProduct::new(c, finish).emit(self.level, finish, out);
+                WindowProduct::new(c, finish).emit(self.level, finish, parts, out);
             }
         }
     }
@@ -104,17 +106,19 @@ impl Implementation for Product {
 
 impl CKernel for Product {
     fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
-        self.kernel.emit(name, kernel, |out| self.body(out)).map(Emitted::from)
+        let mut parts = Parts::new(name);
+        let text = self.kernel.emit(name, kernel, |out| self.body(&mut parts, out))?;
+        Ok(Emitted::from(parts.finish() + &text))
     }
 }
 
-/// The last argument of the storing functions.
+/// The last argument of the storing functions, where the rounding is taken.
 fn argument(finish: Option<Narrowing>) -> &'static str {
-    if finish.is_some() { ", &rounding" } else { "" }
+    if finish.is_some() { ", rounding" } else { "" }
 }
 
 /// The C of the width of the sums, whose magnitudes `bits` holds.
-const WIDTH: &str = "32 - trainc_leading_zeros(trainc_magnitude_bits(bits))";
+const WIDTH: &str = "32 - trainc_leading_zeros(bits)";
 
 /// Sets the result's exponent and, if there is a shift, declares `rounding`. `bits` holds the sums' magnitudes.
 fn emit_finish(finish: Option<Narrowing>, out: &mut Text) {

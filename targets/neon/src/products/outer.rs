@@ -42,7 +42,9 @@ pub(super) fn emit(c: &Convolution, finish: Option<Narrowing>, out: &mut Text) {
     let sizes = format!("{}, {}, {}", c.images, c.outputs, c.channels);
     out.line("(void)scratch;");
     if finish.is_some_and(Narrowing::asks_magnitude) {
-        out.long(format!("const uint32x4_t bits = trainc_outer_bits({dy}, {x}, {sizes});"));
+        out.long(format!(
+            "const int32_t bits = trainc_magnitude_bits(trainc_outer_bits({dy}, {x}, {sizes}));"
+        ));
     }
     emit_finish(finish, out);
     out.long(format!("trainc_outer_{}({dy}, {x}, {sizes}, y0, &rounding);", suffix(finish)));

@@ -224,9 +224,18 @@ pub(crate) fn builds(target: &str, suite: Option<Suite>) -> Vec<Build> {
             divided(gcc, build(&clang_for("arm-linux-gnueabihf")))
         }
         "neon" | "neon+dotprod" | "neon+i8mm" => {
-            let build = |compiler: String| Build { compiler: Some(compiler), ..own.clone() };
-            let gcc = build(format!("aarch64-linux-gnu-gcc{level}"));
-            divided(gcc, build(clang_for("aarch64-linux-gnu")))
+            // Ranges side by side, backwards, and as they are.
+            let build = |compiler: String, hook: Option<(&str, &str)>| Build {
+                compiler: match hook {
+                    Some((name, text)) => including(name, text, &compiler),
+                    None => Some(compiler),
+                },
+                ..own.clone()
+            };
+            let threads = (target == "neon").then_some(("threads.h", THREADS));
+            let reversed = (target != "neon+i8mm").then_some(("reversed.h", REVERSED));
+            let gcc = build(format!("aarch64-linux-gnu-gcc{level}"), threads);
+            divided(gcc, build(clang_for("aarch64-linux-gnu"), reversed))
         }
         // On the cluster in the simulator; portable, on this machine under sanitizers.
         "xpulpv2" => {
@@ -290,6 +299,46 @@ const REVERSED: &str = "\
 #define TRAINC_PARALLEL_FOR(context, count, body) \\
     for (int32_t backwards = (count); backwards-- > 0;) { body(context, backwards, backwards + 1); }
 ";
+
+/// Four threads, each with a share of the rounds.
+const THREADS: &str = r#"
+#ifndef __ASSEMBLER__
+#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE 1
+#include <pthread.h>
+#undef _POSIX_C_SOURCE
+#undef _DEFAULT_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+struct share { void *context; void (*body)(void *, int32_t, int32_t); int32_t begin, end; };
+static inline void *of_share(void *of)
+{
+    const struct share *const share = (const struct share *)of;
+    share->body(share->context, share->begin, share->end);
+    return NULL;
+}
+static inline void shared(void *context, int32_t count, void (*body)(void *, int32_t, int32_t))
+{
+    struct share shares[4];
+    pthread_t threads[4];
+    int32_t started = 0;
+    for (int32_t i = 0; i < 4; i++) {
+        const int32_t begin = count * i / 4, end = count * (i + 1) / 4;
+        if (begin < end) {
+            shares[started] = (struct share){ context, body, begin, end };
+            if (pthread_create(&threads[started], NULL, of_share, &shares[started]) != 0) {
+                abort();
+            }
+            started++;
+        }
+    }
+    while (started-- > 0) {
+        pthread_join(threads[started], NULL);
+    }
+}
+#define TRAINC_PARALLEL_FOR(context, count, body) shared(context, count, body)
+#endif
+"#;
 
 /// Shares of eight cores, the last first; copies into the cluster's memory on this machine as early as they may happen,
 /// simulated as late.
