@@ -359,6 +359,8 @@ operations! {
     extremes::Extremes, nearest_power_of_two::NearestPowerOfTwo, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
     width_search::WidthSearch, width_schedule::WidthSchedule, quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,
     grouped_product::GroupedProduct,
+    quantize_blocks::QuantizeBlocks, block_product::BlockProduct, block_sensitivity::BlockSensitivity,
+    block_widths::BlockWidths,
     // Fine-tuning: values keep their meaning, steps their size.
     quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,
     quantize_unsigned::QuantizeUnsigned, requantize_stochastic::RequantizeStochastic,
@@ -383,6 +385,7 @@ pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
 pub use quantize_float::FloatRounding;
 pub use quantize_steps::StepRounding;
+pub use support::blocks::BlockAxes;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 pub use support::terms::ProductOf;
 

@@ -3,6 +3,8 @@
 
 pub(crate) mod affine;
 pub(crate) mod binary;
+pub(crate) mod block_terms;
+pub(crate) mod blocks;
 pub(crate) mod channel_lines;
 pub(crate) mod channels;
 pub(crate) mod chunks;

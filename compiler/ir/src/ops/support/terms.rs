@@ -56,13 +56,13 @@ impl Attribute for ProductOf {
 /// The terms of a product whose operands fit.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    kind: Kind,
-    operands: [Shape; 2],
+    pub(super) kind: Kind,
+    pub(super) operands: [Shape; 2],
     result: Shape,
 }
 
 #[derive(Debug)]
-enum Kind {
+pub(super) enum Kind {
     Matrix { transposed: [bool; 2], inner: usize },
     Forward(Convolution),
     Input(Convolution),
