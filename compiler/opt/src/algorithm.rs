@@ -19,6 +19,7 @@ use self::rules::{
     line_of, read_forms, read_model_rule, read_quantizer, read_rule, read_states, with_nearest_word,
 };
 use self::stages::Stages;
+use self::widths::Widths;
 use crate::egraph::forms::Named;
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Body, Rewrite};
@@ -32,6 +33,7 @@ pub mod optimizer;
 pub mod parameters;
 mod rules;
 pub mod stages;
+pub mod widths;
 
 /// The built-in algorithm files: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -47,6 +49,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("fp8-chunk", include_str!("../algorithms/fp8-chunk.toml")),
     ("afp", include_str!("../algorithms/afp.toml")),
     ("mls", include_str!("../algorithms/mls.toml")),
+    ("dynasty", include_str!("../algorithms/dynasty.toml")),
     ("wageubn", include_str!("../algorithms/wageubn.toml")),
     ("octo", include_str!("../algorithms/octo.toml")),
     ("priot", include_str!("../algorithms/priot.toml")),
@@ -210,6 +213,8 @@ pub struct Algorithm {
     pub parameters: Parameters,
     /// Training steps with other values of the parameters.
     pub stages: Option<Stages>,
+    /// Widths of blocks that are chosen at an epoch's end.
+    pub widths: Option<Widths>,
     /// The file's text, which names it in artifacts and checkpoints.
     pub text: String,
     /// The file or built-in name.
@@ -372,6 +377,8 @@ impl Algorithm {
             states: read_states(&parsed.translation.state, parts, &by_rules)
                 .map_err(|(name, message)| fail(&name, message))?,
         };
+        let widths = parsed.widths.as_ref().map(|text| Widths::read(text, &forms.states));
+        let widths = widths.transpose().map_err(|(place, e)| fail(&place, e))?;
         let known_forms: BTreeSet<&str> = forms.names().into_iter().map(String::as_str).collect();
         let known_forms: BTreeSet<&str> = by_rules.iter().copied().chain(known_forms).collect();
         for rule in &rules {
@@ -480,6 +487,7 @@ impl Algorithm {
             float: parsed.float,
             parameters,
             stages,
+            widths,
             text: text.to_string(),
             file: file.to_string(),
         })

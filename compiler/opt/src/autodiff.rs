@@ -43,6 +43,20 @@ pub fn differentiate_scaled(
     scale: f32,
     wanted: &[ValueId],
 ) -> Result<Vec<Option<ValueId>>, AutodiffError> {
+    let all = differentiate_recorded(graph, loss, scale, wanted)?;
+    Ok(wanted.iter().map(|v| all[v.index()]).collect())
+}
+
+/// [`differentiate_scaled`], with the gradient of each value of the forward pass that was made on the way, by its index.
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn differentiate_recorded(
+    graph: &mut Graph,
+    loss: ValueId,
+    scale: f32,
+    wanted: &[ValueId],
+) -> Result<Vec<Option<ValueId>>, AutodiffError> {
     let count = graph.values().len();
     let mut needs = vec![false; count];
     wanted.iter().for_each(|v| needs[v.index()] = true);
@@ -61,6 +75,7 @@ pub fn differentiate_scaled(
     let seed = graph.add_constant("loss_gradient", one);
     contributions[loss.index()].push(seed);
 
+    let mut found: Vec<Option<ValueId>> = vec![None; count];
     let nodes: Vec<_> = graph.node_ids().collect();
     for id in nodes.into_iter().rev() {
         let node = graph.node(id).clone();
@@ -79,6 +94,7 @@ pub fn differentiate_scaled(
             .iter()
             .map(|&v| total(graph, &contributions[v.index()], &node.name).map_err(fail))
             .collect::<Result<Vec<_>, _>>()?;
+        node.outputs.iter().zip(&output_gradients).for_each(|(v, g)| found[v.index()] = *g);
         let view = Differentiated {
             inputs: &node.inputs,
             outputs: &node.outputs,
@@ -97,17 +113,15 @@ pub fn differentiate_scaled(
             }
         }
     }
-    wanted
-        .iter()
-        .map(|&v| {
+    for &v in wanted {
+        if found[v.index()].is_none() {
             let name = graph.value(v).name.clone();
-            total(graph, &contributions[v.index()], &name).map_err(|source| AutodiffError {
-                node: name,
-                op: "add",
-                source,
-            })
-        })
-        .collect()
+            let gradient = total(graph, &contributions[v.index()], &name);
+            found[v.index()] =
+                gradient.map_err(|source| AutodiffError { node: name, op: "add", source })?;
+        }
+    }
+    Ok(found)
 }
 
 /// Names the nodes of a gradient rule after the model's node that they differentiate.

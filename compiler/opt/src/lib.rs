@@ -34,3 +34,4 @@ pub mod training;
 pub mod translate;
 pub mod untranslated;
 pub mod update;
+pub mod widths;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Definition, Graph, Node, ValueId};
-use trainc_ir::ops::Rounding;
+use trainc_ir::ops::{BlockAxes, Rounding};
 use trainc_ir::ops::properties::Property;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind};
@@ -82,6 +82,10 @@ pub struct Roles {
     layers: Vec<&'static [&'static str]>,
     /// Values that are computed from parameters and constants alone.
     derived: Vec<bool>,
+    /// Values that are constants or computed from constants alone.
+    constant: Vec<bool>,
+    /// Operands of matrix products on the way forward.
+    matrices: Vec<bool>,
     /// Values that are integers times a scale by what the model says.
     quantized: Vec<bool>,
     trains: bool,
@@ -121,10 +125,19 @@ impl Roles {
         }
         let layers = layers(graph, &sides);
         let trains = graph.inputs().iter().any(|input| input.role.is_scheduled());
-        let derived = derived(graph);
+        let derived = derived(graph, true);
+        let constant = constants(graph);
+        let mut matrices = vec![false; graph.values().len()];
+        for node in graph.nodes().iter().filter(|node| matches!(node.op, Op::MatMul(_))) {
+            if sides[node.outputs[0].index()] == Side::Forward {
+                node.inputs.iter().for_each(|v| matrices[v.index()] = true);
+            }
+        }
         let quantized = quantized(graph, &derived);
         Roles {
             derived,
+            constant,
+            matrices,
             quantized,
             roles,
             sides: sides.into_iter().map(Some).collect(),
@@ -154,6 +167,19 @@ impl Roles {
         let derived =
             || self.derived.get(value.index()) == Some(&true) && !self.layer(value).is_empty();
         self.role(value).or_else(|| derived().then_some(Role::Weight))
+    }
+
+    /// Whether a value is a constant, or computed from constants alone: what no training changes.
+    pub fn constant(&self, value: ValueId) -> bool {
+        self.constant.get(value.index()) == Some(&true)
+    }
+
+    /// The axes that blocks of a value tile: the last two of an operand of a matrix product, else the first two.
+    pub fn block_axes(&self, value: ValueId) -> BlockAxes {
+        match self.matrices.get(value.index()) {
+            Some(true) => BlockAxes::Last,
+            _ => BlockAxes::First,
+        }
     }
 
     /// Whether a value stands on a grid of 8-bit integers that the model brings: the result of a quantizer, or a weight that is
@@ -195,12 +221,22 @@ fn ancestors(graph: &Graph, roots: impl Iterator<Item = ValueId>) -> BTreeSet<Va
     found
 }
 
-/// Which results of nodes are computed from parameters and constants alone.
-fn derived(graph: &Graph) -> Vec<bool> {
+/// Which values are constants or computed from constants alone.
+fn constants(graph: &Graph) -> Vec<bool> {
+    let mut constant = derived(graph, false);
+    for v in graph.value_ids() {
+        constant[v.index()] |= matches!(graph.value(v).definition, Definition::Constant(_));
+    }
+    constant
+}
+
+/// Which results of nodes are computed from constants alone, or, with `parameters`, from these and parameters.
+fn derived(graph: &Graph, parameters: bool) -> Vec<bool> {
     let mut derived = vec![false; graph.values().len()];
     for node in graph.nodes() {
         let own = |v: &ValueId| match graph.value(*v).definition {
-            Definition::Parameter(_) | Definition::Constant(_) => true,
+            Definition::Parameter(_) => parameters,
+            Definition::Constant(_) => true,
             Definition::Result { .. } => derived[v.index()],
             Definition::Input(_) => false,
         };

@@ -10,11 +10,13 @@ use trainc_ir::{Tensor, TypeError};
 
 use crate::algorithm::optimizer::{Optimizer, RATE};
 use crate::algorithm::{Algorithm, Master, Recipe};
-use crate::autodiff::{AutodiffError, differentiate_scaled};
+use crate::algorithm::widths::Widths;
+use crate::autodiff::{AutodiffError, differentiate_recorded};
 use crate::codes::grid;
 use crate::roles::{Role, Roles};
 use crate::translate::stored_form;
 use crate::update::{MASTER, Trained, Updates, clip_factor};
+use crate::widths::add_sensitivities;
 
 /// Name of the output that holds the loss.
 pub const LOSS: &str = "loss";
@@ -90,7 +92,8 @@ pub enum LossSource {
 /// # Errors
 /// See [`TrainingError`].
 pub fn training_graph(model: &Graph, loss: Option<LossSource>) -> Result<Graph, TrainingError> {
-    build(model, loss, &Optimizer::built_in("sgd")?, (&Recipe::default(), 1.0), |_| false)
+    let recipe = (&Recipe::default(), 1.0);
+    build(model, loss, (&Optimizer::built_in("sgd")?, None), recipe, |_| false)
 }
 
 /// [`training_graph`] with the optimizer of an algorithm. What it keeps are parameters of their own, that do not train:
@@ -107,13 +110,14 @@ pub fn training_graph_under(
     let master =
         |role| algorithm.master == Some(Master::F32) && stored_form(algorithm, role).is_some();
     let recipe = (&algorithm.recipe, algorithm.loss_scale);
-    build(model, loss, &algorithm.optimizer, recipe, master)
+    let optimizer = (&algorithm.optimizer, algorithm.widths.as_ref());
+    build(model, loss, optimizer, recipe, master)
 }
 
 fn build(
     model: &Graph,
     loss: Option<LossSource>,
-    optimizer: &Optimizer,
+    (optimizer, widths): (&Optimizer, Option<&Widths>),
     (recipe, scale): (&Recipe, f64),
     master: impl Fn(Option<Role>) -> bool,
 ) -> Result<Graph, TrainingError> {
@@ -159,7 +163,11 @@ fn build(
     }
     let values: Vec<ValueId> = trainable.iter().map(|(_, v)| *v).collect();
     let roles = Roles::of(&graph);
-    let gradients = differentiate_scaled(&mut graph, loss, scale as f32, &values)?;
+    let all = differentiate_recorded(&mut graph, loss, scale as f32, &values)?;
+    let gradients: Vec<Option<ValueId>> = values.iter().map(|v| all[v.index()]).collect();
+    if widths.is_some() {
+        add_sensitivities(&mut graph, &roles, &all)?;
+    }
     let scalar = TensorType::f32(trainc_ir::Shape::scalar());
     let name = free_input(&graph, LEARNING_RATE);
     let learning_rate = graph.add_input(name, scalar.clone(), InputRole::LearningRate);

@@ -219,12 +219,12 @@ fn attempt(
         lowered_leaves.insert(stored_leaf(old, graph.values().len()), new);
     }
     // What is kept of values becomes parameters where it is first asked for.
-    let kept: RefCell<Vec<(usize, Id)>> = RefCell::default();
+    let kept: RefCell<Vec<(usize, Option<Id>)>> = RefCell::default();
     let leaf = |target: &mut Graph, v: ValueId| match egraph.analysis.states.get(&v) {
         Some(state) => {
-            let value = add_state(graph, state, target);
-            kept.borrow_mut().push((target.parameters().len() - 1, state.next));
-            value
+            let parameter = add_state(graph, state, target);
+            kept.borrow_mut().push((parameter, state.next));
+            target.parameters()[parameter].value
         }
         None => lowered_leaves[&v],
     };
@@ -233,10 +233,12 @@ fn attempt(
     for id in roots {
         values.push(builder.value(id).map_err(|e: BuildError| failed(e.to_string()))?);
     }
-    let mut next = Vec::new();
+    let (mut next, mut looked) = (Vec::new(), 0);
     while stored_roles.trains() {
-        let asked = kept.borrow().get(next.len()).copied();
+        let asked = kept.borrow().get(looked).copied();
         let Some((parameter, class)) = asked else { break };
+        looked += 1;
+        let Some(class) = class else { continue };
         let value = builder.value(class).map_err(|e: BuildError| failed(e.to_string()))?;
         next.push((parameter, value));
     }
@@ -278,13 +280,19 @@ fn attempt(
     Ok((result, Translation { fired, floated, iterations, nodes }))
 }
 
-/// A parameter that does not train, for what an algorithm keeps of a value: `VALUE.STATE`, with a number after it where that is taken.
-fn add_state(graph: &Graph, state: &State, target: &mut Graph) -> ValueId {
+/// The parameter that does not train for what an algorithm keeps of a value: `VALUE.STATE`, with a number after it where that is
+/// taken; that of the graph itself, if it has it already.
+fn add_state(graph: &Graph, state: &State, target: &mut Graph) -> usize {
     let own = format!("{}.{}", node_name(graph, state.source), state.name);
+    let known = graph.parameter_named(&own).and_then(|_| target.parameter_named(&own));
+    let same = |p: &usize| target.ty(target.parameters()[*p].value) == state.initial.ty();
+    if let Some(parameter) = known.filter(same) {
+        return parameter;
+    }
     let mut names = std::iter::once(own.clone()).chain((2..).map(|n| format!("{own}_{n}")));
     let free = names.find(|name| target.parameter_named(name).is_none());
-    let initial = Tensor::f32([state.initial.len()], state.initial.clone());
-    target.add_parameter(free.unwrap_or(own), Arc::new(initial), false)
+    target.add_parameter(free.unwrap_or(own), state.initial.clone(), false);
+    target.parameters().len() - 1
 }
 
 /// Inputs, parameters and constants of the lowered module, and which value stands for which leaf.

@@ -162,7 +162,7 @@ fn imported(
             verify(&infer, &Stage::Float)?;
             notes.extend(prefix.as_ref().map(words::prefix));
             notes.extend(algorithm.stages.as_ref().map(words::stages));
-            let end = epoch_end_graph(&train, &algorithm.optimizer)?;
+            let end = epoch_end_graph(&train, &algorithm.optimizer, algorithm.widths.as_ref())?;
             let mut entries = vec![
                 FloatEntry::new(TRAIN_STEP, train, prefix),
                 FloatEntry::new(INFER, infer, None),

@@ -44,6 +44,8 @@ pub(super) struct File {
     pub(super) optimizer: Option<OptimizerPart>,
     /// Training steps with other values of the parameters.
     pub(super) stages: Option<StagesText>,
+    /// Widths of blocks that are chosen at an epoch's end.
+    pub(super) widths: Option<WidthsText>,
 }
 
 /// Inference alone: a model's quantizers in integers.
@@ -101,10 +103,40 @@ pub(super) struct Translation {
 pub(super) struct StateText {
     /// `(state{NAME} ?x)` in forms; the value's is called `VALUE.NAME`.
     pub(super) name: String,
-    /// Its numbers before the first step.
+    /// Its numbers before the first step; of blocks, the one of each.
     pub(super) initial: Vec<f64>,
-    /// The form of the value that is the next.
-    pub(super) next: String,
+    /// What has one.
+    #[serde(default)]
+    pub(super) of: KeptOf,
+    /// The form of the value that is the next; absent: steps leave it as it is.
+    pub(super) next: Option<String>,
+}
+
+/// What has a state of its own.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum KeptOf {
+    /// A value.
+    #[default]
+    Value,
+    /// Each block of a value.
+    Block,
+}
+
+/// How widths of blocks are chosen at an epoch's end.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WidthsText {
+    /// The state that has them.
+    pub(super) state: String,
+    /// Bits in the mean, a number or an expression of parameters.
+    pub(super) budget: String,
+    /// The most bits.
+    pub(super) largest: f64,
+    /// Share of the widths before in the next.
+    pub(super) kept: f64,
+    /// Rounds of the search.
+    pub(super) rounds: u32,
 }
 
 #[derive(Deserialize, Default)]

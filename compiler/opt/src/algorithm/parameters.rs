@@ -253,6 +253,9 @@ impl Parameters {
         for (place, text) in optional {
             text.iter_mut().try_for_each(|text| one(place, text))?;
         }
+        if let Some(widths) = &mut file.widths {
+            one("widths.budget", &mut widths.budget)?;
+        }
         let narrow = [
             ("translation.narrow", &mut file.translation.narrow),
             ("backpropagation.narrow", &mut file.backpropagation.narrow),

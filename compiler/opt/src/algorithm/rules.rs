@@ -7,7 +7,7 @@ use trainc_ir::text::cursor::Cursor;
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Op, TensorType};
 
-use super::file::{DrawnText, InitialText, RuleText, StateText};
+use super::file::{DrawnText, InitialText, KeptOf, RuleText, StateText};
 use crate::egraph::forms::Kept;
 use crate::egraph::pattern::{self, Template};
 use crate::egraph::saturate::{Condition, Guard, Rewrite};
@@ -81,7 +81,7 @@ pub(super) fn read_states(
 ) -> Result<BTreeMap<String, Kept>, (String, String)> {
     const MARKER: &str = "(state{";
     let mut found = BTreeMap::new();
-    for StateText { name, initial, next } in states {
+    for StateText { name, initial, of, next } in states {
         let fail = |message: String| Err((name.clone(), message));
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || !name.chars().all(word) {
@@ -90,13 +90,20 @@ pub(super) fn read_states(
         if initial.is_empty() || initial.iter().any(|x| !(*x as f32).is_finite()) {
             return fail("`initial` is a list of numbers".into());
         }
-        if !forms[0].contains_key(next) && !by_rules.contains(next.as_str()) {
+        let of_blocks = *of == KeptOf::Block;
+        if of_blocks && initial.len() != 1 {
+            return fail("`initial` is one number, which each block has".into());
+        }
+        if let Some(next) = next
+            && !forms[0].contains_key(next)
+            && !by_rules.contains(next.as_str())
+        {
             let known = forms[0].keys().map(String::as_str).chain(by_rules.iter().copied());
             let near = did_you_mean(next, known);
             return fail(format!("`next`: there is no form `{next}` in [translation.forms]{near}"));
         }
         let initial = initial.iter().map(|&x| x as f32).collect();
-        let kept = Kept { initial, next: next.clone() };
+        let kept = Kept { initial, of_blocks, next: next.clone() };
         if found.insert(name.clone(), kept).is_some() {
             return fail("there are two of that name".into());
         }

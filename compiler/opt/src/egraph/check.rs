@@ -11,11 +11,12 @@ use super::language::{Node, around};
 use super::saturate::Guard;
 
 /// What guards ask of values, with what it may be (nothing: whole numbers).
-const FACTS: [(&str, &[&str]); 7] = [
+const FACTS: [(&str, &[&str]); 8] = [
     ("role", &["weight", "bias", "normalization", "other"]),
     ("layer", &["first", "inner", "last"]),
     ("depthwise", &["true", "false"]),
     ("side", &["forward", "backward", "statistic"]),
+    ("constant", &["true", "false"]),
     ("quantized", &["true", "false"]),
     ("entry", &["train", "infer"]),
     ("rank", &[]),

@@ -4,10 +4,12 @@
 //! They are resolved as types become known, so that a chain of operations needs no round of saturation for each link.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use egg::Id;
 use trainc_ir::graph::ValueId;
-use trainc_ir::ops::Dequantize;
+use trainc_ir::Tensor;
+use trainc_ir::ops::{BlockAxes, Dequantize};
 use trainc_ir::types::{Element, Scale, TensorType};
 
 use super::language::{Graph, Node, Ty, add_operation};
@@ -41,10 +43,24 @@ pub struct Named {
 /// What an algorithm keeps of a value from step to step: FP32 numbers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {
-    /// Before the first step.
+    /// Before the first step; of blocks, one number for each.
     pub initial: Vec<f32>,
-    /// The form that is the next.
-    pub next: String,
+    /// Whether each block of the value has one (see [`Roles::block_axes`](crate::roles::Roles::block_axes)).
+    pub of_blocks: bool,
+    /// The form that is the next; `None` if steps leave it as it is.
+    pub next: Option<String>,
+}
+
+impl Kept {
+    /// What is kept of a value of that type and those axes before the first step; `None` if it has no blocks.
+    pub fn first(&self, ty: &TensorType, axes: BlockAxes) -> Option<Tensor> {
+        if !self.of_blocks {
+            return Some(Tensor::f32([self.initial.len()], self.initial.clone()));
+        }
+        let grid = axes.grid(&ty.shape).ok()?;
+        let numbers = vec![self.initial[0]; grid.count()];
+        Some(Tensor::f32(grid, numbers))
+    }
 }
 
 /// A state of one value of the source graph.
@@ -55,9 +71,9 @@ pub struct State {
     /// The state's name.
     pub name: String,
     /// Before the first step.
-    pub initial: Vec<f32>,
-    /// The class of the next.
-    pub next: Id,
+    pub initial: Arc<Tensor>,
+    /// The class of the next, if steps change it.
+    pub next: Option<Id>,
 }
 
 impl Named {
@@ -126,20 +142,22 @@ fn state_leaf(egraph: &mut Graph, name: &str, value: Id) -> Option<Id> {
     let source = egraph[value].data.source?;
     let forms = egraph.analysis.forms.clone();
     let at = forms.named.states.keys().position(|known| known == name)?;
-    let Kept { initial, next } = forms.named.states.get(name)?.clone();
+    let kept = forms.named.states.get(name)?;
     let roles = &egraph.analysis.roles;
+    let Ty::Tensor(own) = &egraph[value].data.ty else { return None };
+    let initial = Arc::new(kept.first(own, roles.block_axes(source))?);
     let (role, side) = (roles.role_in_products(source), roles.side(source));
-    let next = forms.named.of(&next, role, side).cloned().ok_or(next);
+    let form = |next: &String| forms.named.of(next, role, side).cloned().ok_or(next.clone());
+    let next = kept.next.as_ref().map(form);
     let leaf = ValueId::from_index(source.index() + egraph.analysis.values * (at + 2));
     if !egraph.analysis.states.contains_key(&leaf) {
-        let ty = TensorType::f32([initial.len()]);
-        egraph.analysis.leaves.insert(leaf, ty);
+        egraph.analysis.leaves.insert(leaf, initial.ty().clone());
         let own = egraph.add(Node::Leaf(leaf));
         // What no file's form is, rules say.
-        let next = match next {
+        let next = next.map(|next| match next {
             Ok(form) => form.instantiate(egraph, value),
             Err(name) => egraph.add(Node::Form(name, [value])),
-        };
+        });
         let state = State { source, name: name.to_string(), initial, next };
         egraph.analysis.states.insert(leaf, state);
         return Some(own);

@@ -8,8 +8,10 @@ use trainc_ir::{Shape, TensorType};
 
 use super::{MASTER, Part, STEP_STATE, Trained, Update, Updates, When, add_state};
 use crate::algorithm::optimizer::{Optimizer, RATE, State, StateOf, WEIGHT};
+use crate::algorithm::widths::Widths;
 use crate::codes::grid;
 use crate::roles::Roles;
+use crate::widths::add_choices;
 
 /// The end of an epoch as a graph.
 #[derive(Clone, Debug)]
@@ -20,15 +22,17 @@ pub struct EpochEnd {
     pub context: Graph,
 }
 
-/// The graph of an epoch's end, for a training graph under the optimizer; `None` if nothing is to be done then.
+/// The graph of an epoch's end, for a training graph under the optimizer and the choice of widths, if there is one; `None` if nothing
+/// is to be done then.
 ///
 /// # Errors
 /// If a formula does not type, or state would have the name of a parameter of the model.
 pub fn epoch_end_graph(
     training: &Graph,
     optimizer: &Optimizer,
+    widths: Option<&Widths>,
 ) -> Result<Option<EpochEnd>, TypeError> {
-    if optimizer.epoch_end.is_empty() {
+    if optimizer.epoch_end.is_empty() && widths.is_none() {
         return Ok(None);
     }
     let mut graph = Graph::new(training.name());
@@ -66,6 +70,9 @@ pub fn epoch_end_graph(
             grid: grid(&graph, graph.parameters()[position].value),
         };
         updates.end(&mut graph, own, &of, master)?;
+    }
+    if let Some(widths) = widths {
+        add_choices(&mut graph, training, widths, &new)?;
     }
     let own = only_updates(&graph)?;
     Ok((!own.updates().is_empty()).then_some(EpochEnd { graph: own, context: graph }))

@@ -20,6 +20,16 @@ keyword_enum! {
     }
 }
 
+impl BlockAxes {
+    /// The shape of a tensor with the number of blocks along the axes: one index a block.
+    ///
+    /// # Errors
+    /// If the tensor has fewer than two axes, or no elements.
+    pub fn grid(self, shape: &Shape) -> Result<Shape, TypeError> {
+        Ok(Blocks::new("blocks", shape, self)?.grid)
+    }
+}
+
 /// The blocks of a tensor, which is seen as rows and columns that are tiled, and planes: what its other axes are together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Blocks {
