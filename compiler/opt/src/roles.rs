@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Definition, Graph, Node, ValueId};
-use trainc_ir::ops::{BlockAxes, Rounding};
 use trainc_ir::ops::properties::Property;
+use trainc_ir::ops::{BlockAxes, Rounding};
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind};
 

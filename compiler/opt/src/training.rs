@@ -9,8 +9,8 @@ use trainc_ir::types::{Element, TensorType};
 use trainc_ir::{Tensor, TypeError};
 
 use crate::algorithm::optimizer::{Optimizer, RATE};
-use crate::algorithm::{Algorithm, Master, Recipe};
 use crate::algorithm::widths::Widths;
+use crate::algorithm::{Algorithm, Master, Recipe};
 use crate::autodiff::{AutodiffError, differentiate_recorded};
 use crate::codes::grid;
 use crate::roles::{Role, Roles};

@@ -74,7 +74,8 @@ pub(crate) fn add_sensitivities(
         let before = add(graph, &name, zeros)?;
         let position = graph.parameters().len() - 1;
         let operands = [before, v, gradient];
-        let after = graph.add1(BlockSensitivity { axes }, &operands, format!("{own}/{SENSITIVITY}"))?;
+        let after =
+            graph.add1(BlockSensitivity { axes }, &operands, format!("{own}/{SENSITIVITY}"))?;
         graph.add_update(position, after);
     }
     Ok(())

@@ -442,3 +442,32 @@ fn files_with_a_base() {
         assert!(message.contains(part), "{part}: {message}");
     }
 }
+
+/// States of blocks, and widths that are chosen: what is wrong with a file is said with its place.
+#[test]
+fn widths_of_blocks() {
+    let dynasty = BUILT_IN.iter().find(|(name, _)| *name == "dynasty").expect("built in").1;
+    for (from, to, parts) in [
+        ("state = \"width\"", "state = \"wide\"", ["widths.state", "`wide` is no state of blocks"]),
+        ("of = \"block\"", "", ["widths.state", "no state of blocks without `next`"]),
+        ("of = \"block\"", "of = \"block\"\nnext = \"planes\"", ["widths.state", "without `next`"]),
+        ("of = \"block\"", "of = \"row\"", ["unknown variant", "`block`"]),
+        ("initial = [4]", "initial = [4, 4]", ["width", "one number, which each block has"]),
+        (
+            "budget = \"$(bits)\"",
+            "budget = \"$(bits + 5)\"",
+            ["widths.budget", "expected 0 to 8, here 9"],
+        ),
+        ("budget = \"$(bits)\"", "budget = \"all\"", ["widths.budget", "here `all`"]),
+        ("kept = 0.5", "kept = 1.5", ["widths.kept", "expected 0 to 1, here 1.5"]),
+        ("rounds = 3", "rounds = 0", ["widths.rounds", "expected 1 to 64, here 0"]),
+    ] {
+        assert!(dynasty.contains(from), "{from}");
+        let error = Algorithm::parse("own.toml", &dynasty.replacen(from, to, 1));
+        let error = error.expect_err(to).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error}");
+    }
+    let three = Algorithm::built_in("dynasty").and_then(|own| own.with_parameters("bits=3"));
+    let widths = three.expect("built in").widths.expect("it chooses widths");
+    assert_eq!(widths.choice(&[2.0]).budget.get(), 3.0);
+}

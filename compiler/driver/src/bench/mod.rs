@@ -250,6 +250,10 @@ pub(crate) fn multiplications(kernel: &Kernel) -> u64 {
             of = Op::from(op.of.clone());
             std::slice::from_ref(&of)
         }
+        Op::BlockProduct(op) => {
+            of = Op::from(op.of.clone());
+            std::slice::from_ref(&of)
+        }
         op => std::slice::from_ref(op),
     };
     match Product::of(ops, &kernel.input_types(), |_| true) {

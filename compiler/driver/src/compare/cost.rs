@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::properties::Property;
-use trainc_ir::program::{BufferId, Program, StageChoice};
+use trainc_ir::program::{BufferId, Program, Region, StageChoice};
 use trainc_ir::schedule::{self, Per};
-use trainc_ir::{Op, TensorType};
+use trainc_ir::{Op, Tensor, TensorType};
 
 use crate::bench::{BenchOptions, Subject, batch, bench, multiplications};
 use crate::config::Config;
@@ -53,10 +53,10 @@ impl StageCosts {
     /// If it has no training step.
     pub(super) fn of(program: &Program) -> Result<StageCosts> {
         let Some(stages) = &program.notes.stages else {
-            let steps = vec![StepCost::of_entry(program, TRAIN_STEP)?];
+            let steps = vec![StepCost::of_entry(program, TRAIN_STEP, &[])?];
             return Ok(StageCosts { steps, choice: None });
         };
-        let steps = stages.functions.iter().map(|name| StepCost::of_entry(program, name));
+        let steps = stages.functions.iter().map(|name| StepCost::of_entry(program, name, &[]));
         Ok(StageCosts { steps: steps.collect::<Result<_>>()?, choice: Some(stages.choice.clone()) })
     }
 
@@ -92,6 +92,12 @@ impl StageCosts {
             }
         };
         let first = self.steps.first().context("no training step")?;
+        // What runs counted by the widths that they were in.
+        let counted: Vec<f64> = runs.iter().filter_map(|run| run.weighted_macs).collect();
+        if !counted.is_empty() {
+            let weighted_macs = counted.iter().sum::<f64>() / counted.len() as f64;
+            return Ok(StepCost { weighted_macs, ..*first });
+        }
         if stages.is_empty() {
             return Ok(*first);
         }
@@ -112,7 +118,21 @@ impl StageCosts {
 }
 
 impl StepCost {
-    fn of_entry(program: &Program, name: &str) -> Result<StepCost> {
+    /// That of a program's training step in a state; `None` if no width of its operands is state.
+    ///
+    /// # Errors
+    /// If it has no training step.
+    pub(super) fn in_state(program: &Program, state: &[Tensor]) -> Result<Option<StepCost>> {
+        let entry = program.entry(TRAIN_STEP).context("no training step")?;
+        let of_state = |op: &Op, inputs: usize| matches!(op, Op::QuantizeBlocks(_)) && inputs > 1;
+        let kernels = launches(entry).into_iter().map(|launch| program.kernel(launch.kernel));
+        let mut kernels = kernels.filter(|kernel| of_state(&kernel.op, kernel.inputs.len()));
+        let some = kernels.next().is_some();
+        some.then(|| StepCost::of_entry(program, TRAIN_STEP, state)).transpose()
+    }
+
+    /// That of an entry; widths that are state as in `state`, or the most that they may be.
+    fn of_entry(program: &Program, name: &str, state: &[Tensor]) -> Result<StepCost> {
         let entry = program.entry(name).context("no training step")?;
         let memory = &program.memory;
         let mut cost = StepCost {
@@ -123,18 +143,25 @@ impl StepCost {
             memory_bytes: memory.arena_bytes + memory.state_bytes + memory.constant_bytes,
             state_bytes: memory.state_bytes,
         };
-        let mut widths: BTreeMap<BufferId, u32> = BTreeMap::new();
+        let mut widths: BTreeMap<BufferId, f64> = BTreeMap::new();
         for launch in launches(entry) {
             let kernel = program.kernel(launch.kernel);
             let macs = multiplications(kernel);
             let share = |(ty, id): (&TensorType, &BufferId)| {
-                let held = ty.element.bits();
-                f64::from(widths.get(id).map_or(held, |&bits| bits.min(held))) / 32.0
+                let held = f64::from(ty.element.bits());
+                widths.get(id).map_or(held, |&bits| bits.min(held)) / 32.0
             };
             let operands = kernel.inputs.iter().zip(&launch.inputs).take(2);
             cost.macs += macs;
             cost.weighted_macs += macs as f64 * operands.map(share).product::<f64>();
-            let width = width(&kernel.op, launch.inputs.first().and_then(|id| widths.get(id)));
+            let width = match (&kernel.op, launch.inputs.get(1)) {
+                (Op::QuantizeBlocks(op), Some(id)) => {
+                    let x = &kernel.inputs[0].shape;
+                    let bits = state_of(program, *id, state).and_then(|own| op.mean_bits(x, own));
+                    Some(bits.unwrap_or(f64::from(op.bits)))
+                }
+                _ => width(&kernel.op, launch.inputs.first().and_then(|id| widths.get(id))),
+            };
             for id in &launch.outputs {
                 match width {
                     Some(bits) => widths.insert(*id, bits),
@@ -148,19 +175,28 @@ impl StepCost {
     }
 }
 
+/// What a buffer of state holds.
+fn state_of<'s>(program: &Program, id: BufferId, state: &'s [Tensor]) -> Option<&'s Tensor> {
+    match program.buffer(id).region {
+        Region::State { index, .. } => state.get(index),
+        _ => None,
+    }
+}
+
 /// The bits of the numbers that an operation rounds to, if it says so; of what only moves, those of its first operand.
-fn width(op: &Op, of_operand: Option<&u32>) -> Option<u32> {
+fn width(op: &Op, of_operand: Option<&f64>) -> Option<f64> {
     let known = of_operand.copied();
     match op {
         Op::Chain(chain) => chain.ops.iter().fold(known, |known, op| width(op, known.as_ref())),
         Op::QuantizeSteps(op) => {
             let signed = u32::from(op.low < 0);
             let bits = |q: i32| 32 - (if q < 0 { !q } else { q }).leading_zeros();
-            let own = (bits(op.low).max(bits(op.high)) + signed).max(1);
+            let own = f64::from((bits(op.low).max(bits(op.high)) + signed).max(1));
             Some(known.map_or(own, |known| known.min(own)))
         }
-        Op::QuantizeFloat(op) => Some(op.format.bits()),
-        Op::Ones(_) => Some(1),
+        Op::QuantizeBlocks(op) => Some(f64::from(op.bits)),
+        Op::QuantizeFloat(op) => Some(f64::from(op.format.bits())),
+        Op::Ones(_) => Some(1.0),
         op if op.kind().has(Property::Moves) => known,
         _ => None,
     }
@@ -226,20 +262,21 @@ mod tests {
                 "quantize_steps{{element=i8, exponent=0, base=0, low={low}, high={high}, rounding=half_even, stream=0}}"
             )
         };
-        let of = |text: &str, known: Option<u32>| {
+        let of = |text: &str, known: Option<f64>| {
             width(&Op::parse(&mut Cursor::new(text)).expect(text), known.as_ref())
         };
         for (low, high, bits) in
             [(-8, 7, 4), (-7, 7, 4), (0, 15, 4), (-1, 0, 1), (-1, 1, 2), (-128, 127, 8), (0, 1, 1)]
         {
-            assert_eq!(of(&steps(low, high), None), Some(bits), "{low}..={high}");
+            assert_eq!(of(&steps(low, high), None), Some(f64::from(bits)), "{low}..={high}");
         }
-        assert_eq!(of(&steps(-127, 127), Some(7)), Some(7), "of numbers that have seven");
+        assert_eq!(of(&steps(-127, 127), Some(7.0)), Some(7.0), "of numbers that have seven");
+        assert_eq!(of("quantize_blocks{axes=last, bits=6}", None), Some(6.0));
         let float = "quantize_float{format=e5m2, rounding=half_even, stream=0}";
-        assert_eq!(of(float, None), Some(8));
+        assert_eq!(of(float, None), Some(8.0));
         assert_eq!(
-            (of("transpose{permutation=[1, 0]}", Some(4)), of("neg", Some(4))),
-            (Some(4), None)
+            (of("transpose{permutation=[1, 0]}", Some(4.0)), of("neg", Some(4.0))),
+            (Some(4.0), None)
         );
     }
 
@@ -286,6 +323,7 @@ mod tests {
             seed: 0,
             history: losses.into_iter().enumerate().map(record).collect(),
             step_seconds: 0.0,
+            weighted_macs: None,
         };
         for costs in [by_epoch, by_loss] {
             let mean = costs.mean(4, std::slice::from_ref(&run)).expect("stages with steps");

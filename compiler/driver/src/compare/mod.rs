@@ -232,6 +232,8 @@ impl Trained<'_> {
     ) -> Result<RunRecord> {
         trainer.session.set_seed(seed);
         let (mut spent, mut steps) = (Duration::ZERO, 0);
+        // Multiplications by bits in all steps, where the widths change from epoch to epoch.
+        let mut weighted = None::<f64>;
         let within = |epoch, at, progress: &mut dyn FnMut(Progress<'_>)| {
             progress(Progress::Within(self.name, seed, epoch, at));
         };
@@ -240,6 +242,8 @@ impl Trained<'_> {
         loop {
             let epoch = trainer.epochs() + 1;
             let mut began = None;
+            let state: Vec<_> = trainer.state()?.into_iter().map(|(_, tensor)| tensor).collect();
+            let cost = StepCost::in_state(trainer.session.program(), &state)?;
             let record = trainer.epoch(self.data, &mut |at| {
                 match (at, began) {
                     (train::Progress::Train(..), None) => began = Some(Instant::now()),
@@ -249,6 +253,10 @@ impl Trained<'_> {
                 within(epoch, at, progress);
             })?;
             let Some(record) = record else { break };
+            if let Some(cost) = cost {
+                let own = cost.weighted_macs * (record.steps - steps) as f64;
+                weighted = Some(weighted.unwrap_or_default() + own);
+            }
             steps = record.steps;
             progress(Progress::Epoch(self.name, seed, record));
         }
@@ -258,6 +266,7 @@ impl Trained<'_> {
             seed,
             history: trainer.history().to_vec(),
             step_seconds: spent.as_secs_f64() / steps.max(1) as f64,
+            weighted_macs: weighted.map(|all| all / steps.max(1) as f64),
         })
     }
 

@@ -25,6 +25,10 @@ pub struct RunRecord {
     pub history: Vec<EpochRecord>,
     /// Seconds of a training step, on average.
     pub step_seconds: f64,
+    /// Under an algorithm whose widths are state: multiplications of a step by the bits of both operands, the mean of all steps (see
+    /// [`StepCost::weighted_macs`](super::StepCost::weighted_macs)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighted_macs: Option<f64>,
 }
 
 impl RunRecord {
@@ -106,6 +110,7 @@ mod tests {
             seed: 4,
             history: vec![record],
             step_seconds: 0.001,
+            weighted_macs: None,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::ops::support::{elementwise, sample};
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{ScaleData, Tensor};
-use crate::types::{Element, TensorType};
+use crate::types::{Element, Shape, TensorType};
 
 operator! {
     /// FP32 to block floating point: blocks of 4 x 4 elements (fewer at the edges) over two axes, each of integers of `b` bits with one
@@ -29,6 +29,22 @@ operator! {
         pub axes: BlockAxes,
         /// The most bits of a number, with its sign: 0, 2, 4, 6 or 8.
         pub bits: u32,
+    }
+}
+
+impl QuantizeBlocks {
+    /// The mean of the bits that elements of a tensor of that shape have, by the widths of its blocks; `None` if these are not its.
+    pub fn mean_bits(&self, x: &Shape, widths: &Tensor) -> Option<f64> {
+        let blocks = Blocks::new(Self::NAME, x, self.axes).ok()?;
+        if !widths.ty().is_f32() || widths.shape() != blocks.grid() {
+            return None;
+        }
+        let widths = widths.as_f32();
+        let mut all = 0.0;
+        blocks.each(|block, places| {
+            all += f64::from(used_width(widths[block], self.bits)) * places.len() as f64;
+        });
+        Some(all / x.count() as f64)
     }
 }
 
@@ -202,5 +218,20 @@ impl Operator for QuantizeBlocks {
             ),
         ]);
         cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks at the edges count for the elements that they have: 20 elements of 4 bits, 10 of 8.
+    #[test]
+    fn bits_in_the_mean() {
+        let op = QuantizeBlocks { axes: BlockAxes::First, bits: 8 };
+        let widths = Tensor::f32([1, 2, 5], [[4.4; 5], [7.5; 5]].concat());
+        let found = op.mean_bits(&Shape::from([1, 6, 5]), &widths);
+        assert_eq!(found, Some((20.0 * 4.0 + 10.0 * 8.0) / 30.0));
+        assert_eq!(op.mean_bits(&Shape::from([1, 9, 5]), &widths), None);
     }
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use egg::Id;
-use trainc_ir::graph::ValueId;
 use trainc_ir::Tensor;
+use trainc_ir::graph::ValueId;
 use trainc_ir::ops::{BlockAxes, Dequantize};
 use trainc_ir::types::{Element, Scale, TensorType};
 

@@ -245,8 +245,9 @@ impl Terms {
                 let source = b.let_("source", group * Expr::index(c.inputs) + at[1].clone());
                 let (oh_start, oh_end) = vertical.window_range(b, &at[2]);
                 let (ow_start, ow_end) = horizontal.window_range(b, &at[3]);
-                let offset =
-                    |tap: &Expr, dilation, before| tap.clone() * Expr::index(dilation) - Expr::index(before);
+                let offset = |tap: &Expr, dilation, before| {
+                    tap.clone() * Expr::index(dilation) - Expr::index(before)
+                };
                 let top = b.let_("top", offset(&at[2], vertical.dilation, vertical.before));
                 let left = b.let_("left", offset(&at[3], horizontal.dilation, horizontal.before));
                 in_runs(b, "image", c.batch, SIDE, |b, image, terms| {

@@ -47,7 +47,9 @@ impl Blocks {
     /// If it has fewer than two axes, or no elements.
     pub(crate) fn new(name: &str, shape: &Shape, axes: BlockAxes) -> Result<Blocks, TypeError> {
         rule::ensure(shape.rank() >= 2 && shape.count() > 0, || {
-            format!("{name}: blocks are of tensors with two axes or more and with elements, here {shape}")
+            format!(
+                "{name}: blocks are of tensors with two axes or more and with elements, here {shape}"
+            )
         })?;
         let first = match axes {
             BlockAxes::First => 0,
