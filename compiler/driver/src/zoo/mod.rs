@@ -154,6 +154,10 @@ table! {
         [3, 32, 32], 32, 20_024_000, vgg::vgg19;
     "resnet8": "residual net of three blocks (16, 32, 64 channels) with batch norm, the size of MLPerf Tiny's",
         [3, 32, 32], 1, 78_042, resnet::resnet8;
+    "resnet38": "ResNet-38 for small images: 18 blocks of 16, 32 and 64 channels with batch norm",
+        [3, 32, 32], 1, 564_122, resnet::resnet38;
+    "resnet74": "ResNet-74 for small images: 36 blocks of 16, 32 and 64 channels with batch norm",
+        [3, 32, 32], 1, 1_147_418, resnet::resnet74;
     "resnet18": "ResNet-18 with batch norm; up to 64 pixels with the small stem (3x3, no pooling)",
         [3, 32, 32], 1, 11_173_962, resnet::resnet18;
     "resnet34": "ResNet-34 with batch norm; up to 64 pixels with the small stem (3x3, no pooling)",

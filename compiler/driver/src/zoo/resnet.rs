@@ -84,6 +84,16 @@ pub(super) fn resnet8(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
     resnet(spec, Stem::Small, &[(16, 1), (32, 1), (64, 1)])
 }
 
+/// ResNet-38 of section 4.2: 6 blocks a stage.
+pub(super) fn resnet38(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
+    resnet(spec, Stem::Small, &[(16, 6), (32, 6), (64, 6)])
+}
+
+/// ResNet-74 of section 4.2: 12 blocks a stage.
+pub(super) fn resnet74(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
+    resnet(spec, Stem::Small, &[(16, 12), (32, 12), (64, 12)])
+}
+
 /// The smallest net with both kinds of shortcut.
 pub(super) fn residual(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
     resnet(spec, Stem::Small, &[(8, 1), (16, 1)])

@@ -124,6 +124,14 @@ fn published_products() {
         + 4 * 512 * 2 * 512 * 9
         + 5120;
     assert_eq!(products(&import(&ZooSpec::new("vgg11").expect("known"), 1)), vgg11);
+    // Per stage of a side: 16, 32 and 64 channels, 12 convolutions, the first of a stage from half of them, and its projection.
+    let stage = |side: usize, channels: usize, first: usize| {
+        side * side
+            * channels
+            * (9 * (first + 11 * channels) + if first < channels { first } else { 0 })
+    };
+    let resnet38 = 1024 * 16 * 27 + stage(32, 16, 16) + stage(16, 32, 16) + stage(8, 64, 32) + 640;
+    assert_eq!(products(&import(&ZooSpec::new("resnet38").expect("known"), 1)), resnet38);
     // 28x28 of 5x5 over one channel, 10x10 of 5x5 over six, three matrices.
     let lenet5 = 784 * 6 * 25 + 100 * 16 * 150 + 400 * 120 + 120 * 84 + 840;
     assert_eq!(products(&import(&ZooSpec::new("lenet5").expect("known"), 1)), lenet5);
@@ -248,7 +256,7 @@ fn refusals() {
     assert_eq!(
         ZooSpec::new("lenet").expect_err("unknown").to_string(),
         "there is no model `lenet`; there are digits, mlp, lenet5, lenet20-50, vgg11, vgg16, vgg19, resnet8, \
-         resnet18, resnet34, residual, depthwise, mobilenetv2, inceptionv3"
+         resnet38, resnet74, resnet18, resnet34, residual, depthwise, mobilenetv2, inceptionv3"
     );
     assert_eq!(
         build(&spec("inceptionv3", [3, 299, 74], 10)).expect_err("too small").to_string(),
