@@ -202,6 +202,26 @@ pub fn weight_of(graph: &Graph, name: &str) -> Option<ValueId> {
     (!graph.parameters()[own].trainable && found.trainable).then_some(found.value)
 }
 
+/// What a value is called by: its node, or its own name; of a leaf's stored form, the leaf's.
+pub(crate) fn node_name(graph: &Graph, v: ValueId) -> String {
+    // Leaves of stored forms lie past the graph's own values.
+    let v = ValueId::from_index(v.index() % graph.values().len().max(1));
+    match graph.producer(v) {
+        Some(node) => node.name.clone(),
+        None => graph.value(v).name.clone(),
+    }
+}
+
+/// [`node_name`] with a number behind it where values before this one are called so, too.
+pub(crate) fn own_name(graph: &Graph, v: ValueId) -> String {
+    let name = node_name(graph, v);
+    let before = graph.value_ids().take_while(|other| *other != v);
+    match before.filter(|&other| node_name(graph, other) == name).count() {
+        0 => name,
+        count => format!("{name}_{}", count + 1),
+    }
+}
+
 fn is_movement(op: &Op) -> bool {
     matches!(op.kind(), OpKind::Reshape | OpKind::Transpose | OpKind::Broadcast)
 }

@@ -26,7 +26,7 @@ use crate::egraph::forms::{Forms, State, resolve_all};
 use crate::egraph::language::{Graph as EGraph, Node, add_operation};
 use crate::egraph::pattern::{self, Attributes, Part};
 use crate::egraph::saturate::{Condition, Limits, matched_classes, saturate};
-use crate::roles::{Role, Roles, weight_of};
+use crate::roles::{Role, Roles, node_name, own_name, weight_of};
 use crate::untranslated::{Untranslated, report, untranslated};
 use crate::update::STEP_STATE;
 
@@ -283,7 +283,8 @@ fn attempt(
 /// The parameter that does not train for what an algorithm keeps of a value: `VALUE.STATE`, with a number after it where that is
 /// taken; that of the graph itself, if it has it already.
 fn add_state(graph: &Graph, state: &State, target: &mut Graph) -> usize {
-    let own = format!("{}.{}", node_name(graph, state.source), state.name);
+    let of = if state.of_blocks { own_name } else { node_name };
+    let own = format!("{}.{}", of(graph, state.source), state.name);
     let known = graph.parameter_named(&own).and_then(|_| target.parameter_named(&own));
     let same = |p: &usize| target.ty(target.parameters()[*p].value) == state.initial.ty();
     if let Some(parameter) = known.filter(same) {
@@ -592,13 +593,4 @@ fn finish_output(
         });
     }
     values.last().copied().ok_or_else(|| "translation.output is empty".into())
-}
-
-pub(crate) fn node_name(graph: &Graph, v: ValueId) -> String {
-    // Leaves of stored forms lie past the graph's own values.
-    let v = ValueId::from_index(v.index() % graph.values().len().max(1));
-    match graph.producer(v) {
-        Some(node) => node.name.clone(),
-        None => graph.value(v).name.clone(),
-    }
 }

@@ -13,7 +13,8 @@ use crate::egraph::convert::Loaded;
 use crate::egraph::extract::Extraction;
 use crate::egraph::language::Ty;
 use crate::egraph::saturate::Body;
-use crate::translate::{find_lowered, node_name};
+use crate::roles::node_name;
+use crate::translate::find_lowered;
 
 /// A node that the algorithm's rules do not cover.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -13,8 +13,7 @@ use trainc_ir::ops::{BlockSensitivity, TypeError};
 use trainc_ir::{Op, Tensor, TensorType};
 
 use crate::algorithm::widths::Widths;
-use crate::roles::{Role, Roles, Side};
-use crate::translate::node_name;
+use crate::roles::{Role, Roles, Side, own_name};
 
 /// The state that adds up sensitivities.
 const SENSITIVITY: &str = "sensitivity";
@@ -67,7 +66,7 @@ pub(crate) fn add_sensitivities(
 ) -> Result<(), TypeError> {
     for &v in uses(graph, roles).keys() {
         let Some(gradient) = gradients.get(v.index()).copied().flatten() else { continue };
-        let own = node_name(graph, v);
+        let own = own_name(graph, v);
         let name = format!("{own}.{SENSITIVITY}");
         let axes = roles.block_axes(v);
         let zeros = Tensor::zeros(&TensorType::f32(axes.grid(&graph.ty(v).shape)?));
@@ -114,7 +113,7 @@ pub(crate) fn add_choices(
         for &(_, of, _) in &looked {
             let first = widths.kept.first(training.ty(of), roles.block_axes(of));
             let first = first.ok_or_else(|| TypeError::new("a value without blocks"))?;
-            let own = format!("{}.{}", node_name(training, of), widths.state);
+            let own = format!("{}.{}", own_name(training, of), widths.state);
             let own = add(graph, &own, first)?;
             parameters.push(graph.parameters().len() - 1);
             operands.push(own);

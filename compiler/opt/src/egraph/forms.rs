@@ -72,6 +72,8 @@ pub struct State {
     pub name: String,
     /// Before the first step.
     pub initial: Arc<Tensor>,
+    /// Whether each block of the value has one, and so the value's name is its own.
+    pub of_blocks: bool,
     /// The class of the next, if steps change it.
     pub next: Option<Id>,
 }
@@ -145,6 +147,7 @@ fn state_leaf(egraph: &mut Graph, name: &str, value: Id) -> Option<Id> {
     let kept = forms.named.states.get(name)?;
     let roles = &egraph.analysis.roles;
     let Ty::Tensor(own) = &egraph[value].data.ty else { return None };
+    let of_blocks = kept.of_blocks;
     let initial = Arc::new(kept.first(own, roles.block_axes(source))?);
     let (role, side) = (roles.role_in_products(source), roles.side(source));
     let form = |next: &String| forms.named.of(next, role, side).cloned().ok_or(next.clone());
@@ -158,7 +161,7 @@ fn state_leaf(egraph: &mut Graph, name: &str, value: Id) -> Option<Id> {
             Ok(form) => form.instantiate(egraph, value),
             Err(name) => egraph.add(Node::Form(name, [value])),
         });
-        let state = State { source, name: name.to_string(), initial, next };
+        let state = State { source, name: name.to_string(), initial, of_blocks, next };
         egraph.analysis.states.insert(leaf, state);
         return Some(own);
     }
