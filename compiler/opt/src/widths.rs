@@ -45,9 +45,11 @@ fn uses(graph: &Graph, roles: &Roles) -> BTreeMap<ValueId, f32> {
     };
     for node in graph.nodes().iter().filter(forward) {
         let Some(all) = multiplications(graph, node) else { continue };
-        for &v in &node.inputs {
+        for (i, &v) in node.inputs.iter().enumerate() {
             let weight = roles.role_in_products(v) == Some(Role::Weight);
-            if weight || !roles.layer(v).contains(&"first") {
+            // An activation's widths are for the gradient of the other operand.
+            let other = node.inputs[1 - i];
+            if weight || !roles.layer(v).contains(&"first") && !roles.constant(other) {
                 *uses.entry(v).or_default() += all as f32 / graph.ty(v).count() as f32;
             }
         }
