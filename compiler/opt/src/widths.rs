@@ -39,6 +39,7 @@ pub fn multiplications(graph: &Graph, node: &Node) -> Option<usize> {
 /// How often each element of the operands of forward products is multiplied, of those that may have blocks with widths.
 fn uses(graph: &Graph, roles: &Roles) -> BTreeMap<ValueId, f32> {
     let mut uses = BTreeMap::new();
+    let is_weight = |v| roles.role_in_products(v) == Some(Role::Weight) && !roles.constant(v);
     let forward = |node: &&Node| {
         let side = roles.side(node.outputs[0]);
         node.op.kind().has(Property::Bilinear) && side == Some(Side::Forward)
@@ -46,10 +47,11 @@ fn uses(graph: &Graph, roles: &Roles) -> BTreeMap<ValueId, f32> {
     for node in graph.nodes().iter().filter(forward) {
         let Some(all) = multiplications(graph, node) else { continue };
         for (i, &v) in node.inputs.iter().enumerate() {
-            let weight = roles.role_in_products(v) == Some(Role::Weight);
-            // An activation's widths are for the gradient of the other operand.
+            // An activation's widths are for the gradient of a weight, the other operand.
             let other = node.inputs[1 - i];
-            if weight || !roles.layer(v).contains(&"first") && !roles.constant(other) {
+            let trained = roles.role(other) == Some(Role::Weight) && is_weight(other);
+            let activation = !roles.layer(v).contains(&"first") && trained;
+            if is_weight(v) || activation {
                 *uses.entry(v).or_default() += all as f32 / graph.ty(v).count() as f32;
             }
         }
