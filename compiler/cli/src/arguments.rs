@@ -77,7 +77,8 @@ Examples:
       Another algorithm; goes on where a killed run left off, bit for bit.
 
 Data: a folder of IDX files (MNIST), of CIFAR-10's binary files, or of images (train/CLASS/*.png, test/CLASS/*.png,
-also JPEG), a tar of such a folder (also .gz, .xz), or an .npz with x_train, y_train, x_test, y_test.")]
+also JPEG), a tar of such a folder (also .gz, .xz), an .npz with x_train, y_train, x_test, y_test, or a .txt for models of
+the next byte (with --loss cross-entropy).")]
 pub(crate) struct TrainArguments {
     /// Model: ONNX, TensorFlow Lite, or a graph in the text form (.qir) [default: the built-in net]
     #[arg(value_hint = ValueHint::FilePath)]

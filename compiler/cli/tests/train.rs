@@ -347,3 +347,22 @@ fn data_that_do_not_fit() {
     let message = folder.fail(&["train", "--curve", "no/such/folder.svg"]);
     assert!(message.contains("no/such/folder.svg"), "{message}");
 }
+
+/// A text is a data set: the zoo's model of the next byte learns one that repeats itself, under FP32, NITI and PFQ.
+#[test]
+fn a_text_is_learnt() {
+    let folder = Folder::new("text-data");
+    let text = "the quick brown fox jumps over the lazy dog. ".repeat(80);
+    std::fs::write(folder.path("fox.txt"), text).expect("written");
+    folder.succeed(&["zoo", "language", "-o", "language.onnx"]);
+    let recipe = ["--data", "fox.txt", "--loss", "cross-entropy", "--epochs", "12", "--batch", "8"];
+    let adam = &["--optimizer", "adamw", "--learning-rate", "0.005"][..];
+    for (algorithm, optimizer) in [("fp32", adam), ("niti", &[]), ("pfq", adam)] {
+        let flags = [&["train", "language.onnx", "--algorithm", algorithm], &recipe[..], optimizer];
+        let lines = folder.json(&flags.concat());
+        let accuracy = only(&lines, "finished")["test_accuracy"].as_f64().expect("bytes");
+        assert!(accuracy > 0.9, "{algorithm}: {accuracy}");
+    }
+    let error = folder.fail(&["train", "--data", "fox.txt"]);
+    assert!(error.contains("fox"), "{error}");
+}

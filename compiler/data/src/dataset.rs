@@ -167,7 +167,7 @@ pub(crate) fn name_of(path: &Path) -> String {
     let canonical = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let name = canonical.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let lower = name.to_ascii_lowercase();
-    let extension = [".tar.gz", ".tar.xz", ".tgz", ".txz", ".tar", ".npz"]
+    let extension = [".tar.gz", ".tar.xz", ".tgz", ".txz", ".tar", ".npz", ".txt"]
         .into_iter()
         .find(|extension| lower.ends_with(extension) && lower.len() > extension.len());
     match extension {

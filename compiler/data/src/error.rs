@@ -56,7 +56,8 @@ pub const SUPPORTED: &str = "supported data sets:
   a folder with CIFAR-10 binary files: data_batch_1.bin to data_batch_5.bin, test_batch.bin
   a folder with images: train/<class>/*.png and test/<class>/*.png (also .jpg, .jpeg)
   a .tar, .tar.gz or .tar.xz file of such an image folder
-  a .npz file with x_train, y_train, x_test, y_test";
+  a .npz file with x_train, y_train, x_test, y_test
+  a .txt file, for models of the next byte";
 
 impl DataError {
     /// An [`DataError::Invalid`] for a file on disk.

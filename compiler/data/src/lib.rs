@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `dataset` | [`Dataset`], [`Split`] |
 //! | `open` | `Dataset::open` recognises what a path holds |
-//! | `idx`, `cifar`, `image_folder`, `image_archive`, `npz_dataset` | one module a kind of data set |
+//! | `idx`, `cifar`, `image_folder`, `image_archive`, `npz_dataset`, `text` | one module a kind of data set |
 //! | `image_files`, `decode`, `picture` | from JPEG and PNG files to a data set, in parallel |
 //! | `digits` | [`Dataset::digits`], a small real data set inside the crate |
 //! | `augment` | [`Augmentation`]: random crops, mirror images and holes of training images |
@@ -66,6 +66,8 @@ mod stale;
 mod svg;
 #[cfg(all(test, feature = "formats"))]
 mod test_support;
+#[cfg(feature = "formats")]
+mod text;
 
 pub use atomic::write_atomically;
 pub use augment::Augmentation;
@@ -87,3 +89,5 @@ pub use safetensors_io::{
 pub use shuffle::{EvaluationBatch, SplitMix64, TrainingBatches, evaluation_batches, permutation};
 pub use stale::{Hold, create_held, hold, is_numbered, stale};
 pub use svg::{COLOURS, escape};
+#[cfg(feature = "formats")]
+pub use text::TEXT_WINDOW;

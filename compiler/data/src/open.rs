@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::dataset::{Dataset, file_names};
 use crate::error::DataError;
-use crate::{cifar, idx, image_archive, image_folder, npz_dataset};
+use crate::{cifar, idx, image_archive, image_folder, npz_dataset, text};
 
 impl Dataset {
     /// Opens the data set at `path`, recognising by content which of the [supported kinds](crate::SUPPORTED) it is. `digits`, where
@@ -56,11 +56,12 @@ fn open_file(path: &Path) -> Result<Dataset, DataError> {
             npz_dataset::open(path)
         }
         Some(compression) => image_archive::open(path, compression),
+        None if text::is_text(path) => text::open(path),
         None => Err(DataError::Unrecognized {
             path: path.to_path_buf(),
             found: match start.len() {
                 0 => "the file is empty".to_string(),
-                _ => "the file is neither a tar (plain, gzip, xz) nor a zip (npz)".to_string(),
+                _ => "the file is neither a tar (plain, gzip, xz), a zip (npz) nor, by its name, a text (.txt)".to_string(),
             },
         }),
     }
@@ -76,8 +77,8 @@ mod tests {
         let folder = TemporaryFolder::new();
         let error = Dataset::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains("the folder is empty"), "{error}");
-        fs::write(folder.path().join("notes.txt"), b"hello").unwrap();
-        for path in [folder.path().to_path_buf(), folder.path().join("notes.txt")] {
+        fs::write(folder.path().join("notes.md"), b"hello").unwrap();
+        for path in [folder.path().to_path_buf(), folder.path().join("notes.md")] {
             let error = Dataset::open(&path).unwrap_err();
             assert!(matches!(error, DataError::Unrecognized { .. }), "{error}");
             let text = error.to_string();

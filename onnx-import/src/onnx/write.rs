@@ -145,7 +145,7 @@ impl ModelWriter {
         }
     }
 
-    fn value_info(&mut self, name: &str, shape: &[Dimension<'_>]) -> ValueInfoProto {
+    fn value_info(&mut self, name: &str, element: i32, shape: &[Dimension<'_>]) -> ValueInfoProto {
         let dimension = |d: &Dimension<'_>| match *d {
             Dimension::Known(size) => DimensionProto::known(size),
             Dimension::Symbol(symbol) => DimensionProto::symbol(symbol),
@@ -155,7 +155,7 @@ impl ModelWriter {
         if shape.iter().any(huge) {
             self.blame(WriteError::Dimension(name.to_string()));
         }
-        ValueInfoProto::tensor(name, data_type::FLOAT, shape.iter().map(dimension).collect())
+        ValueInfoProto::tensor(name, element, shape.iter().map(dimension).collect())
     }
 
     fn initializer(&mut self, tensor: TensorProto, shape: &[usize], elements: usize) -> &mut Self {
@@ -174,7 +174,15 @@ impl ModelWriter {
     /// Adds an FP32 input.
     pub fn input(&mut self, name: &str, shape: &[Dimension<'_>]) -> &mut Self {
         self.define(name);
-        let info = self.value_info(name, shape);
+        let info = self.value_info(name, data_type::FLOAT, shape);
+        self.graph.input.push(info);
+        self
+    }
+
+    /// Adds an INT64 input: indices.
+    pub fn input_i64(&mut self, name: &str, shape: &[Dimension<'_>]) -> &mut Self {
+        self.define(name);
+        let info = self.value_info(name, data_type::INT64, shape);
         self.graph.input.push(info);
         self
     }
@@ -216,7 +224,7 @@ impl ModelWriter {
     /// Makes an FP32 value an output of the model.
     pub fn output(&mut self, name: &str, shape: &[Dimension<'_>]) -> &mut Self {
         self.require(name, || "the model's output".to_string());
-        let info = self.value_info(name, shape);
+        let info = self.value_info(name, data_type::FLOAT, shape);
         self.graph.output.push(info);
         self
     }

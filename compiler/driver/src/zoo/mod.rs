@@ -1,7 +1,7 @@
 //! The project's reference models: well-known nets, written as ONNX with fresh weights.
 //!
 //! A model has one input `input` [batch, channels, height, width] and one output `logits` [batch, classes], batch
-//! being open. Weights are drawn as `initial` says; biases and shifts are 0, scales 1, running means 0 and
+//! being open; `language` integers [batch, width] and scores [batch, classes, width]. Weights are drawn as `initial` says; biases and shifts are 0, scales 1, running means 0 and
 //! variances 1. A convolution has no bias; a fully connected layer has one only where the table says so.
 //! The same [`ZooSpec`] gives the same bytes on every machine.
 
@@ -11,6 +11,7 @@ mod mobilenet;
 mod net;
 mod resnet;
 mod small;
+mod transformer;
 mod vgg;
 
 #[cfg(test)]
@@ -50,7 +51,7 @@ impl ZooSpec {
         Ok(ZooSpec {
             name: model.name.to_string(),
             input: model.input,
-            classes: CLASSES,
+            classes: model.classes,
             seed: 0,
             training: true,
         })
@@ -114,7 +115,9 @@ pub struct ZooModel {
     pub input: [usize; 3],
     /// Smallest height and width.
     pub smallest: usize,
-    /// Trained parameters (no running statistics) for the usual input and 10 classes.
+    /// Usual number of classes.
+    pub classes: usize,
+    /// Trained parameters (no running statistics) for the usual input and classes.
     pub parameters: usize,
     build: fn(&ZooSpec) -> Result<Vec<u8>, ZooError>,
 }
@@ -124,13 +127,16 @@ const CLASSES: usize = 10;
 
 /// Declares the table and its names, which an error message lists.
 macro_rules! table {
-    ($($name:literal: $description:literal, $input:expr, $smallest:literal, $parameters:literal, $build:path;)*) => {
+    (@classes) => { CLASSES };
+    (@classes $classes:literal) => { $classes };
+    ($($name:literal: $description:literal, $input:expr, $smallest:literal, $parameters:literal, $build:path $(, $classes:literal)?;)*) => {
         const NAMES: &[&str] = &[$($name),*];
         static TABLE: &[ZooModel] = &[$(ZooModel {
             name: $name,
             description: $description,
             input: $input,
             smallest: $smallest,
+            classes: table!(@classes $($classes)?),
             parameters: $parameters,
             build: $build,
         }),*];
@@ -170,6 +176,10 @@ table! {
         [3, 32, 32], 1, 2_236_682, mobilenet::mobilenet_v2;
     "inceptionv3": "InceptionV3 with batch norm, without the auxiliary classifier",
         [3, 299, 299], 75, 21_806_058, inception::inception_v3;
+    "encoder": "transformer encoder of two blocks over an image's rows",
+        [1, 8, 8], 1, 18_026, transformer::encoder;
+    "language": "causal transformer of two blocks: scores of the next byte at each position of a text",
+        [1, 1, 32], 1, 34_816, transformer::language, 256;
 }
 
 /// The models, small ones first.

@@ -98,6 +98,25 @@ impl<'s> Net<'s> {
         (net, Activation { name: INPUT.to_string(), shape: spec.input.to_vec() })
     }
 
+    /// An empty net whose input is integers, [batch, positions].
+    pub(super) fn of_integers(spec: &'s ZooSpec, positions: usize) -> Net<'s> {
+        let mut writer = ModelWriter::new(&spec.name, OPSET);
+        writer.input_i64(INPUT, &[BATCH.into(), positions.into()]);
+        Net { spec, writer, weights: 0, epsilon: 1e-5 }
+    }
+
+    /// Integers that are no weights: sizes, masks.
+    pub(super) fn integers(&mut self, name: &str, shape: &[usize], data: &[i64]) {
+        self.writer.initializer_i64(name, shape, data);
+    }
+
+    /// Makes [`OUTPUT`] the model's output, of that shape behind the batch.
+    pub(super) fn output(&mut self, shape: &[usize]) {
+        let sizes = shape.iter().map(|&size| size.into());
+        let sizes: Vec<_> = std::iter::once(BATCH.into()).chain(sizes).collect();
+        self.writer.output(OUTPUT, &sizes);
+    }
+
     /// The encoded model.
     pub(super) fn finish(self) -> Result<Vec<u8>, ZooError> {
         self.writer.finish().map_err(ZooError::Write)
@@ -116,7 +135,12 @@ impl<'s> Net<'s> {
     }
 
     /// A weight [outputs, inputs, window...].
-    fn weight(&mut self, layer: &str, shape: &[usize], fan_in: usize) -> Result<String, ZooError> {
+    pub(super) fn weight(
+        &mut self,
+        layer: &str,
+        shape: &[usize],
+        fan_in: usize,
+    ) -> Result<String, ZooError> {
         let count = self.count(shape)?;
         let name = format!("{layer}.weight");
         let data = he_uniform(self.spec.seed, &name, count, fan_in);
@@ -124,7 +148,13 @@ impl<'s> Net<'s> {
         Ok(name)
     }
 
-    fn vector(&mut self, name: String, length: usize, value: f32) -> Result<String, ZooError> {
+    /// A parameter of one number throughout.
+    pub(super) fn vector(
+        &mut self,
+        name: String,
+        length: usize,
+        value: f32,
+    ) -> Result<String, ZooError> {
         let count = self.count(&[length])?;
         self.writer.initializer_f32(&name, &[length], &vec![value; count]);
         Ok(name)
@@ -143,7 +173,8 @@ impl<'s> Net<'s> {
             .ok_or_else(|| ZooError::Layer { layer: layer.to_string(), shape: x.shape.clone() })
     }
 
-    fn node(
+    /// Any node, which bears the layer's name; its shape is the caller's word.
+    pub(super) fn node(
         &mut self,
         op: &str,
         layer: &str,

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use trainc_ir::graph::Definition;
+use trainc_ir::interpreter::Interpreter;
+use trainc_ir::{RunContext, Tensor};
 use trainc_onnx_import::{ExternalLocation, ImportOptions, Imported, WarningKind, import_bytes};
 
 use super::{MAX_DIMENSION, OUTPUT, ZooError, ZooSpec, build, find, names};
@@ -19,9 +21,11 @@ fn import(spec: &ZooSpec, batch: usize) -> Imported {
         .unwrap_or_else(|e| panic!("{} does not import: {e}", spec.name));
     let [output] = imported.graph.outputs() else { panic!("{}: one output", spec.name) };
     assert_eq!(output.name, OUTPUT);
+    let positions = [spec.input[2]];
+    let positions = if spec.name == "language" { &positions[..] } else { &[] };
     assert_eq!(
         imported.graph.ty(output.value).shape.dims(),
-        [batch, spec.classes],
+        [&[batch, spec.classes], positions].concat(),
         "{}",
         spec.name
     );
@@ -256,7 +260,7 @@ fn refusals() {
     assert_eq!(
         ZooSpec::new("lenet").expect_err("unknown").to_string(),
         "there is no model `lenet`; there are digits, mlp, lenet5, lenet20-50, vgg11, vgg16, vgg19, resnet8, \
-         resnet38, resnet74, resnet18, resnet34, residual, depthwise, mobilenetv2, inceptionv3"
+         resnet38, resnet74, resnet18, resnet34, residual, depthwise, mobilenetv2, inceptionv3, encoder, language"
     );
     assert_eq!(
         build(&spec("inceptionv3", [3, 299, 74], 10)).expect_err("too small").to_string(),
@@ -269,6 +273,30 @@ fn refusals() {
     {
         let error = build(&spec("digits", input, classes)).expect_err("out of range");
         assert!(matches!(error, ZooError::Dimension { .. }), "{error}");
+    }
+}
+
+/// Scores of a position come of the bytes up to it, and of each of them.
+#[test]
+fn the_language_model_looks_back() {
+    let spec = spec("language", [1, 1, 5], 7);
+    let imported = import(&spec, 1);
+    let scores = |bytes: [i32; 5]| {
+        let mut interpreter = Interpreter::new(&imported.graph);
+        let input = Tensor::i32([1, 5], bytes.to_vec());
+        let outputs = interpreter.step(&[input], &RunContext::default()).expect("runs");
+        outputs[0].as_f32().to_vec()
+    };
+    let before = scores([3, 1, 4, 1, 5]);
+    for changed in 0..5 {
+        let mut bytes = [3, 1, 4, 1, 5];
+        bytes[changed] = 6;
+        let after = scores(bytes);
+        for position in 0..5 {
+            let of =
+                |all: &[f32]| (0..7).map(|c| all[c * 5 + position].to_bits()).collect::<Vec<_>>();
+            assert_eq!(of(&before) == of(&after), position < changed, "{changed}, {position}");
+        }
     }
 }
 
