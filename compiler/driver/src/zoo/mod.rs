@@ -1,10 +1,12 @@
 //! The project's reference models: well-known nets, written as ONNX with fresh weights.
 //!
-//! A model has one input `input` [batch, channels, height, width] and one output `logits` [batch, classes], batch
-//! being open; `language` integers [batch, width] and scores [batch, classes, width]. Weights are drawn as `initial` says; biases and shifts are 0, scales 1, running means 0 and
+//! A model has one input `input` [batch, channels, height, width] and one output `logits` [batch, classes] (a map of boxes where
+//! `binary` says so), batch being open; `language` integers [batch, width] and scores [batch, classes, width]. Weights are drawn as
+//! `initial` says; biases and shifts are 0, scales 1, running means 0 and
 //! variances 1. A convolution has no bias; a fully connected layer has one only where the table says so.
 //! The same [`ZooSpec`] gives the same bytes on every machine.
 
+mod binary;
 mod inception;
 mod initial;
 mod mobilenet;
@@ -42,7 +44,7 @@ pub struct ZooSpec {
 }
 
 impl ZooSpec {
-    /// A model with its usual input, 10 classes, seed 0, in training form.
+    /// A model with its usual input and classes, seed 0, in training form.
     ///
     /// # Errors
     /// If there is no such model.
@@ -122,21 +124,19 @@ pub struct ZooModel {
     build: fn(&ZooSpec) -> Result<Vec<u8>, ZooError>,
 }
 
-/// Classes of the usual models.
-const CLASSES: usize = 10;
-
 /// Declares the table and its names, which an error message lists.
 macro_rules! table {
-    (@classes) => { CLASSES };
-    (@classes $classes:literal) => { $classes };
-    ($($name:literal: $description:literal, $input:expr, $smallest:literal, $parameters:literal, $build:path $(, $classes:literal)?;)*) => {
+    (
+        $($name:literal: $description:literal,
+            $input:expr, $smallest:literal, $classes:literal, $parameters:literal, $build:path;)*
+    ) => {
         const NAMES: &[&str] = &[$($name),*];
         static TABLE: &[ZooModel] = &[$(ZooModel {
             name: $name,
             description: $description,
             input: $input,
             smallest: $smallest,
-            classes: table!(@classes $($classes)?),
+            classes: $classes,
             parameters: $parameters,
             build: $build,
         }),*];
@@ -145,41 +145,47 @@ macro_rules! table {
 
 table! {
     "digits": "two 3x3 convolutions and two fully connected layers, the net of the quick start",
-        [1, 8, 8], 4, 22_416, small::digits;
+        [1, 8, 8], 4, 10, 22_416, small::digits;
     "mlp": "three fully connected layers: 128, 64 and the classes",
-        [1, 28, 28], 1, 109_184, small::mlp;
+        [1, 28, 28], 1, 10, 109_184, small::mlp;
     "lenet5": "LeNet-5 with ReLU and max pooling, without biases",
-        [1, 28, 28], 12, 61_470, small::lenet5;
+        [1, 28, 28], 12, 10, 61_470, small::lenet5;
     "lenet20-50": "LeNet of NITI's experiments: 20 and 50 channels, 500 features, without biases",
-        [1, 28, 28], 16, 430_500, small::lenet_20_50;
+        [1, 28, 28], 16, 10, 430_500, small::lenet_20_50;
     "vgg11": "VGG-11, one fully connected layer, without biases and batch norm",
-        [3, 32, 32], 32, 9_222_848, vgg::vgg11;
+        [3, 32, 32], 32, 10, 9_222_848, vgg::vgg11;
     "vgg16": "VGG-16, one fully connected layer, without biases and batch norm",
-        [3, 32, 32], 32, 14_715_584, vgg::vgg16;
+        [3, 32, 32], 32, 10, 14_715_584, vgg::vgg16;
     "vgg19": "VGG-19, one fully connected layer, without biases and batch norm",
-        [3, 32, 32], 32, 20_024_000, vgg::vgg19;
+        [3, 32, 32], 32, 10, 20_024_000, vgg::vgg19;
     "resnet8": "residual net of three blocks (16, 32, 64 channels) with batch norm, the size of MLPerf Tiny's",
-        [3, 32, 32], 1, 78_042, resnet::resnet8;
+        [3, 32, 32], 1, 10, 78_042, resnet::resnet8;
     "resnet38": "ResNet-38 for small images: 18 blocks of 16, 32 and 64 channels with batch norm",
-        [3, 32, 32], 1, 564_122, resnet::resnet38;
+        [3, 32, 32], 1, 10, 564_122, resnet::resnet38;
     "resnet74": "ResNet-74 for small images: 36 blocks of 16, 32 and 64 channels with batch norm",
-        [3, 32, 32], 1, 1_147_418, resnet::resnet74;
+        [3, 32, 32], 1, 10, 1_147_418, resnet::resnet74;
     "resnet18": "ResNet-18 with batch norm; up to 64 pixels with the small stem (3x3, no pooling)",
-        [3, 32, 32], 1, 11_173_962, resnet::resnet18;
+        [3, 32, 32], 1, 10, 11_173_962, resnet::resnet18;
     "resnet34": "ResNet-34 with batch norm; up to 64 pixels with the small stem (3x3, no pooling)",
-        [3, 32, 32], 1, 21_282_122, resnet::resnet34;
+        [3, 32, 32], 1, 10, 21_282_122, resnet::resnet34;
     "residual": "the smallest residual net with batch norm: two blocks, identity and projection",
-        [1, 8, 8], 1, 5_122, resnet::residual;
+        [1, 8, 8], 1, 10, 5_122, resnet::residual;
     "depthwise": "two depthwise-separable layers, without biases and batch norm",
-        [1, 8, 8], 1, 3_776, small::depthwise;
+        [1, 8, 8], 1, 10, 3_776, small::depthwise;
     "mobilenetv2": "MobileNetV2 with batch norm and ReLU6; up to 64 pixels it halves three times, not five",
-        [3, 32, 32], 1, 2_236_682, mobilenet::mobilenet_v2;
+        [3, 32, 32], 1, 10, 2_236_682, mobilenet::mobilenet_v2;
     "inceptionv3": "InceptionV3 with batch norm, without the auxiliary classifier",
-        [3, 299, 299], 75, 21_806_058, inception::inception_v3;
+        [3, 299, 299], 75, 10, 21_806_058, inception::inception_v3;
     "encoder": "transformer encoder of two blocks over an image's rows",
-        [1, 8, 8], 1, 18_026, transformer::encoder;
+        [1, 8, 8], 1, 10, 18_026, transformer::encoder;
     "language": "causal transformer of two blocks: scores of the next byte at each position of a text",
-        [1, 1, 32], 1, 34_816, transformer::language, 256;
+        [1, 1, 32], 1, 256, 34_816, transformer::language;
+    "alexnet-binary": "AlexNet in one tower for bnn-ste: batch norm and a sign behind each layer but the last",
+        [3, 224, 224], 63, 1000, 62_387_912, binary::alexnet;
+    "vgg16-binary": "VGG-16 with three fully connected layers for bnn-ste, as alexnet-binary",
+        [3, 224, 224], 32, 1000, 138_369_960, binary::vgg16;
+    "yolov2-tiny-binary": "YOLOv2-Tiny for bnn-ste: five boxes a cell of a map of 1/32 of the image",
+        [3, 416, 416], 32, 20, 15_861_773, binary::yolov2_tiny;
 }
 
 /// The models, small ones first.

@@ -26,12 +26,13 @@ pub(super) struct Activation {
     pub(super) shape: Vec<usize>,
 }
 
-/// A square or rectangular window: kernel, strides and padding (height, width; padding on both sides).
+/// A square or rectangular window: kernel, strides and padding (height, width; padding on both sides, and more behind).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Window {
     kernel: [usize; 2],
     stride: usize,
     padding: [usize; 2],
+    behind: usize,
 }
 
 impl Window {
@@ -42,7 +43,7 @@ impl Window {
 
     /// A window of `height` by `width`, stride 1, no padding.
     pub(super) fn rectangle(height: usize, width: usize) -> Window {
-        Window { kernel: [height, width], stride: 1, padding: [0, 0] }
+        Window { kernel: [height, width], stride: 1, padding: [0, 0], behind: 0 }
     }
 
     /// The same with this stride.
@@ -60,10 +61,16 @@ impl Window {
         Window { padding, ..self }
     }
 
+    /// The same with one more row and column of padding below and at the right.
+    pub(super) fn behind(self) -> Window {
+        Window { behind: 1, ..self }
+    }
+
     /// The height and width that the window makes of these; nothing if it does not fit.
     fn apply(self, sides: [usize; 2]) -> Option<[usize; 2]> {
         let side = |i: usize| {
-            let room = (sides[i] + 2 * self.padding[i]).checked_sub(self.kernel[i])?;
+            let room =
+                (sides[i] + 2 * self.padding[i] + self.behind).checked_sub(self.kernel[i])?;
             Some(room / self.stride + 1)
         };
         Some([side(0)?, side(1)?])
@@ -209,6 +216,23 @@ impl<'s> Net<'s> {
         ];
         let shape = vec![channels, height, width];
         Ok(self.node("Conv", layer, &[&x.name, &weight], &attributes, shape))
+    }
+
+    /// The last layer: a 1x1 convolution with a bias, the model's output.
+    pub(super) fn head(
+        &mut self,
+        layer: &str,
+        x: &Activation,
+        channels: usize,
+    ) -> Result<(), ZooError> {
+        let [height, width] = self.sides(layer, x)?;
+        let inputs = x.shape[0];
+        let weight = self.weight(layer, &[channels, inputs, 1, 1], inputs)?;
+        let bias = self.vector(format!("{layer}.bias"), channels, 0.0)?;
+        self.writer.node("Conv", &[&x.name, &weight, &bias], &[OUTPUT], &[], layer);
+        let shape = [BATCH.into(), channels.into(), height.into(), width.into()];
+        self.writer.output(OUTPUT, &shape);
+        Ok(())
     }
 
     /// [`Net::convolution`] in one group.
@@ -404,5 +428,7 @@ impl<'s> Net<'s> {
 /// Kernel, strides and pads as ONNX's attributes.
 fn attributes(window: Window) -> ([i64; 2], [i64; 2], [i64; 4]) {
     let [top, left] = window.padding.map(|p| p as i64);
-    (window.kernel.map(|k| k as i64), [window.stride as i64; 2], [top, left, top, left])
+    let behind = window.behind as i64;
+    let pads = [top, left, top + behind, left + behind];
+    (window.kernel.map(|k| k as i64), [window.stride as i64; 2], pads)
 }
