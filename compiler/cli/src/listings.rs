@@ -127,7 +127,7 @@ pub(crate) fn zoo(arguments: &ZooArguments, output: &Output) -> anyhow::Result<(
             let [c, h, w] = model.input;
             let input = format!("{c}x{h}x{w}");
             output.line(&format!(
-                "{:<12} {input:<10} {:>10} weights  {}",
+                "{:<18} {input:<9} {:>10} weights  {}",
                 model.name, model.parameters, model.description
             ))?;
             output.object(&json!({

@@ -1,15 +1,14 @@
-//! Binary networks as PhoneBit (Chen et al., DATE 2020) runs them: AlexNet, VGG-16 and YOLOv2-Tiny. Made for `bnn-ste`: each product
+//! Binary networks: AlexNet, VGG-16 and YOLOv2-Tiny as PhoneBit (Chen et al., DATE 2020) runs them, and a LeNet. Made for `bnn-ste`: each product
 //! but the last is followed by batch norm and by the ReLU in whose place the algorithm has a hard tanh and a sign; maxima are
 //! taken before the norm (Courbariaux et al., 2016), so that a gain's sign does not matter. The first layer takes the image as
 //! it is, the last has FP32 weights and a bias.
 
+use super::boxes::ANCHORS;
 use super::net::{Activation, Net, Window};
 use super::{SMALL_SIDE, ZooError, ZooSpec};
 
 /// Features of the fully connected layers: as published, and of images of at most [`SMALL_SIDE`] pixels.
 const FEATURES: [usize; 2] = [4096, 512];
-/// Boxes of a cell.
-const ANCHORS: usize = 5;
 
 /// Numbers layers as PyTorch's `Sequential` does.
 struct Sequence<'n> {
@@ -64,6 +63,22 @@ fn classified(mut net: Net<'_>, spec: &ZooSpec, x: &Activation) -> Result<Vec<u8
     net.finish()
 }
 
+/// LeNet with 32 and 64 channels and 512 features: whole words of bits.
+pub(super) fn lenet(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
+    let (mut net, mut x) = Net::new(spec);
+    let mut sequence = Sequence { name: "features", layers: 0 };
+    let windows = [Some(Window::square(5)), Some(Window::square(2).stride(2))];
+    for channels in [32, 64] {
+        x = layer(&mut net, &mut sequence, &x, channels, windows)?;
+    }
+    x = net.flatten("flatten", &x);
+    let mut sequence = Sequence { name: "classifier", layers: 0 };
+    x = net.linear(&sequence.next(), &x, 512)?;
+    x = normalized(&mut net, &mut sequence, &x)?;
+    net.classifier(&sequence.next(), &x, true)?;
+    net.finish()
+}
+
 /// AlexNet (Krizhevsky, Sutskever, Hinton, 2012) in one tower, without groups.
 pub(super) fn alexnet(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
     let (mut net, mut x) = Net::new(spec);
@@ -113,6 +128,6 @@ pub(super) fn yolov2_tiny(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
     ] {
         x = layer(&mut net, &mut sequence, &x, channels, [None, pool])?;
     }
-    net.head(&sequence.next(), &x, ANCHORS * (5 + spec.classes))?;
+    net.head(&sequence.next(), &x, ANCHORS.len() * (5 + spec.classes))?;
     net.finish()
 }

@@ -1,12 +1,13 @@
 //! The project's reference models: well-known nets, written as ONNX with fresh weights.
 //!
 //! A model has one input `input` [batch, channels, height, width] and one output `logits` [batch, classes] (a map of boxes where
-//! `binary` says so), batch being open; `language` integers [batch, width] and scores [batch, classes, width]. Weights are drawn as
+//! `binary.rs` says so), batch being open; `language` integers [batch, width] and scores [batch, classes, width]. Weights are drawn as
 //! `initial` says; biases and shifts are 0, scales 1, running means 0 and
 //! variances 1. A convolution has no bias; a fully connected layer has one only where the table says so.
 //! The same [`ZooSpec`] gives the same bytes on every machine.
 
 mod binary;
+mod boxes;
 mod inception;
 mod initial;
 mod mobilenet;
@@ -21,6 +22,7 @@ mod tests;
 
 use trainc_onnx_import::write::WriteError;
 
+pub use boxes::{ANCHORS, Found, boxes};
 pub use net::{INPUT, MAX_WEIGHTS, OPSET, OUTPUT};
 
 /// Largest height and width for which nets that were made for ImageNet take their form for small images.
@@ -180,9 +182,11 @@ table! {
         [1, 8, 8], 1, 10, 18_026, transformer::encoder;
     "language": "causal transformer of two blocks: scores of the next byte at each position of a text",
         [1, 1, 32], 1, 256, 34_816, transformer::language;
-    "alexnet-binary": "AlexNet in one tower for bnn-ste: batch norm and a sign behind each layer but the last",
+    "lenet-binary": "LeNet of 32 and 64 channels and 512 features for bnn-ste: batch norm and a sign behind each layer but the last",
+        [1, 28, 28], 16, 10, 582_634, binary::lenet;
+    "alexnet-binary": "AlexNet in one tower for bnn-ste, as lenet-binary",
         [3, 224, 224], 63, 1000, 62_387_912, binary::alexnet;
-    "vgg16-binary": "VGG-16 with three fully connected layers for bnn-ste, as alexnet-binary",
+    "vgg16-binary": "VGG-16 with three fully connected layers for bnn-ste, as lenet-binary",
         [3, 224, 224], 32, 1000, 138_369_960, binary::vgg16;
     "yolov2-tiny-binary": "YOLOv2-Tiny for bnn-ste: five boxes a cell of a map of 1/32 of the image",
         [3, 416, 416], 32, 20, 15_861_773, binary::yolov2_tiny;

@@ -7,7 +7,7 @@ use egg::{ENodeOrVar, Id, Language, Pattern, Searcher, Subst, Var};
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
 use trainc_ir::types::{Shape, TensorType};
-use trainc_ir::{Op, ScaleData, Tensor};
+use trainc_ir::{Op, Tensor};
 
 use super::language::{
     Facts, Graph, Node, Ty, Types, add_constant, add_operation, around, operation, retarget,
@@ -30,7 +30,7 @@ impl Default for Limits {
 }
 
 /// A term to put into a class: classes that exist, under new operations.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Term {
     /// A class.
     Class(Id),
@@ -40,8 +40,8 @@ pub enum Term {
     Scalar(F32),
     /// A constant of unscaled i32: what it is called after its user's name, shape and elements.
     Integers(&'static str, Shape, Vec<i32>),
-    /// A constant of any unscaled integers.
-    Elements(&'static str, TensorType, Vec<i64>),
+    /// A constant, and what it is called after its user's name.
+    Constant(&'static str, Tensor),
     /// Result `.0` of a term with several.
     Result(u8, Box<Term>),
     /// An operation's attributes, for a variable that stands for them.
@@ -61,9 +61,7 @@ impl Term {
             Term::Integers(name, shape, values) => {
                 add_constant(egraph, name, Tensor::i32(shape.clone(), values.clone()))
             }
-            Term::Elements(name, ty, values) => {
-                add_constant(egraph, name, Tensor::from_i64(ty, values, ScaleData::None))
-            }
+            Term::Constant(name, tensor) => add_constant(egraph, name, tensor.clone()),
             Term::Operation(op, operands) => {
                 let operands: Vec<Id> = operands.iter().map(|t| t.add(egraph)).collect();
                 add_operation(egraph, op, &operands)
@@ -139,7 +137,7 @@ impl<'e> View<'e> {
 }
 
 /// A replacement that a rule found for a class.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Replacement {
     /// What is equal to the class.
     pub term: Term,

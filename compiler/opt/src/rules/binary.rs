@@ -8,6 +8,7 @@ use trainc_ir::ops::{
     BinaryConv2d, Conv2d, DequantizeLinear, IntegerConv2d, IntegerMaxPool2d, MatMul, Pad,
     QuantizeSteps, Reshape, SignBits, StepRounding,
 };
+use trainc_ir::tensor::Data;
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Graph, Op, ScaleData, Tensor, ValueId};
 
@@ -43,7 +44,7 @@ const BINARY: &[(&str, Condition)] = &[
     ("w is known, -1 and 1 throughout, with the exponent 0", |m| {
         let w = m.constant("w")?;
         let shared = w.ty().element == Element::I8 && *w.scale() == ScaleData::Exponent(0);
-        Some(shared && w.to_i64().iter().all(|q| q.abs() == 1))
+        Some(shared && signs(w).is_some())
     }),
 ];
 
@@ -157,9 +158,7 @@ pub(super) const RULES: &[Rule] = &[
             forms: &[("(integer_conv2d ?a ?x ?w)", "(binary_conv2d ?product ?bits ?weights)")],
             guards: &["?a.groups = 1", "?a.padding = -1 | 0 | 1"],
             conditions: &[
-                ("w is known, -1 and 1 throughout", |m| {
-                    Some(m.constant("w")?.to_i64().iter().all(|q| q.abs() == 1))
-                }),
+                ("w is known, -1 and 1 throughout", |m| Some(signs(m.constant("w")?).is_some())),
                 ("x is -1 and 1", |m| {
                     let source = Classes { context: m.context(), view: m.view() };
                     Some(holds_signs(&source, m.id("x")?, DEPTH))
@@ -261,25 +260,33 @@ fn filled(bits: Term, channels: usize) -> Term {
     }
 }
 
+/// The elements of a tensor that holds -1 and 1 alone.
+fn signs(w: &Tensor) -> Option<&[i8]> {
+    match w.data() {
+        Data::I8(codes) if codes.iter().all(|code| code.abs() == 1) => Some(codes),
+        _ => None,
+    }
+}
+
 /// The bits of the known `[O,C,H,W]` weights as `[O,H,W,C]`, filled up. `place` says where an element stands in the constant.
 fn weights(
     m: &Match<'_>,
     [features, channels, rows, columns]: [usize; 4],
     place: impl Fn(usize) -> usize,
 ) -> Option<Term> {
-    let codes = m.constant("w")?.to_i64();
+    let codes = signs(m.constant("w")?)?;
     let stored = channels.next_multiple_of(8);
     let mut bits = Vec::with_capacity(features * rows * columns * stored);
     for feature in 0..features {
         for tap in 0..rows * columns {
             bits.extend((0..stored).map(|c| {
                 let at = |c: usize| (feature * channels + c) * rows * columns + tap;
-                i64::from(c < channels && codes[place(at(c))] > 0)
+                u8::from(c < channels && codes[place(at(c))] > 0)
             }));
         }
     }
     let ty = TensorType::new([features, rows, columns, stored], Element::B1);
-    Some(Term::Elements("bits", ty, bits))
+    Some(Term::Constant("bits", Tensor::new(ty, Data::U8(bits), ScaleData::None)))
 }
 
 /// The FP32 values of sums.
