@@ -30,6 +30,27 @@ pub enum BitTail {
     Flipped,
 }
 
+impl BitTail {
+    /// What follows the sums of a product `[..,C]` with two operands.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn of(rest: &[Op], signature: &Signature<'_>) -> Result<BitTail, String> {
+        let features = signature.outputs[0].shape.last().copied().unwrap_or(0);
+        match (rest, signature.inputs.len()) {
+            ([], _) => Ok(BitTail::Sums),
+            ([Op::Threshold(stage)], operands)
+                if (stage.low, stage.element) == (0, Element::B1)
+                    && signature.inputs[2].shape[1] == 1
+                    && features.is_multiple_of(8) =>
+            {
+                Ok(if operands == 4 { BitTail::Flipped } else { BitTail::Threshold })
+            }
+            _ => Err("what follows the sums is no bit of each in whole bytes".into()),
+        }
+    }
+}
+
 impl BitProduct {
     /// The convolution of bits that a kernel starts with; `None` if it starts with something else.
     ///
@@ -46,21 +67,7 @@ impl BitProduct {
         signature: &Signature<'_>,
     ) -> Result<BitProduct, String> {
         let [_, y_height, y_width, features] = four(&signature.outputs[0].shape)?;
-        let tail = match (rest, signature.inputs.len()) {
-            ([], _) => BitTail::Sums,
-            ([Op::Threshold(stage)], operands)
-                if (stage.low, stage.element) == (0, Element::B1)
-                    && signature.inputs[2].shape[1] == 1
-                    && features.is_multiple_of(8) =>
-            {
-                if operands == 4 {
-                    BitTail::Flipped
-                } else {
-                    BitTail::Threshold
-                }
-            }
-            _ => return Err("what follows the sums is no bit of each in whole bytes".into()),
-        };
+        let tail = BitTail::of(rest, signature)?;
         let [batch, height, width, stored] = four(&signature.inputs[0].shape)?;
         let [_, rows, columns, _] = four(&signature.inputs[1].shape)?;
         if conv.padding != 0 && conv.pads != [0; 4] {

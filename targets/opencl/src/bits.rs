@@ -1,13 +1,12 @@
 //! Convolutions of packed bits: a work item makes eight features of a pixel, so that each word of the map is loaded once for
 //! eight words of weights, and a threshold's bits fill a byte. Words are as wide as divides a pixel's bytes, up to 64 bytes.
 
-use trainc_c::syntax::{Pointer, Syntax};
 use trainc_ir::bit_product::{BitProduct, BitTail};
 use trainc_ir::implementation::{Cost, Signature};
 use trainc_ir::loops::LoopKernel;
 
 use crate::printed::{LANES, LAUNCH, PrintedPhase};
-use crate::syntax::OpenClC;
+use crate::window::{pointers, window};
 
 /// A convolution of bits, with its buffers.
 #[derive(Debug)]
@@ -55,41 +54,17 @@ impl Bits {
 
     /// The kernel; `name` gives it a name that no other has.
     pub(crate) fn print(&self, name: &mut dyn FnMut(&str) -> String, own: &str) -> PrintedPhase {
-        let name = name(own);
         let BitProduct { x: [batch, ..], y: [y_height, y_width], tail, .. } = &self.product;
-        let operands = match tail {
-            BitTail::Sums => 2,
-            BitTail::Threshold => 3,
-            BitTail::Flipped => 4,
-        };
-        let pointer = |at: usize| {
-            let written = at == operands;
-            let bits = at < 2 || written && *tail != BitTail::Sums;
-            Pointer {
-                buffer: at,
-                name: if written { "y0".into() } else { format!("x{at}") },
-                element: if bits { "uint8_t" } else { "int32_t" },
-                written,
-                scratch: None,
-            }
-        };
-        let pointers: Vec<Pointer> = (0..=operands).map(pointer).collect();
-        let mut text = wrapped(&OpenClC.head(&name, &pointers));
-        text.push_str("\n{\n");
-        for line in OpenClC.start(&pointers).into_iter().chain(self.body()) {
-            text.push_str(&if line.is_empty() { "\n".into() } else { format!("    {line}\n") });
-        }
-        text.push_str("}\n");
+        let pointers = pointers(["uint8_t", "uint8_t"], *tail);
         let rounds = [batch * y_height, *y_width, self.groups()].map(|n| n as i32).to_vec();
-        PrintedPhase { name, text, pointers, rounds }
+        PrintedPhase::of(name(own), pointers, rounds, self.body())
     }
 
     /// The lines of the kernel behind its pointers.
     fn body(&self) -> Vec<String> {
         let BitProduct { conv, x, w, y, tail } = &self.product;
         let ([_, height, width, bytes], [features, rows, columns]) = (*x, *w);
-        let ([y_height, y_width], [down, right]) = (*y, conv.strides);
-        let ([top, left, ..], channels) = (conv.pads, conv.channels);
+        let ([y_height, y_width], channels) = (*y, conv.channels);
         let (word, feature) = (self.word(), rows * columns * bytes);
         let vector = match word {
             64 => "ulong8",
@@ -133,17 +108,11 @@ impl Bits {
         let inner = if words == 1 { "            " } else { "                " };
         let mut lines = vec![
             "const int32_t group = (int32_t)get_global_id(0);".to_string(),
-            "const int32_t ow = (int32_t)get_global_id(1);".into(),
-            "const int32_t row = (int32_t)get_global_id(2);".into(),
             format!("const int32_t feature = group * {FEATURES};"),
-            format!("const int32_t top = row % {y_height}{};", placed(down, top)),
-            format!("const int32_t left = ow{};", placed(right, left)),
-            "/* The taps that lie in the map. */".into(),
-            "const int32_t first_row = max(-top, 0);".into(),
-            format!("const int32_t last_row = min({height} - top, {rows});"),
-            "const int32_t first_column = max(-left, 0);".into(),
-            format!("const int32_t last_column = min({width} - left, {columns});"),
-            "const int32_t taps =".into(),
+        ];
+        lines.extend(window([height, width], [rows, columns], conv.strides, conv.pads, y_height));
+        lines.extend([
+            "const int32_t taps =".to_string(),
             "    max(last_row - first_row, 0) * max(last_column - first_column, 0);".into(),
             format!("{vector} differ[{FEATURES}];"),
             format!("for (int32_t i = 0; i < {FEATURES}; i++) {{"),
@@ -157,7 +126,7 @@ impl Bits {
             format!("        __global const uint8_t *const x = x0 + pixel * {bytes};"),
             "        __global const uint8_t *const w =".into(),
             format!("            x1 + feature * {feature} + (kh * {columns} + kw) * {bytes};"),
-        ];
+        ]);
         if words > 1 {
             lines.push(format!("        for (int32_t at = 0; at < {bytes}; at += {word}) {{"));
         }
@@ -206,25 +175,4 @@ impl Bits {
         }
         lines
     }
-}
-
-/// Where a window begins, behind the number of the result.
-fn placed(stride: usize, pad: usize) -> String {
-    let times = if stride == 1 { String::new() } else { format!(" * {stride}") };
-    let less = if pad == 0 { String::new() } else { format!(" - {pad}") };
-    times + &less
-}
-
-/// The head of a function, its parameters on lines of at most 100 characters.
-fn wrapped(head: &str) -> String {
-    let (mut text, mut line) = (String::new(), String::new());
-    for part in head.split_inclusive(", ") {
-        if line.len() + part.trim_end().len() > 100 {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            line = "    ".into();
-        }
-        line.push_str(part);
-    }
-    text + &line
 }

@@ -5,6 +5,7 @@ use trainc_ir::loops::LoopKernel;
 use trainc_ir::program::Kernel;
 
 use crate::bits::Bits;
+use crate::bytes::Bytes;
 use crate::loops::Loops;
 use crate::printed::PrintedPhase;
 
@@ -15,6 +16,8 @@ pub(crate) enum Way {
     Loops(Loops),
     /// As a convolution of bits.
     Bits(Bits),
+    /// As a convolution of bytes.
+    Bytes(Bytes),
 }
 
 impl Way {
@@ -23,6 +26,7 @@ impl Way {
         match self {
             Way::Loops(loops) => loops.buffers(),
             Way::Bits(bits) => Ok(&bits.kernel),
+            Way::Bytes(bytes) => Ok(&bytes.kernel),
         }
     }
 
@@ -38,6 +42,7 @@ impl Way {
         match self {
             Way::Loops(loops) => loops.print(name, own),
             Way::Bits(bits) => Ok(vec![bits.print(name, own)]),
+            Way::Bytes(bytes) => Ok(bytes.print(name, own)),
         }
     }
 }
@@ -47,6 +52,7 @@ impl Implementation for Way {
         match self {
             Way::Loops(_) => "loops",
             Way::Bits(_) => Bits::NAME,
+            Way::Bytes(_) => Bytes::NAME,
         }
     }
 
@@ -54,6 +60,7 @@ impl Implementation for Way {
         match self {
             Way::Loops(loops) => loops.cost(),
             Way::Bits(bits) => bits.cost(),
+            Way::Bytes(bytes) => bytes.cost(),
         }
     }
 
@@ -61,6 +68,7 @@ impl Implementation for Way {
         match self {
             Way::Loops(loops) => loops.scratch_bytes(),
             Way::Bits(_) => 0,
+            Way::Bytes(bytes) => bytes.scratch_bytes(),
         }
     }
 }

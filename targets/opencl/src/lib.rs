@@ -5,6 +5,7 @@
 
 mod artifact;
 mod bits;
+mod bytes;
 mod documents;
 mod driver;
 mod emission;
@@ -14,6 +15,7 @@ mod loops;
 mod printed;
 mod syntax;
 mod target;
+mod window;
 
 pub use helpers::floats;
 pub use target::{OPENCL, OpenClTarget};

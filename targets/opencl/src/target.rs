@@ -8,6 +8,7 @@ use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
 use crate::bits::Bits;
+use crate::bytes::Bytes;
 use crate::documents::{FLAGS, LIBRARY, PACKAGES};
 use crate::emission::{DEVICE, emit};
 use crate::kernel::Way;
@@ -78,8 +79,11 @@ impl Target for OpenClTarget {
 
     fn select(&self, signature: &Signature<'_>) -> Selection {
         let mut ways = Ways::default();
-        match ways.ask(Bits::NAME, Bits::of(signature)) {
-            Some(bits) => ways.take(Way::Bits(bits)),
+        if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
+            return ways.take(Way::Bits(bits));
+        }
+        match ways.ask(Bytes::NAME, Bytes::of(signature)) {
+            Some(bytes) => ways.take(Way::Bytes(bytes)),
             None => ways.take(Way::Loops(Loops::of(signature))),
         }
     }

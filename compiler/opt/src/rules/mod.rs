@@ -8,6 +8,7 @@
 
 mod batch_norm;
 mod binary;
+mod bytes;
 mod classes;
 mod fusion;
 pub mod instance;
@@ -198,6 +199,7 @@ pub fn rules() -> Vec<Rule> {
         rescale::RULES,
         binary::RULES,
         signs::RULES,
+        bytes::RULES,
         stages::RULES,
         unsigned::RULES,
         fusion::RULES,
