@@ -20,8 +20,7 @@ fn main() {
         println!("{what:12} {:8.3} s", clock.elapsed().as_secs_f64());
         clock = Instant::now();
     };
-    let spec =
-        ZooSpec { name: name.clone(), input: [3, 32, 32], classes: 10, seed: 0, training: true };
+    let spec = ZooSpec { input: [3, 32, 32], classes: 10, ..ZooSpec::new(&name).expect("a model") };
     let bytes = build(&spec).expect("a model");
     lap("zoo");
     let options = ImportOptions { batch: Some(batch), ..ImportOptions::default() };

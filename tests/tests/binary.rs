@@ -218,6 +218,40 @@ fn every_sum_has_the_sign_of_its_floats() {
     }
 }
 
+/// Every pair of bytes by every pair of signs: the sums of FP32, in integers, for scales that are powers of two and for no other.
+#[test]
+fn every_pair_of_bytes_sums_as_floats_do() {
+    let bytes = |element| {
+        let ty = TensorType::new([1, 2, 256, 256], element);
+        let values: Vec<i64> = (0..ty.count())
+            .map(|i| (if i < 1 << 16 { i >> 8 } else { i & 255 }) as i64)
+            .map(|byte| if element == Element::U8 { byte } else { byte - 128 })
+            .collect();
+        Tensor::from_i64(&ty, &values, ScaleData::None)
+    };
+    for element in [Element::U8, Element::I8] {
+        for (scale, exact) in [(1.0f32, true), (2f32.powi(-8), true), (1.0 / 255.0, false)] {
+            let x = bytes(element);
+            let mut g = Graph::new("bytes");
+            let input = g.add_input("x", x.ty().clone(), InputRole::Data);
+            let scale = g.add_constant("scale", Tensor::f32([], vec![scale]));
+            let zero = TensorType::new([0usize; 0], element);
+            let zero = Tensor::from_i64(&zero, &[0], ScaleData::None);
+            let zero = g.add_constant("zero", zero);
+            let real = g.add1(DequantizeLinear { axis: 0 }, &[input, scale, zero], "real").unwrap();
+            let signs = vec![1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -1.0];
+            let w = g.add_constant("w", Tensor::f32([4, 2, 1, 1], signs));
+            let op = Conv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], groups: 1 };
+            let y = g.add1(op, &[real, w], "sums").unwrap();
+            g.add_output("y", y);
+            let sums = optimised(&g, &trainc_c::C);
+            let found = (count(&sums, OpKind::IntegerConv2d), count(&sums, OpKind::Conv2d));
+            assert_eq!(found, if exact { (1, 0) } else { (0, 1) }, "{element:?}");
+            assert!(run(&sums, &x).bits_equal(&run(&g, &x)));
+        }
+    }
+}
+
 fn exported(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/binary").join(name)
 }

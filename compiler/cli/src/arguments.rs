@@ -482,6 +482,9 @@ pub(crate) struct ZooArguments {
     /// Batch norm in inference form
     #[arg(long)]
     pub(crate) inference: bool,
+    /// The image as bytes (UINT8), which the model takes as 0 to 255
+    #[arg(long)]
+    pub(crate) bytes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -142,6 +142,7 @@ pub(crate) fn zoo(arguments: &ZooArguments, output: &Output) -> anyhow::Result<(
     spec.classes = arguments.classes.unwrap_or(spec.classes);
     spec.seed = arguments.seed;
     spec.training = !arguments.inference;
+    spec.bytes = arguments.bytes;
     let bytes = zoo::build(&spec)?;
     data::write_atomically(path, &bytes)?;
     let file = path.display().to_string();

@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use trainc_data::{NpyArray, write_npz};
+use trainc_data::{NpyArray, NpyData, write_npz};
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::run::evaluate;
 use trainc_driver::zoo::{ANCHORS, Found, INPUT, boxes};
+use trainc_ir::Element;
 
 /// Red, green, blue.
 type Rgb = [u8; 3];
@@ -54,19 +55,21 @@ impl Picture {
         Ok(Picture { width, height, pixels })
     }
 
-    /// The nearest pixels as `[1, 3, side, side]`, from 0 to 1.
-    fn input(&self, side: usize) -> NpyArray {
+    /// The nearest pixels as `[1, 3, side, side]`: bytes, or from 0 to 1.
+    fn input(&self, side: usize, bytes: bool) -> NpyArray {
         let mut data = Vec::with_capacity(3 * side * side);
         for channel in 0..3 {
             for row in 0..side {
                 let line = (2 * row + 1) * self.height / (2 * side) * self.width;
                 data.extend((0..side).map(|column| {
                     let pixel = self.pixels[line + (2 * column + 1) * self.width / (2 * side)];
-                    f32::from(pixel[channel]) / 255.0
+                    pixel[channel]
                 }));
             }
         }
-        NpyArray::f32(&[1, 3, side, side], data)
+        let shape = vec![1, 3, side, side];
+        let unit = data.iter().map(|&byte| f32::from(byte) / 255.0).collect();
+        NpyArray { shape, data: if bytes { NpyData::U8(data) } else { NpyData::F32(unit) } }
     }
 
     /// Draws a frame of two pixels.
@@ -106,15 +109,18 @@ fn run(model: &str, picture: &str, out: &str, least: f32) -> Result<(), String> 
     };
     let imported = source.import(&config.training_import()).map_err(|e| e.to_string())?;
     let graph = imported.graph;
-    let shape = graph.inputs().first().map(|i| graph.ty(i.value).shape.to_vec());
-    let Some([_, 3, side, other]) = shape.as_deref() else {
+    let Some(ty) = graph.inputs().first().map(|i| graph.ty(i.value)) else {
+        return Err(format!("{model}: no input"));
+    };
+    let [_, 3, side, other] = ty.shape[..] else {
         return Err(format!("{model}: not a model of colour pictures"));
     };
     if side != other {
         return Err(format!("{model}: pictures of {side} by {other}, not square"));
     }
     let input = std::env::temp_dir().join(format!("draw_boxes-{}.npz", std::process::id()));
-    write_npz(&input, &[(INPUT.to_string(), picture.input(*side))]).map_err(|e| e.to_string())?;
+    write_npz(&input, &[(INPUT.to_string(), picture.input(side, ty.element == Element::U8))])
+        .map_err(|e| e.to_string())?;
     let evaluated = evaluate(&source, Path::new(&input), &config);
     std::fs::remove_file(&input).map_err(|e| e.to_string())?;
     let outputs = evaluated.map_err(|e| e.to_string())?.outputs;

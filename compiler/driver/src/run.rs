@@ -136,6 +136,8 @@ fn convert(element: Element, array: &NpyArray) -> Result<Data, String> {
     match element {
         Element::F32 => Ok(Data::F32(array.data.to_f32())),
         Element::I32 => Ok(Data::I32(array.data.to_integers()?)),
+        Element::U8 => Ok(Data::U8(array.data.to_integers()?)),
+        Element::I8 => Ok(Data::I8(array.data.to_integers()?)),
         other => Err(format!("inputs of type {other} are not supported")),
     }
 }
@@ -153,6 +155,8 @@ fn slice(ty: &TensorType, data: &Data, batch: usize, start: usize, count: usize)
     let data = match data {
         Data::F32(all) => Data::F32(rows(all, row, index)),
         Data::I32(all) => Data::I32(rows(all, row, index)),
+        Data::U8(all) => Data::U8(rows(all, row, index)),
+        Data::I8(all) => Data::I8(rows(all, row, index)),
         other => other.clone(),
     };
     Tensor::new(ty.clone(), data, ScaleData::None)

@@ -187,6 +187,14 @@ impl ModelWriter {
         self
     }
 
+    /// Adds an input of bytes (UINT8).
+    pub fn input_u8(&mut self, name: &str, shape: &[Dimension<'_>]) -> &mut Self {
+        self.define(name);
+        let info = self.value_info(name, data_type::UINT8, shape);
+        self.graph.input.push(info);
+        self
+    }
+
     /// Adds an FP32 initializer: a parameter or a constant, elements in row-major order.
     pub fn initializer_f32(&mut self, name: &str, shape: &[usize], data: &[f32]) -> &mut Self {
         self.initializer(TensorProto::f32(name, shape, data), shape, data.len())

@@ -232,7 +232,8 @@ fn inference(
     infer: &Function,
     hosted: bool,
 ) -> Result<ArtifactFile, String> {
-    let input = input(infer)?;
+    let input = data(infer)?;
+    let bytes = input.ty.element == Element::U8;
     let batch = input.ty.shape.first().copied().unwrap_or(1).max(1);
     let mut names = Names::default();
     let mut call = vec!["arena".to_string(), "state".to_string()];
@@ -265,6 +266,18 @@ fn inference(
         .replace("@prefix@", &interface.prefix)
         .replace("@PREFIX@", &interface.macros())
         .replace("@BATCH@", &batch.to_string())
+        .replace("@ELEMENT@", element_type(input.ty.element))
+        .replace("@MADE_UP@", match (bytes, hosted) {
+            (true, _) => "(uint8_t)(i * 7 % 256)",
+            (false, true) => "(float)(i * 7 % 256) / 255.0f",
+            (false, false) => "(float)(i * 7 % 256) * (1.0f / 255.0f)",
+        })
+        .replace("@FORM@", if bytes {
+            "bytes each.\n * From an array x [n, ...] of numpy: x.astype(\"u1\").tofile(\"inputs.bin\")."
+        } else {
+            "little-endian floats each,\n * scaled as the model expects them. From an array x [n, ...] of numpy: x.astype(\"<f4\").tofile(\"inputs.bin\")."
+        })
+        .replace("@SCALED@", if bytes { "inputs" } else { "inputs, scaled as the model expects them" })
         .replace("@INPUT_ELEMENTS@", &elements_macro(interface, infer, input))
         .replace("@RESULTS@", &names.declarations)
         .replace("@INFER@", &format!("{}({call})", infer.symbol))
@@ -274,11 +287,24 @@ fn inference(
 
 /// The one input of an entry.
 fn input(function: &Function) -> Result<&Parameter, String> {
+    let input = data(function)?;
+    if input.ty.element != Element::F32 {
+        return Err(format!("an example needs one float input for `{}`", function.entry));
+    }
+    Ok(input)
+}
+
+/// The one input of an entry, floats or bytes.
+fn data(function: &Function) -> Result<&Parameter, String> {
     let is_data = |p: &&Parameter| p.passing != Passing::Write && p.role == InputRole::Data;
     let mut data = function.parameters.iter().filter(is_data);
     match (data.next(), data.next()) {
-        (Some(input), None) if input.ty.element == Element::F32 && !input.is_struct() => Ok(input),
-        _ => Err(format!("an example needs one float input for `{}`", function.entry)),
+        (Some(input), None)
+            if matches!(input.ty.element, Element::F32 | Element::U8) && !input.is_struct() =>
+        {
+            Ok(input)
+        }
+        _ => Err(format!("an example needs one input of floats or bytes for `{}`", function.entry)),
     }
 }
 

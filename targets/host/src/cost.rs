@@ -15,6 +15,8 @@ const CALL: u64 = 200;
 /// Multiplications a cycle of the vector kernels.
 const I8_PRODUCTS: u64 = 16;
 const F32_PRODUCTS: u64 = 8;
+/// Of products of bits.
+const BIT_PRODUCTS: u64 = 128;
 /// Of products whose groups have scales.
 const GROUPED_PRODUCTS: u64 = 3;
 
@@ -50,6 +52,10 @@ fn pass(pass: &Pass) -> u64 {
         Pass::Grouped { multiplications, inputs, output } => {
             let moved = inputs.iter().map(bytes).sum::<u64>() + bytes(output);
             (*multiplications as u64 / GROUPED_PRODUCTS).saturating_add(moved / BYTES)
+        }
+        Pass::Bits { products, inputs, output } => {
+            let moved = inputs.iter().map(bytes).sum::<u64>() + bytes(output);
+            (*products as u64 / BIT_PRODUCTS).saturating_add(moved / BYTES)
         }
         Pass::LargestMagnitude { input } => bytes(input) / BYTES,
         Pass::Requantize { input, output } => (bytes(input) + bytes(output)) / BYTES,

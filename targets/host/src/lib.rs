@@ -5,6 +5,7 @@
 //! ([`codegen`]); matrix products and the passes around them use vector kernels where the program runs in this
 //! process. Both give the bits of the reference interpreter.
 
+mod bits;
 mod check;
 pub mod codegen;
 mod cost;

@@ -4,12 +4,14 @@
 
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
+use trainc_ir::bit_product::BitTail;
 use trainc_ir::numeric::{self, Rounding};
 use trainc_ir::ops::requantize_adaptive::kept_shift;
 use trainc_ir::product::{self, Finish, Narrowing, Numbers, Shape};
 use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
+use crate::bits::Bits;
 use crate::geometry::{geometry, matmul_geometry};
 use crate::grouped::Grouped;
 use crate::kernels::{
@@ -29,6 +31,8 @@ pub(crate) struct MicroKernel {
     product: Option<Product>,
     /// In the place of all else.
     grouped: Option<Grouped>,
+    /// Likewise.
+    bits: Option<Bits>,
     finish: Option<Narrowing>,
     inputs: Vec<TensorType>,
     output: TensorType,
@@ -162,6 +166,12 @@ impl MicroKernel {
     ) -> Option<Result<(MicroKernel, usize), String>> {
         let first = ops.first()?;
         let sums = operands.first()?;
+        if let Op::BinaryConv2d(_) = first {
+            return Some(Bits::of(ops, operands).map(|(bits, [taken, count], output)| {
+                let kernel = MicroKernel::new(None, None, &operands[..taken], output, 0);
+                (MicroKernel { bits: Some(bits), ..kernel }, count)
+            }));
+        }
         if let Op::GroupedProduct(op) = first {
             return Some(Grouped::of(op, operands).and_then(|grouped| {
                 let operands = &operands[..4];
@@ -199,6 +209,7 @@ impl MicroKernel {
         MicroKernel {
             product,
             grouped: None,
+            bits: None,
             finish,
             inputs: operands.iter().map(|&ty| ty.clone()).collect(),
             output,
@@ -223,6 +234,13 @@ impl MicroKernel {
         if let Some(grouped) = &self.grouped {
             passes.push(Pass::Grouped {
                 multiplications: grouped.multiplications(),
+                inputs: self.inputs.clone(),
+                output: self.output.clone(),
+            });
+        }
+        if let Some(bits) = &self.bits {
+            passes.push(Pass::Bits {
+                products: bits.products(),
                 inputs: self.inputs.clone(),
                 output: self.output.clone(),
             });
@@ -277,6 +295,16 @@ impl MicroKernel {
                     input(0).exponent().wrapping_add(input(1).exponent()),
                     output.elements_mut(),
                 );
+                return;
+            }
+            if let Some(bits) = &self.bits {
+                let packed = [input(0).bytes(), input(1).bytes()];
+                if bits.tail == BitTail::Sums {
+                    bits.sums(packed, output.elements_mut());
+                } else {
+                    let flips = (bits.tail == BitTail::Flipped).then(|| input(3).elements());
+                    bits.bits(packed, input(2).elements(), flips, output.bytes_mut());
+                }
                 return;
             }
             match (&self.product, &self.finish) {
@@ -353,6 +381,24 @@ impl Operand<'_> {
         debug_assert_eq!(size_of::<T>() * 8, self.ty.element.bits() as usize);
         // SAFETY: promised by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.ty.count()) }
+    }
+
+    /// Packed elements.
+    ///
+    /// # Safety
+    /// The address is valid, nothing writes meanwhile.
+    unsafe fn bytes<'s>(&self) -> &'s [u8] {
+        // SAFETY: promised by the caller.
+        unsafe { std::slice::from_raw_parts(self.address, self.ty.element_bytes()) }
+    }
+
+    /// As [`Self::bytes`], to write.
+    ///
+    /// # Safety
+    /// Likewise, and nothing else refers to them.
+    unsafe fn bytes_mut<'s>(&self) -> &'s mut [u8] {
+        // SAFETY: promised by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.ty.element_bytes()) }
     }
 
     /// The shared exponent.

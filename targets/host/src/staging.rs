@@ -147,6 +147,8 @@ pub(crate) enum Pass {
     Product { multiplications: usize, float: bool, inputs: Vec<TensorType>, output: TensorType },
     /// A product of groups by a vector kernel.
     Grouped { multiplications: usize, inputs: Vec<TensorType>, output: TensorType },
+    /// A product of bits by a vector kernel.
+    Bits { products: usize, inputs: Vec<TensorType>, output: TensorType },
     /// The largest magnitude of sums.
     LargestMagnitude { input: TensorType },
     /// Sums to i8.

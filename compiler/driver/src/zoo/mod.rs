@@ -43,6 +43,8 @@ pub struct ZooSpec {
     pub seed: u64,
     /// Whether batch norm is in training form (statistics of the batch, running ones as results).
     pub training: bool,
+    /// Whether the input is an image's bytes (UINT8), which the model takes as 0 to 255.
+    pub bytes: bool,
 }
 
 impl ZooSpec {
@@ -58,6 +60,7 @@ impl ZooSpec {
             classes: model.classes,
             seed: 0,
             training: true,
+            bytes: false,
         })
     }
 }

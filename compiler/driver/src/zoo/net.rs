@@ -18,6 +18,8 @@ pub const OPSET: i64 = 17;
 pub const MAX_WEIGHTS: usize = 1 << 28;
 
 const BATCH: &str = "batch";
+/// ONNX's number of FP32.
+const FLOAT: i64 = 1;
 
 /// An activation: its name and its shape without the batch, [channels, height, width] or [features].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,9 +102,18 @@ impl<'s> Net<'s> {
     pub(super) fn new(spec: &'s ZooSpec) -> (Net<'s>, Activation) {
         let mut writer = ModelWriter::new(&spec.name, OPSET);
         let [channels, height, width] = spec.input;
-        writer.input(INPUT, &[BATCH.into(), channels.into(), height.into(), width.into()]);
+        let shape = [BATCH.into(), channels.into(), height.into(), width.into()];
+        let mut name = INPUT;
+        if spec.bytes {
+            writer.input_u8(INPUT, &shape);
+            name = "pixels";
+            let float = [("to", Attribute::Int(FLOAT))];
+            writer.node("Cast", &[INPUT], &[name], &float, name);
+        } else {
+            writer.input(INPUT, &shape);
+        }
         let net = Net { spec, writer, weights: 0, epsilon: 1e-5 };
-        (net, Activation { name: INPUT.to_string(), shape: spec.input.to_vec() })
+        (net, Activation { name: name.to_string(), shape: spec.input.to_vec() })
     }
 
     /// An empty net whose input is integers, [batch, positions].

@@ -20,6 +20,9 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bits;
+#[cfg(test)]
+mod bits_tests;
 mod convolution;
 mod depthwise;
 mod engine;
@@ -41,6 +44,10 @@ mod tests;
 mod threads;
 mod weight_gradient;
 
+pub use bits::{
+    BitGeometry, BitThresholds, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds,
+    conv2d_bits_thresholds_on,
+};
 pub use geometry::{ConvGeometry, MatMulGeometry};
 pub use grouped::{
     GroupScales, GroupedPass, GroupedSums, grouped_convolution, grouped_convolution_on,

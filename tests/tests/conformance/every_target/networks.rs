@@ -49,6 +49,30 @@ fn of_the_zoo(network: Network, again: bool, model: &str, algorithm: &str) -> Ve
     Verified { network, again, name: format!("{model}-{algorithm}"), source, config }
 }
 
+/// A binary network that takes an image's bytes, its weights constants of bits.
+fn binary() -> Verified {
+    let spec = ZooSpec {
+        input: [3, 17, 19],
+        classes: 5,
+        bytes: true,
+        ..ZooSpec::new("lenet-binary").expect("a model of the zoo")
+    };
+    let bytes = build(&spec).expect("the zoo builds");
+    Verified {
+        network: Network::Trained,
+        again: false,
+        name: "lenet-binary".into(),
+        source: ModelSource::Bytes { name: "lenet-binary".into(), bytes },
+        config: Config {
+            algorithm: "bnn-ste".into(),
+            batch: Some(2),
+            infer_batch: Some(2),
+            freeze: vec!["*".into()],
+            ..Config::default()
+        },
+    }
+}
+
 /// A network that knows MNIST, whole or from a layer on.
 fn tuned(file: &str, train: Option<&str>) -> Verified {
     let path = format!("data/personalise/{file}.onnx");
@@ -140,6 +164,11 @@ fn trained_networks_are_tuned() {
         tuned("lenet_torchscript", Some("fc3")),
         tuned("depthwise_torchscript_training", Some("fc")),
     ]);
+}
+
+#[test]
+fn binary_networks_infer() {
+    conform(&[binary()]);
 }
 
 #[test]
