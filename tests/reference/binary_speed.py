@@ -6,7 +6,8 @@
 
 TRAINC is the compiler's program, built with `--release`. Batch 1, images of bytes. trainc runs on the target host (`trainc bench`, the
 second call) and through the machine's OpenCL driver; TensorFlow Lite uses XNNPACK. Its networks have ReLU behind each layer, batch norm
-folded, random weights. Rounds alternate between all; printed are medians in milliseconds and what TensorFlow Lite takes of each.
+folded, random weights. Rounds alternate between all; printed are the least and the median in milliseconds, and what TensorFlow Lite
+needs at least of what each does.
 """
 
 import argparse
@@ -190,11 +191,11 @@ def main():
             for _ in range(arguments.rounds):
                 for way, run in ways.items():
                     times[way].append(run())
-            medians = {way: statistics.median(all) for way, all in times.items()}
-            for way, median in medians.items():
-                ratios = [f"{medians[other] / median:.2f} x of {other}" for other in list(ways)[:2]]
-                spread = f"{min(times[way]):.1f} to {max(times[way]):.1f}"
-                print(f"{name:20} {way:14} {median:8.1f} ms ({spread})  {', '.join(ratios)}", flush=True)
+            least = {way: min(all) for way, all in times.items()}
+            for way, all in times.items():
+                ratios = [f"{least[other] / least[way]:.2f} x as fast as {other}" for other in list(ways)[:2]]
+                median = statistics.median(all)
+                print(f"{name:20} {way:14} {least[way]:8.1f} ms, median {median:.1f}; {', '.join(ratios)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -239,12 +239,13 @@ fn every_pair_of_bytes_sums_as_floats_do() {
             let zero = Tensor::from_i64(&zero, &[0], ScaleData::None);
             let zero = g.add_constant("zero", zero);
             let real = g.add1(DequantizeLinear { axis: 0 }, &[input, scale, zero], "real").unwrap();
-            let signs = vec![1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -1.0];
-            let w = g.add_constant("w", Tensor::f32([4, 2, 1, 1], signs));
+            // As many features as make integers pay.
+            let signs = [1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -1.0].repeat(16);
+            let w = g.add_constant("w", Tensor::f32([64, 2, 1, 1], signs));
             let op = Conv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], groups: 1 };
             let y = g.add1(op, &[real, w], "sums").unwrap();
             g.add_output("y", y);
-            let sums = optimised(&g, &trainc_c::C);
+            let sums = optimised(&g, &trainc_opencl::OPENCL);
             let found = (count(&sums, OpKind::IntegerConv2d), count(&sums, OpKind::Conv2d));
             assert_eq!(found, if exact { (1, 0) } else { (0, 1) }, "{element:?}");
             assert!(run(&sums, &x).bits_equal(&run(&g, &x)));

@@ -386,14 +386,9 @@ fn ones_on(path: KernelPath) -> Ones {
 
 #[inline(always)]
 fn ones(a: &[u8], b: &[u8]) -> u32 {
-    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest = a.remainder().iter().zip(b.remainder());
-    let rest: u32 = rest.map(|(a, b)| (a ^ b).count_ones()).sum();
-    let word = |bytes: &[u8]| {
-        u64::from_le_bytes([
-            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-        ])
-    };
-    let words: u64 = a.zip(b).map(|(a, b)| u64::from((word(a) ^ word(b)).count_ones())).sum();
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let rest: u32 = a_rest.iter().zip(b_rest).map(|(a, b)| (a ^ b).count_ones()).sum();
+    let differ = |a: [u8; 8], b: [u8; 8]| u64::from_le_bytes(a) ^ u64::from_le_bytes(b);
+    let words: u64 = a.iter().zip(b).map(|(&a, &b)| u64::from(differ(a, b).count_ones())).sum();
     rest + words as u32
 }
