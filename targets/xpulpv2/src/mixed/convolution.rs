@@ -81,6 +81,9 @@ impl Convolution {
         if all.iter().any(|&count| count >= 1 << 28) {
             return Err("its offsets exceed 32 bits".into());
         }
+        if y.element == Element::B1 {
+            return Err("its results are bits".into());
+        }
         let c = product.convolution()?;
         Ok(Convolution {
             batch: c.images,

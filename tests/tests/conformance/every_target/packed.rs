@@ -115,7 +115,7 @@ fn differences(target: &dyn Target, graph: &Graph, operands: Vec<Tensor>) -> Vec
     failures
 }
 
-/// Products of bits of all widths of words, with borders, strides and windows that lie beside the map, as sums and as bits.
+/// Products of bits of all widths of words, and of bytes, with borders, strides and windows that lie beside the map, as sums and as bits.
 fn bit_products(target: &dyn Target) -> Vec<String> {
     let mut random = Random(43);
     let mut g = Graph::new("bits");
@@ -161,6 +161,42 @@ fn bit_products(target: &dyn Target) -> Vec<String> {
         let op = if ops.len() == 1 { ops.remove(0) } else { Chain { ops }.into() };
         let y = g.add1(op, &inputs, "node").expect("the operation types");
         g.add_output(format!("y{at}"), y);
+        operands.push(x);
+    }
+    for (at, (channels, features, window, element)) in [
+        (3, 24, [3, 3], Element::U8),
+        (5, 21, [2, 3], Element::I8),
+        (1, 16, [1, 1], Element::U8),
+        (4, 8, [3, 2], Element::I8),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let x = integers(&mut random, &[2, 4, 5, channels], element, 255);
+        let shape = [features, window[0], window[1], channels];
+        let w = integers(&mut random, &shape, Element::I8, 127);
+        let op = IntegerConv2d {
+            strides: [1 + at % 2, 1 + at / 2 % 2],
+            pads: [at % 3, 1, at / 2, 2],
+            dilations: [1, 1],
+            groups: 1,
+            padding: 0,
+        };
+        let x_id = g.add_input(format!("b{at}"), x.ty().clone(), InputRole::Data);
+        let mut inputs = vec![x_id, g.add_constant("w", w)];
+        let mut ops: Vec<Op> = vec![op.into()];
+        if features % 8 == 0 && at != 2 {
+            ops.push(Threshold { low: 0, element: Element::B1 }.into());
+            let rows = integers(&mut random, &[features, 1], Element::I32, 9000);
+            inputs.push(g.add_constant("rows", rows));
+            if at == 0 {
+                let flip = (0..features).map(|f| -((f % 3 == 1) as i32)).collect();
+                inputs.push(g.add_constant("flip", Tensor::i32([features], flip)));
+            }
+        }
+        let op = if ops.len() == 1 { ops.remove(0) } else { Chain { ops }.into() };
+        let y = g.add1(op, &inputs, "node").expect("the operation types");
+        g.add_output(format!("z{at}"), y);
         operands.push(x);
     }
     for result in interpreted(&g, &operands) {
