@@ -210,8 +210,8 @@ pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment
     Some(segments)
 }
 
-/// How many operands an operation takes, the result so far among them: the fewest that type.
+/// How many operands an operation takes, the result so far among them: the most that type, as [`Chain`] has it.
 fn arity(op: &Op, carried: Option<&TensorType>, further: &[&TensorType]) -> Option<usize> {
     let all: Vec<&TensorType> = carried.into_iter().chain(further.iter().copied()).collect();
-    (1..=all.len()).find(|&n| op.infer(&all[..n]).is_ok())
+    (1..=all.len()).rev().find(|&n| op.infer(&all[..n]).is_ok())
 }

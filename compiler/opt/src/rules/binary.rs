@@ -263,7 +263,7 @@ fn filled(bits: Term, channels: usize) -> Term {
 /// The elements of a tensor that holds -1 and 1 alone.
 fn signs(w: &Tensor) -> Option<&[i8]> {
     match w.data() {
-        Data::I8(codes) if codes.iter().all(|code| code.abs() == 1) => Some(codes),
+        Data::I8(codes) if codes.iter().all(|code| matches!(code, -1 | 1)) => Some(codes),
         _ => None,
     }
 }
