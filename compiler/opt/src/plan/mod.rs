@@ -526,3 +526,42 @@ impl Assembler<'_, '_> {
         id
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trainc_ir::implementation::Selection;
+    use trainc_ir::ops::{Neg, Relu, Tanh};
+    use trainc_ir::{Op, TensorType};
+
+    use super::*;
+
+    #[test]
+    fn kernels_of_plans_that_were_only_tried_are_dropped() {
+        let ty = TensorType::f32([3]);
+        let kernel = |op: Op| {
+            Kernel::new("", op, vec![ty.clone()], vec![ty.clone()], |signature| {
+                Selection::loops(signature, Cost::ZERO)
+            })
+        };
+        let kernels = vec![kernel(Neg {}.into()), kernel(Relu {}.into()), kernel(Tanh {}.into())];
+        let launch = |kernel| {
+            Step::Launch(Launch {
+                kernel: KernelId(kernel),
+                device: DeviceId(0),
+                inputs: Vec::new(),
+                outputs: Vec::new(),
+                scratch: None,
+                name: String::new(),
+            })
+        };
+        let steps = vec![launch(2), launch(0), launch(2)];
+        let name = "train_step".to_string();
+        let mut entries = [Entry { name, inputs: Vec::new(), outputs: Vec::new(), steps }];
+        let kept = launched(&mut entries, kernels);
+        assert_eq!(
+            kept.iter().map(|k| k.op.clone()).collect::<Vec<_>>(),
+            [Op::from(Neg {}), Op::from(Tanh {})]
+        );
+        assert_eq!(entries[0].steps, [launch(1), launch(0), launch(1)]);
+    }
+}
