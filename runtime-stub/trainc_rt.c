@@ -57,19 +57,20 @@ float trainc_sqrt(float x)
         mantissa <<= 1;
         exponent -= 1;
     }
-    /* The root of mantissa * 2^25, bit by bit: 25 bits, the last below the result's. */
-    uint64_t rest = (uint64_t)mantissa << 25;
-    uint64_t root = 0;
-    for (uint64_t bit = UINT64_C(1) << 48; bit != 0; bit >>= 2) {
-        if (rest >= root + bit) {
-            rest -= root + bit;
-            root = (root >> 1) + bit;
-        } else {
-            root >>= 1;
+    /* The root of mantissa * 2^25, bit by bit: 25 bits, the last below the result's. What is left
+     * of that is kept by the bit that is next, so that 32 bits hold it. */
+    uint32_t root = 0;
+    uint32_t rest = mantissa << 1;
+    for (uint32_t bit = UINT32_C(1) << 24; bit != 0; bit >>= 1) {
+        const uint32_t least = 2 * root + bit;
+        if (rest >= least) {
+            rest -= least;
+            root += bit;
         }
+        rest <<= 1;
     }
     /* A root is never halfway between two floats. */
-    uint32_t rounded = (uint32_t)((root + 1) >> 1);
+    uint32_t rounded = (root + 1) >> 1;
     int32_t power = (exponent - 25) / 2 + 1 + 149;
     return trainc_float((int32_t)(((uint32_t)power << 23) + rounded));
 }

@@ -64,7 +64,7 @@ fn compilers_of_this_machine() {
 }
 
 #[test]
-fn sums_and_products_of_floats() {
+fn sums_products_and_quotients_of_floats() {
     let folder = folder("floats");
     std::fs::write(folder.join("trainc_xpulp_float.h"), FLOAT).expect("written");
     let runtime = format!("-I{}/../runtime-stub", env!("CARGO_MANIFEST_DIR"));

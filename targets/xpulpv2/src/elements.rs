@@ -1,4 +1,4 @@
-//! Kernels that go element by element: updates and masks of bytes, four at a time; pools of windows that
+//! Kernels that go element by element: updates, masks and positive parts of bytes, four at a time; sums rounded by chance; pools of windows that
 //! do not overlap; sums of bytes with two exponents; and conversions of floats, for which a
 //! core without arithmetic of floats takes hundreds of cycles an element.
 
@@ -19,6 +19,8 @@ pub(crate) struct Elements {
 enum Kind {
     Subtract,
     WhereAbove,
+    Relu,
+    Dither { stream: u32 },
     Quantize,
     Unpool,
     Sum,
@@ -47,6 +49,8 @@ impl Elements {
         let kind = match signature.op {
             Op::SaturatingSubtract(_) => Kind::Subtract,
             Op::ReluGradient(_) => Kind::WhereAbove,
+            Op::Relu(_) => Kind::Relu,
+            Op::RequantizeStochastic(op) => Kind::Dither { stream: op.stream },
             Op::QuantizeExponent(_) => Kind::Quantize,
             Op::MaxPool2dGradient(_) => Kind::Unpool,
             Op::AlignedAdd(_) => Kind::Sum,
@@ -72,6 +76,8 @@ impl Elements {
                 bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
             }
             Kind::Dequantize => bytes(inputs),
+            Kind::Relu => bytes(inputs),
+            Kind::Dither { .. } => inputs[0].element == Element::I32,
             Kind::Quantize => inputs[0].element == Element::F32 && bytes(outputs),
             Kind::Unpool => bytes(inputs) && bytes(outputs),
         };
@@ -104,7 +110,8 @@ impl Implementation for Elements {
         // For the whole, and for eight elements.
         let (whole, each) = match self.kind {
             Kind::Subtract => (0, 20),
-            Kind::WhereAbove => (0, 10),
+            Kind::WhereAbove | Kind::Relu => (0, 10),
+            Kind::Dither { .. } => (1000, 136),
             Kind::Quantize => (0, 400),
             Kind::Unpool => (0, 80),
             Kind::Sum => (400, 120),
@@ -115,7 +122,7 @@ impl Implementation for Elements {
 
     fn scratch_bytes(&self) -> usize {
         match self.kind {
-            Kind::Sum => 4 * CORES,
+            Kind::Sum | Kind::Dither { .. } => 4 * CORES,
             Kind::Dequantize => TABLE,
             _ => 0,
         }
@@ -153,6 +160,35 @@ impl CKernel for Elements {
             out.line("trainc_xpulp_scaled_table(table, x0_exponent[0]);");
             out.line("struct trainc_xpulp_scaled work = { x0, y0, table };");
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_to_floats);"));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Dither { stream } = kind {
+            let parts = CORES.min(count);
+            out.long(format!(
+                "static void {name}(const int32_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent, const int32_t *run, uint8_t *scratch)"
+            ));
+            out.open("{");
+            declare(&mut out, "uint32_t", "widths", 0, "By parts.");
+            out.long(format!(
+                "struct trainc_xpulp_dithered work = {{ x0, y0, {count}, {parts}, widths, 0, trainc_xpulp_draw(run, {stream}) }};"
+            ));
+            out.line("const int32_t shift = trainc_xpulp_dithered(&work);");
+            out.line("y0_exponent[0] = trainc_add32(x0_exponent[0], shift);");
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Relu = kind {
+            out.long(format!(
+                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent)"
+            ));
+            out.open("{");
+            out.line("y0_exponent[0] = x0_exponent[0];");
+            out.line(format!("struct trainc_xpulp_bytes work = {{ x0, x0, y0, {count} }};"));
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_positive_words);",
+                count.div_ceil(4)
+            ));
             out.close();
             return Ok(out.finish().into());
         }

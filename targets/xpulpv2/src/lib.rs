@@ -6,6 +6,7 @@
 //! kernels are of the target's own; everything else is loops.
 
 mod bits;
+mod channels;
 mod elements;
 mod instructions;
 pub mod mixed;

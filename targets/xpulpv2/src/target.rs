@@ -8,6 +8,7 @@ use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
 use crate::bits::Bits;
+use crate::channels::ChannelKernel;
 use crate::elements::Elements;
 use crate::mixed::{Mixed, Pool, Sum};
 use crate::products::Product;
@@ -33,6 +34,12 @@ const ADDED: &str = include_str!("support/trainc_xpulp_added.h");
 
 /// Outer products, on the rounding.
 const OUTER: &str = include_str!("support/trainc_xpulp_outer.h");
+
+/// Rounding by chance, on the rounding.
+const DITHER: &str = include_str!("support/trainc_xpulp_dither.h");
+
+/// Normalizations of channels, on the rounding by chance.
+const CHANNELS: &str = include_str!("support/trainc_xpulp_channels.h");
 
 /// Element by element, on [`HEADER`].
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
@@ -110,6 +117,8 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_strips.h", STRIPS),
             ("trainc_xpulp_added.h", ADDED),
             ("trainc_xpulp_outer.h", OUTER),
+            ("trainc_xpulp_dither.h", DITHER),
+            ("trainc_xpulp_channels.h", CHANNELS),
             ("trainc_xpulp_elements.h", ELEMENTS),
             ("trainc_xpulp_sum.h", SUM),
             ("trainc_xpulp_bits.h", BITS),
@@ -149,6 +158,9 @@ impl Target for XpulpTarget {
         }
         if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
             return trainc_c::take(ways, bits);
+        }
+        if let Some(channels) = ways.ask(ChannelKernel::NAME, ChannelKernel::of(signature)) {
+            return trainc_c::take(ways, channels);
         }
         if let Some(elements) = ways.ask(Elements::NAME, Elements::of(signature)) {
             return trainc_c::take(ways, elements);

@@ -1,4 +1,4 @@
-/* Sums and products of floats by trainc_xpulp_float.h beside this machine's own, on pairs of numbers
+/* Sums, products and quotients of floats by trainc_xpulp_float.h beside this machine's own, on pairs of numbers
  * near each other, near the ends of the range, and of few bits; ends with 0 if all agree. */
 #include <stdint.h>
 #include <stdio.h>
@@ -58,7 +58,8 @@ int main(void)
         }
         const float x = number(a), y = number(b);
         if (!agrees("sum", a, b, trainc_xpulp_float_add(a, b), x + y)
-            || !agrees("product", a, b, trainc_xpulp_float_multiply(a, b), x * y)) {
+            || !agrees("product", a, b, trainc_xpulp_float_multiply(a, b), x * y)
+            || !agrees("quotient", a, b, trainc_xpulp_float_divide(a, b), x / y)) {
             return 1;
         }
     }

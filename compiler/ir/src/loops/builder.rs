@@ -163,8 +163,13 @@ impl Expr {
         self.binary(Binary::ShiftRightUnsigned, amount)
     }
 
-    /// Quotient.
+    /// Quotient. By a constant power of two it is a product, which has the same bits and takes less.
     pub fn divide(self, other: Expr) -> Expr {
+        if let Node::Float(divisor) = *other.node
+            && let Some(reciprocal) = exact_reciprocal(divisor.get())
+        {
+            return self * Expr::f32(reciprocal);
+        }
         self.binary(Binary::Divide, other)
     }
 
@@ -182,6 +187,13 @@ impl Expr {
     pub fn truncate(self) -> Expr {
         self.unary(Unary::Truncate)
     }
+}
+
+/// `1 / x` of a power of two where that is a normal number, so that products by it round as quotients by `x` do.
+fn exact_reciprocal(x: f32) -> Option<f32> {
+    let reciprocal = x.recip();
+    let power = |x: f32| x.is_normal() && x.to_bits() & 0x7f_ffff == 0;
+    (power(x) && power(reciprocal)).then_some(reciprocal)
 }
 
 macro_rules! operators {

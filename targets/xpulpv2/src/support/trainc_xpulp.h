@@ -330,11 +330,16 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_LWI(rd, step, at) ".insn i 0x0b, 2, " #rd ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_LHI(rd, step, at) ".insn i 0x0b, 5, " #rd ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_LBI(rd, step, at) ".insn i 0x0b, 4, " #rd ", " #step "(" #at ")\n\t"
+/* A byte with its sign. */
+#define TRAINC_XPULP_LBSI(rd, step, at) ".insn i 0x0b, 0, " #rd ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SWI(rs, step, at) ".insn s 0x2b, 2, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SHI(rs, step, at) ".insn s 0x2b, 1, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SBI(rs, step, at) ".insn s 0x2b, 0, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SW(rs, step, at) ".insn r 0x2b, 6, 0, " #step ", " #at ", " #rs "\n\t"
 #define TRAINC_XPULP_SDOT(rd, a, b) ".insn r 0x57, 1, 0x5c, " #rd ", " #a ", " #b "\n\t"
+/* p.mac, p.clipur with a register. */
+#define TRAINC_XPULP_MAC(rd, a, b) ".insn r 0x33, 0, 0x21, " #rd ", " #a ", " #b "\n\t"
+#define TRAINC_XPULP_CLIPU(rd, a, b) ".insn r 0x33, 6, 0x0a, " #rd ", " #a ", " #b "\n\t"
 #define TRAINC_XPULP_SCALAR(funct3, rd, a, b) \
     ".insn r 0x33, " #funct3 ", 0x02, " #rd ", " #a ", " #b "\n\t"
 /* Of lanes, bytes or halves: funct3 is 0 for halves, 1 for bytes, 3 more where b's lowest lane serves all. */

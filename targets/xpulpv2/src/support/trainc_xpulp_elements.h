@@ -52,8 +52,15 @@ static inline uint32_t trainc_xpulp_where_above(uint32_t a, uint32_t b)
     return trainc_xpulp_sub_b(0, above) & b;
 }
 
+/* a where it is above 0, else 0; of b nothing. */
+static inline uint32_t trainc_xpulp_positive(uint32_t a, uint32_t b)
+{
+    (void)b;
+    return trainc_xpulp_max_b(a, 0);
+}
+
 #if defined(TRAINC_XPULP_INSN)
-/* Whole words, at least one: 10 instructions, and 5. */
+/* Whole words, at least one: 10 instructions, 5, and 4. */
 #define TRAINC_XPULP_WORDS_LOOP(name, ...) \
     static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
         int32_t words) \
@@ -77,6 +84,7 @@ TRAINC_XPULP_WORDS_LOOP(subtract,
     TRAINC_XPULP_PV(1, 0x04, x5, x5, x6))
 TRAINC_XPULP_WORDS_LOOP(where_above,
     TRAINC_XPULP_PV(1, 0x0a, x5, x5, x0) "and x5, x5, x6\n\t")
+TRAINC_XPULP_WORDS_LOOP(positive, TRAINC_XPULP_PV(1, 0x18, x5, x5, x0))
 #else
 #define TRAINC_XPULP_WORDS_LOOP(name) \
     static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
@@ -89,6 +97,7 @@ TRAINC_XPULP_WORDS_LOOP(where_above,
     }
 TRAINC_XPULP_WORDS_LOOP(subtract)
 TRAINC_XPULP_WORDS_LOOP(where_above)
+TRAINC_XPULP_WORDS_LOOP(positive)
 #endif
 
 /* Some words of results. */
@@ -110,6 +119,7 @@ TRAINC_XPULP_WORDS_LOOP(where_above)
     }
 TRAINC_XPULP_WORDS_OF(subtract)
 TRAINC_XPULP_WORDS_OF(where_above)
+TRAINC_XPULP_WORDS_OF(positive)
 
 /* The errors of windows that do not overlap, by planes. */
 struct trainc_xpulp_pool {

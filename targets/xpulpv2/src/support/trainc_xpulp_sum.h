@@ -81,55 +81,73 @@ static inline uint32_t trainc_xpulp_quarter(uint32_t sum)
     return trainc_xpulp_sub_h(q ^ sign, sign);
 }
 
-/* Words from begin up to end of sums that fit, as far as they do; gives bits where one does not. */
+/* A word of a and of what is added to it. */
+static inline void trainc_xpulp_sum_word(const struct trainc_xpulp_sum *work, int32_t i,
+    uint32_t *a, uint32_t *b)
+{
+    if (i + 4 <= work->count) {
+        *a = trainc_xpulp_load(work->a + i);
+        *b = trainc_xpulp_load(work->b + i);
+    } else {
+        *a = trainc_xpulp_word(work->a, i, work->count);
+        *b = trainc_xpulp_word(work->b, i, work->count);
+    }
+}
+
+/* Words from begin up to end of sums that fit, as far as they do: up to the first that does not,
+ * which gives bits. */
 static inline uint32_t trainc_xpulp_sum_bytes(const struct trainc_xpulp_sum *work, int32_t begin,
     int32_t end)
 {
     const struct trainc_xpulp_byte_shift s = trainc_xpulp_byte_shift(work->distance);
+    const int32_t shifts = work->distance > 1;
     uint32_t exceeds = 0;
-    for (int32_t i = 4 * begin; i < 4 * end; i += 4) {
-        const uint32_t a = trainc_xpulp_word(work->a, i, work->count);
-        uint32_t b = trainc_xpulp_word(work->b, i, work->count);
-        if (work->distance > 1) {
+    for (int32_t i = 4 * begin; i < 4 * end && exceeds == 0; i += 4) {
+        uint32_t a, b;
+        trainc_xpulp_sum_word(work, i, &a, &b);
+        if (shifts) {
             b = trainc_xpulp_shift_bytes(b, s);
         }
         const uint32_t high = trainc_xpulp_sub_b(0x7f7f7f7f, trainc_xpulp_max_b(a, 0));
         const uint32_t low = trainc_xpulp_sub_b(0x81818181, trainc_xpulp_min_b(a, 0));
         const uint32_t fits = trainc_xpulp_min_b(trainc_xpulp_max_b(b, low), high);
-        exceeds |= fits ^ b;
+        exceeds = fits ^ b;
         trainc_xpulp_put_word(work->y, i, work->count, trainc_xpulp_add_b(a, fits));
     }
     return exceeds;
 }
 
-/* Words of sums in halves, divided as they are to be; gives the bits of their magnitudes' excess. */
+/* Words of sums in halves, divided as they are to be; otherwise up to the first whose magnitude
+ * exceeds a byte, which gives bits. */
 static inline uint32_t trainc_xpulp_sum_halves(const struct trainc_xpulp_sum *work, int32_t begin,
     int32_t end)
 {
     const struct trainc_xpulp_byte_shift s = trainc_xpulp_byte_shift(work->distance);
     const uint32_t eight = 0x00080008, a_shift = work->distance == 1 ? 0x00070007 : eight;
+    const int32_t shifts = work->distance > 1, divides = work->divides;
     uint32_t exceeds = 0;
-    for (int32_t i = 4 * begin; i < 4 * end; i += 4) {
-        const uint32_t a = trainc_xpulp_word(work->a, i, work->count);
-        uint32_t b = trainc_xpulp_word(work->b, i, work->count);
-        if (work->distance > 1) {
+    for (int32_t i = 4 * begin; i < 4 * end && exceeds == 0; i += 4) {
+        uint32_t a, b;
+        trainc_xpulp_sum_word(work, i, &a, &b);
+        if (shifts) {
             b = trainc_xpulp_shift_bytes(b, s);
         }
-        uint32_t even = trainc_xpulp_add_h(trainc_xpulp_sra_h(trainc_xpulp_sll_h(a, eight), a_shift),
+        uint32_t even = trainc_xpulp_add_h(
+            trainc_xpulp_sra_h(trainc_xpulp_sll_h(a, eight), a_shift),
             trainc_xpulp_sra_h(trainc_xpulp_sll_h(b, eight), eight));
         uint32_t odd = trainc_xpulp_add_h(trainc_xpulp_sra_h(a & 0xff00ff00, a_shift),
             trainc_xpulp_sra_h(b, eight));
-        if (work->divides) {
+        if (divides) {
             even = trainc_xpulp_quarter(even);
             odd = trainc_xpulp_quarter(odd);
         } else {
-            exceeds |= trainc_xpulp_max_h(even, trainc_xpulp_sub_h(0, even))
-                | trainc_xpulp_max_h(odd, trainc_xpulp_sub_h(0, odd));
+            exceeds = (trainc_xpulp_max_h(even, trainc_xpulp_sub_h(0, even))
+                | trainc_xpulp_max_h(odd, trainc_xpulp_sub_h(0, odd))) & 0xff80ff80;
         }
         trainc_xpulp_put_word(work->y, i, work->count,
             trainc_xpulp_shuffle2_b(even, odd, 0x06020400));
     }
-    return exceeds & 0xff80ff80;
+    return exceeds;
 }
 
 static inline void trainc_xpulp_sum_parts(void *context, int32_t begin, int32_t end)

@@ -1,0 +1,552 @@
+/* Normalizations of channels: exact sums of bytes, and bytes by factors of their channel, rounded
+ * as an algorithm asks. */
+#ifndef TRAINC_XPULP_CHANNELS_H
+#define TRAINC_XPULP_CHANNELS_H
+
+#include "trainc_xpulp_dither.h"
+
+#if defined(TRAINC_XPULP_INSN)
+/* a factor + b turn of two elements in x5 and x6. */
+#define TRAINC_XPULP_LINES \
+    TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x7, 1, x11) \
+    TRAINC_XPULP_LBSI(x6, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x11) \
+    "mul x5, x5, x13\n\tmul x6, x6, x13\n\t" \
+    TRAINC_XPULP_MAC(x5, x7, x14) TRAINC_XPULP_MAC(x6, x28, x14)
+#define TRAINC_XPULP_LINE_PAIRS(hashes) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES \
+        "add x5, x5, x15\n\tadd x6, x6, x15\n\t" hashes TRAINC_XPULP_DITHERED ".option pop" \
+        : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) \
+        : "r"(x13), "r"(x14), "r"(x15), TRAINC_XPULP_DITHER_OPERANDS \
+        : "x5", "x6", "x7", "x28", "x29", "x30", "memory")
+#endif
+
+/* [images][channels][space] elements, at most 2^16 of a channel. */
+struct trainc_xpulp_sizes {
+    int32_t images, channels, space;
+    /* Of a channel; its reciprocal where that is exact, else 0. */
+    float count, reciprocal;
+};
+
+/* x / count. */
+static inline float trainc_xpulp_average(float x, const struct trainc_xpulp_sizes *sizes)
+{
+    return trainc_bits(sizes->reciprocal) != 0 ? x * sizes->reciprocal : x / sizes->count;
+}
+
+/* A whole number, to nearest with ties to even; its magnitude is below 2^48. */
+static inline float trainc_xpulp_float_of(int64_t x)
+{
+    const uint32_t sign = x < 0 ? UINT32_C(0x80000000) : 0;
+    const uint64_t m = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+    uint32_t word = (uint32_t)m, high = (uint32_t)(m >> 32);
+    if (m == 0) {
+        return 0.0f;
+    }
+    int32_t exponent = 158;
+    if (high != 0) {
+        /* The upper 32 bits, the last of which stands for all that lies below, too. */
+        const int32_t up = trainc_leading_zeros((int32_t)high);
+        const uint32_t lost = word << up;
+        word = (up == 0 ? high : high << up | word >> (32 - up)) | (lost != 0);
+        exponent += 32 - up;
+    } else {
+        const int32_t up = trainc_leading_zeros((int32_t)word);
+        word <<= up;
+        exponent -= up;
+    }
+    const uint32_t rest = word & 255, kept = word >> 8;
+    const uint32_t bits = (((uint32_t)exponent - 1) << 23) + kept + (rest + (kept & 1) > 128);
+    return trainc_float((int32_t)(sign | bits));
+}
+
+/* 2^exponent as two factors that are normal numbers, clamped. */
+struct trainc_xpulp_power {
+    float first, second;
+};
+
+static inline struct trainc_xpulp_power trainc_xpulp_power(int32_t exponent)
+{
+    struct trainc_xpulp_power power;
+    const int32_t e = trainc_maximum32(trainc_minimum32(exponent, 1000), -1000);
+    const int32_t first = trainc_maximum32(trainc_minimum32(e, 127), -126);
+    const int32_t second = trainc_maximum32(trainc_minimum32(e - first, 127), -126);
+    power.first = trainc_float((first + 127) << 23);
+    power.second = trainc_float((second + 127) << 23);
+    return power;
+}
+
+static inline float trainc_xpulp_scaled_by(float x, const struct trainc_xpulp_power *power)
+{
+    return x * power->first * power->second;
+}
+
+/* sums[0] += the elements of a, sums[1] += their products with those of b. */
+static inline void trainc_xpulp_dots(const int8_t *a, const int8_t *b, int32_t count,
+    int32_t *sums)
+{
+    int32_t i = 0;
+    int32_t sum = sums[0], products = sums[1];
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 3) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register const int8_t *x11 __asm__("x11") = b;
+        register int32_t x12 __asm__("x12") = count >> 2;
+        register int32_t x13 __asm__("x13") = sum;
+        register int32_t x14 __asm__("x14") = products;
+        register uint32_t x15 __asm__("x15") = 0x01010101;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11)
+            TRAINC_XPULP_SDOT(x13, x5, x15) "9: " TRAINC_XPULP_SDOT(x14, x5, x6) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x13), "+r"(x14) : "r"(x12), "r"(x15)
+            : "x5", "x6", "memory");
+        sum = x13;
+        products = x14;
+        i = count & ~3;
+    }
+#else
+    for (; i + 4 <= count; i += 4) {
+        const uint32_t word = trainc_xpulp_load(a + i);
+        sum = (int32_t)trainc_xpulp_sdotsp_b((uint32_t)sum, word, 0x01010101);
+        products = (int32_t)trainc_xpulp_sdotsp_b((uint32_t)products, word,
+            trainc_xpulp_load(b + i));
+    }
+#endif
+    for (; i < count; i++) {
+        sum += a[i];
+        products += a[i] * b[i];
+    }
+    sums[0] = sum;
+    sums[1] = products;
+}
+
+/* What sums of channels are made of, and become. */
+struct trainc_xpulp_channel_sums {
+    struct trainc_xpulp_sizes sizes;
+    const int8_t *x, *dy;
+    struct trainc_xpulp_power x_power, dy_power;
+    const float *mean, *variance;
+    float epsilon;
+    float *first, *second;
+};
+
+/* Mean and variance of some channels. */
+static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_channel_sums *const work =
+        (const struct trainc_xpulp_channel_sums *)context;
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    for (int32_t c = begin; c < end; c++) {
+        int32_t sums[2] = { 0, 0 };
+        for (int32_t n = 0; n < sizes->images; n++) {
+            const int8_t *const x = work->x + (n * sizes->channels + c) * sizes->space;
+            trainc_xpulp_dots(x, x, sizes->space, sums);
+        }
+        const float mean = trainc_xpulp_average(trainc_xpulp_float_of(sums[0]), sizes);
+        work->first[c] = trainc_xpulp_scaled_by(mean, &work->x_power);
+        const int64_t spread = (int64_t)(sizes->images * sizes->space) * sums[1]
+            - (int64_t)sums[0] * sums[0];
+        const float squared = trainc_xpulp_average(trainc_xpulp_float_of(spread), sizes);
+        const float variance = trainc_xpulp_scaled_by(trainc_xpulp_average(squared, sizes),
+            &work->x_power);
+        work->second[c] = trainc_xpulp_scaled_by(variance, &work->x_power);
+    }
+}
+
+static inline float trainc_xpulp_inverse(float variance, float epsilon)
+{
+    return 1.0f / trainc_sqrt(variance + epsilon);
+}
+
+/* Gradients of some channels' factors and of what is added. */
+static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_channel_sums *const work =
+        (const struct trainc_xpulp_channel_sums *)context;
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    for (int32_t c = begin; c < end; c++) {
+        int32_t sums[2] = { 0, 0 };
+        for (int32_t n = 0; n < sizes->images; n++) {
+            const int32_t start = (n * sizes->channels + c) * sizes->space;
+            trainc_xpulp_dots(work->dy + start, work->x + start, sizes->space, sums);
+        }
+        const float inverse = trainc_xpulp_inverse(work->variance[c], work->epsilon);
+        const float bias = trainc_xpulp_scaled_by(trainc_xpulp_float_of(sums[0]), &work->dy_power);
+        const float products = trainc_xpulp_scaled_by(
+            trainc_xpulp_scaled_by(trainc_xpulp_float_of(sums[1]), &work->dy_power),
+            &work->x_power);
+        work->first[c] = (products - work->mean[c] * bias) * inverse;
+        work->second[c] = bias;
+    }
+}
+
+/* Sums a factor + b turn + offset of elements of a channel; a is dy, or x where there is no dy. */
+struct trainc_xpulp_lines {
+    struct trainc_xpulp_sizes sizes;
+    const int8_t *a, *b;
+    int32_t a_exponent, b_exponent;
+    const float *scale, *bias, *mean, *variance, *dscale, *dbias;
+    float epsilon;
+    /* Whether mean and variance are the batch's own. */
+    int32_t batch;
+    /* By channels: the bits of floats, then whole numbers. No turns where there is no dy. */
+    int32_t *factors, *turns, *offsets;
+    /* What whole numbers are scaled by, as powers of two. */
+    int32_t factor_power, turn_power, offset_power;
+    /* Bits of the magnitudes of each channel's sums; none where these are kept. */
+    uint32_t *widths;
+    struct trainc_xpulp_rounding rounding;
+    uint32_t key;
+    int8_t *y;
+    int32_t *sums;
+};
+
+/* The floats of some channels. */
+static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    for (int32_t c = begin; c < end; c++) {
+        const float inverse = trainc_xpulp_inverse(work->variance[c], work->epsilon);
+        const float slope = work->scale[c] * inverse;
+        float turn = 0.0f, offset = 0.0f;
+        if (work->turns == 0) {
+            offset = work->bias[c] - work->mean[c] * slope;
+        } else if (work->batch) {
+            const float share = trainc_xpulp_average(slope, &work->sizes);
+            turn = -(share * work->dscale[c] * inverse);
+            offset = -(share * work->dbias[c]) - turn * work->mean[c];
+        }
+        work->factors[c] = trainc_bits(slope);
+        if (work->turns != 0) {
+            work->turns[c] = trainc_bits(turn);
+        }
+        work->offsets[c] = trainc_bits(offset);
+    }
+}
+
+/* The least power of two that no finite magnitude exceeds, as its exponent; -149 of zeros. */
+static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count)
+{
+    int32_t largest = 1;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t bits = floats[i] & INT32_MAX;
+        if (bits > largest && bits <= 0x7f800000) {
+            largest = bits;
+        }
+    }
+    largest = trainc_minimum32(largest, 0x7f7fffff);
+    const int32_t biased = largest >> 23, mantissa = largest & 0x7fffff;
+    return biased > 0 ? biased - 127 + (mantissa != 0)
+        : 32 - trainc_leading_zeros(mantissa) - 150 + ((mantissa & (mantissa - 1)) != 0);
+}
+
+/* The float of these bits by 2^power to nearest, ties to even, within +-limit; 0 for NaN. */
+static inline int32_t trainc_xpulp_whole(int32_t bits, int32_t power, uint32_t limit)
+{
+    const int32_t biased = (bits >> 23) & 255, fraction = bits & 0x7fffff;
+    const uint32_t mantissa = (uint32_t)(biased > 0 ? fraction | 0x800000 : fraction);
+    /* The magnitude is mantissa 2^up. */
+    const int32_t up = power - 150 + (biased > 0 ? biased : 1);
+    uint32_t q = 0;
+    if (biased == 255) {
+        q = fraction == 0 ? limit : 0;
+    } else if (up > 0) {
+        q = up < 32 && mantissa <= limit >> up ? mantissa << up : mantissa > 0 ? limit : 0;
+    } else if (up > -26) {
+        const uint32_t even = up < 0 ? (mantissa >> -up) & 1 : 0;
+        q = up < 0 ? (mantissa + (UINT32_C(1) << (-up - 1)) - 1 + even) >> -up : mantissa;
+    }
+    q = q < limit ? q : limit;
+    return (int32_t)(bits < 0 ? 0 - q : q);
+}
+
+/* The least and the greatest of bytes, four of each in a word. */
+static inline void trainc_xpulp_byte_extremes(const int8_t *x, int32_t count, uint32_t *extremes)
+{
+    int32_t i = 0;
+    uint32_t least = extremes[0], greatest = extremes[1];
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 3) {
+        register const int8_t *x10 __asm__("x10") = x;
+        register int32_t x12 __asm__("x12") = count >> 2;
+        register uint32_t x13 __asm__("x13") = least;
+        register uint32_t x14 __asm__("x14") = greatest;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_PV(1, 0x10, x13, x13, x5)
+            "9: " TRAINC_XPULP_PV(1, 0x18, x14, x14, x5) ".option pop"
+            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12) : "x5", "memory");
+        least = x13;
+        greatest = x14;
+        i = count & ~3;
+    }
+#endif
+    for (; i < count; i++) {
+        const uint32_t word = (uint8_t)x[i] * UINT32_C(0x01010101);
+        least = trainc_xpulp_min_b(least, word);
+        greatest = trainc_xpulp_max_b(greatest, word);
+    }
+    extremes[0] = least;
+    extremes[1] = greatest;
+}
+
+/* The least and the greatest of a factor + b turn. */
+static inline void trainc_xpulp_line_extremes(const int8_t *a, const int8_t *b, int32_t count,
+    int32_t factor, int32_t turn, int32_t *extremes)
+{
+    int32_t i = 0;
+    int32_t least = extremes[0], greatest = extremes[1];
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 1) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register const int8_t *x11 __asm__("x11") = b;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register int32_t x13 __asm__("x13") = factor;
+        register int32_t x14 __asm__("x14") = turn;
+        register int32_t x15 __asm__("x15") = least;
+        register int32_t x16 __asm__("x16") = greatest;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES
+            TRAINC_XPULP_SCALAR(4, x15, x15, x5) TRAINC_XPULP_SCALAR(6, x16, x16, x5)
+            TRAINC_XPULP_SCALAR(4, x15, x15, x6)
+            "9: " TRAINC_XPULP_SCALAR(6, x16, x16, x6) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x15), "+r"(x16) : "r"(x12), "r"(x13), "r"(x14)
+            : "x5", "x6", "x7", "x28", "memory");
+        least = x15;
+        greatest = x16;
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        const int32_t sum = a[i] * factor + b[i] * turn;
+        least = trainc_minimum32(least, sum);
+        greatest = trainc_maximum32(greatest, sum);
+    }
+    extremes[0] = least;
+    extremes[1] = greatest;
+}
+
+/* The whole numbers of some channels, and how wide their sums are. */
+static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    for (int32_t c = begin; c < end; c++) {
+        const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
+        const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
+            UINT32_C(1) << 30);
+        int32_t turn = 0, extremes[2] = { INT32_MAX, INT32_MIN };
+        work->factors[c] = factor;
+        work->offsets[c] = offset;
+        if (work->turns != 0) {
+            turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
+            work->turns[c] = turn;
+        }
+        if (work->widths == 0) {
+            continue;
+        }
+        if (work->turns != 0) {
+            for (int32_t n = 0; n < sizes->images; n++) {
+                const int32_t start = (n * sizes->channels + c) * sizes->space;
+                trainc_xpulp_line_extremes(work->a + start, work->b + start, sizes->space, factor,
+                    turn, extremes);
+            }
+        } else {
+            /* A sum moves one way with its byte. */
+            uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 };
+            for (int32_t n = 0; n < sizes->images; n++) {
+                trainc_xpulp_byte_extremes(work->a + (n * sizes->channels + c) * sizes->space,
+                    sizes->space, bytes);
+            }
+            for (int32_t i = 0; i < 2; i++) {
+                uint32_t all = bytes[i];
+                for (int32_t by = 16; by >= 8; by -= 8) {
+                    all = i == 0 ? trainc_xpulp_min_b(all, all >> by | all << (32 - by))
+                        : trainc_xpulp_max_b(all, all >> by | all << (32 - by));
+                }
+                extremes[i] = (int8_t)(all & 255) * factor;
+            }
+        }
+        work->widths[c] = trainc_xpulp_abs((uint32_t)(extremes[0] + offset))
+            | trainc_xpulp_abs((uint32_t)(extremes[1] + offset));
+    }
+}
+
+/* All channels' whole numbers; returns the exponent of sums. */
+static inline int64_t trainc_xpulp_lines_start(struct trainc_xpulp_lines *work)
+{
+    const int32_t channels = work->sizes.channels;
+    TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_line_floats);
+    const int64_t a = work->a_exponent, b = work->b_exponent;
+    int64_t e = trainc_xpulp_exponent(work->offsets, channels) - 30;
+    e = trainc_maximum64(e, a + trainc_xpulp_exponent(work->factors, channels) - 15);
+    if (work->turns != 0) {
+        e = trainc_maximum64(e, b + trainc_xpulp_exponent(work->turns, channels) - 15);
+    }
+    work->factor_power = (int32_t)trainc_maximum64(trainc_minimum64(a - e, 1000), -1000);
+    work->turn_power = (int32_t)trainc_maximum64(trainc_minimum64(b - e, 1000), -1000);
+    work->offset_power = (int32_t)trainc_maximum64(trainc_minimum64(-e, 1000), -1000);
+    TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_line_integers);
+    return e;
+}
+
+/* Sums of one operand in a row, rounded to nearest, ties away from zero. */
+static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32_t count,
+    int32_t factor, int32_t offset, const struct trainc_xpulp_rounding *r)
+{
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (r->shift > 0 && count > 1) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register int8_t *x11 __asm__("x11") = y;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register int32_t x13 __asm__("x13") = factor;
+        register int32_t x14 __asm__("x14") = offset + (int32_t)r->unit;
+        register int32_t x15 __asm__("x15") = r->shift;
+        register int32_t x16 __asm__("x16") = 127;
+        register int32_t x17 __asm__("x17") = r->low;
+        register int32_t x18 __asm__("x18") = (int32_t)r->unit;
+        if (r->low == 0) {
+            /* Negative sums are 0. */
+            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+                TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10)
+                "mul x5, x5, x13\n\tmul x6, x6, x13\n\tadd x5, x5, x14\n\tadd x6, x6, x14\n\t"
+                "sra x5, x5, x15\n\tsra x6, x6, x15\n\t"
+                TRAINC_XPULP_CLIPU(x5, x5, x16) TRAINC_XPULP_CLIPU(x6, x6, x16)
+                TRAINC_XPULP_SBI(x5, 1, x11) "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop"
+                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16)
+                : "x5", "x6", "memory");
+        } else {
+            /* Below zero, half a unit less the least. */
+            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+                TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10)
+                "mul x5, x5, x13\n\tmul x6, x6, x13\n\tadd x5, x5, x14\n\tadd x6, x6, x14\n\t"
+                "slt x7, x5, x18\n\tslt x28, x6, x18\n\tsub x5, x5, x7\n\tsub x6, x6, x28\n\t"
+                "sra x5, x5, x15\n\tsra x6, x6, x15\n\t"
+                TRAINC_XPULP_SCALAR(4, x5, x5, x16) TRAINC_XPULP_SCALAR(4, x6, x6, x16)
+                TRAINC_XPULP_SCALAR(6, x5, x5, x17) TRAINC_XPULP_SCALAR(6, x6, x6, x17)
+                TRAINC_XPULP_SBI(x5, 1, x11) "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop"
+                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16),
+                "r"(x17), "r"(x18)
+                : "x5", "x6", "x7", "x28", "memory");
+        }
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        y[i] = trainc_xpulp_half_away(a[i] * factor + offset, r);
+    }
+}
+
+/* Sums of two operands in a row, rounded by chance; the first one's counter. */
+static inline void trainc_xpulp_line_dither(const int8_t *a, const int8_t *b, int8_t *y,
+    int32_t count, const int32_t *line, int32_t shift, uint32_t counter)
+{
+    const int32_t factor = line[0], turn = line[1], offset = line[2];
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (shift > 0 && count > 1) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register const int8_t *x11 __asm__("x11") = b;
+        register int32_t x13 __asm__("x13") = factor;
+        register int32_t x14 __asm__("x14") = turn;
+        register int32_t x15 __asm__("x15") = offset;
+        TRAINC_XPULP_DITHER_REGISTERS(count >> 1, y, shift, counter);
+        if (shift <= 16) {
+            TRAINC_XPULP_LINE_PAIRS(TRAINC_XPULP_HASHES);
+        } else {
+            TRAINC_XPULP_LINE_PAIRS(TRAINC_XPULP_HASHES_OF_32);
+        }
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        y[i] = trainc_xpulp_dither(a[i] * factor + b[i] * turn + offset, shift,
+            counter + (uint32_t)i);
+    }
+}
+
+/* Sums of two operands in a row. */
+static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int32_t *y,
+    int32_t count, const int32_t *line)
+{
+    const int32_t factor = line[0], turn = line[1], offset = line[2];
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 1) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register const int8_t *x11 __asm__("x11") = b;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register int32_t x13 __asm__("x13") = factor;
+        register int32_t x14 __asm__("x14") = turn;
+        register int32_t x15 __asm__("x15") = offset;
+        register int32_t *x17 __asm__("x17") = y;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES
+            "add x5, x5, x15\n\tadd x6, x6, x15\n\t"
+            TRAINC_XPULP_SWI(x5, 4, x17) "9: " TRAINC_XPULP_SWI(x6, 4, x17) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x17) : "r"(x12), "r"(x13), "r"(x14), "r"(x15)
+            : "x5", "x6", "x7", "x28", "memory");
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        y[i] = a[i] * factor + b[i] * turn + offset;
+    }
+}
+
+/* Results of some channels. */
+#define TRAINC_XPULP_LINES_OF(name, ...) \
+    static inline void trainc_xpulp_lines_##name##_of(void *context, int32_t begin, int32_t end) \
+    { \
+        const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context; \
+        const struct trainc_xpulp_sizes *const sizes = &work->sizes; \
+        for (int32_t c = begin; c < end; c++) { \
+            const int32_t turn = work->turns != 0 ? work->turns[c] : 0; \
+            const int32_t line[3] = { work->factors[c], turn, work->offsets[c] }; \
+            for (int32_t n = 0; n < sizes->images; n++) { \
+                const int32_t start = (n * sizes->channels + c) * sizes->space; \
+                __VA_ARGS__; \
+            } \
+        } \
+    }
+TRAINC_XPULP_LINES_OF(half_away,
+    trainc_xpulp_line_half_away(work->a + start, work->y + start, sizes->space, line[0], line[2],
+        &work->rounding))
+TRAINC_XPULP_LINES_OF(dither,
+    trainc_xpulp_line_dither(work->a + start, work->b + start, work->y + start, sizes->space, line,
+        work->rounding.shift, work->key + (uint32_t)start))
+TRAINC_XPULP_LINES_OF(sums,
+    trainc_xpulp_line_sums(work->a + start, work->b + start, work->sums + start, sizes->space,
+        line))
+
+/* The bits that sums exceed seven by. */
+static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *work)
+{
+    const uint32_t bits = trainc_xpulp_bits(work->widths, work->sizes.channels);
+    return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
+}
+
+static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work, int32_t low,
+    int32_t *y_exponent)
+{
+    const int64_t exponent = trainc_xpulp_lines_start(work);
+    const int32_t shift = trainc_xpulp_lines_shift(work);
+    work->rounding = trainc_xpulp_rounding(shift, low);
+    y_exponent[0] = trainc_add32((int32_t)exponent, shift);
+    TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_half_away_of);
+}
+
+static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, uint32_t key,
+    int32_t *y_exponent)
+{
+    const int64_t exponent = trainc_xpulp_lines_start(work);
+    work->rounding.shift = trainc_xpulp_lines_shift(work);
+    work->key = key;
+    y_exponent[0] = trainc_add32((int32_t)exponent, work->rounding.shift);
+    TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_dither_of);
+}
+
+static inline void trainc_xpulp_lines_sums(struct trainc_xpulp_lines *work, int32_t *y_exponent)
+{
+    y_exponent[0] = (int32_t)trainc_xpulp_lines_start(work);
+    TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_sums_of);
+}
+
+#endif

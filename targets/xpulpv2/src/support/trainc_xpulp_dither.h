@@ -1,0 +1,176 @@
+/* 8-bit integers of sums, rounded by chance: by a hash of an element's place and of one draw. */
+#ifndef TRAINC_XPULP_DITHER_H
+#define TRAINC_XPULP_DITHER_H
+
+#include "trainc_xpulp_rounding.h"
+
+#define TRAINC_XPULP_HASH_FIRST UINT32_C(0x7feb352d)
+#define TRAINC_XPULP_HASH_SECOND UINT32_C(0x846ca68b)
+
+/* The first draw of a stream in a step: Philox 4x32 of ten rounds. */
+static inline uint32_t trainc_xpulp_draw(const int32_t *run, uint32_t stream)
+{
+    uint32_t c0 = 0, c1 = (uint32_t)run[2], c2 = stream, c3 = 0;
+    uint32_t k0 = (uint32_t)run[0], k1 = (uint32_t)run[1];
+    for (int32_t round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)c0 * UINT32_C(0xd2511f53);
+        const uint64_t p1 = (uint64_t)c2 * UINT32_C(0xcd9e8d57);
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += UINT32_C(0x9e3779b9);
+        k1 += UINT32_C(0xbb67ae85);
+    }
+    return c0;
+}
+
+/* x / 2^shift, shift being 0 to 31, up or down by the hash of the counter; -127 to 127. */
+static inline int8_t trainc_xpulp_dither(int32_t x, int32_t shift, uint32_t counter)
+{
+    uint32_t hash = (counter ^ counter >> 16) * TRAINC_XPULP_HASH_FIRST;
+    hash = (hash ^ hash >> 15) * TRAINC_XPULP_HASH_SECOND;
+    hash ^= hash >> 16;
+    const uint32_t uniform = hash >> 1 >> (31 - shift);
+    const uint32_t low = ((uint32_t)x & ((UINT32_C(1) << shift) - 1)) + uniform;
+    const int32_t q = (x >> shift) + (int32_t)(low >> shift);
+    return (int8_t)trainc_maximum32(trainc_minimum32(q, 127), -127);
+}
+
+#if defined(TRAINC_XPULP_INSN)
+/* Of two elements: hashes of the counter in x16 and the next one in x7 and x28; the upper half of
+ * the last step does not change the upper half of a hash. */
+#define TRAINC_XPULP_HASHES \
+    "srli x29, x16, 16\n\txor x7, x29, x16\n\taddi x16, x16, 1\n\t" \
+    "srli x30, x16, 16\n\txor x28, x30, x16\n\taddi x16, x16, 1\n\t" \
+    "mul x7, x7, x20\n\tmul x28, x28, x20\n\t" \
+    "srli x29, x7, 15\n\tsrli x30, x28, 15\n\txor x7, x7, x29\n\txor x28, x28, x30\n\t" \
+    "mul x7, x7, x21\n\tmul x28, x28, x21\n\t"
+#define TRAINC_XPULP_HASHES_OF_32 \
+    TRAINC_XPULP_HASHES \
+    "srli x29, x7, 16\n\tsrli x30, x28, 16\n\txor x7, x7, x29\n\txor x28, x28, x30\n\t"
+/* The sums in x5 and x6, below 2^31 with what is added, rounded and stored. */
+#define TRAINC_XPULP_DITHERED \
+    "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tadd x5, x5, x7\n\tadd x6, x6, x28\n\t" \
+    "sra x5, x5, x18\n\tsra x6, x6, x18\n\t" \
+    TRAINC_XPULP_SCALAR(4, x5, x5, x22) TRAINC_XPULP_SCALAR(4, x6, x6, x22) \
+    TRAINC_XPULP_SCALAR(6, x5, x5, x23) TRAINC_XPULP_SCALAR(6, x6, x6, x23) \
+    TRAINC_XPULP_SBI(x5, 1, x17) "9: " TRAINC_XPULP_SBI(x6, 1, x17)
+/* What both take: x12 counts pairs, x17 is the result's place. */
+#define TRAINC_XPULP_DITHER_REGISTERS(pairs, to, shift, counter) \
+    register int32_t x12 __asm__("x12") = (pairs); \
+    register uint32_t x16 __asm__("x16") = (counter); \
+    register int8_t *x17 __asm__("x17") = (to); \
+    register int32_t x18 __asm__("x18") = (shift); \
+    register int32_t x19 __asm__("x19") = 32 - (shift); \
+    register uint32_t x20 __asm__("x20") = TRAINC_XPULP_HASH_FIRST; \
+    register uint32_t x21 __asm__("x21") = TRAINC_XPULP_HASH_SECOND; \
+    register int32_t x22 __asm__("x22") = 127; \
+    register int32_t x23 __asm__("x23") = -127
+#define TRAINC_XPULP_DITHER_OPERANDS \
+    "r"(x12), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x22), "r"(x23)
+#define TRAINC_XPULP_DITHER_PAIRS(hashes) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LWI(x5, 4, x10) \
+        TRAINC_XPULP_LWI(x6, 4, x10) hashes TRAINC_XPULP_DITHERED ".option pop" \
+        : "+r"(x10), "+r"(x16), "+r"(x17) : TRAINC_XPULP_DITHER_OPERANDS \
+        : "x5", "x6", "x7", "x28", "x29", "x30", "memory")
+#endif
+
+/* Some 32-bit sums in a row; the first one's counter. */
+static inline void trainc_xpulp_row_dither(const int32_t *from, int8_t *to, int32_t count,
+    int32_t shift, uint32_t counter)
+{
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (shift > 0 && shift <= 23 && count > 1) {
+        register const int32_t *x10 __asm__("x10") = from;
+        TRAINC_XPULP_DITHER_REGISTERS(count >> 1, to, shift, counter);
+        if (shift <= 16) {
+            TRAINC_XPULP_DITHER_PAIRS(TRAINC_XPULP_HASHES);
+        } else {
+            TRAINC_XPULP_DITHER_PAIRS(TRAINC_XPULP_HASHES_OF_32);
+        }
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        to[i] = trainc_xpulp_dither(from[i], shift, counter + (uint32_t)i);
+    }
+}
+
+/* Bits of the magnitudes of some 32-bit sums. */
+static inline uint32_t trainc_xpulp_magnitudes(const int32_t *from, int32_t count)
+{
+    uint32_t all = 0;
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 1) {
+        register const int32_t *x10 __asm__("x10") = from;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register uint32_t x13 __asm__("x13") = 0;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_SCALAR(0, x5, x5, x0) TRAINC_XPULP_SCALAR(0, x6, x6, x0)
+            "or x13, x13, x5\n\t9: or x13, x13, x6\n\t.option pop"
+            : "+r"(x10), "+r"(x13) : "r"(x12) : "x5", "x6", "memory");
+        all = x13;
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        all |= trainc_xpulp_abs((uint32_t)from[i]);
+    }
+    return all;
+}
+
+/* Sums that parts of the cores round. */
+struct trainc_xpulp_dithered {
+    const int32_t *x;
+    int8_t *y;
+    int32_t count, parts;
+    /* By parts. */
+    uint32_t *widths;
+    int32_t shift;
+    uint32_t key;
+};
+
+/* The first element of a part; they are as long as each other, but for the last. */
+static inline int32_t trainc_xpulp_dithered_first(const struct trainc_xpulp_dithered *work,
+    int32_t part)
+{
+    const int32_t each = (work->count + work->parts - 1) / work->parts;
+    return trainc_minimum32(part * each, work->count);
+}
+
+static inline void trainc_xpulp_dithered_widths(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_dithered *const work = (const struct trainc_xpulp_dithered *)context;
+    for (int32_t n = begin; n < end; n++) {
+        const int32_t first = trainc_xpulp_dithered_first(work, n);
+        work->widths[n] = trainc_xpulp_magnitudes(work->x + first,
+            trainc_xpulp_dithered_first(work, n + 1) - first);
+    }
+}
+
+static inline void trainc_xpulp_dithered_parts(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_dithered *const work = (const struct trainc_xpulp_dithered *)context;
+    for (int32_t n = begin; n < end; n++) {
+        const int32_t first = trainc_xpulp_dithered_first(work, n);
+        trainc_xpulp_row_dither(work->x + first, work->y + first,
+            trainc_xpulp_dithered_first(work, n + 1) - first, work->shift,
+            work->key + (uint32_t)first);
+    }
+}
+
+/* Rounds sums to 7 bits of magnitude; returns by how many bits they are shifted. */
+static inline int32_t trainc_xpulp_dithered(struct trainc_xpulp_dithered *work)
+{
+    TRAINC_PARALLEL_FOR(work, work->parts, trainc_xpulp_dithered_widths);
+    const uint32_t bits = trainc_xpulp_bits(work->widths, work->parts);
+    work->shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
+    TRAINC_PARALLEL_FOR(work, work->parts, trainc_xpulp_dithered_parts);
+    return work->shift;
+}
+
+#endif
