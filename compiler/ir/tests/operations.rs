@@ -1,8 +1,11 @@
 //! Every operation's cases: known results, and the loop lowering against the meaning, bit for bit.
 
+use trainc_ir::ops::lower_by_images;
 use trainc_ir::{Op, OpKind, RunContext, Tensor, TensorType, loops};
 
-fn check(kind: OpKind) {
+/// The number of kernels that go image by image.
+fn check(kind: OpKind) -> usize {
+    let mut by_images = 0;
     let run = RunContext { seed: 0x1234_5678_9abc_def0, step: 3 };
     let cases = kind.cases();
     assert!(cases.iter().any(|c| !c.outputs.is_empty()), "{}: no known result", kind.name());
@@ -24,14 +27,23 @@ fn check(kind: OpKind) {
                 );
             }
         }
-        let kernel = case.op.lower(&types, &results.iter().collect::<Vec<_>>());
-        let lowered = loops::evaluate::run(&kernel, &operands, &results, &run);
-        for (expected, found) in meaning.iter().zip(&lowered) {
-            assert!(
-                expected.bits_equal(found),
-                "{place}: lowering differs at {:?}\nmeaning {expected:?}\nlowered {found:?}",
-                expected.first_difference(found)
-            );
+        let outputs: Vec<&TensorType> = results.iter().collect();
+        let same = |kernel: &loops::LoopKernel, how: &str| {
+            let lowered = loops::evaluate::run(kernel, &operands, &results, &run);
+            for (expected, found) in meaning.iter().zip(&lowered) {
+                assert!(
+                    expected.bits_equal(found),
+                    "{place}: lowering {how}differs at {:?}\nmeaning {expected:?}\nlowered {found:?}",
+                    expected.first_difference(found)
+                );
+            }
+        };
+        same(&case.op.lower(&types, &outputs), "");
+        for vector in [2, 8, 41, 128] {
+            if let Some(kernel) = lower_by_images(&case.op, &types, &outputs, vector) {
+                same(&kernel, "by images ");
+                by_images += 1;
+            }
         }
         // The text form of the attributes reads back.
         let text = case.op.to_string();
@@ -40,9 +52,11 @@ fn check(kind: OpKind) {
             .unwrap_or_else(|e| panic!("{place}: {e}"));
         assert_eq!(parsed, case.op, "{place}");
     }
+    by_images
 }
 
 #[test]
 fn every_operation() {
-    OpKind::ALL.iter().for_each(|&kind| check(kind));
+    let by_images: usize = OpKind::ALL.iter().map(|&kind| check(kind)).sum();
+    assert!(by_images > 50, "{by_images}");
 }

@@ -4,10 +4,13 @@ use trainc_ir::loops::builder::{LoopBuilder, broadcast_index, flat_index};
 use trainc_ir::loops::{Expr, LoopKernel, Scalar, Unary};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::numeric::integer::{self, RightShift};
-use trainc_ir::ops::{QuantizeGradient, Requantize};
+use trainc_ir::ops::{self, QuantizeGradient, Requantize};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::{batch_norm, conversions};
+
+/// Bytes of a vector.
+const VECTOR: usize = 128;
 
 /// The loops of an operation on Hexagon.
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
@@ -35,7 +38,8 @@ pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKe
         }
         Op::BatchNormGradient(gradient) => batch_norm::gradient(gradient, inputs, outputs)
             .unwrap_or_else(|| op.lower(inputs, outputs)),
-        _ => op.lower(inputs, outputs),
+        _ => ops::lower_by_images(op, inputs, outputs, VECTOR)
+            .unwrap_or_else(|| op.lower(inputs, outputs)),
     }
 }
 

@@ -3,18 +3,21 @@
 use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Expr, LoopKernel, Unary};
 use trainc_ir::numeric::integer::{self, RightShift};
-use trainc_ir::ops::{MaxPool2dGradient, QuantizeGradient};
+use trainc_ir::ops::{self, MaxPool2dGradient, QuantizeGradient};
 use trainc_ir::{Element, Op, TensorType};
 
 /// Bytes that fill the smallest vector.
 const LANES: usize = 8;
+
+/// Bytes of a vector.
+const VECTOR: usize = 16;
 
 /// The loops of an operation, for vectors where there is a choice.
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     let own = match op {
         Op::MaxPool2dGradient(op) => max_pool2d_gradient(op, inputs, outputs),
         Op::QuantizeGradient(op) => Some(quantize_gradient(op, inputs, outputs)),
-        _ => None,
+        _ => ops::lower_by_images(op, inputs, outputs, VECTOR),
     };
     own.unwrap_or_else(|| op.lower(inputs, outputs))
 }

@@ -5,6 +5,7 @@ mod depthwise;
 mod harness;
 mod packets;
 mod planes;
+mod routines;
 mod training;
 
 use std::path::Path;

@@ -7,6 +7,7 @@ use crate::ops::properties::{Property, Work};
 use crate::ops::rule::ensure;
 use crate::ops::support::binary;
 use crate::ops::support::channel_lines::RoundedSums;
+use crate::ops::support::channels::ChannelWalk;
 use crate::ops::support::fusion::{Fusion, Place};
 use crate::ops::support::sample;
 use crate::ops::{Case, Conv2d, Op, Operator, Relu, TypeError};
@@ -40,6 +41,22 @@ struct Link<'a> {
 }
 
 impl Chain {
+    /// The loops of a normalization by integers whose sums are rounded as they are made; `None` of other chains.
+    pub(super) fn lower_along(
+        &self,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+        walk: ChannelWalk,
+    ) -> Option<LoopKernel> {
+        let [head, rounding] = &self.ops[..] else { return None };
+        let rounding = Some(RoundedSums::of(rounding)?);
+        match head {
+            Op::IntegerBatchNorm(op) => Some(op.lower_along(inputs, outputs, rounding, walk)),
+            Op::IntegerBatchNormError(op) => Some(op.lower_along(inputs, outputs, rounding, walk)),
+            _ => None,
+        }
+    }
+
     /// Divides the chain's operands among its operations: each takes the most that it types with.
     fn links(&self, inputs: &[&TensorType]) -> Result<Vec<Link<'_>>, TypeError> {
         ensure(self.ops.len() >= 2, || {
@@ -132,14 +149,8 @@ impl Operator for Chain {
         {
             return binary::lower(conv, inputs, outputs);
         }
-        if let [head, rounding] = &self.ops[..]
-            && let Some(rounding) = RoundedSums::of(rounding)
-        {
-            match head {
-                Op::IntegerBatchNorm(op) => return op.lower_rounded(inputs, outputs, rounding),
-                Op::IntegerBatchNormError(op) => return op.lower_rounded(inputs, outputs, rounding),
-                _ => {}
-            }
+        if let Some(kernel) = self.lower_along(inputs, outputs, ChannelWalk::Channels) {
+            return kernel;
         }
         let links = self.links(inputs).expect("the type rule has checked the operands");
         let kernels: Vec<LoopKernel> = links

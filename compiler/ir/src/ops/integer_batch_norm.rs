@@ -7,7 +7,7 @@ use crate::operator;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::{Property, Work};
 use crate::ops::support::channel_lines::{self, Line, Lines, RoundedSums};
-use crate::ops::support::channels::{self, Channels};
+use crate::ops::support::channels::{self, ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -40,7 +40,7 @@ pub(super) fn check_epsilon(name: &str, epsilon: F32) -> Result<(), TypeError> {
 }
 
 impl IntegerBatchNorm {
-    fn with_lines<R>(&self, sizes: Channels, f: impl FnOnce(&Lines<'_, 1>) -> R) -> R {
+    fn with_lines<R>(&self, sizes: Channels, walk: ChannelWalk, f: impl FnOnce(&Lines<'_, 1>) -> R) -> R {
         let line = |b: &mut LoopBuilder, c: &crate::loops::Expr| {
             let inverse = channels::inverse_deviation(b, b.input(4), c, self.epsilon);
             let slope = b.load(b.input(1), c.clone()) * inverse;
@@ -48,19 +48,24 @@ impl IntegerBatchNorm {
             let offset = b.load(b.input(2), c.clone()) - b.load(b.input(3), c.clone()) * slope.clone();
             Line { factors: [slope], offset }
         };
-        f(&Lines { sizes, operands: [0], line: &line })
+        f(&Lines { sizes, walk, operands: [0], line: &line })
     }
 
-    /// The loops of this operation and a rounding of its sums, which are not kept.
-    pub(crate) fn lower_rounded(
+    /// The loops of this operation and, if there is one, of a rounding of its sums, which then are not kept.
+    pub(crate) fn lower_along(
         &self,
         inputs: &[&TensorType],
         outputs: &[&TensorType],
-        rounding: RoundedSums<'_>,
+        rounding: Option<RoundedSums<'_>>,
+        walk: ChannelWalk,
     ) -> LoopKernel {
         let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, rounding.draws());
-        self.with_lines(sizes, |lines| lines.lower_rounded(&mut b, rounding));
+        let draws = rounding.is_some_and(RoundedSums::draws);
+        let mut b = LoopBuilder::new(inputs, outputs, draws);
+        self.with_lines(sizes, walk, |lines| match rounding {
+            None => lines.lower(&mut b),
+            Some(rounding) => lines.lower_rounded(&mut b, rounding),
+        });
         b.finish()
     }
 }
@@ -90,10 +95,7 @@ impl Operator for IntegerBatchNorm {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        self.with_lines(sizes, |lines| lines.lower(&mut b));
-        b.finish()
+        self.lower_along(inputs, outputs, None, ChannelWalk::Channels)
     }
 
     fn cases() -> Vec<Case> {

@@ -8,7 +8,7 @@ use crate::ops::integer_batch_norm::check_epsilon;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::{Property, Work};
 use crate::ops::support::channel_lines::{self, Line, Lines, RoundedSums};
-use crate::ops::support::channels::{self, Channels};
+use crate::ops::support::channels::{self, ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -33,7 +33,7 @@ operator! {
 }
 
 impl IntegerBatchNormError {
-    fn with_lines<R>(&self, sizes: Channels, f: impl FnOnce(&Lines<'_, 2>) -> R) -> R {
+    fn with_lines<R>(&self, sizes: Channels, walk: ChannelWalk, f: impl FnOnce(&Lines<'_, 2>) -> R) -> R {
         let line = |b: &mut LoopBuilder, c: &Expr| {
             let of = |b: &LoopBuilder, i: usize| b.load(b.input(i), c.clone());
             let inverse = channels::inverse_deviation(b, b.input(4), c, self.epsilon);
@@ -49,19 +49,24 @@ impl IntegerBatchNormError {
             let offset = negated(share * of(b, 6)) - turn.clone() * of(b, 3);
             Line { factors: [slope, turn], offset }
         };
-        f(&Lines { sizes, operands: [1, 0], line: &line })
+        f(&Lines { sizes, walk, operands: [1, 0], line: &line })
     }
 
-    /// The loops of this operation and a rounding of its sums, which are not kept.
-    pub(crate) fn lower_rounded(
+    /// The loops of this operation and, if there is one, of a rounding of its sums, which then are not kept.
+    pub(crate) fn lower_along(
         &self,
         inputs: &[&TensorType],
         outputs: &[&TensorType],
-        rounding: RoundedSums<'_>,
+        rounding: Option<RoundedSums<'_>>,
+        walk: ChannelWalk,
     ) -> LoopKernel {
         let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, rounding.draws());
-        self.with_lines(sizes, |lines| lines.lower_rounded(&mut b, rounding));
+        let draws = rounding.is_some_and(RoundedSums::draws);
+        let mut b = LoopBuilder::new(inputs, outputs, draws);
+        self.with_lines(sizes, walk, |lines| match rounding {
+            None => lines.lower(&mut b),
+            Some(rounding) => lines.lower_rounded(&mut b, rounding),
+        });
         b.finish()
     }
 }
@@ -100,10 +105,7 @@ impl Operator for IntegerBatchNormError {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        self.with_lines(sizes, |lines| lines.lower(&mut b));
-        b.finish()
+        self.lower_along(inputs, outputs, None, ChannelWalk::Channels)
     }
 
     fn cases() -> Vec<Case> {

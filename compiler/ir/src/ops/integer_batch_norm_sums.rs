@@ -8,7 +8,7 @@ use crate::operator;
 use crate::ops::integer_batch_norm::check_epsilon;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::Work;
-use crate::ops::support::channels::{self, Channels};
+use crate::ops::support::channels::{self, ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -27,6 +27,44 @@ operator! {
         pub epsilon: F32,
         /// Whether mean and variance are the batch's own; the sums are the same.
         pub batch: bool,
+    }
+}
+
+impl IntegerBatchNormSums {
+    /// The loops.
+    pub(crate) fn lower_along(
+        &self,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+        walk: ChannelWalk,
+    ) -> LoopKernel {
+        let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
+        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let [x, dy, mean, variance] = [0, 1, 2, 3].map(|i| b.input(i));
+        let (dscale, dbias) = (b.output(0), b.output(1));
+        let [ex, edy] = [0, 1].map(|i| {
+            let e = b.input_exponent(i);
+            exponent::power_of_two_factors(&mut b, e)
+        });
+        let scaled = |x: Expr, [first, second]: &[Expr; 2]| x * first.clone() * second.clone();
+        let terms = |b: &mut LoopBuilder, i: Expr| {
+            let error = b.load(dy, i.clone());
+            let error = b.let_("error", error);
+            [error.clone(), error * b.load(x, i)]
+        };
+        let sums = sizes.lower_sums_along(&mut b, walk, ["errors", "products"], &terms);
+        b.for_("c", sizes.channels, |b, c| {
+            let [t, p] = sums.of(b, &c);
+            let inverse = channels::inverse_deviation(b, variance, &c, self.epsilon);
+            let bias = integer::float_of_wide(b, t);
+            let bias = b.let_("bias", scaled(bias, &edy));
+            let product = integer::float_of_wide(b, p);
+            let product = scaled(scaled(product, &edy), &ex);
+            let slope = (product - b.load(mean, c.clone()) * bias.clone()) * inverse;
+            b.store(dscale, c.clone(), slope);
+            b.store(dbias, c, bias);
+        });
+        b.finish()
     }
 }
 
@@ -65,31 +103,7 @@ impl Operator for IntegerBatchNormSums {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        let [x, dy, mean, variance] = [0, 1, 2, 3].map(|i| b.input(i));
-        let (dscale, dbias) = (b.output(0), b.output(1));
-        let [ex, edy] = [0, 1].map(|i| {
-            let e = b.input_exponent(i);
-            exponent::power_of_two_factors(&mut b, e)
-        });
-        let scaled = |x: Expr, [first, second]: &[Expr; 2]| x * first.clone() * second.clone();
-        b.for_("c", sizes.channels, |b, c| {
-            let [t, p] = sizes.lower_integer_sums(b, ["errors", "products"], &c, |b, i| {
-                let error = b.load(dy, i.clone());
-                let error = b.let_("error", error);
-                [error.clone(), error * b.load(x, i)]
-            });
-            let inverse = channels::inverse_deviation(b, variance, &c, self.epsilon);
-            let bias = integer::float_of_wide(b, t);
-            let bias = b.let_("bias", scaled(bias, &edy));
-            let product = integer::float_of_wide(b, p);
-            let product = scaled(scaled(product, &edy), &ex);
-            let slope = (product - b.load(mean, c.clone()) * bias.clone()) * inverse;
-            b.store(dscale, c.clone(), slope);
-            b.store(dbias, c, bias);
-        });
-        b.finish()
+        self.lower_along(inputs, outputs, ChannelWalk::Channels)
     }
 
     fn cases() -> Vec<Case> {

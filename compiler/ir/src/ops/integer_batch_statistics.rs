@@ -6,7 +6,7 @@ use crate::loops::{Expr, LoopKernel};
 use crate::numeric::{self, exponent, integer};
 use crate::operator;
 use crate::ops::properties::Work;
-use crate::ops::support::channels::Channels;
+use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -39,6 +39,39 @@ pub(super) fn channels_of_codes(name: &str, x: &TensorType) -> Result<Channels, 
     Ok(sizes)
 }
 
+impl IntegerBatchStatistics {
+    /// The loops.
+    pub(crate) fn lower_along(
+        &self,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+        walk: ChannelWalk,
+    ) -> LoopKernel {
+        let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
+        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let (x, mean, variance) = (b.input(0), b.output(0), b.output(1));
+        let e = b.input_exponent(0);
+        let [first, second] = exponent::power_of_two_factors(&mut b, e);
+        let scaled = |x: Expr| x * first.clone() * second.clone();
+        let count = || Expr::f32(sizes.count() as f32);
+        let terms = |b: &mut LoopBuilder, i: Expr| {
+            let code = b.load(x, i);
+            let code = b.let_("code", code);
+            [code.clone(), code.clone() * code]
+        };
+        let sums = sizes.lower_sums_along(&mut b, walk, ["sum", "squares"], &terms);
+        b.for_("c", sizes.channels, |b, c| {
+            let [s, q] = sums.of(b, &c);
+            let sum = integer::float_of_wide(b, s.clone());
+            b.store(mean, c.clone(), scaled(sum.divide(count())));
+            let spread = Expr::i64(sizes.count() as i64) * q - s.clone() * s;
+            let spread = integer::float_of_wide(b, spread);
+            b.store(variance, c, scaled(scaled(spread.divide(count()).divide(count()))));
+        });
+        b.finish()
+    }
+}
+
 impl Operator for IntegerBatchStatistics {
     const WORK: Work = Work::Strides;
 
@@ -66,26 +99,7 @@ impl Operator for IntegerBatchStatistics {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        let (x, mean, variance) = (b.input(0), b.output(0), b.output(1));
-        let e = b.input_exponent(0);
-        let [first, second] = exponent::power_of_two_factors(&mut b, e);
-        let scaled = |x: Expr| x * first.clone() * second.clone();
-        let count = || Expr::f32(sizes.count() as f32);
-        b.for_("c", sizes.channels, |b, c| {
-            let [s, q] = sizes.lower_integer_sums(b, ["sum", "squares"], &c, |b, i| {
-                let code = b.load(x, i);
-                let code = b.let_("code", code);
-                [code.clone(), code.clone() * code]
-            });
-            let sum = integer::float_of_wide(b, s.clone());
-            b.store(mean, c.clone(), scaled(sum.divide(count())));
-            let spread = Expr::i64(sizes.count() as i64) * q - s.clone() * s;
-            let spread = integer::float_of_wide(b, spread);
-            b.store(variance, c, scaled(scaled(spread.divide(count()).divide(count()))));
-        });
-        b.finish()
+        self.lower_along(inputs, outputs, ChannelWalk::Channels)
     }
 
     fn cases() -> Vec<Case> {

@@ -139,6 +139,7 @@ pub trait Operator: Attributes + Into<Op> {
     fn cases() -> Vec<Case>;
 }
 
+mod along;
 pub mod properties;
 pub(crate) mod support;
 
@@ -380,6 +381,7 @@ operations! {
     loops::Loops,
 }
 
+pub use along::lower_by_images;
 pub use compare::Comparison;
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;

@@ -27,6 +27,14 @@ pub enum Routine {
 const SIGN: i32 = i32::MIN;
 const INFINITY: i32 = 0x7f80_0000;
 const NOT_A_NUMBER: i32 = 0x7fc0_0000;
+/// The bits of 1, and of all fractions.
+const ONE: i32 = 0x3f80_0000;
+const FRACTION: i32 = 0x7f_ffff;
+/// The least normal number, and how many there are.
+const LEAST_NORMAL: i32 = 0x80_0000;
+const NORMAL: i32 = 0x7f00_0000;
+/// The bits of an inverse root are about this less half of the number's (C. Lomont, "Fast inverse square root", 2003).
+const INVERSE_ROOT: i32 = 0x5f37_59df;
 
 impl Routine {
     /// All routines.
@@ -180,7 +188,22 @@ fn parts(b: &mut Builder, magnitude: Register) -> (Register, Register) {
     (fraction, exponent)
 }
 
-/// Long division of the fractions: 26 bits, and whether anything remains.
+/// Below [`NORMAL`], as unsigned, if these are the bits of a positive normal number.
+fn below_normal(b: &mut Builder, magnitude: Register) -> Register {
+    b.emit(Opcode::AddImmediate, (magnitude, -LEAST_NORMAL))
+}
+
+/// A float in [1, 2) with the fraction of a magnitude.
+fn fraction(b: &mut Builder, magnitude: Register) -> Register {
+    let fraction = b.emit(Opcode::ExtractBits, (magnitude, 23, 0));
+    b.emit(Opcode::OrImmediate, (fraction, ONE))
+}
+
+/// A quotient of normal numbers by the divisor's reciprocal, where it is normal, too; else by long division.
+///
+/// Four steps of Newton's method make the reciprocal of a fraction the nearest float (of all but 2 - 2^-23, seen by trying each);
+/// then one correction by the exact remainder rounds the quotient (P. Markstein, "Computation of elementary functions on the IBM
+/// RISC System/6000 processor", 1990, theorem 7.1).
 fn float_divide(name: &str) -> Result<Function, MachineError> {
     let mut b = Builder::new(name, 2);
     b.purpose("binary32 quotient, ties to even");
@@ -190,6 +213,51 @@ fn float_divide(name: &str) -> Result<Function, MachineError> {
     let of_x = b.emit(Opcode::AndImmediate, (x, i32::MAX));
     let of_y = b.emit(Opcode::AndImmediate, (y, i32::MAX));
     let result = b.fresh(Class::R);
+    let (below_x, below_y) = (below_normal(&mut b, of_x), below_normal(&mut b, of_y));
+    let most = b.emit(Opcode::MaxU, (below_x, below_y));
+    let special = b.emit(Opcode::CompareGtUImmediate, (most, NORMAL - 1));
+    // The quotient's exponent, or one more; away from the ends of the range.
+    let exponent_x = b.emit(Opcode::LogicalRightImmediate, (of_x, 23));
+    let exponent_y = b.emit(Opcode::LogicalRightImmediate, (of_y, 23));
+    let apart = b.emit(Opcode::Sub, (exponent_x, exponent_y));
+    let above = b.emit(Opcode::AddImmediate, (apart, 125));
+    let far = b.emit(Opcode::CompareGtUImmediate, (above, 251));
+    let divisor = fraction(&mut b, of_y);
+    let unlike = b.constant(ONE | FRACTION);
+    let exception = b.emit(Opcode::CompareEq, (divisor, unlike));
+    let long = b.emit(Opcode::PredicateOr, (special, far));
+    let long = b.emit(Opcode::PredicateOr, (long, exception));
+    b.branch(
+        long,
+        |b| long_division(b, [of_x, of_y], sign, result),
+        |b| {
+            let dividend = fraction(b, of_x);
+            let reciprocal = number(b, 24.0 / 17.0);
+            let slope = number(b, 8.0 / 17.0);
+            b.update(Opcode::FloatMultiplySub, (reciprocal, slope, divisor));
+            for _ in 0..4 {
+                let error = number(b, 1.0);
+                b.update(Opcode::FloatMultiplySub, (error, divisor, reciprocal));
+                b.update(Opcode::FloatMultiplyAdd, (reciprocal, error, reciprocal));
+            }
+            let quotient = b.emit(Opcode::FloatMultiply, (dividend, reciprocal));
+            let rest = b.copy(dividend);
+            b.update(Opcode::FloatMultiplySub, (rest, divisor, quotient));
+            b.update(Opcode::FloatMultiplyAdd, (quotient, rest, reciprocal));
+            let power = b.emit(Opcode::ShiftLeftImmediate, (apart, 23));
+            let bits = b.emit(Opcode::Add, (quotient, power));
+            b.emit_to(result, Opcode::Or, (bits, sign));
+        },
+    );
+    b.finish(Some(result))
+}
+
+fn number(b: &mut Builder, value: f32) -> Register {
+    b.constant(value.to_bits().cast_signed())
+}
+
+/// Long division of the fractions of two magnitudes: 26 bits, and whether anything remains.
+fn long_division(b: &mut Builder, [of_x, of_y]: [Register; 2], sign: Register, result: Register) {
     // 0 becomes the largest number, so that one comparison finds 0, infinity, and what is no number.
     let below_x = b.emit(Opcode::AddImmediate, (of_x, -1));
     let below_y = b.emit(Opcode::AddImmediate, (of_y, -1));
@@ -271,15 +339,55 @@ fn float_divide(name: &str) -> Result<Function, MachineError> {
             b.emit_to(result, Opcode::Or, (bits, sign));
         },
     );
-    b.finish(Some(result))
 }
 
-/// Bit by bit, in 32 bits: the root so far and what its square leaves.
+/// The root of a normal number by Goldschmidt's iteration for `sqrt(m)` and `1 / (2 sqrt(m))`, m being the fraction by 1 or 2; else
+/// bit by bit. The correction by the exact remainder rounds it to nearest, seen by trying every m.
 fn square_root(name: &str) -> Result<Function, MachineError> {
     let mut b = Builder::new(name, 1);
     b.purpose("binary32 square root, rounded to nearest");
     let x = b.parameter(0);
     let result = b.fresh(Class::R);
+    let below = below_normal(&mut b, x);
+    let special = b.emit(Opcode::CompareGtUImmediate, (below, NORMAL - 1));
+    b.branch(
+        special,
+        |b| root_by_bits(b, x, result),
+        |b| {
+            // Odd exponents stand for even powers.
+            let odd = b.emit(Opcode::TestBit, (x, 23));
+            let fraction = b.emit(Opcode::ExtractBits, (x, 23, 0));
+            let (one, two) = (number(b, 1.0), number(b, 2.0));
+            let scale = b.emit(Opcode::Mux, (odd, one, two));
+            let m = b.emit(Opcode::Or, (fraction, scale));
+            let exponent = b.emit(Opcode::LogicalRightImmediate, (x, 23));
+            let power = b.emit(Opcode::AddImmediate, (exponent, -127));
+            let power = b.emit(Opcode::ArithmeticRightImmediate, (power, 1));
+            let power = b.emit(Opcode::ShiftLeftImmediate, (power, 23));
+            // Within 3.5 % of 1 / sqrt(m): its exponent is about half of m's, negated.
+            let half_bits = b.emit(Opcode::LogicalRightImmediate, (m, 1));
+            let magic = b.constant(INVERSE_ROOT);
+            let inverse = b.emit(Opcode::Sub, (magic, half_bits));
+            let half = number(b, 0.5);
+            let root = b.emit(Opcode::FloatMultiply, (m, inverse));
+            let inverse = b.emit(Opcode::FloatMultiply, (half, inverse));
+            for _ in 0..3 {
+                let error = b.copy(half);
+                b.update(Opcode::FloatMultiplySub, (error, root, inverse));
+                b.update(Opcode::FloatMultiplyAdd, (root, root, error));
+                b.update(Opcode::FloatMultiplyAdd, (inverse, inverse, error));
+            }
+            let rest = b.copy(m);
+            b.update(Opcode::FloatMultiplySub, (rest, root, root));
+            b.update(Opcode::FloatMultiplyAdd, (root, rest, inverse));
+            b.emit_to(result, Opcode::Add, (root, power));
+        },
+    );
+    b.finish(Some(result))
+}
+
+/// Bit by bit, in 32 bits: the root so far and what its square leaves.
+fn root_by_bits(b: &mut Builder, x: Register, result: Register) {
     // 0 and what is negative, infinite or no number are above the finite positive numbers then.
     let below = b.emit(Opcode::AddImmediate, (x, -1));
     let special = b.emit(Opcode::CompareGtUImmediate, (below, INFINITY - 2));
@@ -329,5 +437,4 @@ fn square_root(name: &str) -> Result<Function, MachineError> {
             b.emit_to(result, Opcode::Add, (field, rounded));
         },
     );
-    b.finish(Some(result))
 }

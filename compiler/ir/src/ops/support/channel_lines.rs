@@ -6,7 +6,7 @@ use crate::loops::{Buffer, Expr, Unary};
 use crate::numeric::dither::DitherLoop;
 use crate::numeric::integer::{self, RightShift, SmallShift};
 use crate::numeric::{self, Rounding, exponent};
-use crate::ops::support::channels::Channels;
+use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::ops::{Op, Requantize, RequantizeStochastic};
 use crate::tensor::Tensor;
 use crate::types::Element;
@@ -132,6 +132,8 @@ impl<'a> RoundedSums<'a> {
 pub(crate) struct Lines<'a, const N: usize> {
     /// Sizes of each operand.
     pub(crate) sizes: Channels,
+    /// How loops go through them.
+    pub(crate) walk: ChannelWalk,
     /// Positions of the operands.
     pub(crate) operands: [usize; N],
     /// The coefficients of a channel.
@@ -144,13 +146,7 @@ impl<const N: usize> Lines<'_, N> {
         let integers = self.integers(b);
         b.set_output_exponent(0, integers.exponent.clone().truncate());
         let y = b.output(0);
-        b.for_("c", self.sizes.channels, |b, c| {
-            let line = integers.of(b, &c);
-            self.sizes.lower(b, &c, |b, i| {
-                let sum = self.sum(b, &line, &i);
-                b.store(y, i, sum);
-            });
-        });
+        self.each(b, &integers, |b, sum, i| b.store(y, i, sum));
     }
 
     /// The sums rounded to 8 bits, without keeping them: they are made once for their width and once more for the result.
@@ -158,36 +154,57 @@ impl<const N: usize> Lines<'_, N> {
         let integers = self.integers(b);
         let bits = b.local("magnitude_bits", Expr::i32(0));
         let y = b.output(0);
-        b.for_("c", self.sizes.channels, |b, c| {
-            let line = integers.of(b, &c);
-            if N == 1 {
+        let measure = |b: &mut LoopBuilder, sum: Expr| {
+            let sum = b.let_("sum", sum);
+            let all = b.get(bits).or(integer::magnitude(sum));
+            b.set(bits, all);
+        };
+        if N == 1 && self.walk == ChannelWalk::Channels {
+            b.for_("c", self.sizes.channels, |b, c| {
+                let line = integers.of(b, &c);
                 // A sum moves one way with its code: the least code and the greatest give the largest.
                 let [least, greatest] = self.extremes(b, &c);
                 for code in [least, greatest] {
-                    let sum = code * line.factors[0].clone() + line.offset.clone();
-                    let sum = b.let_("sum", sum);
-                    let all = b.get(bits).or(integer::magnitude(sum));
-                    b.set(bits, all);
+                    measure(b, code * line.factors[0].clone() + line.offset.clone());
                 }
-            } else {
-                self.sizes.lower(b, &c, |b, i| {
-                    let sum = self.sum(b, &line, &i);
-                    let sum = b.let_("sum", sum);
-                    let all = b.get(bits).or(integer::magnitude(sum));
-                    b.set(bits, all);
-                });
-            }
-        });
+            });
+        } else {
+            self.each(b, &integers, |b, sum, _| measure(b, sum));
+        }
         let magnitudes = b.get(bits);
         let rounded = rounding.prepare(b, magnitudes, integers.exponent.clone().truncate());
-        b.for_("c", self.sizes.channels, |b, c| {
-            let line = integers.of(b, &c);
-            self.sizes.lower(b, &c, |b, i| {
-                let sum = self.sum(b, &line, &i);
-                let rounded = rounded(b, sum, &i);
-                b.store(y, i, rounded);
-            });
+        self.each(b, &integers, |b, sum, i| {
+            let rounded = rounded(b, sum, &i);
+            b.store(y, i, rounded);
         });
+    }
+
+    /// Loops over all sums and their flat indices.
+    fn each(
+        &self,
+        b: &mut LoopBuilder,
+        integers: &IntegerLoops<N>,
+        body: impl FnOnce(&mut LoopBuilder, Expr, Expr),
+    ) {
+        let sizes = self.sizes;
+        match self.walk {
+            ChannelWalk::Channels => b.for_("c", sizes.channels, |b, c| {
+                let line = integers.of(b, &c);
+                sizes.lower(b, &c, |b, i| {
+                    let sum = self.sum(b, &line, &i);
+                    body(b, sum, i);
+                });
+            }),
+            ChannelWalk::Images => b.for_("b", sizes.batch, |b, n| {
+                let start = b.let_("start", n * Expr::index(sizes.image()));
+                b.for_("i", sizes.image(), |b, own| {
+                    let line = integers.beside(b, &own);
+                    let i = start + own;
+                    let sum = self.sum(b, &line, &i);
+                    body(b, sum, i);
+                });
+            }),
+        }
     }
 
     fn sum(&self, b: &mut LoopBuilder, line: &Line<N, Expr>, i: &Expr) -> Expr {
@@ -251,20 +268,37 @@ impl<const N: usize> Lines<'_, N> {
             });
             to
         };
-        IntegerLoops {
-            factors: std::array::from_fn(|n| {
-                let by = own[n].clone() - exponent.clone();
-                integers(b, &format!("codes{n}"), factors[n], by, (1 << FACTOR_BITS) - 1)
-            }),
-            offsets: integers(
-                b,
-                "added",
-                offsets,
-                Expr::i64(0) - exponent.clone(),
-                1 << OFFSET_BITS,
-            ),
-            exponent,
+        let factors = std::array::from_fn(|n| {
+            let by = own[n].clone() - exponent.clone();
+            integers(b, &format!("codes{n}"), factors[n], by, (1 << FACTOR_BITS) - 1)
+        });
+        let by = Expr::i64(0) - exponent.clone();
+        let offsets = integers(b, "added", offsets, by, 1 << OFFSET_BITS);
+        let mut loops = IntegerLoops { factors, offsets, images: None, exponent };
+        if self.walk == ChannelWalk::Images {
+            loops.images = Some(self.images(b, &loops));
         }
+        loops
+    }
+
+    /// Working memory with the coefficients beside each element of an image.
+    fn images(&self, b: &mut LoopBuilder, integers: &IntegerLoops<N>) -> ([Buffer; N], Buffer) {
+        let count = self.sizes.image();
+        let factors: [Buffer; N] =
+            std::array::from_fn(|n| b.scratch(&format!("factor{n}_of"), Element::I16, count));
+        let offsets = b.scratch("offset_of", Element::I32, count);
+        b.for_("c", self.sizes.channels, |b, c| {
+            let line = integers.of(b, &c);
+            let start = b.let_("start", c * Expr::index(self.sizes.space));
+            b.for_("i", self.sizes.space, |b, i| {
+                let i = start + i;
+                for (&to, factor) in factors.iter().zip(&line.factors) {
+                    b.store(to, i.clone(), factor.clone());
+                }
+                b.store(offsets, i, line.offset.clone());
+            });
+        });
+        (factors, offsets)
     }
 }
 
@@ -272,10 +306,21 @@ impl<const N: usize> Lines<'_, N> {
 struct IntegerLoops<const N: usize> {
     factors: [Buffer; N],
     offsets: Buffer,
+    /// Factors and offsets of each element of an image.
+    images: Option<([Buffer; N], Buffer)>,
     exponent: Expr,
 }
 
 impl<const N: usize> IntegerLoops<N> {
+    /// The coefficients beside an element of an image.
+    fn beside(&self, b: &mut LoopBuilder, own: &Expr) -> Line<N, Expr> {
+        let (factors, offsets) = self.images.expect("a walk by images");
+        Line {
+            factors: factors.map(|factors| b.load(factors, own.clone())),
+            offset: b.load(offsets, own.clone()),
+        }
+    }
+
     /// The coefficients of a channel, loaded once.
     fn of(&self, b: &mut LoopBuilder, c: &Expr) -> Line<N, Expr> {
         let factors = self.factors.map(|buffer| {

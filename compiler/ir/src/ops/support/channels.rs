@@ -5,10 +5,20 @@ use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, Unary};
 use crate::ops::support::partial_sums::{self, PartialSumLoops, PartialSums};
 use crate::ops::{TypeError, rule};
-use crate::types::TensorType;
+use crate::types::{Element, TensorType};
 
 /// Terms of 15 bits of which i32 holds the sum.
 const STRETCH: usize = 1 << 16;
+
+/// How loops go through a `[batch, channel, space...]` operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ChannelWalk {
+    /// Channel by channel, all images of each: what a channel has stays in registers.
+    Channels,
+    /// Image by image through all channels, with what a channel has beside each element of an image: where planes are shorter
+    /// than a vector.
+    Images,
+}
 
 /// Sizes of a [batch, channel, space...] operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +101,7 @@ impl Channels {
         builder: &mut LoopBuilder,
         names: [&str; N],
         channel: &Expr,
-        f: impl Fn(&mut LoopBuilder, Expr) -> [Expr; N],
+        f: &IntegerTerms<'_, N>,
     ) -> [Expr; N] {
         let sums = names.map(|name| builder.local(name, Expr::i64(0)));
         let stretch = |builder: &mut LoopBuilder, start: Expr, count: usize| {
@@ -123,6 +133,44 @@ impl Channels {
             }
         });
         sums.map(|sum| builder.get(sum))
+    }
+
+    /// Elements of one image.
+    pub(crate) fn image(self) -> usize {
+        self.channels * self.space
+    }
+
+    /// Sums of integers of at most 15 bits, to be asked for channel by channel. Images by images, they are first summed (I32) for
+    /// each element of an image; a channel has at most 2^16 elements then.
+    pub(crate) fn lower_sums_along<'f, const N: usize>(
+        self,
+        builder: &mut LoopBuilder,
+        walk: ChannelWalk,
+        names: [&'f str; N],
+        terms: &'f IntegerTerms<'f, N>,
+    ) -> IntegerSumLoops<'f, N> {
+        let images = (walk == ChannelWalk::Images).then(|| {
+            let sums = names.map(|name| builder.scratch(name, Element::I32, self.image()));
+            builder.for_("i", self.image(), |builder, i| {
+                let first = terms(builder, i.clone());
+                for (&sum, term) in sums.iter().zip(first) {
+                    builder.store(sum, i.clone(), term);
+                }
+            });
+            builder.for_("b", self.batch - 1, |builder, b| {
+                let start = (b + Expr::index(1)) * Expr::index(self.image());
+                let start = builder.let_("start", start);
+                builder.for_("i", self.image(), |builder, i| {
+                    let more = terms(builder, start + i.clone());
+                    for (&sum, term) in sums.iter().zip(more) {
+                        let all = builder.load(sum, i.clone()) + term;
+                        builder.store(sum, i.clone(), all);
+                    }
+                });
+            });
+            sums
+        });
+        IntegerSumLoops { sizes: self, names, terms, images }
     }
 
     /// Loops over the flat indices of one channel.
@@ -168,6 +216,35 @@ impl Channels {
             });
         });
         std::array::from_fn(|n| sums[n].total(builder, names[n]))
+    }
+}
+
+/// What an element adds to sums (I32).
+pub(crate) type IntegerTerms<'f, const N: usize> = dyn Fn(&mut LoopBuilder, Expr) -> [Expr; N] + 'f;
+
+/// See [`Channels::lower_sums_along`].
+pub(crate) struct IntegerSumLoops<'f, const N: usize> {
+    sizes: Channels,
+    names: [&'f str; N],
+    terms: &'f IntegerTerms<'f, N>,
+    images: Option<[Buffer; N]>,
+}
+
+impl<const N: usize> IntegerSumLoops<'_, N> {
+    /// The sums of a channel (I64).
+    pub(crate) fn of(&self, builder: &mut LoopBuilder, channel: &Expr) -> [Expr; N] {
+        let Some(images) = self.images else {
+            return self.sizes.lower_integer_sums(builder, self.names, channel, self.terms);
+        };
+        let sums = self.names.map(|name| builder.local(&format!("{name}_part"), Expr::i32(0)));
+        let start = builder.let_("start", channel.clone() * Expr::index(self.sizes.space));
+        builder.for_("i", self.sizes.space, |builder, i| {
+            for (&sum, image) in sums.iter().zip(images) {
+                let all = builder.get(sum) + builder.load(image, start.clone() + i.clone());
+                builder.set(sum, all);
+            }
+        });
+        sums.map(|sum| builder.get(sum).extend())
     }
 }
 
