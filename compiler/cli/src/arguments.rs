@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Count what each launch of a training step costs on a target, and show what fills its memory
     Bench(BenchArguments),
+    /// Try how an OpenCL artifact's kernels are launched best on this machine's device, and write that into it
+    Tune(TuneArguments),
     /// Run passes on a module in the text form
     Opt(OptArguments),
     /// List the training algorithms, or print one's file
@@ -398,6 +400,40 @@ pub(crate) struct BenchArguments {
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc compile net.onnx --target opencl --batch 1 -o build/
+  trainc tune build/                        groups of work items and variants of kernels, the best written into build/
+  trainc tune build/ --entry train_step     by the times of a training step
+
+Each kernel that takes a hundredth of a call or more is launched in every way that its manifest lists (`tunables`), timed by the
+device itself; every call's results are compared with the first's. The choice stands in NAME_tuning.h, which the next build of
+the folder uses; results are the same whatever it is. docs/opencl.md says more.")]
+pub(crate) struct TuneArguments {
+    /// Artifact, as `trainc compile` wrote it
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Entry whose calls are timed [default: infer, or the first where none infers]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) entry: Option<String>,
+    /// Calls of which the fastest counts, for each way
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3)]
+    pub(crate) repeats: usize,
+    /// Seed of data and stochastic rounding
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Compiler; it gets the target's flags [default: the target's]
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
+    pub(crate) cc: Option<String>,
+    /// A command that starts the program, with arguments
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
+    pub(crate) runner: Option<String>,
+    /// Keep the program around the artifact, its plans and times in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

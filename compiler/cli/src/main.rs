@@ -16,6 +16,7 @@ mod options;
 mod progress;
 mod run;
 mod train;
+mod tune;
 mod verify;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Bench(options) => bench::run(options, &output),
+        Command::Tune(options) => tune::run(options, &output),
         Command::Opt(options) => opt::run(options, &output),
         Command::Algorithms(options) => listings::algorithms(options, &output),
         Command::Targets => listings::targets(&output),

@@ -306,7 +306,7 @@ fn files(session: &Session, texts: &[EmitKind], example: bool, take: &mut Take<'
         let text = session.text(kind, false)?.unwrap_or_default();
         give(&name, &|out| Ok(out.write_all(text.as_bytes())?))?;
     }
-    let manifest = manifest::manifest(session, program, reports);
+    let manifest = manifest::manifest(session, program, target.tuning(program)?, reports);
     let mut json = names::json(&serde_json::to_string_pretty(&manifest)?);
     json.push('\n');
     take(MANIFEST, &|out| Ok(out.write_all(json.as_bytes())?))?;

@@ -63,6 +63,8 @@ pub mod timeline;
 pub mod train;
 pub mod trained;
 #[cfg(feature = "host")]
+pub mod tune;
+#[cfg(feature = "host")]
 pub mod verify;
 #[cfg(feature = "host")]
 pub mod weights;

@@ -8,6 +8,7 @@ use trainc_ir::harness::launches;
 use trainc_ir::indicator::Indicator;
 use trainc_ir::program::{Argument, Program, StageChoice, StageNotes, Step};
 use trainc_ir::schedule::{Point, Position, Scheduled, Shape};
+use trainc_ir::tuning::{Candidate, Tunable, Tuning};
 
 use crate::config::Config;
 use crate::session::{INFER, Session};
@@ -47,6 +48,9 @@ pub(crate) struct Manifest<'a> {
     memory: Memory,
     entries: Vec<EntryPoint<'a>>,
     operations: BTreeMap<&'static str, usize>,
+    /// What `trainc tune` chooses on a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tunables: Option<Tunables>,
     kernels: Vec<KernelReport>,
     cost: CostReport,
     files: Vec<FileReport>,
@@ -262,6 +266,45 @@ struct ArgumentReport<'a> {
     bytes: usize,
 }
 
+/// How kernels are launched, as it was chosen.
+#[derive(Serialize)]
+pub(crate) struct Tunables {
+    /// Where it was, if it was.
+    device: Option<String>,
+    /// The artifact's file that says so.
+    file: String,
+    kernels: Vec<TunableReport>,
+}
+
+#[derive(Serialize)]
+struct TunableReport {
+    kernel: String,
+    /// Work items of a group in the three dimensions, or `driver`, behind the name of a variant.
+    chosen: String,
+    /// All that may be.
+    candidates: String,
+}
+
+impl Tunables {
+    /// A choice by positions among the candidates.
+    pub(crate) fn of(tuning: &Tuning, choice: &[usize], device: Option<&str>) -> Tunables {
+        let several = tuning.tunables.iter().zip(choice).filter(|(t, _)| t.candidates.len() > 1);
+        let kernel = |(tunable, &at): (&Tunable, &usize)| {
+            let all: Vec<String> = tunable.candidates.iter().map(Candidate::to_string).collect();
+            TunableReport {
+                kernel: tunable.kernel.clone(),
+                chosen: all.get(at).cloned().unwrap_or_default(),
+                candidates: all.join(", "),
+            }
+        };
+        Tunables {
+            device: device.map(str::to_string),
+            file: tuning.file.clone(),
+            kernels: several.map(kernel).collect(),
+        }
+    }
+}
+
 /// A kernel with its estimated cost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct KernelReport {
@@ -301,6 +344,7 @@ pub(crate) struct FileReport {
 pub(crate) fn manifest<'a>(
     session: &'a Session,
     program: &'a Program,
+    tuning: Option<Tuning>,
     files: Vec<FileReport>,
 ) -> Manifest<'a> {
     let Config { seed, exact, opt, batch_norm, init, ref dimensions, .. } = session.config;
@@ -378,6 +422,7 @@ pub(crate) fn manifest<'a>(
             })
             .collect(),
         operations,
+        tunables: tuning.map(|t| Tunables::of(&t, &vec![0; t.tunables.len()], None)),
         kernels: kernels(session),
         cost,
         files,

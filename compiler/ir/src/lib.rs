@@ -31,6 +31,7 @@ pub mod target;
 pub mod tensor;
 pub mod tensor_bytes;
 pub mod text;
+pub mod tuning;
 pub mod types;
 pub mod verified;
 pub mod verify;

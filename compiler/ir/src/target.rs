@@ -5,6 +5,7 @@ use crate::harness::{Harness, Toolchain};
 pub use crate::implementation::{Cost, Selection, Signature};
 pub use crate::loops::scratch::{SCRATCH_ALIGNMENT, loop_scratch};
 use crate::program::Program;
+use crate::tuning::Tuning;
 
 /// What a target is called and what it offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,6 +101,14 @@ pub trait Target: Sync {
     /// Libraries that its artifacts are linked with, as `-l` takes them.
     fn libraries(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// What of the artifact of a program `trainc tune` chooses on the device that runs it; `None` if nothing is.
+    ///
+    /// # Errors
+    /// As [`Target::emit`].
+    fn tuning(&self, _program: &Verified<Program>) -> Result<Option<Tuning>, EmitError> {
+        Ok(None)
     }
 
     /// An example program for what [`Target::emit`] gives; `None` if the target has none.

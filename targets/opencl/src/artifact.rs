@@ -33,6 +33,9 @@ pub(crate) struct Names {
     pub(crate) kernels: String,
     /// Their handles.
     pub(crate) handles: String,
+    /// Their work items, and how they are launched.
+    pub(crate) items: String,
+    pub(crate) tuning: String,
     /// What a call gives back, and how much that is.
     pub(crate) results: String,
     pub(crate) count: String,
@@ -42,9 +45,16 @@ impl Names {
     /// Those of an artifact. No argument begins like its own names.
     pub(crate) fn of(interface: &Interface) -> Names {
         let taken = interface.exported();
-        let [device, kernels, handles, results, count] =
-            ["device", "kernel_names", "kernel_handles", "results", "result_count"]
-                .map(|name| unique(&format!("{}_{name}", interface.prefix), &taken));
-        Names { device, kernels, handles, results, count }
+        let [device, kernels, handles, items, tuning, results, count] = [
+            "device",
+            "kernel_names",
+            "kernel_handles",
+            "kernel_items",
+            "kernel_tuning",
+            "results",
+            "result_count",
+        ]
+        .map(|name| unique(&format!("{}_{name}", interface.prefix), &taken));
+        Names { device, kernels, handles, items, tuning, results, count }
     }
 }

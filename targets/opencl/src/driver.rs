@@ -11,7 +11,7 @@ use trainc_ir::program::{BufferId, Entry, KernelId, Launch, Program, Region, Ste
 use crate::artifact::{Artifact, Names};
 use crate::kernel;
 use crate::printed::PrintedPhase;
-use crate::syntax::items;
+use crate::tuning;
 
 /// A place in the device's memory: which, and the offset in bytes.
 type Place = (&'static str, usize);
@@ -20,7 +20,7 @@ type Place = (&'static str, usize);
 pub(crate) fn device(artifact: &Artifact<'_>, out: &mut Lines) {
     let Artifact { program, interface, arguments, names, .. } = artifact;
     let (prefix, macros) = (&interface.prefix, interface.macros());
-    let Names { device, kernels: table, handles, results, count } = names;
+    let Names { device, kernels: table, handles, items, tuning, results, count } = names;
     let kernels: Vec<&PrintedPhase> = artifact.kernels.values().flatten().collect();
     out.line(&format!("/* Lines of {prefix}.cl. */"));
     out.line(&format!("extern const char *const {prefix}_kernels[{}];", artifact.lines));
@@ -41,6 +41,20 @@ pub(crate) fn device(artifact: &Artifact<'_>, out: &mut Lines) {
     out.line("");
     out.line(&format!("static struct _cl_kernel *{handles}[{macros}_KERNELS + 1];"));
     out.line("");
+    out.line("/* Their work items. */");
+    out.open(&format!("static const size_t {items}[{macros}_KERNELS + 1][3] = {{"));
+    for phase in &kernels {
+        let [x, y, z] = phase.items();
+        out.line(&format!("{{ {x}, {y}, {z} }},"));
+    }
+    out.line("{ 0, 0, 0 },");
+    out.close("};");
+    out.line("");
+    out.open(&format!("static struct trainc_tuning {tuning}[{macros}_KERNELS + 1] = {{"));
+    out.raw(&format!("#include \"{}\"\n", tuning::file(prefix)));
+    out.line("{ 0, { 0, 0, 0 } },");
+    out.close("};");
+    out.line("");
     out.line("/* The device, once it is open. */");
     out.open(&format!("static struct trainc_opencl {device} = {{"));
     let constants = program.memory.constant_bytes;
@@ -51,6 +65,8 @@ pub(crate) fn device(artifact: &Artifact<'_>, out: &mut Lines) {
         format!(".names = {table},"),
         format!(".count = {macros}_KERNELS,"),
         format!(".kernels = {handles},"),
+        format!(".items = {items},"),
+        format!(".tuning = {tuning},"),
         format!(
             ".bytes = {{ {macros}_ARENA_BYTES, {macros}_STATE_BYTES, {constants}, {arguments} }},"
         ),
@@ -246,7 +262,7 @@ impl<'a> EntryPrinter<'a> {
         let macros = self.artifact.interface.macros();
         let device = &self.artifact.names.device;
         out.comment(std::slice::from_ref(&node));
-        for phase in &kernels[&launch.kernel] {
+        for phase in kernels[&launch.kernel].iter().filter(|phase| phase.variant.is_none()) {
             let mut places: Vec<Place> = Vec::new();
             let mut scratch = false;
             for pointer in &phase.pointers {
@@ -265,11 +281,10 @@ impl<'a> EntryPrinter<'a> {
             if scratch {
                 places.push(("TRAINC_ARENA", launch.scratch.unwrap_or(0)));
             }
-            let [x, y, z] = items(&phase.rounds);
             let shown: Vec<String> =
                 places.iter().map(|(memory, offset)| format!("{{ {memory}, {offset} }}")).collect();
             out.line(&format!(
-                "trainc_opencl_launch(&{device}, {}, (const size_t[]){{ {x}, {y}, {z} }}, (const struct trainc_place[]){{ {} }}, {});",
+                "trainc_opencl_launch(&{device}, {}, (const struct trainc_place[]){{ {} }}, {});",
                 number(&macros, &phase.name),
                 shown.join(", "),
                 places.len()

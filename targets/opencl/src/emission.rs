@@ -9,13 +9,13 @@ use trainc_ir::Verified;
 use trainc_ir::names::unique;
 use trainc_ir::program::{KernelId, Program};
 use trainc_ir::target::ArtifactFile;
+use trainc_ir::tuning::Tuning;
 
 use crate::artifact::{Artifact, Names};
 use crate::driver::{EntryPrinter, argument_places, device};
 use crate::kernel;
-use crate::printed::PrintedPhase;
-use crate::syntax::items;
-use crate::{documents, helpers};
+use crate::printed::{PrintedPhase, Variant};
+use crate::{documents, helpers, tuning};
 
 /// Header and source of the runtime on the host.
 const DEVICE_HEADER: &str = include_str!("../support/trainc_opencl.h");
@@ -73,6 +73,9 @@ pub(crate) fn emit(
         (format!("{prefix}_kernels.c"), embedded(prefix, &text)),
         (format!("{prefix}.cl"), text),
     ];
+    let tuning = tuning::tuning(prefix, artifact.kernels.values().flatten());
+    let chosen = tuning.contents(&vec![0; tuning.tunables.len()], None);
+    files.push((tuning.file, chosen));
     if !arrays.is_empty() {
         files.push((format!("{prefix}_data.c"), data::source(&interface, &arrays, dialect)));
     }
@@ -94,6 +97,19 @@ pub(crate) fn emit(
     }
     let file = |(name, text): (String, String)| ArtifactFile { name, contents: text.into_bytes() };
     Ok(files.into_iter().map(file).collect())
+}
+
+/// What may be chosen for a program's kernels.
+///
+/// # Errors
+/// As [`emit`].
+pub(crate) fn tunable(
+    program: &Verified<Program>,
+    dialect: &dyn Dialect,
+) -> Result<Tuning, String> {
+    let interface = Interface::of(program)?;
+    let (_, kernels) = kernels(program, &interface, dialect)?;
+    Ok(tuning::tuning(&interface.prefix, kernels.values().flatten()))
 }
 
 /// The kernels that are launched, as a text, and by kernel of the program.
@@ -124,19 +140,26 @@ fn kernels(
         };
         let printed = kernel::of(kernel).and_then(|own| own.print(&mut name, &kernel.name));
         let printed = printed.map_err(|e| format!("kernel `{}`: {e}", kernel.name))?;
-        for (at, phase) in printed.iter().enumerate() {
+        let parts = printed.iter().filter(|phase| phase.variant.is_none()).count();
+        let mut part = 0;
+        for phase in &printed {
             out.line("");
-            let [x, y, z] = items(&phase.rounds);
-            let range = match phase.rounds.is_empty() {
-                true => "One work item.".to_string(),
-                false => format!("Work items: {x} x {y} x {z}."),
+            let [x, y, z] = phase.items();
+            let range = match (phase.rounds.is_empty(), phase.variant) {
+                (true, _) => "One work item.".to_string(),
+                (_, None) => format!("Work items: {x} x {y} x {z}."),
+                (_, Some(Variant { group: [gx, gy, gz], .. })) => {
+                    format!("Work items: {x} x {y} x {z} in groups of {gx} x {gy} x {gz}.")
+                }
             };
-            let mut comment = match at {
-                0 => kernel_comment(kernel, nodes, dialect),
-                _ => vec![format!("Part {} of it.", at + 1)],
+            part += usize::from(phase.variant.is_none());
+            let mut comment = match (part, phase.variant) {
+                (_, Some(variant)) => vec![format!("The same, {}.", variant.name)],
+                (1, _) => kernel_comment(kernel, nodes, dialect),
+                _ => vec![format!("Part {part} of it.")],
             };
-            comment.push(match (at, printed.len()) {
-                (0, parts @ 2..) => format!("Part 1 of {parts}. {range}"),
+            comment.push(match (part, parts, phase.variant) {
+                (1, 2.., None) => format!("Part 1 of {parts}. {range}"),
                 _ => range,
             });
             out.comment(&comment);

@@ -15,6 +15,7 @@ mod loops;
 mod printed;
 mod syntax;
 mod target;
+mod tuning;
 mod window;
 
 pub use helpers::floats;

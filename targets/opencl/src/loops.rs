@@ -55,7 +55,13 @@ impl Loops {
             let Phase { kernel, rounds } = phase;
             let Printed { text, pointers } =
                 trainc_c::function_in(&OpenClC, &name, kernel, rounds)?;
-            printed.push(PrintedPhase { name, text, pointers, rounds: rounds.clone() });
+            printed.push(PrintedPhase {
+                name,
+                text,
+                pointers,
+                rounds: rounds.clone(),
+                variant: None,
+            });
         }
         Ok(printed)
     }

@@ -2,7 +2,7 @@
 
 use trainc_c::syntax::{Pointer, Syntax};
 
-use crate::syntax::OpenClC;
+use crate::syntax::{OpenClC, items};
 
 /// What a launch costs beside its work.
 pub(crate) const LAUNCH: u64 = 10_000;
@@ -19,6 +19,17 @@ pub(crate) struct PrintedPhase {
     pub(crate) pointers: Vec<Pointer>,
     /// Rounds of the loops that are work items.
     pub(crate) rounds: Vec<i32>,
+    /// What it is, if it may be launched in the place of the one before and is not by itself.
+    pub(crate) variant: Option<Variant>,
+}
+
+/// A kernel that does what another does.
+#[derive(Clone, Copy)]
+pub(crate) struct Variant {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// Work items of a group, which it needs.
+    pub(crate) group: [u32; 3],
 }
 
 impl PrintedPhase {
@@ -35,7 +46,20 @@ impl PrintedPhase {
             text.push_str(&if line.is_empty() { "\n".into() } else { format!("    {line}\n") });
         }
         text.push_str("}\n");
-        PrintedPhase { name, text, pointers, rounds }
+        PrintedPhase { name, text, pointers, rounds, variant: None }
+    }
+}
+
+impl PrintedPhase {
+    /// Work items along each dimension: whole groups of a variant.
+    pub(crate) fn items(&self) -> [i64; 3] {
+        let mut items = items(&self.rounds);
+        if let Some(Variant { group, .. }) = self.variant {
+            for (n, of) in items.iter_mut().zip(group) {
+                *n = (*n + i64::from(of) - 1) / i64::from(of) * i64::from(of);
+            }
+        }
+        items
     }
 }
 

@@ -6,11 +6,12 @@ use trainc_ir::harness::{Harness, Library, Runner, Tool, Toolchain};
 use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
+use trainc_ir::tuning::Tuning;
 
 use crate::bits::Bits;
 use crate::bytes::Bytes;
 use crate::documents::{FLAGS, LIBRARY, PACKAGES};
-use crate::emission::{DEVICE, emit};
+use crate::emission::{DEVICE, emit, tunable};
 use crate::kernel::Way;
 use crate::loops::Loops;
 
@@ -120,6 +121,10 @@ impl Target for OpenClTarget {
         let prefix = harness.header.trim_end_matches(".h").to_string();
         harness.sources.extend([format!("{prefix}_kernels.c"), DEVICE[1].to_string()]);
         Ok(Some(harness))
+    }
+
+    fn tuning(&self, program: &Verified<Program>) -> Result<Option<Tuning>, EmitError> {
+        tunable(program, self).map(Some).map_err(refused)
     }
 
     fn example(&self, program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {

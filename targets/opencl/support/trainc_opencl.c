@@ -176,7 +176,11 @@ const char *trainc_opencl_open(struct trainc_opencl *cl)
     if (code != CL_SUCCESS) {
         return refused(cl, "clCreateContext", code);
     }
+#ifdef TRAINC_OPENCL_TRIALS
+    cl->queue = clCreateCommandQueue(cl->context, cl->device, CL_QUEUE_PROFILING_ENABLE, &code);
+#else
     cl->queue = clCreateCommandQueue(cl->context, cl->device, 0, &code);
+#endif
     why = code != CL_SUCCESS ? refused(cl, "clCreateCommandQueue", code) : build(cl);
     why = why != NULL ? why : allocate(cl);
     cl->is_open = 1;
@@ -226,10 +230,16 @@ void trainc_opencl_enter(struct trainc_opencl *cl)
     if (why != NULL) {
         TRAINC_OPENCL_FAILED(why);
     }
+#ifdef TRAINC_OPENCL_TRIALS
+    trainc_trial_begins(cl);
+#endif
 }
 
 void trainc_opencl_leave(struct trainc_opencl *cl)
 {
+#ifdef TRAINC_OPENCL_TRIALS
+    trainc_trial_ends(cl);
+#endif
 #ifdef __GNUC__
     __sync_lock_release(&cl->is_taken);
 #else
@@ -272,10 +282,12 @@ int32_t trainc_opencl_word(struct trainc_opencl *cl, enum trainc_memory memory, 
     return word;
 }
 
-void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel, const size_t items[3],
-    const struct trainc_place *places, uint32_t count)
+/* Launches a kernel or a variant of it; what OpenCL says. */
+static cl_int launch(struct trainc_opencl *cl, uint32_t kernel, const size_t *group,
+    const struct trainc_place *places, uint32_t count, cl_event *event)
 {
     const cl_kernel handle = cl->kernels[kernel];
+    const size_t *const items = cl->items[kernel];
     for (uint32_t p = 0; p < count; p++) {
         const cl_uint offset = places[p].offset;
         check(cl, cl->names[kernel],
@@ -283,6 +295,32 @@ void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel, const size_
         check(cl, cl->names[kernel], clSetKernelArg(handle, 2 * p + 1, sizeof offset, &offset));
     }
     const cl_uint dimensions = items[2] > 1 ? 3 : items[1] > 1 ? 2 : 1;
-    check(cl, cl->names[kernel],
-        clEnqueueNDRangeKernel(cl->queue, handle, dimensions, NULL, items, NULL, 0, NULL, NULL));
+    return clEnqueueNDRangeKernel(cl->queue, handle, dimensions, NULL, items, group, 0, NULL, event);
+}
+
+void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel,
+    const struct trainc_place *places, uint32_t count)
+{
+    const struct trainc_tuning tuned = cl->tuning[kernel];
+    cl_int code = CL_INVALID_WORK_GROUP_SIZE;
+#ifdef TRAINC_OPENCL_TRIALS
+    cl_event timed = NULL;
+    cl_event *const event = &timed;
+    int refused = 0;
+#else
+    cl_event *const event = NULL;
+#endif
+    if (tuned.group[0] > 0) {
+        code = launch(cl, kernel + tuned.variant, tuned.group, places, count, event);
+#ifdef TRAINC_OPENCL_TRIALS
+        refused = code != CL_SUCCESS;
+#endif
+    }
+    if (code != CL_SUCCESS) {
+        code = launch(cl, kernel, NULL, places, count, event);
+    }
+    check(cl, cl->names[kernel], code);
+#ifdef TRAINC_OPENCL_TRIALS
+    trainc_trial_launched(kernel, refused ? NULL : timed);
+#endif
 }

@@ -36,6 +36,13 @@ struct trainc_result {
     size_t bytes;
 };
 
+/* How a kernel is launched: the number of a variant, which stand behind it, or 0 for itself; work items of a group along each
+ * dimension, all 0 for the driver's choice. */
+struct trainc_tuning {
+    uint32_t variant;
+    size_t group[3];
+};
+
 /* OpenCL's objects. */
 struct _cl_device_id;
 struct _cl_context;
@@ -53,6 +60,9 @@ struct trainc_opencl {
     const char *const *names;
     uint32_t count;
     struct _cl_kernel **kernels;
+    /* Their work items along each dimension, and how they are launched. */
+    const size_t (*items)[3];
+    struct trainc_tuning *tuning;
     /* Bytes of each memory; what the constants are. */
     size_t bytes[TRAINC_MEMORIES];
     const void *constants;
@@ -93,12 +103,21 @@ void trainc_opencl_show(struct trainc_opencl *cl, void *arena, const struct trai
 /* A word of it, behind all launches so far. */
 int32_t trainc_opencl_word(struct trainc_opencl *cl, enum trainc_memory memory, uint32_t offset);
 
-/* Runs a kernel on items[0] * items[1] * items[2] work items, behind all launches so far. */
-void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel, const size_t items[3],
+/* Runs a kernel, behind all launches so far: as it was tuned, or by the driver's choice on a device that refuses that. */
+void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel,
     const struct trainc_place *places, uint32_t count);
 
 /* Writes to standard error and ends the program with code 1. */
 void trainc_opencl_end(const char *message);
+
+#ifdef TRAINC_OPENCL_TRIALS
+/* What `trainc tune` adds to a program: called when a call begins and ends, and for each launch with its event, or NULL where the
+ * device refused how it was to be launched. */
+struct _cl_event;
+void trainc_trial_begins(struct trainc_opencl *cl);
+void trainc_trial_launched(uint32_t kernel, struct _cl_event *event);
+void trainc_trial_ends(struct trainc_opencl *cl);
+#endif
 
 #ifdef __cplusplus
 }

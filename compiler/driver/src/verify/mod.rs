@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod source;
 pub(crate) mod tools;
+pub(crate) mod trials;
 
 use std::path::{Path, PathBuf};
 

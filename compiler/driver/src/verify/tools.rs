@@ -114,6 +114,11 @@ impl Tools {
         self.compiler.join(" ")
     }
 
+    /// Gives the compiler another flag.
+    pub(super) fn flag(&mut self, flag: &str) {
+        self.compiler.push(flag.to_string());
+    }
+
     /// The emulator's command or the simulated machine, if there is one.
     pub(super) fn runner(&self) -> Option<String> {
         match &self.runner {
@@ -302,8 +307,22 @@ impl Build<'_> {
     /// # Errors
     /// If it does not start.
     pub(super) fn start(&self, executable: &Path, requests: &Requests) -> Result<Process> {
+        self.start_with(executable, requests, &[])
+    }
+
+    /// As [`Build::start`], with variables of the environment.
+    ///
+    /// # Errors
+    /// As its.
+    pub(super) fn start_with(
+        &self,
+        executable: &Path,
+        requests: &Requests,
+        variables: &[(&str, &Path)],
+    ) -> Result<Process> {
         let mut runs = self.tools.runs(executable);
         if let Runs::Command(command) = &mut runs {
+            command.envs(variables.iter().copied());
             command.envs(self.tools.partner.iter().map(|partner| (PARTNER, partner)));
             for cache in self.tools.libraries.iter().flat_map(|library| library.caches) {
                 if std::env::var_os(cache).is_none() {
