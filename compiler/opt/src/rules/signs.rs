@@ -111,6 +111,63 @@ pub(super) const RULES: &[Rule] = &[
             i.finish(y)
         }),
     },
+    // More of a sum never reaches fewer of its thresholds; complements turn that round, so nothing is complemented here. A window
+    // with nothing in it would be the least number, which a threshold may let through.
+    Rule {
+        name: "threshold-of-integer-max-pool",
+        summary: "threshold(integer_max_pool2d(x), t) = integer_max_pool2d(threshold(x, t)), windows with something in them",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns {
+            forms: &[
+                (
+                    "(threshold ?stairs (integer_max_pool2d ?pool ?x) ?rows)",
+                    "(integer_max_pool2d ?pool (threshold ?stairs ?x ?rows))",
+                ),
+                (
+                    "(integer_max_pool2d ?pool (threshold ?stairs ?x ?rows))",
+                    "(threshold ?stairs (integer_max_pool2d ?pool ?x) ?rows)",
+                ),
+            ],
+            conditions: &[("no window lies in the padding", |m| {
+                let IntegerMaxPool2d { kernel, pads, .. } = m.op::<IntegerMaxPool2d>("pool")?;
+                Some((0..4).all(|side| pads[side] < kernel[side % 2]))
+            })],
+            ..Patterns::NONE
+        }),
+        instance: Instance::Built(|r| {
+            let mut i = Builder::new();
+            let (channels, levels) = (r.range(1, 9), r.range(1, 3));
+            let x = TensorType::new([r.range(1, 2), 4, r.range(3, 4), channels], Element::I32);
+            let x = i.input(x);
+            let mut rows: Vec<i32> =
+                (0..channels * levels).map(|_| (r.bits() >> 60) as i32 - 8).collect();
+            // Thresholds that all reach, and none.
+            rows[0] = r.choose(&[i32::MIN, rows[0], i32::MAX]);
+            rows.chunks_exact_mut(levels).for_each(<[i32]>::sort_unstable);
+            let rows = i.constant(Tensor::i32([channels, levels], rows));
+            let stairs = Threshold {
+                low: r.choose(&[0, -1]),
+                element: r.choose(&[Element::I4, Element::I8]),
+            };
+            let stairs = match levels {
+                1 => Threshold { low: 0, element: Element::B1 },
+                _ => stairs,
+            };
+            let pads = [0; 4].map(|_| r.range(0, 1));
+            let pool = IntegerMaxPool2d { kernel: [2, 2], strides: [r.range(1, 2), 1], pads };
+            let y = match r.range(0, 1) {
+                0 => {
+                    let x = i.op(pool, &[x]);
+                    i.op(stairs, &[x, rows])
+                }
+                _ => {
+                    let x = i.op(stairs, &[x, rows]);
+                    i.op(pool, &[x])
+                }
+            };
+            i.finish(y)
+        }),
+    },
     // A quotient by a positive number keeps the sign that bipolar_quant gave; NaN has the sign -1 there, and the bit 0 here.
     Rule {
         name: "sign-bits-of-bipolar-quant",
