@@ -52,6 +52,11 @@ impl ImageLayout {
                  (`x_train.astype(\"float32\")`)",
                 data.name
             ),
+            (Images::F32(_) | Images::I32(_), Element::U8) => bail!(
+                "the model takes bytes, {input}, but x_train of `{}` has other numbers; store them as uint8 \
+                 (`x_train.astype(\"uint8\")`)",
+                data.name
+            ),
             (Images::F32(_), Element::I32) => bail!(
                 "the model takes numbers of words or categories, {input}, but x_train of `{}` has floats; store them as \
                  integers (`x_train.astype(\"int32\")`)",

@@ -10,7 +10,7 @@ use trainc_ir::{Element, RunContext, Scale, Tensor, TensorType};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::algorithm::stages::Stage;
 
-use crate::config::Config;
+use crate::config::{Config, InputNormalization};
 use crate::error::{Context, Result, ensure};
 use crate::goal::{self, Goal, Sum};
 use crate::history::{EpochRecord, OpenEpoch};
@@ -134,8 +134,12 @@ fn data_type<'p>(program: &'p Program, entry: &Entry) -> Result<&'p TensorType> 
         names.join(", ")
     );
     let ty = &program.buffer(data[0].buffer).ty;
-    let words = ty.element == Element::I32 && ty.scale == Scale::None;
-    ensure!(ty.is_f32() || words, "input `{}` is {ty}; samples are f32 or i32", data[0].name);
+    let integers = matches!(ty.element, Element::I32 | Element::U8) && ty.scale == Scale::None;
+    ensure!(
+        ty.is_f32() || integers,
+        "input `{}` is {ty}; samples are f32, i32 or u8",
+        data[0].name
+    );
     Ok(ty)
 }
 
@@ -485,7 +489,13 @@ fn fill_images(
     if let Some(layout) = ImageLayout::of(&call.shape, split.shape) {
         layout.arrange(&mut images, split.shape);
     }
-    call.set(InputRole::Data, images.iter().map(|v| v.to_le_bytes()));
+    match call.inputs.iter_mut().find(|(role, ..)| *role == InputRole::Data) {
+        // Values that are stored as bytes, which the normalization `none` leaves as they are.
+        Some((_, Element::U8, bytes)) => {
+            bytes.iter_mut().zip(&images).for_each(|(byte, value)| *byte = *value as u8);
+        }
+        _ => call.set(InputRole::Data, images.iter().map(|v| v.to_le_bytes())),
+    }
 }
 
 /// The batches of an epoch: all full, in the seed's order or the file's.
@@ -527,8 +537,16 @@ fn check_data(session: &Session, data: &Dataset) -> Result<()> {
     let ty = data_type(program, entry)?;
     let batch = ty.shape.first().copied().unwrap_or(1).max(1);
     ImageLayout::check(ty, data)?;
+    let Config { normalization, ref mean, ref deviation, .. } = session.config;
+    let stored =
+        normalization == InputNormalization::None && mean.is_empty() && deviation.is_empty();
     ensure!(
-        ty.is_f32() || session.config.augment == Augment::default(),
+        stored || ty.element != Element::U8,
+        "the model takes bytes ({ty}), which are fed as they are stored: leave the normalization out, or train the model with \
+         FP32 inputs (`trainc zoo` writes one without `--bytes`) under `--normalization none`, whose weights fit this one"
+    );
+    ensure!(
+        ty.element != Element::I32 || session.config.augment == Augment::default(),
         "there is no augmentation of numbers of words or categories ({ty})"
     );
     let labels: Vec<_> = entry.inputs.iter().filter(|a| a.role == InputRole::Labels).collect();

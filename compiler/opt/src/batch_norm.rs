@@ -32,6 +32,8 @@ pub enum Fate {
         /// Why.
         because: &'static str,
     },
+    /// Its running statistics stay as they are, and with the signs behind it it is a comparison of integer sums.
+    Threshold,
 }
 
 impl std::fmt::Display for Fate {
@@ -39,6 +41,7 @@ impl std::fmt::Display for Fate {
         match self {
             Fate::Trains => f.write_str("trains, with running statistics"),
             Fate::Folded { into } => write!(f, "folded into `{into}` (frozen statistics)"),
+            Fate::Threshold => f.write_str("frozen statistics, a threshold of integer sums"),
             Fate::Frozen { because } => write!(f, "frozen statistics, not folded: {because}"),
         }
     }

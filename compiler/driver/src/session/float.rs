@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use trainc_ir::Element;
 use trainc_ir::graph::Graph;
 use trainc_ir::verify::{Stage, verify};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions, check_finite};
@@ -12,7 +13,7 @@ use trainc_opt::update::epoch_end_graph;
 
 use super::compilation::{Compilation, graph_batch, timed};
 use super::{EPOCH_END, Entries, INFER, Staged, TRAIN_STEP, weights, words};
-use crate::config::{Config, WeightSource};
+use crate::config::{Config, InputNormalization, WeightSource};
 use crate::error::{Context, Error, Result, ensure};
 use crate::freeze::frozen;
 use crate::model::{self, InferenceForm, ModelSource};
@@ -113,6 +114,11 @@ fn imported(
     let only_infers = algorithm.inference.is_some() || (all > 0 && frozen.len() == all);
     let batch_norms = model::batch_norms(&imported, &algorithm, &frozen)?;
     let mut notes = words::batch_norms(&batch_norms);
+    let mut config = config.clone();
+    if entries == Entries::TrainAndInfer && !only_infers {
+        notes.extend(feed_bytes(&imported.graph, &mut config));
+    }
+    let config = &config;
     warnings.extend(words::removed(&imported.graph, &algorithm));
     let seed = (config.init == WeightSource::Random).then_some(config.seed);
     let mut assigned = None;
@@ -240,4 +246,16 @@ fn import_options(
             ..training
         },
     }
+}
+
+/// A model that takes bytes trains with pixels as they are stored, unless another normalization than the default is asked for, which
+/// the trainer refuses. What to say of it.
+fn feed_bytes(graph: &Graph, config: &mut Config) -> Option<String> {
+    let stated = !config.mean.is_empty() || !config.deviation.is_empty();
+    let bytes = graph.ty(model::data_input(graph)?).element == Element::U8;
+    if !bytes || stated || config.normalization != InputNormalization::Unit {
+        return None;
+    }
+    config.normalization = InputNormalization::None;
+    Some("the model takes bytes: pixels are fed as they are stored, from 0 to 255 (normalization `none`)".to_string())
 }

@@ -2,14 +2,16 @@
 
 use std::ops::Deref;
 
+use trainc_ir::Op;
 use trainc_ir::graph::Graph;
 use trainc_ir::verify::verify;
+use trainc_opt::batch_norm::Fate;
 use trainc_opt::one_by_one::one_by_one;
 use trainc_opt::optimise::{Optimisation, optimise};
 
 use super::compilation::timed;
 use super::translated::joined;
-use super::{Compilation, INFER, Staged, TranslatedEntry};
+use super::{Compilation, INFER, Staged, TranslatedEntry, words};
 use crate::error::Result;
 
 /// A function after the optimiser.
@@ -43,6 +45,7 @@ impl Staged<TranslatedEntry> {
             entries.into_iter().map(each).collect::<Result<Vec<OptimisedEntry>>>()
         })?;
         compilation.times.extend(times);
+        thresholds(&mut compilation, &entries);
         for entry in &entries {
             if let Some(limit) = &entry.optimisation.limit {
                 let name = &entry.name;
@@ -81,4 +84,37 @@ fn optimised(compilation: &Compilation, mut before: TranslatedEntry) -> Result<O
         verify(&result, &before.stage)?;
     }
     Ok(OptimisedEntry { before, optimised: result, optimisation: report })
+}
+
+/// Says of batch normalizations with frozen statistics that no module has any more that they are thresholds now.
+fn thresholds(compilation: &mut Compilation, entries: &[OptimisedEntry]) {
+    let mut left: Vec<(&str, usize)> = Vec::new();
+    let mut stairs = 0;
+    for node in entries.iter().flat_map(|entry| entry.optimised.nodes()) {
+        let ops = match &node.op {
+            Op::Chain(chain) => &chain.ops[..],
+            op => std::slice::from_ref(op),
+        };
+        let norms = ops.iter().filter(|op| matches!(op, Op::BatchNorm(_))).count();
+        stairs += ops.iter().filter(|op| matches!(op, Op::Threshold(_))).count();
+        if norms > 0 {
+            left.push((&node.name, norms));
+        }
+    }
+    // A chain is named by one of its operations: which norm is in it is not known.
+    let fates = &mut compilation.batch_norms;
+    let known = |name: &str| fates.iter().any(|fate| fate.node == name);
+    if stairs == 0 || left.iter().any(|&(name, norms)| norms > 1 || !known(name)) {
+        return;
+    }
+    let before = words::batch_norms(fates);
+    for fate in fates.iter_mut().filter(|fate| matches!(fate.fate, Fate::Frozen { .. })) {
+        if !left.iter().any(|&(name, _)| name == fate.node) {
+            fate.fate = Fate::Threshold;
+        }
+    }
+    let after = words::batch_norms(fates);
+    let place = compilation.notes.iter().position(|note| before.contains(note)).unwrap_or(0);
+    compilation.notes.retain(|note| !before.contains(note));
+    compilation.notes.splice(place..place, after);
 }

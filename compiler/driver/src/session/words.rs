@@ -22,6 +22,9 @@ pub(super) fn batch_norms(fates: &[BatchNormFate]) -> Vec<String> {
             Fate::Folded { .. } => {
                 "have frozen statistics and are folded into the weights before them".to_string()
             }
+            Fate::Threshold => {
+                "have frozen statistics and are thresholds of integer sums now".to_string()
+            }
             Fate::Frozen { because } => {
                 format!("keep frozen statistics and stay in FP32 ({because})")
             }
