@@ -45,11 +45,11 @@ impl Net {
         self.graph.add_parameter(name, value, true)
     }
 
-    fn conv(&mut self, x: ValueId, features: usize, stride: usize) -> ValueId {
-        let channels = self.graph.ty(x).shape[1];
+    fn conv(&mut self, x: ValueId, features: usize, groups: usize) -> ValueId {
+        let channels = self.graph.ty(x).shape[1] / groups;
         let w = self.parameter(&[features, channels, 3, 3]);
         let pads = [1, 0, 1, 1];
-        let op = Conv2d { strides: [stride, 1], pads, dilations: [1, 1], groups: 1 };
+        let op = Conv2d { strides: [1, 1], pads, dilations: [1, 1], groups };
         self.graph.add1(op, &[x, w], "conv").unwrap()
     }
 
@@ -165,6 +165,41 @@ fn frozen_networks_compute_with_bits() {
     }
 }
 
+/// Groups of channels, whole bytes and not, and one of each channel: bits on every kind of target, with the floats' results.
+#[test]
+fn grouped_layers_compute_with_bits() {
+    let mut net = Net { graph: Graph::new("groups"), random: Random::new(7) };
+    let x = net.graph.add_input("x", TensorType::f32([2, 3, 8, 7]), InputRole::Data);
+    let mut y = net.conv(x, 32, 1);
+    // Groups and features.
+    let layers = [(2, 32), (4, 24), (2, 16), (16, 16), (1, 5)];
+    for (groups, features) in layers {
+        y = net.norm(y);
+        y = net.relu(y);
+        y = net.conv(y, features, groups);
+    }
+    net.graph.add_output("y", y);
+    let model = net.graph;
+    let algorithm = Algorithm::built_in("bnn-ste").expect("an algorithm");
+    let (trained, _) = translate(&model, &algorithm).expect("translates");
+    let all: BTreeSet<usize> = (0..model.parameters().len()).collect();
+    let (frozen, _) = translate(&freeze(&model, &all).unwrap(), &algorithm).expect("translates");
+    let frozen = fold_constants(&frozen).unwrap();
+    // A group of one channel takes a byte, which its cost may not be worth.
+    let targets: [(&dyn Target, usize); 3] =
+        [(&trainc_c::C, 3), (&trainc_host::HOST, 4), (&trainc_opencl::OPENCL, 4)];
+    for (target, products) in targets {
+        let bits = optimised(&frozen, target);
+        let name = target.description().name;
+        assert_eq!(count(&bits, OpKind::BinaryConv2d), products, "{name}");
+        let mut random = Random::new(11);
+        for _ in 0..4 {
+            let x = drawn(&mut random, &[2, 3, 8, 7]);
+            assert!(run(&bits, &x).bits_equal(&run(&trained, &x)), "{name}");
+        }
+    }
+}
+
 /// Every sum of nine signs under batch norms of any sign, 0 and -0 among the gains, with and without a clip: the threshold is
 /// that of the floats.
 #[test]
@@ -191,7 +226,14 @@ fn every_sum_has_the_sign_of_its_floats() {
         let w = b1([features, 1, 1, 16], &|i| i % 16 < CHANNELS);
         let w = g.add_constant("w", w);
         let (strides, dilations) = ([1, 1], [1, 1]);
-        let op = BinaryConv2d { strides, pads: [0; 4], dilations, padding: 0, channels: CHANNELS };
+        let op = BinaryConv2d {
+            strides,
+            pads: [0; 4],
+            dilations,
+            groups: 1,
+            padding: 0,
+            channels: CHANNELS,
+        };
         let sums = g.add1(op, &[x, w], "sums").unwrap();
         let first = Transpose { permutation: vec![0, 3, 1, 2] };
         let first = g.add1(first, &[sums], "first").unwrap();
@@ -250,6 +292,36 @@ fn every_pair_of_bytes_sums_as_floats_do() {
             assert_eq!(found, if exact { (1, 0) } else { (0, 1) }, "{element:?}");
             assert!(run(&sums, &x).bits_equal(&run(&g, &x)));
         }
+    }
+}
+
+/// The same of a matrix product, of rows and of a flattened map.
+#[test]
+fn products_of_bytes_by_signs_are_integers() {
+    let mut random = Random::new(9);
+    for flattened in [false, true] {
+        let shape: &[usize] = if flattened { &[64, 4, 7, 28] } else { &[64, 784] };
+        let ty = TensorType::new(shape, Element::U8);
+        let values: Vec<i64> = (0..ty.count()).map(|_| (random.bits() >> 56) as i64).collect();
+        let x = Tensor::from_i64(&ty, &values, ScaleData::None);
+        let mut g = Graph::new("bytes");
+        let input = g.add_input("x", ty, InputRole::Data);
+        let scale = g.add_constant("scale", Tensor::f32([], vec![1.0]));
+        let zero = TensorType::new([0usize; 0], Element::U8);
+        let zero = g.add_constant("zero", Tensor::from_i64(&zero, &[0], ScaleData::None));
+        let mut y = g.add1(DequantizeLinear { axis: 0 }, &[input, scale, zero], "real").unwrap();
+        if flattened {
+            y = g.add1(Reshape { shape: [64, 784].into() }, &[y], "flat").unwrap();
+        }
+        let signs = (0..96 * 784).map(|_| 1.0 - 2.0 * (random.bits() >> 63) as f32).collect();
+        let w = g.add_constant("w", Tensor::f32([96, 784], signs));
+        let op = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+        y = g.add1(op, &[y, w], "sums").unwrap();
+        g.add_output("y", y);
+        let sums = optimised(&g, &trainc_opencl::OPENCL);
+        let found = (count(&sums, OpKind::IntegerConv2d), count(&sums, OpKind::MatMul));
+        assert_eq!(found, (1, 0), "{sums}");
+        assert!(run(&sums, &x).bits_equal(&run(&g, &x)));
     }
 }
 

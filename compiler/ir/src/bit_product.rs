@@ -9,7 +9,7 @@ use crate::types::Element;
 pub struct BitProduct {
     /// The convolution.
     pub conv: BinaryConv2d,
-    /// Batch, height, width and bytes of a pixel of the operand.
+    /// Batch, height, width and bytes of a pixel of the operand, of all groups.
     pub x: [usize; 4],
     /// Output channels, rows and columns of the weights.
     pub w: [usize; 3],
@@ -55,10 +55,32 @@ impl BitProduct {
     /// The convolution of bits that a kernel starts with; `None` if it starts with something else.
     ///
     /// # Errors
-    /// Why it is none: what follows the sums, padding with 1 or -1, dilations.
+    /// Why it is none: what follows the sums, padding with 1 or -1, dilations, groups.
     pub fn of(signature: &Signature<'_>) -> Option<Result<BitProduct, String>> {
+        let product = BitProduct::grouped(signature)?;
+        Some(product.and_then(|product| match product.conv.groups {
+            1 => Ok(product),
+            _ => Err("it has groups".into()),
+        }))
+    }
+
+    /// As [`BitProduct::of`], with groups.
+    ///
+    /// # Errors
+    /// As its, but for those.
+    pub fn grouped(signature: &Signature<'_>) -> Option<Result<BitProduct, String>> {
         let (Op::BinaryConv2d(conv), rest) = signature.ops().split_first()? else { return None };
         Some(BitProduct::new(conv, rest, signature))
+    }
+
+    /// Bytes of a group's channels in a pixel.
+    pub fn bytes(&self) -> usize {
+        self.x[3] / self.conv.groups
+    }
+
+    /// Output channels of a group.
+    pub fn members(&self) -> usize {
+        self.w[0] / self.conv.groups
     }
 
     fn new(

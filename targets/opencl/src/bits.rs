@@ -1,23 +1,25 @@
 //! Convolutions of packed bits: a work item makes eight features of a pixel, so that each word of the map is loaded once for
-//! eight words of weights, and a threshold's bits fill a byte. Words are as wide as divides a pixel's bytes, up to 64 bytes.
+//! eight words of weights, and a threshold's bits fill a byte. Words are as wide as divides a pixel's bytes (of one group), up to
+//! 64 bytes. A variant shares map and weights of neighbouring pixels and features in local memory (`tiled`).
 
 use trainc_ir::bit_product::{BitProduct, BitTail};
 use trainc_ir::implementation::{Cost, Signature};
 use trainc_ir::loops::LoopKernel;
 
 use crate::printed::{LANES, LAUNCH, PrintedPhase};
+use crate::tiled;
 use crate::window::{pointers, window};
 
 /// A convolution of bits, with its buffers.
 #[derive(Debug)]
 pub(crate) struct Bits {
-    product: BitProduct,
+    pub(crate) product: BitProduct,
     /// The generic loops, for their buffers.
     pub(crate) kernel: LoopKernel,
 }
 
 /// Features of a work item.
-const FEATURES: usize = 8;
+pub(crate) const FEATURES: usize = 8;
 
 impl Bits {
     /// The name for readers.
@@ -28,78 +30,74 @@ impl Bits {
     /// # Errors
     /// Why there is no such kernel for it.
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Bits, String>> {
-        let product = BitProduct::of(signature)?;
+        let product = BitProduct::grouped(signature)?;
         Some(product.map(|product| Bits { product, kernel: signature.lower() }))
     }
 
-    /// Bytes of a word, of which a pixel has a whole number.
-    fn word(&self) -> usize {
-        let bytes = self.product.x[3];
+    /// Words of a pixel's channels, of one group.
+    pub(crate) fn word(&self) -> Word {
+        let bytes = self.product.bytes();
         let divides = |word: &usize| bytes.is_multiple_of(*word);
-        [64, 32, 16, 8, 4, 2].into_iter().find(divides).unwrap_or(1)
+        Word([64, 32, 16, 8, 4, 2].into_iter().find(divides).unwrap_or(1))
     }
 
-    /// Groups of features.
-    fn groups(&self) -> usize {
+    /// Work items that a pixel's features take.
+    pub(crate) fn groups(&self) -> usize {
         self.product.w[0].div_ceil(FEATURES)
+    }
+
+    /// Whether the features of a work item may be of several groups of channels.
+    fn mixed(&self) -> bool {
+        self.product.conv.groups > 1 && !self.product.members().is_multiple_of(FEATURES)
     }
 
     /// Cycles: loads and counts of each word, then what becomes of the sums.
     pub(crate) fn cost(&self) -> Cost {
         let BitProduct { x, w, y, .. } = &self.product;
-        let words = w[1] * w[2] * x[3] / self.word();
+        let words = w[1] * w[2] * self.product.bytes() / self.word().0;
         let items = x[0] * y[0] * y[1] * self.groups();
-        Cost::new((items * (words * (3 * FEATURES + 4) + 80)) as u64 / LANES + LAUNCH)
+        let each = if self.mixed() { 4 * FEATURES + 4 } else { 3 * FEATURES + 4 };
+        Cost::new((items * (words * each + 80)) as u64 / LANES + LAUNCH)
     }
 
-    /// The kernel; `name` gives it a name that no other has.
-    pub(crate) fn print(&self, name: &mut dyn FnMut(&str) -> String, own: &str) -> PrintedPhase {
+    /// The kernel and its variant; `name` gives each a name that no other has.
+    pub(crate) fn print(
+        &self,
+        name: &mut dyn FnMut(&str) -> String,
+        own: &str,
+    ) -> Vec<PrintedPhase> {
         let BitProduct { x: [batch, ..], y: [y_height, y_width], tail, .. } = &self.product;
         let pointers = pointers(["uint8_t", "uint8_t"], *tail);
         let rounds = [batch * y_height, *y_width, self.groups()].map(|n| n as i32).to_vec();
-        PrintedPhase::of(name(own), pointers, rounds, self.body())
+        let plain = PrintedPhase::of(name(own), pointers.clone(), rounds.clone(), self.body());
+        let tiled = tiled::Tile::of(self).map(|tile| {
+            let name = name(&format!("{own}_tiled"));
+            PrintedPhase::of(name, pointers, rounds, tile.body(self)).variant_of(tile.variant())
+        });
+        std::iter::once(plain).chain(tiled).collect()
     }
 
     /// The lines of the kernel behind its pointers.
     fn body(&self) -> Vec<String> {
-        let BitProduct { conv, x, w, y, tail } = &self.product;
+        let BitProduct { conv, x, w, y, .. } = &self.product;
         let ([_, height, width, bytes], [features, rows, columns]) = (*x, *w);
-        let ([y_height, y_width], channels) = (*y, conv.channels);
-        let (word, feature) = (self.word(), rows * columns * bytes);
-        let vector = match word {
-            64 => "ulong8",
-            32 => "ulong4",
-            16 => "ulong2",
-            8 => "ulong",
-            4 => "uint",
-            2 => "ushort",
-            _ => "uchar",
-        };
-        // Pixels are as aligned as their words' numbers are.
-        let load = |place: &str| {
-            let one = if place.contains(' ') { format!("({place})") } else { place.to_string() };
-            match word {
-                1 => format!("*{one}"),
-                2 | 4 => format!("as_{vector}(vload{word}(0, {place}))"),
-                8 => format!("*(__global const ulong *){one}"),
-                _ => format!("vload{}(0, (__global const ulong *){one})", word / 8),
-            }
-        };
-        let total = |value: &str| match word / 8 {
-            0 | 1 => format!("(int32_t){value}"),
-            parts => {
-                let all: Vec<String> = (0..parts).map(|at| format!("{value}.s{at}")).collect();
-                format!("(int32_t)({})", all.join(" + "))
-            }
-        };
-        let words = bytes / word;
+        let [y_height, _] = *y;
+        let group = self.product.bytes();
+        let (word, feature) = (self.word(), rows * columns * group);
+        let vector = word.vector();
+        let load = |place: &str| word.load(place);
+        let words = group / word.0;
         let whole = features.is_multiple_of(FEATURES);
         // Beyond the last feature the last one's weights are read again.
-        let weight = match whole {
-            true => format!("w + i * {feature}"),
-            false => {
-                format!("w + (feature + i < {features} ? i : {features} - 1 - feature) * {feature}")
-            }
+        let one = match whole {
+            true => "i".to_string(),
+            false => format!("(feature + i < {features} ? i : {features} - 1 - feature)"),
+        };
+        let weight = format!("w + {one} * {feature}");
+        let members = self.product.members();
+        let shared = match conv.groups > 1 && !self.mixed() {
+            true => format!(" + feature / {members} * {group}"),
+            false => String::new(),
         };
         let at = |base: &str| match words {
             1 => base.to_string(),
@@ -114,7 +112,7 @@ impl Bits {
         lines.extend([
             "const int32_t taps =".to_string(),
             "    max(last_row - first_row, 0) * max(last_column - first_column, 0);".into(),
-            format!("{vector} differ[{FEATURES}];"),
+            format!("{} differ[{FEATURES}];", word.counts()),
             format!("for (int32_t i = 0; i < {FEATURES}; i++) {{"),
             "    differ[i] = 0;".into(),
             "}".into(),
@@ -123,17 +121,25 @@ impl Bits {
             format!(
                 "        const int32_t pixel = (row / {y_height} * {height} + top + kh) * {width} + left + kw;"
             ),
-            format!("        __global const uint8_t *const x = x0 + pixel * {bytes};"),
+            format!("        __global const uint8_t *const x = x0 + pixel * {bytes}{shared};"),
             "        __global const uint8_t *const w =".into(),
-            format!("            x1 + feature * {feature} + (kh * {columns} + kw) * {bytes};"),
+            format!("            x1 + feature * {feature} + (kh * {columns} + kw) * {group};"),
         ]);
         if words > 1 {
-            lines.push(format!("        for (int32_t at = 0; at < {bytes}; at += {word}) {{"));
+            lines.push(format!("        for (int32_t at = 0; at < {group}; at += {}) {{", word.0));
+        }
+        if !self.mixed() {
+            lines.push(format!("{}const {vector} bits = {};", &inner[4..], load(&at("x"))));
         }
         lines.extend([
-            format!("{}const {vector} bits = {};", &inner[4..], load(&at("x"))),
             format!("{}#pragma unroll", &inner[4..]),
             format!("{}for (int32_t i = 0; i < {FEATURES}; i++) {{", &inner[4..]),
+        ]);
+        if self.mixed() {
+            let own = format!("x + (feature + {one}) / {members} * {group}");
+            lines.push(format!("{inner}const {vector} bits = {};", load(&at(&own))));
+        }
+        lines.extend([
             format!("{inner}differ[i] += popcount(({vector})(bits ^ {}));", load(&at(&weight))),
             format!("{}}}", &inner[4..]),
         ]);
@@ -141,6 +147,16 @@ impl Bits {
             lines.push("        }".into());
         }
         lines.extend(["    }".to_string(), "}".into()]);
+        lines.extend(self.finish());
+        lines
+    }
+
+    /// The lines that make results of what differs of each feature, `differ`, in `taps` taps.
+    pub(crate) fn finish(&self) -> Vec<String> {
+        let BitProduct { conv, w: [features, ..], y: [_, y_width], tail, .. } = &self.product;
+        let (channels, whole) = (conv.channels, features.is_multiple_of(FEATURES));
+        let total = |value: &str| self.word().total(value);
+        let mut lines = Vec::new();
         let place = format!("(row * {y_width} + ow) * ");
         let sum = format!("taps * {channels} - 2 * {}", total("differ[i]"));
         let each = format!("for (int32_t i = 0; i < {FEATURES}; i++) {{");
@@ -174,5 +190,51 @@ impl Bits {
             }
         }
         lines
+    }
+}
+
+/// What loads of bits take at a time: bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Word(pub(crate) usize);
+
+impl Word {
+    /// OpenCL's type.
+    pub(crate) fn vector(self) -> &'static str {
+        match self.0 {
+            64 => "ulong8",
+            32 => "ulong4",
+            16 => "ulong2",
+            8 => "ulong",
+            4 => "uint",
+            2 => "ushort",
+            _ => "uchar",
+        }
+    }
+
+    /// OpenCL's type of counts of its ones over all taps.
+    pub(crate) fn counts(self) -> &'static str {
+        if self.0 < 4 { "uint" } else { self.vector() }
+    }
+
+    /// A load from bytes of global memory. Pixels are as aligned as their words' numbers are.
+    pub(crate) fn load(self, place: &str) -> String {
+        let one = if place.contains(' ') { format!("({place})") } else { place.to_string() };
+        match self.0 {
+            1 => format!("*{one}"),
+            word @ (2 | 4) => format!("as_{}(vload{word}(0, {place}))", self.vector()),
+            8 => format!("*(__global const ulong *){one}"),
+            word => format!("vload{}(0, (__global const ulong *){one})", word / 8),
+        }
+    }
+
+    /// The sum of a word's numbers.
+    fn total(self, value: &str) -> String {
+        match self.0 / 8 {
+            0 | 1 => format!("(int32_t){value}"),
+            parts => {
+                let all: Vec<String> = (0..parts).map(|at| format!("{value}.s{at}")).collect();
+                format!("(int32_t)({})", all.join(" + "))
+            }
+        }
     }
 }

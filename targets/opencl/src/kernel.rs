@@ -41,7 +41,7 @@ impl Way {
     ) -> Result<Vec<PrintedPhase>, String> {
         match self {
             Way::Loops(loops) => loops.print(name, own),
-            Way::Bits(bits) => Ok(vec![bits.print(name, own)]),
+            Way::Bits(bits) => Ok(bits.print(name, own)),
             Way::Bytes(bytes) => Ok(bytes.print(name, own)),
         }
     }

@@ -15,6 +15,7 @@ mod loops;
 mod printed;
 mod syntax;
 mod target;
+mod tiled;
 mod tuning;
 mod window;
 

@@ -51,6 +51,15 @@ impl PrintedPhase {
 }
 
 impl PrintedPhase {
+    /// It as a variant of the kernel before.
+    pub(crate) fn variant_of(mut self, variant: Variant) -> PrintedPhase {
+        let [x, y, z] = variant.group;
+        let head = format!("__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid");
+        self.text = self.text.replacen("__kernel void", &head, 1);
+        self.variant = Some(variant);
+        self
+    }
+
     /// Work items along each dimension: whole groups of a variant.
     pub(crate) fn items(&self) -> [i64; 3] {
         let mut items = items(&self.rounds);

@@ -216,6 +216,7 @@ fn bits_and_floats() -> Vec<Case> {
             strides: [1, 1],
             pads: [window / 2; 4],
             dilations: [1, 1],
+            groups: 1,
             padding: 0,
             channels: stored,
         };

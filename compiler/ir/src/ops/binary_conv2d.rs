@@ -15,9 +15,9 @@ use crate::types::{Element, Scale, Shape, TensorType};
 
 operator! {
     /// 2-D convolution (cross-correlation) of bits that stand for 1 and -1 (a 0), channels last: each tap gives `channels` less
-    /// twice the number of its bits that differ, so sums count by exclusive or. Operands: `x` b1 `[B,H,W,C]`, `w` b1
-    /// `[Cout,KH,KW,C]`, C a whole number of bytes: the model's `channels`, filled up by bits that are the same in both (such as
-    /// 0). Result: i32 `[B,OH,OW,Cout]`. No gradient.
+    /// twice the number of its bits that differ, so sums count by exclusive or. Operands: `x` b1 `[B,H,W,groups*C]`, `w` b1
+    /// `[Cout,KH,KW,C]`, C a whole number of bytes: the model's `channels` of a group, filled up by bits that are the same in both
+    /// (such as 0). Result: i32 `[B,OH,OW,Cout]`, of which each group makes as many. No gradient.
     ///
     /// Positions outside `x` hold `padding`: with 0 they add nothing; with 1 or -1 all channels of the model have that sign there,
     /// and the bits that fill up are 0.
@@ -28,9 +28,11 @@ operator! {
         pub pads: [usize; 4],
         /// Vertical, horizontal.
         pub dilations: [usize; 2],
+        /// Channel groups.
+        pub groups: usize,
         /// What positions outside `x` hold: 0, 1 or -1.
         pub padding: i32,
-        /// The model's channels; those above them fill up bytes.
+        /// The model's channels of a group; those above them fill up bytes.
         pub channels: usize,
     }
 }
@@ -49,7 +51,7 @@ impl BinaryConv2d {
             ceil: false,
         };
         let x = [batch, channels, height, width];
-        Convolution::new(name, &geometry, 1, x, [features, inputs, rows, columns])
+        Convolution::new(name, &geometry, self.groups, x, [features, inputs, rows, columns])
     }
 
     /// The bits of 8 channels from `8 * byte` on at a position that holds 1.
@@ -88,7 +90,7 @@ impl Operator for BinaryConv2d {
         rule::ensure((1..=stored).contains(&self.channels), || {
             format!("{name}: {} of {stored} channels", self.channels)
         })?;
-        let taps = w.count() / convolution.outputs;
+        let taps = w.count() / convolution.w()[0];
         rule::ensure(taps < 1 << 30, || format!("{name}: sums of {taps} products"))?;
         Ok(vec![TensorType::new(result(&convolution), Element::I32)])
     }
@@ -99,6 +101,7 @@ impl Operator for BinaryConv2d {
         let (vertical, horizontal) = (c.windows.vertical, c.windows.horizontal);
         let (x, w) = (x.to_i64(), w.to_i64());
         let (stored, channels) = (c.inputs, self.channels as i32);
+        let pixel_bits = c.groups * stored;
         let outside: Vec<i64> =
             (0..stored).map(|at| i64::from(self.padding == 1 && at < self.channels)).collect();
         let mut y = Vec::with_capacity(result(&c).count());
@@ -106,7 +109,8 @@ impl Operator for BinaryConv2d {
             for oh in 0..vertical.output {
                 for ow in 0..horizontal.output {
                     let (rows, columns) = (vertical.taps(oh), horizontal.taps(ow));
-                    for feature in 0..c.outputs {
+                    for feature in 0..c.groups * c.outputs {
+                        let first = feature / c.outputs * stored;
                         let mut sum = 0;
                         for kh in 0..vertical.kernel {
                             for kw in 0..horizontal.kernel {
@@ -114,7 +118,7 @@ impl Operator for BinaryConv2d {
                                     let row = image * vertical.input + vertical.position(oh, kh);
                                     let pixel = row * horizontal.input;
                                     let pixel = pixel + horizontal.position(ow, kw);
-                                    &x[pixel * stored..][..stored]
+                                    &x[pixel * pixel_bits + first..][..stored]
                                 } else if self.padding == 0 {
                                     continue;
                                 } else {
@@ -147,6 +151,7 @@ impl Operator for BinaryConv2d {
             strides: [1, 1],
             pads: [0; 4],
             dilations: [1, 1],
+            groups: 1,
             padding: 0,
             channels: 8,
         };
@@ -172,6 +177,31 @@ impl Operator for BinaryConv2d {
                 vec![Tensor::i32([1, 1, 1, 2], vec![1, -3])],
             ),
         ];
+        // Two groups of a channel, 1 and -1, two features of each by 1 and -1.
+        cases.push(Case::new(
+            BinaryConv2d { groups: 2, channels: 1, ..plain.clone() },
+            vec![bits([1, 1, 1, 16], &[1, 0]), bits([4, 1, 1, 8], &[1, 0, 1, 0])],
+            vec![Tensor::i32([1, 1, 1, 4], vec![1, -1, -1, 1])],
+        ));
+        for (groups, channels, features) in [(2, 13, 8), (3, 8, 3), (5, 1, 10)] {
+            for padding in [-1, 0, 1] {
+                let stored = usize::next_multiple_of(channels, 8);
+                let op = BinaryConv2d {
+                    strides: [1, 2],
+                    pads: [1, 0, 2, 1],
+                    dilations: [2, 1],
+                    groups,
+                    padding,
+                    channels,
+                };
+                let salt = 70 + groups as u32;
+                let x = sample::integers([2, 5, 4, groups * stored], Element::B1, salt);
+                let w = sample::integers([features, 2, 3, stored], Element::B1, salt + 1);
+                if features.is_multiple_of(groups) {
+                    cases.push(Case::shape_only(op, vec![x, w]));
+                }
+            }
+        }
         // A pixel of two channels, 1 -1, below a row of padding and between two columns of it; weights are 1 1 throughout but
         // for -1 -1 at the left: 0 for the pixel, and what the padding has.
         for padding in [0, 1, -1] {
@@ -198,6 +228,7 @@ impl Operator for BinaryConv2d {
                     strides: [2, 1],
                     pads: [1, 2, 0, 1],
                     dilations: [1, 2],
+                    groups: 1,
                     padding,
                     channels,
                 };

@@ -220,6 +220,7 @@ impl Operator for Chain {
                 strides: [1, 2],
                 pads: [1, 0, 1, 1],
                 dilations: [1, 1],
+                groups: 1,
                 padding: 0,
                 channels: 20,
             };

@@ -57,19 +57,23 @@ pub(super) const RULES: &[Rule] = &[
         exactness: Exactness::Bit,
         sides: Sides::Patterns(Patterns {
             forms: &[(concat!("(dequantize (conv2d ?a ", codes!("?x"), " ?w))"), "?sums")],
-            guards: &["?a.groups = 1"],
+            guards: &[],
             conditions: BINARY,
             computed: (&["sums"], |m| {
                 let conv = m.op::<Conv2d>("a")?;
                 let [features, channels, rows, columns] =
                     <[usize; 4]>::try_from(m.constant("w")?.shape().dims()).ok()?;
                 let x = moved(TO_LAST, Term::Class(m.id("x")?));
-                let bits = filled(Term::operation(SignBits {}, vec![x]), channels);
+                let map = <[usize; 4]>::try_from(m.ty("x")?.shape.dims()).ok()?;
+                let pixels = [map[0], map[2], map[3]];
+                let bits =
+                    grouped(Term::operation(SignBits {}, vec![x]), pixels, conv.groups, channels);
                 let w = weights(m, [features, channels, rows, columns], |at| at);
                 let product = BinaryConv2d {
                     strides: conv.strides,
                     pads: conv.pads,
                     dilations: conv.dilations,
+                    groups: conv.groups,
                     padding: 0,
                     channels,
                 };
@@ -79,15 +83,17 @@ pub(super) const RULES: &[Rule] = &[
         }),
         instance: Instance::Built(|r| {
             let mut i = Builder::new();
-            let (channels, features) = (r.choose(&[1, 3, 8, 17]), r.range(1, 9));
-            let x = TensorType::f32([r.range(1, 2), channels, r.range(3, 5), r.range(3, 5)]);
+            let (channels, groups) = (r.choose(&[1, 3, 8, 17]), r.choose(&[1, 1, 2, 3]));
+            let features = groups * r.range(1, if groups == 1 { 9 } else { 3 });
+            let all = groups * channels;
+            let x = TensorType::f32([r.range(1, 2), all, r.range(3, 5), r.range(3, 5)]);
             let x = i.input(x);
             let shape = [features, channels, r.range(1, 3), r.range(1, 3)];
             let conv = Conv2d {
                 strides: [r.range(1, 2), r.range(1, 2)],
                 pads: [r.range(0, 1), r.range(0, 2), r.range(0, 1), r.range(0, 1)],
                 dilations: [1, r.range(1, 1 + usize::from(shape[3] < 3))],
-                groups: 1,
+                groups,
             };
             layer(r, i, conv, x, &shape)
         }),
@@ -156,7 +162,7 @@ pub(super) const RULES: &[Rule] = &[
         exactness: Exactness::Bit,
         sides: Sides::Patterns(Patterns {
             forms: &[("(integer_conv2d ?a ?x ?w)", "(binary_conv2d ?product ?bits ?weights)")],
-            guards: &["?a.groups = 1", "?a.padding = -1 | 0 | 1"],
+            guards: &["?a.padding = -1 | 0 | 1"],
             conditions: &[
                 ("w is known, -1 and 1 throughout", |m| Some(signs(m.constant("w")?).is_some())),
                 ("x is -1 and 1", |m| {
@@ -173,6 +179,7 @@ pub(super) const RULES: &[Rule] = &[
                     strides: conv.strides,
                     pads: conv.pads,
                     dilations: conv.dilations,
+                    groups: conv.groups,
                     padding: conv.padding,
                     channels,
                 };
@@ -182,15 +189,18 @@ pub(super) const RULES: &[Rule] = &[
                     let (rest, tap) = (at / (rows * columns), at % (rows * columns));
                     (rest / channels * rows * columns + tap) * channels + rest % channels
                 });
-                Some(vec![Term::Attributes(product.into()), filled(x, channels), weights?])
+                let map = <[usize; 4]>::try_from(m.ty("x")?.shape.dims()).ok()?;
+                let x = grouped(x, [map[0], map[1], map[2]], conv.groups, channels);
+                Some(vec![Term::Attributes(product.into()), x, weights?])
             }),
         }),
         instance: Instance::Built(|r| {
             let mut i = Builder::new();
-            let (channels, features) = (r.choose(&[1, 8, 19]), r.range(1, 5));
-            let sums = TensorType::new([r.range(1, 2), 4, r.range(3, 4), channels], Element::I32);
+            let (channels, groups) = (r.choose(&[1, 8, 19]), r.choose(&[1, 1, 2]));
+            let (features, all) = (groups * r.range(1, 3), groups * channels);
+            let sums = TensorType::new([r.range(1, 2), 4, r.range(3, 4), all], Element::I32);
             let sums = i.input(sums);
-            let x = signs_of(r, &mut i, sums, channels);
+            let x = signs_of(r, &mut i, sums, all);
             let x = match r.range(0, 1) {
                 0 => x,
                 _ => {
@@ -206,7 +216,7 @@ pub(super) const RULES: &[Rule] = &[
                 strides: [r.range(1, 2), 1],
                 pads: [r.range(0, 2), 0, r.range(0, 1), 1],
                 dilations: [1, 1],
-                groups: 1,
+                groups,
                 padding: r.range(0, 2) as i32 - 1,
             };
             let y = i.op(op, &[x, w]);
@@ -260,6 +270,17 @@ fn filled(bits: Term, channels: usize) -> Term {
     }
 }
 
+/// As [`filled`], each group of channels of `[B,H,W]` pixels by itself.
+fn grouped(bits: Term, [batch, height, width]: [usize; 3], groups: usize, channels: usize) -> Term {
+    let stored = channels.next_multiple_of(8);
+    if groups == 1 || stored == channels {
+        return filled(bits, channels);
+    }
+    // Pixels and groups are rows of their own meanwhile.
+    let rows = shaped([batch * height, width, groups, channels], bits);
+    shaped([batch, height, width, groups * stored], filled(rows, channels))
+}
+
 /// The elements of a tensor that holds -1 and 1 alone.
 fn signs(w: &Tensor) -> Option<&[i8]> {
     match w.data() {
@@ -306,8 +327,14 @@ fn linear(m: &Match<'_>, bits: Term, rows: usize, [c, h, w]: [usize; 3]) -> Opti
         true => at,
         false => at % inputs * features + at / inputs,
     });
-    let op =
-        BinaryConv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], padding: 0, channels: c };
+    let op = BinaryConv2d {
+        strides: [1, 1],
+        pads: [0; 4],
+        dilations: [1, 1],
+        groups: 1,
+        padding: 0,
+        channels: c,
+    };
     real(m, shaped([rows, features], Term::operation(op, vec![bits, w?])))
 }
 

@@ -396,11 +396,11 @@ done
 cat "$first"
 "#;
 
-/// Runs an executable in the interpreter of OpenCL, as a shell script: what it writes, if no kernel leaves its memory. Without
+/// Runs an executable in the interpreter of OpenCL, as a shell script: what it writes, if no kernel leaves its memory and no work items race. Without
 /// optimisation: the interpreter lacks what Clang makes of some sums.
 const OCLGRIND: &str = r#"log=$(mktemp) && out=$(mktemp)
 trap 'rm -f "$log" "$out"' EXIT
-oclgrind --build-options -cl-opt-disable --log "$log" "$@" > "$out"
+oclgrind --data-races --build-options -cl-opt-disable --log "$log" "$@" > "$out"
 code=$?
 if [ -s "$log" ]; then
     head -c 4000 "$log" >&2

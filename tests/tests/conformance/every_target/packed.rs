@@ -2,17 +2,23 @@
 //! last byte.
 
 use trainc_driver::verify::{ProgramCall, verify_program};
+use trainc_ir::Verified;
 use trainc_ir::graph::{Graph, InputRole};
+use trainc_ir::harness::{Harness, Toolchain};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{
     BinaryConv2d, Chain, Concat, DequantizeLinear, IntegerAdd, IntegerConv2d, IntegerMaxPool2d,
     IntegerSumPool2d, QuantizeLinear, ScaleShift, Threshold, Transpose,
 };
+use trainc_ir::program::Program;
 use trainc_ir::target::Target;
+use trainc_ir::target::{ArtifactFile, EmitError, Selection, Signature, TargetDescription};
 use trainc_ir::{Element, Op, RunContext, ScaleData, Tensor, TensorType, ValueId};
+use trainc_opencl::OPENCL;
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_tests::random::Random;
 
+use super::exceptions::Suite;
 use super::{exceptions, side_by_side};
 
 const IMAGES: usize = 3;
@@ -105,7 +111,10 @@ fn differences(target: &dyn Target, graph: &Graph, operands: Vec<Tensor>) -> Vec
     let calls = [ProgramCall { entry: 0, step: 0, operands }];
     let name = target.description().name;
     let mut failures = Vec::new();
-    for build in exceptions::builds(name, None) {
+    // What leaves its memory, OpenCL's interpreter alone sees.
+    let interpreted = (name == "opencl").then(|| exceptions::builds(name, Some(Suite::Quantized)));
+    for build in exceptions::builds(name, None).into_iter().chain(interpreted.into_iter().flatten())
+    {
         let options = build.options();
         match verify_program(&program, target, &calls, &options) {
             Ok(report) => failures.extend(report.findings.iter().map(|f| format!("{name}: {f}"))),
@@ -120,28 +129,44 @@ fn bit_products(target: &dyn Target) -> Vec<String> {
     let mut random = Random(43);
     let mut g = Graph::new("bits");
     let mut operands = Vec::new();
-    // Stored channels, channels, features, rows and columns of the window.
-    for (at, (stored, channels, features, window)) in [
-        (8, 5, 8, [3, 3]),
-        (16, 16, 11, [2, 3]),
-        (24, 24, 16, [1, 2]),
-        (32, 32, 8, [3, 1]),
-        (64, 57, 16, [3, 3]),
-        (128, 128, 5, [2, 2]),
-        (192, 192, 8, [3, 3]),
-        (256, 256, 8, [2, 1]),
-        (512, 512, 16, [3, 3]),
-        (1024, 1024, 8, [1, 1]),
+    // Groups, stored channels and channels of each, features, rows and columns of the window.
+    for (at, (groups, stored, channels, features, window)) in [
+        (1, 8, 5, 8, [3, 3]),
+        (1, 16, 16, 11, [2, 3]),
+        (1, 24, 24, 16, [1, 2]),
+        (1, 32, 32, 8, [3, 1]),
+        (1, 64, 57, 16, [3, 3]),
+        (1, 128, 128, 5, [2, 2]),
+        (1, 192, 192, 8, [3, 3]),
+        (1, 256, 256, 8, [2, 1]),
+        (1, 512, 512, 16, [3, 3]),
+        (1, 1024, 1024, 8, [1, 1]),
+        (1, 8, 8, 9, [7, 7]),
+        (1, 64, 64, 40, [3, 2]),
+        (2, 64, 60, 32, [3, 3]),
+        (3, 24, 24, 15, [2, 2]),
+        (4, 16, 16, 8, [3, 1]),
+        (16, 8, 8, 16, [3, 3]),
     ]
     .into_iter()
     .enumerate()
     {
-        let x = integers(&mut random, &[2, 4, 5, stored], Element::B1, 1);
-        let w = integers(&mut random, &[features, window[0], window[1], stored], Element::B1, 1);
+        // All differ where counts are most.
+        let within = i64::from(window != [7, 7]);
+        let map = if within == 0 || at > 10 { [8, 19] } else { [4, 5] };
+        let shape = [2, map[0], map[1], groups * stored];
+        let x = integers(&mut random, &shape, Element::B1, within);
+        let shape = [features, window[0], window[1], stored];
+        let mut w = integers(&mut random, &shape, Element::B1, 1);
+        if within == 0 {
+            let ones = vec![1; w.ty().count()];
+            w = Tensor::from_i64(w.ty(), &ones, ScaleData::None);
+        }
         let op = BinaryConv2d {
             strides: [1 + at % 2, 1 + at / 2 % 2],
             pads: [at % 3, 1, at / 3 % 2, 2],
             dilations: [1, 1],
+            groups,
             padding: 0,
             channels,
         };
@@ -209,6 +234,53 @@ fn bit_products(target: &dyn Target) -> Vec<String> {
 #[test]
 fn bit_products_everywhere() {
     side_by_side(&[()], |_, (), target| bit_products(target));
+}
+
+/// OpenCL with the last way of each kernel that may be chosen: a variant, where it has one.
+#[derive(Clone, Debug)]
+struct LastWay;
+
+impl Target for LastWay {
+    fn description(&self) -> &TargetDescription {
+        OPENCL.description()
+    }
+
+    fn select(&self, signature: &Signature<'_>) -> Selection {
+        OPENCL.select(signature)
+    }
+
+    fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
+        let mut files = OPENCL.emit(program)?;
+        let tuning = OPENCL.tuning(program)?.expect("OpenCL has choices");
+        let last = tuning.tunables.iter().map(|t| t.candidates.len().saturating_sub(1));
+        let choice: Vec<usize> = last.collect();
+        let tiled = tuning.tunables.iter().zip(&choice);
+        let tiled = tiled.filter(|(t, at)| t.candidates.get(**at).is_some_and(|c| c.variant > 0));
+        assert_eq!(tiled.count(), TILED, "kernels in tiles");
+        let file = files.iter_mut().find(|file| file.name == tuning.file).expect("its file");
+        file.contents = tuning.contents(&choice, None).into_bytes();
+        Ok(files)
+    }
+
+    fn toolchain(&self) -> Option<Toolchain> {
+        OPENCL.toolchain()
+    }
+
+    fn harness(&self, program: &Verified<Program>) -> Result<Option<Harness>, EmitError> {
+        OPENCL.harness(program)
+    }
+}
+
+/// Convolutions of [`bit_products`] that tiles are for.
+const TILED: usize = 10;
+
+/// What `trainc tune` may choose gives the same bits, too: on this machine's driver and in OpenCL's interpreter.
+#[test]
+fn bit_products_as_tuned() {
+    let asked = std::env::var("TRAINC_TARGET").ok().filter(|name| name != "opencl");
+    if asked.is_none() {
+        assert_eq!(bit_products(&LastWay), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, LoopKernel, Unary};
 use crate::ops::BinaryConv2d;
+use crate::ops::support::convolution::Convolution;
 use crate::ops::support::window::Axis;
 use crate::types::TensorType;
 
@@ -82,6 +83,24 @@ fn tap(
     }
 }
 
+/// The output channels, each with the first byte of its group in a pixel where there are several.
+fn each_feature(
+    b: &mut LoopBuilder,
+    c: &Convolution,
+    body: impl FnOnce(&mut LoopBuilder, Expr, Option<Expr>),
+) {
+    if c.groups == 1 {
+        return b.for_("feature", c.outputs, |b, feature| body(b, feature, None));
+    }
+    b.for_("group", c.groups, |b, group| {
+        let first = b.let_("first", group.clone() * Expr::index(c.inputs / 8));
+        b.for_("member", c.outputs, |b, member| {
+            let feature = b.let_("feature", group * Expr::index(c.outputs) + member);
+            body(b, feature, Some(first));
+        });
+    });
+}
+
 /// The loops of a convolution of bits, over the packed bytes of its operands; with further operands those of a chain that ends in
 /// a `threshold` of one level, which then come with no memory for sums: the thresholds `[C,1]`, and which channels are
 /// complemented, if any are.
@@ -94,7 +113,7 @@ pub(crate) fn lower(
         .convolution(&inputs[0].shape, &inputs[1].shape)
         .expect("the type rule has checked the operands");
     let (vertical, horizontal) = (c.windows.vertical, c.windows.horizontal);
-    let bytes = c.inputs / 8;
+    let (bytes, features) = (c.inputs / 8, c.groups * c.outputs);
     // Padding of zeros adds nothing: its taps are left out.
     let inside = vertical.all_inside() && horizontal.all_inside();
     let skips = op.padding == 0 || inside;
@@ -115,7 +134,7 @@ pub(crate) fn lower(
                 let all = (Expr::i64(0), Expr::index(horizontal.kernel));
                 let (kw_start, kw_end) = if skips { horizontal.tap_range(b, &ow) } else { all };
                 let left = b.let_("left", horizontal.origin(&ow));
-                let pixel = b.let_("pixel", (line + ow) * Expr::index(c.outputs));
+                let pixel = b.let_("pixel", (line + ow) * Expr::index(features));
                 let length = |axis: &Axis, start: &Expr, end: &Expr| {
                     let taps = (end.clone() - start.clone()).truncate();
                     // A window beside the map begins behind its end.
@@ -129,7 +148,7 @@ pub(crate) fn lower(
                     false => Expr::i32((vertical.kernel * horizontal.kernel) as i32),
                 };
                 let most = b.let_("most", taps * Expr::i32(op.channels as i32));
-                b.for_("feature", c.outputs, |b, feature| {
+                each_feature(b, &c, |b, feature, first| {
                     let differ = b.local("differ", Expr::i32(0));
                     b.for_range("kh", kh_start, kh_end, |b, kh| {
                         let row = b.let_("row", top + kh.clone() * Expr::index(vertical.dilation));
@@ -140,7 +159,8 @@ pub(crate) fn lower(
                         b.for_range("kw", kw_start, kw_end, |b, kw| {
                             let column = left + kw.clone() * Expr::index(horizontal.dilation);
                             let column = b.let_("column", column);
-                            let x_at = (x_row + column.clone()) * Expr::index(bytes);
+                            let pixel = (x_row + column.clone()) * Expr::index(c.groups * bytes);
+                            let x_at = first.clone().map_or(pixel.clone(), |first| pixel + first);
                             let w_at = b.let_("w_at", (w_row + kw) * Expr::index(bytes));
                             let within = |position: Expr, size: usize| {
                                 let above = Expr::i64(-1).less(position.clone());
