@@ -211,3 +211,22 @@ fn a_checkpoint_of_another_choice_is_refused() {
     let message = folder.fail(&[&run[..], &["--resume"]].concat());
     assert!(message.contains("frozen parameters"), "{message}");
 }
+
+/// Norms behind binary layers are said to be thresholds; the one before the last layer, of FP32, stays.
+#[test]
+fn norms_that_become_thresholds_are_said() {
+    let folder = Folder::new("freeze-thresholds");
+    folder.succeed(&["zoo", "lenet-binary", "--bytes", "-o", "net.onnx"]);
+    let compile = ["compile", "net.onnx", "--algorithm", "bnn-ste", "--freeze", "*"];
+    let output =
+        folder.run(&[&compile[..], &["--target", "c", "--batch", "1", "-o", "out"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    for line in [
+        "2 of 3 batch normalizations have frozen statistics and are thresholds of integer sums now: `features.2`, `features.6`",
+        "1 of 3 batch normalizations keep frozen statistics and stay in FP32 (its operand is used elsewhere, too): `classifier.1`",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let manifest = String::from_utf8(bytes(&folder.path("out/manifest.json"))).unwrap();
+    assert_eq!(manifest.matches("frozen statistics, a threshold of integer sums").count(), 2);
+}

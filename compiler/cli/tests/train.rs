@@ -366,3 +366,34 @@ fn a_text_is_learnt() {
     let error = folder.fail(&["train", "--data", "fox.txt"]);
     assert!(error.contains("fox"), "{error}");
 }
+
+/// A model that takes bytes trains as its twin of FP32 inputs does on pixels as they are stored, and takes nothing else.
+#[test]
+fn a_model_of_bytes_is_fed_bytes() {
+    let folder = Folder::new("train-bytes");
+    folder.succeed(&["zoo", "digits", "-o", "floats.onnx"]);
+    folder.succeed(&["zoo", "digits", "--bytes", "-o", "bytes.onnx"]);
+    let train = |model: &str, more: &[&str]| {
+        let command = ["train", model, "--algorithm", "bnn-ste", "--epochs", "2"];
+        let mut epochs = folder.json(&[&command[..], more].concat());
+        epochs.retain(|line| line["reason"] == "epoch");
+        epochs.iter_mut().for_each(|line| line["seconds"] = serde_json::Value::Null);
+        epochs
+    };
+    let floats = train("floats.onnx", &["--normalization", "none"]);
+    assert_eq!((floats.len(), train("bytes.onnx", &[])), (3, floats.clone()));
+    let flips = ["--augment", "crop=1,flip"];
+    let changed = train("bytes.onnx", &flips);
+    assert_ne!(changed, floats);
+    let none = [&["--normalization", "none"], &flips[..]].concat();
+    assert_eq!(changed, train("floats.onnx", &none));
+    let output = folder.run(&["train", "bytes.onnx", "--algorithm", "bnn-ste", "--epochs", "0"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("pixels are fed as they are stored"), "{said}");
+    for more in [["--normalization", "standardize"], ["--mean", "0.5"]] {
+        let command = ["train", "bytes.onnx", "--algorithm", "bnn-ste", "--epochs", "0"];
+        let output = folder.run(&[&command[..], &more].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("leave the normalization out"), "{said}");
+    }
+}

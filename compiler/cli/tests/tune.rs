@@ -83,3 +83,30 @@ fn what_cannot_be_tuned() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("apt-get install pocl-opencl-icd"), "{said}");
 }
+
+/// What the driver built is kept where `TRAINC_OPENCL_CACHE` says, and built again where that is damaged.
+#[test]
+fn built_programs_are_kept() {
+    let folder = artifact("tune-cache");
+    let cache = folder.path("cache");
+    fs::create_dir(&cache).expect("a folder");
+    let verify = || {
+        let mut command = folder.command(&["verify", "out", "--steps", "1", "--no-extremes"]);
+        let output = command.env("TRAINC_OPENCL_CACHE", &cache).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let files = fs::read_dir(&cache).expect("the folder");
+        let files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        (files[0].clone(), fs::metadata(&files[0]).expect("its size").len())
+    };
+    let (file, bytes) = verify();
+    let modified = || fs::metadata(&file).and_then(|data| data.modified()).expect("a time");
+    let written = modified();
+    assert_eq!(verify(), (file.clone(), bytes));
+    // Taken, not built.
+    assert_eq!(modified(), written);
+    let whole = fs::read(&file).expect("the file");
+    fs::write(&file, &whole[..whole.len() / 2]).expect("written");
+    assert_eq!(verify().1, bytes);
+}

@@ -17,6 +17,11 @@
 /* Platforms, and devices of each, that are looked at. */
 enum { PLATFORMS = 16, DEVICES = 16 };
 
+/* Names the folder that built programs are kept in. */
+#define TRAINC_OPENCL_CACHE "TRAINC_OPENCL_CACHE"
+
+#define START UINT64_C(0xcbf29ce484222325)
+
 #define INSTALL "OpenCL needs a driver: on Debian, `apt-get install pocl-opencl-icd` is one for the processor"
 
 void trainc_opencl_end(const char *message)
@@ -106,16 +111,102 @@ static const char *find(struct trainc_opencl *cl)
     return cl->message;
 }
 
-/* Builds the program; what the compiler says if it refuses it. */
-static const char *build(struct trainc_opencl *cl)
+/* A fingerprint of bytes, which goes on from another (FNV-1a). */
+static uint64_t fingerprint(uint64_t hash, const void *bytes, size_t size)
+{
+    for (size_t at = 0; at < size; at++) {
+        hash = (hash ^ ((const unsigned char *)bytes)[at]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+/* The file that a built program is kept in, named by all that it depends on; 0 if none is wanted. */
+static int cache_file(const struct trainc_opencl *cl, const char *options, char *path, size_t size)
+{
+    const char *const folder = getenv(TRAINC_OPENCL_CACHE);
+    static const cl_device_info names[] = {
+        CL_DEVICE_VENDOR, CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION,
+    };
+    uint64_t hash = START;
+    if (folder == NULL || folder[0] == '\0') {
+        return 0;
+    }
+    for (size_t part = 0; part < cl->lines + 1 + sizeof names / sizeof names[0]; part++) {
+        char name[256] = "";
+        const char *text = options;
+        if (part < cl->lines) {
+            text = cl->source[part];
+        } else if (part > cl->lines) {
+            clGetDeviceInfo(cl->device, names[part - cl->lines - 1], sizeof name - 1, name, NULL);
+            text = name;
+        }
+        hash = fingerprint(hash, text, strlen(text) + 1);
+    }
+    const int length = snprintf(path, size, "%s/%08lx%08lx.clbin", folder,
+        (unsigned long)(hash >> 32), (unsigned long)(hash & 0xffffffff));
+    return length > 0 && (size_t)length < size;
+}
+
+/* Takes a built program out of a file, behind its fingerprint: drivers end the process over a damaged one. Whether that went
+ * well. */
+static int load_program(struct trainc_opencl *cl, const char *path, const char *options)
+{
+    FILE *const file = fopen(path, "rb");
+    unsigned char *bytes = NULL;
+    uint64_t hash = 0;
+    cl_int code = CL_INVALID_BINARY, status = CL_INVALID_BINARY;
+    if (file != NULL && fseek(file, 0, SEEK_END) == 0) {
+        const long length = ftell(file);
+        const size_t size = length > (long)sizeof hash ? (size_t)length - sizeof hash : 0;
+        rewind(file);
+        bytes = size > 0 ? malloc(size) : NULL;
+        if (bytes != NULL && fread(&hash, sizeof hash, 1, file) == 1
+            && fread(bytes, 1, size, file) == size && fingerprint(START, bytes, size) == hash) {
+            const unsigned char *all = bytes;
+            cl->program = clCreateProgramWithBinary(cl->context, 1, &cl->device, &size, &all,
+                &status, &code);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    free(bytes);
+    if (code == CL_SUCCESS && status == CL_SUCCESS
+        && clBuildProgram(cl->program, 1, &cl->device, options, NULL, NULL) == CL_SUCCESS) {
+        return 1;
+    }
+    if (code == CL_SUCCESS) {
+        clReleaseProgram(cl->program);
+    }
+    cl->program = NULL;
+    return 0;
+}
+
+/* Keeps a built program in a file, which appears whole; without one it is built again the next time. */
+static void save_program(const struct trainc_opencl *cl, const char *path)
+{
+    size_t size = 0;
+    char draft[1100];
+    clGetProgramInfo(cl->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL);
+    unsigned char *bytes = size > 0 ? malloc(size) : NULL;
+    const int length = snprintf(draft, sizeof draft, "%s.%lx", path, (unsigned long)(uintptr_t)bytes);
+    if (bytes != NULL && length > 0 && (size_t)length < sizeof draft
+        && clGetProgramInfo(cl->program, CL_PROGRAM_BINARIES, sizeof bytes, &bytes, NULL) == CL_SUCCESS) {
+        FILE *const file = fopen(draft, "wb");
+        const uint64_t hash = fingerprint(START, bytes, size);
+        const int whole = file != NULL && fwrite(&hash, sizeof hash, 1, file) == 1
+            && fwrite(bytes, 1, size, file) == size;
+        if (file != NULL && (fclose(file) != 0 || !whole || rename(draft, path) != 0)) {
+            remove(draft);
+        }
+    }
+    free(bytes);
+}
+
+/* Builds the program of its text; what the compiler says if it refuses it. */
+static const char *compile(struct trainc_opencl *cl, const char *options)
 {
     cl_int code = CL_SUCCESS;
-    cl_device_fp_config floats = 0;
-    clGetDeviceInfo(cl->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL);
-    const int rounded = (floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
-    const char *const options = rounded
-        ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DTRAINC_ROUNDED_DIVISION"
-        : "-cl-std=CL1.2";
     cl->program = clCreateProgramWithSource(cl->context, cl->lines, (const char **)cl->source, NULL,
         &code);
     if (code != CL_SUCCESS) {
@@ -130,6 +221,30 @@ static const char *build(struct trainc_opencl *cl)
             NULL);
         snprintf(cl->message + used, sizeof cl->message - used, "\n%s", log);
         return cl->message;
+    }
+    return NULL;
+}
+
+/* Builds the program, or takes it as it was built before. */
+static const char *build(struct trainc_opencl *cl)
+{
+    cl_int code = CL_SUCCESS;
+    cl_device_fp_config floats = 0;
+    clGetDeviceInfo(cl->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL);
+    const int rounded = (floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    const char *const options = rounded
+        ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DTRAINC_ROUNDED_DIVISION"
+        : "-cl-std=CL1.2";
+    char path[1024];
+    const int cached = cache_file(cl, options, path, sizeof path);
+    if (!cached || !load_program(cl, path, options)) {
+        const char *const why = compile(cl, options);
+        if (why != NULL) {
+            return why;
+        }
+        if (cached) {
+            save_program(cl, path);
+        }
     }
     for (uint32_t k = 0; k < cl->count; k++) {
         cl->kernels[k] = clCreateKernel(cl->program, cl->names[k], &code);

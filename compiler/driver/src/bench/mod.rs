@@ -12,6 +12,7 @@ use serde::Serialize;
 use trainc_ir::Op;
 use trainc_ir::graph::InputRole;
 use trainc_ir::harness::launches;
+use trainc_ir::ops::BinaryConv2d;
 use trainc_ir::product::Product;
 use trainc_ir::program::{Entry, Kernel, Program};
 use trainc_ir::target::Target as _;
@@ -70,6 +71,8 @@ pub struct BenchReport {
     pub units: u64,
     /// What is counted: `packets`, `instructions`, `cycles`; `nanoseconds` on the host.
     pub unit: &'static str,
+    /// Products of bits a nanosecond that this machine makes at most, on the host where launches have some.
+    pub bit_peak: Option<f64>,
     /// Executed instructions, where cycles are counted.
     pub instructions: Option<u64>,
     /// Cycles on eight cores, where they are modelled.
@@ -111,6 +114,8 @@ pub struct BenchLaunch {
     pub implementation: &'static str,
     /// Multiplications, those with padding included.
     pub macs: u64,
+    /// Whether they are of bits, by exclusive or and counts of ones.
+    pub bits: bool,
     /// What it takes.
     pub units: u64,
     /// Cycles on eight cores, where they are modelled.
@@ -198,6 +203,7 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
             kernel: kernel.name.clone(),
             implementation: kernel.selection.name(),
             macs: multiplications(kernel),
+            bits: of_bits(kernel).is_some(),
             units: in_unit(count, unit),
             cycles_8_cores: cluster.and_then(|c| c.launches.get(&launch)).map(|c| c.cycles),
             estimate: kernel.selection.cost().cycles(),
@@ -214,6 +220,8 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
         macs: all.iter().map(|l| l.macs).sum(),
         units,
         unit,
+        bit_peak: (unit == "nanoseconds" && all.iter().any(|launch| launch.bits))
+            .then(trainc_host::kernels::bit_peak),
         instructions: (unit == "cycles").then_some(own.step.instructions),
         cycles_8_cores: cluster.map(|c| c.step.cycles),
         outside: units as i64 - inside as i64,
@@ -236,8 +244,24 @@ pub(crate) fn batch(program: &Program, entry: &Entry) -> Option<usize> {
     program.buffer(data.buffer).ty.shape.dims().first().copied()
 }
 
+/// The convolution of bits that a kernel is or begins with.
+fn of_bits(kernel: &Kernel) -> Option<&BinaryConv2d> {
+    let first = match &kernel.op {
+        Op::Chain(chain) => chain.ops.first()?,
+        op => op,
+    };
+    match first {
+        Op::BinaryConv2d(conv) => Some(conv),
+        _ => None,
+    }
+}
+
 /// Multiplications of the product that a kernel is or begins with.
 pub(crate) fn multiplications(kernel: &Kernel) -> u64 {
+    if let Some(conv) = of_bits(kernel) {
+        let (w, y) = (&kernel.inputs[1], &kernel.outputs[0]);
+        return (y.count() * w.shape[1] * w.shape[2] * conv.channels) as u64;
+    }
     let of;
     let ops = match &kernel.op {
         Op::Chain(chain) => &chain.ops[..],

@@ -54,6 +54,17 @@ pub fn text(report: &BenchReport) -> Vec<String> {
         lines.push(format!("on 8 cores {} MAC a cycle", ratio(report.macs, cycles)));
     }
     lines.push(format!("counted: {}", report.model));
+    if let Some(peak) = report.bit_peak {
+        let share = |launch: &BenchLaunch| {
+            let each = launch.macs as f64 / launch.units.max(1) as f64;
+            format!("{} {:.0} %", cut(&launch.node, NODE), 100.0 * each / peak)
+        };
+        let bits = report.launches.iter().filter(|launch| launch.bits);
+        lines.push(format!(
+            "of the {peak:.0} products of bits a nanosecond that exclusive or, counts and sums in registers make here: {}",
+            bits.map(share).collect::<Vec<_>>().join(", ")
+        ));
+    }
     lines.push(String::new());
     if let Some(bytes) = report.code_bytes {
         let tables = report.table_bytes.unwrap_or(0);

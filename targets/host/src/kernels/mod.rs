@@ -20,6 +20,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bit_peak;
 mod bits;
 #[cfg(test)]
 mod bits_tests;
@@ -44,6 +45,7 @@ mod tests;
 mod threads;
 mod weight_gradient;
 
+pub use bit_peak::bit_peak;
 pub use bits::{
     BitGeometry, BitThresholds, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds,
     conv2d_bits_thresholds_on,

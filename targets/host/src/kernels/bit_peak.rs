@@ -1,0 +1,98 @@
+//! How many products of bits this machine makes at most: exclusive or, a count of ones and a sum, of what stands in registers.
+
+use std::time::Instant;
+
+use super::path::{KernelPath, active_path};
+use super::threads;
+
+/// Sums that do not wait for each other.
+const SUMS: usize = 12;
+/// Numbers of 64 bits of each.
+const WIDTH: usize = 8;
+/// Rounds between looks at the clock, and how many looks.
+const ROUNDS: usize = 20_000;
+const TRIES: usize = 40;
+
+/// Products of bits a nanosecond on all threads of the kernels, by the widest instructions that they use: the best of several tries.
+#[must_use]
+pub fn bit_peak() -> f64 {
+    let best = || {
+        let run = rounds();
+        let time = |_| {
+            let start = Instant::now();
+            std::hint::black_box(run(std::hint::black_box(ROUNDS)));
+            start.elapsed().as_secs_f64()
+        };
+        let least = (0..TRIES).map(time).fold(f64::INFINITY, f64::min);
+        (ROUNDS * SUMS * WIDTH * 64) as f64 / (least * 1e9)
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads::threads()).map(|_| scope.spawn(best)).collect();
+        all.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
+    })
+}
+
+/// Rounds on the instruction set that kernels use.
+fn rounds() -> fn(usize) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let path = active_path();
+        if path == KernelPath::Vnni && std::is_x86_feature_detected!("avx512vpopcntdq") {
+            // SAFETY: the machine has these instructions.
+            return |count| unsafe { with_avx512(count) };
+        }
+        if path != KernelPath::Portable && std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the machine has these instructions.
+            return |count| unsafe { with_avx2(count) };
+        }
+    }
+    portable
+}
+
+#[inline(always)]
+fn portable(count: usize) -> u64 {
+    let mut sums = [[1u64; WIDTH]; SUMS];
+    for round in 0..count {
+        for sum in &mut sums {
+            for number in sum {
+                *number += u64::from((*number ^ round as u64).count_ones());
+            }
+        }
+    }
+    sums.iter().flatten().fold(0, |all, sum| all.wrapping_add(*sum))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn with_avx2(count: usize) -> u64 {
+    portable(count)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn with_avx512(count: usize) -> u64 {
+    use std::arch::x86_64::{
+        _mm512_add_epi64, _mm512_popcnt_epi64, _mm512_reduce_add_epi64, _mm512_set1_epi64,
+        _mm512_xor_si512,
+    };
+    let mut sums = [_mm512_set1_epi64(1); SUMS];
+    for round in 0..count {
+        let word = _mm512_set1_epi64(round as i64);
+        for sum in &mut sums {
+            *sum = _mm512_add_epi64(*sum, _mm512_popcnt_epi64(_mm512_xor_si512(*sum, word)));
+        }
+    }
+    sums.into_iter().fold(0, |all, sum| all ^ _mm512_reduce_add_epi64(sum)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_products_a_nanosecond() {
+        let peak = bit_peak();
+        assert!(peak.is_finite() && peak > 0.1, "{peak}");
+        assert_ne!(rounds()(3), rounds()(4));
+    }
+}
