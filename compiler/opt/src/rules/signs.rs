@@ -154,7 +154,9 @@ pub(super) const RULES: &[Rule] = &[
                 _ => stairs,
             };
             let pads = [0; 4].map(|_| r.range(0, 1));
-            let pool = IntegerMaxPool2d { kernel: [2, 2], strides: [r.range(1, 2), 1], pads };
+            // Windows that lie in the padding among them, which stay as they are.
+            let kernel = [r.range(1, 2), 2];
+            let pool = IntegerMaxPool2d { kernel, strides: [r.range(1, 2), 1], pads };
             let y = match r.range(0, 1) {
                 0 => {
                     let x = i.op(pool, &[x]);
