@@ -7,6 +7,7 @@ use trainc_data::{NpyData, read_npz};
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Entries, INFER, Session, TRAIN_STEP};
+use trainc_host::HostProgram;
 use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{
@@ -20,6 +21,7 @@ use trainc_opt::algorithm::Algorithm;
 use trainc_opt::constants::fold_constants;
 use trainc_opt::freeze::freeze;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
+use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::rules::instance::Random;
 use trainc_opt::translate::translate;
 
@@ -192,10 +194,18 @@ fn grouped_layers_compute_with_bits() {
         let bits = optimised(&frozen, target);
         let name = target.description().name;
         assert_eq!(count(&bits, OpKind::BinaryConv2d), products, "{name}");
+        let entries = [PlanEntry { name: "infer", graph: &bits }];
+        let (program, _) =
+            plan("groups", &entries, &trainc_host::HOST, &PlanOptions::default()).expect("plans");
+        // Its kernels for programs in memory, which artifacts do not have.
+        let mut host = HostProgram::compile(&program).expect("compiles");
         let mut random = Random::new(11);
         for _ in 0..4 {
             let x = drawn(&mut random, &[2, 3, 8, 7]);
-            assert!(run(&bits, &x).bits_equal(&run(&trained, &x)), "{name}");
+            let expected = run(&trained, &x);
+            assert!(run(&bits, &x).bits_equal(&expected), "{name}");
+            let found = host.run("infer", &[&x], &RunContext::default()).expect("runs");
+            assert!(found[0].bits_equal(&expected), "{name}, in memory");
         }
     }
 }
