@@ -13,7 +13,8 @@ use crate::hash::FileFingerprint;
 use crate::manifest::Tunables;
 use crate::stored::MANIFEST;
 use crate::verify::artifact;
-use crate::verify::trials::Trials;
+use crate::verify::measure::MeasureOptions;
+use crate::verify::trials::{Call, Trials};
 
 /// How it is tuned.
 #[derive(Clone, Debug, Default)]
@@ -120,7 +121,10 @@ pub fn tune(
         );
     };
     let entry = entry(&artifact, options.entry.as_deref())?;
-    let trials = Trials::new(folder, &artifact, &tuning, entry, options, &mut |compiler| {
+    let TuneOptions { seed, compiler, runner, keep, .. } = options.clone();
+    let built = MeasureOptions { seed, compiler, runner };
+    let place = (folder, keep.as_deref());
+    let trials = Trials::new(place, &artifact, &tuning, entry, &built, &mut |compiler| {
         progress(Progress::Build(compiler));
     })?;
     let own = vec![0; tuning.tunables.len()];
@@ -210,13 +214,6 @@ fn entry(artifact: &artifact::Artifact, named: Option<&str>) -> Result<usize> {
         None if names.is_empty() => bail!("the program has no entry"),
         None => Ok(position(crate::session::INFER).unwrap_or(0)),
     }
-}
-
-/// Times of a call in nanoseconds: the whole, and each kernel; `None` where the device refused how it was to be launched.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Call {
-    pub(crate) whole: u64,
-    pub(crate) kernels: Vec<Option<u64>>,
 }
 
 /// The least of each time.

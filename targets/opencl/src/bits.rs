@@ -1,13 +1,13 @@
 //! Convolutions of packed bits: a work item makes eight features of a pixel, so that each word of the map is loaded once for
 //! eight words of weights, and a threshold's bits fill a byte. Words are as wide as divides a pixel's bytes (of one group), up to
-//! 64 bytes. A variant shares map and weights of neighbouring pixels and features in local memory (`tiled`).
+//! 64 bytes. A variant shares map and weights of neighbouring pixels and features in local memory, see `tiled`.
 
+use trainc_c::syntax::Pointer;
 use trainc_ir::bit_product::{BitProduct, BitTail};
 use trainc_ir::implementation::{Cost, Signature};
 use trainc_ir::loops::LoopKernel;
 
 use crate::printed::{LANES, LAUNCH, PrintedPhase};
-use crate::tiled;
 use crate::window::{pointers, window};
 
 /// A convolution of bits, with its buffers.
@@ -60,21 +60,20 @@ impl Bits {
         Cost::new((items * (words * each + 80)) as u64 / LANES + LAUNCH)
     }
 
-    /// The kernel and its variant; `name` gives each a name that no other has.
-    pub(crate) fn print(
-        &self,
-        name: &mut dyn FnMut(&str) -> String,
-        own: &str,
-    ) -> Vec<PrintedPhase> {
-        let BitProduct { x: [batch, ..], y: [y_height, y_width], tail, .. } = &self.product;
-        let pointers = pointers(["uint8_t", "uint8_t"], *tail);
-        let rounds = [batch * y_height, *y_width, self.groups()].map(|n| n as i32).to_vec();
-        let plain = PrintedPhase::of(name(own), pointers.clone(), rounds.clone(), self.body());
-        let tiled = tiled::Tile::of(self).map(|tile| {
-            let name = name(&format!("{own}_tiled"));
-            PrintedPhase::of(name, pointers, rounds, tile.body(self)).variant_of(tile.variant())
-        });
-        std::iter::once(plain).chain(tiled).collect()
+    /// The kernel; `name` gives it a name that no other has.
+    pub(crate) fn print(&self, name: &mut dyn FnMut(&str) -> String, own: &str) -> PrintedPhase {
+        PrintedPhase::of(name(own), self.pointers(), self.rounds(), self.body())
+    }
+
+    /// The buffers.
+    pub(crate) fn pointers(&self) -> Vec<Pointer> {
+        pointers(["uint8_t", "uint8_t"], self.product.tail)
+    }
+
+    /// Rounds that are work items.
+    pub(crate) fn rounds(&self) -> Vec<i32> {
+        let BitProduct { x: [batch, ..], y: [y_height, y_width], .. } = &self.product;
+        [batch * y_height, *y_width, self.groups()].map(|n| n as i32).to_vec()
     }
 
     /// The lines of the kernel behind its pointers.

@@ -8,6 +8,7 @@ use crate::bits::Bits;
 use crate::bytes::Bytes;
 use crate::loops::Loops;
 use crate::printed::PrintedPhase;
+use crate::tiled::Tile;
 
 /// How an operation runs.
 #[derive(Debug)]
@@ -41,7 +42,11 @@ impl Way {
     ) -> Result<Vec<PrintedPhase>, String> {
         match self {
             Way::Loops(loops) => loops.print(name, own),
-            Way::Bits(bits) => Ok(bits.print(name, own)),
+            Way::Bits(bits) => {
+                let plain = bits.print(name, own);
+                let tiled = Tile::of(bits).map(|tile| tile.print(bits, name, own));
+                Ok(std::iter::once(plain).chain(tiled).collect())
+            }
             Way::Bytes(bytes) => Ok(bytes.print(name, own)),
         }
     }

@@ -4,7 +4,7 @@
 use trainc_ir::bit_product::BitProduct;
 
 use crate::bits::{Bits, FEATURES};
-use crate::printed::Variant;
+use crate::printed::{PrintedPhase, Variant};
 use crate::window::window;
 
 /// Bytes of local memory: half of the least that a device has.
@@ -38,12 +38,24 @@ impl Tile {
         Some(Tile { pixels, groups, width })
     }
 
-    pub(crate) fn variant(&self) -> Variant {
+    /// The kernel; `name` gives it a name that no other has.
+    pub(crate) fn print(
+        &self,
+        bits: &Bits,
+        name: &mut dyn FnMut(&str) -> String,
+        own: &str,
+    ) -> PrintedPhase {
+        let name = name(&format!("{own}_tiled"));
+        let kernel = PrintedPhase::of(name, bits.pointers(), bits.rounds(), self.body(bits));
+        kernel.variant_of(self.variant())
+    }
+
+    fn variant(&self) -> Variant {
         Variant { name: "tiled", group: [self.groups as u32, self.pixels as u32, 1] }
     }
 
     /// The lines of the kernel behind its pointers.
-    pub(crate) fn body(&self, bits: &Bits) -> Vec<String> {
+    fn body(&self, bits: &Bits) -> Vec<String> {
         let BitProduct { conv, x, w: [features, rows, columns], y: [y_height, y_width], .. } =
             &bits.product;
         let [_, height, width, bytes] = *x;

@@ -7,10 +7,10 @@ use trainc_ir::program::{Entry, Program};
 use trainc_ir::tuning::Tuning;
 
 use crate::error::{Context, Error, Result, bail, ensure};
-use crate::tune::{Call, TuneOptions};
 
 use super::artifact::Artifact;
 use super::inputs::{cases, operands};
+use super::measure::MeasureOptions;
 use super::process::{Ended, Process, Requests};
 use super::runnable;
 use super::source::source;
@@ -29,6 +29,13 @@ pub(crate) struct Trials<'a> {
     executable: PathBuf,
 }
 
+/// Times of a call in nanoseconds: the whole, and each kernel; `None` where the device refused how it was to be launched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    pub(crate) whole: u64,
+    pub(crate) kernels: Vec<Option<u64>>,
+}
+
 /// What calls took.
 pub(crate) struct Times {
     /// The device's name.
@@ -43,11 +50,11 @@ impl<'a> Trials<'a> {
     /// # Errors
     /// If the artifact cannot be built here.
     pub(crate) fn new(
-        folder: &'a Path,
+        (folder, keep): (&'a Path, Option<&Path>),
         artifact: &'a Artifact,
         tuning: &'a Tuning,
         entry: usize,
-        options: &TuneOptions,
+        options: &MeasureOptions,
         builds: &mut dyn FnMut(String),
     ) -> Result<Trials<'a>> {
         let program = &artifact.program;
@@ -61,7 +68,7 @@ impl<'a> Trials<'a> {
         let mut tools = Tools::find(target.name, &toolchain, compiler, runner)?;
         builds(tools.compiler());
         tools.flag(tuning.flag);
-        let workspace = Workspace::new(options.keep.as_deref())?;
+        let workspace = Workspace::new(keep)?;
         let main = source(program, &harness, target.alignment, false);
         let build = Build { folder, tools: &tools, workspace: &workspace, harness: &harness };
         let executable = build.executable(&main, None)?;

@@ -111,11 +111,11 @@ pub(super) const RULES: &[Rule] = &[
             i.finish(y)
         }),
     },
-    // More of a sum never reaches fewer of its thresholds; complements turn that round, so nothing is complemented here. A window
-    // with nothing in it would be the least number, which a threshold may let through.
+    // More of a sum never reaches fewer of its thresholds; complements turn that round, so nothing is complemented here. No
+    // window is without a number.
     Rule {
         name: "threshold-of-integer-max-pool",
-        summary: "threshold(integer_max_pool2d(x), t) = integer_max_pool2d(threshold(x, t)), windows with something in them",
+        summary: "threshold(integer_max_pool2d(x), t) = integer_max_pool2d(threshold(x, t))",
         exactness: Exactness::Bit,
         sides: Sides::Patterns(Patterns {
             forms: &[
@@ -128,10 +128,7 @@ pub(super) const RULES: &[Rule] = &[
                     "(threshold ?stairs (integer_max_pool2d ?pool ?x) ?rows)",
                 ),
             ],
-            conditions: &[("no window lies in the padding", |m| {
-                let IntegerMaxPool2d { kernel, pads, .. } = m.op::<IntegerMaxPool2d>("pool")?;
-                Some((0..4).all(|side| pads[side] < kernel[side % 2]))
-            })],
+            conditions: &[],
             ..Patterns::NONE
         }),
         instance: Instance::Built(|r| {
@@ -154,9 +151,8 @@ pub(super) const RULES: &[Rule] = &[
                 _ => stairs,
             };
             let pads = [0; 4].map(|_| r.range(0, 1));
-            // Windows that lie in the padding among them, which stay as they are.
-            let kernel = [r.range(1, 2), 2];
-            let pool = IntegerMaxPool2d { kernel, strides: [r.range(1, 2), 1], pads };
+            let (kernel, strides) = ([2, 2], [r.range(1, 2), 1]);
+            let pool = IntegerMaxPool2d { kernel, strides, pads };
             let y = match r.range(0, 1) {
                 0 => {
                     let x = i.op(pool, &[x]);
