@@ -69,7 +69,7 @@ impl Tuning {
     pub fn contents(&self, choice: &[usize], device: Option<&str>) -> String {
         let by = match device {
             Some(device) => {
-                format!("Chosen by trainc tune on: {}.", crate::names::shown(device))
+                format!("Chosen by trainc tune on: {}.", crate::names::comment(device))
             }
             None => "As the driver likes; `trainc tune` tries what the device likes.".to_string(),
         };
