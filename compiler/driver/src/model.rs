@@ -14,6 +14,7 @@ use trainc_onnx_import::{
 use trainc_opt::algorithm::{Algorithm, Initialization, Otherwise, Units};
 use trainc_opt::batch_norm::{BatchNormFate, fold_batch_norms};
 use trainc_opt::codes::{StoredCodes, in_codes};
+use trainc_opt::dynamic::{COST, add_gates};
 use trainc_opt::freeze::freeze;
 use trainc_opt::inference::inference_graph;
 use trainc_opt::losses::{self, add_losses};
@@ -210,7 +211,7 @@ pub fn training_for(
     let training = training_graph_under(&graph, source, algorithm)?;
     // A loss of the model's own keeps its name; the others are dropped: a step reports its loss alone.
     let loss = match source {
-        Some(LossSource::Model(loss)) => loss,
+        Some(LossSource::Model(loss)) if algorithm.dynamic.is_none() => loss,
         _ => {
             let added = training.outputs().iter().rev().find(|o| o.name == LOSS);
             added.map(|o| o.value).context("the training graph has no loss")?
@@ -250,7 +251,7 @@ pub fn inference(
     let outputs: Vec<(String, ValueId)> = graph
         .outputs()
         .iter()
-        .filter(|o| !depends_on_labels(&graph, o.value))
+        .filter(|o| !depends_on_labels(&graph, o.value) && o.name != COST)
         .map(|o| {
             let scores = before_softmax(&graph, o.value);
             let whole = algorithm.is_identity() || algorithm.inference.is_some();
@@ -350,8 +351,13 @@ fn prepare(
         true => (graph, Vec::new()),
         false => fold_batch_norms(&graph)?,
     };
-    let Ruled { graph, applied, frozen } =
+    let Ruled { mut graph, mut applied, frozen } =
         apply_model_rules(&graph, &algorithm.model_rules, seed.unwrap_or_default())?;
+    if let Some(dynamic) = &algorithm.dynamic {
+        let gated = add_gates(&graph, dynamic, seed.unwrap_or_default())?;
+        graph = gated.graph;
+        applied.extend(gated.applied);
+    }
     Ok(Prepared { graph, fates, applied, frozen })
 }
 

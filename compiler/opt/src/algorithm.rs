@@ -11,6 +11,7 @@ use trainc_ir::{Element, Op, OpKind};
 pub use self::file::{
     BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise, Units,
 };
+use self::dynamic::Dynamic;
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 use self::parameters::Parameters;
@@ -26,6 +27,7 @@ use crate::egraph::saturate::{Body, Rewrite};
 use crate::model_rules::{Added, ModelRule};
 
 mod base;
+pub mod dynamic;
 mod file;
 pub mod formula;
 pub mod inputs;
@@ -44,6 +46,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("ui8", include_str!("../algorithms/ui8.toml")),
     ("sbm", include_str!("../algorithms/sbm.toml")),
     ("pfq", include_str!("../algorithms/pfq.toml")),
+    ("dfq", include_str!("../algorithms/dfq.toml")),
+    ("fractrain", include_str!("../algorithms/fractrain.toml")),
     ("dorefa", include_str!("../algorithms/dorefa.toml")),
     ("bnn-ste", include_str!("../algorithms/bnn-ste.toml")),
     ("fp8-chunk", include_str!("../algorithms/fp8-chunk.toml")),
@@ -215,6 +219,8 @@ pub struct Algorithm {
     pub stages: Option<Stages>,
     /// Widths of blocks that are chosen at an epoch's end.
     pub widths: Option<Widths>,
+    /// Precisions that each example chooses.
+    pub dynamic: Option<Dynamic>,
     /// The file's text, which names it in artifacts and checkpoints.
     pub text: String,
     /// The file or built-in name.
@@ -379,6 +385,8 @@ impl Algorithm {
         };
         let widths = parsed.widths.as_ref().map(|text| Widths::read(text, &forms.states));
         let widths = widths.transpose().map_err(|(place, e)| fail(&place, e))?;
+        let dynamic = parsed.dynamic.as_ref().map(Dynamic::read).transpose();
+        let dynamic = dynamic.map_err(|(place, e)| fail(&place, e))?;
         let known_forms: BTreeSet<&str> = forms.names().into_iter().map(String::as_str).collect();
         let known_forms: BTreeSet<&str> = by_rules.iter().copied().chain(known_forms).collect();
         for rule in &rules {
@@ -488,6 +496,7 @@ impl Algorithm {
             parameters,
             stages,
             widths,
+            dynamic,
             text: text.to_string(),
             file: file.to_string(),
         })

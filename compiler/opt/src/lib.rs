@@ -14,6 +14,7 @@ pub mod batch_norm;
 pub mod codes;
 pub mod constants;
 pub mod coverage;
+pub mod dynamic;
 pub mod egraph;
 pub mod fold_relu;
 pub mod freeze;

@@ -74,7 +74,7 @@ impl Added {
     }
 
     /// Its first values, drawn by its name.
-    fn first(&self, name: &str, shape: &Shape, seed: u64) -> Tensor {
+    pub(crate) fn first(&self, name: &str, shape: &Shape, seed: u64) -> Tensor {
         let stream = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use trainc_ir::graph::{Definition, Graph, Node, ValueId};
 use trainc_ir::ops::properties::Property;
-use trainc_ir::ops::{BlockAxes, Rounding};
+use trainc_ir::ops::{BlockAxes, PrecisionOf, Rounding};
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind};
 
@@ -88,6 +88,8 @@ pub struct Roles {
     matrices: Vec<bool>,
     /// Values that are integers times a scale by what the model says.
     quantized: Vec<bool>,
+    /// Values whose examples have chosen a precision.
+    chosen: Vec<bool>,
     trains: bool,
 }
 
@@ -134,11 +136,13 @@ impl Roles {
             }
         }
         let quantized = quantized(graph, &derived);
+        let chosen = chosen(graph);
         Roles {
             derived,
             constant,
             matrices,
             quantized,
+            chosen,
             roles,
             sides: sides.into_iter().map(Some).collect(),
             layers,
@@ -186,6 +190,11 @@ impl Roles {
     /// kept in its integers; and what is only moved from one.
     pub fn quantized(&self, value: ValueId) -> bool {
         self.quantized.get(value.index()) == Some(&true)
+    }
+
+    /// Whether each example of a value has chosen its precision: results of `example_precision`, but for those whose errors have.
+    pub fn chosen(&self, value: ValueId) -> bool {
+        self.chosen.get(value.index()) == Some(&true)
     }
 
     /// The side of a value of the graph.
@@ -264,6 +273,15 @@ fn derived(graph: &Graph, parameters: bool) -> Vec<bool> {
         node.outputs.iter().for_each(|v| derived[v.index()] = all);
     }
     derived
+}
+
+/// See [`Roles::chosen`].
+fn chosen(graph: &Graph) -> Vec<bool> {
+    let own = |v: ValueId| match graph.producer(v).map(|node| &node.op) {
+        Some(Op::ExamplePrecision(op)) => op.of != PrecisionOf::ErrorOf,
+        _ => false,
+    };
+    graph.value_ids().map(own).collect()
 }
 
 /// See [`Roles::quantized`].

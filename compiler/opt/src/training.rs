@@ -12,6 +12,7 @@ use crate::algorithm::optimizer::{Optimizer, RATE};
 use crate::algorithm::widths::Widths;
 use crate::algorithm::{Algorithm, Master, Recipe};
 use crate::autodiff::{AutodiffError, differentiate_recorded};
+use crate::dynamic::COST;
 use crate::codes::grid;
 use crate::roles::{Role, Roles};
 use crate::translate::stored_form;
@@ -147,6 +148,12 @@ fn build(
                 share => smoothed(&mut graph, logits, plain, share)?,
             }
         }
+    };
+    // The term of cost that gates bring.
+    let cost = graph.outputs().iter().find(|o| o.name == COST).map(|o| o.value);
+    let loss = match cost {
+        Some(cost) => graph.add1(Add {}, &[loss, cost], LOSS)?,
+        None => loss,
     };
     if !graph.outputs().iter().any(|o| o.value == loss) {
         graph.add_output(LOSS, loss);

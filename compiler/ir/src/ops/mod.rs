@@ -362,6 +362,7 @@ operations! {
     grouped_product::GroupedProduct,
     quantize_blocks::QuantizeBlocks, block_product::BlockProduct, block_sensitivity::BlockSensitivity,
     block_widths::BlockWidths,
+    one_hot_largest::OneHotLargest, example_precision::ExamplePrecision, chosen_step::ChosenStep,
     // Fine-tuning: values keep their meaning, steps their size.
     quantize_parameter::QuantizeParameter, quantize_bias::QuantizeBias,
     quantize_unsigned::QuantizeUnsigned, requantize_stochastic::RequantizeStochastic,
@@ -383,6 +384,7 @@ operations! {
 
 pub use along::lower_by_images;
 pub use compare::Comparison;
+pub use example_precision::PrecisionOf;
 pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
 pub use quantize_float::FloatRounding;

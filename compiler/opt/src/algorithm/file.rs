@@ -6,6 +6,7 @@ use serde::Deserialize;
 use trainc_ir::schedule::{self, Per, Point, Position, Shape};
 
 use super::EightBit;
+use super::dynamic::DynamicText;
 use super::optimizer::{Parameter, State};
 use super::stages::StagesText;
 
@@ -46,6 +47,8 @@ pub(super) struct File {
     pub(super) stages: Option<StagesText>,
     /// Widths of blocks that are chosen at an epoch's end.
     pub(super) widths: Option<WidthsText>,
+    /// Precisions that each example chooses.
+    pub(super) dynamic: Option<DynamicText>,
 }
 
 /// Inference alone: a model's quantizers in integers.

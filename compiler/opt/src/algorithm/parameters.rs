@@ -256,6 +256,12 @@ impl Parameters {
         if let Some(widths) = &mut file.widths {
             one("widths.budget", &mut widths.budget)?;
         }
+        if let Some(dynamic) = &mut file.dynamic {
+            one("dynamic.weight_bits", &mut dynamic.weight_bits)?;
+            one("dynamic.target", &mut dynamic.target)?;
+            one("dynamic.band", &mut dynamic.band)?;
+            one("dynamic.weight", &mut dynamic.weight)?;
+        }
         let narrow = [
             ("translation.narrow", &mut file.translation.narrow),
             ("backpropagation.narrow", &mut file.backpropagation.narrow),

@@ -8,6 +8,7 @@ use trainc_ir::indicator::Indicator;
 use trainc_ir::schedule::{Per, Point};
 
 use super::file::{PerText, PointText, schedule_per};
+use super::dynamic::Dynamic;
 use super::inputs::ScheduledInput;
 use super::parameters::Parameters;
 use super::{Algorithm, AlgorithmError};
@@ -256,6 +257,10 @@ impl Algorithm {
         }
         if kept(self) != kept(other) {
             return Some("what is kept of values (`translation.state`)");
+        }
+        let gates = |algorithm: &Algorithm| algorithm.dynamic.as_ref().map(Dynamic::shape);
+        if gates(self) != gates(other) {
+            return Some("what gates are (`dynamic`)");
         }
         let added = |algorithm: &Algorithm| format!("{:?}", algorithm.added().collect::<Vec<_>>());
         (added(self) != added(other)).then_some("what rules add to the model (`model.rules`)")

@@ -11,12 +11,13 @@ use super::language::{Node, around};
 use super::saturate::Guard;
 
 /// What guards ask of values, with what it may be (nothing: whole numbers).
-const FACTS: [(&str, &[&str]); 8] = [
+const FACTS: [(&str, &[&str]); 9] = [
     ("role", &["weight", "bias", "normalization", "other"]),
     ("layer", &["first", "inner", "last"]),
     ("depthwise", &["true", "false"]),
     ("side", &["forward", "backward", "statistic"]),
     ("constant", &["true", "false"]),
+    ("chosen", &["true", "false"]),
     ("quantized", &["true", "false"]),
     ("entry", &["train", "infer"]),
     ("rank", &[]),

@@ -529,6 +529,7 @@ pub(crate) fn fact(
         "entry" => vec![if roles.trains() { "train" } else { "infer" }.to_string()],
         "rank" => shape.map(|shape| shape.rank().to_string()).into_iter().collect(),
         "constant" => source.map(|v| roles.constant(v).to_string()).into_iter().collect(),
+        "chosen" => source.map(|v| roles.chosen(v).to_string()).into_iter().collect(),
         "quantized" => source.map(|v| roles.quantized(v).to_string()).into_iter().collect(),
         // One input channel for each of several filters.
         "depthwise" => {
