@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use trainc_driver::checkpoint;
+use trainc_driver::choices::{ChoiceCost, Choices};
 use trainc_driver::config::Config;
 use trainc_driver::data::{Dataset, write_atomically, write_safetensors};
 use trainc_driver::error::Result;
@@ -25,9 +26,20 @@ use crate::progress::ProgressBar;
 struct Run {
     trainer: Trainer,
     checkpoint: Option<PathBuf>,
+    /// What examples had chosen when an epoch was reported last.
+    choices: Option<Choices>,
 }
 
 impl Run {
+    /// What choices of precision cost since this was asked last.
+    fn choice_cost(&mut self) -> Result<Option<ChoiceCost>> {
+        let Some(now) = self.trainer.choices()? else { return Ok(None) };
+        let before = self.choices.take().unwrap_or_else(|| now.none());
+        let cost = now.cost_since(&before, &self.trainer.session)?;
+        self.choices = Some(now);
+        Ok(cost)
+    }
+
     fn name(&self) -> &str {
         &self.trainer.session.algorithm.name
     }
@@ -125,7 +137,7 @@ fn prepare(
         schedule.join(", "),
         others.collect::<String>()
     ));
-    Ok(Run { trainer: Trainer::new(session, data)?, checkpoint })
+    Ok(Run { trainer: Trainer::new(session, data)?, checkpoint, choices: None })
 }
 
 fn resume(run: &mut Run, fingerprint: &str, samples: usize, output: &Output) -> anyhow::Result<()> {
@@ -137,6 +149,7 @@ fn resume(run: &mut Run, fingerprint: &str, samples: usize, output: &Output) -> 
     if let Some(remark) = checkpoint::resume(path, &mut run.trainer, fingerprint, samples)? {
         output.warning(&remark);
     }
+    run.choices = run.trainer.choices()?;
     let epochs = run.trainer.epochs();
     let steps = run.trainer.steps();
     output.note(&format!("{}: {epochs} epoch(s) done, {steps} step(s)", path.display()));
@@ -161,7 +174,7 @@ fn train(
     for run in runs.iter_mut() {
         records.push(with_bar(run, 0, |trainer, progress| trainer.start(data, progress))?);
     }
-    report(&records, None, start, output)?;
+    report(&records, (None, None), start, output)?;
     loop {
         let start = Instant::now();
         let mut records = Vec::new();
@@ -189,7 +202,8 @@ fn train(
         if records.iter().all(Option::is_none) {
             return Ok(());
         }
-        report(&records, runs[0].trainer.stage(), start, output)?;
+        let cost = runs[0].choice_cost()?;
+        report(&records, (runs[0].trainer.stage(), cost), start, output)?;
     }
 }
 
@@ -213,17 +227,21 @@ fn with_bar(
     Ok(record)
 }
 
-/// The row and the object of an epoch with the first run's stage, if it has stages; nothing if no run has the epoch.
+/// The row and the object of an epoch with the first run's stage, if it has stages, and what its examples' choices cost, if they have any;
+/// nothing if no run has the epoch.
 fn report(
     records: &[Option<EpochRecord>],
-    stage: Option<usize>,
+    (stage, cost): (Option<usize>, Option<ChoiceCost>),
     start: Instant,
     output: &Output,
 ) -> anyhow::Result<()> {
     if records.iter().all(Option::is_none) {
         return Ok(());
     }
-    let shown = stage.map_or_else(String::new, |stage| format!("  stage {stage}"));
+    let mut shown = stage.map_or_else(String::new, |stage| format!("  stage {stage}"));
+    if let Some(ChoiceCost { share, term }) = cost {
+        shown += &format!("  cost {share:.2} % of FP32's ({term:+.4} of the loss)");
+    }
     output.line(&format!("{}{shown}", row(records, start.elapsed().as_secs_f64())))?;
     if let Some(record) = records[0] {
         let mut object = json!({
@@ -232,6 +250,10 @@ fn report(
         });
         if let Some(stage) = stage {
             object["stage"] = json!(stage);
+        }
+        if let Some(ChoiceCost { share, term }) = cost {
+            object["cost_percent"] = json!(share);
+            object["cost_loss"] = json!(term);
         }
         if let Some(Some(baseline)) = records.get(1) {
             object["baseline_train_loss"] = json!(baseline.train_loss);
@@ -295,6 +317,17 @@ fn finish(
         write_safetensors(path, &weights::export(&tensors))?;
         output.line(&format!("weights: {}", path.display()))?;
     }
+    let first = &runs[0].trainer;
+    let counted = first.choices()?.zip(first.weighted_by_choices()?);
+    if let Some((choices, weighted)) = &counted
+        && let Some(cost) = choices.cost_since(&choices.none(), &first.session)?
+    {
+        output.line(&format!(
+            "cost of the training: layers that choose {:.2} % of FP32's; {weighted:.0} multiplications a step, each times the bits of both \
+             operands over 32",
+            cost.share
+        ))?;
+    }
     let seconds = start.elapsed().as_secs_f64();
     let last = |run: &Run| run.trainer.history().last().copied();
     let words: Vec<String> = runs
@@ -315,6 +348,9 @@ fn finish(
         let record = last(baseline);
         object["baseline_test_accuracy"] = json!(record.and_then(|r| r.test_accuracy));
         object["baseline_test_loss"] = json!(record.and_then(|r| r.test_loss));
+    }
+    if let Some((_, weighted)) = counted {
+        object["weighted_macs"] = json!(weighted);
     }
     output.object(&object)
 }

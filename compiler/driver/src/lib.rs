@@ -13,6 +13,8 @@ pub mod algorithms;
 #[cfg(feature = "host")]
 pub mod bench;
 #[cfg(feature = "host")]
+pub mod choices;
+#[cfg(feature = "host")]
 pub mod checkpoint;
 #[cfg(feature = "host")]
 mod checkpoint_file;

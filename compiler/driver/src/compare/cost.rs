@@ -15,6 +15,7 @@ use crate::error::{Context, Result, message};
 use crate::model::ModelSource;
 use crate::session::TRAIN_STEP;
 
+use super::chosen::Choosing;
 use super::results::RunRecord;
 
 /// Parts of a training whose stages go by its steps.
@@ -131,8 +132,35 @@ impl StepCost {
         some.then(|| StepCost::of_entry(program, TRAIN_STEP, state)).transpose()
     }
 
-    /// That of an entry; widths that are state as in `state`, or the most that they may be.
+    /// The weighted multiplications of a mean step where examples chose the precisions of blocks; `counts` are examples of all steps for each
+    /// option of each block.
+    ///
+    /// # Errors
+    /// If there is no training step.
+    pub(crate) fn weighted_by_choices(
+        program: &Program,
+        counts: &[Vec<u64>],
+        steps: u64,
+    ) -> Result<f64> {
+        let (cost, chosen) = StepCost::parts(program, TRAIN_STEP, &[])?;
+        let mut all = 0.0;
+        for (own, counts) in chosen.iter().zip(counts) {
+            all += own.iter().zip(counts).map(|(own, &n)| own * n as f64).sum::<f64>();
+        }
+        Ok(cost.weighted_macs + all / steps.max(1) as f64)
+    }
+
+    /// That of an entry; widths that are state as in `state`, or the most that they may be, as are those that examples choose.
     fn of_entry(program: &Program, name: &str, state: &[Tensor]) -> Result<StepCost> {
+        let (mut cost, chosen) = StepCost::parts(program, name, state)?;
+        let largest = |own: &Vec<f64>| own.iter().copied().fold(0.0, f64::max);
+        cost.weighted_macs += cost.batch as f64 * chosen.iter().map(largest).sum::<f64>();
+        Ok(cost)
+    }
+
+    /// That of an entry without products whose operands' widths are chosen; and the weighted multiplications of these for one example, for
+    /// each option of each block.
+    fn parts(program: &Program, name: &str, state: &[Tensor]) -> Result<(StepCost, Vec<Vec<f64>>)> {
         let entry = program.entry(name).context("no training step")?;
         let memory = &program.memory;
         let mut cost = StepCost {
@@ -144,6 +172,7 @@ impl StepCost {
             state_bytes: memory.state_bytes,
         };
         let mut widths: BTreeMap<BufferId, f64> = BTreeMap::new();
+        let mut choices = Choosing::default();
         for launch in launches(entry) {
             let kernel = program.kernel(launch.kernel);
             let macs = multiplications(kernel);
@@ -153,7 +182,11 @@ impl StepCost {
             };
             let operands = kernel.inputs.iter().zip(&launch.inputs).take(2);
             cost.macs += macs;
-            cost.weighted_macs += macs as f64 * operands.map(share).product::<f64>();
+            let shares: Vec<f64> = operands.map(share).collect();
+            if !choices.count(&launch.inputs, (macs, cost.batch), &shares) {
+                cost.weighted_macs += macs as f64 * shares.iter().product::<f64>();
+            }
+            choices.follow(kernel, &launch.inputs, &launch.outputs);
             let width = match (&kernel.op, launch.inputs.get(1)) {
                 (Op::QuantizeBlocks(op), Some(id)) => {
                     let x = &kernel.inputs[0].shape;
@@ -171,7 +204,7 @@ impl StepCost {
             let bytes = |id: &BufferId| program.buffer(*id).bytes() as u64;
             cost.bytes_moved += launch.inputs.iter().chain(&launch.outputs).map(bytes).sum::<u64>();
         }
-        Ok(cost)
+        Ok((cost, choices.each))
     }
 }
 

@@ -4,6 +4,7 @@
 //! already are not made again (`results`); `statistics` says which differences the seeds explain, `cost` what a step costs,
 //! `report`, `picture` and `text` show it all.
 
+mod chosen;
 mod cost;
 mod picture;
 mod report;
@@ -260,13 +261,14 @@ impl Trained<'_> {
             steps = record.steps;
             progress(Progress::Epoch(self.name, seed, record));
         }
+        let by_choices = trainer.weighted_by_choices()?;
         Ok(RunRecord {
             key,
             algorithm: self.name.to_string(),
             seed,
             history: trainer.history().to_vec(),
             step_seconds: spent.as_secs_f64() / steps.max(1) as f64,
-            weighted_macs: weighted.map(|all| all / steps.max(1) as f64),
+            weighted_macs: by_choices.or(weighted.map(|all| all / steps.max(1) as f64)),
         })
     }
 

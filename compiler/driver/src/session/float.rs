@@ -168,6 +168,7 @@ fn imported(
             verify(&infer, &Stage::Float)?;
             notes.extend(prefix.as_ref().map(words::prefix));
             notes.extend(algorithm.stages.as_ref().map(words::stages));
+            notes.extend(algorithm.dynamic.as_ref().map(|own| words::gates(&train, own)));
             let end = epoch_end_graph(&train, &algorithm.optimizer, algorithm.widths.as_ref())?;
             let mut entries = vec![
                 FloatEntry::new(TRAIN_STEP, train, prefix),

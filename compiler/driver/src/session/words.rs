@@ -6,8 +6,10 @@ use trainc_ir::OpKind;
 use trainc_ir::graph::Graph;
 use trainc_ir::implementation::Cost;
 use trainc_opt::algorithm::Algorithm;
+use trainc_opt::algorithm::dynamic::Dynamic;
 use trainc_opt::algorithm::stages::{Choice, Stage, Stages};
 use trainc_opt::batch_norm::{BatchNormFate, Fate};
+use trainc_opt::dynamic::counted_blocks;
 use trainc_opt::frozen_prefix::FrozenPrefix;
 use trainc_opt::plan::{EntryReport, Limited, PlanReport};
 
@@ -91,6 +93,25 @@ pub(super) fn limited(report: &PlanReport, unit: &str) -> Vec<String> {
         )
     };
     entries.filter_map(|entry| Some((entry, entry.limited.as_ref()?))).map(line).collect()
+}
+
+/// Which blocks choose a precision for each example, and among what.
+pub(super) fn gates(training: &Graph, dynamic: &Dynamic) -> String {
+    let names = training.parameters().iter().map(|p| training.value(p.value).name.as_str());
+    let blocks = counted_blocks(names);
+    let option = |[bits, errors]: &[u32; 2]| format!("{bits}/{errors}");
+    let options: Vec<String> = dynamic.options.iter().map(option).collect();
+    format!(
+        "each example chooses the precision of {} {}: {}; bits of activations/errors {}, of weights {}; the loss steers their products' \
+         cost to {} to {} % of FP32's",
+        blocks.len(),
+        if blocks.len() == 1 { "block" } else { "blocks" },
+        few(&blocks),
+        options.join(", "),
+        dynamic.weight_bits,
+        dynamic.target,
+        dynamic.target + dynamic.band,
+    )
 }
 
 /// At most four names.

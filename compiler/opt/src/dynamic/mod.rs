@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trainc_ir::graph::{Copied, Graph, NodeId, ValueId};
 use trainc_ir::ops::{
-    Add, Compare, Comparison, ExamplePrecision, Floor, Mul, PrecisionOf, ReduceSum, Sub,
+    Add, Compare, Comparison, ExamplePrecision, Floor, Mul, PrecisionOf, ProductRole, ReduceSum, Sub,
 };
 use trainc_ir::{Op, Tensor, TypeError};
 
@@ -243,4 +243,35 @@ fn add_counts(graph: &mut Graph, block: &Chosen) -> Result<(), TypeError> {
     let high = graph.add1(Add {}, &[high, times], name)?;
     graph.add_update(rounds, high);
     Ok(())
+}
+
+/// Multiplications of an example's forward products in each block, of a training graph with gates.
+pub fn block_multiplications(training: &Graph) -> Vec<f64> {
+    let mut all: Vec<f64> = Vec::new();
+    for node in training.nodes() {
+        let forward = match &node.op {
+            Op::Conv2d(_) => true,
+            Op::MatMul(op) => op.role == ProductRole::Forward,
+            _ => false,
+        };
+        let by = node.inputs.first().and_then(|&x| training.producer(x)).map(|by| &by.op);
+        let (true, Some(Op::ExamplePrecision(op))) = (forward, by) else { continue };
+        let batch = training.ty(node.outputs[0]).shape[0].max(1) as f64;
+        all.resize(all.len().max(op.block + 1), 0.0);
+        all[op.block] += multiplications(training, node).unwrap_or_default() as f64 / batch;
+    }
+    all
+}
+
+/// What choices cost, percent of the cost of the same products in FP32: `counts` are examples for each option of each block.
+pub fn share(dynamic: &Dynamic, multiplications: &[f64], counts: &[Vec<u64>]) -> f64 {
+    let costs = dynamic.costs();
+    let (mut own, mut full) = (0.0, 0.0);
+    for (&each, counts) in multiplications.iter().zip(counts) {
+        for (cost, &count) in costs.iter().zip(counts) {
+            own += each * count as f64 * cost;
+            full += each * count as f64 * 3.0;
+        }
+    }
+    if full > 0.0 { 100.0 * own / full } else { 0.0 }
 }
