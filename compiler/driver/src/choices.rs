@@ -1,7 +1,9 @@
 //! What examples chose while a network trained whose blocks choose precisions, and what that cost.
 
 use trainc_ir::Tensor;
-use trainc_opt::dynamic::{COST, block_multiplications, count_names, counted_blocks, counts, share};
+use trainc_opt::dynamic::{
+    COST, block_multiplications, count_names, counted_blocks, counts, share,
+};
 
 use crate::compare::StepCost;
 use crate::error::{Context, Result};

@@ -13,11 +13,11 @@ pub mod algorithms;
 #[cfg(feature = "host")]
 pub mod bench;
 #[cfg(feature = "host")]
-pub mod choices;
-#[cfg(feature = "host")]
 pub mod checkpoint;
 #[cfg(feature = "host")]
 mod checkpoint_file;
+#[cfg(feature = "host")]
+pub mod choices;
 #[cfg(feature = "host")]
 pub mod compare;
 pub mod config;

@@ -8,10 +8,10 @@ use trainc_ir::schedule::{self, Point};
 use trainc_ir::text::nearest::did_you_mean;
 use trainc_ir::{Element, Op, OpKind};
 
+use self::dynamic::Dynamic;
 pub use self::file::{
     BatchNormTreatment, Carrier, Inference, Initialization, Master, Otherwise, Units,
 };
-use self::dynamic::Dynamic;
 use self::file::{File, OptimizerPart};
 use self::optimizer::{Optimizer, OptimizerText};
 use self::parameters::Parameters;

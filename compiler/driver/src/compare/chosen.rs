@@ -32,7 +32,8 @@ impl Choosing {
         (macs, batch): (u64, usize),
         shares: &[f64],
     ) -> bool {
-        let own: Vec<Option<&Bits>> = operands.iter().take(2).map(|id| self.values.get(id)).collect();
+        let own: Vec<Option<&Bits>> =
+            operands.iter().take(2).map(|id| self.values.get(id)).collect();
         let Some(first) = own.iter().flatten().next() else { return false };
         if macs == 0 {
             return true;

@@ -7,8 +7,8 @@ use trainc_ir::Element;
 use trainc_ir::indicator::Indicator;
 use trainc_ir::schedule::{Per, Point};
 
-use super::file::{PerText, PointText, schedule_per};
 use super::dynamic::Dynamic;
+use super::file::{PerText, PointText, schedule_per};
 use super::inputs::ScheduledInput;
 use super::parameters::Parameters;
 use super::{Algorithm, AlgorithmError};

@@ -107,8 +107,7 @@ impl<'a> Gates<'a> {
         };
         let [input, candidate, output] =
             [Part::Input, Part::Candidate, Part::Output].map(|own| part(graph, own));
-        let mut memory =
-            graph.add1(Mul {}, &[input?, candidate?], format!("{name}/memory"))?;
+        let mut memory = graph.add1(Mul {}, &[input?, candidate?], format!("{name}/memory"))?;
         if self.before.is_some() {
             let forget = part(graph, Part::Forget)?;
             let [_, before] = self.before.unwrap_or([memory; 2]);

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use trainc_ir::graph::{Copied, Graph, NodeId, ValueId};
 use trainc_ir::ops::{
-    Add, Compare, Comparison, ExamplePrecision, Floor, Mul, PrecisionOf, ProductRole, ReduceSum, Sub,
+    Add, Compare, Comparison, ExamplePrecision, Floor, Mul, PrecisionOf, ProductRole, ReduceSum,
+    Sub,
 };
 use trainc_ir::{Op, Tensor, TypeError};
 
@@ -73,15 +74,24 @@ struct Chosen {
 /// # Errors
 /// If no layer of the model could choose, or a name is taken.
 pub fn add_gates(graph: &Graph, dynamic: &Dynamic, seed: u64) -> Result<Gated, TypeError> {
-    let blocks = blocks(graph);
+    let mut blocks = blocks(graph);
     if blocks.is_empty() {
         let message = "`dynamic`: no layer of the model could choose a precision: there is none with a trained weight between its first and \
                        its last";
         return Err(TypeError::new(message));
     }
-    let of: BTreeMap<NodeId, usize> =
-        blocks.iter().enumerate().flat_map(|(i, b)| b.layers.iter().map(move |&l| (l, i))).collect();
+    let of: BTreeMap<NodeId, usize> = blocks
+        .iter()
+        .enumerate()
+        .flat_map(|(i, b)| b.layers.iter().map(move |&l| (l, i)))
+        .collect();
     let errors = results(graph, of.keys().copied());
+    // A layer is called as its result with the bias.
+    for (&result, layer) in &errors {
+        let block = &mut blocks[of[layer]];
+        let node = graph.producer(result).filter(|_| block.name == graph.node(*layer).name);
+        node.into_iter().for_each(|node| block.name.clone_from(&node.name));
+    }
     let mut result = Graph::new(graph.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut gates = Gates::new(dynamic, seed);
