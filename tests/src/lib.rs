@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub mod arrays;
 pub mod brevitas;
 pub mod cases;
 pub mod hexagon;

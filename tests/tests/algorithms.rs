@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trainc_data::{Dataset, NpyArray, NpyData, read_npz, write_safetensors};
+use trainc_data::{Dataset, read_npz, write_safetensors};
 use trainc_driver::algorithm_check::check;
 use trainc_driver::algorithms::load;
 use trainc_driver::config::Config;
@@ -19,6 +19,7 @@ use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::properties::Property;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
 use trainc_opt::algorithm::stages::Choice;
+use trainc_tests::arrays::row;
 
 /// Algorithms, as the command line spells them, and what their arrays are called.
 const ALGORITHMS: [(&str, &str); 14] = [
@@ -46,21 +47,6 @@ fn file(name: &str) -> PathBuf {
 
 fn config(algorithm: &str, batch: usize) -> Config {
     Config { algorithm: algorithm.into(), batch: Some(batch), ..Config::default() }
-}
-
-/// Row `row` of an array.
-fn row(arrays: &BTreeMap<String, NpyArray>, key: &str, row: usize) -> Tensor {
-    let array = &arrays[key];
-    let shape = array.shape[1..].to_vec();
-    let size: usize = shape.iter().product();
-    let range = row * size..(row + 1) * size;
-    match &array.data {
-        NpyData::F32(all) => Tensor::f32(shape, all[range].to_vec()),
-        data => {
-            let all: Vec<i64> = data.to_integers().expect("integers");
-            Tensor::i32(shape, all[range].iter().map(|&v| v as i32).collect())
-        }
-    }
 }
 
 fn steps_are_numpys(network: &str, (algorithm, arrays): (&str, &str)) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trainc_data::{Dataset, NpyArray, NpyData, read_npz};
+use trainc_data::{Dataset, NpyArray, read_npz};
 use trainc_driver::compare::{CompareOptions, compare};
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
@@ -13,26 +13,12 @@ use trainc_driver::train::Trainer;
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::{RunContext, Tensor};
 use trainc_opt::algorithm::BUILT_IN;
+use trainc_tests::arrays::row;
 
 type Arrays = BTreeMap<String, NpyArray>;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
-
-/// Row `row` of an array.
-fn row(arrays: &Arrays, key: &str, row: usize) -> Tensor {
-    let array = arrays.get(key).unwrap_or_else(|| panic!("no array `{key}`"));
-    let shape = array.shape[1..].to_vec();
-    let size: usize = shape.iter().product();
-    let range = row * size..(row + 1) * size;
-    match &array.data {
-        NpyData::F32(all) => Tensor::f32(shape, all[range].to_vec()),
-        data => {
-            let all: Vec<i64> = data.to_integers().expect("integers");
-            Tensor::i32(shape, all[range].iter().map(|&v| v as i32).collect())
-        }
-    }
 }
 
 /// The built-in file with gates as small as numpy's, in a folder of the test's own.

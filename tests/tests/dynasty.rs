@@ -14,6 +14,7 @@ use trainc_ir::graph::Graph;
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::BlockWidths;
 use trainc_ir::{Element, Op, RunContext, Tensor};
+use trainc_tests::arrays::row;
 
 type Arrays = BTreeMap<String, NpyArray>;
 
@@ -23,21 +24,6 @@ fn data(name: &str) -> PathBuf {
 
 fn arrays(name: &str) -> Arrays {
     read_npz(&data(&format!("dynasty/{name}.npz"))).expect("the arrays").into_iter().collect()
-}
-
-/// Row `row` of an array.
-fn row(arrays: &Arrays, key: &str, row: usize) -> Tensor {
-    let array = &arrays[key];
-    let shape = array.shape[1..].to_vec();
-    let size: usize = shape.iter().product();
-    let range = row * size..(row + 1) * size;
-    match &array.data {
-        NpyData::F32(all) => Tensor::f32(shape, all[range].to_vec()),
-        data => {
-            let all: Vec<i64> = data.to_integers().expect("integers");
-            Tensor::i32(shape, all[range].iter().map(|&v| v as i32).collect())
-        }
-    }
 }
 
 fn session(network: &str, algorithm: &str, batch: usize) -> Session {

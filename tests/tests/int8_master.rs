@@ -14,6 +14,7 @@ use trainc_driver::train::Trainer;
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::{Element, RunContext, ScaleData, Tensor, TensorType};
+use trainc_tests::arrays;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/int8_master").join(name)
@@ -31,23 +32,14 @@ fn config_of(algorithm: &Path, batch: usize) -> Config {
 /// Row `row` of an array, with its exponent if it is of int8.
 fn row(arrays: &BTreeMap<String, NpyArray>, facts: &Value, key: &str, row: usize) -> Tensor {
     let array = &arrays[key];
+    let NpyData::I8(all) = &array.data else { return arrays::row(arrays, key, row) };
     let shape = array.shape[1..].to_vec();
     let size: usize = shape.iter().product();
-    let range = row * size..(row + 1) * size;
-    match &array.data {
-        NpyData::F32(all) => Tensor::f32(shape, all[range].to_vec()),
-        NpyData::I8(all) => {
-            let name = key.strip_prefix("state.").expect("state");
-            let exponent = facts["exponents"][name][row].as_i64().expect("an exponent") as i32;
-            let values: Vec<i64> = all[range].iter().map(|&q| q.into()).collect();
-            let ty = TensorType::shared(shape, Element::I8);
-            Tensor::from_i64(&ty, &values, ScaleData::Exponent(exponent))
-        }
-        data => {
-            let all: Vec<i64> = data.to_integers().expect("integers");
-            Tensor::i32(shape, all[range].iter().map(|&v| v as i32).collect())
-        }
-    }
+    let name = key.strip_prefix("state.").expect("state");
+    let exponent = facts["exponents"][name][row].as_i64().expect("an exponent") as i32;
+    let values: Vec<i64> = all[row * size..(row + 1) * size].iter().map(|&q| q.into()).collect();
+    let ty = TensorType::shared(shape, Element::I8);
+    Tensor::from_i64(&ty, &values, ScaleData::Exponent(exponent))
 }
 
 #[test]

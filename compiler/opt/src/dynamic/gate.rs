@@ -17,6 +17,8 @@ const SHARED: &str = "gates";
 
 /// The gates of a model, in the order in which they are added.
 pub(super) struct Gates<'a> {
+    /// The model without them.
+    model: &'a Graph,
     dynamic: &'a Dynamic,
     /// Draws first weights.
     seed: u64,
@@ -45,8 +47,8 @@ impl Part {
 }
 
 impl<'a> Gates<'a> {
-    pub(super) fn new(dynamic: &'a Dynamic, seed: u64) -> Gates<'a> {
-        Gates { dynamic, seed, before: None }
+    pub(super) fn new(model: &'a Graph, dynamic: &'a Dynamic, seed: u64) -> Gates<'a> {
+        Gates { model, dynamic, seed, before: None }
     }
 
     /// The choice of a block's examples, [batch, options], one 1 in each row: the mean over space of `x` [batch, channels, ...], a layer with
@@ -156,15 +158,13 @@ impl<'a> Gates<'a> {
         shape: Shape,
         bound: f64,
     ) -> Result<ValueId, TypeError> {
+        if self.model.parameter_named(name).is_some() {
+            return Err(TypeError::new(format!(
+                "the model has a parameter `{name}`, as one of a gate would be called"
+            )));
+        }
         if let Some(known) = graph.parameter_named(name) {
-            let known = &graph.parameters()[known];
-            let shared = name.starts_with(SHARED) && *graph.ty(known.value).shape == *shape;
-            return match shared {
-                true => Ok(known.value),
-                false => Err(TypeError::new(format!(
-                    "the model has a parameter `{name}`, as one of a gate would be called"
-                ))),
-            };
+            return Ok(graph.parameters()[known].value);
         }
         let added = Added {
             name: name.to_string(),

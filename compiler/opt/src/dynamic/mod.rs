@@ -94,7 +94,7 @@ pub fn add_gates(graph: &Graph, dynamic: &Dynamic, seed: u64) -> Result<Gated, T
     }
     let mut result = Graph::new(graph.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    let mut gates = Gates::new(dynamic, seed);
+    let mut gates = Gates::new(graph, dynamic, seed);
     let mut chosen: Vec<Chosen> = Vec::new();
     let mut marked: BTreeMap<(ValueId, usize), ValueId> = BTreeMap::new();
     let precision = |of: PrecisionOf, block: usize| {
