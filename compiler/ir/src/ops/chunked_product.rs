@@ -8,7 +8,7 @@ use crate::operator;
 use crate::ops::properties::{Work, by_index};
 use crate::ops::support::sample;
 use crate::ops::support::terms::{ProductOf, Sum, SumLoop, Terms, each_index};
-use crate::ops::{Case, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, Operator, ProductRole};
+use crate::ops::{Case, Operator};
 use crate::ops::{TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -150,12 +150,10 @@ impl Operator for ChunkedProduct {
     }
 
     fn cases() -> Vec<Case> {
+        use sample::{conv, error, matrix as product, weight};
         let half = FloatFormat::new(6, 9, 31, 0).expect("a format that there is");
         let eighth = FloatFormat::new(5, 2, 15, 0).expect("a format that there is");
         let of = |of, format, chunk| ChunkedProduct { of, format, chunk };
-        let product = |transpose_a, transpose_b| {
-            ProductOf::MatMul(MatMul { transpose_a, transpose_b, role: ProductRole::Forward })
-        };
         let ones = |shape: [usize; 2]| Tensor::f32(shape, vec![1.0; 4096]);
         let sum = |format, chunk, result: f32| {
             Case::new(
@@ -163,28 +161,6 @@ impl Operator for ChunkedProduct {
                 vec![ones([1, 4096]), ones([4096, 1])],
                 vec![Tensor::f32([1, 1], vec![result])],
             )
-        };
-        let (strides, pads, dilations) = ([2, 1], [1, 0, 1, 2], [1, 2]);
-        let conv = |groups| ProductOf::Conv2d(Conv2d { strides, pads, dilations, groups });
-        let input_size = [5, 6];
-        let error = |groups| {
-            ProductOf::Conv2dGradientInput(Conv2dGradientInput {
-                strides,
-                pads,
-                dilations,
-                groups,
-                input_size,
-            })
-        };
-        let kernel_size = [3, 2];
-        let weight = |groups| {
-            ProductOf::Conv2dGradientWeight(Conv2dGradientWeight {
-                strides,
-                pads,
-                dilations,
-                groups,
-                kernel_size,
-            })
         };
         vec![
             // Beyond 1024 a step is 2, and 1 more a tie that stays: sums are swamped (section 2.3). In chunks they are not.

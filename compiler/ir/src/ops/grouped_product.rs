@@ -8,7 +8,7 @@ use crate::operator;
 use crate::ops::properties::{Work, by_index};
 use crate::ops::support::sample;
 use crate::ops::support::terms::{ProductOf, Sum, SumLoop, Terms, each_index};
-use crate::ops::{Case, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, Operator, ProductRole};
+use crate::ops::{Case, Conv2d, Operator};
 use crate::ops::{TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
@@ -214,34 +214,10 @@ impl Operator for GroupedProduct {
     }
 
     fn cases() -> Vec<Case> {
+        use sample::{conv, error, matrix as product, weight};
         let of = |of| GroupedProduct { of };
-        let product = |transpose_a, transpose_b| {
-            ProductOf::MatMul(MatMul { transpose_a, transpose_b, role: ProductRole::Forward })
-        };
         let i8 = |shape: &[usize], q: &[i8]| Tensor::i8_shared(shape, q.to_vec(), 0);
         let f32 = |shape: &[usize], x: &[f32]| Tensor::f32(shape, x.to_vec());
-        let (strides, pads, dilations) = ([2, 1], [1, 0, 1, 2], [1, 2]);
-        let conv = |groups| ProductOf::Conv2d(Conv2d { strides, pads, dilations, groups });
-        let input_size = [5, 6];
-        let error = |groups| {
-            ProductOf::Conv2dGradientInput(Conv2dGradientInput {
-                strides,
-                pads,
-                dilations,
-                groups,
-                input_size,
-            })
-        };
-        let kernel_size = [3, 2];
-        let weight = |groups| {
-            ProductOf::Conv2dGradientWeight(Conv2dGradientWeight {
-                strides,
-                pads,
-                dilations,
-                groups,
-                kernel_size,
-            })
-        };
         // Codes of both operands, and a scale for each plane.
         let planes = |op: ProductOf, a: [usize; 4], b: [usize; 4]| {
             let own = |[first, second, ..]: [usize; 4], salt| sample::f32([first, second, 1, 1], salt);

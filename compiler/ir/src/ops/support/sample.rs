@@ -1,5 +1,8 @@
 //! Made-up operands for cases: the same on every run, without structure that could hide a wrong index.
 
+use crate::ops::{
+    Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, ProductOf, ProductRole,
+};
 use crate::random::philox4x32;
 use crate::tensor::Tensor;
 use crate::types::{Element, Shape, TensorType};
@@ -62,4 +65,46 @@ pub(crate) fn shared_of(
 ) -> Tensor {
     let scale = crate::tensor::ScaleData::Exponent(exponent);
     Tensor::from_i64(&TensorType::shared(shape, element), values, scale)
+}
+
+/// A forward matrix product.
+pub(crate) fn matrix(transpose_a: bool, transpose_b: bool) -> ProductOf {
+    ProductOf::MatMul(MatMul { transpose_a, transpose_b, role: ProductRole::Forward })
+}
+
+// Convolutions of maps of 5 x 6 by kernels of 3 x 2 with nothing alike in both directions: results are 3 x 6.
+const STRIDES: [usize; 2] = [2, 1];
+const PADS: [usize; 4] = [1, 0, 1, 2];
+const DILATIONS: [usize; 2] = [1, 2];
+
+/// A convolution of a map of 5 x 6 by a kernel of 3 x 2.
+pub(crate) fn conv(groups: usize) -> ProductOf {
+    let (strides, pads, dilations) = (STRIDES, PADS, DILATIONS);
+    ProductOf::Conv2d(Conv2d { strides, pads, dilations, groups })
+}
+
+/// The gradient of [`conv`]'s map.
+pub(crate) fn error(groups: usize) -> ProductOf {
+    let (strides, pads, dilations) = (STRIDES, PADS, DILATIONS);
+    let input_size = [5, 6];
+    ProductOf::Conv2dGradientInput(Conv2dGradientInput {
+        strides,
+        pads,
+        dilations,
+        groups,
+        input_size,
+    })
+}
+
+/// The gradient of [`conv`]'s kernel.
+pub(crate) fn weight(groups: usize) -> ProductOf {
+    let (strides, pads, dilations) = (STRIDES, PADS, DILATIONS);
+    let kernel_size = [3, 2];
+    ProductOf::Conv2dGradientWeight(Conv2dGradientWeight {
+        strides,
+        pads,
+        dilations,
+        groups,
+        kernel_size,
+    })
 }
