@@ -244,7 +244,13 @@ fn every_algorithm_takes_every_export() {
                 model::training(&imported, algorithm, None, &Default::default(), asked)
                     .map_err(|e| message(&e))
                     .and_then(|graph| translate(&graph, algorithm).map_err(|e| e.to_string()));
-            if let Err(e) = translated {
+            // Algorithms whose examples choose say so where there is nothing to choose for, and what to take instead.
+            let refused =
+                |e: &str| e.contains("no layer of the model could choose") && e.contains("`sbm`");
+            let chooses = ["dfq", "fractrain"].contains(&&*algorithm.name);
+            if let Err(e) = translated
+                && !(chooses && refused(&e))
+            {
                 failures.push(format!("{}, {}: {e}", text(case, "name"), algorithm.name));
             }
         }

@@ -428,7 +428,7 @@ pub(crate) struct TuneArguments {
     /// Compiler; it gets the target's flags [default: the target's]
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
     pub(crate) cc: Option<String>,
-    /// A command that starts the program, with arguments
+    /// A command that starts the program, with arguments [default: none]
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
     pub(crate) runner: Option<String>,
     /// Keep the program around the artifact, its plans and times in this folder

@@ -20,7 +20,8 @@ pub(super) struct Block {
 }
 
 /// The blocks of a model, in the order of their first layers. Layers that choose: convolutions in one group and products by a matrix, of
-/// activations [batch, ...] by a trained weight, but for the model's first and last.
+/// activations [batch, ...] by a trained weight, but for the model's first and last. The batch is the first dimension of the model's first
+/// input: rows that stand for something else do not choose, nor do layers that share a weight, as the steps of a recurrent one.
 pub(super) fn blocks(graph: &Graph) -> Vec<Block> {
     let roles = Roles::of(graph);
     let data = of_data(graph);
@@ -36,7 +37,7 @@ pub(super) fn blocks(graph: &Graph) -> Vec<Block> {
         }
         let (of_a, of_b) = (behind(graph, a), behind(graph, b));
         let fork = of_a.intersection(&of_b).filter(|v| data[v.index()]).last();
-        let Some(&fork) = fork else { continue };
+        let Some(&fork) = fork.filter(|&&v| batch(graph, v)) else { continue };
         let own = |id: &NodeId| {
             let y = graph.node(*id).outputs[0];
             y > fork && (of_a.contains(&y) || of_b.contains(&y))
@@ -73,7 +74,20 @@ fn chooses(graph: &Graph, roles: &Roles, data: &[bool], id: NodeId) -> bool {
     }
     let (x, w) = (node.inputs[0], node.inputs[1]);
     let weight = roles.role_in_products(w) == Some(Role::Weight) && !roles.constant(w);
-    data[x.index()] && !data[w.index()] && weight && roles.layer(w) == ["inner"]
+    let shares = graph.node_ids().any(|other| other != id && graph.node(other).inputs.contains(&w));
+    !shares
+        && batch(graph, x)
+        && data[x.index()]
+        && !data[w.index()]
+        && weight
+        && roles.layer(w) == ["inner"]
+}
+
+/// Whether a value has as many rows as the model's first input.
+fn batch(graph: &Graph, value: ValueId) -> bool {
+    let rows = |v: ValueId| graph.ty(v).shape.first().copied();
+    let first = graph.inputs().first().map(|input| input.value);
+    rows(value).is_some() && rows(value) == first.and_then(rows)
 }
 
 /// Which values depend on an input.

@@ -14,7 +14,7 @@ use trainc_ir::ops::{
 };
 use trainc_ir::{Op, Tensor, TypeError};
 
-use self::blocks::{blocks, of_data};
+use self::blocks::{Block, blocks, of_data};
 use self::gate::Gates;
 use crate::algorithm::dynamic::Dynamic;
 use crate::model_rules::Applied;
@@ -68,6 +68,18 @@ struct Chosen {
     multiplications: f64,
 }
 
+/// Steps of a recurrent layer have one name: the second is called `NAME.2`, and so on.
+fn tell_apart(blocks: &mut [Block]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for block in blocks {
+        let times = seen.entry(block.name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            block.name = format!("{}.{times}", block.name);
+        }
+    }
+}
+
 /// Puts gates into a model. Each block (residual, or a layer outside of such) gets one; activations of its layers and errors of their
 /// results become `example_precision` of its choice. `seed` draws the gates' first weights.
 ///
@@ -77,7 +89,7 @@ pub fn add_gates(graph: &Graph, dynamic: &Dynamic, seed: u64) -> Result<Gated, T
     let mut blocks = blocks(graph);
     if blocks.is_empty() {
         let message = "`dynamic`: no layer of the model could choose a precision: there is none with a trained weight between its first and \
-                       its last";
+                       its last whose rows are the batch's; `sbm` has one precision for all";
         return Err(TypeError::new(message));
     }
     let of: BTreeMap<NodeId, usize> = blocks
@@ -92,6 +104,7 @@ pub fn add_gates(graph: &Graph, dynamic: &Dynamic, seed: u64) -> Result<Gated, T
         let node = graph.producer(result).filter(|_| block.name == graph.node(*layer).name);
         node.into_iter().for_each(|node| block.name.clone_from(&node.name));
     }
+    tell_apart(&mut blocks);
     let mut result = Graph::new(graph.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut gates = Gates::new(graph, dynamic, seed);
