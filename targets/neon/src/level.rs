@@ -17,6 +17,8 @@ pub enum Level {
 
 const BASELINE: (&str, &str) =
     ("trainc_neon_baseline.h", include_str!("../support/trainc_neon_baseline.h"));
+const IN_PLACE: (&str, &str) =
+    ("trainc_neon_in_place.h", include_str!("../support/trainc_neon_in_place.h"));
 const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/trainc_neon_float.h"));
 const DOTPROD: (&str, &str) =
     ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
@@ -57,9 +59,9 @@ impl Level {
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],
             Level::Baseline => vec![BASELINE, FLOAT],
-            Level::Dotprod => vec![DOTPROD, FLOAT],
-            Level::I8mm => vec![I8MM, FLOAT],
-            Level::Dispatch => vec![BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
+            Level::Dotprod => vec![IN_PLACE, DOTPROD, FLOAT],
+            Level::I8mm => vec![IN_PLACE, I8MM, FLOAT],
+            Level::Dispatch => vec![IN_PLACE, BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });
         headers
     }

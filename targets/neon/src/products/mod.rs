@@ -8,6 +8,7 @@
 mod cost;
 mod float;
 mod gradient;
+mod in_place;
 mod outer;
 mod parts;
 mod phases;
@@ -19,13 +20,14 @@ use trainc_c::product::{self, ProductKernel};
 use trainc_c::text::{self, Text};
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::product::{Narrowing, Pass};
+use trainc_ir::product::{Convolution, Narrowing, Pass};
 use trainc_ir::program::Kernel;
 
 use crate::level::Level;
 pub(crate) use float::FloatProduct;
 use gradient::GradientProduct;
-use parts::Parts;
+use in_place::{GradientInPlace, WindowsInPlace};
+use parts::{Parts, of_panel};
 use windows::WindowProduct;
 
 /// Instructions of a call: set-up of panels, loops.
@@ -55,33 +57,79 @@ impl Product {
         if c.images * bytes >= 1 << 38 || c.sums() >= 1 << 28 {
             return Err("its offsets exceed 32 bits".into());
         }
-        let scratch_bytes = match c.pass {
-            // A product's function takes some.
-            Pass::Gradient if outer::suits(c, kernel.finish) => 16,
-            Pass::Gradient => GradientProduct::new(c).scratch_bytes(),
-            Pass::Forward | Pass::Error => WindowProduct::new(c, kernel.finish).scratch_bytes(),
-        };
+        let scratch_bytes = Way::of(level, c, kernel.finish).scratch_bytes();
         if scratch_bytes >= 1 << 31 {
             return Err("its panels take 2 GiB or more".into());
         }
         Ok(Product { level, kernel, scratch_bytes })
     }
 
+    fn way(&self) -> Way<'_> {
+        Way::of(self.level, &self.kernel.convolution, self.kernel.finish)
+    }
+
     fn body(&self, parts: &mut Parts<'_>, out: &mut Text) {
-        let (c, finish) = (&self.kernel.convolution, self.kernel.finish);
-        if outer::suits(c, finish) {
-            outer::emit(c, finish, out);
-            return;
-        }
-        if self.level == Level::Dispatch {
-            out.line("const struct trainc_level *const level = trainc_level();");
-        }
-        match c.pass {
-            Pass::Gradient => GradientProduct::new(c).emit(self.level, finish, parts, out),
-            Pass::Forward | Pass::Error => {
-                WindowProduct::new(c, finish).emit(self.level, finish, parts, out);
+        let (level, finish) = (self.level, self.kernel.finish);
+        match self.way() {
+            Way::Outer => outer::emit(&self.kernel.convolution, finish, out),
+            Way::WindowsInPlace(product) => product.emit(finish, parts, out),
+            Way::GradientInPlace(product) => product.emit(finish, parts, out),
+            Way::Gradient(product) => {
+                emit_level(level, out);
+                product.emit(level, finish, parts, out);
+            }
+            Way::Windows(product) => {
+                emit_level(level, out);
+                product.emit(level, finish, parts, out);
             }
         }
+    }
+}
+
+/// What a product is made by.
+#[derive(Debug)]
+enum Way<'a> {
+    Outer,
+    Windows(WindowProduct<'a>),
+    Gradient(GradientProduct<'a>),
+    WindowsInPlace(WindowsInPlace<'a>),
+    GradientInPlace(GradientInPlace<'a>),
+}
+
+impl<'a> Way<'a> {
+    /// The way of the fewest instructions, about.
+    fn of(level: Level, c: &'a Convolution, finish: Option<Narrowing>) -> Way<'a> {
+        if outer::suits(c, finish) {
+            return Way::Outer;
+        }
+        let panels = cost::instructions(c, level, finish.is_some());
+        let less = |instructions: usize| (instructions as u64) < panels;
+        match c.pass {
+            Pass::Gradient => GradientInPlace::of(level, c, finish)
+                .filter(|product| less(product.instructions()))
+                .map_or_else(|| Way::Gradient(GradientProduct::new(c)), Way::GradientInPlace),
+            Pass::Forward | Pass::Error => WindowsInPlace::of(level, c, finish)
+                .filter(|product| less(product.instructions()))
+                .map_or_else(|| Way::Windows(WindowProduct::new(c, finish)), Way::WindowsInPlace),
+        }
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        match self {
+            // A product's function takes some.
+            Way::Outer => 16,
+            Way::Windows(product) => product.scratch_bytes(),
+            Way::Gradient(product) => product.scratch_bytes(),
+            Way::WindowsInPlace(product) => product.scratch_bytes(),
+            Way::GradientInPlace(product) => product.scratch_bytes(),
+        }
+    }
+}
+
+/// Declares the functions of the processor's level, where that is known at run time alone.
+fn emit_level(level: Level, out: &mut Text) {
+    if level == Level::Dispatch {
+        out.line("const struct trainc_level *const level = trainc_level();");
     }
 }
 
@@ -92,10 +140,14 @@ impl Implementation for Product {
 
     fn cost(&self) -> Cost {
         let c = &self.kernel.convolution;
-        if outer::suits(c, self.kernel.finish) {
-            return Cost::new(CALL + outer::instructions(c) + self.kernel.rest_cycles());
-        }
-        let product = cost::instructions(c, self.level, self.kernel.finish.is_some());
+        let product = match self.way() {
+            Way::Outer => CALL + outer::instructions(c),
+            Way::WindowsInPlace(product) => product.instructions() as u64,
+            Way::GradientInPlace(product) => product.instructions() as u64,
+            Way::Windows(_) | Way::Gradient(_) => {
+                cost::instructions(c, self.level, self.kernel.finish.is_some())
+            }
+        };
         Cost::new(product + self.kernel.rest_cycles())
     }
 

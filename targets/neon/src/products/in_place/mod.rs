@@ -1,0 +1,119 @@
+//! Products whose lanes are read where they lie (`support/trainc_neon_in_place.h`): only rows are packed.
+//!
+//! A lane is a place of an operand from which stretches of k lie together, so that nothing of it is gathered tap by tap. For
+//! processors with `sdot` or `smmla`, whose tile kernels take a lane's k as they are. [`windows`] has the forward pass and the
+//! operand's error, [`gradient`] the weight's.
+
+mod gradient;
+mod windows;
+
+use super::text::Text;
+use crate::level::Level;
+
+pub(super) use gradient::GradientInPlace;
+pub(super) use windows::WindowsInPlace;
+
+/// Bytes of k that lie together in a block of a level's panels of rows; `None` where no tile kernel reads lanes in place.
+fn unit(level: Level) -> Option<usize> {
+    match level {
+        Level::Dotprod => Some(4),
+        Level::I8mm => Some(8),
+        Level::Armv7 | Level::Baseline | Level::Dispatch => None,
+    }
+}
+
+/// A level's order of bytes in blocks.
+fn order(level: Level) -> &'static str {
+    if level == Level::I8mm { "halves" } else { "quarters" }
+}
+
+/// Stretches of k that all lanes read: how many, and bytes from one to the next in a panel of rows and in the operand.
+#[derive(Clone, Debug)]
+struct Stretches {
+    outer: Axis,
+    inner: Axis,
+    /// Bytes of one, in whole units.
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Axis {
+    count: usize,
+    rows: usize,
+    lanes: i64,
+}
+
+impl Axis {
+    /// One alone.
+    const ONE: Axis = Axis { count: 1, rows: 0, lanes: 0 };
+}
+
+impl Stretches {
+    /// An estimate of the instructions of a pair of panels, besides set-up and storing.
+    fn instructions(&self, level: Level) -> usize {
+        let (blocks, words) = (self.bytes / 16, self.bytes % 16 / 4);
+        let [block, two, one] = match level {
+            Level::I8mm => [54, 36, 0],
+            _ => [78, 48, 28],
+        };
+        let stretch = 8 + block * blocks + two * (words / 2) + one * (words % 2);
+        self.outer.count * (6 + self.inner.count * stretch)
+    }
+
+    fn emit(&self, name: &str, out: &mut Text) {
+        let Stretches { outer, inner, bytes } = self;
+        out.long(format!(
+            "static const struct trainc_stretches {name} = {{ .outer = {}, .outer_rows = {}, .outer_lanes = {}, .inner = {}, .inner_rows = {}, .inner_lanes = {}, .blocks = {}, .words = {} }};",
+            outer.count,
+            outer.rows,
+            outer.lanes,
+            inner.count,
+            inner.rows,
+            inner.lanes,
+            bytes / 16,
+            bytes % 16 / 4
+        ));
+    }
+}
+
+/// A plane that is copied with a border: `struct trainc_border`.
+#[derive(Clone, Debug)]
+struct Border {
+    plane: [usize; 2],
+    start: [usize; 2],
+    step: [usize; 2],
+    parts: [usize; 2],
+    size: [usize; 2],
+}
+
+impl Border {
+    /// Bytes of the copy.
+    fn bytes(&self) -> usize {
+        self.parts[0] * self.parts[1] * self.size[0] * self.size[1]
+    }
+
+    fn emit(&self, name: &str, out: &mut Text) {
+        let Border { plane, start, step, parts, size } = self;
+        out.long(format!(
+            "static const struct trainc_border {name} = {{ .height = {}, .width = {}, .top = {}, .left = {}, .down = {}, .right = {}, .high = {}, .wide = {}, .rows = {}, .columns = {} }};",
+            plane[0],
+            plane[1],
+            start[0],
+            start[1],
+            step[0],
+            step[1],
+            parts[0],
+            parts[1],
+            size[0],
+            size[1]
+        ));
+    }
+}
+
+/// Instructions of a pair of panels besides its stretches, of a tile that is rounded and stored, and of one whose lanes' results
+/// are apart.
+const TILE: usize = 110;
+const STORE: usize = 135;
+const STORE_APART: usize = 200;
+/// Of a function's call for all.
+const CALL: usize = 300;

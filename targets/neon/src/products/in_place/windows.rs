@@ -1,0 +1,604 @@
+//! Forward products, and operands' errors: lanes are places of the result, and what a window has of a row of the operand lies
+//! together, for channels come last there and a border of zeros is around.
+//!
+//! An error is a product of the result's error by the weights whose taps run backwards: its operand is mirrored, so that taps
+//! that follow each other in the weights do so in memory.
+
+use trainc_c::product::suffix;
+use trainc_ir::product::{Convolution, Narrowing, Pass};
+
+use super::super::parts::{PARTS, Parts, for_parts, given, own, range};
+use super::super::phases::{Phase, phases};
+use super::super::text::{Scratch, Text, declare, times};
+use super::super::{argument, emit_finish, of_panel};
+use super::{Axis, Border, CALL, STORE, STORE_APART, Stretches, TILE, unit};
+use crate::level::Level;
+
+/// Panels of lanes that stay in the cache while all rows pass.
+const BLOCK: usize = 16;
+
+/// A product whose lanes are places of windows.
+#[derive(Debug)]
+pub(crate) struct WindowsInPlace<'a> {
+    convolution: &'a Convolution,
+    level: Level,
+    /// Bytes of k that lie together in panels of rows.
+    unit: usize,
+    /// Channels that are summed, and those of the result.
+    inner: usize,
+    outer: usize,
+    /// Of the operand and of the result.
+    plane: [usize; 2],
+    result_plane: usize,
+    phases: Vec<Reading>,
+    /// Rows and columns before the operand, and of it with its border.
+    margin: [usize; 2],
+    size: [usize; 2],
+    pixel_bytes: usize,
+    /// Of the taps of a row of the weights, in a row of a panel.
+    tap_row_bytes: usize,
+    layout: Layout,
+}
+
+/// A phase, and how its lanes read.
+#[derive(Debug)]
+struct Reading {
+    phase: Phase,
+    /// Where the first lane reads, and bytes to the next row and column of lanes.
+    first: i64,
+    down: i64,
+    right: i64,
+    /// Where its taps start in a panel of rows.
+    rows: usize,
+    stretches: Stretches,
+}
+
+impl Reading {
+    fn places(&self) -> usize {
+        self.phase.windows.size[0] * self.phase.windows.size[1]
+    }
+
+    fn panels(&self) -> usize {
+        self.places().div_ceil(8)
+    }
+
+    /// Whether the results of eight lanes lie together.
+    fn dense(&self) -> bool {
+        let Phase { windows, row_stride, column_stride, .. } = &self.phase;
+        *column_stride == 1 && *row_stride == windows.size[1]
+    }
+}
+
+/// Sizes and places in the working memory.
+#[derive(Debug, Default)]
+struct Layout {
+    bytes: usize,
+    sums: usize,
+    weights: usize,
+    pixels: usize,
+    /// Of the operand's places, of lanes, and of results that are apart.
+    places: usize,
+    lanes: usize,
+    results: usize,
+    temporary: usize,
+    /// Of an image, of a rows' panel, of a part's temporary.
+    image_bytes: usize,
+    rows_bytes: usize,
+    temporary_bytes: usize,
+    weight_parts: usize,
+}
+
+impl<'a> WindowsInPlace<'a> {
+    /// Plans one, where it is one.
+    pub(crate) fn of(
+        level: Level,
+        c: &'a Convolution,
+        finish: Option<Narrowing>,
+    ) -> Option<WindowsInPlace<'a>> {
+        let unit = unit(level)?;
+        let (inner, outer, plane, result_plane) = match c.pass {
+            Pass::Forward => (c.channels, c.outputs, [c.height, c.width], c.places()),
+            Pass::Error => (c.outputs, c.channels, [c.rows, c.columns], c.plane()),
+            Pass::Gradient => return None,
+        };
+        let adaptive = matches!(finish, Some(Narrowing::Adaptive { .. }));
+        if adaptive || c.groups > 1 || c.images == 0 {
+            return None;
+        }
+        let together = match c.pass {
+            Pass::Error => c.strides[1] == 1 && c.dilations[1] == 1,
+            _ => c.dilations[1] == 1,
+        };
+        let pixel_bytes = match (together && c.pass == Pass::Forward, inner) {
+            (true, 1) => 1,
+            (true, _) => inner.next_multiple_of(4),
+            (false, _) => inner.next_multiple_of(unit),
+        };
+        let phases: Vec<Phase> = phases(c)
+            .into_iter()
+            .filter(|phase| phase.windows.size[0] * phase.windows.size[1] > 0)
+            .collect();
+        let least = phases.iter().map(|p| p.windows.size[0] * p.windows.size[1]).min()?;
+        if least < 8 {
+            return None;
+        }
+        // Of all phases, the first and the last place that taps meet.
+        let mut margin = [0i64; 2];
+        let mut end = [0i64; 2];
+        for phase in &phases {
+            let w = &phase.windows;
+            for axis in 0..2 {
+                if w.taps[0] * w.taps[1] == 0 {
+                    continue;
+                }
+                let last_tap = (w.taps[axis] as i64 - 1) * w.tap_step[axis];
+                let first = w.start[axis] + last_tap.min(0);
+                let last =
+                    w.start[axis] + last_tap.max(0) + (w.size[axis] as i64 - 1) * w.step[axis];
+                margin[axis] = margin[axis].max(-first);
+                end[axis] = end[axis].max(last + 1);
+            }
+        }
+        let margin = margin.map(|n| n as usize);
+        let size = [0, 1].map(|axis| {
+            margin[axis] + plane[axis].max(usize::try_from(end[axis]).unwrap_or_default())
+        });
+        let kernel = c.taps;
+        let tap_row_bytes = (kernel[1] * pixel_bytes).next_multiple_of(unit);
+        let mut product = WindowsInPlace {
+            convolution: c,
+            level,
+            unit,
+            inner,
+            outer,
+            plane,
+            result_plane,
+            phases: Vec::new(),
+            margin,
+            size,
+            pixel_bytes,
+            tap_row_bytes,
+            layout: Layout::default(),
+        };
+        product.phases = phases.into_iter().map(|phase| product.reading(phase)).collect();
+        product.layout = product.lay_out();
+        Some(product)
+    }
+
+    /// Whether rows and columns run backwards.
+    fn mirrored(&self) -> bool {
+        self.convolution.pass == Pass::Error
+    }
+
+    /// Where a place of the operand with its border is.
+    fn place(&self, [row, column]: [i64; 2]) -> i64 {
+        let [rows, columns] = self.size.map(|n| n as i64);
+        let at = row * columns + column;
+        let at = if self.mirrored() { rows * columns - 1 - at } else { at };
+        at * self.pixel_bytes as i64
+    }
+
+    fn reading(&self, phase: Phase) -> Reading {
+        let w = &phase.windows;
+        let pixel = self.pixel_bytes as i64;
+        let row = self.size[1] as i64 * pixel;
+        let sign = if self.mirrored() { -1 } else { 1 };
+        let first = self.place([0, 1].map(|axis| self.margin[axis] as i64 + w.start[axis]));
+        let [high, wide] = w.taps;
+        let kernel = self.convolution.taps[1];
+        let tap_right = sign * w.tap_step[1] * pixel;
+        let tap = |bytes: usize| 8 * bytes;
+        let rows = tap(phase.first_tap / kernel * self.tap_row_bytes
+            + phase.first_tap % kernel * self.pixel_bytes);
+        let together = wide > 0 && phase.tap_column == 1 && (tap_right == pixel || wide == 1);
+        let outer = Axis {
+            count: if wide == 0 { 0 } else { high },
+            rows: tap(phase.tap_row / kernel * self.tap_row_bytes),
+            lanes: sign * w.tap_step[0] * row,
+        };
+        let stretches = if together {
+            let bytes = (wide * self.pixel_bytes).next_multiple_of(self.unit);
+            Stretches { outer, inner: Axis::ONE, bytes }
+        } else {
+            let inner = Axis {
+                count: wide,
+                rows: tap(phase.tap_column * self.pixel_bytes),
+                lanes: tap_right,
+            };
+            Stretches { outer, inner, bytes: self.pixel_bytes }
+        };
+        let (down, right) = (sign * w.step[0] * row, sign * w.step[1] * pixel);
+        Reading { first, down, right, rows, stretches, phase }
+    }
+
+    fn row_panels(&self) -> usize {
+        self.outer.div_ceil(8)
+    }
+
+    /// Whether the panels of other products have the order of these: taps of whole blocks.
+    fn whole_blocks(&self) -> bool {
+        self.inner.is_multiple_of(16) && self.tap_row_bytes == self.convolution.taps[1] * self.inner
+    }
+
+    fn lay_out(&self) -> Layout {
+        let c = self.convolution;
+        let mut scratch = Scratch::default();
+        let mut layout = Layout::default();
+        let panels: usize = self.phases.iter().map(Reading::panels).sum();
+        layout.sums = scratch.take(c.images * panels * self.row_panels() * 256);
+        layout.rows_bytes = 8 * c.taps[0] * self.tap_row_bytes;
+        layout.weights = scratch.take(self.row_panels() * layout.rows_bytes);
+        let image = self.size[0] * self.size[1] * self.pixel_bytes;
+        // The last pixel is written, and the last stretch read, past its end.
+        layout.image_bytes = (image + 16).next_multiple_of(16);
+        layout.pixels = scratch.take(c.images * layout.image_bytes);
+        if self.pixel_bytes > 1 {
+            layout.places = scratch.take(4 * self.plane[0] * self.plane[1]);
+        }
+        let lanes: usize = self.phases.iter().map(Reading::places).sum();
+        layout.lanes = scratch.take(4 * lanes);
+        if self.phases.iter().any(|phase| !phase.dense()) {
+            layout.results = scratch.take(4 * lanes);
+        }
+        layout.weight_parts = match (c.pass, self.whole_blocks()) {
+            (Pass::Error, true) => self.outer.div_ceil(16),
+            (_, true) => self.outer,
+            (_, false) => self.row_panels(),
+        }
+        .clamp(1, PARTS);
+        if self.whole_blocks() {
+            layout.temporary_bytes = c.tap_count() * if c.pass == Pass::Error { 256 } else { 16 };
+            layout.temporary = scratch.take(layout.weight_parts * layout.temporary_bytes);
+        }
+        layout.bytes = scratch.bytes();
+        layout
+    }
+
+    /// Bytes of working memory.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.layout.bytes
+    }
+
+    /// An estimate of the instructions of a call.
+    pub(crate) fn instructions(&self) -> usize {
+        let c = self.convolution;
+        let tiles: usize = self
+            .phases
+            .iter()
+            .map(|reading| {
+                let store = if reading.dense() { STORE } else { STORE_APART };
+                reading.panels() * (TILE + store + reading.stretches.instructions(self.level))
+            })
+            .sum();
+        let plane = self.plane[0] * self.plane[1];
+        let pixels = match self.pixel_bytes {
+            1 => plane / 3,
+            _ => 11 * plane * self.inner.div_ceil(16),
+        };
+        let weights = self.outer * self.inner * c.tap_count();
+        let weights = match (self.whole_blocks(), c.pass) {
+            (true, Pass::Error) => weights * 3 / 2,
+            (true, _) => weights * 4 / 5,
+            (false, _) => weights * 10,
+        };
+        let places = plane + self.result_plane;
+        CALL + c.images * (tiles * self.row_panels() + pixels) + weights + 4 * places
+    }
+
+    /// The kernel's body.
+    pub(crate) fn emit(&self, finish: Option<Narrowing>, parts: &mut Parts<'_>, out: &mut Text) {
+        let (c, layout, row_panels) = (self.convolution, &self.layout, self.row_panels());
+        let what = if self.mirrored() { "input" } else { "output" };
+        declare(
+            out,
+            "int32_t",
+            "sums",
+            layout.sums,
+            &format!("[panels of 8 places][{row_panels} panels][8 places][8 {what} channels]"),
+        );
+        let text = format!("Panels of 8 {what} channels: [{} taps][channels][8]", c.tap_count());
+        declare(out, "int8_t", "weights", layout.weights, &text);
+        let text = match self.mirrored() {
+            true => "The operand, mirrored, channels last, with a border.",
+            false => "The operand, channels last, with a border.",
+        };
+        declare(out, "int8_t", "pixels", layout.pixels, text);
+        if self.pixel_bytes > 1 {
+            declare(out, "int32_t", "places", layout.places, "Of the operand's pixels.");
+        }
+        declare(out, "int32_t", "lanes", layout.lanes, "Where lanes start to read.");
+        if self.phases.iter().any(|phase| !phase.dense()) {
+            declare(out, "int32_t", "results", layout.results, "Of the lanes.");
+        }
+        if self.whole_blocks() {
+            declare(out, "int8_t", "temporary", layout.temporary, "Of a block of taps, by parts.");
+        }
+        out.line(format!("int32_t bits = 0, part_bits[{PARTS}];"));
+        out.line("");
+        self.emit_weights(parts, out);
+        self.emit_pixels(parts, out);
+        let (mut before, mut lanes) = (0, 0);
+        for reading in &self.phases {
+            self.emit_tiles(reading, [before, lanes], parts, out);
+            before += c.images * reading.panels();
+            lanes += reading.places();
+        }
+        out.line("");
+        if !finish.is_some_and(Narrowing::asks_magnitude) {
+            out.line("(void)bits;");
+        }
+        emit_finish(finish, out);
+        (before, lanes) = (0, 0);
+        for reading in &self.phases {
+            self.emit_stores(reading, finish, [before, lanes], parts, out);
+            before += c.images * reading.panels();
+            lanes += reading.places();
+        }
+    }
+
+    fn emit_weights(&self, parts: &mut Parts<'_>, out: &mut Text) {
+        let (c, layout, row_panels) = (self.convolution, &self.layout, self.row_panels());
+        let (taps, shares) = (c.tap_count(), layout.weight_parts);
+        let error = c.pass == Pass::Error;
+        let mut taken = vec![own("const int8_t *", "x1"), own("int8_t *", "weights")];
+        if !self.whole_blocks() {
+            let [channel, row] = match error {
+                true => [c.channels * taps, taps],
+                false => [taps, self.inner * taps],
+            };
+            parts.run(out, shares, &taken, |out| {
+                out.long(format!(
+                    "static const struct trainc_weights order = {{ .high = {}, .high_step = {}, .wide = {}, .wide_step = 1, .channels = {}, .channel = {channel}, .row = {row}, .tap_bytes = {}, .stretch_bytes = {}, .unit = {} }};",
+                    c.taps[0],
+                    c.taps[1],
+                    c.taps[1],
+                    self.inner,
+                    self.pixel_bytes,
+                    self.tap_row_bytes,
+                    self.unit
+                ));
+                for_parts(out);
+                let [begin, end] = range(row_panels, shares);
+                out.open(format!("for (int32_t panel = {begin}; panel < {end}; panel++) {{"));
+                out.long(format!(
+                    "trainc_pack_weights(&order, x1 + {}, {}, weights + {});",
+                    times("panel", 8 * row),
+                    of_panel(self.outer, "panel"),
+                    times("panel", layout.rows_bytes)
+                ));
+                out.close();
+                out.close();
+            });
+            return;
+        }
+        if !self.outer.is_multiple_of(8) {
+            let last = (row_panels - 1) * layout.rows_bytes;
+            out.line("/* Rows without a channel. */");
+            out.long(format!("trainc_zero(weights + {last}, {});", layout.rows_bytes));
+        }
+        taken.push(own("int8_t *", "temporary"));
+        let temporary = format!("temporary + {}", times("part", layout.temporary_bytes));
+        parts.run(out, shares, &taken, |out| {
+            for_parts(out);
+            if error {
+                // 16 channels at a time.
+                let [begin, end] = range(self.outer.div_ceil(16), shares);
+                out.line(format!("const int32_t first = 16 * ({begin}), last = 16 * ({end});"));
+                let count = match self.outer.is_multiple_of(16) {
+                    true => "last - first".to_string(),
+                    false => format!("trainc_minimum32(last, {}) - first", self.outer),
+                };
+                out.long(format!(
+                    "{}(x1 + {}, {}, {count}, {taps}, {}, weights + {}, {}, {temporary});",
+                    self.level.function("errors_in_place"),
+                    times("first", taps),
+                    self.inner,
+                    self.outer * taps,
+                    times("first / 8", layout.rows_bytes),
+                    layout.rows_bytes
+                ));
+            } else {
+                let [begin, end] = range(self.outer, shares);
+                out.open(format!("for (int32_t row = {begin}; row < {end}; row++) {{"));
+                out.long(format!(
+                    "{}(x1 + {}, {}, {taps}, weights + row / 8 * {}, row % 8, {temporary});",
+                    self.level.function("taps_in_place"),
+                    times("row", self.inner * taps),
+                    self.inner,
+                    layout.rows_bytes
+                ));
+                out.close();
+            }
+            out.close();
+        });
+    }
+
+    fn emit_pixels(&self, parts: &mut Parts<'_>, out: &mut Text) {
+        let (c, layout) = (self.convolution, &self.layout);
+        let [rows, columns] = self.plane;
+        let pixel = self.pixel_bytes as i64;
+        let row = self.size[1] as i64 * pixel;
+        let mut taken = vec![own("const int8_t *", "x0"), own("int8_t *", "pixels")];
+        if self.pixel_bytes > 1 {
+            let sign = if self.mirrored() { -1 } else { 1 };
+            let first = self.place(self.margin.map(|n| n as i64));
+            let (down, right) = (sign * row, sign * pixel);
+            out.long(format!(
+                "trainc_places(places, {rows}, {columns}, {first}, {down}, {right});"
+            ));
+            taken.push(own("const int32_t *", "places"));
+        }
+        parts.run(out, c.images, &taken, |out| {
+            let bordered = Border {
+                plane: self.plane,
+                start: self.margin,
+                step: [1, 1],
+                parts: [1, 1],
+                size: self.size,
+            };
+            if self.pixel_bytes == 1 {
+                bordered.emit("border", out);
+            }
+            out.open("for (int32_t image = begin; image < end; image++) {");
+            out.line(format!(
+                "int8_t *const to = pixels + {};",
+                times("image", layout.image_bytes)
+            ));
+            out.line(format!("trainc_zero(to, {});", layout.image_bytes));
+            let from = format!("x0 + {}", times("image", self.inner * rows * columns));
+            if self.pixel_bytes == 1 {
+                out.line(format!("trainc_bordered(&border, {from}, to);"));
+            } else {
+                out.long(format!(
+                    "trainc_pixels_at({from}, {}, {}, places, {}, to);",
+                    self.inner,
+                    rows * columns,
+                    i32::from(self.mirrored())
+                ));
+            }
+            out.close();
+        });
+    }
+
+    /// Prints the products of a phase, before which there are so many panels and lanes.
+    fn emit_tiles(
+        &self,
+        reading: &Reading,
+        [before, lanes]: [usize; 2],
+        parts: &mut Parts<'_>,
+        out: &mut Text,
+    ) {
+        let (c, layout, row_panels) = (self.convolution, &self.layout, self.row_panels());
+        let [rows, columns] = reading.phase.windows.size;
+        let at = |name: &str, offset: usize| match offset {
+            0 => name.to_string(),
+            _ => format!("{name} + {offset}"),
+        };
+        out.long(format!(
+            "trainc_places({}, {rows}, {columns}, {}, {}, {});",
+            at("lanes", lanes),
+            reading.first,
+            reading.down,
+            reading.right
+        ));
+        if !reading.dense() {
+            let Phase { first, row_stride, column_stride, .. } = &reading.phase;
+            out.long(format!(
+                "trainc_places({}, {rows}, {columns}, {first}, {row_stride}, {column_stride});",
+                at("results", lanes)
+            ));
+        }
+        let (places, panels) = (reading.places(), reading.panels());
+        let count = c.images * panels;
+        let shares = count.min(PARTS);
+        let taken = [
+            own("const int8_t *", "weights"),
+            own("const int8_t *", "pixels"),
+            own("const int32_t *", "lanes"),
+            own("int32_t *", "sums"),
+            own("int32_t *", "part_bits"),
+        ];
+        parts.run(out, shares, &taken, |out| {
+            reading.stretches.emit("stretches", out);
+            for_parts(out);
+            let [begin, end] = range(count, shares);
+            out.line(format!("const int32_t last = {end};"));
+            out.line("uint32x4_t bits = vdupq_n_u32(0);");
+            out.open(format!("for (int32_t first = {begin}; first < last; first += {BLOCK}) {{"));
+            out.long(format!("const int32_t stop = trainc_minimum32(first + {BLOCK}, last);"));
+            out.for_("rows", row_panels);
+            out.open("for (int32_t n = first; n < stop; n++) {");
+            let (image, panel) = match c.images {
+                1 => ("0".to_string(), "n".to_string()),
+                _ => (format!("n / {panels}"), format!("n % {panels}")),
+            };
+            let place = match places.is_multiple_of(8) {
+                true => format!("8 * ({panel})"),
+                false => format!("trainc_first_place({panel}, {places})"),
+            };
+            let panel_rows = match reading.rows {
+                0 => format!("weights + {}", times("rows", layout.rows_bytes)),
+                first => format!("weights + {first} + {}", times("rows", layout.rows_bytes)),
+            };
+            let image = match image.as_str() {
+                "0" => "pixels".to_string(),
+                image => format!("pixels + {image} * {}", layout.image_bytes),
+            };
+            out.long(format!(
+                "bits = vorrq_u32(bits, {}({panel_rows}, {image}, {} + {place}, &stretches, sums + ({} * {row_panels} + rows) * 64));",
+                self.level.function("tile_in_place"),
+                at("lanes", lanes),
+                if before == 0 { "n".to_string() } else { format!("({before} + n)") },
+            ));
+            out.close();
+            out.close();
+            out.close();
+            out.line("part_bits[part] = trainc_magnitude_bits(bits);");
+            out.close();
+        });
+        out.line(format!("bits |= trainc_all_bits(part_bits, {shares});"));
+    }
+
+    fn emit_stores(
+        &self,
+        reading: &Reading,
+        finish: Option<Narrowing>,
+        [before, lanes]: [usize; 2],
+        parts: &mut Parts<'_>,
+        out: &mut Text,
+    ) {
+        let (c, row_panels) = (self.convolution, self.row_panels());
+        let (places, panels) = (reading.places(), reading.panels());
+        // Panels that overlap are of one part.
+        let overlaps = !places.is_multiple_of(8);
+        let units = if overlaps { panels - 1 } else { panels };
+        let (ty, more) = match finish {
+            Some(_) => ("int8_t *", true),
+            None => ("int32_t *", false),
+        };
+        let mut taken = vec![own("const int32_t *", "sums"), own(ty, "y0")];
+        if !reading.dense() {
+            taken.push(own("const int32_t *", "results"));
+        }
+        if more {
+            taken.push(given("const struct trainc_rounding *", "rounding", "&rounding"));
+        }
+        parts.run(out, c.images * units, &taken, |out| {
+            out.open("for (int32_t n = begin; n < end; n++) {");
+            let (image, unit) = match c.images {
+                1 => ("0".to_string(), "n".to_string()),
+                _ => (format!("n / {units}"), format!("n % {units}")),
+            };
+            out.line(format!("const int32_t image = {image}, unit = {unit};"));
+            if overlaps {
+                let all = format!("unit + (unit == {} ? 2 : 1)", units - 1);
+                out.open(format!("for (int32_t panel = unit; panel < {all}; panel++) {{"));
+                out.line(format!("const int32_t first = trainc_first_place(panel, {places});"));
+            } else {
+                out.line("const int32_t panel = unit, first = 8 * panel;");
+            }
+            let tile = match before {
+                0 => format!("(image * {panels} + panel)"),
+                _ => format!("({before} + image * {panels} + panel)"),
+            };
+            let plane = self.outer * self.result_plane;
+            let (function, to) = match (reading.dense(), lanes) {
+                (true, _) => ("places", format!("y0 + image * {plane} + first")),
+                (false, 0) => ("apart", format!("results + first, y0 + image * {plane}")),
+                (false, _) => ("apart", format!("results + {lanes} + first, y0 + image * {plane}")),
+            };
+            out.long(format!(
+                "trainc_store_{function}_{}(sums + {tile} * {}, {}, {}, {to}{});",
+                suffix(finish),
+                row_panels * 64,
+                self.outer,
+                self.result_plane,
+                argument(finish)
+            ));
+            if overlaps {
+                out.close();
+            }
+            out.close();
+        });
+    }
+}

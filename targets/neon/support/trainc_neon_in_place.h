@@ -1,0 +1,313 @@
+/* Products whose lanes are read where they lie, for processors with sdot or smmla (trainc_neon.h).
+ *
+ * Rows are packed into panels of 8 as for other products. A lane is a place of the operand from
+ * which a stretch of k lies together: the channels of a row of a window where channels come last,
+ * or the pixels of a row of a plane. Eight lanes are eight places; all read the same stretches. */
+#ifndef TRAINC_NEON_IN_PLACE_H
+#define TRAINC_NEON_IN_PLACE_H
+
+#include "trainc_neon.h"
+#include "trainc_neon_packing.h"
+#include "trainc_neon_rounding.h"
+
+/* Stretches of k: outer times inner of them, each of some blocks of 16 k and then some words of 4.
+ * Steps are bytes from a stretch to the next in a panel of rows and in the lanes' operand. */
+struct trainc_stretches {
+    int32_t outer, outer_rows, outer_lanes;
+    int32_t inner, inner_rows, inner_lanes;
+    int32_t blocks, words;
+};
+
+/* places[row * columns + column] = first + row * down + column * right. */
+TRAINC_SHARED void trainc_places(int32_t *places, int32_t rows, int32_t columns, int32_t first,
+    int32_t down, int32_t right)
+{
+    for (int32_t row = 0; row < rows; row++) {
+        int32_t place = first + row * down;
+        for (int32_t column = 0; column < columns; column++) {
+            *places++ = place;
+            place += right;
+        }
+    }
+}
+
+/* The first of panel p's 8 places of so many (at least 8): the last panel overlaps the one before. */
+TRAINC_PART int32_t trainc_first_place(int32_t p, int32_t places)
+{
+    return trainc_minimum32(8 * p, places - 8);
+}
+
+/* Channels come last: dst[places[p] + c] = src[c][p] of an image's planes. Behind the last channel
+ * of a pixel up to 15 bytes become zero before the next pixels are written: places rise with p, or
+ * fall where columns are mirrored and pixels are written from the last to the first. */
+TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t plane,
+    const int32_t *places, int32_t mirrored, int8_t *dst)
+{
+    int8_t from[256], tile[256];
+    trainc_zero(from, 256);
+    const int32_t pixels = trainc_minimum32(plane, 16), step = mirrored ? -1 : 1;
+    for (int32_t first = 0; first < plane; first += 16) {
+        const int32_t begin = trainc_minimum32(first, plane - pixels);
+        const int32_t p = mirrored ? plane - pixels - begin : begin;
+        for (int32_t c = (channels - 1) / 16 * 16; c >= 0; c -= 16) {
+            const int32_t count = trainc_minimum32(channels - c, 16);
+            const int8_t *const at = src + c * plane + p;
+            if (count == 16 && pixels == 16) {
+                trainc_transpose16(at, plane, tile);
+            } else {
+                for (int32_t i = 0; i < 16; i++) {
+                    if (i >= count) {
+                        vst1q_s8(from + 16 * i, vdupq_n_s8(0));
+                    } else if (pixels == 16) {
+                        vst1q_s8(from + 16 * i, vld1q_s8(at + i * plane));
+                    } else {
+                        for (int32_t j = 0; j < pixels; j++) {
+                            from[16 * i + j] = at[i * plane + j];
+                        }
+                    }
+                }
+                trainc_transpose16(from, 16, tile);
+            }
+            int8_t *const to = dst + c;
+            const int32_t *place = mirrored ? places + p + pixels - 1 : places + p;
+            const int8_t *pixel = mirrored ? tile + 16 * (pixels - 1) : tile;
+            for (int32_t i = 0; i < pixels; i++) {
+                vst1q_s8(to + *place, vld1q_s8(pixel));
+                place += step;
+                pixel += 16 * step;
+            }
+        }
+    }
+}
+
+/* A plane with a border, apart by remainders of its rows and columns: place (h, w) is at row
+ * (h + top) / down and column (w + left) / right of the part ((h + top) % down, (w + left) % right),
+ * if the part is there. Parts lie one behind the other, high times wide of them. */
+struct trainc_border {
+    int32_t height, width;
+    int32_t top, left;
+    int32_t down, right;
+    int32_t high, wide;
+    int32_t rows, columns;
+};
+
+/* Copies a plane; zeros are there before. */
+TRAINC_SHARED void trainc_bordered(const struct trainc_border *b, const int8_t *src, int8_t *dst)
+{
+    for (int32_t part = 0; part < b->high * b->wide; part++) {
+        const int32_t upper = part / b->wide, column = part % b->wide;
+        /* The first column of the part, and where it comes from. */
+        const int32_t to = b->left > column ? (b->left - column + b->right - 1) / b->right : 0;
+        const int32_t from = to * b->right + column - b->left;
+        const int32_t all = (b->width - from + b->right - 1) / b->right;
+        const int32_t count = trainc_minimum32(all, b->columns - to);
+        for (int32_t r = 0; r < b->rows; r++) {
+            const int32_t row = r * b->down + upper - b->top;
+            if ((uint32_t)row >= (uint32_t)b->height) {
+                continue;
+            }
+            const int8_t *const x = src + row * b->width + from;
+            int8_t *const y = dst + (part * b->rows + r) * b->columns + to;
+            int32_t i = 0;
+            if (b->right == 1) {
+                for (; i + 16 <= count; i += 16) {
+                    vst1q_s8(y + i, vld1q_s8(x + i));
+                }
+                for (; i + 8 <= count; i += 8) {
+                    vst1_s8(y + i, vld1_s8(x + i));
+                }
+            } else if (b->right == 2) {
+                for (; i + 8 < count; i += 8) {
+                    vst1_s8(y + i, vld2_s8(x + 2 * i).val[0]);
+                }
+            }
+            for (; i < count; i++) {
+                y[i] = x[i * b->right];
+            }
+        }
+    }
+}
+
+/* Where the weights of a panel's rows are: row r's of channel c and tap (i, j) are at
+ * r row + i high_step + j wide_step + c channel. */
+struct trainc_weights {
+    int32_t high, high_step;
+    int32_t wide, wide_step;
+    int32_t channels, channel;
+    int32_t row;
+    /* Bytes of a tap's channels, of a row of taps, and of k that lie together in a block. */
+    int32_t tap_bytes, stretch_bytes, unit;
+};
+
+/* Where k is in a row of a panel. */
+TRAINC_PART int32_t trainc_of_unit(int32_t k, int32_t unit)
+{
+    return 8 * (k & -unit) + (k & (unit - 1));
+}
+
+/* Packs up to 8 rows: [high][stretch_bytes / unit][8 rows][unit], zeros where no weight is. */
+TRAINC_SHARED void trainc_pack_weights(const struct trainc_weights *s, const int8_t *w,
+    int32_t rows, int8_t *panel)
+{
+    trainc_zero(panel, 8 * s->high * s->stretch_bytes);
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t i = 0; i < s->high; i++) {
+            int8_t *const to = panel + 8 * i * s->stretch_bytes + r * s->unit;
+            for (int32_t j = 0; j < s->wide; j++) {
+                const int8_t *from = w + r * s->row + i * s->high_step + j * s->wide_step;
+                int32_t k = j * s->tap_bytes, c = 0;
+                if (s->channel == 1 && (k & 3) == 0) {
+                    for (; c + 4 <= s->channels; c += 4) {
+                        const int8x8_t four = vreinterpret_s8_s32(
+                            vld1_dup_s32((const int32_t *)(const void *)from));
+                        vst1_lane_s32((int32_t *)(void *)(to + trainc_of_unit(k, s->unit)),
+                            vreinterpret_s32_s8(four), 0);
+                        from += 4;
+                        k += 4;
+                    }
+                }
+                for (; c < s->channels; c++) {
+                    to[trainc_of_unit(k, s->unit)] = *from;
+                    from += s->channel;
+                    k++;
+                }
+            }
+        }
+    }
+}
+
+/* The packing of weights with whole blocks of channels, by the order of a level's panels. */
+#define TRAINC_ROWS_IN_PLACE(level, order)                                                        \
+    TRAINC_SHARED void trainc_taps_in_place_##level(const int8_t *src, int32_t channels,          \
+        int32_t taps, int8_t *panel, int32_t row, int8_t *temporary)                              \
+    {                                                                                             \
+        trainc_row_of_taps(src, channels, taps, panel, row, temporary, trainc_put_##order);       \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_errors_in_place_##level(const int8_t *w, int32_t outputs,           \
+        int32_t channels, int32_t taps, int32_t w_stride, int8_t *panels, int32_t panel_bytes,    \
+        int8_t *temporary)                                                                        \
+    {                                                                                             \
+        trainc_rows_of_errors(w, outputs, channels, taps, w_stride, panels, panel_bytes,          \
+            temporary, trainc_put_##order);                                                       \
+    }
+
+/* The rounded sums of a tile, [8 lanes][8 rows], as bytes [8 rows][8 lanes]. */
+TRAINC_PART int8x16x4_t trainc_rounded_tile(const int32_t *sums,
+    const struct trainc_rounding *rounding, trainc_rounded *round)
+{
+    static const uint8_t order[16] = {0, 8, 16, 24, 32, 40, 48, 56, 1, 9, 17, 25, 33, 41, 49, 57};
+    const int8x16x4_t q = {{trainc_rounded16(sums, sums + 8, rounding, round),
+        trainc_rounded16(sums + 16, sums + 24, rounding, round),
+        trainc_rounded16(sums + 32, sums + 40, rounding, round),
+        trainc_rounded16(sums + 48, sums + 56, rounding, round)}};
+    const uint8x16_t first = vld1q_u8(order), two = vdupq_n_u8(2);
+    const uint8x16_t second = vaddq_u8(first, two), third = vaddq_u8(second, two);
+    const int8x16x4_t y = {{vqtbl4q_s8(q, first), vqtbl4q_s8(q, second), vqtbl4q_s8(q, third),
+        vqtbl4q_s8(q, vaddq_u8(third, two))}};
+    return y;
+}
+
+/* Stores tiles of rows panel by panel: row r's 8 lanes at y + r row_stride. */
+TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t row_stride,
+    int8_t *y, const struct trainc_rounding *rounding, trainc_rounded *round)
+{
+    /* A copy, which stores of bytes cannot change, stays in registers. */
+    const struct trainc_rounding own = *rounding;
+    for (int32_t r = 0; r < rows; r += 8) {
+        const int8x16x4_t q = trainc_rounded_tile(sums, &own, round);
+        const int32_t left = rows - r;
+        sums += 64;
+        if (left >= 8) {
+            for (int32_t i = 0; i < 4; i++) {
+                vst1_s8(y, vget_low_s8(q.val[i]));
+                y += row_stride;
+                vst1_s8(y, vget_high_s8(q.val[i]));
+                y += row_stride;
+            }
+        } else {
+            for (int32_t i = 0; i < left; i++) {
+                const int8x16_t two = q.val[i / 2];
+                vst1_s8(y, i % 2 == 0 ? vget_low_s8(two) : vget_high_s8(two));
+                y += row_stride;
+            }
+        }
+    }
+}
+
+TRAINC_SHARED void trainc_store_places_half_away(const int32_t *sums, int32_t rows,
+    int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)
+{
+    trainc_store_places(sums, rows, row_stride, y, rounding, trainc_half_away);
+}
+
+TRAINC_SHARED void trainc_store_places_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)
+{
+    trainc_store_places(sums, rows, row_stride, y, rounding, trainc_pseudo_stochastic);
+}
+
+/* The same for sums as they are. */
+TRAINC_SHARED void trainc_store_places_sums(const int32_t *sums, int32_t rows, int32_t row_stride,
+    int32_t *y)
+{
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t l = 0; l < 8; l++) {
+            y[r * row_stride + l] = sums[64 * (r / 8) + 8 * l + r % 8];
+        }
+    }
+}
+
+/* The same for lanes whose results are apart: lane l's of row r at y[results[l] + r row_stride]. */
+TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t row_stride,
+    const int32_t *results, int8_t *y, const struct trainc_rounding *rounding,
+    trainc_rounded *round)
+{
+    const struct trainc_rounding own = *rounding;
+    int8_t *y0 = y + results[0], *y1 = y + results[1], *y2 = y + results[2], *y3 = y + results[3];
+    int8_t *y4 = y + results[4], *y5 = y + results[5], *y6 = y + results[6], *y7 = y + results[7];
+    for (int32_t r = 0; r < rows; r += 8) {
+        const int8x16x4_t q = trainc_rounded_tile(sums, &own, round);
+        const int32_t left = trainc_minimum32(rows - r, 8);
+        sums += 64;
+        for (int32_t i = 0; i < left; i++) {
+            const int8x16_t two = q.val[i / 2];
+            const int8x8_t v = i % 2 == 0 ? vget_low_s8(two) : vget_high_s8(two);
+#define TRAINC_LANE(l)       \
+    vst1_lane_s8(y##l, v, l); \
+    y##l += row_stride
+            TRAINC_LANE(0);
+            TRAINC_LANE(1);
+            TRAINC_LANE(2);
+            TRAINC_LANE(3);
+            TRAINC_LANE(4);
+            TRAINC_LANE(5);
+            TRAINC_LANE(6);
+            TRAINC_LANE(7);
+#undef TRAINC_LANE
+        }
+    }
+}
+
+TRAINC_SHARED void trainc_store_apart_half_away(const int32_t *sums, int32_t rows,
+    int32_t row_stride, const int32_t *results, int8_t *y, const struct trainc_rounding *rounding)
+{
+    trainc_store_apart(sums, rows, row_stride, results, y, rounding, trainc_half_away);
+}
+
+TRAINC_SHARED void trainc_store_apart_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t row_stride, const int32_t *results, int8_t *y, const struct trainc_rounding *rounding)
+{
+    trainc_store_apart(sums, rows, row_stride, results, y, rounding, trainc_pseudo_stochastic);
+}
+
+TRAINC_SHARED void trainc_store_apart_sums(const int32_t *sums, int32_t rows, int32_t row_stride,
+    const int32_t *results, int32_t *y)
+{
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t l = 0; l < 8; l++) {
+            y[results[l] + r * row_stride] = sums[64 * (r / 8) + 8 * l + r % 8];
+        }
+    }
+}
+
+#endif
