@@ -93,7 +93,11 @@ const BUILDS: [Build; 6] = [
         target: Some(&DOTPROD),
         flags: &["-O3", "-march=armv8.2-a+dotprod"],
     },
-    Build { name: "neon+i8mm", target: Some(&I8MM), flags: &["-O3", "-march=armv8.2-a+i8mm"] },
+    Build {
+        name: "neon+i8mm",
+        target: Some(&I8MM),
+        flags: &["-O3", "-march=armv8.2-a+dotprod+i8mm"],
+    },
     Build { name: "C, gcc -O3", target: None, flags: &["-O3"] },
     Build {
         name: "C, gcc -O3 +dotprod",

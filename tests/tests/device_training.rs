@@ -136,7 +136,7 @@ fn two_epochs_of_digits_end_with_the_same_weights() {
             &[gcc, "-march=armv8.2-a+dotprod"],
             &["qemu-aarch64", "-cpu", "cortex-a76"],
         ),
-        ("neon+i8mm", &[gcc, "-march=armv8.2-a+i8mm"], &["qemu-aarch64", "-cpu", "max"]),
+        ("neon+i8mm", &[gcc, "-march=armv8.2-a+dotprod+i8mm"], &["qemu-aarch64", "-cpu", "max"]),
         ("armv7-neon", armv7, &["qemu-arm", "-cpu", "cortex-a9"]),
     ] {
         let session = session(&Config { target: target.to_string(), ..config.clone() });

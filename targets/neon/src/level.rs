@@ -19,6 +19,8 @@ const BASELINE: (&str, &str) =
     ("trainc_neon_baseline.h", include_str!("../support/trainc_neon_baseline.h"));
 const IN_PLACE: (&str, &str) =
     ("trainc_neon_in_place.h", include_str!("../support/trainc_neon_in_place.h"));
+const MATRIX: (&str, &str) =
+    ("trainc_neon_matrix.h", include_str!("../support/trainc_neon_matrix.h"));
 const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/trainc_neon_float.h"));
 const DOTPROD: (&str, &str) =
     ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
@@ -59,8 +61,8 @@ impl Level {
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],
             Level::Baseline => vec![BASELINE, FLOAT],
-            Level::Dotprod => vec![IN_PLACE, DOTPROD, FLOAT],
-            Level::I8mm => vec![IN_PLACE, I8MM, FLOAT],
+            Level::Dotprod => vec![IN_PLACE, DOTPROD, MATRIX, FLOAT],
+            Level::I8mm => vec![IN_PLACE, DOTPROD, I8MM, MATRIX, FLOAT],
             Level::Dispatch => vec![IN_PLACE, BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });
         headers

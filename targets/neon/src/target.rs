@@ -39,8 +39,11 @@ pub static NEON: NeonTarget =
 pub static DOTPROD: NeonTarget =
     target(Level::Dotprod, "neon+dotprod", "the same with sdot: Armv8.2-A with FEAT_DotProd");
 /// AArch64 with `smmla`.
-pub static I8MM: NeonTarget =
-    target(Level::I8mm, "neon+i8mm", "the same with smmla: Armv8.2-A with FEAT_I8MM");
+pub static I8MM: NeonTarget = target(
+    Level::I8mm,
+    "neon+i8mm",
+    "the same with smmla: Armv8.2-A with FEAT_I8MM and FEAT_DotProd",
+);
 /// AArch64, by what the processor has.
 pub static DISPATCH: NeonTarget = target(
     Level::Dispatch,
@@ -64,7 +67,7 @@ impl Dialect for NeonTarget {
             Level::Armv7 => &["-O3", "-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"],
             Level::Baseline | Level::Dispatch => &["-O3"],
             Level::Dotprod => &["-O3", "-march=armv8.2-a+dotprod"],
-            Level::I8mm => &["-O3", "-march=armv8.2-a+i8mm"],
+            Level::I8mm => &["-O3", "-march=armv8.2-a+dotprod+i8mm"],
         }
     }
 

@@ -117,8 +117,11 @@ TRAINC_SHARED void trainc_bordered(const struct trainc_border *b, const int8_t *
                     vst1_s8(y + i, vld1_s8(x + i));
                 }
             } else if (b->right == 2) {
-                for (; i + 8 < count; i += 8) {
-                    vst1_s8(y + i, vld2_s8(x + 2 * i).val[0]);
+                /* Pairs of columns, of which this part has one. */
+                const int32_t odd = from & 1;
+                for (; i + 8 <= count && from - odd + 2 * i + 16 <= b->width; i += 8) {
+                    const int8x8x2_t pairs = vld2_s8(x - odd + 2 * i);
+                    vst1_s8(y + i, odd ? pairs.val[1] : pairs.val[0]);
                 }
             }
             for (; i < count; i++) {

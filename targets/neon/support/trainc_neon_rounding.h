@@ -54,12 +54,10 @@ TRAINC_PART uint32x4_t trainc_pseudo_stochastic(int32x4_t x,
 
 typedef uint32x4_t trainc_rounded(int32x4_t x, const struct trainc_rounding *rounding);
 
-/* 16 results: of 8 sums at a, and of 8 at b. */
-TRAINC_PART int8x16_t trainc_rounded16(const int32_t *a, const int32_t *b,
+/* 16 results. */
+TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
     const struct trainc_rounding *rounding, trainc_rounded *round)
 {
-    const int32x4_t x0 = vld1q_s32(a), x1 = vld1q_s32(a + 4);
-    const int32x4_t x2 = vld1q_s32(b), x3 = vld1q_s32(b + 4);
     const uint16x8_t low = vcombine_u16(vqmovn_u32(round(x0, rounding)),
         vqmovn_u32(round(x1, rounding)));
     const uint16x8_t high = vcombine_u16(vqmovn_u32(round(x2, rounding)),
@@ -74,6 +72,14 @@ TRAINC_PART int8x16_t trainc_rounded16(const int32_t *a, const int32_t *b,
     const int8x16_t sign = vshrq_n_s8(upper, 7);
     const int8x16_t result = vsubq_s8(veorq_s8(vreinterpretq_s8_u8(magnitudes), sign), sign);
     return vmaxq_s8(result, rounding->low);
+}
+
+/* 16 results: of 8 sums at a, and of 8 at b. */
+TRAINC_PART int8x16_t trainc_rounded16(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding, trainc_rounded *round)
+{
+    return trainc_rounded_sums(vld1q_s32(a), vld1q_s32(a + 4), vld1q_s32(b), vld1q_s32(b + 4),
+        rounding, round);
 }
 
 /* Stores the results of the sums [rows][8 lanes] of a panel: lane l of row r at

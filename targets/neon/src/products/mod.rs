@@ -6,6 +6,7 @@
 //! tile kernel and the order of bytes in a block of a panel, not their sizes.
 
 mod cost;
+mod few;
 mod float;
 mod gradient;
 mod in_place;
@@ -24,6 +25,7 @@ use trainc_ir::product::{Convolution, Narrowing, Pass};
 use trainc_ir::program::Kernel;
 
 use crate::level::Level;
+use few::FewImages;
 pub(crate) use float::FloatProduct;
 use gradient::GradientProduct;
 use in_place::{GradientInPlace, WindowsInPlace};
@@ -57,7 +59,7 @@ impl Product {
         if c.images * bytes >= 1 << 38 || c.sums() >= 1 << 28 {
             return Err("its offsets exceed 32 bits".into());
         }
-        let scratch_bytes = Way::of(level, c, kernel.finish).scratch_bytes();
+        let scratch_bytes = Way::of(level, c, kernel.finish).scratch_bytes(level, c);
         if scratch_bytes >= 1 << 31 {
             return Err("its panels take 2 GiB or more".into());
         }
@@ -71,7 +73,8 @@ impl Product {
     fn body(&self, parts: &mut Parts<'_>, out: &mut Text) {
         let (level, finish) = (self.level, self.kernel.finish);
         match self.way() {
-            Way::Outer => outer::emit(&self.kernel.convolution, finish, out),
+            Way::Outer => outer::emit(&self.kernel.convolution, level, finish, out),
+            Way::FewImages(product) => product.emit(finish, parts, out),
             Way::WindowsInPlace(product) => product.emit(finish, parts, out),
             Way::GradientInPlace(product) => product.emit(finish, parts, out),
             Way::Gradient(product) => {
@@ -90,6 +93,7 @@ impl Product {
 #[derive(Debug)]
 enum Way<'a> {
     Outer,
+    FewImages(FewImages<'a>),
     Windows(WindowProduct<'a>),
     Gradient(GradientProduct<'a>),
     WindowsInPlace(WindowsInPlace<'a>),
@@ -104,6 +108,10 @@ impl<'a> Way<'a> {
         }
         let panels = cost::instructions(c, level, finish.is_some());
         let less = |instructions: usize| (instructions as u64) < panels;
+        let few = FewImages::of(level, c, finish);
+        if let Some(product) = few.filter(|product| less(product.instructions())) {
+            return Way::FewImages(product);
+        }
         match c.pass {
             Pass::Gradient => GradientInPlace::of(level, c, finish)
                 .filter(|product| less(product.instructions()))
@@ -114,10 +122,10 @@ impl<'a> Way<'a> {
         }
     }
 
-    fn scratch_bytes(&self) -> usize {
+    fn scratch_bytes(&self, level: Level, c: &Convolution) -> usize {
         match self {
-            // A product's function takes some.
-            Way::Outer => 16,
+            Way::Outer => outer::scratch_bytes(c, level),
+            Way::FewImages(product) => product.scratch_bytes(),
             Way::Windows(product) => product.scratch_bytes(),
             Way::Gradient(product) => product.scratch_bytes(),
             Way::WindowsInPlace(product) => product.scratch_bytes(),
@@ -141,7 +149,8 @@ impl Implementation for Product {
     fn cost(&self) -> Cost {
         let c = &self.kernel.convolution;
         let product = match self.way() {
-            Way::Outer => CALL + outer::instructions(c),
+            Way::Outer => CALL + outer::instructions(c, self.level),
+            Way::FewImages(product) => product.instructions() as u64,
             Way::WindowsInPlace(product) => product.instructions() as u64,
             Way::GradientInPlace(product) => product.instructions() as u64,
             Way::Windows(_) | Way::Gradient(_) => {

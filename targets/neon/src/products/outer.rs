@@ -5,7 +5,8 @@ use trainc_c::product::suffix;
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
 use super::emit_finish;
-use super::text::Text;
+use super::text::{Text, declare};
+use crate::level::Level;
 
 /// Most images: those of a block of panels cost as much whether they are there or not.
 const IMAGES: usize = 8;
@@ -17,6 +18,9 @@ const RESULTS: u64 = 48;
 const IMAGE: u64 = 8;
 /// Instructions of a row.
 const ROW: u64 = 20;
+/// By `sdot`: instructions of 16 results and of each four images of them.
+const DOT_RESULTS: u64 = 50;
+const DOT_IMAGES: u64 = 14;
 
 /// Whether a gradient is one, with its sums narrowed.
 pub(super) fn suits(c: &Convolution, finish: Option<Narrowing>) -> bool {
@@ -29,23 +33,55 @@ pub(super) fn suits(c: &Convolution, finish: Option<Narrowing>) -> bool {
     signed && matrix && c.pass == Pass::Gradient && c.images <= IMAGES && c.channels >= LANES
 }
 
+/// Whether `sdot` sums it.
+fn by_dots(c: &Convolution, level: Level) -> bool {
+    matches!(level, Level::Dotprod | Level::I8mm) && c.images > 1
+}
+
+/// Bytes of working memory: some for a product's function; the operands in the order of `sdot`.
+pub(super) fn scratch_bytes(c: &Convolution, level: Level) -> usize {
+    if by_dots(c, level) {
+        operand_at(c) + c.channels.div_ceil(16) * 64 * c.images.div_ceil(4)
+    } else {
+        16
+    }
+}
+
+/// Where the operand is, behind the errors.
+fn operand_at(c: &Convolution) -> usize {
+    (8 * c.outputs).next_multiple_of(16)
+}
+
 /// An estimate of its instructions.
-pub(super) fn instructions(c: &Convolution) -> u64 {
+pub(super) fn instructions(c: &Convolution, level: Level) -> u64 {
     let images = c.images as u64;
-    let each = if images == 1 { SINGLE } else { RESULTS + IMAGE * images };
+    let each = match (images, by_dots(c, level)) {
+        (1, _) => SINGLE,
+        (_, true) => DOT_RESULTS + DOT_IMAGES * images.div_ceil(4),
+        (_, false) => RESULTS + IMAGE * images,
+    };
     c.outputs as u64 * (ROW + c.channels.div_ceil(LANES) as u64 * each)
 }
 
 /// The kernel's body.
-pub(super) fn emit(c: &Convolution, finish: Option<Narrowing>, out: &mut Text) {
+pub(super) fn emit(c: &Convolution, level: Level, finish: Option<Narrowing>, out: &mut Text) {
     let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
     let sizes = format!("{}, {}, {}", c.images, c.outputs, c.channels);
-    out.line("(void)scratch;");
+    let (bits, results, operands) = if by_dots(c, level) {
+        declare(out, "int8_t", "errors", 0, "[output channels][8 images]");
+        let text = "[16 input channels][words of 4 images][16][4]";
+        declare(out, "int8_t", "operand", operand_at(c), text);
+        out.long(format!("trainc_outer_operands({dy}, {x}, {sizes}, errors, operand);"));
+        ("trainc_outer_bits_dotprod", "trainc_outer_dotprod", "errors, operand".to_string())
+    } else {
+        out.line("(void)scratch;");
+        ("trainc_outer_bits", "trainc_outer", format!("{dy}, {x}"))
+    };
     if finish.is_some_and(Narrowing::asks_magnitude) {
         out.long(format!(
-            "const int32_t bits = trainc_magnitude_bits(trainc_outer_bits({dy}, {x}, {sizes}));"
+            "const int32_t bits = trainc_magnitude_bits({bits}({operands}, {sizes}));"
         ));
     }
     emit_finish(finish, out);
-    out.long(format!("trainc_outer_{}({dy}, {x}, {sizes}, y0, &rounding);", suffix(finish)));
+    out.long(format!("{results}_{}({operands}, {sizes}, y0, &rounding);", suffix(finish)));
 }
