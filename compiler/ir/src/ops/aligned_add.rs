@@ -86,42 +86,43 @@ impl Operator for AlignedAdd {
         let doubles = b.let_("doubles", distance.clone().equal(Expr::i64(1)));
         let exponent = doubles.clone().select(smaller, larger.clone());
         let exponent = b.let_("exponent", exponent);
-        // i8 magnitudes vanish from a shift of 16 on. One operand's amount is 0, as is its factor's logarithm.
+        // i8 magnitudes vanish from a shift of 16 on. Which operand is shifted is decided outside of the loops; the other one,
+        // `above`, is doubled where the shift is 0.
         let amount = distance.minimum(Expr::i64(31)).truncate();
-        let amount = b.let_("amount", doubles.clone().select(Expr::i32(0), amount));
-        let align = |b: &mut LoopBuilder, own: &Expr| {
-            let below = b.let_("below", own.clone().less(larger.clone()));
-            let amount = below.clone().select(amount.clone(), Expr::i32(0));
-            let shift = RightShift::run_time(b, amount, Rounding::PseudoStochastic);
-            let factor = below.select(Expr::i32(1), doubles.clone().select(Expr::i32(2), Expr::i32(1)));
-            (shift, b.let_("factor", factor))
-        };
-        let aligned = [align(&mut b, &e[0]), align(&mut b, &e[1])];
+        let amount = doubles.clone().select(Expr::i32(0), amount);
+        let shift = RightShift::run_time(&mut b, amount, Rounding::PseudoStochastic);
+        let factor = b.let_("factor", doubles.select(Expr::i32(2), Expr::i32(1)));
         // The sums are computed twice: to see whether they fit, and to store them.
-        let sum = |b: &mut LoopBuilder, indices: &[Expr]| {
-            let mut term = |i: usize| {
-                let (shift, factor) = &aligned[i];
-                let q = b.load(b.input(i), broadcast_index(&inputs[i].shape, indices));
-                shift.apply(b, q) * factor.clone()
+        let sum = |b: &mut LoopBuilder, above: usize, indices: &[Expr]| {
+            let load = |b: &mut LoopBuilder, i: usize| {
+                b.load(b.input(i), broadcast_index(&inputs[i].shape, indices))
             };
-            let sum = term(0) + term(1);
-            b.let_("sum", sum)
+            let (high, low) = (load(b, above), load(b, 1 - above));
+            let low = shift.apply(b, low);
+            b.let_("sum", high * factor.clone() + low)
         };
         let bits = b.local("magnitude_bits", Expr::i32(0));
-        b.for_shape("i", &shape, |b, indices| {
-            let sum = sum(b, indices);
-            let all = b.get(bits).or(integer::magnitude(sum));
-            b.set(bits, all);
-        });
+        let measure = |b: &mut LoopBuilder, above: usize| {
+            b.for_shape("i", &shape, |b, indices| {
+                let sum = sum(b, above, indices);
+                let all = b.get(bits).or(integer::magnitude(sum));
+                b.set(bits, all);
+            });
+        };
+        let ordered = b.let_("ordered", e[1].clone().less(e[0].clone()));
+        b.if_else(ordered.clone(), |b| measure(b, 0), |b| measure(b, 1));
         let exceeds = Expr::i32(127).less(b.get(bits));
         let last = b.let_("last", exceeds.select(Expr::i32(2), Expr::i32(0)));
         b.set_output_exponent(0, exponent + last.clone());
         let narrow = RightShift::run_time(&mut b, last, Rounding::PseudoStochastic);
-        b.for_shape("i", &shape, |b, indices| {
-            let sum = sum(b, indices);
-            let q = narrow.apply(b, sum);
-            b.store(y, flat_index(&shape, indices), integer::clamp(q, -127, 127));
-        });
+        let store = |b: &mut LoopBuilder, above: usize| {
+            b.for_shape("i", &shape, |b, indices| {
+                let sum = sum(b, above, indices);
+                let q = narrow.apply(b, sum);
+                b.store(y, flat_index(&shape, indices), integer::clamp(q, -127, 127));
+            });
+        };
+        b.if_else(ordered, |b| store(b, 0), |b| store(b, 1));
         b.finish()
     }
 
