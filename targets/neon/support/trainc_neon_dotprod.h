@@ -78,21 +78,20 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_dotprod(const int8_t *rows,
     return bits;
 }
 
-/* sums[lane][row] of 8 by 8 over all stretches; returns the bits of their magnitudes. Rows are
- * packed in quarters. The sums have names, since compilers keep arrays of them in memory. */
-TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_in_place_dotprod(const int8_t *rows,
-    const int8_t *operand, const int32_t *places, const struct trainc_stretches *s, int32_t *sums)
+/* sums[panel][lane][row] of panels of rows, each 8 by 8, over all stretches; returns the bits of
+ * their magnitudes. Rows are packed in quarters, panels panel_bytes apart. The sums have names,
+ * since compilers keep arrays of them in memory; each number of words has a function of its own,
+ * since they move them to and fro between branches. */
+TRAINC_PART TRAINC_DOTPROD uint32x4_t trainc_tiles_dotprod(const int8_t *rows, int32_t panels,
+    int32_t panel_bytes, const int8_t *operand, const int32_t *places,
+    const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t words, int32_t *sums)
 {
     const int32x4_t zero = vdupq_n_s32(0);
-    /* Of rows 0 to 3, and of rows 4 to 7. */
-    int32x4_t l0 = zero, l1 = zero, l2 = zero, l3 = zero, l4 = zero, l5 = zero, l6 = zero,
-              l7 = zero;
-    int32x4_t h0 = zero, h1 = zero, h2 = zero, h3 = zero, h4 = zero, h5 = zero, h6 = zero,
-              h7 = zero;
     const int8_t *const x0 = operand + places[0], *const x1 = operand + places[1];
     const int8_t *const x2 = operand + places[2], *const x3 = operand + places[3];
     const int8_t *const x4 = operand + places[4], *const x5 = operand + places[5];
     const int8_t *const x6 = operand + places[6], *const x7 = operand + places[7];
+    uint32x4_t bits = vdupq_n_u32(0);
 #define TRAINC_WORD(lane, k, x, low, high)      \
     l##lane = vdotq_laneq_s32(l##lane, low, x, k); \
     h##lane = vdotq_laneq_s32(h##lane, high, x, k)
@@ -105,13 +104,16 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_in_place_dotprod(const int8_
     LANE(5);               \
     LANE(6);               \
     LANE(7)
-    for (int32_t i = 0; i < s->outer; i++) {
-        const int8_t *row = rows + i * (ptrdiff_t)s->outer_rows;
-        ptrdiff_t lane = i * (ptrdiff_t)s->outer_lanes;
-        for (int32_t j = 0; j < s->inner; j++) {
-            const int8_t *b = row;
-            ptrdiff_t k = lane;
-            for (int32_t block = s->blocks; block > 0; block--) {
+    for (int32_t panel = 0; panel < panels; panel++) {
+        /* Of rows 0 to 3, and of rows 4 to 7. */
+        int32x4_t l0 = zero, l1 = zero, l2 = zero, l3 = zero, l4 = zero, l5 = zero, l6 = zero,
+                  l7 = zero;
+        int32x4_t h0 = zero, h1 = zero, h2 = zero, h3 = zero, h4 = zero, h5 = zero, h6 = zero,
+                  h7 = zero;
+        for (const struct trainc_stretch *at = s, *end = s + count; at != end; at++) {
+            const int8_t *b = rows + at->rows;
+            ptrdiff_t k = at->lanes;
+            for (int32_t block = blocks; block > 0; block--) {
                 const int8x16x4_t b0 = vld1q_s8_x4(b);
                 b += 64;
                 TRAINC_OPAQUE(b);
@@ -125,11 +127,11 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_in_place_dotprod(const int8_
         TRAINC_WORD(lane, 2, x, b1.val[0], b1.val[1]); \
         TRAINC_WORD(lane, 3, x, b1.val[2], b1.val[3]); \
     }
-                TRAINC_LANES(TRAINC_LANE);
+            TRAINC_LANES(TRAINC_LANE);
 #undef TRAINC_LANE
                 k += 16;
             }
-            if (s->words >= 2) {
+            if (words >= 2) {
                 const int8x16x4_t b0 = vld1q_s8_x4(b);
                 b += 64;
 #define TRAINC_LANE(lane)                                               \
@@ -138,11 +140,11 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_in_place_dotprod(const int8_
         TRAINC_WORD(lane, 0, x, b0.val[0], b0.val[1]);                  \
         TRAINC_WORD(lane, 1, x, b0.val[2], b0.val[3]);                  \
     }
-                TRAINC_LANES(TRAINC_LANE);
+            TRAINC_LANES(TRAINC_LANE);
 #undef TRAINC_LANE
                 k += 8;
             }
-            if ((s->words & 1) != 0) {
+            if ((words & 1) != 0) {
                 const int8x16x2_t b0 = vld1q_s8_x2(b);
 #define TRAINC_LANE(lane)                                                              \
     {                                                                                  \
@@ -150,15 +152,10 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_in_place_dotprod(const int8_
             vld1q_lane_s32((const int32_t *)(const void *)(x##lane + k), zero, 0));    \
         TRAINC_WORD(lane, 0, x, b0.val[0], b0.val[1]);                                 \
     }
-                TRAINC_LANES(TRAINC_LANE);
+            TRAINC_LANES(TRAINC_LANE);
 #undef TRAINC_LANE
             }
-            row += s->inner_rows;
-            lane += s->inner_lanes;
         }
-    }
-#undef TRAINC_WORD
-    uint32x4_t bits = vdupq_n_u32(0);
 #define TRAINC_LANE(lane)                                              \
     vst1q_s32(sums + 8 * lane, l##lane);                               \
     vst1q_s32(sums + 8 * lane + 4, h##lane);                           \
@@ -166,9 +163,18 @@ TRAINC_SHARED TRAINC_DOTPROD uint32x4_t trainc_tile_in_place_dotprod(const int8_
     bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(h##lane)))
     TRAINC_LANES(TRAINC_LANE);
 #undef TRAINC_LANE
+        rows += panel_bytes;
+        sums += 64;
+    }
+#undef TRAINC_WORD
 #undef TRAINC_LANES
     return bits;
 }
+
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 0)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 1)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 2)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 3)
 
 /* The tile kernel for panels of rows: always this one. */
 TRAINC_PART trainc_tile *trainc_tile_for_dotprod(const int8_t *rows, int32_t bytes)

@@ -72,45 +72,46 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const 
     return vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
 }
 
-/* sums[lane][row] of 8 by 8 over all stretches, whose words are even in number; returns the bits of
- * their magnitudes. Rows are packed in halves. */
-TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_in_place_i8mm(const int8_t *rows,
-    const int8_t *operand, const int32_t *places, const struct trainc_stretches *s, int32_t *sums)
+/* sums[panel][lane][row] of panels of rows, each 8 by 8, over all stretches, whose words are even in
+ * number; returns the bits of their magnitudes. Rows are packed in halves, panels panel_bytes
+ * apart. */
+TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t panels,
+    int32_t panel_bytes, const int8_t *operand, const int32_t *places,
+    const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t words, int32_t *sums)
 {
     const int32x4_t zero = vdupq_n_s32(0);
-    /* Of the lanes 0 and 1, 2 and 3, ..; each with the rows 0 and 1, 2 and 3, .. */
-    int32x4_t a0 = zero, a1 = zero, a2 = zero, a3 = zero;
-    int32x4_t b0 = zero, b1 = zero, b2 = zero, b3 = zero;
-    int32x4_t c0 = zero, c1 = zero, c2 = zero, c3 = zero;
-    int32x4_t d0 = zero, d1 = zero, d2 = zero, d3 = zero;
     const int8_t *const x0 = operand + places[0], *const x1 = operand + places[1];
     const int8_t *const x2 = operand + places[2], *const x3 = operand + places[3];
     const int8_t *const x4 = operand + places[4], *const x5 = operand + places[5];
     const int8_t *const x6 = operand + places[6], *const x7 = operand + places[7];
+    uint32x4_t bits = vdupq_n_u32(0);
 #define TRAINC_PAIR(l, x, y)                    \
     l##0 = vmmlaq_s32(l##0, x, y.val[0]);       \
     l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
     l##2 = vmmlaq_s32(l##2, x, y.val[2]);       \
     l##3 = vmmlaq_s32(l##3, x, y.val[3])
-    for (int32_t i = 0; i < s->outer; i++) {
-        const int8_t *row = rows + i * (ptrdiff_t)s->outer_rows;
-        ptrdiff_t lane = i * (ptrdiff_t)s->outer_lanes;
-        for (int32_t j = 0; j < s->inner; j++) {
-            const int8_t *y = row;
-            ptrdiff_t k = lane;
-            for (int32_t block = s->blocks; block > 0; block--) {
+    for (int32_t panel = 0; panel < panels; panel++) {
+        /* Of the lanes 0 and 1, 2 and 3, ..; each with the rows 0 and 1, 2 and 3, .. */
+        int32x4_t a0 = zero, a1 = zero, a2 = zero, a3 = zero;
+        int32x4_t b0 = zero, b1 = zero, b2 = zero, b3 = zero;
+        int32x4_t c0 = zero, c1 = zero, c2 = zero, c3 = zero;
+        int32x4_t d0 = zero, d1 = zero, d2 = zero, d3 = zero;
+        for (const struct trainc_stretch *at = s, *end = s + count; at != end; at++) {
+            const int8_t *y = rows + at->rows;
+            ptrdiff_t k = at->lanes;
+            for (int32_t block = blocks; block > 0; block--) {
                 const int8x16x4_t y0 = vld1q_s8_x4(y);
                 y += 64;
                 TRAINC_OPAQUE(y);
                 const int8x16x4_t y1 = vld1q_s8_x4(y);
                 y += 64;
 #define TRAINC_LANES(l, first, second)                                           \
-    {                                                                            \
-        const int64x2_t u = vreinterpretq_s64_s8(vld1q_s8(first + k));           \
-        const int64x2_t v = vreinterpretq_s64_s8(vld1q_s8(second + k));          \
-        TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip1q_s64(u, v)), y0);              \
-        TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip2q_s64(u, v)), y1);              \
-    }
+        {                                                                            \
+            const int64x2_t u = vreinterpretq_s64_s8(vld1q_s8(first + k));           \
+            const int64x2_t v = vreinterpretq_s64_s8(vld1q_s8(second + k));          \
+            TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip1q_s64(u, v)), y0);              \
+            TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip2q_s64(u, v)), y1);              \
+        }
                 TRAINC_LANES(a, x0, x1);
                 TRAINC_LANES(b, x2, x3);
                 TRAINC_LANES(c, x4, x5);
@@ -118,27 +119,31 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_in_place_i8mm(const int8_t *row
 #undef TRAINC_LANES
                 k += 16;
             }
-            if (s->words != 0) {
+            if (words != 0) {
                 const int8x16x4_t y0 = vld1q_s8_x4(y);
                 TRAINC_PAIR(a, vcombine_s8(vld1_s8(x0 + k), vld1_s8(x1 + k)), y0);
                 TRAINC_PAIR(b, vcombine_s8(vld1_s8(x2 + k), vld1_s8(x3 + k)), y0);
                 TRAINC_PAIR(c, vcombine_s8(vld1_s8(x4 + k), vld1_s8(x5 + k)), y0);
                 TRAINC_PAIR(d, vcombine_s8(vld1_s8(x6 + k), vld1_s8(x7 + k)), y0);
             }
-            row += s->inner_rows;
-            lane += s->inner_lanes;
         }
+        bits = vorrq_u32(bits, trainc_store_2x4(sums, a0, a1));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 4, a2, a3));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 16, b0, b1));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 20, b2, b3));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 32, c0, c1));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 36, c2, c3));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 48, d0, d1));
+        bits = vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
+        rows += panel_bytes;
+        sums += 64;
     }
 #undef TRAINC_PAIR
-    uint32x4_t bits = trainc_store_2x4(sums, a0, a1);
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 4, a2, a3));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 16, b0, b1));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 20, b2, b3));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 32, c0, c1));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 36, c2, c3));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 48, d0, d1));
-    return vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
+    return bits;
 }
+
+TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, 0)
+TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, 2)
 
 /* The tile kernel for panels of rows: always this one. */
 TRAINC_PART trainc_tile *trainc_tile_for_i8mm(const int8_t *rows, int32_t bytes)

@@ -10,13 +10,33 @@
 #include "trainc_neon_packing.h"
 #include "trainc_neon_rounding.h"
 
-/* Stretches of k: outer times inner of them, each of some blocks of 16 k and then some words of 4.
- * Steps are bytes from a stretch to the next in a panel of rows and in the lanes' operand. */
-struct trainc_stretches {
-    int32_t outer, outer_rows, outer_lanes;
-    int32_t inner, inner_rows, inner_lanes;
-    int32_t blocks, words;
+/* Stretches of k, all of them some blocks of 16 and then some words of 4: where each starts in a
+ * panel of rows and, from a lane's place on, in the operand. Outer times inner of them by steps. */
+struct trainc_stretch {
+    int32_t rows, lanes;
 };
+
+TRAINC_SHARED void trainc_stretches(struct trainc_stretch *s, int32_t outer, int32_t outer_rows,
+    int32_t outer_lanes, int32_t inner, int32_t inner_rows, int32_t inner_lanes)
+{
+    for (int32_t i = 0; i < outer; i++) {
+        for (int32_t j = 0; j < inner; j++) {
+            s->rows = i * outer_rows + j * inner_rows;
+            s->lanes = i * outer_lanes + j * inner_lanes;
+            s++;
+        }
+    }
+}
+
+/* A level's tile kernel for stretches that end with so many words. */
+#define TRAINC_TILES_IN_PLACE(level, ATTRIBUTE, words)                                            \
+    TRAINC_SHARED ATTRIBUTE uint32x4_t trainc_tiles_words##words##_##level(const int8_t *rows,    \
+        int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
+        const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t *sums)             \
+    {                                                                                             \
+        return trainc_tiles_##level(rows, panels, panel_bytes, operand, places, s, count, blocks, \
+            words, sums);                                                                         \
+    }
 
 /* places[row * columns + column] = first + row * down + column * right. */
 TRAINC_SHARED void trainc_places(int32_t *places, int32_t rows, int32_t columns, int32_t first,
@@ -115,6 +135,10 @@ TRAINC_SHARED void trainc_bordered(const struct trainc_border *b, const int8_t *
                 }
                 for (; i + 8 <= count; i += 8) {
                     vst1_s8(y + i, vld1_s8(x + i));
+                }
+                if (i < count && count >= 8) {
+                    vst1_s8(y + count - 8, vld1_s8(x + count - 8));
+                    i = count;
                 }
             } else if (b->right == 2) {
                 /* Pairs of columns, of which this part has one. */

@@ -32,6 +32,7 @@ struct Layout {
     rows: usize,
     operand: usize,
     places: usize,
+    stretches: usize,
     temporary: usize,
     /// Of an image of the operand with borders.
     image_bytes: usize,
@@ -128,6 +129,7 @@ impl<'a> GradientInPlace<'a> {
         // Stretches are whole units, of which the last reads past its channel's end.
         layout.operand = scratch.take(c.images * layout.image_bytes + 32);
         layout.places = scratch.take(4 * self.lanes());
+        layout.stretches = scratch.take(self.stretches.table_bytes());
         if !self.rows_in_place() {
             layout.temporary_bytes = 8 * self.image_k;
             layout.temporary = scratch.take(self.row_panels().min(PARTS) * layout.temporary_bytes);
@@ -176,6 +178,8 @@ impl<'a> GradientInPlace<'a> {
         declare(out, "int8_t", "rows", layout.rows, text);
         declare(out, "int8_t", "operand", layout.operand, "The operand's planes with borders.");
         declare(out, "int32_t", "places", layout.places, "Of channels at taps.");
+        let text = "Where k go on from there.";
+        declare(out, "struct trainc_stretch", "stretches", layout.stretches, text);
         if !self.rows_in_place() {
             declare(
                 out,
@@ -189,28 +193,29 @@ impl<'a> GradientInPlace<'a> {
         out.line("");
         self.emit_rows(dy, parts, out);
         self.emit_operand(x, parts, out);
+        self.stretches.emit("stretches", out);
         let shares = panels.min(PARTS);
         let taken = [
             own("const int8_t *", "rows"),
             own("const int8_t *", "operand"),
             own("const int32_t *", "places"),
+            own("const struct trainc_stretch *", "stretches"),
             own("int32_t *", "sums"),
             own("int32_t *", "part_bits"),
         ];
         parts.run(out, shares, &taken, |out| {
-            self.stretches.emit("stretches", out);
             for_parts(out);
             let [begin, end] = range(panels, shares);
             out.line("uint32x4_t bits = vdupq_n_u32(0);");
             out.open(format!("for (int32_t panel = {begin}; panel < {end}; panel++) {{"));
             out.long(format!("const int32_t *const from = places + {};", self.first_lane()));
-            out.for_("row", row_panels);
             out.long(format!(
-                "bits = vorrq_u32(bits, {}(rows + {}, operand, from, &stretches, sums + (panel * {row_panels} + row) * 64));",
-                self.level.function("tile_in_place"),
-                times("row", layout.rows_bytes)
+                "bits = vorrq_u32(bits, {}(rows, {row_panels}, {}, operand, from, {}, sums + panel * {}));",
+                self.level.function(&self.stretches.tiles()),
+                layout.rows_bytes,
+                self.stretches.arguments("stretches"),
+                64 * row_panels
             ));
-            out.close();
             out.close();
             out.line("part_bits[part] = trainc_magnitude_bits(bits);");
             out.close();

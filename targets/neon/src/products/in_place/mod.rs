@@ -56,23 +56,37 @@ impl Stretches {
             Level::I8mm => [54, 36, 0],
             _ => [78, 48, 28],
         };
-        let stretch = 8 + block * blocks + two * (words / 2) + one * (words % 2);
-        self.outer.count * (6 + self.inner.count * stretch)
+        let stretch = 12 + block * blocks + two * (words / 2) + one * (words % 2);
+        self.count() * stretch
     }
 
-    fn emit(&self, name: &str, out: &mut Text) {
-        let Stretches { outer, inner, bytes } = self;
+    /// The tile kernel's name.
+    fn tiles(&self) -> String {
+        format!("tiles_words{}", self.bytes % 16 / 4)
+    }
+
+    /// How many there are.
+    fn count(&self) -> usize {
+        self.outer.count * self.inner.count
+    }
+
+    /// Bytes of the table of where they start.
+    fn table_bytes(&self) -> usize {
+        8 * self.count()
+    }
+
+    /// Prints the filling of the table.
+    fn emit(&self, table: &str, out: &mut Text) {
+        let Stretches { outer, inner, .. } = self;
         out.long(format!(
-            "static const struct trainc_stretches {name} = {{ .outer = {}, .outer_rows = {}, .outer_lanes = {}, .inner = {}, .inner_rows = {}, .inner_lanes = {}, .blocks = {}, .words = {} }};",
-            outer.count,
-            outer.rows,
-            outer.lanes,
-            inner.count,
-            inner.rows,
-            inner.lanes,
-            bytes / 16,
-            bytes % 16 / 4
+            "trainc_stretches({table}, {}, {}, {}, {}, {}, {});",
+            outer.count, outer.rows, outer.lanes, inner.count, inner.rows, inner.lanes
         ));
+    }
+
+    /// The last arguments of a tile kernel, but for the sums.
+    fn arguments(&self, table: &str) -> String {
+        format!("{table}, {}, {}", self.count(), self.bytes / 16)
     }
 }
 
@@ -112,7 +126,7 @@ impl Border {
 
 /// Instructions of a pair of panels besides its stretches, of a tile that is rounded and stored, and of one whose lanes' results
 /// are apart.
-const TILE: usize = 110;
+const TILE: usize = 150;
 const STORE: usize = 135;
 const STORE_APART: usize = 200;
 /// Of a function's call for all.

@@ -14,8 +14,9 @@ use super::super::{argument, emit_finish, of_panel};
 use super::{Axis, Border, CALL, STORE, STORE_APART, Stretches, TILE, unit};
 use crate::level::Level;
 
-/// Panels of lanes that stay in the cache while all rows pass.
+/// Panels of lanes that stay in the cache while all rows pass, and bytes of panels of rows that do while lanes pass.
 const BLOCK: usize = 16;
+const BLOCK_BYTES: usize = 16 << 10;
 
 /// A product whose lanes are places of windows.
 #[derive(Debug)]
@@ -62,6 +63,11 @@ impl Reading {
         self.places().div_ceil(8)
     }
 
+    /// Whether no tap meets its lanes: results are zero.
+    fn is_empty(&self) -> bool {
+        self.stretches.outer.count * self.stretches.inner.count == 0
+    }
+
     /// Whether the results of eight lanes lie together.
     fn dense(&self) -> bool {
         let Phase { windows, row_stride, column_stride, .. } = &self.phase;
@@ -80,6 +86,7 @@ struct Layout {
     places: usize,
     lanes: usize,
     results: usize,
+    stretches: usize,
     temporary: usize,
     /// Of an image, of a rows' panel, of a part's temporary.
     image_bytes: usize,
@@ -160,7 +167,11 @@ impl<'a> WindowsInPlace<'a> {
             tap_row_bytes,
             layout: Layout::default(),
         };
-        product.phases = phases.into_iter().map(|phase| product.reading(phase)).collect();
+        let readings = phases.into_iter().map(|phase| product.reading(phase));
+        product.phases = readings.filter(|reading| !reading.is_empty()).collect();
+        if product.phases.is_empty() {
+            return None;
+        }
         product.layout = product.lay_out();
         Some(product)
     }
@@ -211,6 +222,12 @@ impl<'a> WindowsInPlace<'a> {
         Reading { first, down, right, rows, stretches, phase }
     }
 
+    /// Stretches of the phases before one.
+    fn stretches_before(&self, reading: &Reading) -> usize {
+        let before = self.phases.iter().take_while(|other| !std::ptr::eq(*other, reading));
+        before.map(|other| other.stretches.count()).sum()
+    }
+
     fn row_panels(&self) -> usize {
         self.outer.div_ceil(8)
     }
@@ -240,6 +257,8 @@ impl<'a> WindowsInPlace<'a> {
         if self.phases.iter().any(|phase| !phase.dense()) {
             layout.results = scratch.take(4 * lanes);
         }
+        let tables = self.phases.iter().map(|phase| phase.stretches.table_bytes());
+        layout.stretches = scratch.take(tables.sum());
         layout.weight_parts = match (c.pass, self.whole_blocks()) {
             (Pass::Error, true) => self.outer.div_ceil(16),
             (_, true) => self.outer,
@@ -282,7 +301,9 @@ impl<'a> WindowsInPlace<'a> {
             (false, _) => weights * 10,
         };
         let places = plane + self.result_plane;
-        CALL + c.images * (tiles * self.row_panels() + pixels) + weights + 4 * places
+        let stored: usize = self.phases.iter().map(Reading::places).sum();
+        let zeros = (self.result_plane - stored.min(self.result_plane)) * self.outer / 8;
+        CALL + c.images * (tiles * self.row_panels() + pixels + zeros) + weights + 4 * places
     }
 
     /// The kernel's body.
@@ -307,6 +328,8 @@ impl<'a> WindowsInPlace<'a> {
             declare(out, "int32_t", "places", layout.places, "Of the operand's pixels.");
         }
         declare(out, "int32_t", "lanes", layout.lanes, "Where lanes start to read.");
+        let text = "Where they go on from there.";
+        declare(out, "struct trainc_stretch", "stretches", layout.stretches, text);
         if self.phases.iter().any(|phase| !phase.dense()) {
             declare(out, "int32_t", "results", layout.results, "Of the lanes.");
         }
@@ -328,6 +351,15 @@ impl<'a> WindowsInPlace<'a> {
             out.line("(void)bits;");
         }
         emit_finish(finish, out);
+        let results = c.images * self.outer * self.result_plane;
+        let places: usize = self.phases.iter().map(Reading::places).sum();
+        if places < self.result_plane {
+            out.line("/* Where no tap meets the operand. */");
+            match finish {
+                Some(_) => out.line(format!("trainc_zero(y0, {results});")),
+                None => out.line(format!("trainc_zero((int8_t *)(void *)y0, {});", 4 * results)),
+            }
+        }
         (before, lanes) = (0, 0);
         for reading in &self.phases {
             self.emit_stores(reading, finish, [before, lanes], parts, out);
@@ -495,42 +527,61 @@ impl<'a> WindowsInPlace<'a> {
             own("const int8_t *", "weights"),
             own("const int8_t *", "pixels"),
             own("const int32_t *", "lanes"),
+            own("const struct trainc_stretch *", "stretches"),
             own("int32_t *", "sums"),
             own("int32_t *", "part_bits"),
         ];
+        let table = at("stretches", self.stretches_before(reading));
+        reading.stretches.emit(&table, out);
         parts.run(out, shares, &taken, |out| {
-            reading.stretches.emit("stretches", out);
             for_parts(out);
             let [begin, end] = range(count, shares);
             out.line(format!("const int32_t last = {end};"));
             out.line("uint32x4_t bits = vdupq_n_u32(0);");
             out.open(format!("for (int32_t first = {begin}; first < last; first += {BLOCK}) {{"));
             out.long(format!("const int32_t stop = trainc_minimum32(first + {BLOCK}, last);"));
-            out.for_("rows", row_panels);
+            // As many panels of rows as stay in the cache.
+            let together = (BLOCK_BYTES / layout.rows_bytes.max(1)).clamp(1, row_panels);
+            let (at_rows, some) = if together == row_panels {
+                (String::new(), together.to_string())
+            } else {
+                out.open(format!(
+                    "for (int32_t rows = 0; rows < {row_panels}; rows += {together}) {{"
+                ));
+                let some = match row_panels.is_multiple_of(together) {
+                    true => together.to_string(),
+                    false => format!("trainc_minimum32({row_panels} - rows, {together})"),
+                };
+                (format!(" + {}", times("rows", layout.rows_bytes)), some)
+            };
             out.open("for (int32_t n = first; n < stop; n++) {");
             let (image, panel) = match c.images {
-                1 => ("0".to_string(), "n".to_string()),
-                _ => (format!("n / {panels}"), format!("n % {panels}")),
+                1 => ("pixels".to_string(), "n".to_string()),
+                _ => {
+                    let image = format!("pixels + n / {panels} * {}", layout.image_bytes);
+                    (image, format!("n % {panels}"))
+                }
             };
             let place = match places.is_multiple_of(8) {
                 true => format!("8 * ({panel})"),
                 false => format!("trainc_first_place({panel}, {places})"),
             };
-            let panel_rows = match reading.rows {
-                0 => format!("weights + {}", times("rows", layout.rows_bytes)),
-                first => format!("weights + {first} + {}", times("rows", layout.rows_bytes)),
-            };
-            let image = match image.as_str() {
-                "0" => "pixels".to_string(),
-                image => format!("pixels + {image} * {}", layout.image_bytes),
+            let sums_at = if before == 0 { "n".to_string() } else { format!("({before} + n)") };
+            let to = match at_rows.is_empty() {
+                true => format!("sums + {sums_at} * {}", 64 * row_panels),
+                false => format!("sums + ({sums_at} * {row_panels} + rows) * 64"),
             };
             out.long(format!(
-                "bits = vorrq_u32(bits, {}({panel_rows}, {image}, {} + {place}, &stretches, sums + ({} * {row_panels} + rows) * 64));",
-                self.level.function("tile_in_place"),
+                "bits = vorrq_u32(bits, {}({}{at_rows}, {some}, {}, {image}, {} + {place}, {}, {to}));",
+                self.level.function(&reading.stretches.tiles()),
+                at("weights", reading.rows),
+                layout.rows_bytes,
                 at("lanes", lanes),
-                if before == 0 { "n".to_string() } else { format!("({before} + n)") },
+                reading.stretches.arguments(&table),
             ));
-            out.close();
+            if together < row_panels {
+                out.close();
+            }
             out.close();
             out.close();
             out.line("part_bits[part] = trainc_magnitude_bits(bits);");
