@@ -188,3 +188,70 @@ fn emit_finish(finish: Option<Narrowing>, out: &mut Text) {
         out.line(format!("trainc_set_rounding(&rounding, shift, {low});"));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A convolution of planes as large as its result's, up to the stride.
+    fn convolution(
+        pass: Pass,
+        images: usize,
+        [channels, outputs]: [usize; 2],
+        size: usize,
+        tap: usize,
+        stride: usize,
+    ) -> Convolution {
+        let places = size.div_ceil(stride);
+        Convolution {
+            pass,
+            swapped: false,
+            images,
+            groups: 1,
+            channels,
+            outputs,
+            height: size,
+            width: size,
+            rows: places,
+            columns: places,
+            taps: [tap; 2],
+            strides: [stride; 2],
+            dilations: [1; 2],
+            pads: [tap / 2; 4],
+            padding: 0,
+        }
+    }
+
+    #[test]
+    fn lanes_are_read_in_place_where_that_takes_less() {
+        let narrowing =
+            Some(Narrowing::Gradient { rounding: trainc_ir::numeric::Rounding::HalfAway });
+        let way = |level, pass, images, channels, size, tap, stride| {
+            let c = convolution(pass, images, channels, size, tap, stride);
+            match Way::of(level, &c, narrowing) {
+                Way::Outer => "outer",
+                Way::FewImages(_) => "few images",
+                Way::Windows(_) | Way::Gradient(_) => "panels",
+                Way::WindowsInPlace(_) | Way::GradientInPlace(_) => "in place",
+            }
+        };
+        use Pass::{Error, Forward, Gradient};
+        for level in [Level::Dotprod, Level::I8mm] {
+            for pass in [Forward, Error, Gradient] {
+                assert_eq!(way(level, pass, 1, [16, 16], 32, 3, 1), "in place", "{pass:?}");
+                assert_eq!(way(level, pass, 4, [16, 32], 32, 3, 2), "in place", "{pass:?}");
+                assert_eq!(way(level, pass, 2, [24, 144], 16, 1, 1), "in place", "{pass:?}");
+            }
+            assert_eq!(way(level, Forward, 1, [400, 120], 1, 1, 1), "few images");
+            assert_eq!(way(level, Error, 4, [400, 120], 1, 1, 1), "few images");
+            assert_eq!(way(level, Gradient, 2, [400, 120], 1, 1, 1), "outer");
+            // Most of 2x2 windows' taps meet padding, which panels of images leave out.
+            assert_eq!(way(level, Forward, 16, [64, 64], 2, 3, 1), "panels");
+        }
+        for level in [Level::Armv7, Level::Baseline, Level::Dispatch] {
+            assert_eq!(way(level, Forward, 1, [16, 16], 32, 3, 1), "panels");
+            assert_eq!(way(level, Forward, 1, [400, 120], 1, 1, 1), "panels");
+        }
+        println!("{}", way(Level::Dotprod, Gradient, 2, [9, 16], 37, 3, 2));
+    }
+}

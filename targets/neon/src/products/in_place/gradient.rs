@@ -7,7 +7,7 @@ use trainc_ir::product::{Convolution, Narrowing, Pass};
 use super::super::parts::{PARTS, Parts, for_parts, given, own, range};
 use super::super::text::{Scratch, Text, declare, times};
 use super::super::{argument, emit_finish, of_panel};
-use super::{Axis, Border, CALL, STORE, Stretches, TILE, order, unit};
+use super::{Axis, Border, CALL, STORE, Stretches, TILE, TILES, order, unit};
 use crate::level::Level;
 
 /// A weight gradient whose lanes are channels at taps.
@@ -147,7 +147,8 @@ impl<'a> GradientInPlace<'a> {
     pub(crate) fn instructions(&self) -> usize {
         let c = self.convolution;
         let pairs = self.lanes().div_ceil(8) * self.row_panels();
-        let tiles = pairs * (TILE + STORE + self.stretches.instructions(self.level));
+        let tile = TILE + STORE + self.stretches.instructions(self.level);
+        let tiles = pairs * tile + self.lanes().div_ceil(8) * TILES;
         let pack = if self.rows_in_place() { 40 } else { 65 };
         let rows = c.images * self.row_panels() * self.image_k.div_ceil(16) * pack;
         let row = 12 + self.border.size[1] / 16 * 4 + self.border.size[1] % 8 * 4;

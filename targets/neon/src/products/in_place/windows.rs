@@ -11,7 +11,7 @@ use super::super::parts::{PARTS, Parts, for_parts, given, own, range};
 use super::super::phases::{Phase, phases};
 use super::super::text::{Scratch, Text, declare, times};
 use super::super::{argument, emit_finish, of_panel};
-use super::{Axis, Border, CALL, STORE, STORE_APART, Stretches, TILE, unit};
+use super::{Axis, Border, CALL, STORE, STORE_APART, Stretches, TILE, TILES, unit};
 use crate::level::Level;
 
 /// Panels of lanes that stay in the cache while all rows pass, and bytes of panels of rows that do while lanes pass.
@@ -232,6 +232,11 @@ impl<'a> WindowsInPlace<'a> {
         self.outer.div_ceil(8)
     }
 
+    /// Panels of rows that stay in the cache.
+    fn panels_together(&self) -> usize {
+        (BLOCK_BYTES / self.layout.rows_bytes.max(1)).clamp(1, self.row_panels())
+    }
+
     /// Whether the panels of other products have the order of these: taps of whole blocks.
     fn whole_blocks(&self) -> bool {
         self.inner.is_multiple_of(16) && self.tap_row_bytes == self.convolution.taps[1] * self.inner
@@ -286,7 +291,9 @@ impl<'a> WindowsInPlace<'a> {
             .iter()
             .map(|reading| {
                 let store = if reading.dense() { STORE } else { STORE_APART };
-                reading.panels() * (TILE + store + reading.stretches.instructions(self.level))
+                let tile = TILE + store + reading.stretches.instructions(self.level);
+                let calls = self.row_panels().div_ceil(self.panels_together());
+                reading.panels() * (self.row_panels() * tile + calls * TILES)
             })
             .sum();
         let plane = self.plane[0] * self.plane[1];
@@ -298,12 +305,14 @@ impl<'a> WindowsInPlace<'a> {
         let weights = match (self.whole_blocks(), c.pass) {
             (true, Pass::Error) => weights * 3 / 2,
             (true, _) => weights * 4 / 5,
+            // Four bytes at a time where a tap's channels lie together.
+            (false, Pass::Forward) if c.tap_count() == 1 => weights * 3,
             (false, _) => weights * 10,
         };
         let places = plane + self.result_plane;
         let stored: usize = self.phases.iter().map(Reading::places).sum();
         let zeros = (self.result_plane - stored.min(self.result_plane)) * self.outer / 8;
-        CALL + c.images * (tiles * self.row_panels() + pixels + zeros) + weights + 4 * places
+        CALL + c.images * (tiles + pixels + zeros) + weights + 4 * places
     }
 
     /// The kernel's body.
@@ -540,8 +549,7 @@ impl<'a> WindowsInPlace<'a> {
             out.line("uint32x4_t bits = vdupq_n_u32(0);");
             out.open(format!("for (int32_t first = {begin}; first < last; first += {BLOCK}) {{"));
             out.long(format!("const int32_t stop = trainc_minimum32(first + {BLOCK}, last);"));
-            // As many panels of rows as stay in the cache.
-            let together = (BLOCK_BYTES / layout.rows_bytes.max(1)).clamp(1, row_panels);
+            let together = self.panels_together();
             let (at_rows, some) = if together == row_panels {
                 (String::new(), together.to_string())
             } else {
