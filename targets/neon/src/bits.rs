@@ -1,16 +1,26 @@
 //! Convolutions of packed bits: exclusive or and counts of ones by vectors (`support/trainc_neon_bits.h`).
 //!
 //! Maps have their channels last, so the taps of a window's row lie one behind the other, in the map as in the weights: a row
-//! is one run of bytes. A `threshold` behind the sums makes bits of them before they are stored.
+//! is one run of bytes. Eight features of one or two pixels are a tile, whose counts stand in registers. A `threshold` behind the
+//! sums makes bits of them before they are stored.
 
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::bit_product::{BitProduct, BitTail};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::program::Kernel;
 
+use crate::level::Level;
+
 /// A convolution of bits.
 #[derive(Debug)]
-pub(crate) struct Bits(BitProduct);
+pub(crate) struct Bits {
+    product: BitProduct,
+    /// Pixels that share what is loaded of the weights.
+    pixels: usize,
+}
+
+/// Bytes of a window that the support function lays out.
+const LAID: usize = 640;
 
 impl Bits {
     /// The name for readers.
@@ -20,74 +30,32 @@ impl Bits {
     ///
     /// # Errors
     /// Why there is no such kernel for it.
-    pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Bits, String>> {
-        Some(BitProduct::of(signature)?.map(Bits))
+    pub(crate) fn of(level: Level, signature: &Signature<'_>) -> Option<Result<Bits, String>> {
+        let pixels = if level == Level::Armv7 { 1 } else { 2 };
+        Some(BitProduct::of(signature)?.map(|product| Bits { product, pixels }))
     }
 
-    /// The lines of the function's body, indented.
-    fn body(&self) -> Vec<String> {
-        let BitProduct { conv, x, w, y, tail } = &self.0;
-        let ([batch, height, width, bytes], [features, rows, columns]) = (*x, *w);
-        let [y_height, y_width] = *y;
+    /// Sizes as the support function takes them.
+    fn sizes(&self) -> [usize; 14] {
+        let BitProduct { conv, x: [batch, height, width, bytes], w, y, .. } = &self.product;
+        let ([features, rows, columns], [y_height, y_width]) = (*w, *y);
         let ([down, right], [top, left, ..]) = (conv.strides, conv.pads);
-        let channels = conv.channels;
-        let bits = *tail != BitTail::Sums;
-        let mut lines = vec![
-            format!("for (int32_t row = 0; row < {}; row++) {{", batch * y_height),
-            format!("    const int32_t top = row % {y_height} * {down} - {top};"),
-            "    const int32_t kh = top < 0 ? -top : 0;".into(),
-            format!("    const int32_t below = {height} - top < {rows} ? {height} - top : {rows};"),
-            "    const int32_t rows = below > kh ? below - kh : 0;".into(),
-            format!("    for (int32_t ow = 0; ow < {y_width}; ow++) {{"),
-            format!("        const int32_t left = ow * {right} - {left};"),
-            "        const int32_t kw = left < 0 ? -left : 0;".into(),
-            format!(
-                "        const int32_t beyond = {width} - left < {columns} ? {width} - left : {columns};"
-            ),
-            "        const int32_t columns = beyond > kw ? beyond - kw : 0;".into(),
-            format!("        const int32_t most = rows * columns * {channels};"),
-            format!(
-                "        const int32_t pixel = (row / {y_height} * {height} + top + kh) * {width} + left + kw;"
-            ),
-            format!(
-                "        const uint8_t *const window = rows * columns > 0 ? x0 + pixel * {bytes} : x0;"
-            ),
-            format!(
-                "        const uint8_t *w = x1 + (rows * columns > 0 ? (kh * {columns} + kw) * {bytes} : 0);"
-            ),
-        ];
-        if bits {
-            lines.push("        uint32_t byte = 0;".into());
-        }
-        lines.extend([
-            format!("        for (int32_t feature = 0; feature < {features}; feature++) {{"),
-            "            const int32_t differ = trainc_bits_that_differ(window,".into(),
-            format!(
-                "                {}, w, {}, rows, columns * {bytes});",
-                width * bytes,
-                columns * bytes
-            ),
-            "            const int32_t sum = most - 2 * differ;".into(),
-        ]);
-        if bits {
-            let sum = if *tail == BitTail::Flipped { "(sum ^ x3[feature])" } else { "sum" };
-            lines.extend([
-                format!("            byte |= (uint32_t)(x2[feature] <= {sum}) << (feature % 8);"),
-                "            if (feature % 8 == 7) {".into(),
-                "                *y0++ = (uint8_t)byte;".into(),
-                "                byte = 0;".into(),
-                "            }".into(),
-            ]);
-        } else {
-            lines.push("            *y0++ = sum;".into());
-        }
-        lines.extend([
-            format!("            w += {};", rows * columns * bytes),
-            "        }".into(),
-            "    }".into(),
-            "}".into(),
-        ]);
-        lines
+        [
+            *batch,
+            *height,
+            *width,
+            *bytes,
+            conv.channels,
+            features,
+            rows,
+            columns,
+            y_height,
+            y_width,
+            down,
+            right,
+            top,
+            left,
+        ]
     }
 }
 
@@ -96,13 +64,45 @@ impl Implementation for Bits {
         Bits::NAME
     }
 
-    /// Instructions: a few for each 16 bytes of a window's row, some for a row and a result.
+    /// Instructions: some for each 16 bytes of the windows of a tile, for its rows, and for the tile.
     fn cost(&self) -> Cost {
-        let BitProduct { x: [batch, _, _, bytes], w: [features, rows, columns], y, .. } = &self.0;
-        let run = columns * bytes;
-        let row = 6 * run.div_ceil(16) + 12;
-        let results = batch * y[0] * y[1] * features;
-        Cost::new((results * (rows * row + 16)) as u64)
+        let BitProduct { conv, x: [batch, height, width, bytes], w, y, .. } = &self.product;
+        let [features, rows, columns] = *w;
+        let taps = |at: usize, stride: usize, pad: usize, size: usize, kernel: usize| {
+            let first = pad.saturating_sub(at * stride);
+            (size + pad).saturating_sub(at * stride).min(kernel).saturating_sub(first)
+        };
+        let lays = rows > 1 && (columns * bytes) % 16 != 0 && rows * columns * bytes <= LAID;
+        let blocks = features.div_ceil(8);
+        let mut all = 0;
+        for oh in 0..y[0] {
+            let down = taps(oh, conv.strides[0], conv.pads[0], *height, rows);
+            let mut ow = 0;
+            while ow < y[1] {
+                let right = |ow| taps(ow, conv.strides[1], conv.pads[1], *width, columns);
+                let along = right(ow);
+                let pair = self.pixels == 2
+                    && ow + 1 < y[1]
+                    && (along, right(ow + 1)) == (columns, columns);
+                let pixels = 1 + usize::from(pair);
+                let laid = lays && down * along == rows * columns;
+                let (runs, run) =
+                    if laid { (1, rows * columns * bytes) } else { (down, along * bytes) };
+                let (whole, rest) = (run / 16, run % 16);
+                let last = match rest {
+                    0 => 0,
+                    _ if whole > 0 => 80,
+                    _ => 200,
+                };
+                let vectors = if self.pixels == 2 { 64 } else { 44 };
+                let widened = (runs * run.div_ceil(16)).div_ceil(31);
+                let tile = 160 + 60 * widened + runs * (30 + vectors * whole + last) + 25 * pixels;
+                let layout = if laid { pixels * rows * (12 + columns * bytes / 3) } else { 0 };
+                all += blocks * tile + layout + 40;
+                ow += pixels;
+            }
+        }
+        Cost::new((batch * all) as u64)
     }
 
     fn scratch_bytes(&self) -> usize {
@@ -112,18 +112,23 @@ impl Implementation for Bits {
 
 impl CKernel for Bits {
     fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
-        let (operands, result) = match self.0.tail {
+        let (operands, result) = match self.product.tail {
             BitTail::Sums => ("", "int32_t *y0"),
             BitTail::Threshold => ("const int32_t *x2, ", "uint8_t *y0"),
             BitTail::Flipped => ("const int32_t *x2, const int32_t *x3, ", "uint8_t *y0"),
         };
-        let mut text = format!(
-            "static void {name}(const uint8_t *x0, const uint8_t *x1,\n    {operands}{result})\n{{\n"
+        let (least, flips) = match self.product.tail {
+            BitTail::Sums => ("NULL", "NULL"),
+            BitTail::Threshold => ("x2", "NULL"),
+            BitTail::Flipped => ("x2", "x3"),
+        };
+        let results = if self.product.tail == BitTail::Sums { "y0, NULL" } else { "NULL, y0" };
+        let sizes = self.sizes().map(|size| size.to_string()).join(", ");
+        let text = format!(
+            "static void {name}(const uint8_t *x0, const uint8_t *x1,\n    {operands}{result})\n{{\n    \
+             static const struct trainc_bits sizes = {{ {sizes} }};\n    \
+             trainc_bits_convolution(&sizes, x0, x1, {least}, {flips}, {results});\n}}\n"
         );
-        for line in self.body() {
-            text.push_str(&format!("    {line}\n"));
-        }
-        text.push_str("}\n");
         Ok(text.into())
     }
 }

@@ -111,7 +111,7 @@ impl Target for NeonTarget {
         if let Some(float) = ways.ask(FloatProduct::NAME, float) {
             return trainc_c::take(ways, float);
         }
-        if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
+        if let Some(bits) = ways.ask(Bits::NAME, Bits::of(self.level, signature)) {
             return trainc_c::take(ways, bits);
         }
         if let Some(depthwise) = ways.ask(Depthwise::NAME, Depthwise::of(self.level, signature)) {

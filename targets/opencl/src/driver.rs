@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use trainc_c::interface::{Function, Passing};
 use trainc_c::parts::{Lines, entry_macro};
-use trainc_ir::loops::Role;
+use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::names::shown;
 use trainc_ir::program::{BufferId, Entry, KernelId, Launch, Program, Region, Step, scale_offset};
 
 use crate::artifact::{Artifact, Names};
 use crate::kernel;
-use crate::printed::PrintedPhase;
+use crate::printed::{PrintedPhase, Variant};
 use crate::tuning;
 
 /// A place in the device's memory: which, and the offset in bytes.
@@ -262,36 +262,64 @@ impl<'a> EntryPrinter<'a> {
         let macros = self.artifact.interface.macros();
         let device = &self.artifact.names.device;
         out.comment(std::slice::from_ref(&node));
-        for phase in kernels[&launch.kernel].iter().filter(|phase| phase.variant.is_none()) {
-            let mut places: Vec<Place> = Vec::new();
-            let mut scratch = false;
-            for pointer in &phase.pointers {
-                places.push(match buffers.buffers[pointer.buffer].role {
-                    Role::Input(i) => self.place(launch.inputs[i]),
-                    Role::InputScale(i) => self.exponent(launch.inputs[i]),
-                    Role::Output(i) => self.place(launch.outputs[i]),
-                    Role::OutputScale(i) => self.exponent(launch.outputs[i]),
-                    Role::RunContext => ("TRAINC_ARGUMENTS", self.run),
-                    Role::Scratch => {
-                        scratch = true;
-                        continue;
-                    }
-                });
+        let all = &kernels[&launch.kernel];
+        let apart =
+            all.iter().position(|phase| matches!(phase.variant, Some(Variant { group: None, .. })));
+        if let Some(at) = apart {
+            let own = number(&macros, &all[0].name);
+            out.open(&format!("if (trainc_opencl_takes(&{device}, {own}, {at})) {{"));
+            for phase in &all[at..] {
+                let (places, count) = self.places_of(phase, buffers, launch);
+                out.line(&format!(
+                    "trainc_opencl_part(&{device}, {}, {own}, {places}, {count});",
+                    number(&macros, &phase.name),
+                ));
             }
-            if scratch {
-                places.push(("TRAINC_ARENA", launch.scratch.unwrap_or(0)));
-            }
-            let shown: Vec<String> =
-                places.iter().map(|(memory, offset)| format!("{{ {memory}, {offset} }}")).collect();
+            out.close("} else {");
+            out.open_quietly();
+        }
+        for phase in all.iter().filter(|phase| phase.variant.is_none()) {
+            let (places, count) = self.places_of(phase, buffers, launch);
             out.line(&format!(
-                "trainc_opencl_launch(&{device}, {}, (const struct trainc_place[]){{ {} }}, {});",
+                "trainc_opencl_launch(&{device}, {}, {places}, {count});",
                 number(&macros, &phase.name),
-                shown.join(", "),
-                places.len()
             ));
+        }
+        if apart.is_some() {
+            out.close("}");
         }
         out.line(&format!("{macros}_LAUNCHED({}, \"{node}\");", self.launches));
         self.launches += 1;
+    }
+
+    /// The places of a kernel's buffers as C has them, and how many.
+    fn places_of(
+        &self,
+        phase: &PrintedPhase,
+        buffers: &LoopKernel,
+        launch: &Launch,
+    ) -> (String, usize) {
+        let mut places: Vec<Place> = Vec::new();
+        let mut scratch = false;
+        for pointer in &phase.pointers {
+            places.push(match buffers.buffers[pointer.buffer].role {
+                Role::Input(i) => self.place(launch.inputs[i]),
+                Role::InputScale(i) => self.exponent(launch.inputs[i]),
+                Role::Output(i) => self.place(launch.outputs[i]),
+                Role::OutputScale(i) => self.exponent(launch.outputs[i]),
+                Role::RunContext => ("TRAINC_ARGUMENTS", self.run),
+                Role::Scratch => {
+                    scratch = true;
+                    continue;
+                }
+            });
+        }
+        if scratch {
+            places.push(("TRAINC_ARENA", launch.scratch.unwrap_or(0)));
+        }
+        let shown: Vec<String> =
+            places.iter().map(|(memory, offset)| format!("{{ {memory}, {offset} }}")).collect();
+        (format!("(const struct trainc_place[]){{ {} }}", shown.join(", ")), places.len())
     }
 }
 

@@ -147,14 +147,16 @@ fn kernels(
             let [x, y, z] = phase.items();
             let range = match (phase.rounds.is_empty(), phase.variant) {
                 (true, _) => "One work item.".to_string(),
-                (_, None) => format!("Work items: {x} x {y} x {z}."),
-                (_, Some(Variant { group: [gx, gy, gz], .. })) => {
+                (_, None | Some(Variant { group: None, .. })) => {
+                    format!("Work items: {x} x {y} x {z}.")
+                }
+                (_, Some(Variant { group: Some([gx, gy, gz]), .. })) => {
                     format!("Work items: {x} x {y} x {z} in groups of {gx} x {gy} x {gz}.")
                 }
             };
             part += usize::from(phase.variant.is_none());
             let mut comment = match (part, phase.variant) {
-                (_, Some(variant)) => vec![format!("The same, {}.", variant.name)],
+                (_, Some(variant)) => vec![variant.about.to_string()],
                 (1, _) => kernel_comment(kernel, nodes, dialect),
                 _ => vec![format!("Part {part} of it.")],
             };

@@ -4,6 +4,7 @@ use trainc_ir::implementation::{Cost, Implementation};
 use trainc_ir::loops::LoopKernel;
 use trainc_ir::program::Kernel;
 
+use crate::apart::Apart;
 use crate::bits::Bits;
 use crate::bytes::Bytes;
 use crate::loops::Loops;
@@ -45,7 +46,13 @@ impl Way {
             Way::Bits(bits) => {
                 let plain = bits.print(name, own);
                 let tiled = Tile::of(bits).map(|tile| tile.print(bits, name, own));
-                Ok(std::iter::once(plain).chain(tiled).collect())
+                let mut all = vec![plain];
+                all.extend(tiled);
+                if bits.marks() > 0 {
+                    all.extend(Apart::print(bits, name, own));
+                    all[0].first = bits.apart().then_some(all.len() - 2);
+                }
+                Ok(all)
             }
             Way::Bytes(bytes) => Ok(bytes.print(name, own)),
         }
@@ -72,7 +79,7 @@ impl Implementation for Way {
     fn scratch_bytes(&self) -> usize {
         match self {
             Way::Loops(loops) => loops.scratch_bytes(),
-            Way::Bits(_) => 0,
+            Way::Bits(bits) => bits.marks(),
             Way::Bytes(bytes) => bytes.scratch_bytes(),
         }
     }

@@ -3,6 +3,7 @@
 //! Each loop kernel becomes a few OpenCL kernels (`trainc_loops::phases`): loops whose rounds are independent are ranges of work items,
 //! the rest runs on one. Float arithmetic that OpenCL leaves inexact is defined by the emitted code itself (`helpers`).
 
+mod apart;
 mod artifact;
 mod bits;
 mod bytes;

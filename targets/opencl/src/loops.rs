@@ -61,6 +61,7 @@ impl Loops {
                 pointers,
                 rounds: rounds.clone(),
                 variant: None,
+                first: None,
             });
         }
         Ok(printed)

@@ -21,6 +21,8 @@ pub(crate) struct PrintedPhase {
     pub(crate) rounds: Vec<i32>,
     /// What it is, if it may be launched in the place of the one before and is not by itself.
     pub(crate) variant: Option<Variant>,
+    /// The variant of it that is launched in its place unless a device has it otherwise: how many kernels behind it.
+    pub(crate) first: Option<usize>,
 }
 
 /// A kernel that does what another does.
@@ -28,8 +30,11 @@ pub(crate) struct PrintedPhase {
 pub(crate) struct Variant {
     /// What it is called.
     pub(crate) name: &'static str,
-    /// Work items of a group, which it needs.
-    pub(crate) group: [u32; 3],
+    /// A sentence for its comment.
+    pub(crate) about: &'static str,
+    /// Work items of a group, which it needs; `None` if it is one of several kernels, with buffers of their own, that are launched one
+    /// behind the other.
+    pub(crate) group: Option<[u32; 3]>,
 }
 
 impl PrintedPhase {
@@ -46,16 +51,18 @@ impl PrintedPhase {
             text.push_str(&if line.is_empty() { "\n".into() } else { format!("    {line}\n") });
         }
         text.push_str("}\n");
-        PrintedPhase { name, text, pointers, rounds, variant: None }
+        PrintedPhase { name, text, pointers, rounds, variant: None, first: None }
     }
 }
 
 impl PrintedPhase {
     /// It as a variant of the kernel before.
     pub(crate) fn variant_of(mut self, variant: Variant) -> PrintedPhase {
-        let [x, y, z] = variant.group;
-        let head = format!("__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid");
-        self.text = self.text.replacen("__kernel void", &head, 1);
+        if let Some([x, y, z]) = variant.group {
+            let head =
+                format!("__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid");
+            self.text = self.text.replacen("__kernel void", &head, 1);
+        }
         self.variant = Some(variant);
         self
     }
@@ -63,7 +70,7 @@ impl PrintedPhase {
     /// Work items along each dimension: whole groups of a variant.
     pub(crate) fn items(&self) -> [i64; 3] {
         let mut items = items(&self.rounds);
-        if let Some(Variant { group, .. }) = self.variant {
+        if let Some(Variant { group: Some(group), .. }) = self.variant {
             for (n, of) in items.iter_mut().zip(group) {
                 *n = (*n + i64::from(of) - 1) / i64::from(of) * i64::from(of);
             }

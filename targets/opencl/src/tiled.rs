@@ -51,7 +51,11 @@ impl Tile {
     }
 
     fn variant(&self) -> Variant {
-        Variant { name: "tiled", group: [self.groups as u32, self.pixels as u32, 1] }
+        Variant {
+            name: "tiled",
+            about: "The same, tiled.",
+            group: Some([self.groups as u32, self.pixels as u32, 1]),
+        }
     }
 
     /// The lines of the kernel behind its pointers.

@@ -18,20 +18,27 @@ pub(crate) fn file(prefix: &str) -> String {
 /// The choices for an artifact's kernels.
 pub(crate) fn tuning<'p>(prefix: &str, kernels: impl Iterator<Item = &'p PrintedPhase>) -> Tuning {
     let mut tunables: Vec<Tunable> = Vec::new();
-    let mut own = 0;
+    let (mut own, mut first) = (0, None);
     for phase in kernels {
         let candidates = match phase.variant {
             None => {
-                own = tunables.len();
+                (own, first) = (tunables.len(), phase.first);
                 groups(phase.items())
             }
             Some(variant) => {
                 let candidate = Candidate {
                     variant: tunables.len() - own,
                     name: variant.name.to_string(),
-                    group: Some(variant.group),
+                    group: variant.group,
                 };
-                tunables[own].candidates.push(candidate);
+                let candidates = &mut tunables[own].candidates;
+                // Of several kernels the first stands for all.
+                let further = variant.group.is_none()
+                    && candidates.iter().any(|other| other.name == candidate.name);
+                if !further {
+                    let at = if first == Some(candidate.variant) { 0 } else { candidates.len() };
+                    candidates.insert(at, candidate);
+                }
                 Vec::new()
             }
         };

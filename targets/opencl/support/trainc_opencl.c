@@ -413,6 +413,27 @@ static cl_int launch(struct trainc_opencl *cl, uint32_t kernel, const size_t *gr
     return clEnqueueNDRangeKernel(cl->queue, handle, dimensions, NULL, items, group, 0, NULL, event);
 }
 
+int trainc_opencl_takes(const struct trainc_opencl *cl, uint32_t kernel, uint32_t variant)
+{
+    return cl->tuning[kernel].variant == variant;
+}
+
+void trainc_opencl_part(struct trainc_opencl *cl, uint32_t kernel, uint32_t of,
+    const struct trainc_place *places, uint32_t count)
+{
+#ifdef TRAINC_OPENCL_TRIALS
+    cl_event timed = NULL;
+    cl_event *const event = &timed;
+#else
+    cl_event *const event = NULL;
+    (void)of;
+#endif
+    check(cl, cl->names[kernel], launch(cl, kernel, NULL, places, count, event));
+#ifdef TRAINC_OPENCL_TRIALS
+    trainc_trial_launched(of, timed);
+#endif
+}
+
 void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel,
     const struct trainc_place *places, uint32_t count)
 {

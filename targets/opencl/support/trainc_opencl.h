@@ -107,6 +107,11 @@ int32_t trainc_opencl_word(struct trainc_opencl *cl, enum trainc_memory memory, 
 void trainc_opencl_launch(struct trainc_opencl *cl, uint32_t kernel,
     const struct trainc_place *places, uint32_t count);
 
+/* Whether a variant of a kernel is to run in its place that is several kernels; and runs one of those. */
+int trainc_opencl_takes(const struct trainc_opencl *cl, uint32_t kernel, uint32_t variant);
+void trainc_opencl_part(struct trainc_opencl *cl, uint32_t kernel, uint32_t of,
+    const struct trainc_place *places, uint32_t count);
+
 /* Writes to standard error and ends the program with code 1. */
 void trainc_opencl_end(const char *message);
 

@@ -59,6 +59,21 @@ impl Operator for IntegerMaxPool2d {
         let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let (x, y) = (b.input(0), b.output(0));
+        if inputs[0].element == Element::B1
+            && let Some(pool) = pool.of_bytes()
+        {
+            b.packed_bytes(x);
+            b.packed_bytes(y);
+            pool.for_windows(&mut b, |b, window| {
+                let any = b.local("any", Expr::i32(0));
+                window.for_taps(b, |b, tap| {
+                    let tap = b.load(x, tap);
+                    b.set(any, tap.or(b.get(any)));
+                });
+                b.store(y, window.at.clone(), b.get(any));
+            });
+            return b.finish();
+        }
         pool.for_windows(&mut b, |b, window| {
             let most = b.local("most", Expr::i32(least(inputs[0].element) as i32));
             window.for_taps(b, |b, tap| {

@@ -4,6 +4,7 @@
 //! neighbouring pixels share what is loaded of them. Where there are few pixels (fully connected layers), that would cost more than it
 //! gains, and vectors go along the weights of a feature.
 
+use super::bit_thresholds::{BitThresholds, reached_on};
 use super::path::{KernelPath, active_path};
 use super::scratch::{Scratch, words_bytes};
 use super::threads;
@@ -30,15 +31,6 @@ pub struct BitGeometry {
     pub strides: [usize; 2],
     /// Top, left.
     pub pads: [usize; 2],
-}
-
-/// What the sums become.
-#[derive(Clone, Copy, Debug)]
-pub struct BitThresholds<'a> {
-    /// The least sum of each feature that gives 1.
-    pub least: &'a [i32],
-    /// For each feature -1 where the complement of the sum is compared, else 0.
-    pub flips: Option<&'a [i32]>,
 }
 
 /// Features of a block.
@@ -116,14 +108,11 @@ pub fn conv2d_bits_thresholds_on(
     out: &mut [u8],
 ) {
     assert!(g.features.is_multiple_of(8) && least.len() == g.features, "thresholds");
+    let reached = reached_on(path);
     product(path, g, x, w, 8, out, &|first, sums, out| {
-        for (byte, (at, sums)) in out.iter_mut().zip((first..).step_by(8).zip(sums.chunks(8))) {
-            let reached = |i: usize| {
-                let sum = sums[i] ^ flips.map_or(0, |flips| flips[at + i]);
-                u8::from(sum >= least[at + i]) << i
-            };
-            *byte = (0..8).fold(0, |byte, i| byte | reached(i));
-        }
+        let own = first..first + sums.len();
+        let flips = flips.map(|flips| &flips[own.clone()]);
+        reached(sums, BitThresholds { least: &least[own], flips }, out);
     });
 }
 
@@ -156,23 +145,49 @@ fn product<T: Send>(
         let mut scratch = Scratch::new(scratch);
         let [map, weights] = lengths.map(|length| scratch.units(length));
         for (to, from) in map.chunks_exact_mut(words).zip(x.chunks_exact(g.bytes)) {
-            to.iter_mut().enumerate().for_each(|(at, word)| *word = word_of(from, at));
+            words_of(from, to);
         }
-        weights.fill(0);
-        for (feature, from) in w.chunks_exact(g.feature()).enumerate() {
-            let block = &mut weights[feature / BLOCK * taps * words * BLOCK..];
-            for (tap, from) in from.chunks_exact(g.bytes).enumerate() {
-                for at in 0..words {
-                    block[(tap * words + at) * BLOCK + feature % BLOCK] = word_of(from, at);
-                }
+        threads::fill(weights, BLOCK, w.len(), &|start, out| {
+            for (number, out) in (start..).zip(out.chunks_exact_mut(BLOCK)) {
+                let (block, place) = (number / (taps * words), number % (taps * words));
+                lay_out(g, w, block * BLOCK, [place / words, place % words], out);
             }
-        }
+        });
         let (map, weights) = (&*map, &*weights);
         let row = g.y[1] * g.features / per;
         threads::fill(out, row, work, &|start, out| {
             rows(path, g, map, weights, start, per, out, finish);
         });
     });
+}
+
+/// The words of a pixel.
+fn words_of(pixel: &[u8], to: &mut [u32]) {
+    let (whole, rest) = pixel.as_chunks();
+    for (to, &word) in to.iter_mut().zip(whole) {
+        *to = u32::from_le_bytes(word);
+    }
+    if !rest.is_empty() {
+        to[whole.len()] = word_of(pixel, whole.len());
+    }
+}
+
+/// A word of a tap of the weights of a block of features, zeros beyond the last.
+fn lay_out(g: &BitGeometry, w: &[u8], first: usize, [tap, at]: [usize; 2], out: &mut [u32]) {
+    let (start, end) = (tap * g.bytes, (tap + 1) * g.bytes);
+    let whole = 4 * at + 4 <= g.bytes;
+    for (to, feature) in out.iter_mut().zip(first..) {
+        *to = match w.get(feature * g.feature() + start..feature * g.feature() + end) {
+            Some(from) if whole => u32::from_le_bytes([
+                from[4 * at],
+                from[4 * at + 1],
+                from[4 * at + 2],
+                from[4 * at + 3],
+            ]),
+            Some(from) => word_of(from, at),
+            None => 0,
+        };
+    }
 }
 
 /// Word `at` of a pixel, filled up by zeros.
@@ -213,17 +228,19 @@ fn rows<T>(
                 let two = ow + 1 < y_width && g.taps(1, ow + 1) == taps;
                 let left = ow * g.strides[1] + taps.start;
                 let mut differ = [[0u32; BLOCK]; 2];
-                for kh in vertical.clone() {
-                    // A window that lies wholly beside the map has no taps.
-                    if taps.is_empty() {
-                        break;
-                    }
-                    let from = (line(kh) + left - g.pads[1]) * words;
-                    let length = taps.len() * words;
-                    let step = if two { g.strides[1] * words } else { 0 };
-                    let pixels = [from, from + step].map(|from| &map[from..from + length]);
-                    let own = &weights[(kh * g.kernel[1] + taps.start) * words * BLOCK..];
-                    count(pixels, &own[..length * BLOCK], two, &mut differ);
+                // A window that lies wholly beside the map has no taps.
+                if !taps.is_empty() && !vertical.is_empty() {
+                    let from = (line(vertical.start) + left - g.pads[1]) * words;
+                    let tap = vertical.start * g.kernel[1] + taps.start;
+                    let windows = Windows {
+                        map: &map[from..],
+                        next: two.then_some(g.strides[1] * words),
+                        weights: &weights[tap * words * BLOCK..],
+                        rows: vertical.len(),
+                        length: taps.len() * words,
+                        steps: [g.x[1] * words, g.kernel[1] * words * BLOCK],
+                    };
+                    count(&windows, &mut differ);
                 }
                 let all = (vertical.len() * taps.len() * g.channels) as i32;
                 for differ in &differ[..1 + usize::from(two)] {
@@ -237,8 +254,34 @@ fn rows<T>(
     }
 }
 
-/// Adds how many bits of each pixel's words differ from those of a block's features; of the second pixel only where there are `two`.
-type Counts = fn([&[u32]; 2], &[u32], bool, &mut [[u32; BLOCK]; 2]);
+/// The windows of one or two neighbouring pixels, and a block's weights.
+struct Windows<'a> {
+    /// The map from the first tap on.
+    map: &'a [u32],
+    /// Words from the first pixel's window to the second's, where there are two.
+    next: Option<usize>,
+    /// The weights from that tap on.
+    weights: &'a [u32],
+    /// Rows of taps, and words of a row.
+    rows: usize,
+    length: usize,
+    /// Words from a row to the next: of the map, of the weights.
+    steps: [usize; 2],
+}
+
+impl<'a> Windows<'a> {
+    /// Each row: the words of `P` pixels, and the weights.
+    fn rows<const P: usize>(&self) -> impl Iterator<Item = ([&'a [u32]; P], &'a [u32])> {
+        let Windows { map, next, weights, length, steps, .. } = *self;
+        (0..self.rows).map(move |row| {
+            let pixel = |p: usize| &map[row * steps[0] + p * next.unwrap_or(0)..][..length];
+            (std::array::from_fn(pixel), &weights[row * steps[1]..][..length * BLOCK])
+        })
+    }
+}
+
+/// How many bits of each pixel's window differ from those of a block's features.
+type Counts = fn(&Windows<'_>, &mut [[u32; BLOCK]; 2]);
 
 fn counts_on(path: KernelPath) -> Counts {
     assert!(path.is_available(), "this machine lacks the path {}", path.name());
@@ -246,26 +289,25 @@ fn counts_on(path: KernelPath) -> Counts {
     {
         if path == KernelPath::Vnni && std::is_x86_feature_detected!("avx512vpopcntdq") {
             // SAFETY: the machine has the features.
-            return |pixels, weights, two, differ| unsafe {
-                counts_avx512(pixels, weights, two, differ);
-            };
+            return |windows, differ| unsafe { counts_avx512(windows, differ) };
         }
         if path != KernelPath::Portable {
             // SAFETY: an available path means that the machine has its features.
-            return |pixels, weights, two, differ| unsafe {
-                counts_avx2(pixels, weights, two, differ);
-            };
+            return |windows, differ| unsafe { counts_avx2(windows, differ) };
         }
     }
     counts
 }
 
 #[inline(always)]
-fn counts(pixels: [&[u32]; 2], weights: &[u32], two: bool, differ: &mut [[u32; BLOCK]; 2]) {
-    for (pixel, differ) in pixels.iter().zip(differ.iter_mut()).take(1 + usize::from(two)) {
-        for (&word, weights) in pixel.iter().zip(weights.chunks_exact(BLOCK)) {
-            for (differ, weight) in differ.iter_mut().zip(weights) {
-                *differ += (word ^ weight).count_ones();
+fn counts(windows: &Windows<'_>, differ: &mut [[u32; BLOCK]; 2]) {
+    let pixels = 1 + usize::from(windows.next.is_some());
+    for (row, weights) in windows.rows::<2>() {
+        for (pixel, differ) in row.iter().zip(differ.iter_mut()).take(pixels) {
+            for (&word, weights) in pixel.iter().zip(weights.chunks_exact(BLOCK)) {
+                for (differ, weight) in differ.iter_mut().zip(weights) {
+                    *differ += (word ^ weight).count_ones();
+                }
             }
         }
     }
@@ -273,38 +315,40 @@ fn counts(pixels: [&[u32]; 2], weights: &[u32], two: bool, differ: &mut [[u32; B
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn counts_avx2(pixels: [&[u32]; 2], weights: &[u32], two: bool, differ: &mut [[u32; BLOCK]; 2]) {
-    counts(pixels, weights, two, differ);
+fn counts_avx2(windows: &Windows<'_>, differ: &mut [[u32; BLOCK]; 2]) {
+    counts(windows, differ);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
-fn counts_avx512(pixels: [&[u32]; 2], weights: &[u32], two: bool, differ: &mut [[u32; BLOCK]; 2]) {
-    if two {
-        vectors::<2>(pixels, weights, differ);
+fn counts_avx512(windows: &Windows<'_>, differ: &mut [[u32; BLOCK]; 2]) {
+    if windows.next.is_some() {
+        vectors::<2>(windows, differ);
     } else {
-        vectors::<1>([pixels[0]], weights, differ);
+        vectors::<1>(windows, differ);
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
-fn vectors<const P: usize>(pixels: [&[u32]; P], weights: &[u32], differ: &mut [[u32; BLOCK]; 2]) {
+fn vectors<const P: usize>(windows: &Windows<'_>, differ: &mut [[u32; BLOCK]; 2]) {
     use std::arch::x86_64::{
         _mm512_add_epi32, _mm512_loadu_si512, _mm512_popcnt_epi32, _mm512_set1_epi32,
         _mm512_setzero_si512, _mm512_storeu_si512, _mm512_xor_si512,
     };
     const VECTORS: usize = BLOCK / 16;
     let mut sums = [[_mm512_setzero_si512(); P]; VECTORS];
-    for (at, weights) in weights.chunks_exact(BLOCK).enumerate() {
-        for (sums, weights) in sums.iter_mut().zip(weights.chunks_exact(16)) {
-            // SAFETY: sixteen words are a vector.
-            let weights = unsafe { _mm512_loadu_si512(weights.as_ptr().cast()) };
-            for (sum, pixel) in sums.iter_mut().zip(&pixels) {
-                let word = _mm512_set1_epi32(pixel[at] as i32);
-                let ones = _mm512_popcnt_epi32(_mm512_xor_si512(word, weights));
-                *sum = _mm512_add_epi32(*sum, ones);
+    for (pixels, weights) in windows.rows::<P>() {
+        for (at, weights) in weights.chunks_exact(BLOCK).enumerate() {
+            for (sums, weights) in sums.iter_mut().zip(weights.chunks_exact(16)) {
+                // SAFETY: sixteen words are a vector.
+                let weights = unsafe { _mm512_loadu_si512(weights.as_ptr().cast()) };
+                for (sum, pixel) in sums.iter_mut().zip(&pixels) {
+                    let word = _mm512_set1_epi32(pixel[at] as i32);
+                    let ones = _mm512_popcnt_epi32(_mm512_xor_si512(word, weights));
+                    *sum = _mm512_add_epi32(*sum, ones);
+                }
             }
         }
     }
@@ -312,11 +356,7 @@ fn vectors<const P: usize>(pixels: [&[u32]; P], weights: &[u32], differ: &mut [[
         for (differ, &sum) in differ.iter_mut().zip(sums) {
             let differ = &mut differ[16 * v..16 * v + 16];
             // SAFETY: as above.
-            unsafe {
-                let before = _mm512_loadu_si512(differ.as_ptr().cast());
-                let after = _mm512_add_epi32(before, sum);
-                _mm512_storeu_si512(differ.as_mut_ptr().cast(), after);
-            }
+            unsafe { _mm512_storeu_si512(differ.as_mut_ptr().cast(), sum) };
         }
     }
 }

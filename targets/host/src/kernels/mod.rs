@@ -21,6 +21,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod bit_peak;
+mod bit_thresholds;
 mod bits;
 #[cfg(test)]
 mod bits_tests;
@@ -46,9 +47,9 @@ mod threads;
 mod weight_gradient;
 
 pub use bit_peak::bit_peak;
+pub use bit_thresholds::BitThresholds;
 pub use bits::{
-    BitGeometry, BitThresholds, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds,
-    conv2d_bits_thresholds_on,
+    BitGeometry, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds, conv2d_bits_thresholds_on,
 };
 pub use geometry::{ConvGeometry, MatMulGeometry};
 pub use grouped::{

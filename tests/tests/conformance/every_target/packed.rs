@@ -147,6 +147,9 @@ fn bit_products(target: &dyn Target) -> Vec<String> {
         (3, 24, 24, 15, [2, 2]),
         (4, 16, 16, 8, [3, 1]),
         (16, 8, 8, 16, [3, 3]),
+        // Many channels, of words of two and of sixteen bytes.
+        (1, 272, 270, 24, [3, 3]),
+        (1, 384, 380, 16, [2, 2]),
     ]
     .into_iter()
     .enumerate()
@@ -236,11 +239,11 @@ fn bit_products_everywhere() {
     side_by_side(&[()], |_, (), target| bit_products(target));
 }
 
-/// OpenCL with the last way of each kernel that may be chosen: a variant, where it has one.
+/// OpenCL with a variant by name of each kernel that has it, and how many of [`bit_products`]' do.
 #[derive(Clone, Debug)]
-struct LastWay;
+struct Chosen(&'static str, usize);
 
-impl Target for LastWay {
+impl Target for Chosen {
     fn description(&self) -> &TargetDescription {
         OPENCL.description()
     }
@@ -252,11 +255,12 @@ impl Target for LastWay {
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         let mut files = OPENCL.emit(program)?;
         let tuning = OPENCL.tuning(program)?.expect("OpenCL has choices");
-        let last = tuning.tunables.iter().map(|t| t.candidates.len().saturating_sub(1));
-        let choice: Vec<usize> = last.collect();
-        let tiled = tuning.tunables.iter().zip(&choice);
-        let tiled = tiled.filter(|(t, at)| t.candidates.get(**at).is_some_and(|c| c.variant > 0));
-        assert_eq!(tiled.count(), TILED, "kernels in tiles");
+        let Chosen(name, count) = self;
+        let named =
+            tuning.tunables.iter().map(|t| t.candidates.iter().position(|c| c.name == *name));
+        let named: Vec<Option<usize>> = named.collect();
+        assert_eq!(named.iter().flatten().count(), *count, "kernels that are {name}");
+        let choice: Vec<usize> = named.into_iter().map(Option::unwrap_or_default).collect();
         let file = files.iter_mut().find(|file| file.name == tuning.file).expect("its file");
         file.contents = tuning.contents(&choice, None).into_bytes();
         Ok(files)
@@ -271,15 +275,14 @@ impl Target for LastWay {
     }
 }
 
-/// Convolutions of [`bit_products`] that tiles are for.
-const TILED: usize = 10;
-
 /// What `trainc tune` may choose gives the same bits, too: on this machine's driver and in OpenCL's interpreter.
 #[test]
 fn bit_products_as_tuned() {
     let asked = std::env::var("TRAINC_TARGET").ok().filter(|name| name != "opencl");
     if asked.is_none() {
-        assert_eq!(bit_products(&LastWay), Vec::<String>::new());
+        for chosen in [Chosen("tiled", 12), Chosen("apart", 4)] {
+            assert_eq!(bit_products(&chosen), Vec::<String>::new(), "{chosen:?}");
+        }
     }
 }
 

@@ -99,6 +99,12 @@ impl ChannelsLastPool {
         Ok(pool)
     }
 
+    /// The pool over the bytes that hold eight bits each; `None` if channels are no whole bytes.
+    pub(crate) fn of_bytes(&self) -> Option<ChannelsLastPool> {
+        let whole = self.channels.is_multiple_of(8);
+        whole.then_some(ChannelsLastPool { channels: self.channels / 8, ..*self })
+    }
+
     /// Shape of the result.
     pub(crate) fn y(&self) -> [usize; 4] {
         let Windows { vertical, horizontal } = self.windows;
