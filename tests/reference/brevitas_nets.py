@@ -95,6 +95,36 @@ class BipolarTrunc(nn.Module):
         return self.output(self.linear(x.flatten(1)))
 
 
+class Binary(nn.Module):
+    """Three layers of signs by signs: zeros padded around one, a maximum before the normalization, gains of both signs and zero."""
+
+    def __init__(self):
+        super().__init__()
+        power = RestrictValueType.POWER_OF_TWO
+        self.input = qnn.QuantIdentity(act_quant=weights(Int8ActPerTensorFloat, power), bit_width=8)
+        self.layers, self.norms, self.signs = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for features, channels, padding in ((16, 1, 1), (40, 16, 1), (24, 40, 0)):
+            binary = {"weight_quant": SignedBinaryWeightPerTensorConst, "weight_scaling_const": 0.25}
+            self.layers.append(qnn.QuantConv2d(channels, features, 3, padding=padding, bias=False, **binary))
+            norm = nn.BatchNorm2d(features)
+            with torch.no_grad():
+                norm.weight.copy_(torch.tensor([1.0, -0.75, 0.0, 0.5, -1.25, 1.5, 0.75, -0.25]).repeat(features // 8))
+            # Zero gains would train away from zero.
+            norm.weight.requires_grad_(False)
+            self.norms.append(norm)
+            self.signs.append(qnn.QuantIdentity(act_quant=SignedBinaryActPerTensorConst, scaling_const=1.0))
+        self.linear = qnn.QuantLinear(96, 10, bias=False, **binary)
+
+    def forward(self, x):
+        x = self.input(x)
+        for i, (layer, norm, sign) in enumerate(zip(self.layers, self.norms, self.signs)):
+            x = layer(x)
+            if i == 1:
+                x = nn.functional.max_pool2d(x, 2)
+            x = sign(norm(x))
+        return self.linear(x.flatten(1))
+
+
 class Affine(nn.Module):
     """For the export to ONNX's QuantizeLinear, Clip and DequantizeLinear: weights of 8 and 4 bits, biases of 32 bits."""
 

@@ -57,6 +57,7 @@ CASES = [
     Case("mixed_dynamo", nets.Mixed, 3, dynamo=True, opset=20, clean=False),
     Case("bipolar_trunc", nets.BipolarTrunc, 4),
     Case("affine", nets.Affine, 5, affine=True),
+    Case("binary", nets.Binary, 7, epochs=20),
 ]
 
 

@@ -69,6 +69,22 @@ fn what_a_device_refuses_runs_as_the_driver_likes() {
     assert!(text.contains("bit-exact"), "{text}");
 }
 
+/// A way whose bits are others ends the trials; nothing is written.
+#[test]
+fn ways_with_other_bits_are_found() {
+    let folder = artifact("tune-wrong");
+    let path = folder.path("out/lenet_kernels.c");
+    let kernels = fs::read_to_string(&path).expect("the kernels");
+    let (before, tiled) = kernels.split_at(kernels.find("_tiled(").expect("a variant"));
+    let wrong = tiled.replacen(" - 2 * ", " - 4 * ", 1);
+    assert_ne!(wrong, tiled);
+    fs::write(&path, format!("{before}{wrong}")).expect("written");
+    let table = fs::read(folder.path("out/lenet_tuning.h")).expect("a table");
+    let said = folder.fail(&["tune", "out", "-n", "1"]);
+    assert!(said.contains("has another result than the first"), "{said}");
+    assert_eq!(fs::read(folder.path("out/lenet_tuning.h")).expect("a table"), table);
+}
+
 #[test]
 fn what_cannot_be_tuned() {
     let folder = Folder::new("tune-not");

@@ -89,14 +89,19 @@ impl Implementation for Bits {
                 let (runs, run) =
                     if laid { (1, rows * columns * bytes) } else { (down, along * bytes) };
                 let (whole, rest) = (run / 16, run % 16);
+                // Of a block of 16 bytes, of what is left of a row, of counts that are widened, of the tile.
+                let [block, masked, few, widen, tile] = match (self.pixels, pair) {
+                    (1, _) => [62, 80, 190, 50, 150],
+                    (_, false) => [37, 55, 180, 34, 135],
+                    (_, true) => [64, 80, 200, 60, 210],
+                };
                 let last = match rest {
                     0 => 0,
-                    _ if whole > 0 => 80,
-                    _ => 200,
+                    _ if whole > 0 => masked,
+                    _ => few,
                 };
-                let vectors = if self.pixels == 2 { 64 } else { 44 };
                 let widened = (runs * run.div_ceil(16)).div_ceil(31);
-                let tile = 160 + 60 * widened + runs * (30 + vectors * whole + last) + 25 * pixels;
+                let tile = tile + widen * widened + runs * (30 + block * whole + last);
                 let layout = if laid { pixels * rows * (12 + columns * bytes / 3) } else { 0 };
                 all += blocks * tile + layout + 40;
                 ow += pixels;

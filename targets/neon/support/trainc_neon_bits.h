@@ -98,10 +98,11 @@ TRAINC_PART uint16x8_t trainc_bits_across(const uint8x16_t counts[TRAINC_BITS_FE
 }
 
 /* Adds the counts of each pixel to its sums, and starts again. */
-TRAINC_PART void trainc_bits_widen(uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_BITS_FEATURES],
+TRAINC_PART void trainc_bits_widen(int pixels,
+    uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_BITS_FEATURES],
     uint32x4_t differ[TRAINC_BITS_PIXELS][2])
 {
-    for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+    for (int p = 0; p < pixels; p++) {
         const uint16x8_t sums = trainc_bits_across(counts[p]);
         differ[p][0] = vaddw_u16(differ[p][0], vget_low_u16(sums));
         differ[p][1] = vaddw_u16(differ[p][1], vget_high_u16(sums));
@@ -112,10 +113,11 @@ TRAINC_PART void trainc_bits_widen(uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_
 }
 
 /* Counts what differs of a block of each pixel and one of a feature's weights. */
-TRAINC_PART void trainc_bits_count(uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_BITS_FEATURES],
-    int k, const uint8x16_t pixel[TRAINC_BITS_PIXELS], uint8x16_t weights)
+TRAINC_PART void trainc_bits_count(int pixels,
+    uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_BITS_FEATURES], int k,
+    const uint8x16_t pixel[TRAINC_BITS_PIXELS], uint8x16_t weights)
 {
-    for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+    for (int p = 0; p < pixels; p++) {
         counts[p][k] = vaddq_u8(counts[p][k], vcntq_u8(veorq_u8(pixel[p], weights)));
     }
 }
@@ -123,16 +125,16 @@ TRAINC_PART void trainc_bits_count(uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_
 /* How many bits of pixels' windows, which begin at `x`, differ from those of eight features: `rows`
  * rows of `bytes` bytes, `x_step` and `w_step` bytes from a row to the next. The first feature is
  * at `w`, the others `window` bytes behind each other; those beyond number `last` are it again. */
-TRAINC_SHARED void trainc_bits_differ(const uint8_t *const x[TRAINC_BITS_PIXELS], int32_t x_step,
-    const uint8_t *w, int32_t window, int32_t last, int32_t w_step, int32_t rows, int32_t bytes,
-    uint32x4_t differ[TRAINC_BITS_PIXELS][2])
+TRAINC_PART void trainc_bits_differ(int pixels, const uint8_t *const x[TRAINC_BITS_PIXELS],
+    int32_t x_step, const uint8_t *w, int32_t window, int32_t last, int32_t w_step, int32_t rows,
+    int32_t bytes, uint32x4_t differ[TRAINC_BITS_PIXELS][2])
 {
     /* From number n on: zeros, but for the last n. */
     static const uint8_t masks[32] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255,
         255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 };
     uint8x16_t counts[TRAINC_BITS_PIXELS][TRAINC_BITS_FEATURES];
     uint32x4_t sums[TRAINC_BITS_PIXELS][2];
-    for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+    for (int p = 0; p < pixels; p++) {
         sums[p][0] = sums[p][1] = vdupq_n_u32(0);
         for (int k = 0; k < TRAINC_BITS_FEATURES; k++) {
             counts[p][k] = vdupq_n_u8(0);
@@ -143,7 +145,7 @@ TRAINC_SHARED void trainc_bits_differ(const uint8_t *const x[TRAINC_BITS_PIXELS]
     int32_t free = TRAINC_BITS_BLOCKS;
     const uint8_t *a[TRAINC_BITS_PIXELS];
     const uint8_t *b[TRAINC_BITS_FEATURES];
-    for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+    for (int p = 0; p < pixels; p++) {
         a[p] = x[p];
     }
     b[0] = w;
@@ -158,15 +160,15 @@ TRAINC_SHARED void trainc_bits_differ(const uint8_t *const x[TRAINC_BITS_PIXELS]
             free -= blocks;
             for (; at < end; at += 16) {
                 uint8x16_t pixel[TRAINC_BITS_PIXELS];
-                for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+                for (int p = 0; p < pixels; p++) {
                     pixel[p] = vld1q_u8(a[p] + at);
                 }
                 for (int k = 0; k < TRAINC_BITS_FEATURES; k++) {
-                    trainc_bits_count(counts, k, pixel, vld1q_u8(b[k] + at));
+                    trainc_bits_count(pixels, counts, k, pixel, vld1q_u8(b[k] + at));
                 }
             }
             if (free == 0) {
-                trainc_bits_widen(counts, sums);
+                trainc_bits_widen(pixels, counts, sums);
                 free = TRAINC_BITS_BLOCKS;
             }
         }
@@ -174,21 +176,21 @@ TRAINC_SHARED void trainc_bits_differ(const uint8_t *const x[TRAINC_BITS_PIXELS]
             /* The last 16 bytes, without those that were counted. */
             const int whole = bytes > 16;
             uint8x16_t pixel[TRAINC_BITS_PIXELS];
-            for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+            for (int p = 0; p < pixels; p++) {
                 pixel[p] = whole ? vandq_u8(vld1q_u8(a[p] + bytes - 16), mask)
                                  : trainc_bits_few(a[p], rest);
             }
             for (int k = 0; k < TRAINC_BITS_FEATURES; k++) {
-                trainc_bits_count(counts, k, pixel,
+                trainc_bits_count(pixels, counts, k, pixel,
                     whole ? vandq_u8(vld1q_u8(b[k] + bytes - 16), mask)
                           : trainc_bits_few(b[k], rest));
             }
             if (--free == 0) {
-                trainc_bits_widen(counts, sums);
+                trainc_bits_widen(pixels, counts, sums);
                 free = TRAINC_BITS_BLOCKS;
             }
         }
-        for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+        for (int p = 0; p < pixels; p++) {
             a[p] += x_step;
         }
         for (int k = 0; k < TRAINC_BITS_FEATURES; k++) {
@@ -196,13 +198,31 @@ TRAINC_SHARED void trainc_bits_differ(const uint8_t *const x[TRAINC_BITS_PIXELS]
         }
     }
     if (free < TRAINC_BITS_BLOCKS) {
-        trainc_bits_widen(counts, sums);
+        trainc_bits_widen(pixels, counts, sums);
     }
-    for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
+    for (int p = 0; p < pixels; p++) {
         differ[p][0] = sums[p][0];
         differ[p][1] = sums[p][1];
     }
 }
+
+/* The same of one pixel. */
+TRAINC_SHARED void trainc_bits_of_one(const uint8_t *const x[TRAINC_BITS_PIXELS], int32_t x_step,
+    const uint8_t *w, int32_t window, int32_t last, int32_t w_step, int32_t rows, int32_t bytes,
+    uint32x4_t differ[TRAINC_BITS_PIXELS][2])
+{
+    trainc_bits_differ(1, x, x_step, w, window, last, w_step, rows, bytes, differ);
+}
+
+#if TRAINC_BITS_PIXELS > 1
+/* The same of two pixels. */
+TRAINC_SHARED void trainc_bits_of_two(const uint8_t *const x[TRAINC_BITS_PIXELS], int32_t x_step,
+    const uint8_t *w, int32_t window, int32_t last, int32_t w_step, int32_t rows, int32_t bytes,
+    uint32x4_t differ[TRAINC_BITS_PIXELS][2])
+{
+    trainc_bits_differ(2, x, x_step, w, window, last, w_step, rows, bytes, differ);
+}
+#endif
 
 /* Stores what becomes of eight features' sums of a pixel, the first of them `first`: the sums, of
  * those that there are, or a bit for each that reaches its least, or whose complement does where
@@ -292,9 +312,7 @@ TRAINC_PART void trainc_bits_convolution(const struct trainc_bits *s, const uint
                 int32_t rows = at.rows, bytes = at.columns * s->bytes;
                 int32_t tap = at.kh * line + at.kw * s->bytes;
                 pixels = 1;
-                for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
-                    from[p] = x;
-                }
+                from[0] = x;
                 if (taps == 0) {
                     tap = rows = bytes = 0;
                 } else {
@@ -305,8 +323,8 @@ TRAINC_PART void trainc_bits_convolution(const struct trainc_bits *s, const uint
                     if (ow + 1 < s->y_width && at.kw == 0
                         && at.left + s->right + s->columns <= s->width) {
                         pixels = 2;
+                        from[1] = from[0] + s->right * s->bytes;
                     }
-                    from[1] = from[0] + (pixels - 1) * s->right * s->bytes;
 #endif
                 }
                 if (lays && taps == s->rows * s->columns) {
@@ -314,9 +332,7 @@ TRAINC_PART void trainc_bits_convolution(const struct trainc_bits *s, const uint
                         for (int32_t r = 0; r < rows; r++) {
                             trainc_bits_copy(laid[p] + r * line, from[p] + r * x_step, line);
                         }
-                    }
-                    for (int p = 0; p < TRAINC_BITS_PIXELS; p++) {
-                        from[p] = laid[p < pixels ? p : 0];
+                        from[p] = laid[p];
                     }
                     rows = 1;
                     bytes = window;
@@ -325,8 +341,18 @@ TRAINC_PART void trainc_bits_convolution(const struct trainc_bits *s, const uint
                     const int32_t first = TRAINC_BITS_FEATURES * (pass + i);
                     const int32x4_t most = vdupq_n_s32(taps * s->channels);
                     uint32x4_t differ[TRAINC_BITS_PIXELS][2];
-                    trainc_bits_differ(from, x_step, w + first * window + tap, window,
-                        s->features - 1 - first, line, rows, bytes, differ);
+                    const uint8_t *const weights = w + first * window + tap;
+                    const int32_t last = s->features - 1 - first;
+#if TRAINC_BITS_PIXELS > 1
+                    if (pixels == 2) {
+                        trainc_bits_of_two(
+                            from, x_step, weights, window, last, line, rows, bytes, differ);
+                    } else
+#endif
+                    {
+                        trainc_bits_of_one(
+                            from, x_step, weights, window, last, line, rows, bytes, differ);
+                    }
                     for (int32_t p = 0; p < pixels; p++) {
                         int32x4_t sum[2];
                         for (int half = 0; half < 2; half++) {
