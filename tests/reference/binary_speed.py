@@ -5,7 +5,8 @@
     python tests/reference/binary_speed.py TRAINC [--networks NAME ...] [--threads N] [--rounds N]
 
 TRAINC is the compiler's program, built with `--release`. Batch 1, images of bytes. trainc runs on the target host (`trainc bench`, the
-second call) and through the machine's OpenCL driver; TensorFlow Lite uses XNNPACK. Its networks have ReLU behind each layer, batch norm
+second call), through the machine's OpenCL driver, and as NEON code in QEMU on one thread, which says little of a phone; TensorFlow Lite uses
+XNNPACK. Its networks have ReLU behind each layer, batch norm
 folded, random weights. Rounds alternate between all; printed are the least and the median in milliseconds, and what TensorFlow Lite
 needs at least of what each does.
 """
@@ -135,16 +136,23 @@ def lite(name, integers, threads):
     return run
 
 
-def opencl(trainc, model, folder, threads):
-    """Likewise, of the emitted kernels."""
-    subprocess.run([trainc, "compile", model, *WORDS, "--target", "opencl", "-o", folder], check=True, capture_output=True)
+BUILDS = {
+    "opencl": (["cc", "-O2"], ["-lOpenCL"], []),
+    "neon": (["aarch64-linux-gnu-gcc", "-O3", "-static"], [], ["qemu-aarch64", "-cpu", "max"]),
+}
+
+
+def emitted(trainc, model, folder, threads, target):
+    """Likewise, of the code that a target emits."""
+    compiler, libraries, runner = BUILDS[target]
+    subprocess.run([trainc, "compile", model, *WORDS, "--target", target, "-o", folder], check=True, capture_output=True)
     header = next(p for p in folder.glob("*.h") if not p.name.startswith("trainc_"))
     (folder / "main.c").write_text(MAIN.replace("@p@", header.stem).replace("@P@", header.stem.upper()))
     program = folder / "main"
     sources = [str(p) for p in folder.glob("*.c")]
-    subprocess.run(["cc", "-O2", "-std=c99", "-ffp-contract=off", *sources, "-lOpenCL", "-o", program], check=True)
+    subprocess.run([*compiler, "-std=c99", "-ffp-contract=off", *sources, *libraries, "-o", program], check=True)
     environment = {**os.environ, "POCL_MAX_PTHREAD_COUNT": str(threads)}
-    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen([*runner, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def run():
         process.stdin.write("x")
@@ -184,7 +192,8 @@ def main():
             ways = {
                 "TFLite FP32": lite(name, False, arguments.threads),
                 "TFLite INT8": lite(name, True, arguments.threads),
-                "trainc opencl": opencl(arguments.trainc, model, place / "opencl", arguments.threads),
+                "trainc opencl": emitted(arguments.trainc, model, place / "opencl", arguments.threads, "opencl"),
+                "trainc neon": emitted(arguments.trainc, model, place / "neon", arguments.threads, "neon"),
                 "trainc host": host(arguments.trainc, model, arguments.threads),
             }
             times = {way: [] for way in ways}

@@ -92,8 +92,8 @@ impl Implementation for Bits {
                 // Of a block of 16 bytes, of what is left of a row, of counts that are widened, of the tile.
                 let [block, masked, few, widen, tile] = match (self.pixels, pair) {
                     (1, _) => [62, 80, 190, 50, 150],
-                    (_, false) => [37, 55, 180, 34, 135],
-                    (_, true) => [64, 80, 200, 60, 210],
+                    (_, false) => [36, 55, 180, 34, 135],
+                    (_, true) => [61, 80, 200, 60, 210],
                 };
                 let last = match rest {
                     0 => 0,

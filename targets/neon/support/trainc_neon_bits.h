@@ -163,9 +163,15 @@ TRAINC_PART void trainc_bits_differ(int pixels, const uint8_t *const x[TRAINC_BI
                 for (int p = 0; p < pixels; p++) {
                     pixel[p] = vld1q_u8(a[p] + at);
                 }
-                for (int k = 0; k < TRAINC_BITS_FEATURES; k++) {
-                    trainc_bits_count(pixels, counts, k, pixel, vld1q_u8(b[k] + at));
-                }
+                trainc_bits_count(pixels, counts, 0, pixel, vld1q_u8(b[0] + at));
+                trainc_bits_count(pixels, counts, 1, pixel, vld1q_u8(b[1] + at));
+                trainc_bits_count(pixels, counts, 2, pixel, vld1q_u8(b[2] + at));
+                trainc_bits_count(pixels, counts, 3, pixel, vld1q_u8(b[3] + at));
+                __asm__("" : "+r"(at) : "w"(counts[0][2]));
+                trainc_bits_count(pixels, counts, 4, pixel, vld1q_u8(b[4] + at));
+                trainc_bits_count(pixels, counts, 5, pixel, vld1q_u8(b[5] + at));
+                trainc_bits_count(pixels, counts, 6, pixel, vld1q_u8(b[6] + at));
+                trainc_bits_count(pixels, counts, 7, pixel, vld1q_u8(b[7] + at));
             }
             if (free == 0) {
                 trainc_bits_widen(pixels, counts, sums);
