@@ -146,7 +146,7 @@ def emitted(trainc, model, folder, threads, target):
     """Likewise, of the code that a target emits."""
     compiler, libraries, runner = BUILDS[target]
     subprocess.run([trainc, "compile", model, *WORDS, "--target", target, "-o", folder], check=True, capture_output=True)
-    header = next(p for p in folder.glob("*.h") if not p.name.startswith("trainc_"))
+    header = next(p for p in folder.glob("*.h") if p.with_suffix(".rs").exists())
     (folder / "main.c").write_text(MAIN.replace("@p@", header.stem).replace("@P@", header.stem.upper()))
     program = folder / "main"
     sources = [str(p) for p in folder.glob("*.c")]
