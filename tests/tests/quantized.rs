@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use trainc_driver::config::Config;
+use trainc_driver::model::ModelSource;
+use trainc_driver::session::{Entries, INFER, Session};
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::{BatchNorm, Conv2d, Quant, Relu, Rounding};
 use trainc_ir::{Op, OpKind, RunContext, Tensor, TensorType};
 use trainc_opt::quantized::{EightBit, quantize};
 use trainc_opt::rules::instance::Random;
-use trainc_tests::brevitas::{CASES, Case, cut, differences, interpreted, with_outputs};
+use trainc_tests::brevitas::{CASES, Case, cut, differences, folder, interpreted, with_outputs};
 
 fn is_float_work(kind: OpKind) -> bool {
     !matches!(kind, OpKind::QuantizeLinear | OpKind::DequantizeLinear | OpKind::Quant)
@@ -198,4 +201,37 @@ fn unquantized_products_stay_and_are_named() {
     assert_eq!(found.warnings.len(), 1);
     assert!(found.warnings[0].contains("`first`") && found.warnings[0].contains("no grid"));
     assert_eq!(found.module.nodes().len(), 1);
+}
+
+/// A network of signs by signs computes with bits on every target that has them, from Brevitas' file to qonnx's scores.
+#[test]
+fn signs_become_bits_and_scores_are_qonnxs() {
+    let case = Case::read("binary");
+    let output = case.imported.graph.outputs()[0].value;
+    let key = format!("output/{}", case.imported.graph.value(output).name);
+    for target in ["c", "neon", "opencl", "host"] {
+        let config = Config {
+            algorithm: "quantized".into(),
+            target: target.into(),
+            freeze: vec!["*".into()],
+            batch: Some(1),
+            ..Config::default()
+        };
+        let source = ModelSource::File(folder().join("binary.onnx"));
+        let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+        let infer = &session.entry(INFER).expect("inference").optimised;
+        let text = infer.to_string();
+        let words = || text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let count = |op: &str| words().filter(|word| *word == op).count();
+        // The first layer's pixels are integers of eight bits.
+        assert_eq!((count("binary_conv2d"), count("conv2d")), (3, 0), "{target}: {text}");
+        for sample in 0..case.samples() {
+            let image = case.operands(&case.imported.graph, sample);
+            let found =
+                &Interpreter::new(infer).step(&image, &RunContext::default()).expect("runs")[0];
+            let expected = case.sample(&key, sample, found.shape());
+            // Sums are exact: every scale is a power of two.
+            assert_eq!(found.as_f32(), expected.as_f32(), "{target}, {sample}");
+        }
+    }
 }
