@@ -12,7 +12,7 @@ use trainc_driver::targets;
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::harness::{Harness, Runner, Toolchain};
-use trainc_ir::program::{DeviceId, Entry, Kernel, Program, Step};
+use trainc_ir::program::{DeviceId, Entry, Kernel, Program, Region, Step};
 use trainc_ir::program_interpreter::ProgramInterpreter;
 use trainc_ir::target::{Cost, Target};
 use trainc_ir::tensor_bytes::tensor_bytes;
@@ -102,6 +102,81 @@ fn ten_steps_by_two_processes() {
         VerifyOptions { steps: 10, extremes: false, seed: SEED, ..VerifyOptions::default() };
     let report = verify(&artifact, &options, &mut |_| {}).expect("runs");
     assert!(report.finding.is_none() && report.elements > 0, "{:?}", report.finding);
+
+    // Launch by launch on both sides; a wrong one of the DSP is found.
+    let options = VerifyOptions { steps: 1, launches: true, ..options };
+    let watched = verify(&artifact, &options, &mut |_| {}).expect("runs");
+    assert!(watched.finding.is_none(), "{:?}", watched.finding);
+    let whole = report.elements / 10;
+    assert!(watched.elements > whole, "{} and {whole}", watched.elements);
+    let source = artifact.join("lenet5_dsp.c");
+    let text = std::fs::read_to_string(&source).expect("written");
+    // A bit of each byte that the DSP's first launch wrote.
+    let at = text.find("TRAINC_LAUNCHED(").expect("a launch");
+    let launch = text[at..].split(", ").nth(2).expect("a number").to_string();
+    let Step::Launch(first) =
+        &session.program().entries[0].steps[launch.parse::<usize>().expect("a number")]
+    else {
+        panic!("a launch");
+    };
+    let result = session.program().buffer(first.outputs[0]);
+    assert_eq!(result.region, Region::Arena);
+    let (from, count) = (arena(&text) + result.offset, result.ty.count());
+    let flip = format!("for (int i = 0; i < {count}; i++) {{ window[{from} + i] ^= 16; }}\n    ");
+    std::fs::write(&source, format!("{}{flip}{}", &text[..at], &text[at..])).expect("written");
+    let options = VerifyOptions { launches: false, ..options };
+    let report = verify(&artifact, &options, &mut |_| {}).expect("runs");
+    let found = report.finding.expect("a wrong bit").launch.expect("the launch");
+    assert_eq!((found.launch.to_string(), found.node), (launch, first.name.clone()));
+}
+
+/// Where the arena begins in the window: what hooks are told.
+fn arena(text: &str) -> usize {
+    let rest = &text[text.find("TRAINC_ENTERED(window + ").expect("a segment")..];
+    let number = rest.trim_start_matches("TRAINC_ENTERED(window + ");
+    number[..number.find(',').expect("more")].parse().expect("a number")
+}
+
+/// The example trains on both, and says what it says on one machine.
+#[test]
+fn the_example_runs_on_both() {
+    let mut said = Vec::new();
+    for name in ["neon+hvx", "neon"] {
+        let folder = folder(&format!("example-{}", name.replace('+', "-")));
+        let bytes = build(&ZooSpec::new("digits").expect("in the zoo")).expect("the zoo builds");
+        let source = ModelSource::Bytes { name: "digits".to_string(), bytes };
+        let mut config = Config {
+            target: name.into(),
+            batch: Some(4),
+            infer_batch: Some(2),
+            ..Config::default()
+        };
+        if name != "neon" {
+            // All on the DSP.
+            std::fs::write(folder.join("times.toml"), "switch = 0.0\n").expect("written");
+            config.latencies = Some(folder.join("times.toml"));
+        }
+        let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+        let artifact = folder.join("artifact");
+        let files = emit::artifact_with_example(&session, &[]).expect("emits");
+        emit::write_folder(&artifact, &files).expect("written");
+        let target = session.target;
+        let harness = target.harness(session.program()).expect("emits").expect("a harness");
+        let own = (target.toolchain().expect("tools"), harness);
+        built(&artifact, "example", &own, &["main.c", "-Wall", "-Wextra", "-Werror"]);
+        if let Some(partner) = target.partner(session.program()).expect("emits") {
+            assert!(session.program().entries.iter().any(|e| segments(e).contains(&DeviceId(1))));
+            built(&artifact, "partner", &partner, &[]);
+        }
+        let mut command = emulator(&own.0);
+        command.push("./example".into());
+        let text = String::from_utf8(run(&artifact, &command)).expect("text");
+        // Places of the state are aligned in other ways, so that checkpoints have other sizes.
+        let lines = text.lines().filter(|line| !line.starts_with("checkpoint of"));
+        said.push(lines.collect::<Vec<_>>().join("\n"));
+    }
+    assert!(said[0].contains("after training"), "{}", said[0]);
+    assert_eq!(said[0], said[1]);
 }
 
 /// What a command prints; it must succeed.

@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Count what each launch of a training step costs on a target, and show what fills its memory
     Bench(BenchArguments),
+    /// Measure what launches take on each device of a target of several, for --latencies
+    Measure(MeasureArguments),
     /// Try how an OpenCL artifact's kernels are launched best on this machine's device, and write that into it
     Tune(TuneArguments),
     /// Run passes on a module in the text form
@@ -396,6 +398,41 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
     pub(crate) runner: Option<String>,
     /// Keep the program around the artifact, its requests and executables in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trainc measure net.onnx --target neon+hvx --batch 8 -o latencies.toml
+  trainc compile net.onnx --target neon+hvx --batch 8 --latencies latencies.toml -o build/
+  trainc measure build/ --log device.log -o latencies.toml     of what a device wrote
+
+The program runs once on each device alone, so that every kernel is timed on every one, by that side's own clock. Under emulators
+these are no device's times. docs/pair.md says how a device writes a log.")]
+pub(crate) struct MeasureArguments {
+    /// Model (ONNX, TensorFlow Lite, .qir), or the folder of an artifact, whose program is measured
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) model: PathBuf,
+    /// File to write [default: stdout]
+    #[arg(short, long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Calls of each entry, of which the median counts
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
+    pub(crate) calls: u32,
+    /// Read times that a device wrote, in place of a run here
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) log: Option<PathBuf>,
+    /// Compiler of the processor's side; it gets the target's flags [default: the target's]
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
+    pub(crate) cc: Option<String>,
+    /// What runs the processor's side, with its arguments [default: the target's emulator]
+    #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_RUNNER")]
+    pub(crate) runner: Option<String>,
+    /// Keep the artifact of each device and what was built of it in this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]

@@ -10,6 +10,7 @@ mod compile;
 mod export;
 mod inspect;
 mod listings;
+mod measure;
 mod message;
 mod opt;
 mod options;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Bench(options) => bench::run(options, &output),
+        Command::Measure(options) => measure::run(options, &output),
         Command::Tune(options) => tune::run(options, &output),
         Command::Opt(options) => opt::run(options, &output),
         Command::Algorithms(options) => listings::algorithms(options, &output),

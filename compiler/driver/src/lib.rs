@@ -46,6 +46,8 @@ pub mod inspect;
 pub mod latencies;
 #[cfg(feature = "host")]
 pub mod manifest;
+#[cfg(feature = "host")]
+pub mod measure;
 pub mod model;
 pub mod opt;
 pub mod options;

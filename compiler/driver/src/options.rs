@@ -190,7 +190,8 @@ options! {
     /// Target (see `trainc targets`)
     target: String = "host".to_string(), "target" 't' ("NAME") default "host";
     /// Measured latencies by which a target of several devices divides the program, in place of its estimates
-    latencies: Option<PathBuf> = None, "latencies" ("FILE.toml") in "compile", "inspect";
+    latencies: Option<PathBuf> = None, "latencies" ("FILE.toml")
+        in "compile", "inspect", "bench";
     /// Most bytes that the arena (activations, gradients, working memory) may have, as in 256K. Where it would have more, values
     /// are computed again until it fits; no bit changes
     arena_limit: Option<Bytes> = None, "arena-limit" ("BYTES") default "none"

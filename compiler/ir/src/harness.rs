@@ -222,6 +222,35 @@ pub struct Harness {
     /// Whether the sources call `TRAINC_LAUNCHED` of a header that `-DTRAINC_HOOKS` names after each launch of an
     /// entry, counted as [`Program`] lists them: both sides of a branch, one after the other.
     pub hooks: bool,
+    /// Where launches work, if that is not in the memory that the functions get.
+    pub window: Option<SharedWindow>,
+}
+
+/// Memory that two machines share, at the address [`WINDOW`]: offsets in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedWindow {
+    /// Of the arena.
+    pub arena: usize,
+    /// Of the state.
+    pub state: usize,
+    /// Of the arguments of each entry: operands, then results.
+    pub arguments: Vec<Vec<usize>>,
+}
+
+/// The variable with the address of a [`SharedWindow`], an `unsigned char *` of one of [`Harness::support`].
+pub const WINDOW: &str = "trainc_verify_window";
+
+/// How launches tell their times, for `trainc measure`: artifacts are built with `-DTRAINC_PROFILE` and a header of hooks, and
+/// each launch writes a line `trainc-time DEVICE ENTRY LAUNCH NANOSECONDS` to standard error. `trainc-time switch NANOSECONDS`
+/// is what going to the other device, or back, takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// The header that `-DTRAINC_HOOKS` names.
+    pub hooks: &'static str,
+    /// Sources beside the program on the first device, by name and contents.
+    pub support: &'static [(&'static str, &'static str)],
+    /// Those on the second.
+    pub partner: &'static [(&'static str, &'static str)],
 }
 
 /// Number of launches in a schedule, both sides of branches included.

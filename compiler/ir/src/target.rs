@@ -1,7 +1,7 @@
 //! What a target is: how it runs each kernel, and the emission of programs.
 
 use crate::Verified;
-use crate::harness::{Harness, Toolchain};
+use crate::harness::{Harness, Timing, Toolchain};
 pub use crate::implementation::{Cost, Selection, Signature};
 pub use crate::loops::scratch::{SCRATCH_ALIGNMENT, loop_scratch};
 use crate::program::Program;
@@ -91,6 +91,11 @@ pub trait Target: Sync {
         _program: &Verified<Program>,
     ) -> Result<Option<(Toolchain, Harness)>, EmitError> {
         Ok(None)
+    }
+
+    /// How the launches of its artifacts tell what they take, for `trainc measure`; `None` where nothing uses that.
+    fn timing(&self) -> Option<Timing> {
+        None
     }
 
     /// Flags that its sources need from a compiler of C (GCC, Clang); `None` if it emits none for one.

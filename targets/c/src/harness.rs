@@ -58,6 +58,7 @@ pub fn harness(program: &Program, dialect: &dyn Dialect) -> Result<Harness, Stri
         }),
         functions,
         hooks: true,
+        window: None,
     })
 }
 

@@ -8,8 +8,15 @@
 #include "@PREFIX@.h"
 #include "trainc_pair.h"
 #include "trainc_pair_process.h"
+#include "trainc_rt.h"
 
-enum { WORDS = 64, MILLISECONDS = 3600000 };
+/* Rounds to the other side and back that are timed. */
+enum { WORDS = 64, MILLISECONDS = 3600000, ROUNDS = 100 };
+
+/* Of the program around: it hears of launches of both sides, and finds their results here. */
+void trainc_verify_launched(unsigned int launch);
+extern unsigned char *trainc_verify_window;
+unsigned char *trainc_verify_window;
 
 static struct trainc_pair_process partner;
 
@@ -42,5 +49,15 @@ __attribute__((constructor)) static void connect_partner(void)
         fprintf(stderr, "the other side does not start\n");
         _exit(8);
     }
+    partner.launched = trainc_verify_launched;
+    trainc_verify_window = partner.window;
     @PREFIX@_connect(partner.window, run, &partner);
+#ifdef TRAINC_PROFILE
+    for (int i = 0; i < ROUNDS; i++) {
+        const uint64_t start = TRAINC_CYCLES();
+        (void)run(&partner, TRAINC_PAIR_NOTHING);
+        fprintf(stderr, "trainc-time switch %llu\n",
+            (unsigned long long)((TRAINC_CYCLES() - start) / 2));
+    }
+#endif
 }

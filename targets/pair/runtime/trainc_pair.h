@@ -2,6 +2,11 @@
 #ifndef TRAINC_PAIR_H
 #define TRAINC_PAIR_H
 
+#include <stdint.h>
+
+/* A segment of no launches: what it takes is what going to the other device and back takes. */
+#define TRAINC_PAIR_NOTHING UINT32_C(0xffffffff)
+
 enum trainc_pair_status {
     /* All ran. */
     TRAINC_PAIR_OK = 0,

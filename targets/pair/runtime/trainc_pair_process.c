@@ -39,6 +39,7 @@ int trainc_pair_start(struct trainc_pair_process *p, size_t bytes, char *const c
     p->process = 0;
     p->milliseconds = milliseconds;
     p->sequence = 0;
+    p->launched = NULL;
     const int made = memfd_create("trainc-window", MFD_CLOEXEC);
     if (made >= 0 && ftruncate(made, (off_t)bytes) == 0) {
         file = fcntl(made, F_DUPFD_CLOEXEC, FILES);
@@ -92,12 +93,14 @@ int trainc_pair_run(void *process, uint32_t segment)
     if (p->process == 0) {
         return TRAINC_PAIR_LOST;
     }
-    request[0] = ++p->sequence;
+    /* Number 0 is what the other side tells of launches. */
+    p->sequence = p->sequence == UINT32_MAX ? 1 : p->sequence + 1;
+    request[0] = p->sequence;
     request[1] = segment;
     if (send(p->socket, request, sizeof request, MSG_NOSIGNAL) != (ssize_t)sizeof request) {
         return lost(p, TRAINC_PAIR_LOST);
     }
-    const int64_t end = now() + p->milliseconds;
+    int64_t end = now() + p->milliseconds;
     while (done < sizeof answer) {
         struct pollfd ready = { p->socket, POLLIN, 0 };
         const int64_t left = end - now();
@@ -115,6 +118,16 @@ int trainc_pair_run(void *process, uint32_t segment)
             return lost(p, TRAINC_PAIR_LOST);
         }
         done += (size_t)bytes;
+        if (done == sizeof answer && answer[0] == 0) {
+            if (p->launched != NULL) {
+                p->launched(answer[1]);
+            }
+            if (send(p->socket, answer, sizeof answer, MSG_NOSIGNAL) != (ssize_t)sizeof answer) {
+                return lost(p, TRAINC_PAIR_LOST);
+            }
+            end = now() + p->milliseconds;
+            done = 0;
+        }
     }
     if (answer[0] != request[0]) {
         return lost(p, TRAINC_PAIR_LOST);

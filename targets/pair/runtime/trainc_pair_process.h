@@ -19,6 +19,9 @@ struct trainc_pair_process {
     /* Of a segment. */
     int milliseconds;
     uint32_t sequence;
+    /* Called after each launch of the other side, which waits, where it was built to tell of launches; NULL
+     * at first. */
+    void (*launched)(unsigned int launch);
 };
 
 /* Starts a command with its arguments, which ends with NULL, on a window of so many bytes: the process has

@@ -28,6 +28,27 @@ pub(crate) fn files(
     ]
 }
 
+/// An example's text with a connection to the other device at the beginning of `main`, and a look at its status at the end.
+///
+/// # Errors
+/// If the example has no such places.
+pub(crate) fn connected(text: &str, prefix: &str) -> Result<String, String> {
+    const MAIN: &str = "int main(int argc, char **argv)\n{\n";
+    const END: &str = "    return 0;\n}\n";
+    let (before, body) = text.split_once(MAIN).ok_or("the example has no `main`")?;
+    let body = body.strip_suffix(END).ok_or("the example's `main` ends in another way")?;
+    let include = format!("#include \"{prefix}.h\"\n");
+    let before = before.replacen(&include, &format!("{include}#include \"trainc_pair.h\"\n"), 1);
+    let connection = include_str!("../runtime/example_connect.c").replace("@PREFIX@", prefix);
+    Ok(format!(
+        "{before}{connection}{MAIN}    if (connect_dsp() != 0) {{\n        \
+         fprintf(stderr, \"the other device does not start\\n\");\n        return 1;\n    }}\n{body}    \
+         if ({prefix}_status() != TRAINC_PAIR_OK) {{\n        \
+         fprintf(stderr, \"the other device failed: status %d\\n\", {prefix}_status());\n        \
+         return 1;\n    }}\n{END}"
+    ))
+}
+
 fn has_data(program: &Program) -> bool {
     program.memory.constant_bytes + program.memory.state_bytes > 0
 }
@@ -88,7 +109,8 @@ fn readme(
          {cpu} -c {prefix}.c {data}trainc_rt.c trainc_pair_process.c\n    \
          {dsp} -DTRAINC_PROVIDE_MEMORY_FUNCTIONS {sources} {prefix}_dsp_main.c trainc_rt.c -o partner\n\n\
          `trainc_pair_start` of `trainc_pair_process.h` runs `qemu-hexagon -cpu v67 partner` \
-         beside the program, on memory that both map; `trainc verify` does all of that and compares the results with the \
+         beside the program, on memory that both map: `main.c` of `--example`, compiled with the first line without `-c`, starts \
+         `./partner` so (another command by TRAINC_PARTNER, a word a line; with -DTRAINC_FASTRPC the DSP). `trainc verify` does all of that and compares the results with the \
          reference interpreter's, bit for bit.\n",
         all = segments.len(),
         table = table(program, segments),

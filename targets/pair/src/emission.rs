@@ -7,6 +7,7 @@ use trainc_c::parts::{
     Evaluation, Lines, Part, Segment, Window, check, data, header, part, segment_function,
 };
 use trainc_c::{Dialect, RUNTIME_HEADER, RUNTIME_SOURCE, model_hash, rust};
+use trainc_ir::harness::Timing;
 use trainc_ir::program::{DeviceId, Program};
 use trainc_ir::target::ArtifactFile;
 
@@ -23,6 +24,15 @@ pub(crate) const PROCESS: [(&str, &str); 2] = [
     ("trainc_pair_process.h", include_str!("../runtime/trainc_pair_process.h")),
     ("trainc_pair_process.c", include_str!("../runtime/trainc_pair_process.c")),
 ];
+/// Marks of the DSP's side.
+pub(crate) const PARTNER_MARKS: [(&str, &str); 1] =
+    [("counting.c", include_str!("../runtime/partner_marks.c"))];
+/// What launches of either side take.
+pub(crate) const TIMING: Timing = Timing {
+    hooks: include_str!("../runtime/times.h"),
+    support: &[("times.c", include_str!("../runtime/times.c"))],
+    partner: &[("times.c", include_str!("../runtime/partner_times.c"))],
+};
 const PARTNER: &str = include_str!("../runtime/partner.c");
 const CONNECT: &str = include_str!("../runtime/connect.c");
 
@@ -33,6 +43,11 @@ pub(crate) const SERVICES: [&str; 3] = ["connect", "status", "window_bytes"];
 pub(crate) fn connect(prefix: &str) -> String {
     let variable = trainc_ir::harness::PARTNER;
     CONNECT.replace("@PREFIX@", prefix).replace("@VARIABLE@", variable)
+}
+
+/// What tells `trainc verify` of the DSP's launches.
+pub(crate) fn partner_watched() -> (String, String) {
+    ("partner_watched.c".into(), include_str!("../runtime/partner_watched.c").into())
 }
 
 /// The files of a program.
@@ -228,6 +243,7 @@ fn dsp(
         let function = segment_function(&own, segment.number);
         out.line(&format!("case {}: {function}(window); return TRAINC_PAIR_OK;", segment.number));
     }
+    out.line("case TRAINC_PAIR_NOTHING: return TRAINC_PAIR_OK;");
     out.line("default: return TRAINC_PAIR_REFUSED;");
     out.close("}");
     out.close("}");

@@ -2,15 +2,17 @@
 
 use trainc_c::{Dialect, Facts, Language, SupportFile};
 use trainc_ir::Verified;
-use trainc_ir::harness::{Harness, Tool, Toolchain};
+use trainc_ir::harness::{Harness, SharedWindow, Timing, Tool, Toolchain};
 use trainc_ir::implementation::{Cost, Memory, Selection, Signature};
 use trainc_ir::names;
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::documents;
 use crate::emission::{self, PROCESS, SERVICES};
 use crate::kernel::{Both, SWITCH};
 use crate::machines::Machines;
+use crate::segments;
 
 const NAME: &str = "neon+hvx";
 /// Bytes: of HVX vectors.
@@ -119,7 +121,6 @@ impl Target for PairTarget {
         for compiler in &mut toolchain.compilers {
             compiler.packages = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross clang-19 lld-19";
         }
-        toolchain.counting = None;
         Some(toolchain)
     }
 
@@ -128,9 +129,17 @@ impl Target for PairTarget {
         let prefix = names::prefix(&program.name);
         harness.sources.push(PROCESS[1].0.to_string());
         harness.support.push(("connect.c".into(), emission::connect(&prefix)));
-        // Launches work in shared memory, which the hooks' arena and state are not.
-        harness.hooks = false;
+        let window = segments::window(program, self.machines.alignment);
+        harness.window = Some(SharedWindow {
+            arena: window.arena,
+            state: window.state,
+            arguments: window.arguments,
+        });
         Ok(Some(harness))
+    }
+
+    fn timing(&self) -> Option<Timing> {
+        Some(emission::TIMING)
     }
 
     fn partner(
@@ -143,6 +152,10 @@ impl Target for PairTarget {
             .compilers
             .iter_mut()
             .for_each(|tool: &mut Tool| tool.arguments.push(memory.clone()));
+        // Its own marks, which take no library.
+        if let Some(counting) = &mut toolchain.counting {
+            counting.support = &emission::PARTNER_MARKS;
+        }
         let prefix = names::prefix(&program.name);
         let names = emission::emit(program, &self.machines, self)
             .map_err(refused)?
@@ -160,16 +173,20 @@ impl Target for PairTarget {
             Harness {
                 header: String::new(),
                 sources,
-                support: Vec::new(),
+                support: vec![emission::partner_watched()],
                 init: String::new(),
                 checkpoints: None,
                 functions: Vec::new(),
-                hooks: false,
+                hooks: true,
+                window: None,
             },
         )))
     }
 
-    fn example(&self, _program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
-        Ok(None)
+    fn example(&self, program: &Verified<Program>) -> Result<Option<ArtifactFile>, EmitError> {
+        let file = trainc_c::example(program).map_err(refused)?;
+        let text = String::from_utf8_lossy(&file.contents).into_owned();
+        let text = documents::connected(&text, &names::prefix(&program.name)).map_err(refused)?;
+        Ok(Some(ArtifactFile { contents: text.into_bytes(), ..file }))
     }
 }

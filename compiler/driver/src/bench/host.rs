@@ -65,5 +65,6 @@ pub(super) fn measure(artifact: &Artifact, entry: usize, seed: u64) -> Result<Me
         compiler: String::new(),
         runner: None,
         sizes: object.and_then(|file| sizes(&file.contents)),
+        there: None,
     })
 }

@@ -14,7 +14,7 @@ use trainc_ir::graph::InputRole;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::BinaryConv2d;
 use trainc_ir::product::Product;
-use trainc_ir::program::{Entry, Kernel, Program};
+use trainc_ir::program::{DeviceId, Entry, Kernel, Program};
 use trainc_ir::target::Target as _;
 
 use crate::config::Config;
@@ -89,6 +89,8 @@ pub struct BenchReport {
     pub state_bytes: usize,
     /// The arena, of all entries.
     pub arena_bytes: usize,
+    /// What each device counts, where the artifact runs on several; `units`, `unit` and `outside` are the first one's.
+    pub devices: Vec<BenchDevice>,
     /// The launches that ran, in order.
     pub launches: Vec<BenchLaunch>,
     /// Where the entry fills the arena most, and with what.
@@ -99,6 +101,21 @@ pub struct BenchReport {
     pub compiler: Option<String>,
     /// The emulator's command or the simulated machine, if there is one.
     pub runner: Option<String>,
+}
+
+/// What a device does of a call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BenchDevice {
+    /// Its name.
+    pub device: String,
+    /// What it takes in all.
+    pub units: u64,
+    /// What is counted there.
+    pub unit: &'static str,
+    /// Of the units, those outside of launches.
+    pub outside: i64,
+    /// What the counts assume.
+    pub model: &'static str,
 }
 
 /// What a launch costs.
@@ -116,8 +133,12 @@ pub struct BenchLaunch {
     pub macs: u64,
     /// Whether they are of bits, by exclusive or and counts of ones.
     pub bits: bool,
+    /// The device that runs it, where there are several.
+    pub device: Option<String>,
     /// What it takes.
     pub units: u64,
+    /// What is counted there.
+    pub unit: &'static str,
     /// Cycles on eight cores, where they are modelled.
     pub cycles_8_cores: Option<u64>,
     /// What the target's cost says, in its own unit.
@@ -195,23 +216,51 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
     let (own, cluster) = (&measured.counts[0], measured.counts.get(1));
     let mut all = Vec::new();
     for (launch, place) in launches(entry).into_iter().enumerate() {
-        let Some(&count) = own.launches.get(&launch) else { continue };
+        let there = measured.there.as_ref();
+        let other = there.and_then(|t| Some((*t.counts.launches.get(&launch)?, t.unit)));
+        let Some((count, unit)) = own.launches.get(&launch).map(|c| (*c, unit)).or(other) else {
+            continue;
+        };
         let kernel = program.kernel(place.kernel);
+        let estimate = match there {
+            Some(_) => kernel.selection.device_cost(place.device),
+            None => kernel.selection.cost(),
+        };
         all.push(BenchLaunch {
             launch,
             node: place.name.clone(),
             kernel: kernel.name.clone(),
-            implementation: kernel.selection.name(),
+            implementation: way(kernel, place.device),
             macs: multiplications(kernel),
             bits: of_bits(kernel).is_some(),
+            device: there.map(|_| program.devices[place.device.0].clone()),
             units: in_unit(count, unit),
+            unit,
             cycles_8_cores: cluster.and_then(|c| c.launches.get(&launch)).map(|c| c.cycles),
-            estimate: kernel.selection.cost().cycles(),
+            estimate: estimate.cycles(),
             estimate_unit: description.cost_unit,
         });
     }
     let units = in_unit(own.step, unit);
-    let inside: u64 = all.iter().map(|l| l.units).sum();
+    let outside = |device: usize, units: u64| {
+        let runs = |l: &&BenchLaunch| {
+            l.device.as_deref().is_none_or(|name| name == program.devices[device])
+        };
+        units as i64 - all.iter().filter(runs).map(|l| l.units as i64).sum::<i64>()
+    };
+    let devices = measured.there.iter().flat_map(|there| {
+        let other = in_unit(there.counts.step, there.unit);
+        let device = |at: usize, units, unit, model| BenchDevice {
+            device: program.devices[at].clone(),
+            units,
+            unit,
+            outside: outside(at, units),
+            model,
+        };
+        [device(0, units, unit, measured.model), device(1, other, there.unit, there.model)]
+    });
+    let devices: Vec<BenchDevice> = devices.collect();
+    let outside = outside(0, units);
     BenchReport {
         name: program.name.clone(),
         target: description.name.to_string(),
@@ -224,18 +273,31 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
             .then(trainc_host::kernels::bit_peak),
         instructions: (unit == "cycles").then_some(own.step.instructions),
         cycles_8_cores: cluster.map(|c| c.step.cycles),
-        outside: units as i64 - inside as i64,
+        outside,
         code_bytes: measured.sizes.map(|sizes| sizes.code),
         table_bytes: measured.sizes.map(|sizes| sizes.tables),
         constant_bytes: program.memory.constant_bytes,
         state_bytes: program.memory.state_bytes,
         arena_bytes: program.memory.arena_bytes,
+        devices,
         launches: all,
         peak: memory::peak(entry, spans),
         model: measured.model.to_string(),
         compiler: (!measured.compiler.is_empty()).then(|| measured.compiler.clone()),
         runner: measured.runner.clone(),
     }
+}
+
+/// How a kernel runs on a device.
+#[cfg(feature = "hvx")]
+fn way(kernel: &Kernel, device: DeviceId) -> &'static str {
+    let both = kernel.selection.implementation::<trainc_pair::Both>();
+    both.map_or(&kernel.selection, |both| both.on(device)).name()
+}
+
+#[cfg(not(feature = "hvx"))]
+fn way(kernel: &Kernel, _device: DeviceId) -> &'static str {
+    kernel.selection.name()
 }
 
 /// Examples of a call.

@@ -1,6 +1,6 @@
 //! A report for people.
 
-use super::{BenchLaunch, BenchReport};
+use super::{BenchDevice, BenchLaunch, BenchReport};
 
 /// Most tensors of the arena's peak that are shown.
 const SHOWN: usize = 8;
@@ -16,6 +16,7 @@ pub fn text(report: &BenchReport) -> Vec<String> {
     lines.extend(report.compiler.iter().map(|command| format!("built by {command}")));
     lines.extend(report.runner.iter().map(|command| format!("run by {command}")));
     lines.push(String::new());
+    let several = !report.devices.is_empty();
     let eight = report.cycles_8_cores.is_some();
     let same = report.launches.iter().all(|l| l.estimate_unit == *unit);
     let estimate =
@@ -25,16 +26,30 @@ pub fn text(report: &BenchReport) -> Vec<String> {
         "node",
         "runs as",
         "MAC",
-        unit,
-        per(unit),
+        if several { "counted" } else { unit },
+        if several { "MAC/unit" } else { per(unit) },
         "share",
         if eight { format!(" {:>13}", "8 cores") } else { String::new() },
     ));
     let share = |of: u64| 100.0 * of as f64 / (*units).max(1) as f64;
     for launch in &report.launches {
-        lines.push(row(launch, unit, share(launch.units), eight));
+        let own = report.devices.iter().find(|d| Some(&d.device) == launch.device.as_ref());
+        let part = own.map_or(share(launch.units), |own| {
+            100.0 * launch.units as f64 / own.units.max(1) as f64
+        });
+        lines.push(row(launch, launch.unit, part, eight));
     }
-    if report.outside != 0 {
+    for BenchDevice { device, units, unit, outside, .. } in &report.devices {
+        let of = |launch: &&BenchLaunch| launch.device.as_ref() == Some(device);
+        let macs: u64 = report.launches.iter().filter(of).map(|launch| launch.macs).sum();
+        for (what, macs, units) in [
+            (format!("outside of launches, {device}: {unit}"), String::new(), outside.to_string()),
+            (format!("the whole call, {device}: {unit}"), macs.to_string(), units.to_string()),
+        ] {
+            lines.push(format!("{what:NODE$} {:WAY$} {macs:>13} {units:>13}", ""));
+        }
+    }
+    if !several && report.outside != 0 {
         let share = 100.0 * report.outside as f64 / (*units).max(1) as f64;
         lines.push(format!(
             "{:NODE$} {:WAY$} {:>13} {:>13} {:>9} {share:>5.1}%",
@@ -42,18 +57,25 @@ pub fn text(report: &BenchReport) -> Vec<String> {
         ));
     }
     let cores = report.cycles_8_cores.map_or(String::new(), |cycles| format!(" {cycles:>13}"));
-    lines.push(format!(
-        "{:NODE$} {:WAY$} {:>13} {units:>13} {:>9} {:>5.1}%{cores}",
-        "the whole call",
-        "",
-        report.macs,
-        ratio(report.macs, *units),
-        100.0
-    ));
+    if !several {
+        lines.push(format!(
+            "{:NODE$} {:WAY$} {:>13} {units:>13} {:>9} {:>5.1}%{cores}",
+            "the whole call",
+            "",
+            report.macs,
+            ratio(report.macs, *units),
+            100.0
+        ));
+    }
     if let Some(cycles) = report.cycles_8_cores {
         lines.push(format!("on 8 cores {} MAC a cycle", ratio(report.macs, cycles)));
     }
-    lines.push(format!("counted: {}", report.model));
+    if several {
+        let model = |d: &BenchDevice| format!("counted on {}: {}", d.device, d.model);
+        lines.extend(report.devices.iter().map(model));
+    } else {
+        lines.push(format!("counted: {}", report.model));
+    }
     if let Some(peak) = report.bit_peak {
         let share = |launch: &BenchLaunch| {
             let each = launch.macs as f64 / launch.units.max(1) as f64;
@@ -107,10 +129,17 @@ fn row(launch: &BenchLaunch, unit: &str, share: f64, eight: bool) -> String {
         }
         _ => String::new(),
     };
+    let way = match &launch.device {
+        Some(device) => {
+            let room = WAY.saturating_sub(device.len() + 2);
+            format!("{device}: {}", cut(launch.implementation, room))
+        }
+        None => cut(launch.implementation, WAY),
+    };
     format!(
         "{:NODE$} {:WAY$} {macs:>13} {:>13} {each:>9} {share:>5.1}%{cores} {estimate:>13}{off}",
         cut(&launch.node, NODE),
-        cut(launch.implementation, WAY),
+        way,
         launch.units,
     )
 }

@@ -13,6 +13,7 @@ use crate::error::{Context, Result, bail, ensure};
 use super::artifact::Artifact;
 use super::elf::{Sizes, sizes};
 use super::inputs::{cases, operands};
+use super::partner::Partner;
 use super::process::{Ended, Requests};
 use super::runnable;
 use super::source::source;
@@ -58,6 +59,16 @@ pub(crate) struct Measured {
     pub(crate) runner: Option<String>,
     /// Of entries and kernels, without the runtime; `None` if the objects are of another format than ELF.
     pub(crate) sizes: Option<Sizes>,
+    /// What the second machine counted, where two run an artifact.
+    pub(crate) there: Option<There>,
+}
+
+/// Counts of the second machine.
+#[derive(Clone, Debug)]
+pub(crate) struct There {
+    pub(crate) counts: Counts,
+    pub(crate) unit: &'static str,
+    pub(crate) model: &'static str,
 }
 
 /// A step is counted after one that sets things up.
@@ -85,7 +96,8 @@ pub(crate) fn measure(
     let (toolchain, mut harness) = runnable(artifact.target, program)?;
     let (compiler, runner) = (options.compiler.as_deref(), options.runner.as_deref());
     let tools = Tools::find(target.name, &toolchain, compiler, runner)?;
-    let (tools, way) = match (tools.simulator(), &toolchain.counting) {
+    let mut partner = Partner::of(artifact.target, program, workspace)?;
+    let (mut tools, way) = match (tools.simulator(), &toolchain.counting) {
         (Some(simulator), _) => {
             let hooks = simulator.counted().iter().map(|counted| counted.hooks).collect();
             (tools, Way { hooks, unit: "cycles", model: simulator.model() })
@@ -103,12 +115,15 @@ pub(crate) fn measure(
         (None, None) => bail!("nothing counts what artifacts of target `{}` execute", target.name),
     };
     ensure!(harness.hooks && !way.hooks.is_empty(), "its sources have no hooks for counting");
+    let counted_there = partner.as_ref().and_then(|p| p.toolchain.counting.clone());
+    if let (Some(partner), Some(counting)) = (&mut partner, &counted_there) {
+        partner.support(counting.support);
+    }
     let main = source(program, &harness, target.alignment, false);
-    let build = Build { folder, tools: &tools, workspace, harness: &harness };
     let requests = requests(artifact, &harness, entry, options.seed)?;
-    let run = |executable: &Path| -> Result<Vec<Mark>> {
+    let run = |build: &Build<'_>, executable: &Path| -> Result<Vec<(bool, Mark)>> {
         let mut process = build.start(executable, &requests)?;
-        let mut marks = || -> Result<Vec<Mark>, Ended> {
+        let mut marks = || -> Result<Vec<(bool, Mark)>, Ended> {
             let results = program.entries[entry].outputs.iter();
             let results: usize = results.map(|a| program.buffer(a.buffer).bytes()).sum();
             let head = 1 + 4;
@@ -116,23 +131,37 @@ pub(crate) fn measure(
             for _ in 0..STEPS {
                 process.read(head + results + program.memory.state_bytes)?;
             }
-            process.marks()
+            process.all_marks()
         };
         marks().map_err(|Ended(how)| {
             crate::error::Error::Refused(format!("the program ended early: {how}"))
         })
     };
-    let (mut counts, mut found) = (Vec::new(), None);
+    let (mut counts, mut found, mut there) = (Vec::new(), None, None);
     for (number, hooks) in way.hooks.iter().enumerate() {
         let (name, text) = (format!("unmarked_{number}"), format!("{UNMARKED}{hooks}"));
         let unmarked = Hooks { name: &name, text: &text };
+        tools.partner = partner.as_ref().map(|p| p.build(folder, Some(unmarked))).transpose()?;
+        let build = Build { folder, tools: &tools, workspace, harness: &harness };
         let objects = build.objects(unmarked)?;
-        found = found.or(code(&objects)?);
-        let step = whole(&run(&build.linked(&main, Some(unmarked), &objects)?)?)?;
+        let mut all = objects.clone();
+        if let Some(partner) = &partner {
+            all.extend(partner.objects(folder, unmarked)?);
+        }
+        found = found.or(code(&all)?);
+        let marks = run(&build, &build.linked(&main, Some(unmarked), &objects)?)?;
+        let step = whole(&own(&marks))?;
+        let step_there = whole_there(&marks)?;
         let name = format!("marked_{number}");
         let marked = Hooks { name: &name, text: hooks };
-        let launches = launches(&run(&build.executable(&main, Some(marked))?)?)?;
-        counts.push(Counts { step, launches });
+        tools.partner = partner.as_ref().map(|p| p.build(folder, Some(marked))).transpose()?;
+        let build = Build { folder, tools: &tools, workspace, harness: &harness };
+        let marks = run(&build, &build.executable(&main, Some(marked))?)?;
+        counts.push(Counts { step, launches: launches(&own(&marks))? });
+        if let Some(counting) = &counted_there {
+            let counts = Counts { step: step_there, launches: launches_there(&marks)? };
+            there = Some(There { counts, unit: counting.unit, model: counting.model });
+        }
     }
     Ok(Measured {
         counts,
@@ -141,6 +170,7 @@ pub(crate) fn measure(
         compiler: tools.compiler(),
         runner: tools.runner(),
         sizes: found,
+        there,
     })
 }
 
@@ -252,6 +282,51 @@ fn launches(marks: &[Mark]) -> Result<BTreeMap<usize, Count>> {
     Ok(marks.windows(2).filter_map(launch).collect())
 }
 
+/// The marks of the first machine.
+fn own(marks: &[(bool, Mark)]) -> Vec<Mark> {
+    marks.iter().filter(|(there, _)| !there).map(|(_, mark)| *mark).collect()
+}
+
+/// The marks of the second machine during the last call, segment by segment: two before each, of which the second begins it,
+/// and one behind it.
+fn segments_there(marks: &[(bool, Mark)]) -> Result<Vec<Vec<Mark>>> {
+    let is_call = |mark: &Mark| mark.label & ENTERED == 0 && mark.label & CALL != 0;
+    let places: Vec<usize> =
+        (0..marks.len()).filter(|&i| !marks[i].0 && is_call(&marks[i].1)).collect();
+    let [.., begin, end] = places[..] else { bail!("the program has made no marks") };
+    let (mut segments, mut segment, mut around) = (Vec::new(), Vec::new(), 0);
+    for (_, mark) in marks[begin..end].iter().filter(|(there, _)| *there) {
+        segment.push(*mark);
+        around += usize::from(is_call(mark));
+        if around == 3 {
+            segments.push(std::mem::take(&mut segment));
+            around = 0;
+        }
+    }
+    ensure!(segment.is_empty(), "the other side made marks outside of segments");
+    Ok(segments)
+}
+
+/// The whole of the last call on the second machine.
+fn whole_there(marks: &[(bool, Mark)]) -> Result<Count> {
+    let mut sum = Count::default();
+    for segment in segments_there(marks)? {
+        let count = whole(&segment)?;
+        sum.instructions += count.instructions;
+        sum.cycles += count.cycles;
+    }
+    Ok(sum)
+}
+
+/// The launches of the last call on the second machine.
+fn launches_there(marks: &[(bool, Mark)]) -> Result<BTreeMap<usize, Count>> {
+    let mut all = BTreeMap::new();
+    for segment in segments_there(marks)? {
+        all.extend(launches(&segment)?);
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,5 +350,39 @@ mod tests {
             [(0, 33), (2, 100)].map(|(n, c)| (n, Count { instructions: c, cycles: 2 * c }));
         assert_eq!(found, expected.into());
         assert!(launches(&[]).is_err());
+    }
+
+    #[test]
+    fn the_other_side_s_segments_of_the_last_call() {
+        let mark = |there: bool, label: u32, count: u64| {
+            (there, Mark { label, instructions: count, cycles: count })
+        };
+        let (here, there) = (false, true);
+        let segment = |at: u64, launches: &[(u32, u64)]| {
+            let mut marks = vec![mark(there, CALL, at), mark(there, CALL, at + 3)];
+            let mut now = at + 3 + 5;
+            marks.push(mark(there, ENTERED, now));
+            for &(launch, packets) in launches {
+                now += packets + 3;
+                marks.push(mark(there, launch, now));
+            }
+            marks.push(mark(there, CALL, now + 4));
+            marks
+        };
+        let around = [mark(here, CALL, 10), mark(here, CALL, 11)];
+        let end = [mark(here, CALL, 90)];
+        let first = [&around[..], &segment(0, &[(1, 1000)]), &end].concat();
+        let call =
+            [&around[..], &segment(2000, &[(1, 70), (2, 30)]), &segment(3000, &[(6, 9)]), &end];
+        let marks = [first, call.concat()].concat();
+        let count = |n| Count { instructions: n, cycles: n };
+        let found = launches_there(&marks).unwrap();
+        assert_eq!(found, [(1, count(70)), (2, count(30)), (6, count(9))].into());
+        // Without marks inside.
+        let bare: Vec<(bool, Mark)> =
+            marks.iter().filter(|(there, mark)| !there || mark.label == CALL).copied().collect();
+        assert_eq!(whole_there(&bare).unwrap(), count(112 + 18));
+        assert_eq!(whole(&own(&bare)).unwrap(), count(78));
+        assert!(segments_there(&marks[..marks.len() - 2]).is_err());
     }
 }

@@ -19,6 +19,7 @@ mod program;
 mod report;
 mod run;
 mod source;
+pub(crate) mod times;
 pub(crate) mod tools;
 pub(crate) mod trials;
 
@@ -32,6 +33,7 @@ use trainc_ir::target::Target;
 
 use artifact::Artifact;
 use inputs::{Case, Kind, cases, operands};
+use partner::Partner;
 use process::Requests;
 use run::{CHECKPOINT, Call, INIT, Run, SAVED_STEPS};
 use source::WATCHED;
@@ -116,10 +118,12 @@ pub fn verify(
     let mut tools = Tools::find(target.name, &toolchain, compiler, runner)?;
     let workspace = Workspace::new(options.keep.as_deref())?;
     progress(Progress::Build(tools.compiler()));
-    tools.partner = partner::partner(artifact.target, program, folder, &workspace)?;
+    let partner = Partner::of(artifact.target, program, &workspace)?;
+    let watched = options.launches.then_some(WATCHED);
+    tools.partner = partner.as_ref().map(|p| p.build(folder, watched)).transpose()?;
     let main = source::source(program, &harness, target.alignment, true);
     let build = Build { folder, tools: &tools, workspace: &workspace, harness: &harness };
-    let executable = build.executable(&main, options.launches.then_some(WATCHED))?;
+    let executable = build.executable(&main, watched)?;
 
     let cases = cases(options.steps, options.extremes);
     let (calls, requests) = calls(&artifact, &harness, &cases, options);
@@ -160,7 +164,7 @@ pub fn verify(
             finding = run.call(call, options.launches)?;
             if let Some(finding) = finding.as_mut().filter(|_| !options.launches) {
                 progress(Progress::Bisect);
-                bisect(&build, &main, &run, call, &before, finding)?;
+                bisect((&build, partner.as_ref()), &main, &run, call, &before, finding)?;
             }
         }
         reports.push(CallReport::new(&case.name, entry, outcome(&finding)));
@@ -246,7 +250,7 @@ fn saved_after<'h>(
 /// Runs a failed call again from the state before it, built with a hook after each launch, and adds the first wrong
 /// launch to the finding, or why there is none.
 fn bisect(
-    build: &Build<'_>,
+    (build, partner): (&Build<'_>, Option<&Partner>),
     main: &str,
     run: &Run<'_>,
     call: &Call<'_>,
@@ -261,6 +265,9 @@ fn bisect(
         );
         return Ok(());
     }
+    let mut tools = build.tools.clone();
+    tools.partner = partner.map(|p| p.build(build.folder, Some(WATCHED))).transpose()?;
+    let build = Build { tools: &tools, ..*build };
     let executable = build.executable(main, Some(WATCHED))?;
     let mut requests = Requests::default();
     requests.load(before);

@@ -157,17 +157,34 @@ impl Process {
 
     /// The marks of the program, which must end now: the simulator's, or those that it wrote.
     pub(super) fn marks(&mut self) -> Result<Vec<Mark>, Ended> {
+        Ok(self.all_marks()?.into_iter().filter(|m| !m.0).map(|(_, mark)| mark).collect())
+    }
+
+    /// [`Process::marks`] in order with those of the artifact's other side, and whether each is one of them.
+    pub(super) fn all_marks(&mut self) -> Result<Vec<(bool, Mark)>, Ended> {
+        if let Machine::Simulation(thread) = &mut self.machine {
+            if self.chunks.recv().is_ok() || self.used != self.chunk.len() {
+                return Err(more());
+            }
+            let marks = simulated(thread).map_err(Ended)?;
+            return Ok(marks.into_iter().map(|mark| (false, mark)).collect());
+        }
+        Ok(written(&self.said()?))
+    }
+
+    /// What the program wrote to its standard error; it must end now.
+    pub(super) fn said(&mut self) -> Result<String, Ended> {
         if self.chunks.recv().is_ok() || self.used != self.chunk.len() {
-            return Err(Ended("it wrote more than it was asked for".to_string()));
+            return Err(more());
         }
         match &mut self.machine {
             Machine::Child(child) => match child.wait() {
                 Ok(status) if status.success() => {
-                    Ok(written(&std::fs::read_to_string(&self.errors).unwrap_or_default()))
+                    Ok(std::fs::read_to_string(&self.errors).unwrap_or_default())
                 }
                 _ => Err(self.ended()),
             },
-            Machine::Simulation(thread) => simulated(thread).map_err(Ended),
+            Machine::Simulation(thread) => simulated(thread).map(|_| String::new()).map_err(Ended),
         }
     }
 
@@ -199,20 +216,29 @@ impl Drop for Process {
     }
 }
 
-/// Marks that a program or its emulator wrote. Counters of 32 bits wrap.
-fn written(text: &str) -> Vec<Mark> {
+fn more() -> Ended {
+    Ended("it wrote more than it was asked for".to_string())
+}
+
+/// Marks that a program or its emulator wrote, and whether each is of the artifact's other side. Counters of 32 bits wrap.
+fn written(text: &str) -> Vec<(bool, Mark)> {
     let mark = |line: &str| {
-        let (label, count) = line.strip_prefix("trainc-mark ")?.split_once(' ')?;
-        Some((label.parse::<u32>().ok()?, count.parse::<u64>().ok()?))
+        let (there, rest) = match line.strip_prefix("trainc-mark-there ") {
+            Some(rest) => (true, rest),
+            None => (false, line.strip_prefix("trainc-mark ")?),
+        };
+        let (label, count) = rest.split_once(' ')?;
+        Some((there, label.parse::<u32>().ok()?, count.parse::<u64>().ok()?))
     };
-    let (mut wrapped, mut last) = (0, 0);
-    let marks = text.lines().filter_map(mark).map(|(label, count)| {
-        if count < last {
-            wrapped += 1 << 32;
+    let mut counters = [(0, 0); 2];
+    let marks = text.lines().filter_map(mark).map(|(there, label, count)| {
+        let (wrapped, last) = &mut counters[usize::from(there)];
+        if count < *last {
+            *wrapped += 1 << 32;
         }
-        last = count;
-        let count = wrapped + count;
-        Mark { label, instructions: count, cycles: count }
+        *last = count;
+        let count = *wrapped + count;
+        (there, Mark { label, instructions: count, cycles: count })
     });
     marks.collect()
 }

@@ -8,12 +8,13 @@ use trainc_ir::{Tensor, Verified};
 use crate::error::{Context, Result};
 
 use super::inputs::{Case, Kind};
+use super::partner::Partner;
 use super::process::Requests;
 use super::report::{Finding, LaunchCost};
 use super::run::{Call, INIT, Run};
 use super::source::{WATCHED, source};
 use super::tools::{Build, Tools, Workspace};
-use super::{VerifyOptions, count, partner, runnable};
+use super::{VerifyOptions, count, runnable};
 
 /// A call of an entry.
 #[derive(Clone, Debug)]
@@ -56,10 +57,12 @@ pub fn verify_program(
     for file in target.emit(program)? {
         std::fs::write(folder.join(&file.name), &file.contents).with_context(place)?;
     }
-    tools.partner = partner::partner(target, program, &folder, &workspace)?;
+    let partner = Partner::of(target, program, &workspace)?;
+    let watched = options.launches.then_some(WATCHED);
+    tools.partner = partner.map(|p| p.build(&folder, watched)).transpose()?;
     let main = source(program, &harness, target.description().alignment, options.launches);
     let build = Build { folder: &folder, tools: &tools, workspace: &workspace, harness: &harness };
-    let executable = build.executable(&main, options.launches.then_some(WATCHED))?;
+    let executable = build.executable(&main, watched)?;
 
     let cases: Vec<Case> = calls
         .iter()

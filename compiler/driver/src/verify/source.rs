@@ -18,7 +18,8 @@ use std::fmt::Write;
 
 use trainc_ir::Element;
 use trainc_ir::harness::{
-    CHECKPOINT_HEADER, CheckpointFunctions, Harness, HarnessFunction, launches,
+    CHECKPOINT_HEADER, CheckpointFunctions, Harness, HarnessFunction, SharedWindow, WINDOW,
+    launches,
 };
 use trainc_ir::names;
 use trainc_ir::program::{BufferId, Entry, Program, Region};
@@ -183,6 +184,9 @@ pub(super) fn source(
     for &(n, entry, _) in &called {
         line(&guards(program, n, entry));
     }
+    if harness.window.is_some() {
+        line(&format!("extern unsigned char *{WINDOW};"));
+    }
     line("static int entry = -1;\nstatic int watched;\n");
     line("void trainc_verify_launched(unsigned int launch);\n");
     line("void trainc_verify_launched(unsigned int launch)\n{");
@@ -194,7 +198,8 @@ pub(super) fn source(
         line(&format!("    case {n}:\n        bad = guards_{n}();\n        out(&bad, 4);"));
         line("        switch (launch) {");
         for (k, launch) in launches(entry).into_iter().enumerate() {
-            let results = launch.outputs.iter().map(|&id| result(program, n, entry, id));
+            let window = harness.window.as_ref();
+            let results = launch.outputs.iter().map(|&id| result(program, (n, entry), window, id));
             line(&format!("        case {k}:{} break;", results.collect::<String>()));
         }
         line("        default: break;\n        }\n        break;");
@@ -327,8 +332,22 @@ fn guards(program: &Program, n: usize, entry: &Entry) -> String {
 }
 
 /// The statement that writes a result of a launch.
-fn result(program: &Program, n: usize, entry: &Entry, id: BufferId) -> String {
+fn result(
+    program: &Program,
+    (n, entry): (usize, &Entry),
+    window: Option<&SharedWindow>,
+    id: BufferId,
+) -> String {
     let buffer = program.buffer(id);
+    if let Some(window) = window {
+        let base = match buffer.region {
+            Region::Arena => window.arena,
+            Region::State { .. } => window.state,
+            Region::Output(i) => window.arguments[n][entry.inputs.len() + i],
+            Region::Constant(_) | Region::Input(_) => return String::new(),
+        };
+        return format!(" out({WINDOW} + {}, {});", base + buffer.offset, buffer.bytes());
+    }
     let place = match buffer.region {
         Region::Arena => "arena".to_string(),
         Region::State { .. } => "state".to_string(),

@@ -60,6 +60,7 @@ pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
         checkpoints: None,
         functions,
         hooks: false,
+        window: None,
     })
 }
 
