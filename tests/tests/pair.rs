@@ -166,7 +166,10 @@ fn the_example_runs_on_both() {
         built(&artifact, "example", &own, &["main.c", "-Wall", "-Wextra", "-Werror"]);
         if let Some(partner) = target.partner(session.program()).expect("emits") {
             assert!(session.program().entries.iter().any(|e| segments(e).contains(&DeviceId(1))));
-            built(&artifact, "partner", &partner, &[]);
+            // With every hook of Hexagon.
+            std::fs::write(artifact.join("hooks.h"), include_str!("../src/hvx_hooks/hooks.h"))
+                .expect("written");
+            built(&artifact, "partner", &partner, &["-include", "hooks.h"]);
         }
         let mut command = emulator(&own.0);
         command.push("./example".into());

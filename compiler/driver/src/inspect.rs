@@ -17,6 +17,8 @@ use crate::emit::{Depth, Texts};
 use crate::error::{Error, Result};
 use crate::manifest::{KernelReport, kernels};
 use crate::model::ModelSource;
+#[cfg(feature = "hvx")]
+use crate::residency::{Residency, residencies};
 use crate::session::{
     Compilation, Entries, FloatEntry, OptimisedEntry, Session, StageTime, Staged, TranslatedEntry,
     import,
@@ -220,6 +222,9 @@ pub struct Summary {
     /// Which device runs which launch of each function, if the target has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timelines: Vec<Timeline>,
+    /// Packed constants that can be kept between calls.
+    #[cfg(feature = "hvx")]
+    pub residencies: Vec<Residency>,
     /// What the target's costs count.
     pub cost_unit: &'static str,
     /// The kernels, costliest launches first.
@@ -402,6 +407,8 @@ pub fn summary(session: &Session) -> Summary {
             .collect(),
         memory: session.program().memory.into(),
         timelines: timelines(session),
+        #[cfg(feature = "hvx")]
+        residencies: residencies(session.program()),
         kernels,
     }
 }
@@ -494,6 +501,10 @@ impl Summary {
         line(o, format_args!("  arena      {arena}"));
         line(o, format_args!("  state      {} bytes", memory.state_bytes));
         line(o, format_args!("  constants  {} bytes", memory.constant_bytes));
+        #[cfg(feature = "hvx")]
+        for residency in &self.residencies {
+            line(o, format_args!("\n{}", residency.text().trim_end()));
+        }
         for timeline in &self.timelines {
             line(o, format_args!("\ndevices of {}", timeline.text().trim_end()));
         }

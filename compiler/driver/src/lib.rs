@@ -53,6 +53,8 @@ pub mod opt;
 pub mod options;
 pub mod passes;
 mod precision;
+#[cfg(all(feature = "host", feature = "hvx"))]
+pub mod residency;
 #[cfg(feature = "host")]
 pub mod run;
 mod select;

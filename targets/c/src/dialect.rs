@@ -95,6 +95,27 @@ pub trait Dialect: Target {
         Vec::new()
     }
 
+    /// Lines of a source between the declarations of its arrays and its kernels; `constants` is the array of constants, if the
+    /// program has some.
+    fn declarations(&self, _program: &Program, _constants: Option<&str>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Statements around what a call computes.
+    fn around(&self) -> Option<[&'static str; 2]> {
+        None
+    }
+
+    /// A statement before a launch that is about to read so many bytes.
+    fn fetch(&self, _address: &str, _bytes: usize) -> Option<String> {
+        None
+    }
+
+    /// Where a launch's working memory of so many bytes is that the program has there.
+    fn working_memory(&self, place: String, _bytes: usize) -> String {
+        place
+    }
+
     /// A header more where a kernel computes with floats.
     fn floats(&self) -> Option<SupportFile> {
         None

@@ -61,6 +61,12 @@ pub trait CKernel: Implementation {
     fn emit_arranged(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
         self.emit(name, kernel)
     }
+
+    /// The operand that it packs before it computes, and the bytes of the packed form, where that depends on the operand alone:
+    /// of a constant it can be kept.
+    fn packed(&self) -> Option<(usize, usize)> {
+        None
+    }
 }
 
 /// A [`CKernel`] as an [`Implementation`].

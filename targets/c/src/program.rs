@@ -145,6 +145,11 @@ fn source(
     for (name, _, bytes) in arrays {
         out.line(&format!("extern {};", data::declaration(name, bytes)));
     }
+    let constants = format!("{prefix}_constants");
+    let has = arrays.iter().any(|(name, ..)| *name == constants);
+    for line in dialect.declarations(program, has.then_some(&constants)) {
+        out.line(&line);
+    }
     let mut taken = interface.exported();
     // An argument would hide a kernel of its name.
     let arguments = interface.functions.iter().flat_map(|f| &f.parameters);
@@ -180,7 +185,7 @@ fn source(
     for (entry, function) in program.entries.iter().zip(&interface.functions) {
         out.line("");
         let entered = format!("{}_ENTRY", entry_macro(interface, function));
-        EntryPrinter::new(program, entry, function, &names, &taken, prefix, arranged)
+        EntryPrinter::new((program, dialect), entry, function, &names, &taken, prefix, arranged)
             .print(&entered, &mut out);
     }
     if let Some(evaluation) = &evaluation {
@@ -274,6 +279,7 @@ pub fn kernel_comment(kernel: &Kernel, nodes: &[&str], dialect: &dyn Dialect) ->
 /// Prints one entry: pointers to its buffers, then the calls.
 struct EntryPrinter<'p> {
     program: &'p Program,
+    dialect: &'p dyn Dialect,
     entry: &'p Entry,
     function: &'p Function,
     kernels: &'p BTreeMap<KernelId, String>,
@@ -290,7 +296,7 @@ struct EntryPrinter<'p> {
 
 impl<'p> EntryPrinter<'p> {
     fn new(
-        program: &'p Program,
+        (program, dialect): (&'p Program, &'p dyn Dialect),
         entry: &'p Entry,
         function: &'p Function,
         kernels: &'p BTreeMap<KernelId, String>,
@@ -304,6 +310,7 @@ impl<'p> EntryPrinter<'p> {
         let constants = format!("{prefix}_constants");
         EntryPrinter {
             program,
+            dialect,
             entry,
             function,
             kernels,
@@ -351,7 +358,14 @@ impl<'p> EntryPrinter<'p> {
         }
         out.line("");
         out.line(&format!("TRAINC_ENTERED(arena, state, {entered});"));
+        let around = self.dialect.around();
+        if let Some([before, _]) = around {
+            out.line(before);
+        }
         self.steps(&self.entry.steps, out);
+        if let Some([_, behind]) = around {
+            out.line(behind);
+        }
         out.close("}");
     }
 
@@ -491,10 +505,20 @@ impl<'p> EntryPrinter<'p> {
             });
         }
         if self.takes_scratch(launch.kernel) {
-            arguments.push(match launch.scratch {
+            let place = match launch.scratch {
                 None | Some(0) => "a".into(),
                 Some(offset) => format!("a + {offset}"),
-            });
+            };
+            let bytes = self.program.kernel(launch.kernel).scratch_bytes();
+            arguments.push(self.dialect.working_memory(place, bytes));
+        }
+        for (argument, buffer) in arguments.iter().zip(&kernel.buffers) {
+            if let Role::Input(i) = buffer.role {
+                let bytes = self.program.buffer(launch.inputs[i]).bytes();
+                if let Some(line) = self.dialect.fetch(argument, bytes) {
+                    out.line(&line);
+                }
+            }
         }
         out.line(&format!("{}({});", self.kernels[&launch.kernel], arguments.join(", ")));
         let node = shown(&launch.name);

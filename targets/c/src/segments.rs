@@ -87,8 +87,14 @@ pub fn part(
     taken.insert("window".into());
     let mut out = Lines::default();
     let prefix = &interface.prefix;
+    let constants = format!("{prefix}_constants");
+    let has = arrays.iter().any(|(name, ..)| *name == constants);
+    for line in dialect.declarations(program, has.then_some(&constants)) {
+        out.line(&line);
+    }
     let (kernels, pieces) = kernels(program, &arranged, prefix, dialect, &mut taken, &mut out)?;
-    let printer = Printer { program, window, interface, kernels, arranged: &arranged, names };
+    let printer =
+        Printer { program, dialect, window, interface, kernels, arranged: &arranged, names };
     for segment in segments {
         printer.segment(segment, &mut out);
     }
@@ -97,6 +103,7 @@ pub fn part(
 
 struct Printer<'p> {
     program: &'p Program,
+    dialect: &'p dyn Dialect,
     window: &'p Window,
     interface: &'p Interface,
     kernels: BTreeMap<KernelId, String>,
@@ -115,7 +122,8 @@ impl Printer<'_> {
         let entry = segment.entry;
         out.line(&format!("TRAINC_ENTERED(window + {arena}, window + {state}, {entry});"));
         for (launch, number) in segment.launches.iter().zip(segment.first..) {
-            out.line(&format!("{};", self.call(entry, launch)));
+            let call = self.call(entry, launch, out);
+            out.line(&format!("{call};"));
             let node = shown(&launch.name);
             out.line(&format!(
                 "TRAINC_LAUNCHED(window + {arena}, window + {state}, {number}, \"{node}\");"
@@ -124,7 +132,8 @@ impl Printer<'_> {
         out.close("}");
     }
 
-    fn call(&self, entry: usize, launch: &Launch) -> String {
+    /// The call of a launch; what goes before it is printed.
+    fn call(&self, entry: usize, launch: &Launch, out: &mut Lines) -> String {
         let kernel = self.program.kernel(launch.kernel);
         let mut arguments: Vec<String> = Vec::new();
         for buffer in &lower(kernel).buffers {
@@ -141,10 +150,17 @@ impl Printer<'_> {
                 Role::RunContext => ("const ", format!("(window + {})", self.window.run)),
                 Role::Scratch => continue,
             };
+            if let Role::Input(i) = buffer.role {
+                let bytes = self.program.buffer(launch.inputs[i]).bytes();
+                if let Some(line) = self.dialect.fetch(&place, bytes) {
+                    out.line(&line);
+                }
+            }
             arguments.push(format!("({constant}{element} *)({constant}void *){place}"));
         }
         if kernel.scratch_bytes() > 0 {
-            arguments.push(format!("window + {}", self.window.arena + launch.scratch.unwrap_or(0)));
+            let place = format!("window + {}", self.window.arena + launch.scratch.unwrap_or(0));
+            arguments.push(self.dialect.working_memory(place, kernel.scratch_bytes()));
         }
         format!("{}({})", self.kernels[&launch.kernel], arguments.join(", "))
     }

@@ -2,7 +2,7 @@
 
 use trainc_c::Facts;
 
-use crate::emission::RUNTIME;
+use crate::emission::{RESIDENT, RUNTIME};
 use crate::machine::Version;
 
 /// Flags of the compiler that keep the bits, and that leave no call of a library behind.
@@ -56,7 +56,7 @@ pub(crate) fn cmake(prefix: &str, has_data: bool, version: Version) -> String {
     format!(
         "cmake_minimum_required(VERSION 3.10)\n\
          project({library} C ASM)\n\n\
-         add_library({library} STATIC {prefix}.c {data}trainc_rt.c {prefix}_kernels.S {RUNTIME})\n\
+         add_library({library} STATIC {prefix}.c {data}trainc_rt.c {RESIDENT} {prefix}_kernels.S {RUNTIME})\n\
          target_include_directories({library} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})\n\
          target_compile_options({library} PRIVATE {machine} {FLAGS})\n",
         machine = machine(version),

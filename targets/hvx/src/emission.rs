@@ -16,6 +16,14 @@ use crate::{bands, documents, fastrpc, groups};
 /// Name of the file with the routines that kernels call.
 pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
 
+/// What devices may do.
+const HOOKS: &str = include_str!("support/trainc_hvx_hooks.h");
+/// What keeps packed constants.
+pub const RESIDENT: &str = "trainc_hvx_resident.c";
+/// Bytes of a row that is fetched, and the fewest that are.
+const ROW: usize = 128;
+const FETCHED: usize = 1024;
+
 /// The files of a program.
 pub(crate) fn emit(
     program: &Verified<Program>,
@@ -106,9 +114,39 @@ impl Dialect for HvxTarget {
     }
 
     fn support(&self) -> Vec<SupportFile> {
-        [("trainc_hvx_bands.h", bands::HEADER), ("trainc_hvx_groups.h", groups::HEADER)]
-            .map(|(name, contents)| SupportFile { name: name.into(), contents: contents.into() })
-            .into()
+        [
+            ("trainc_hvx_hooks.h", HOOKS),
+            ("trainc_hvx_bands.h", bands::HEADER),
+            ("trainc_hvx_groups.h", groups::HEADER),
+            (RESIDENT, include_str!("support/trainc_hvx_resident.c")),
+        ]
+        .map(|(name, contents)| SupportFile { name: name.into(), contents: contents.into() })
+        .into()
+    }
+
+    fn declarations(&self, program: &Program, constants: Option<&str>) -> Vec<String> {
+        let packs = |kernel: &Kernel| trainc_c::in_c(kernel).is_ok_and(|k| k.packed().is_some());
+        if !program.kernels.iter().any(packs) {
+            return Vec::new();
+        }
+        let within = constants.map_or("0".into(), |array| {
+            format!("trainc_hvx_within(operand, {array}, sizeof {array})")
+        });
+        vec![String::new(), format!("#define TRAINC_HVX_CONSTANT(operand) {within}")]
+    }
+
+    fn around(&self) -> Option<[&'static str; 2]> {
+        Some(["TRAINC_HVX_ACQUIRE();", "TRAINC_HVX_RELEASE();"])
+    }
+
+    /// In rows of a cache line, as many as the instruction takes.
+    fn fetch(&self, address: &str, bytes: usize) -> Option<String> {
+        let rows = bytes.div_ceil(ROW).min(usize::from(u16::MAX));
+        (bytes >= FETCHED).then(|| format!("TRAINC_L2FETCH({address}, {ROW}, {rows}, {ROW});"))
+    }
+
+    fn working_memory(&self, place: String, bytes: usize) -> String {
+        format!("TRAINC_HVX_WORKING({place}, {bytes})")
     }
 
     fn readme(&self, facts: &Facts<'_>) -> Option<String> {

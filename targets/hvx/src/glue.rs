@@ -36,11 +36,28 @@ pub(crate) trait Glue: Debug + Send + Sync + 'static {
     /// Of the machine layer.
     fn scratch_bytes(&self) -> Result<usize, MachineError>;
 
+    /// As [`CKernel::packed`].
+    fn packed(&self) -> Option<(usize, usize)> {
+        None
+    }
+
     /// Everything for the kernel of that name; `head` is its C function's `static void name(...)`.
     ///
     /// # Errors
     /// Of the machine layer, and of selection.
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError>;
+}
+
+/// Statements that have `packed` point to the packed form of an operand: `pack` is the call that writes it there. In the working
+/// memory, unless a constant's is kept elsewhere.
+pub(crate) fn packing(name: &str, (operand, bytes): (usize, usize), pack: &str) -> String {
+    // FNV-1a: what tells orders of one constant apart.
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let number = name.bytes().fold(0x811c_9dc5, step);
+    format!(
+        "    uint8_t *packed = scratch;\n    \
+         if (!TRAINC_HVX_KEPT(UINT32_C({number:#010x}), x{operand}, {bytes}, &packed)) {{\n        {pack};\n    }}\n"
+    )
 }
 
 /// Functions and tables in assembly, and the C around them.
@@ -104,6 +121,10 @@ impl<G: Glue> CKernel for Tuned<G> {
         }
         text.push_str(&printed.tables);
         Ok(emitted(name, printed.source, text, &printed.routines))
+    }
+
+    fn packed(&self) -> Option<(usize, usize)> {
+        self.glue.packed()
     }
 }
 

@@ -21,6 +21,6 @@ mod products;
 pub mod select;
 mod target;
 
-pub use emission::assembly_files;
+pub use emission::{RESIDENT, assembly_files};
 pub use lowering::lower;
 pub use target::{HVX, HvxTarget, V62, V68, V73};

@@ -10,7 +10,7 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Pass};
 
 use crate::bands::{self, Bands, Slices};
-use crate::glue::{Glue, Printed};
+use crate::glue::{Glue, Printed, packing};
 use crate::kernels::{
     Axis, DataObject, DotProduct, Kernel, PlaneGradient, PlaneProduct, RowFinish, RowProduct, Span,
     StaticShift, SumProduct, WeightGradient, WeightStrides, WindowProduct, convolution,
@@ -400,6 +400,14 @@ impl Glue for Product {
         Ok(self.places()[2] + self.kernel("kernel")?.scratch_bytes.max(packing))
     }
 
+    fn packed(&self) -> Option<(usize, usize)> {
+        match self.unkept() {
+            Product::Windows { .. } | Product::Planes { .. } => Some((1, self.places()[0])),
+            Product::Sums { operands: [_, w], .. } => Some((*w, self.places()[0])),
+            _ => None,
+        }
+    }
+
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
         let own = format!("{name}_product");
         let mut kernel = self.kernel(&own)?;
@@ -430,6 +438,7 @@ impl Glue for Product {
             ),
             _ => ("", "", String::new()),
         };
+        let packed = |pack: &str| self.packed().map_or(String::new(), |of| packing(name, of, pack));
         match self.unkept() {
             Product::Kept { .. } => {}
             Product::Windows { product, strides, bands, .. } => {
@@ -446,12 +455,13 @@ impl Glue for Product {
                 let (function, table) = product.pack_weights(&pack, strides)?;
                 functions.push(function);
                 kernel.data.extend(table);
+                let packed = packed(&format!("{pack}(x1, packed)"));
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed);\n\
                      {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n   {width} uint8_t *scratch);\n\n\
-                     {head}\n{{\n{keep}{split}    {pack}(x1, scratch);\n    \
-                     {set}{own}({x}, scratch, {y}{kept}, scratch + {own_at});\n    \
+                     {head}\n{{\n{keep}{split}{packed}    \
+                     {set}{own}({x}, packed, {y}{kept}, scratch + {own_at});\n    \
                      {join}{exponent}\n}}\n"
                 );
             }
@@ -460,26 +470,28 @@ impl Glue for Product {
                 let (function, table) = product.product.pack_weights(&pack, &product.weights)?;
                 functions.push(function);
                 kernel.data.extend(table);
+                let packed = packed(&format!("{pack}(x{w}, packed)"));
                 let element = if product.product.unsigned { "uint8_t" } else { "int8_t" };
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed);\n\
                      void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
                      uint8_t *scratch);\n\n\
-                     {head}\n{{\n    {pack}(x{w}, scratch);\n    \
-                     {own}(x{x}, scratch, y0, scratch + {own_at});\n    \
+                     {head}\n{{\n{packed}    \
+                     {own}(x{x}, packed, y0, scratch + {own_at});\n    \
                      y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
                 );
             }
             Product::Planes { product, strides, .. } => {
                 let pack = format!("{name}_pack_weights");
                 functions.push(product.pack_weights(&pack, strides)?);
+                let packed = packed(&format!("{pack}(x1, packed, scratch + {own_at})"));
                 let _ = write!(
                     source,
                     "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
                      {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n   {width} uint8_t *scratch);\n\n\
-                     {head}\n{{\n{keep}    {pack}(x1, scratch, scratch + {own_at});\n    \
-                     {set}{own}(x0, scratch, y0{kept}, scratch + {own_at});\n    \
+                     {head}\n{{\n{keep}{packed}    \
+                     {set}{own}(x0, packed, y0{kept}, scratch + {own_at});\n    \
                      {exponent}\n}}\n"
                 );
             }

@@ -87,7 +87,8 @@ pub(crate) fn emit(
         files.push((format!("{prefix}_data.c"), data::source(&interface, &cpu.arrays, dialect)));
     }
     let is_source = |name: &&str| name.ends_with(".c") || name.ends_with(".S");
-    let sources: Vec<&str> = dsp.iter().map(|(n, _)| n.as_str()).filter(is_source).collect();
+    let own = dsp.iter().map(|(n, _)| n.as_str()).filter(is_source);
+    let sources: Vec<&str> = own.chain([trainc_hvx::RESIDENT]).collect();
     let sources = sources.join(" ");
     files.extend(dsp);
     files.push((format!("{prefix}_dsp_main.c"), partner(prefix, &window)));
@@ -239,9 +240,13 @@ fn dsp(
     out.line("return TRAINC_PAIR_REFUSED;");
     out.close("}");
     out.open("switch (segment) {");
+    let [acquire, release] = dialect.around().unwrap_or_default();
     for segment in &list {
         let function = segment_function(&own, segment.number);
-        out.line(&format!("case {}: {function}(window); return TRAINC_PAIR_OK;", segment.number));
+        out.line(&format!(
+            "case {}: {acquire} {function}(window); {release} return TRAINC_PAIR_OK;",
+            segment.number
+        ));
     }
     out.line("case TRAINC_PAIR_NOTHING: return TRAINC_PAIR_OK;");
     out.line("default: return TRAINC_PAIR_REFUSED;");

@@ -1,7 +1,7 @@
 //! A kernel of a pair: both machines' ways of running it, until a launch has its device.
 
 use trainc_ir::implementation::{Cost, Implementation, Selection};
-use trainc_ir::program::DeviceId;
+use trainc_ir::program::{DeviceId, Kernel};
 
 /// The processor among the devices.
 pub(crate) const CPU: DeviceId = DeviceId(0);
@@ -59,4 +59,11 @@ impl Implementation for Both {
     fn scratch_bytes(&self) -> usize {
         self.cpu.scratch_bytes().max(self.dsp.scratch_bytes())
     }
+}
+
+/// What the DSP's kernel packs, as [`CKernel::packed`](trainc_c::CKernel::packed) has it; `None` for a kernel of another target.
+pub fn packed_there(kernel: &Kernel) -> Option<(usize, usize)> {
+    let selection = kernel.selection.implementation::<Both>()?.on(DSP).clone();
+    let kernel = Kernel { selection, ..kernel.clone() };
+    trainc_c::in_c(&kernel).ok()?.packed()
 }

@@ -9,5 +9,5 @@ mod machines;
 mod segments;
 mod target;
 
-pub use kernel::Both;
+pub use kernel::{Both, packed_there};
 pub use target::{NEON_HVX, PairTarget};

@@ -166,6 +166,7 @@ impl Target for PairTarget {
                 && (name.ends_with(".c") || name.ends_with(".S")))
                 || name == "trainc_rt.c"
                 || name == "trainc_hvx_rt.S"
+                || name == trainc_hvx::RESIDENT
         };
         let sources = names.filter(own).filter(|name| !name.ends_with("_imp.c")).collect();
         Ok(Some((

@@ -19,6 +19,7 @@ mod check;
 pub mod devices;
 mod limit;
 mod liveness;
+pub mod residency;
 mod schedule;
 mod shared;
 mod tasks;

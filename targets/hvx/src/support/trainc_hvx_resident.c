@@ -1,0 +1,142 @@
+/* Packed constants that kernels keep between calls, within a budget that all programs of a process share.
+ * What has no room makes some: the fewest others give way, and of these the most recently used, for a
+ * training runs its kernels in one order over and over, so that what ran last is needed last. Kernels find
+ * their bytes wherever they lie, so that results do not depend on the budget. One call runs at a time.
+ *
+ * TRAINC_HVX_RESIDENT_BYTES is the budget, TRAINC_HVX_RESIDENT_MEMORY where it lies (aligned to 128), if not
+ * here, TRAINC_HVX_RESIDENT_REGIONS how many packed constants at most. */
+#ifdef TRAINC_HOOKS
+#include TRAINC_HOOKS
+#endif
+#include "trainc_hvx_hooks.h"
+
+#if TRAINC_HVX_RESIDENT_BYTES > 0
+
+#ifndef TRAINC_HVX_RESIDENT_REGIONS
+#define TRAINC_HVX_RESIDENT_REGIONS 256
+#endif
+#ifndef TRAINC_HVX_RESIDENT_MEMORY
+static uint8_t memory[TRAINC_HVX_RESIDENT_BYTES] __attribute__((aligned(128)));
+#define TRAINC_HVX_RESIDENT_MEMORY memory
+#endif
+
+struct region {
+    const void *constant;
+    uint32_t kernel, bytes, at;
+};
+
+/* The most recently used last; `end` is behind the last one in memory. */
+static struct region regions[TRAINC_HVX_RESIDENT_REGIONS];
+static uint32_t count, used, end;
+
+/* For measurements: how often something was packed, of how many uses. */
+uint32_t trainc_hvx_prepared, trainc_hvx_used;
+
+static void drop(uint32_t at)
+{
+    used -= regions[at].bytes;
+    for (count--; at < count; at++) {
+        regions[at] = regions[at + 1];
+    }
+}
+
+/* The sum of the `most` largest of the first `length`: those used before the others. */
+static uint32_t largest(uint32_t length, uint32_t most)
+{
+    uint32_t sum = 0, last = UINT32_MAX, equal = 0;
+    for (uint32_t n = 0; n < most && n < length; n++) {
+        /* The next in order of size: so many as large as the last were taken. */
+        uint32_t next = 0, same = 0;
+        for (uint32_t i = 0; i < length; i++) {
+            same += regions[i].bytes == last;
+            if (regions[i].bytes < last && regions[i].bytes > next) {
+                next = regions[i].bytes;
+            }
+        }
+        if (same > equal) {
+            equal++;
+        } else {
+            last = next;
+            equal = 1;
+        }
+        sum += last;
+    }
+    return sum;
+}
+
+static void release(uint32_t need)
+{
+    uint32_t left = 1, sum = 0;
+    while (left < count && largest(count, left) < need) {
+        left++;
+    }
+    for (uint32_t i = count; i-- > 0 && left > 0;) {
+        if (sum + regions[i].bytes + largest(i, left - 1) >= need) {
+            sum += regions[i].bytes;
+            left--;
+            drop(i);
+        }
+    }
+}
+
+/* Moves all to the beginning. */
+static void compact(uint32_t *to)
+{
+    uint32_t behind = 0;
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t first = count;
+        for (uint32_t i = 0; i < count; i++) {
+            if (regions[i].at >= behind && (first == count || regions[i].at < regions[first].at)) {
+                first = i;
+            }
+        }
+        uint8_t *const all = TRAINC_HVX_RESIDENT_MEMORY;
+        const uint32_t from = regions[first].at;
+        for (uint32_t i = 0; i < regions[first].bytes && from != behind; i++) {
+            all[behind + i] = all[from + i];
+        }
+        regions[first].at = behind;
+        behind += regions[first].bytes;
+    }
+    *to = behind;
+}
+
+int trainc_hvx_kept(uint32_t kernel, const void *constant, uint32_t bytes, uint8_t **place)
+{
+    const uint32_t size = (bytes + 127) & ~UINT32_C(127), budget = TRAINC_HVX_RESIDENT_BYTES;
+    trainc_hvx_used++;
+    for (uint32_t i = 0; i < count; i++) {
+        if (regions[i].constant == constant && regions[i].kernel == kernel) {
+            const struct region found = regions[i];
+            for (uint32_t n = i + 1; n < count; n++) {
+                regions[n - 1] = regions[n];
+            }
+            regions[count - 1] = found;
+            *place = TRAINC_HVX_RESIDENT_MEMORY + found.at;
+            return 1;
+        }
+    }
+    trainc_hvx_prepared++;
+    if (size > budget) {
+        return 0;
+    }
+    if (size > budget - used) {
+        release(size - (budget - used));
+    }
+    if (count == TRAINC_HVX_RESIDENT_REGIONS) {
+        drop(count - 1);
+    }
+    if (size > budget - end) {
+        compact(&end);
+    }
+    const struct region new_one = { constant, kernel, size, end };
+    regions[count++] = new_one;
+    *place = TRAINC_HVX_RESIDENT_MEMORY + end;
+    used += size;
+    end += size;
+    return 0;
+}
+
+#else
+typedef int trainc_hvx_keeps_nothing;
+#endif
