@@ -6,9 +6,11 @@ use std::process::Command;
 
 use trainc_driver::config::Config;
 use trainc_driver::emit::{self, EmitKind, Texts};
+use trainc_driver::inspect::summary;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::targets;
+use trainc_driver::timeline::Placed;
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
 use trainc_ir::harness::{Harness, Runner, Toolchain};
@@ -128,6 +130,46 @@ fn ten_steps_by_two_processes() {
     let report = verify(&artifact, &options, &mut |_| {}).expect("runs");
     let found = report.finding.expect("a wrong bit").launch.expect("the launch");
     assert_eq!((found.launch.to_string(), found.node), (launch, first.name.clone()));
+}
+
+/// A net with branches, where a switch costs nothing: both devices run at a time where launches share no memory, as the
+/// timeline says, and every bit is the interpreter's.
+#[test]
+fn both_devices_at_a_time() {
+    let folder = folder("beside");
+    let bytes = build(&ZooSpec::new("residual").expect("in the zoo")).expect("the zoo builds");
+    let source = ModelSource::Bytes { name: "residual".to_string(), bytes };
+    std::fs::write(folder.join("times.toml"), "switch = 0.0\n").expect("written");
+    let config = Config {
+        target: "neon+hvx".into(),
+        batch: Some(8),
+        latencies: Some(folder.join("times.toml")),
+        ..Config::default()
+    };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+    let timeline = summary(&session).timelines.remove(0);
+    assert!(timeline.beside >= 10, "{}", timeline.beside);
+    // It ends earlier than the launches' times one after the other.
+    let own = |launch: &Placed| launch.microseconds[launch.device].expect("it runs there");
+    let sum: f64 = timeline.launches.iter().map(own).sum();
+    assert!(timeline.microseconds < 0.99 * sum, "{} of {sum}", timeline.microseconds);
+    // Launches of one device never overlap in it.
+    for device in 0..timeline.devices.len() {
+        let mut of = timeline.launches.iter().filter(|launch| launch.device == device);
+        let mut last = of.next().expect("both run something");
+        for launch in of {
+            assert!(launch.start + 1e-9 >= last.start + own(last), "{}", launch.node);
+            last = launch;
+        }
+    }
+    let artifact = folder.join("artifact");
+    emit::write_folder(&artifact, &emit::artifact(&session, &[]).expect("emits")).expect("written");
+    let text = std::fs::read_to_string(artifact.join("residual.c")).expect("written");
+    assert!(text.contains("if (residual_join("), "nothing waits later");
+    let options =
+        VerifyOptions { steps: 6, extremes: true, seed: SEED, ..VerifyOptions::default() };
+    let report = verify(&artifact, &options, &mut |_| {}).expect("runs");
+    assert!(report.finding.is_none(), "{:?}", report.finding);
 }
 
 /// Where the arena begins in the window: what hooks are told.

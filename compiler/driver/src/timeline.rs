@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use trainc_ir::harness::launches;
 use trainc_ir::names::shown;
-use trainc_ir::program::{DeviceId, Entry, Launch, Program};
+use trainc_ir::overlap::{self, Action};
+use trainc_ir::program::{Entry, Launch, Program};
 use trainc_ir::target::Cost;
 use trainc_opt::plan::devices;
 
@@ -27,6 +28,8 @@ pub struct Timeline {
     pub alone: Vec<Option<f64>>,
     /// Switches, those at both ends included.
     pub switches: usize,
+    /// Launches of the first device that run while another one does.
+    pub beside: usize,
     /// The launches in order.
     pub launches: Vec<Placed>,
 }
@@ -65,31 +68,27 @@ pub(crate) fn timelines(session: &Session) -> Vec<Timeline> {
 fn timeline(program: &Program, entry: &Entry, costs: &[Vec<Cost>], switch: Cost) -> Timeline {
     let all: Vec<&Launch> = launches(entry);
     let change = microseconds(switch).unwrap_or(0.0);
-    let (mut now, mut at, mut switches) = (0.0, DeviceId(0), 0);
+    let actions = overlap::actions(program, entry);
+    let times = devices::times(&actions, &overlap::devices(entry), costs, switch);
+    let switches = 2 * actions.iter().filter(|a| matches!(a, Action::Start(_))).count();
     let mut placed = Vec::new();
-    for (launch, row) in all.iter().zip(costs) {
-        if launch.device != at {
-            (now, at, switches) = (now + change, launch.device, switches + 1);
-        }
-        let times: Vec<Option<f64>> = row.iter().map(|cost| microseconds(*cost)).collect();
-        let own = row[at.0];
+    for ((launch, row), start) in all.iter().zip(costs).zip(&times.starts) {
+        let own = row[launch.device.0];
         let reason = match row.iter().min() {
-            Some(least) if *least < own => "a switch costs more than another device saves",
+            Some(least) if *least < own => {
+                "a switch, or the wait, costs more than another device saves"
+            }
             _ if row.iter().filter(|cost| **cost == own).count() > 1 => "as fast as elsewhere",
             _ => "fastest here",
         };
         placed.push(Placed {
             node: launch.name.clone(),
             kernel: program.kernel(launch.kernel).name.clone(),
-            device: at.0,
-            start: now,
+            device: launch.device.0,
+            start: microseconds(*start).unwrap_or(f64::INFINITY),
             reason,
-            microseconds: times.clone(),
+            microseconds: row.iter().map(|cost| microseconds(*cost)).collect(),
         });
-        now += times[at.0].unwrap_or(0.0);
-    }
-    if at != DeviceId(0) {
-        (now, switches) = (now + change, switches + 1);
     }
     let alone = |device: usize| {
         let sum = costs.iter().fold(Cost::ZERO, |sum, row| sum + row[device]);
@@ -99,7 +98,8 @@ fn timeline(program: &Program, entry: &Entry, costs: &[Vec<Cost>], switch: Cost)
         entry: entry.name.clone(),
         devices: program.devices.clone(),
         switch: change,
-        microseconds: now,
+        microseconds: microseconds(times.end).unwrap_or(f64::INFINITY),
+        beside: overlap::beside(&actions),
         alone: (0..program.devices.len()).map(alone).collect(),
         switches,
         launches: placed,
@@ -121,12 +121,16 @@ impl Timeline {
             .collect();
         let _ = writeln!(
             out,
-            "{}: {:.1} us with {} switches of {:.1} us, {}",
+            "{}: {:.1} us with {} switches of {:.1} us, {}{}",
             shown(&self.entry),
             self.microseconds,
             self.switches,
             self.switch,
-            alone.join(", ")
+            alone.join(", "),
+            match self.beside {
+                0 => String::new(),
+                n => format!("; {n} launches run while the other device does"),
+            }
         );
         let heads: String = self.devices.iter().map(|name| format!("{name:>12}")).collect();
         let _ = writeln!(out, "  launch device {heads}   node, and why there");

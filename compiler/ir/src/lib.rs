@@ -21,6 +21,7 @@ pub mod loops;
 pub mod names;
 pub mod numeric;
 pub mod ops;
+pub mod overlap;
 pub mod product;
 pub mod program;
 pub mod program_interpreter;

@@ -30,6 +30,28 @@ static int run(void *context, uint32_t segment)
     return status;
 }
 
+#ifndef TRAINC_VERIFY_HOOKS_H
+static int begin(void *context, uint32_t segment)
+{
+    const int status = trainc_pair_begin(context, segment);
+    if (status != TRAINC_PAIR_OK) {
+        fprintf(stderr, "segment %u: the other side's status is %d\n", (unsigned)segment, status);
+        _exit(7);
+    }
+    return status;
+}
+
+static int end(void *context, uint32_t segment)
+{
+    const int status = trainc_pair_end(context, segment);
+    if (status != TRAINC_PAIR_OK) {
+        fprintf(stderr, "segment %u: the other side's status is %d\n", (unsigned)segment, status);
+        _exit(7);
+    }
+    return status;
+}
+#endif
+
 __attribute__((constructor)) static void connect_partner(void)
 {
     char *words[WORDS + 1], *command = getenv("@VARIABLE@"), *rest = NULL;
@@ -52,6 +74,10 @@ __attribute__((constructor)) static void connect_partner(void)
     partner.launched = trainc_verify_launched;
     trainc_verify_window = partner.window;
     @PREFIX@_connect(partner.window, run, &partner);
+    /* Launches are compared in their order, one after the other. */
+#ifndef TRAINC_VERIFY_HOOKS_H
+    @PREFIX@_overlap(begin, end);
+#endif
 #ifdef TRAINC_PROFILE
     for (int i = 0; i < ROUNDS; i++) {
         const uint64_t start = TRAINC_CYCLES();

@@ -29,6 +29,7 @@ static int connect_dsp(void)
         return -1;
     }
     @PREFIX@_connect(partner.window, trainc_pair_run, &partner);
+    @PREFIX@_overlap(trainc_pair_begin, trainc_pair_end);
     return 0;
 }
 #endif

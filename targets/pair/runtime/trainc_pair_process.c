@@ -85,11 +85,10 @@ static int64_t now(void)
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-int trainc_pair_run(void *process, uint32_t segment)
+int trainc_pair_begin(void *process, uint32_t segment)
 {
     struct trainc_pair_process *const p = (struct trainc_pair_process *)process;
-    uint32_t request[2], answer[2];
-    size_t done = 0;
+    uint32_t request[2];
     if (p->process == 0) {
         return TRAINC_PAIR_LOST;
     }
@@ -99,6 +98,18 @@ int trainc_pair_run(void *process, uint32_t segment)
     request[1] = segment;
     if (send(p->socket, request, sizeof request, MSG_NOSIGNAL) != (ssize_t)sizeof request) {
         return lost(p, TRAINC_PAIR_LOST);
+    }
+    return TRAINC_PAIR_OK;
+}
+
+int trainc_pair_end(void *process, uint32_t segment)
+{
+    struct trainc_pair_process *const p = (struct trainc_pair_process *)process;
+    uint32_t answer[2];
+    size_t done = 0;
+    (void)segment;
+    if (p->process == 0) {
+        return TRAINC_PAIR_LOST;
     }
     int64_t end = now() + p->milliseconds;
     while (done < sizeof answer) {
@@ -129,10 +140,16 @@ int trainc_pair_run(void *process, uint32_t segment)
             done = 0;
         }
     }
-    if (answer[0] != request[0]) {
+    if (answer[0] != p->sequence) {
         return lost(p, TRAINC_PAIR_LOST);
     }
     return answer[1] == TRAINC_PAIR_OK ? TRAINC_PAIR_OK : lost(p, (int)answer[1]);
+}
+
+int trainc_pair_run(void *process, uint32_t segment)
+{
+    const int status = trainc_pair_begin(process, segment);
+    return status == TRAINC_PAIR_OK ? trainc_pair_end(process, segment) : status;
 }
 
 void trainc_pair_stop(struct trainc_pair_process *p)

@@ -34,6 +34,10 @@ int trainc_pair_start(struct trainc_pair_process *process, size_t bytes, char *c
  * is killed, so that it writes no more. */
 int trainc_pair_run(void *process, uint32_t segment);
 
+/* The same in two: it starts, and this side waits for it; one segment at a time. The hooks of M_overlap. */
+int trainc_pair_begin(void *process, uint32_t segment);
+int trainc_pair_end(void *process, uint32_t segment);
+
 /* Ends it and gives the window back. */
 void trainc_pair_stop(struct trainc_pair_process *process);
 

@@ -12,10 +12,10 @@ use trainc_ir::program::{DeviceId, Program};
 use trainc_ir::target::ArtifactFile;
 
 use crate::documents;
-use crate::entries::{connection, elsewhere, entry};
+use crate::entries::{connection, elsewhere, entry, start_and_join};
 use crate::kernel::{CPU, DSP};
 use crate::machines::Machines;
-use crate::segments::{segments, view, window};
+use crate::segments::{Segments, segments, view, window};
 
 /// What the caller of an artifact gets from the connection.
 const STATUS: (&str, &str) = ("trainc_pair.h", include_str!("../runtime/trainc_pair.h"));
@@ -37,7 +37,7 @@ const PARTNER: &str = include_str!("../runtime/partner.c");
 const CONNECT: &str = include_str!("../runtime/connect.c");
 
 /// Names of the functions beside those that every artifact has, without the program's prefix.
-pub(crate) const SERVICES: [&str; 3] = ["connect", "status", "window_bytes"];
+pub(crate) const SERVICES: [&str; 4] = ["connect", "status", "window_bytes", "overlap"];
 
 /// What `trainc verify` builds beside the artifact: the start of the other side.
 pub(crate) fn connect(prefix: &str) -> String {
@@ -78,7 +78,7 @@ pub(crate) fn emit(
     let segments = segments(program)?;
     let number = number(program);
     let (source, cpu) = processor(program, &interface, &window, &segments, number, machines)?;
-    let dsp = dsp(program, &interface, &window, &segments, number, machines)?;
+    let dsp = dsp(program, &interface, &window, &segments.all, number, machines)?;
     let mut files = vec![
         (format!("{prefix}.h"), header(program, &interface, dialect)),
         (format!("{prefix}.c"), source),
@@ -104,7 +104,7 @@ pub(crate) fn emit(
     files.push((format!("{prefix}.rs"), rust::module(program, &interface, &services)));
     let support = machines.cpu.support_of(program).into_iter();
     files.extend(support.chain(machines.dsp.support_of(program)).map(|f| (f.name, f.contents)));
-    files.extend(documents::files(program, prefix, &segments, &sources, machines));
+    files.extend(documents::files(program, prefix, &segments.all, &sources, machines));
     if files.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len() < files.len() {
         return Err(format!("`{prefix}` is the name of another file; rename the model"));
     }
@@ -149,17 +149,17 @@ fn processor(
     program: &Program,
     interface: &Interface,
     window: &Window,
-    segments: &[(DeviceId, Segment<'_>)],
+    segments: &Segments<'_>,
     number: u64,
     machines: &Machines,
 ) -> Result<(String, Part), String> {
     let prefix = &interface.prefix;
     let mut taken = interface.exported();
-    let services = SERVICES.iter().copied().chain(["pair", "elsewhere"]);
+    let services = SERVICES.iter().copied().chain(["pair", "elsewhere", "start", "join"]);
     taken.extend(services.map(|name| format!("{prefix}_{name}")));
     taken.extend(interface.functions.iter().flat_map(|f| &f.parameters).map(|p| p.name.clone()));
-    taken.extend(["context", "number", "segment"].map(String::from));
-    let own = of(segments, CPU);
+    taken.extend(["context", "number", "segment", "start", "join"].map(String::from));
+    let own = of(&segments.all, CPU);
     let view = view(program, CPU)?;
     let part = part(&view, &own, window, interface, taken.clone(), machines.cpu)?;
     let mut includes = vec![format!("{prefix}.h"), "trainc_pair.h".into(), "trainc_rt.h".into()];
@@ -194,8 +194,11 @@ fn processor(
         "return trainc_load(state, step, checkpoint, bytes, {macros}_STATE_BYTES, {hash});"
     ));
     out.close("}");
-    if segments.iter().any(|(device, _)| *device == DSP) {
+    if segments.all.iter().any(|(device, _)| *device == DSP) {
         elsewhere(prefix, &mut out);
+    }
+    if !segments.beside.is_empty() {
+        start_and_join(prefix, &mut out);
     }
     for function in interface.functions.iter().enumerate() {
         entry(program, function, interface, window, segments, &mut out);

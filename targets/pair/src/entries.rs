@@ -1,11 +1,12 @@
 //! The C of the processor's side: memory and connection, and entries that run segment after segment.
 
 use trainc_c::interface::{Function, Interface, Passing};
-use trainc_c::parts::{Lines, Segment, Window, segment_function};
+use trainc_c::parts::{Lines, Window, segment_function};
 use trainc_ir::names::shown;
-use trainc_ir::program::{DeviceId, Entry, Program, Region, Step};
+use trainc_ir::program::{Entry, Program, Region, Step};
 
 use crate::kernel::CPU;
+use crate::segments::Segments;
 
 /// What entries share: the connection, and the functions that set it up and tell of it.
 pub(crate) fn connection(prefix: &str, number: u64, window: &Window, out: &mut Lines) {
@@ -16,10 +17,14 @@ pub(crate) fn connection(prefix: &str, number: u64, window: &Window, out: &mut L
         "int (*run)(void *context, uint32_t segment);",
         "void *context;",
         "int status;",
+        "int (*start)(void *context, uint32_t segment);",
+        "int (*join)(void *context, uint32_t segment);",
     ] {
         out.line(line);
     }
-    out.close(&format!("}} {prefix}_pair = {{ NULL, NULL, NULL, TRAINC_PAIR_UNCONNECTED }};"));
+    out.close(&format!(
+        "}} {prefix}_pair = {{\n    NULL, NULL, NULL, TRAINC_PAIR_UNCONNECTED, NULL, NULL\n}};"
+    ));
     out.line("");
     out.open_function(&format!(
         "void {prefix}_connect(void *window, int (*run)(void *context, uint32_t segment), void *context)"
@@ -29,6 +34,8 @@ pub(crate) fn connection(prefix: &str, number: u64, window: &Window, out: &mut L
         format!("{prefix}_pair.window = (uint8_t *)window;"),
         format!("{prefix}_pair.run = run;"),
         format!("{prefix}_pair.context = context;"),
+        format!("{prefix}_pair.start = NULL;"),
+        format!("{prefix}_pair.join = NULL;"),
         format!(
             "{prefix}_pair.status = window == NULL ? TRAINC_PAIR_UNCONNECTED : TRAINC_PAIR_OK;"
         ),
@@ -38,6 +45,12 @@ pub(crate) fn connection(prefix: &str, number: u64, window: &Window, out: &mut L
     out.open("if (window != NULL) {");
     out.line("trainc_copy(window, &number, sizeof number);");
     out.close("}");
+    out.close("}");
+    out.line("");
+    let hook = |name: &str| format!("int (*{name})(void *context, uint32_t segment)");
+    out.open_function(&format!("void {prefix}_overlap({}, {})", hook("start"), hook("join")));
+    out.line(&format!("{prefix}_pair.start = join == NULL ? NULL : start;"));
+    out.line(&format!("{prefix}_pair.join = join;"));
     out.close("}");
     out.line("");
     out.open_function(&format!("int {prefix}_status(void)"));
@@ -63,6 +76,26 @@ pub(crate) fn elsewhere(prefix: &str, out: &mut Lines) {
     out.close("}");
 }
 
+/// The functions that have the other device start with a segment, and wait for it: 0, or what went wrong, which stays. Without
+/// hooks for that the first does all.
+pub(crate) fn start_and_join(prefix: &str, out: &mut Lines) {
+    for (name, done) in [
+        ("start", format!("return {prefix}_elsewhere(segment);")),
+        ("join", format!("return {prefix}_pair.status;")),
+    ] {
+        out.line("");
+        out.open_function(&format!("static int {prefix}_{name}(uint32_t segment)"));
+        out.open(&format!("if ({prefix}_pair.start == NULL) {{"));
+        out.line(&done);
+        out.close("}");
+        out.line(&format!(
+            "{prefix}_pair.status = {prefix}_pair.{name}({prefix}_pair.context, segment);"
+        ));
+        out.line(&format!("return {prefix}_pair.status;"));
+        out.close("}");
+    }
+}
+
 fn writes_state(program: &Program, entry: &Entry) -> bool {
     let state = |id: &_| matches!(program.buffer(*id).region, Region::State { .. });
     entry.steps.iter().any(|step| match step {
@@ -78,7 +111,7 @@ pub(crate) fn entry(
     (number, function): (usize, &Function),
     interface: &Interface,
     window: &Window,
-    segments: &[(DeviceId, Segment<'_>)],
+    segments: &Segments<'_>,
     out: &mut Lines,
 ) {
     let entry = &program.entries[number];
@@ -120,14 +153,20 @@ pub(crate) fn entry(
         }
     }
     out.line("");
-    for (device, segment) in segments.iter().filter(|(_, s)| s.entry == number) {
-        if *device == CPU {
-            out.line(&format!("{}(a);", segment_function(interface, segment.number)));
-            continue;
-        }
-        out.open(&format!("if ({prefix}_elsewhere({}) != TRAINC_PAIR_OK) {{", segment.number));
+    let call = |name: &str, number: usize, out: &mut Lines| {
+        out.open(&format!("if ({prefix}_{name}({number}) != TRAINC_PAIR_OK) {{"));
         out.line("return;");
         out.close("}");
+    };
+    for (device, segment) in segments.all.iter().filter(|(_, s)| s.entry == number) {
+        let own = segment.number;
+        match (*device == CPU, segments.beside.contains_key(&own)) {
+            (true, _) => out.line(&format!("{}(a);", segment_function(interface, own))),
+            (false, true) => call("start", own, out),
+            (false, false) => call("elsewhere", own, out),
+        }
+        let done = segments.beside.iter().filter(|(_, last)| **last == own);
+        done.for_each(|(&there, _)| call("join", there, out));
     }
     out.line("");
     results.iter().for_each(|line| out.line(line));

@@ -1,6 +1,9 @@
 //! A program in segments: maximal runs of launches on one device, and where their memory lies in the window.
 
+use std::collections::BTreeMap;
+
 use trainc_c::parts::{Segment, Window};
+use trainc_ir::overlap::{Action, actions};
 use trainc_ir::program::{DeviceId, Launch, Program, Step};
 
 use crate::kernel::Both;
@@ -10,32 +13,58 @@ const HEAD: usize = 128;
 /// Offset of seed and step.
 const RUN: usize = 8;
 
-/// Segments of all entries in order, each with its device.
+/// The segments of a program.
+#[derive(Debug)]
+pub(crate) struct Segments<'p> {
+    /// Of all entries in order, each with its device.
+    pub(crate) all: Vec<(DeviceId, Segment<'p>)>,
+    /// Numbers of the DSP's segments that run beside the processor's: the last of these before it waits.
+    pub(crate) beside: BTreeMap<usize, usize>,
+}
+
+/// Segments of all entries in order.
 ///
 /// # Errors
 /// If an entry has a branch.
-pub(crate) fn segments(program: &Program) -> Result<Vec<(DeviceId, Segment<'_>)>, String> {
+pub(crate) fn segments(program: &Program) -> Result<Segments<'_>, String> {
     let mut all: Vec<(DeviceId, Segment<'_>)> = Vec::new();
-    for (entry, steps) in program.entries.iter().map(|e| &e.steps).enumerate() {
-        let mut last: Option<(DeviceId, Segment<'_>)> = None;
-        for (first, step) in steps.iter().enumerate() {
-            let Step::Launch(launch) = step else {
-                return Err("a branch has no device to be decided on".into());
+    let mut beside = BTreeMap::new();
+    for (number, entry) in program.entries.iter().enumerate() {
+        let launches: Vec<&Launch> = entry.steps.iter().map(launch).collect::<Result<_, _>>()?;
+        let mut started = None;
+        for action in actions(program, entry) {
+            let (range, starts) = match action {
+                Action::Here(range) => (range, false),
+                Action::Start(range) => (range, true),
+                Action::Join => {
+                    started = None;
+                    continue;
+                }
             };
-            match &mut last {
-                Some((device, segment)) if *device == launch.device => {
-                    segment.launches.push(launch);
+            let segment = Segment {
+                number: all.len(),
+                entry: number,
+                first: range.start,
+                launches: launches[range.clone()].to_vec(),
+            };
+            match started {
+                Some(there) => {
+                    beside.insert(there, segment.number);
                 }
-                _ => {
-                    all.extend(last.take());
-                    let (number, launches) = (all.len(), vec![launch]);
-                    last = Some((launch.device, Segment { number, entry, first, launches }));
-                }
+                None if starts => started = Some(segment.number),
+                None => {}
             }
+            all.push((launches[range.start].device, segment));
         }
-        all.extend(last);
     }
-    Ok(all)
+    Ok(Segments { all, beside })
+}
+
+fn launch(step: &Step) -> Result<&Launch, String> {
+    match step {
+        Step::Launch(launch) => Ok(launch),
+        Step::Branch { .. } => Err("a branch has no device to be decided on".into()),
+    }
 }
 
 /// The program as a device sees it: its launches, by its kernels.

@@ -69,8 +69,15 @@ impl Dialect for PairTarget {
             ),
             format!("int {prefix}_{}(void)", SERVICES[1]),
             format!("size_t {prefix}_{}(void)", SERVICES[2]),
+            format!(
+                "void {prefix}_{}(int (*start)(void *context, uint32_t segment), int (*join)(void *context, uint32_t segment))",
+                SERVICES[3]
+            ),
         ];
-        [connect, status, bytes].map(String::from).into_iter().zip(declarations).collect()
+        let overlap = "After a connection, names functions that have the other device start with a segment, and wait for one that \
+                       was started: where launches share no memory both devices then run at a time. Both see what the \
+                       other writes meanwhile, in lines of 128 bytes. NULL: one after the other.";
+        [connect, status, bytes, overlap].map(String::from).into_iter().zip(declarations).collect()
     }
 
     fn language(&self) -> Language {

@@ -7,7 +7,8 @@ use trainc_host::HostProgram;
 use trainc_ir::program::{InputNotes, MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::{Tensor, Verified};
-use trainc_opt::plan::{PlanEntry, PlanOptions, PlanReport, plan};
+use trainc_opt::plan::devices::with_own_scratch;
+use trainc_opt::plan::{PlanEntry, PlanError, PlanOptions, PlanReport, plan};
 
 use super::compilation::timed;
 use super::{Entries, OptimisedEntry, Staged, import, words};
@@ -73,6 +74,19 @@ impl Session {
     }
 }
 
+/// Where launches run beside each other on several devices, with working memory of their own.
+pub(crate) fn own_scratch(
+    program: Verified<Program>,
+    target: &dyn Target,
+    limit: Option<usize>,
+) -> Result<Verified<Program>> {
+    if target.switch_cost().is_none() {
+        return Ok(program);
+    }
+    let alignment = target.description().alignment;
+    Ok(with_own_scratch(program, alignment, limit).map_err(PlanError::Internal)?)
+}
+
 impl Staged<OptimisedEntry> {
     /// Plans the functions as one program.
     ///
@@ -99,6 +113,7 @@ impl Staged<OptimisedEntry> {
             program = found.assign(program, self.target)?;
             latencies = Some(found);
         }
+        program = own_scratch(program, self.target, self.config.arena_limit.map(|limit| limit.0))?;
         let input = self.normalization()?;
         let (schedule, frozen) = (self.schedule(), self.frozen.clone());
         let (scheduled, stages) = (self.scheduled(), self.stages());

@@ -16,6 +16,7 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::error::{Context, InFile, Result, ensure};
 use crate::hash::FileFingerprint;
+use crate::session::own_scratch;
 use crate::stored::{CONSTANTS, MANIFEST, WEIGHTS, constant, fingerprint, module_file, tensors_of};
 use crate::{model, targets};
 
@@ -163,6 +164,8 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
     if let Some(devices) = manifest.entries.iter().map(devices).collect::<Option<Vec<_>>>() {
         program = with_devices(program, &devices).map_err(|e| fail(MANIFEST, e.0.join("; ")))?;
     }
+    program = own_scratch(program, target, manifest.flags.arena_limit)
+        .with_context(|| folder.display().to_string())?;
     let found = fingerprint(&program);
     ensure!(
         found == expected,

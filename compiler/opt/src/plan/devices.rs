@@ -3,9 +3,12 @@
 //! The dynamic programme of Mandheling (Xu et al., MobiCom 2022): what the cheapest way costs that ends on a device after
 //! `i` launches follows from those after `i - 1`, by staying or by a switch. Operands and results of an entry are the first
 //! device's, so that a switch is charged at the ends, too. Linear in the launches, and optimal for this cost; that a switch
-//! is charged between neighbours, and not along what flows, makes it an estimate, and so does that nothing overlaps.
+//! is charged between neighbours, and not along what flows, makes it an estimate, and so does that nothing overlaps. Then
+//! launches change their device one by one as long as that makes the whole shorter with what runs beside each other
+//! ([`trainc_ir::overlap`]).
 
 use trainc_ir::Verified;
+use trainc_ir::overlap::{self, Action};
 use trainc_ir::program::{DeviceId, Entry, Kernel, Program, Step};
 use trainc_ir::program_verify::{ProgramErrors, verify_program};
 use trainc_ir::target::Cost;
@@ -71,6 +74,124 @@ pub fn assign_program(
         let costs = costs(&program, &program.entries[at], cost);
         let devices = assign(&costs, switch).devices;
         place(&mut program.entries[at], &devices);
+        improve(&mut program, at, &costs, switch);
+    }
+    verify_program(program)
+}
+
+/// Times of an entry's steps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// When each starts.
+    pub starts: Vec<Cost>,
+    /// When all is done.
+    pub end: Cost,
+}
+
+/// When the steps of an entry run: what another device starts with begins after a switch and is known to be done after another
+/// one, and the first device goes on meanwhile.
+pub fn times(actions: &[Action], devices: &[usize], costs: &[Vec<Cost>], switch: Cost) -> Times {
+    let (mut now, mut done) = (Cost::ZERO, Cost::ZERO);
+    let mut starts = vec![Cost::ZERO; devices.len()];
+    let mut run = |range: &std::ops::Range<usize>, mut at: Cost| {
+        for step in range.clone() {
+            starts[step] = at;
+            at = at + costs[step][devices[step]];
+        }
+        at
+    };
+    for action in actions {
+        match action {
+            Action::Here(range) => now = run(range, now),
+            Action::Start(range) => done = run(range, now + switch) + switch,
+            Action::Join => now = now.max(done),
+        }
+    }
+    Times { starts, end: now }
+}
+
+/// Most launches of a program whose devices are changed one by one.
+const CHANGED: usize = 400;
+/// Rounds over all launches, at most.
+const ROUNDS: usize = 4;
+
+/// Changes devices of launches as long as the whole takes less, where launches run beside each other.
+fn improve(program: &mut Program, at: usize, costs: &[Vec<Cost>], switch: Cost) {
+    let entry = &program.entries[at];
+    if costs.len() != entry.steps.len() || costs.len() > CHANGED {
+        return;
+    }
+    let mut devices = overlap::devices(entry);
+    // Of each step here and elsewhere, where it has working memory of its own.
+    let here = overlap::touched(program, entry, false);
+    let mut moved = entry.clone();
+    place(&mut moved, &vec![DeviceId(1); devices.len()]);
+    let there = overlap::touched(program, &moved, true);
+    let end = |devices: &[usize]| {
+        let touched: Vec<_> = devices
+            .iter()
+            .enumerate()
+            .map(|(n, &device)| if device == 0 { here[n].clone() } else { there[n].clone() })
+            .collect();
+        times(&overlap::actions_of(devices, &touched), devices, costs, switch).end
+    };
+    let mut best = end(&devices);
+    for _ in 0..ROUNDS {
+        let before = best;
+        for step in 0..devices.len() {
+            let own = devices[step];
+            for other in (0..program.devices.len()).filter(|&other| other != own) {
+                devices[step] = other;
+                let found = end(&devices);
+                if found < best {
+                    best = found;
+                    break;
+                }
+                devices[step] = own;
+            }
+        }
+        if best == before {
+            break;
+        }
+    }
+    let devices: Vec<DeviceId> = devices.into_iter().map(DeviceId).collect();
+    place(&mut program.entries[at], &devices);
+}
+
+/// Gives launches of other devices than the first working memory of their own behind the arena, if more runs beside each other
+/// then, and the arena stays within the limit. Depends on the program and its devices alone.
+///
+/// # Errors
+/// None, if the program was verified before.
+pub fn with_own_scratch(
+    program: Verified<Program>,
+    alignment: usize,
+    limit: Option<usize>,
+) -> Result<Verified<Program>, ProgramErrors> {
+    let mut program = program.into_inner();
+    let beside = |own_scratch: bool| -> usize {
+        let of = |entry: &Entry| {
+            let touched = overlap::touched(&program, entry, own_scratch);
+            overlap::beside(&overlap::actions_of(&overlap::devices(entry), &touched))
+        };
+        program.entries.iter().map(of).sum()
+    };
+    let at = program.memory.arena_bytes.next_multiple_of(alignment);
+    let mut most = 0;
+    let more = beside(true) > beside(false);
+    let mut entries = program.entries.clone();
+    for step in entries.iter_mut().flat_map(|entry| &mut entry.steps) {
+        if let Step::Launch(launch) = step
+            && launch.device.0 != 0
+            && launch.scratch.is_some()
+        {
+            most = most.max(program.kernel(launch.kernel).scratch_bytes());
+            launch.scratch = Some(at);
+        }
+    }
+    if more && limit.is_none_or(|limit| at + most <= limit) {
+        program.entries = entries;
+        program.memory.arena_bytes = at + most.next_multiple_of(alignment);
     }
     verify_program(program)
 }
@@ -190,6 +311,21 @@ mod tests {
         assert_eq!(found.cost, Cost::new(40 + 2 + 60 + 20 + 25 + 50 + 3 + 4 * 25));
         // Where a switch is dear nothing leaves the processor.
         assert_eq!(numbers(&assign(&costs, Cost::new(400))), [0; 7]);
+    }
+
+    #[test]
+    fn what_runs_beside_ends_with_the_later() {
+        let cost = |n| vec![Cost::new(n), Cost::new(n)];
+        let costs = [cost(5), cost(100), cost(30), cost(7)];
+        use Action::{Here, Join, Start};
+        let actions = [Here(0..1), Start(1..2), Here(2..3), Join, Here(3..4)];
+        let found = times(&actions, &[0, 1, 0, 0], &costs, Cost::new(10));
+        assert_eq!(found.starts, [0, 15, 5, 125].map(Cost::new));
+        assert_eq!(found.end, Cost::new(132));
+        // One after the other, it is what the dynamic programme counts.
+        let actions = [Here(0..1), Start(1..2), Join, Here(2..4)];
+        let found = times(&actions, &[0, 1, 0, 0], &costs, Cost::new(10));
+        assert_eq!(found.end, total(&costs, Cost::new(10), &[0, 1, 0, 0]));
     }
 
     #[test]
