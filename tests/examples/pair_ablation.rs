@@ -1,9 +1,9 @@
 //! What each technique of the target `neon+hvx` is worth: modelled time of a training step, and instructions and packets of it as
 //! counted under the emulators, with the technique and without.
 //!
-//!     cargo run --release -p trainc-tests --example pair_ablation -- lenet5 32 300
+//!     cargo run --release -p trainc-tests --example pair_ablation -- lenet5 32 300 "conv*"
 //!
-//! A model of the zoo, the batch, microseconds of a switch.
+//! A model of the zoo, the batch, microseconds of a switch, and the layers that are frozen where packed weights stay.
 
 use std::path::Path;
 
@@ -13,21 +13,22 @@ use trainc_driver::inspect::summary;
 use trainc_driver::model::ModelSource;
 use trainc_driver::residency::residencies;
 use trainc_driver::session::{Entries, Session};
+use trainc_driver::timeline::Placed;
 use trainc_driver::zoo::{ZooSpec, build};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [model, batch, switch] = &words[..] else {
-        return Err("usage: pair_ablation MODEL BATCH MICROSECONDS".into());
+    let [model, batch, switch, frozen] = &words[..] else {
+        return Err("usage: pair_ablation MODEL BATCH MICROSECONDS FROZEN".into());
     };
     let bytes = build(&ZooSpec::new(model)?)?;
     let source = ModelSource::Bytes { name: model.clone(), bytes };
     let (batch, switch): (usize, f64) = (batch.parse()?, switch.parse()?);
     let folder = std::env::temp_dir().join(format!("trainc-ablation-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let done = table(&source, batch, switch, &folder);
+    let done = table(&source, (batch, frozen), switch, &folder);
     std::fs::remove_dir_all(&folder)?;
     done
 }
@@ -41,7 +42,12 @@ fn latencies(session: &Session, switch: f64, without: Option<&str>, path: &Path)
     Ok(std::fs::write(path, text)?)
 }
 
-fn table(source: &ModelSource, batch: usize, switch: f64, folder: &Path) -> Result<()> {
+fn table(
+    source: &ModelSource,
+    (batch, frozen): (usize, &str),
+    switch: f64,
+    folder: &Path,
+) -> Result<()> {
     println!("{}, batch {batch}, a switch takes {switch} us\n", source.name());
     println!(
         "| | modelled ms | switches | NEON instructions | HVX packets | arena bytes |\n| --- | ---: | ---: | ---: | ---: | ---: |"
@@ -78,12 +84,21 @@ fn table(source: &ModelSource, batch: usize, switch: f64, folder: &Path) -> Resu
             time.unwrap_or(f64::INFINITY) / 1000.0,
             counted.arena_bytes
         );
+        if what == "all" {
+            let own = |l: &Placed| l.microseconds[l.device].unwrap_or(f64::INFINITY);
+            let sum: f64 = timeline.launches.iter().map(own).sum();
+            let time = sum + timeline.switches as f64 * timeline.switch;
+            println!(
+                "| without overlap, the same devices | {:.2} | {switches} | | | |",
+                time / 1000.0
+            );
+        }
     }
     // Weights that training changes are packed in each step; those of frozen layers can be kept.
     let config = Config {
         target: "hvx".into(),
         batch: Some(batch),
-        freeze: vec!["conv*".into(), "*features*".into()],
+        freeze: vec![frozen.into()],
         ..Config::default()
     };
     let session = match Session::new(source, &config, Entries::TrainAndInfer) {

@@ -101,7 +101,7 @@ impl Residency {
     pub fn text(&self) -> String {
         let total: u64 = self.regions.iter().map(|region| region.bytes).sum();
         let mut out = format!(
-            "{}: {} packed constants that can be kept between calls, {total} bytes (docs/hexagon.md)\n",
+            "{}: {} packed constants that can be kept between calls, {total} bytes (docs/hexagon-device.md)\n",
             shown(&self.entry),
             self.regions.len()
         );

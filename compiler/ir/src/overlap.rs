@@ -168,24 +168,23 @@ pub fn beside(actions: &[Action]) -> usize {
 mod tests {
     use super::*;
 
-    /// A step that reads and writes bytes of the arena.
-    fn step(reads: &[Range<usize>], writes: &[Range<usize>]) -> Option<Touched> {
-        let place = |range: &Range<usize>, written| {
-            (Space::Arena, range.start * LINE..range.end * LINE, written)
-        };
-        let reads = reads.iter().map(|range| place(range, false));
-        Some(Touched(reads.chain(writes.iter().map(|range| place(range, true))).collect()))
+    /// A step that reads and writes lines of the arena.
+    fn step(reads: &[usize], writes: &[usize]) -> Option<Touched> {
+        let place =
+            |&line: &usize, written| (Space::Arena, line * LINE..(line + 1) * LINE, written);
+        let reads = reads.iter().map(|line| place(line, false));
+        Some(Touched(reads.chain(writes.iter().map(|line| place(line, true))).collect()))
     }
 
     #[test]
     fn until_memory_is_shared() {
         // Two branches of one value, then their sum.
         let fork = [
-            step(&[], &[0..1]),
-            step(&[0..1], &[1..2]),
-            step(&[0..1], &[2..3]),
-            step(&[2..3], &[3..4]),
-            step(&[1..2, 3..4], &[4..5]),
+            step(&[], &[0]),
+            step(&[0], &[1]),
+            step(&[0], &[2]),
+            step(&[2], &[3]),
+            step(&[1, 3], &[4]),
         ];
         use Action::{Here, Join, Start};
         let found = actions_of(&[0, 1, 0, 0, 0], &fork);
@@ -195,7 +194,7 @@ mod tests {
         let found = actions_of(&[0, 1, 0, 0, 1], &fork);
         assert_eq!(found, [Here(0..1), Start(1..2), Here(2..4), Join, Start(4..5), Join]);
         // A chain has nothing that runs beside.
-        let chain = [step(&[], &[0..1]), step(&[0..1], &[1..2]), step(&[1..2], &[2..3])];
+        let chain = [step(&[], &[0]), step(&[0], &[1]), step(&[1], &[2])];
         let found = actions_of(&[0, 1, 0], &chain);
         assert_eq!(found, [Here(0..1), Start(1..2), Join, Here(2..3)]);
         assert_eq!(beside(&found), 0);
@@ -204,10 +203,10 @@ mod tests {
     #[test]
     fn memory_that_is_used_again_counts() {
         // The second overwrites what the first still reads; the third writes another part of a line.
-        let reused = [step(&[0..1], &[1..2]), step(&[2..3], &[0..1])];
+        let reused = [step(&[0], &[1]), step(&[2], &[0])];
         use Action::{Here, Join, Start};
         assert_eq!(actions_of(&[1, 0], &reused), [Start(0..1), Join, Here(1..2)]);
-        let both_read = [step(&[0..1], &[1..2]), step(&[0..1], &[2..3])];
+        let both_read = [step(&[0], &[1]), step(&[0], &[2])];
         assert_eq!(actions_of(&[1, 0], &both_read), [Start(0..1), Here(1..2), Join]);
         // A branch waits.
         assert_eq!(

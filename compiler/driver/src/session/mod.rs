@@ -19,6 +19,7 @@ pub use compilation::{Compilation, StageTime};
 pub use float::{FloatEntry, import};
 pub use optimised::OptimisedEntry;
 pub use planned::Session;
+#[cfg(feature = "host")]
 pub(crate) use planned::own_scratch;
 pub use translated::TranslatedEntry;
 #[cfg(feature = "host")]
