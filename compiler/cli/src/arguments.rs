@@ -423,7 +423,7 @@ pub(crate) struct MeasureArguments {
     /// Calls of each entry, of which the median counts
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
     pub(crate) calls: u32,
-    /// Read times that a device wrote, in place of a run here
+    /// Read times that a device wrote, in place of a run here [default: none]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
     /// Compiler of the processor's side; it gets the target's flags [default: the target's]
