@@ -1,9 +1,10 @@
 //! Products of 8-bit integers: convolutions, their gradients and matrix products, alone or with what makes 8-bit
 //! integers of their sums.
 //!
-//! One scheme for all: both operands are packed into panels of 8 rows or lanes (`support/trainc_neon.h`), a tile kernel
+//! One scheme for all levels: both operands are packed into panels of 8 rows or lanes (`support/trainc_neon.h`), a tile kernel
 //! multiplies pairs of panels into 8 by 8 sums, and a last pass rounds and orders them. What differs between levels is the
-//! tile kernel and the order of bytes in a block of a panel, not their sizes.
+//! tile kernel and the order of bytes in a block of a panel, not their sizes. Where processors multiply a lane's k as they lie
+//! (`sdot`, `smmla`), only rows are packed ([`in_place`]), or nothing is ([`few`], [`outer`]), if that takes fewer instructions.
 
 mod cost;
 mod few;
@@ -252,6 +253,5 @@ mod tests {
             assert_eq!(way(level, Forward, 1, [16, 16], 32, 3, 1), "panels");
             assert_eq!(way(level, Forward, 1, [400, 120], 1, 1, 1), "panels");
         }
-        println!("{}", way(Level::Dotprod, Gradient, 2, [9, 16], 37, 3, 2));
     }
 }
