@@ -4,6 +4,7 @@
 
 use trainc_c::syntax::Pointer;
 use trainc_ir::bit_product::BitTail;
+use trainc_ir::implementation::Cost;
 use trainc_ir::loops::{BufferParameter, Role};
 use trainc_ir::types::Element;
 
@@ -19,20 +20,41 @@ pub(crate) struct Apart;
 
 impl Apart {
     /// Whether a convolution may be made so: it has many channels and no groups, and its results are bits.
-    pub(crate) fn suits(bits: &Bits) -> bool {
+    fn suits(bits: &Bits) -> bool {
         let conv = &bits.product.conv;
         bits.product.tail != BitTail::Sums && conv.groups == 1 && conv.channels > CHANNELS
     }
 
-    /// The working memory: a byte for each bit.
-    pub(crate) fn marks(bits: &Bits) -> BufferParameter {
+    /// Gives a convolution that may be made so the working memory for it: a byte for each bit.
+    pub(crate) fn offer(bits: &mut Bits) {
+        // Working memory of its own would stand before theirs.
+        let own = bits.kernel.buffers.iter().any(|buffer| buffer.role == Role::Scratch);
+        if own || !Apart::suits(bits) {
+            return;
+        }
         let product = &bits.product;
         let count = product.x[0] * product.y[0] * product.y[1] * product.w[0];
-        BufferParameter { name: "marks".into(), element: Element::U8, count, role: Role::Scratch }
+        let marks = BufferParameter {
+            name: "marks".into(),
+            element: Element::U8,
+            count,
+            role: Role::Scratch,
+        };
+        bits.kernel.buffers.push(marks);
+    }
+
+    /// Whether the bits are packed by a kernel of their own unless a device has it otherwise.
+    pub(crate) fn pays(bits: &Bits) -> bool {
+        bits.marks() > 0 && Apart::cycles(bits) < bits.cycles()
+    }
+
+    /// Cycles of the way that costs least.
+    pub(crate) fn cost(bits: &Bits) -> Cost {
+        Cost::new(if Apart::pays(bits) { Apart::cycles(bits) } else { bits.cycles() })
     }
 
     /// Cycles of both kernels.
-    pub(crate) fn cycles(bits: &Bits) -> u64 {
+    fn cycles(bits: &Bits) -> u64 {
         let product = &bits.product;
         let items = product.x[0] * product.y[0] * product.y[1] * product.w[0];
         let rounds = |items: usize| (items as u64).div_ceil(LANES);

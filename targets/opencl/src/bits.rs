@@ -4,10 +4,9 @@
 
 use trainc_c::syntax::Pointer;
 use trainc_ir::bit_product::{BitProduct, BitTail};
-use trainc_ir::implementation::{Cost, Signature};
+use trainc_ir::implementation::Signature;
 use trainc_ir::loops::{LoopKernel, Role};
 
-use crate::apart::Apart;
 use crate::printed::{LANES, LAUNCH, PrintedPhase};
 use crate::window::{pointers, window};
 
@@ -32,15 +31,7 @@ impl Bits {
     /// Why there is no such kernel for it.
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Bits, String>> {
         let product = BitProduct::grouped(signature)?;
-        Some(product.map(|product| {
-            let mut bits = Bits { product, kernel: signature.lower() };
-            // Working memory of its own would stand before theirs.
-            let own = bits.kernel.buffers.iter().any(|buffer| buffer.role == Role::Scratch);
-            if Apart::suits(&bits) && !own {
-                bits.kernel.buffers.push(Apart::marks(&bits));
-            }
-            bits
-        }))
+        Some(product.map(|product| Bits { product, kernel: signature.lower() }))
     }
 
     /// Words of a pixel's channels, of one group.
@@ -66,11 +57,6 @@ impl Bits {
         rows * columns * self.product.bytes() / self.word().0
     }
 
-    /// Whether the bits are packed by a kernel of their own unless a device has it otherwise.
-    pub(crate) fn apart(&self) -> bool {
-        self.marks() > 0 && Apart::cycles(self) < self.cycles()
-    }
-
     /// Working memory in bytes: of bits that are packed by a kernel of their own; 0 where there is no such kernel.
     pub(crate) fn marks(&self) -> usize {
         let scratch = self.kernel.buffers.iter().filter(|buffer| buffer.role == Role::Scratch);
@@ -79,19 +65,13 @@ impl Bits {
 
     /// Cycles of the one kernel: loads and counts of each word, then what becomes of the sums. Fitted, as the two kernels' are, to times
     /// through PoCL, on which they are the same within 4 % but for words of 64 bytes, where two kernels take 8 % less.
-    fn cycles(&self) -> u64 {
+    pub(crate) fn cycles(&self) -> u64 {
         let BitProduct { x, y, .. } = &self.product;
         let items = x[0] * y[0] * y[1] * self.groups();
         let each = if self.mixed() { 4 * FEATURES } else { 3 * FEATURES } * self.word().parts();
         // Eight sums of the widest words are more than registers hold.
         let each = if self.word().0 == 64 { each * 5 / 4 } else { each };
         (items as u64).div_ceil(LANES) * (self.words() * (each + 4) + 80) as u64 + LAUNCH
-    }
-
-    /// Cycles of the way that costs least.
-    pub(crate) fn cost(&self) -> Cost {
-        let own = self.cycles();
-        Cost::new(if self.marks() > 0 { own.min(Apart::cycles(self)) } else { own })
     }
 
     /// The kernel; `name` gives it a name that no other has.

@@ -50,7 +50,7 @@ impl Way {
                 all.extend(tiled);
                 if bits.marks() > 0 {
                     all.extend(Apart::print(bits, name, own));
-                    all[0].first = bits.apart().then_some(all.len() - 2);
+                    all[0].first = Apart::pays(bits).then_some(all.len() - 2);
                 }
                 Ok(all)
             }
@@ -71,7 +71,7 @@ impl Implementation for Way {
     fn cost(&self) -> Cost {
         match self {
             Way::Loops(loops) => loops.cost(),
-            Way::Bits(bits) => bits.cost(),
+            Way::Bits(bits) => Apart::cost(bits),
             Way::Bytes(bytes) => bytes.cost(),
         }
     }

@@ -8,6 +8,7 @@ use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 use trainc_ir::tuning::Tuning;
 
+use crate::apart::Apart;
 use crate::bits::Bits;
 use crate::bytes::Bytes;
 use crate::documents::{FLAGS, LIBRARY, PACKAGES};
@@ -80,7 +81,8 @@ impl Target for OpenClTarget {
 
     fn select(&self, signature: &Signature<'_>) -> Selection {
         let mut ways = Ways::default();
-        if let Some(bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
+        if let Some(mut bits) = ways.ask(Bits::NAME, Bits::of(signature)) {
+            Apart::offer(&mut bits);
             return ways.take(Way::Bits(bits));
         }
         match ways.ask(Bytes::NAME, Bytes::of(signature)) {
