@@ -81,12 +81,33 @@ impl Operator for Dequantize {
         }
         let e = b.let_("e", integer::clamp(e, -400, 400));
         let unsigned = inputs[0].element == Element::U32;
-        b.for_("i", count, |b, i| {
-            let q = b.load(x, i.clone());
-            let q = b.let_("q", q);
-            let result = Dequantize::nearest(b, q, &e, unsigned);
-            b.store(y, i, result);
-        });
+        let rounded = |b: &mut LoopBuilder| {
+            b.for_("i", count, |b, i| {
+                let q = b.load(x, i.clone());
+                let q = b.let_("q", q);
+                let result = Dequantize::nearest(b, q, &e, unsigned);
+                b.store(y, i, result);
+            });
+        };
+        if unsigned {
+            rounded(&mut b);
+            return b.finish();
+        }
+        // No result is below the normal numbers or, as a magnitude is at most 2^31, beyond the largest: the conversion rounds, the
+        // product is exact.
+        let lowest = Expr::i32(-126).less_equal(e.clone());
+        let normal = lowest.and(e.clone().less_equal(Expr::i32(127 - 31)));
+        b.if_else(
+            normal,
+            |b| {
+                let [unit, _] = exponent::power_of_two_factors(b, e.clone());
+                b.for_("i", count, |b, i| {
+                    let q = b.load(x, i.clone()).unary(Unary::ToFloat);
+                    b.store(y, i, q * unit.clone());
+                });
+            },
+            rounded,
+        );
         b.finish()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::attributes::Attributes;
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Expr, LoopKernel};
+use crate::loops::{Buffer, Expr, Local, LoopKernel, Unary};
 use crate::operator;
 use crate::ops::properties::Work;
 use crate::ops::support::walk::Walk;
@@ -44,6 +44,65 @@ impl Extremes {
 /// What counts of the pair, as results have it.
 fn finished(least: f32, largest: f32) -> [f32; 2] {
     if least > largest { [0.0; 2] } else { [least + 0.0, largest + 0.0] }
+}
+
+/// Parts of so many elements that are searched apart, so that threads may share them; `None` where that does not pay.
+fn parts(count: usize) -> Option<usize> {
+    (2..=64).rev().find(|parts| count.is_multiple_of(*parts) && count / parts >= 4096)
+}
+
+/// The integer that stands for a float: floats are ordered as theirs are, -0 below 0, NaN beyond the infinities. Integers are
+/// compared by vectors on every target, in any order.
+fn key(x: f32) -> i32 {
+    let bits = x.to_bits().cast_signed();
+    bits ^ (bits >> 31 & i32::MAX)
+}
+
+/// The keys of the least and of the largest element so far.
+struct Keys([Local; 2]);
+
+impl Keys {
+    fn new(builder: &mut LoopBuilder) -> Keys {
+        let least = builder.local("least", Expr::i32(key(f32::MAX)));
+        Keys([least, builder.local("largest", Expr::i32(key(-f32::MAX)))])
+    }
+
+    /// Takes an element.
+    fn take(&self, builder: &mut LoopBuilder, element: Expr) {
+        let bits = builder.let_("bits", element.unary(Unary::ToBits));
+        let flip = bits.clone().shift_right(Expr::i32(31)).and(Expr::i32(i32::MAX));
+        let own = builder.let_("key", bits.xor(flip));
+        // NaN count for neither.
+        let below = own.clone().less(Expr::i32(key(f32::NEG_INFINITY)));
+        let above = Expr::i32(key(f32::INFINITY)).less(own.clone());
+        let least = below.select(Expr::i32(key(f32::MAX)), own.clone());
+        let largest = above.select(Expr::i32(key(-f32::MAX)), own);
+        self.combine(builder, least, largest);
+    }
+
+    fn combine(&self, builder: &mut LoopBuilder, least: Expr, largest: Expr) {
+        let least = least.minimum(builder.get(self.0[0]));
+        builder.set(self.0[0], least);
+        let largest = largest.maximum(builder.get(self.0[1]));
+        builder.set(self.0[1], largest);
+    }
+
+    /// Stores the pair as results have it, at `index`.
+    fn store(&self, builder: &mut LoopBuilder, results: [Buffer; 2], index: &Expr) {
+        let [least, largest] = self.0.map(|local| builder.get(local));
+        let none = builder.let_("none", largest.clone().less(least.clone()));
+        let limits = [
+            least.maximum(Expr::i32(key(-f32::MAX))),
+            largest.minimum(Expr::i32(key(f32::MAX))),
+        ];
+        for (result, limited) in results.into_iter().zip(limits) {
+            let limited = builder.let_("limited", limited);
+            let flip = limited.clone().shift_right(Expr::i32(31)).and(Expr::i32(i32::MAX));
+            let value = limited.xor(flip).unary(Unary::FromBits);
+            let value = none.clone().select(Expr::f32(0.0), value + Expr::f32(0.0));
+            builder.store(result, index.clone(), value);
+        }
+    }
 }
 
 impl Operator for Extremes {
@@ -103,6 +162,31 @@ impl Operator for Extremes {
         });
         let dims = |axes: &[usize]| axes.iter().map(|&i| shape[i]).collect::<Vec<_>>();
         let reduced = self.reduced(shape.rank());
+        if self.kept.is_empty()
+            && let Some(parts) = parts(shape.count())
+        {
+            let length = shape.count() / parts;
+            let found = ["leasts", "largests"].map(|name| builder.scratch(name, Element::I32, parts));
+            builder.for_("part", parts, |builder, part| {
+                let base = builder.let_("base", part.clone() * Expr::index(length));
+                let keys = Keys::new(builder);
+                builder.for_("i", length, |builder, i| {
+                    let element = builder.load(x, base.clone() + i);
+                    keys.take(builder, element);
+                });
+                let values = keys.0.map(|key| builder.get(key));
+                found.into_iter().zip(values).for_each(|(found, value)| {
+                    builder.store(found, part.clone(), value);
+                });
+            });
+            let keys = Keys::new(&mut builder);
+            builder.for_("part", parts, |builder, part| {
+                let [least, largest] = found.map(|found| builder.load(found, part.clone()));
+                keys.combine(builder, least, largest);
+            });
+            keys.store(&mut builder, results, &Expr::i64(0));
+            return builder.finish();
+        }
         let kept: Shape = dims(&self.kept).into();
         let places = kept.strides();
         let outer: Vec<[usize; 2]> =
@@ -110,23 +194,12 @@ impl Operator for Extremes {
         let inner: Vec<[usize; 1]> = reduced.iter().map(|&i| [own[i]]).collect();
         Walk::new(&kept, &outer).lower(&mut builder, "i", |builder, [base, index]| {
             let base = builder.let_("base", base);
-            let [least, largest] = [(f32::MAX, true), (-f32::MAX, false)].map(|(first, least)| {
-                let found = builder.local(if least { "least" } else { "largest" }, Expr::f32(first));
-                Walk::new(&dims(&reduced), &inner).lower(builder, "r", |builder, [offset]| {
-                    let element = builder.load(x, base.clone() + offset);
-                    let before = builder.get(found);
-                    let value = if least { element.minimum(before) } else { element.maximum(before) };
-                    builder.set(found, value);
-                });
-                builder.get(found)
+            let keys = Keys::new(builder);
+            Walk::new(&dims(&reduced), &inner).lower(builder, "r", |builder, [offset]| {
+                let element = builder.load(x, base.clone() + offset);
+                keys.take(builder, element);
             });
-            let none = largest.clone().less(least.clone());
-            let none = builder.let_("none", none);
-            let limits = [least.maximum(Expr::f32(-f32::MAX)), largest.minimum(Expr::f32(f32::MAX))];
-            for (result, limited) in results.into_iter().zip(limits) {
-                let value = none.clone().select(Expr::f32(0.0), limited + Expr::f32(0.0));
-                builder.store(result, index.clone(), value);
-            }
+            keys.store(builder, results, &index);
         });
         if self.mean {
             for (slot, parts) in results.into_iter().enumerate() {
@@ -150,6 +223,13 @@ impl Operator for Extremes {
         };
         let x = || f32(&[2, 3], &[1.0, -2.0, 0.5, 4.0, 3.0, 8.0]);
         let whole = || op(&[], false);
+        let negative = f32::from_bits(0xffc0_0001);
+        let specials = [
+            [negative, f32::NAN, f32::from_bits(0x7f80_0001)],
+            [-0.0, 0.0, -0.0],
+            [f32::INFINITY, negative, f32::NEG_INFINITY],
+            [f32::NAN, -7.0, 2.0],
+        ];
         vec![
             Case::new(whole(), vec![x()], pair(&[], &[-2.0], &[8.0])),
             Case::new(op(&[0], false), vec![x()], pair(&[2, 1], &[-2.0, 3.0], &[1.0, 8.0])),
@@ -175,6 +255,16 @@ impl Operator for Extremes {
                 pair(&[2, 1], &[0.0, -3.0], &[0.0, -3.0]),
             ),
             Case::new(whole(), vec![f32(&[], &[-1.5])], pair(&[], &[-1.5], &[-1.5])),
+            // NaN of either sign are none of them, in rows that fill vectors; only zeros; only infinities.
+            Case::new(
+                op(&[0], false),
+                vec![Tensor::f32(
+                    [4, 32],
+                    (0..128).map(|i| specials[i / 32][i % 32 % 3]).collect(),
+                )],
+                pair(&[4, 1], &[0.0, 0.0, -f32::MAX, -7.0], &[0.0, 0.0, f32::MAX, 2.0]),
+            ),
+            Case::shape_only(whole(), vec![sample::f32([2, 4099], 6)]),
             Case::shape_only(whole(), vec![elementwise::extreme_tensor()]),
             Case::shape_only(whole(), vec![sample::f32([5, 67], 1)]),
             Case::shape_only(op(&[0, 1], false), vec![sample::f32([3, 5, 4, 9], 2)]),

@@ -67,8 +67,8 @@ impl Chunks {
         x: Buffer,
         body: impl FnOnce(&mut LoopBuilder, Ends<Expr, Expr>),
     ) {
-        let Channels { channels, space, .. } = self.sizes;
-        let [channels, space] = [channels, space].map(Expr::index);
+        let Channels { channels, space: width, .. } = self.sizes;
+        let [channels, space] = [channels, width].map(Expr::index);
         let at = |e: Expr| {
             let row = e.clone().divide(space.clone()) * channels.clone() + channel.clone();
             row * space.clone() + e.remainder(space.clone())
@@ -79,8 +79,8 @@ impl Chunks {
             let places = ["least_at", "greatest_at"].map(|name| builder.local(name, start.clone()));
             let values = [("least", f32::INFINITY), ("greatest", f32::NEG_INFINITY)]
                 .map(|(name, value)| builder.local(name, Expr::f32(value)));
-            builder.for_("e", self.size, |builder, e| {
-                let i = builder.let_("i", at(first + e));
+            let take = |builder: &mut LoopBuilder, i: Expr| {
+                let i = builder.let_("i", i);
                 let value = builder.load(x, i.clone());
                 let value = builder.let_("x", value);
                 for (end, (place, found)) in places.into_iter().zip(values).enumerate() {
@@ -94,7 +94,22 @@ impl Chunks {
                     builder.set(place, moved);
                     builder.set(found, beyond.select(value.clone(), before));
                 }
-            });
+            };
+            // Quotients for every element are left to chunks that are no whole rows and no parts of one.
+            if self.size.is_multiple_of(width) {
+                builder.for_("row", self.size / width, |builder, row| {
+                    let skip = row * channels.clone() * space.clone();
+                    let row = builder.let_("row_start", start.clone() + skip);
+                    match width {
+                        1 => take(builder, row),
+                        _ => builder.for_("e", width, |builder, e| take(builder, row.clone() + e)),
+                    }
+                });
+            } else if width.is_multiple_of(self.size) {
+                builder.for_("e", self.size, |builder, e| take(builder, start.clone() + e));
+            } else {
+                builder.for_("e", self.size, |builder, e| take(builder, at(first.clone() + e)));
+            }
             let [least, greatest] =
                 [0, 1].map(|end| (builder.get(places[end]), builder.get(values[end])));
             body(builder, Ends { least, greatest });
