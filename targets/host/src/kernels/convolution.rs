@@ -3,12 +3,13 @@
 //! The source is repacked once, a few images at a time, into planes of units with its border of
 //! zeros; a tap is then an offset into a plane, and a panel of lanes is gathered by copying runs.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::engine::{Element, Engine, Largest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
-use super::scratch::{Scratch, words_bytes};
+use super::scratch::{Scratch, items_bytes, words_bytes};
 use super::sweep::Sweep;
 use super::target::{Store, Target};
 use super::threads::{self, Parts};
@@ -97,6 +98,16 @@ impl Plan {
         words_bytes(self.source_units(sweep))
             + words_bytes(self.panel_units::<E>())
             + words_bytes(self.staging_units(sweep))
+            + items_bytes::<usize>(self.depth)
+            + items_bytes::<E::Element>(self.line(E::DEPTH, sweep))
+            + items_bytes::<Run>(E::LANES)
+            + items_bytes::<Run>(self.tiles * E::LANES)
+            + items_bytes::<usize>(self.tiles)
+    }
+
+    /// Operands of a row and what lies behind it, for units of neighbouring taps.
+    fn line(&self, depth: usize, sweep: &Sweep) -> usize {
+        sweep.tap_units.map_or(0, |distance| self.width + (depth - 1) * distance)
     }
 }
 
@@ -116,11 +127,10 @@ impl Direction {
         }
     }
 
-    fn sweeps<E: Engine>(self, g: &ConvGeometry) -> Vec<Sweep> {
-        match self {
-            Self::Forward => vec![Sweep::forward_by(g, E::DEPTH)],
-            Self::InputGradient => Sweep::input_gradient(g),
-        }
+    fn sweeps<E: Engine>(self, g: &ConvGeometry) -> impl Iterator<Item = Sweep> {
+        let forward = (self == Self::Forward).then(|| Sweep::forward_by(g, E::DEPTH));
+        let phases = (self == Self::InputGradient).then(|| Sweep::input_gradient(g));
+        forward.into_iter().chain(phases.into_iter().flatten())
     }
 
     /// Units that packing the weights stages.
@@ -145,9 +155,9 @@ pub(crate) fn input_gradient_bytes<E: Engine>(g: &ConvGeometry) -> usize {
 fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
     let (channels, rows) = direction.channels(g);
     let sweeps = direction.sweeps::<E>(g);
-    let largest = sweeps.iter().map(|sweep| {
-        let plan = Plan::new::<E>(g, sweep, channels, rows);
-        plan.weight_bytes(direction.weight_staging::<E>(g, &plan)) + plan.thread_bytes::<E>(sweep)
+    let largest = sweeps.map(|sweep| {
+        let plan = Plan::new::<E>(g, &sweep, channels, rows);
+        plan.weight_bytes(direction.weight_staging::<E>(g, &plan)) + plan.thread_bytes::<E>(&sweep)
     });
     Scratch::LOSS + largest.max().unwrap_or(0)
 }
@@ -221,7 +231,7 @@ fn run<E: Engine>(
             let images = |index| threads::piece(g.batch, 1, count, index);
             let out_image = rows * g.groups * sweep.out_height * sweep.out_width;
             let source_image = channels * g.groups * sweep.source_height * sweep.source_width;
-            let outs = Parts::new(out, (0..count).map(|index| images(index).len() * out_image));
+            let outs = Parts::new(out, |index| images(index).start * out_image);
             let found = AtomicU32::new(0);
             let own = Mutex::new(Some(scratch));
             threads::run(count, &|index| {
@@ -346,7 +356,7 @@ fn pack_transposed<E: Engine>(
                 E::transpose(from, all, count, all, out, count);
                 continue;
             }
-            for (out, tap) in out.chunks_exact_mut(count).zip(&sweep.taps) {
+            for (out, tap) in out.chunks_exact_mut(count).zip(sweep.taps.iter()) {
                 for (row, unit) in out.iter_mut().enumerate() {
                     *unit = from[row * all + tap.index];
                 }
@@ -375,6 +385,16 @@ struct Operands<'a, E: Engine> {
     bias: &'a [E::Sum],
 }
 
+/// Lists of runs, in the scratch.
+struct Lists<'a> {
+    /// Of the tile that is gathered.
+    gathers: &'a mut [Run],
+    /// Of each tile's results.
+    stores: &'a mut [Run],
+    /// How many results' runs each tile has.
+    lengths: &'a mut [usize],
+}
+
 /// Images and grid rows that are repacked together.
 #[derive(Clone, Copy)]
 struct Chunk {
@@ -399,7 +419,13 @@ impl<E: Engine> Operands<'_, E> {
         let repacked = scratch.units(plan.source_units(sweep));
         let panel = scratch.units(plan.panel_units::<E>());
         let staging = scratch.units(plan.staging_units(sweep));
-        let mut offsets = Vec::with_capacity(plan.depth);
+        let offsets = scratch.items(plan.depth);
+        let line = scratch.items(plan.line(E::DEPTH, sweep));
+        let lists = &mut Lists {
+            gathers: scratch.items(E::LANES),
+            stores: scratch.items(plan.tiles * E::LANES),
+            lengths: scratch.items(plan.tiles),
+        };
         for first_image in (0..part.images).step_by(plan.images) {
             for first_row in (0..sweep.grid_height).step_by(plan.grid_rows) {
                 let rows = plan.grid_rows.min(sweep.grid_height - first_row);
@@ -410,9 +436,9 @@ impl<E: Engine> Operands<'_, E> {
                     rows,
                     height: plan.height(sweep, rows),
                 };
-                self.repack(part, &chunk, source, repacked, staging);
-                self.offsets(&chunk, &mut offsets);
-                self.multiply(part, &chunk, &offsets, repacked, panel, out, largest);
+                self.repack(part, &chunk, source, repacked, staging, line);
+                self.offsets(&chunk, offsets);
+                self.multiply(part, &chunk, offsets, repacked, panel, lists, out, largest);
             }
         }
     }
@@ -425,6 +451,7 @@ impl<E: Engine> Operands<'_, E> {
         source: &[E::Element],
         repacked: &mut [u32],
         staging: &mut [u32],
+        line: &mut [E::Element],
     ) {
         let (sweep, plan) = (self.sweep, self.plan);
         let size = sweep.source_height * sweep.source_width;
@@ -438,7 +465,7 @@ impl<E: Engine> Operands<'_, E> {
             && plan.width == sweep.source_width;
         let plane_units = chunk.height * plan.width;
         if let Some(distance) = sweep.tap_units {
-            let mut line = vec![E::Element::default(); plan.width + (E::DEPTH - 1) * distance];
+            line.fill(E::Element::default());
             let columns = overlap(low_column, line.len(), sweep.source_width);
             let inside = (columns.start as isize - low_column) as usize;
             for (index, to) in repacked[..plan.planes * chunk.images * plane_units]
@@ -455,7 +482,7 @@ impl<E: Engine> Operands<'_, E> {
                     line[inside..inside + columns.len()].copy_from_slice(&from[columns.clone()]);
                     let at = (row as isize - top) as usize * plan.width;
                     let units = &mut to[at..at + plan.width];
-                    E::interleave(Side::Lanes, &line, distance, E::DEPTH, units);
+                    E::interleave(Side::Lanes, line, distance, E::DEPTH, units);
                 }
             }
             return;
@@ -490,16 +517,16 @@ impl<E: Engine> Operands<'_, E> {
     }
 
     /// Where each step of the reduction starts in the repacked source.
-    fn offsets(&self, chunk: &Chunk, offsets: &mut Vec<usize>) {
+    fn offsets(&self, chunk: &Chunk, offsets: &mut [usize]) {
         let (low_row, _) = self.sweep.row_span();
         let (low_column, _) = self.sweep.column_span();
-        offsets.clear();
-        for plane in 0..self.plan.planes {
+        let taps = self.sweep.taps.len();
+        for (plane, offsets) in offsets.chunks_exact_mut(taps).enumerate() {
             let base = plane * chunk.images * chunk.height * self.plan.width;
-            for tap in &self.sweep.taps {
+            for (offset, tap) in offsets.iter_mut().zip(self.sweep.taps.iter()) {
                 let row = (tap.row - low_row) as usize;
                 let column = (tap.column - low_column) as usize;
-                offsets.push(base + row * self.plan.width + column);
+                *offset = base + row * self.plan.width + column;
             }
         }
     }
@@ -512,13 +539,12 @@ impl<E: Engine> Operands<'_, E> {
         offsets: &[usize],
         repacked: &[u32],
         panel: &mut [u32],
+        lists: &mut Lists<'_>,
         out: &mut [E::Sum],
         largest: &mut Largest,
     ) {
         let plan = self.plan;
         let positions = chunk.images * chunk.rows * self.sweep.grid_width;
-        let mut gathers = Vec::new();
-        let mut stores: Vec<Store> = (0..plan.tiles).map(|_| Store::default()).collect();
         let zeros = [E::Sum::default(); 64];
         for first in (0..positions).step_by(plan.tiles * E::LANES) {
             let tiles = (positions - first).div_ceil(E::LANES).min(plan.tiles);
@@ -526,18 +552,26 @@ impl<E: Engine> Operands<'_, E> {
                 let depth = offsets.len();
                 let start = pass * plan.depth_block;
                 let last = start + depth == plan.depth;
-                for (tile, store) in stores[..tiles].iter_mut().enumerate() {
+                for tile in 0..tiles {
                     let from = first + tile * E::LANES;
                     let to = (from + E::LANES).min(positions);
-                    self.runs(part, chunk, from, to, &mut gathers, store);
+                    let stores = &mut lists.stores[tile * E::LANES..][..E::LANES];
+                    let [gathered, stored] =
+                        self.runs(part, chunk, from..to, lists.gathers, stores);
+                    lists.lengths[tile] = stored;
                     let panel = &mut panel[tile * depth * E::LANES..];
-                    E::gather(repacked, offsets, &gathers, self.sweep.step_width, panel);
+                    let gathers = &lists.gathers[..gathered];
+                    E::gather(repacked, offsets, gathers, self.sweep.step_width, panel);
                 }
                 for row in (0..plan.rows).step_by(plan.block) {
                     let rows = plan.block.min(plan.rows - row);
                     let a = &self.panel[row * plan.depth + start * rows..][..depth * rows];
                     let bias = if pass == 0 { &self.bias[row..][..rows] } else { &zeros[..rows] };
-                    for (tile, store) in stores[..tiles].iter().enumerate() {
+                    for tile in 0..tiles {
+                        let store = &Store {
+                            runs: &lists.stores[tile * E::LANES..][..lists.lengths[tile]],
+                            count: E::LANES.min(positions - first - tile * E::LANES),
+                        };
                         let b = &panel[tile * depth * E::LANES..][..depth * E::LANES];
                         let target = Target {
                             plane: self.sweep.out_height * self.sweep.out_width,
@@ -553,51 +587,54 @@ impl<E: Engine> Operands<'_, E> {
         }
     }
 
-    /// The runs of the positions `from..to` of a chunk, in the repacked source and in the output.
+    /// The runs of these positions of a chunk, at most one a lane, in the repacked source and in the output; gives how many there are.
     fn runs(
         &self,
         part: &Part,
         chunk: &Chunk,
-        from: usize,
-        to: usize,
-        gathers: &mut Vec<Run>,
-        store: &mut Store,
-    ) {
+        positions: Range<usize>,
+        gathers: &mut [Run],
+        stores: &mut [Run],
+    ) -> [usize; 2] {
         let (sweep, plan) = (self.sweep, self.plan);
         let plane = sweep.out_height * sweep.out_width;
-        gathers.clear();
-        store.runs.clear();
-        store.count = to - from;
-        let mut at = from;
-        while at < to {
+        let [mut gathered, mut stored] = [0; 2];
+        let mut at = positions.start;
+        while at < positions.end {
             let line = at / sweep.grid_width;
             let column = at % sweep.grid_width;
             let (image, row) = (line / chunk.rows, line % chunk.rows);
-            let length = (sweep.grid_width - column).min(to - at);
-            gathers.push(Run {
+            let length = (sweep.grid_width - column).min(positions.end - at);
+            let lane = at - positions.start;
+            gathers[gathered] = Run {
                 source: (image * chunk.height + row * sweep.step_height) * plan.width
                     + column * sweep.step_width,
-                lane: at - from,
+                lane,
                 length,
-            });
+            };
+            gathered += 1;
             let out_row = sweep.out_first_row + (chunk.first_row + row) * sweep.out_step_height;
             let out = ((chunk.first_image + image) * part.out_stride + part.out_first) * plane
                 + out_row * sweep.out_width
                 + sweep.out_first_column
                 + column * sweep.out_step_width;
-            match store.runs.last_mut() {
+            match stores[..stored].last_mut() {
                 Some(run) if sweep.is_dense() && run.source + run.length == out => {
                     run.length += length;
                 }
-                _ => store.runs.push(Run { source: out, lane: at - from, length }),
+                _ => {
+                    stores[stored] = Run { source: out, lane, length };
+                    stored += 1;
+                }
             }
             at += length;
         }
+        [gathered, stored]
     }
 }
 
 /// Positions `first..first + count` of a line that lie in `0..length`.
-pub(crate) fn overlap(first: isize, count: usize, length: usize) -> std::ops::Range<usize> {
+pub(crate) fn overlap(first: isize, count: usize, length: usize) -> Range<usize> {
     let start = first.clamp(0, length as isize) as usize;
     let end = (first + count as isize).clamp(start as isize, length as isize) as usize;
     start..end

@@ -71,6 +71,7 @@ impl Nest {
 
 /// A run of consecutive lanes that are evenly spaced in the source plane.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Run {
     /// First unit in the source plane.
     pub(crate) source: usize,
@@ -96,7 +97,9 @@ impl Largest {
 }
 
 /// Operand type.
-pub(crate) trait Element: Copy + Default + Send + Sync + PartialEq + 'static {
+pub(crate) trait Element:
+    super::scratch::Plain + Default + Send + Sync + PartialEq + 'static
+{
     /// The operands as units, where a unit is a single operand as it lies in memory.
     fn as_units(operands: &[Self]) -> Option<&[u32]>;
 }

@@ -87,7 +87,7 @@ pub(crate) fn matmul<E: Engine>(
         let b = &b[index * g.batch_stride_b..][..g.k * g.n];
         let count = threads::parts(g.m * g.n * g.k, g.m.div_ceil(E::ROWS));
         let piece = |index| threads::piece(g.m, E::ROWS, count, index);
-        let parts = Parts::new(c, (0..count).map(|index| piece(index).len() * g.n));
+        let parts = Parts::new(c, |index| piece(index).start * g.n);
         let found = AtomicU32::new(0);
         let own = Mutex::new(Some(&mut *scratch));
         threads::run(count, &|index| {

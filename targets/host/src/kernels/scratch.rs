@@ -8,6 +8,31 @@ pub(crate) const fn words_bytes(length: usize) -> usize {
     (length * 4).next_multiple_of(ALIGNMENT)
 }
 
+/// Words that so many items take.
+const fn items_words<T>(length: usize) -> usize {
+    (length * size_of::<T>()).div_ceil(4)
+}
+
+/// Bytes that a buffer of `length` items takes.
+pub(crate) const fn items_bytes<T>(length: usize) -> usize {
+    words_bytes(items_words::<T>(length))
+}
+
+/// What any bits are a value of.
+///
+/// # Safety
+/// The type is `Copy`, has no padding and no invalid bits.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers and floats.
+unsafe impl Plain for i8 {}
+// SAFETY: likewise.
+unsafe impl Plain for f32 {}
+// SAFETY: likewise.
+unsafe impl Plain for usize {}
+// SAFETY: three integers of one size.
+unsafe impl Plain for super::engine::Run {}
+
 /// Hands out the buffers of one scratch, front to back.
 pub(crate) struct Scratch<'a> {
     rest: &'a mut [u8],
@@ -40,6 +65,15 @@ impl<'a> Scratch<'a> {
         // SAFETY: as in `units`; `Sum` is implemented for `i32` and `f32` only, for which any bits
         // are a value.
         unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
+    }
+
+    /// The next `length` operands of a product, or runs of lanes, or indices. Their contents are whatever the scratch held.
+    pub(crate) fn items<T: Plain>(&mut self, length: usize) -> &'a mut [T] {
+        const { assert!(align_of::<T>() <= ALIGNMENT) };
+        let start = self.take(items_words::<T>(length));
+        // SAFETY: `take` gave as many initialised bytes, which start on a 64-byte boundary and which no other reference covers for
+        // 'a; any bits are a `Plain`.
+        unsafe { core::slice::from_raw_parts_mut(start.cast(), length) }
     }
 
     fn take(&mut self, length: usize) -> *mut u8 {

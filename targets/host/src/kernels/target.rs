@@ -6,9 +6,9 @@ use super::engine::{Engine, Largest, Nest, Run};
 const TILE_SUMS: usize = 512;
 
 /// Where the lanes of a tile go: `source` of a run is its place in the first row of the output.
-#[derive(Default)]
-pub(crate) struct Store {
-    pub(crate) runs: Vec<Run>,
+#[derive(Clone, Copy)]
+pub(crate) struct Store<'a> {
+    pub(crate) runs: &'a [Run],
     /// Lanes.
     pub(crate) count: usize,
 }
@@ -37,7 +37,7 @@ impl Target {
         a: &[u32],
         b: &[u32],
         bias: &[E::Sum],
-        store: &Store,
+        store: &Store<'_>,
         out: &mut [E::Sum],
         largest: &mut Largest,
     ) {
@@ -71,7 +71,7 @@ impl Target {
         let mut sums = [E::Sum::default(); TILE_SUMS];
         if self.accumulate {
             for (r, sums) in sums.chunks_exact_mut(E::LANES).take(rows).enumerate() {
-                for run in &store.runs {
+                for run in store.runs {
                     let from = &out[run.source + (self.row + r) * self.plane..];
                     for i in 0..run.length {
                         sums[run.lane + i] = from[i * self.step];
@@ -96,7 +96,7 @@ impl Target {
             E::fold_max(largest, &sums, E::LANES, rows, store.count);
         }
         for (r, sums) in sums.chunks_exact(E::LANES).take(rows).enumerate() {
-            for run in &store.runs {
+            for run in store.runs {
                 let to = &mut out[run.source + (self.row + r) * self.plane..];
                 if self.step == 1 {
                     to[..run.length].copy_from_slice(&sums[run.lane..][..run.length]);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::convolution::overlap;
 use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
-use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
+use super::scratch::{Scratch, items_bytes, words_bytes, words_of, words_of_mut};
 use super::threads::{self, Parts};
 
 /// Most units of both repacked operands at a time.
@@ -127,6 +127,19 @@ impl Plan {
             + words_bytes(self.spread_units())
             + words_bytes(self.rows * self.line::<E>())
             + words_bytes(self.block)
+            + items_bytes::<Run>(self.spread_runs::<E>())
+            + items_bytes::<usize>(self.spread_lists(self.blocks))
+            + items_bytes::<usize>(self.spread_lists(self.grid_rows * g.out_width))
+    }
+
+    /// Runs of taps in blocks of lanes, at most one a lane.
+    fn spread_runs<E: Engine>(&self) -> usize {
+        self.spread_lists(self.blocks * E::LANES)
+    }
+
+    /// So many, where taps are spread.
+    const fn spread_lists(&self, count: usize) -> usize {
+        if self.spread { count } else { 0 }
     }
 }
 
@@ -157,7 +170,7 @@ pub(crate) fn weight_gradient<E: Engine>(
     for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
         let count = threads::parts(g.multiplications() / g.groups, rows.div_ceil(E::ROWS));
         let piece = |index| threads::piece(rows, E::ROWS, count, index);
-        let parts = Parts::new(dw, (0..count).map(|index| piece(index).len() * line));
+        let parts = Parts::new(dw, |index| piece(index).start * line);
         let found = AtomicU32::new(0);
         let own = Mutex::new(Some(&mut *scratch));
         threads::run(count, &|index| {
@@ -209,6 +222,16 @@ struct Block<'a, E: Engine> {
     dw: &'a mut [E::Sum],
 }
 
+/// Lists for taps that are spread over lanes, in the scratch.
+struct Lists<'a> {
+    /// Runs of each block of lanes.
+    runs: &'a mut [Run],
+    /// How many each block has.
+    lengths: &'a mut [usize],
+    /// Where each position's window begins in the repacked input.
+    bases: &'a mut [usize],
+}
+
 /// Images and output rows that are repacked together.
 #[derive(Clone, Copy)]
 struct Chunk {
@@ -238,6 +261,11 @@ impl<E: Engine> Product<'_, E> {
         let spread = scratch.units(plan.spread_units());
         let sums = scratch.sums::<E::Sum>(plan.rows * plan.line::<E>());
         let bias = scratch.sums::<E::Sum>(plan.block);
+        let lists = &mut Lists {
+            runs: scratch.items(plan.spread_runs::<E>()),
+            lengths: scratch.items(plan.spread_lists(plan.blocks)),
+            bases: scratch.items(plan.spread_lists(plan.grid_rows * g.out_width)),
+        };
         let step = plan.groups * E::DEPTH;
         for first_image in (0..g.batch).step_by(step) {
             for first_row in (0..g.out_height).step_by(plan.grid_rows) {
@@ -255,7 +283,7 @@ impl<E: Engine> Product<'_, E> {
                 };
                 self.pack_rows(&chunk, dy, rows, staging);
                 if plan.spread {
-                    self.pack_spread(&chunk, x, lanes, spread, staging);
+                    self.pack_spread(&chunk, x, lanes, spread, staging, lists);
                 } else {
                     self.pack_lanes(&chunk, x, lanes, staging);
                 }
@@ -469,6 +497,7 @@ impl<E: Engine> Product<'_, E> {
         out: &mut [u32],
         plane: &mut [u32],
         staging: &mut [u32],
+        lists: &mut Lists<'_>,
     ) {
         let (g, plan) = (self.g, self.plan);
         let channels = plan.channels;
@@ -480,7 +509,7 @@ impl<E: Engine> Product<'_, E> {
         } else {
             (g.kernel_width, channels)
         };
-        let mut runs_of_blocks = vec![Vec::new(); plan.blocks];
+        lists.lengths.fill(0);
         let mut lane = 0;
         for tap_row in 0..g.kernel_height {
             for tap_run in 0..runs {
@@ -489,25 +518,28 @@ impl<E: Engine> Product<'_, E> {
                 let end = source + run;
                 while source < end {
                     let length = (end - source).min(E::LANES - lane % E::LANES);
-                    let block: &mut Vec<Run> = &mut runs_of_blocks[lane / E::LANES];
-                    block.push(Run { source, lane: lane % E::LANES, length });
+                    let block = lane / E::LANES;
+                    let next = &mut lists.lengths[block];
+                    lists.runs[block * E::LANES + *next] =
+                        Run { source, lane: lane % E::LANES, length };
+                    *next += 1;
                     source += length;
                     lane += length;
                 }
             }
         }
-        let bases: Vec<usize> = (0..positions)
-            .map(|position| {
-                let (row, column) = (position / g.out_width, position % g.out_width);
-                (row * g.stride_height * plan.width + column * g.stride_width) * channels
-            })
-            .collect();
+        let bases = &mut lists.bases[..positions];
+        for (position, base) in bases.iter_mut().enumerate() {
+            let (row, column) = (position / g.out_width, position % g.out_width);
+            *base = (row * g.stride_height * plan.width + column * g.stride_width) * channels;
+        }
         for group in 0..chunk.groups {
             let units = chunk.height * plan.width * channels;
             self.pack_plane(chunk, group, x, 0, channels, channels, &mut plane[..units], staging);
-            for (block, runs) in runs_of_blocks.iter().enumerate() {
+            for (block, &length) in lists.lengths.iter().enumerate() {
                 let to = block * block_units + group * positions * E::LANES;
-                E::gather(plane, &bases, runs, 1, &mut out[to..]);
+                let runs = &lists.runs[block * E::LANES..][..length];
+                E::gather(plane, bases, runs, 1, &mut out[to..]);
             }
         }
     }
