@@ -315,6 +315,18 @@ fn an_object_of_other_weights() {
     assert_eq!((finding.entry.as_str(), finding.differences[0].index), ("init", Some(9)));
 }
 
+/// The kernels that an object is linked with choose by what the processor has: one without AVX, one with AVX2.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn an_object_on_older_processors() {
+    let folder = artifact("processors", "host");
+    for processor in ["Nehalem", "Haswell"] {
+        let runner = Some(format!("qemu-x86_64 -cpu {processor}"));
+        let report = run(&folder, &VerifyOptions { runner, ..VerifyOptions::default() });
+        assert!(report.bit_exact, "{processor}: {:?}", report.finding);
+    }
+}
+
 #[test]
 fn the_seed_decides() {
     let folder = artifact("seed", "c");

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{
     UserFuncName, Value, types,
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_module::{FuncId, Linkage, Module};
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::program::{BufferId, Kernel, Launch, Program, Region, Step, scale_offset};
 use trainc_ir::target::loop_scratch;
@@ -16,6 +16,7 @@ use crate::HostError;
 use crate::codegen::{build_loop_kernel, loop_kernel_signature, readonly};
 use crate::divided::{Section, WORTH, sections};
 use crate::kernel::HostKernel;
+use crate::microkernels::MicroKernel;
 use crate::staging::{Place, Stage, Staging, Work};
 
 /// One call that a launch of a kernel makes.
@@ -30,7 +31,7 @@ pub(crate) struct StageCode {
 impl StageCode {
     /// Whether a vector kernel does it.
     pub(crate) fn is_vector(&self) -> bool {
-        matches!(self.call, Call::Vector { .. })
+        matches!(self.call, Call::Vector(_))
     }
 }
 
@@ -41,8 +42,17 @@ enum Call {
         /// Role of each parameter, and for scratch its offset in the stage's working memory.
         parameters: Vec<(Role, usize)>,
     },
-    /// The function [`crate::microkernels::launch`] with the address of the kernel's description.
-    Vector { address: i64 },
+    /// The function that runs vector kernels, with the address of the kernel's description.
+    Vector(Description),
+}
+
+/// Where the description of a vector kernel lies.
+#[derive(Clone, Copy)]
+enum Description {
+    /// In this process: the kernel itself, for [`crate::microkernels::launch`].
+    Address(i64),
+    /// In the object: words, for the kernels that are linked with it.
+    Words(DataId),
 }
 
 /// A part of a loop kernel.
@@ -70,6 +80,8 @@ pub(crate) struct Compiler<'m, M: Module> {
     pub(crate) listing: Listing,
     /// Whether loops with much work are divided among threads, by a function of this process.
     pub(crate) divides: bool,
+    /// Whether vector kernels are described by data, not by addresses in this process.
+    pub(crate) describes: bool,
 }
 
 impl<'m, M: Module> Compiler<'m, M> {
@@ -81,6 +93,7 @@ impl<'m, M: Module> Compiler<'m, M> {
             builder: FunctionBuilderContext::new(),
             listing: Listing { wanted: listing, functions: Vec::new() },
             divides: false,
+            describes: false,
         }
     }
 
@@ -136,8 +149,12 @@ impl<'m, M: Module> Compiler<'m, M> {
             .map(|(i, stage)| {
                 let name = if several { format!("{name}.{i}") } else { name.to_string() };
                 let call = match &stage.work {
+                    Work::Vector(kernel) if self.describes => {
+                        Call::Vector(Description::Words(self.define_words(&name, kernel)?))
+                    }
                     Work::Vector(kernel) => {
-                        Call::Vector { address: std::ptr::from_ref(&**kernel) as i64 }
+                        let address = std::ptr::from_ref(&**kernel) as i64;
+                        Call::Vector(Description::Address(address))
                     }
                     Work::Loop(op) => self.define_stage(&name, op, stage)?,
                 };
@@ -145,6 +162,18 @@ impl<'m, M: Module> Compiler<'m, M> {
                 Ok(StageCode { call, inputs, outputs, scratch: stage.scratch })
             })
             .collect()
+    }
+
+    fn define_words(&mut self, name: &str, kernel: &MicroKernel) -> Result<DataId, HostError> {
+        let words = kernel.launch().encode();
+        let name = format!("{name}.launch");
+        let id = self.module.declare_data(&name, Linkage::Local, false, false)?;
+        let mut description = DataDescription::new();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        description.define(bytes.into_boxed_slice());
+        description.set_align(8);
+        self.module.define_data(id, &description)?;
+        Ok(id)
     }
 
     fn define_stage(&mut self, name: &str, op: &Op, stage: &Stage) -> Result<Call, HostError> {
@@ -343,14 +372,20 @@ impl<M: Module> Schedule<'_, '_, M> {
                     self.section(section, &arguments);
                 }
             }
-            Call::Vector { address } => {
+            Call::Vector(description) => {
                 let mut arguments: Vec<Value> = Vec::new();
                 for (place, _) in stage.inputs.iter().chain(&stage.outputs) {
                     arguments.push(self.place(launch, *place, 0));
                 }
                 arguments.push(self.plus(arena, scratch));
                 let array = self.array(&arguments);
-                let kernel = self.builder.ins().iconst(types::I64, *address);
+                let kernel = match *description {
+                    Description::Address(address) => self.builder.ins().iconst(types::I64, address),
+                    Description::Words(data) => {
+                        let data = self.module.declare_data_in_func(data, self.builder.func);
+                        self.builder.ins().symbol_value(types::I64, data)
+                    }
+                };
                 let function = self.vector.expect("declared because the program uses it");
                 let callee = self.module.declare_func_in_func(function, self.builder.func);
                 self.builder.ins().call(callee, &[kernel, array]);

@@ -5,9 +5,8 @@
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
 use trainc_ir::bit_product::BitTail;
-use trainc_ir::numeric::{self, Rounding};
-use trainc_ir::ops::requantize_adaptive::kept_shift;
-use trainc_ir::product::{self, Finish, Narrowing, Numbers, Shape};
+use trainc_ir::numeric::Rounding;
+use trainc_ir::product::{self, Finish as Finishes, Narrowing, Numbers, Shape};
 use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
@@ -15,12 +14,10 @@ use crate::bits::Bits;
 use crate::geometry::{geometry, matmul_geometry};
 use crate::grouped::Grouped;
 use crate::kernels::{
-    ConvGeometry, MatMulGeometry, conv2d_f32, conv2d_f32_scratch_bytes, conv2d_grad_input_f32,
-    conv2d_grad_input_f32_scratch_bytes, conv2d_grad_input_i8, conv2d_grad_input_i8_scratch_bytes,
-    conv2d_grad_weight_f32, conv2d_grad_weight_f32_scratch_bytes, conv2d_grad_weight_i8,
-    conv2d_grad_weight_i8_scratch_bytes, conv2d_i8, conv2d_i8_scratch_bytes, matmul_f32,
-    matmul_f32_scratch_bytes, matmul_i8, matmul_i8_scratch_bytes, max_abs_i32,
-    requantize_half_away, requantize_pseudo_stochastic,
+    Finish, Launch, Operand, Product, Width, conv2d_f32_scratch_bytes,
+    conv2d_grad_input_f32_scratch_bytes, conv2d_grad_input_i8_scratch_bytes,
+    conv2d_grad_weight_f32_scratch_bytes, conv2d_grad_weight_i8_scratch_bytes,
+    conv2d_i8_scratch_bytes, matmul_f32_scratch_bytes, matmul_i8_scratch_bytes,
 };
 use crate::memory::ALIGNMENT;
 use crate::staging::Pass;
@@ -28,7 +25,7 @@ use crate::staging::Pass;
 /// A vector kernel with its shape: what generated code passes to [`launch`].
 #[derive(Debug)]
 pub(crate) struct MicroKernel {
-    product: Option<Product>,
+    launch: Launch,
     /// In the place of all else.
     grouped: Option<Grouped>,
     /// Likewise.
@@ -36,121 +33,63 @@ pub(crate) struct MicroKernel {
     finish: Option<Narrowing>,
     inputs: Vec<TensorType>,
     output: TensorType,
-    /// Bytes of the i32 sums between product and finish.
-    sums_bytes: usize,
-    scratch_bytes: usize,
 }
 
-/// A product and its operands' shape.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Product {
-    Forward(ConvGeometry),
-    InputGradient(ConvGeometry),
-    WeightGradient(ConvGeometry),
-    MatMul(MatMulGeometry),
+/// The product that the vector kernels have for one that was recognised.
+fn product_of(product: &product::Product) -> Result<Product, String> {
+    match product.numbers {
+        Numbers::Bytes | Numbers::Float => {}
+        Numbers::Unsigned => return Err("an operand is u8".into()),
+        Numbers::Plain => return Err("the operands are plain integers".into()),
+    }
+    Ok(match &product.shape {
+        Shape::Convolution(c) => {
+            let geometry = geometry(c);
+            match c.pass {
+                product::Pass::Forward => Product::Forward(geometry),
+                product::Pass::Error => Product::InputGradient(geometry),
+                product::Pass::Gradient => Product::WeightGradient(geometry),
+            }
+        }
+        Shape::Matrices(matrices) => Product::MatMul(matmul_geometry(matrices)),
+    })
 }
 
-impl Product {
-    fn new(product: &product::Product) -> Result<Product, String> {
-        match product.numbers {
-            Numbers::Bytes | Numbers::Float => {}
-            Numbers::Unsigned => return Err("an operand is u8".into()),
-            Numbers::Plain => return Err("the operands are plain integers".into()),
-        }
-        Ok(match &product.shape {
-            Shape::Convolution(c) => {
-                let geometry = geometry(c);
-                match c.pass {
-                    product::Pass::Forward => Product::Forward(geometry),
-                    product::Pass::Error => Product::InputGradient(geometry),
-                    product::Pass::Gradient => Product::WeightGradient(geometry),
-                }
-            }
-            Shape::Matrices(matrices) => Product::MatMul(matmul_geometry(matrices)),
-        })
-    }
-
-    /// Multiplications.
-    pub(crate) fn multiplications(&self) -> usize {
-        match self {
-            Product::Forward(g) | Product::InputGradient(g) | Product::WeightGradient(g) => {
-                g.multiplications()
-            }
-            Product::MatMul(g) => g.multiplications(),
-        }
-    }
-
-    fn scratch_bytes(&self, float: bool) -> usize {
-        match (self, float) {
-            (Product::Forward(g), false) => conv2d_i8_scratch_bytes(g),
-            (Product::Forward(g), true) => conv2d_f32_scratch_bytes(g),
-            (Product::InputGradient(g), false) => conv2d_grad_input_i8_scratch_bytes(g),
-            (Product::InputGradient(g), true) => conv2d_grad_input_f32_scratch_bytes(g),
-            (Product::WeightGradient(g), false) => conv2d_grad_weight_i8_scratch_bytes(g),
-            (Product::WeightGradient(g), true) => conv2d_grad_weight_f32_scratch_bytes(g),
-            (Product::MatMul(g), false) => matmul_i8_scratch_bytes(g),
-            (Product::MatMul(g), true) => matmul_f32_scratch_bytes(g),
-        }
-    }
-
-    /// The sums and their largest magnitude.
-    fn run_i8(&self, a: &[i8], b: &[i8], sums: &mut [i32], scratch: &mut [u8]) -> u32 {
-        match self {
-            Product::Forward(g) => conv2d_i8(g, a, b, sums, scratch),
-            Product::InputGradient(g) => conv2d_grad_input_i8(g, a, b, sums, scratch),
-            Product::WeightGradient(g) => conv2d_grad_weight_i8(g, a, b, sums, scratch),
-            Product::MatMul(g) => matmul_i8(g, a, b, sums, scratch),
-        }
-    }
-
-    fn run_f32(&self, a: &[f32], b: &[f32], sums: &mut [f32], scratch: &mut [u8]) {
-        match self {
-            Product::Forward(g) => conv2d_f32(g, a, b, sums, scratch),
-            Product::InputGradient(g) => conv2d_grad_input_f32(g, a, b, sums, scratch),
-            Product::WeightGradient(g) => conv2d_grad_weight_f32(g, a, b, sums, scratch),
-            Product::MatMul(g) => matmul_f32(g, a, b, sums, scratch),
-        }
+fn product_scratch(product: &Product, float: bool) -> usize {
+    match (product, float) {
+        (Product::Forward(g), false) => conv2d_i8_scratch_bytes(g),
+        (Product::Forward(g), true) => conv2d_f32_scratch_bytes(g),
+        (Product::InputGradient(g), false) => conv2d_grad_input_i8_scratch_bytes(g),
+        (Product::InputGradient(g), true) => conv2d_grad_input_f32_scratch_bytes(g),
+        (Product::WeightGradient(g), false) => conv2d_grad_weight_i8_scratch_bytes(g),
+        (Product::WeightGradient(g), true) => conv2d_grad_weight_f32_scratch_bytes(g),
+        (Product::MatMul(g), false) => matmul_i8_scratch_bytes(g),
+        (Product::MatMul(g), true) => matmul_f32_scratch_bytes(g),
     }
 }
 
 /// How a finish narrows sums, if the vector kernels round so.
-fn narrowing(finish: &Finish) -> Option<Narrowing> {
+fn narrowing(finish: &Finishes) -> Option<Narrowing> {
     let rounds =
         |n: &Narrowing| matches!(n.rounding(), Rounding::HalfAway | Rounding::PseudoStochastic);
     finish.narrowing().filter(rounds)
 }
 
-/// The shift for sums of that largest magnitude (which constant shifts and kept ones do not ask for), and the lower clamp. `further` is
-/// the finish's own operand: a width, or the state of a shift that is kept.
-///
-/// # Safety
-/// The operand is valid and aligned, nothing writes to it.
-unsafe fn shift(
-    finish: Narrowing,
-    largest: impl FnOnce() -> u32,
-    further: Option<Operand<'_>>,
-) -> (i64, i8) {
-    match finish {
-        Narrowing::Adaptive { bits, low, .. } => {
-            // SAFETY: promised by the caller; a state is FP32.
-            let state: &[f32] = further.map_or(&[], |operand| unsafe { operand.elements() });
-            let shift = match kept_shift(state, bits) {
-                Some(shift) => shift,
-                None => numeric::bit_width(largest()).saturating_sub(bits.into()),
-            };
-            (shift.into(), low)
-        }
-        Narrowing::Requantize { bits, low, .. } => {
-            (i64::from(numeric::bit_width(largest()).saturating_sub(bits.into())), low)
-        }
-        Narrowing::Gradient { .. } => {
-            let width = i64::from(numeric::bit_width(largest()));
-            // SAFETY: promised by the caller; a width is an i32.
-            let bits: i32 = further.map_or(0, |operand| unsafe { operand.elements() }[0]);
-            ((width - i64::from(bits)).max(0), -127)
-        }
-        Narrowing::Shift { amount, .. } => (amount.into(), -127),
-    }
+/// As the vector kernels take it.
+fn finish_of(narrowing: Narrowing) -> Finish {
+    let pseudo_stochastic = narrowing.rounding() == Rounding::PseudoStochastic;
+    let (width, low) = match narrowing {
+        Narrowing::Requantize { bits, low, .. } => (Width::Sums(bits), low),
+        Narrowing::Adaptive { bits, low, .. } => (Width::Kept(bits), low),
+        Narrowing::Gradient { .. } => (Width::Given, -127),
+        Narrowing::Shift { amount, .. } => (Width::Shift(amount), -127),
+    };
+    Finish { width, pseudo_stochastic, low }
+}
+
+fn operand_of(ty: &TensorType) -> Operand {
+    let exponent = (ty.scale_bytes() > 0).then(|| scale_offset(ty));
+    Operand { elements: ty.count(), exponent }
 }
 
 impl MicroKernel {
@@ -180,14 +119,14 @@ impl MicroKernel {
                 Ok((MicroKernel { grouped: Some(grouped), ..kernel }, 1))
             }));
         }
-        if let Some(finish) = Finish::of(first, sums).as_ref().and_then(narrowing) {
+        if let Some(finish) = Finishes::of(first, sums).as_ref().and_then(narrowing) {
             let operands = operands.get(..1 + finish.operands())?;
             let output = one(first.infer(operands).ok()?)?;
             return Some(Ok((MicroKernel::new(None, Some(finish), operands, output, 0), 1)));
         }
         let product = product::Product::of(ops, operands, |finish| narrowing(finish).is_some())?;
         Some(product.and_then(|product| {
-            let own = Product::new(&product)?;
+            let own = product_of(&product)?;
             let finish = product.finish.as_ref().and_then(narrowing);
             let bytes =
                 finish.map_or(0, |_| product.sums.element_bytes().next_multiple_of(ALIGNMENT));
@@ -205,17 +144,33 @@ impl MicroKernel {
         sums_bytes: usize,
     ) -> MicroKernel {
         let float = output.is_f32();
-        let product_bytes = product.map_or(0, |p| p.scratch_bytes(float));
-        MicroKernel {
+        let product_bytes = product.map_or(0, |p| product_scratch(&p, float));
+        let mut inputs = [Operand::default(); 3];
+        for (input, ty) in inputs.iter_mut().zip(operands) {
+            *input = operand_of(ty);
+        }
+        let launch = Launch {
             product,
-            grouped: None,
-            bits: None,
-            finish,
-            inputs: operands.iter().map(|&ty| ty.clone()).collect(),
-            output,
+            float,
+            finish: finish.map(finish_of),
+            inputs,
+            count: operands.len(),
+            output: operand_of(&output),
             sums_bytes,
             scratch_bytes: sums_bytes + product_bytes,
-        }
+        };
+        let inputs = operands.iter().map(|&ty| ty.clone()).collect();
+        MicroKernel { launch, grouped: None, bits: None, finish, inputs, output }
+    }
+
+    /// Whether objects have it, too: it is described by words.
+    pub(crate) fn is_described(&self) -> bool {
+        self.grouped.is_none() && self.bits.is_none()
+    }
+
+    /// The description.
+    pub(crate) fn launch(&self) -> &Launch {
+        &self.launch
     }
 
     /// Number of operands.
@@ -245,7 +200,7 @@ impl MicroKernel {
                 output: self.output.clone(),
             });
         }
-        if let Some(product) = &self.product {
+        if let Some(product) = &self.launch.product {
             let float = self.output.is_f32();
             let sums = if float { Element::F32 } else { Element::I32 };
             passes.push(Pass::Product {
@@ -257,7 +212,7 @@ impl MicroKernel {
         }
         if let Some(finish) = self.finish {
             let input = self.output.with_element(Element::I32);
-            if self.product.is_none() && finish.asks_magnitude() {
+            if self.launch.product.is_none() && finish.asks_magnitude() {
                 passes.push(Pass::LargestMagnitude { input: input.clone() });
             }
             passes.push(Pass::Requantize { input, output: self.output.clone() });
@@ -267,7 +222,7 @@ impl MicroKernel {
 
     /// Bytes of working memory.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        self.scratch_bytes
+        self.launch.scratch_bytes
     }
 
     /// Runs the kernel.
@@ -276,18 +231,16 @@ impl MicroKernel {
     /// `arguments` are the addresses of the operands, of the result and of the working memory, each valid for its
     /// size and 4-byte aligned; nothing else refers to the result and the working memory.
     unsafe fn run(&self, arguments: *const *mut u8) {
-        // SAFETY: the caller passes one address an operand, one for the result, and one for the working memory.
-        let addresses = unsafe { std::slice::from_raw_parts(arguments, self.inputs.len() + 2) };
-        let input = |i: usize| Operand { address: addresses[i], ty: &self.inputs[i] };
-        let output = Operand { address: addresses[self.inputs.len()], ty: &self.output };
-        // SAFETY: an i8 is a byte; `Operand`'s promise for each address; the working memory, if there is any, is
-        // split into the sums and the rest.
+        if self.is_described() {
+            // SAFETY: promised by the caller.
+            return unsafe { self.launch.run(arguments) };
+        }
+        // SAFETY: the caller passes one address an operand, and one for the result.
+        let addresses = unsafe { std::slice::from_raw_parts(arguments, self.inputs.len() + 1) };
+        let input = |i: usize| Tensor { address: addresses[i], ty: &self.inputs[i] };
+        let output = Tensor { address: addresses[self.inputs.len()], ty: &self.output };
+        // SAFETY: `Tensor`'s promise for each address.
         unsafe {
-            let scratch: &mut [u8] = match self.scratch_bytes {
-                0 => &mut [],
-                bytes => std::slice::from_raw_parts_mut(addresses[self.inputs.len() + 1], bytes),
-            };
-            let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
             if let Some(grouped) = &self.grouped {
                 grouped.run(
                     [input(0).elements(), input(1).elements()],
@@ -295,7 +248,6 @@ impl MicroKernel {
                     input(0).exponent().wrapping_add(input(1).exponent()),
                     output.elements_mut(),
                 );
-                return;
             }
             if let Some(bits) = &self.bits {
                 let packed = [input(0).bytes(), input(1).bytes()];
@@ -305,48 +257,6 @@ impl MicroKernel {
                     let flips = (bits.tail == BitTail::Flipped).then(|| input(3).elements());
                     bits.bits(packed, input(2).elements(), flips, output.bytes_mut());
                 }
-                return;
-            }
-            match (&self.product, &self.finish) {
-                (Some(product), None) if self.output.is_f32() => {
-                    product.run_f32(
-                        input(0).elements(),
-                        input(1).elements(),
-                        output.elements_mut(),
-                        scratch,
-                    );
-                }
-                (Some(product), None) => {
-                    product.run_i8(
-                        input(0).elements(),
-                        input(1).elements(),
-                        output.elements_mut(),
-                        scratch,
-                    );
-                    output.set_exponent(input(0).exponent().wrapping_add(input(1).exponent()));
-                }
-                (Some(product), Some(finish)) => {
-                    let count = self.output.count();
-                    let sums: &mut [i32] =
-                        std::slice::from_raw_parts_mut(sums.as_mut_ptr().cast(), count);
-                    let largest =
-                        product.run_i8(input(0).elements(), input(1).elements(), sums, scratch);
-                    let exponent = input(0).exponent().wrapping_add(input(1).exponent());
-                    let further = (self.inputs.len() > 2).then(|| input(2));
-                    let (shift, low) = shift(*finish, || largest, further);
-                    requantize(sums, shift, finish.rounding(), low, output.elements_mut());
-                    output.set_exponent(exponent.wrapping_add(shift as i32));
-                }
-                (None, Some(finish)) => {
-                    let sums: &[i32] = input(0).elements();
-                    let further = (self.inputs.len() > 1).then(|| input(1));
-                    let (shift, low) = shift(*finish, || max_abs_i32(sums), further);
-                    requantize(sums, shift, finish.rounding(), low, output.elements_mut());
-                    if self.output.scale_bytes() > 0 {
-                        output.set_exponent(input(0).exponent().wrapping_add(shift as i32));
-                    }
-                }
-                (None, None) => {}
             }
         }
     }
@@ -357,12 +267,12 @@ fn one(mut results: Vec<TensorType>) -> Option<TensorType> {
 }
 
 /// A tensor at an address that is valid for its size.
-struct Operand<'a> {
+struct Tensor<'a> {
     address: *mut u8,
     ty: &'a TensorType,
 }
 
-impl Operand<'_> {
+impl Tensor<'_> {
     /// The elements as `T`, which has their width.
     ///
     /// # Safety
@@ -412,35 +322,6 @@ impl Operand<'_> {
         // SAFETY: the exponent lies behind the elements, on a 4-byte boundary.
         unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().read() }
     }
-
-    /// Sets the shared exponent.
-    ///
-    /// # Safety
-    /// As [`Self::exponent`], and the type has one.
-    unsafe fn set_exponent(&self, exponent: i32) {
-        // SAFETY: as above.
-        unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().write(exponent) }
-    }
-}
-
-fn requantize(sums: &[i32], shift: i64, rounding: Rounding, low: i8, out: &mut [i8]) {
-    match (rounding, u32::try_from(shift)) {
-        (Rounding::HalfAway, Ok(shift)) => requantize_half_away(sums, shift, low, out),
-        (_, Ok(shift)) if shift <= 32 => {
-            requantize_pseudo_stochastic(sums, shift, out);
-            if low > -127 {
-                out.iter_mut().for_each(|q| *q = (*q).max(low));
-            }
-        }
-        // A shift beyond the width: a negative number of bits was asked for.
-        _ => {
-            let shift = shift.clamp(0, u32::MAX.into()) as u32;
-            for (q, &x) in out.iter_mut().zip(sums) {
-                let rounded = numeric::shift_right(x.into(), shift, rounding);
-                *q = rounded.clamp(low.into(), 127) as i8;
-            }
-        }
-    }
 }
 
 /// Runs a vector kernel; generated code calls this.
@@ -450,4 +331,88 @@ fn requantize(sums: &[i32], shift: i64, rounding: Rounding, low: i8, out: &mut [
 pub(crate) unsafe extern "C" fn launch(kernel: *const MicroKernel, arguments: *const *mut u8) {
     // SAFETY: promised by the caller.
     unsafe { (*kernel).run(arguments) }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainc_ir::numeric::{Rounding, shift_right};
+    use trainc_ir::ops::requantize_adaptive;
+
+    use crate::kernels::{
+        ConvGeometry, Finish, Launch, MatMulGeometry, Operand, Product, Width, kept_shift,
+        shift_beyond,
+    };
+
+    #[test]
+    fn descriptions_are_words_and_back() {
+        let convolution = ConvGeometry {
+            batch: 1,
+            in_channels: 2,
+            in_height: 3,
+            in_width: 4,
+            out_channels: 5,
+            out_height: 6,
+            out_width: 7,
+            kernel_height: 8,
+            kernel_width: 9,
+            stride_height: 10,
+            stride_width: 11,
+            dilation_height: 12,
+            dilation_width: 13,
+            pad_top: 14,
+            pad_left: 15,
+            groups: 16,
+        };
+        let matrices = MatMulGeometry {
+            batch: 1,
+            batch_stride_a: 2,
+            batch_stride_b: 3,
+            m: 4,
+            n: 5,
+            k: 6,
+            transpose_a: true,
+            transpose_b: false,
+        };
+        let products = [
+            None,
+            Some(Product::Forward(convolution)),
+            Some(Product::InputGradient(convolution)),
+            Some(Product::WeightGradient(convolution)),
+            Some(Product::MatMul(matrices)),
+        ];
+        let widths = [Width::Sums(7), Width::Kept(5), Width::Given, Width::Shift(31)];
+        let finish = |width| Finish { width, pseudo_stochastic: true, low: -127 };
+        for product in products {
+            for finish in widths.into_iter().map(finish).map(Some).chain([None]) {
+                let operand = |n: usize| Operand { elements: n, exponent: Some(4 * n) };
+                let launch = Launch {
+                    product,
+                    float: finish.is_none(),
+                    finish,
+                    inputs: [operand(20), Operand { elements: 21, exponent: None }, operand(22)],
+                    count: 3,
+                    output: operand(23),
+                    sums_bytes: 64,
+                    scratch_bytes: 128,
+                };
+                assert_eq!(Launch::decode(&launch.encode()), launch);
+            }
+        }
+    }
+
+    #[test]
+    fn shifts_are_the_interpreters() {
+        for state in [[0.0, 3.0, 1.0], [1.0, 3.0, 1.0], [2.0, -1.0, 1.0], [1.0, 40.0, 1.0]] {
+            for bits in 1..=7 {
+                let expected = requantize_adaptive::kept_shift(&state, bits);
+                assert_eq!(kept_shift(&state, bits), expected, "{state:?}, {bits}");
+            }
+        }
+        for x in [0, 1, -1, 5, i32::MAX, i32::MIN, 1 << 30, -(1 << 17), 0x0123_4567] {
+            for shift in 33..140 {
+                let expected = shift_right(x.into(), shift, Rounding::PseudoStochastic);
+                assert_eq!(i64::from(shift_beyond(x, shift)), expected, "{x} >> {shift}");
+            }
+        }
+    }
 }

@@ -66,11 +66,14 @@ impl Staging {
         Staging { stages: vec![stage], scratch_bytes: loop_bytes(&signature.lower()) }
     }
 
-    /// The kernel by vector kernels as far as there are any; `None` if there is none.
-    pub(crate) fn vector(signature: &Signature<'_>) -> Option<Staging> {
+    /// The kernel by those vector kernels that `serves` takes as far as there are any; `None` if there is none.
+    pub(crate) fn vector(
+        signature: &Signature<'_>,
+        serves: impl Fn(&MicroKernel) -> bool,
+    ) -> Option<Staging> {
         let inputs = signature.inputs;
         let [output] = signature.outputs else { return None };
-        let segments = segments(signature.ops(), inputs)?;
+        let segments = segments(signature.ops(), inputs, serves)?;
         if !segments.iter().any(Segment::is_vector) {
             return None;
         }
@@ -157,8 +160,16 @@ pub(crate) enum Pass {
     Loops { op: Op, inputs: Vec<TensorType>, output: TensorType },
 }
 
-/// Splits a sequence of operations, each applied to the result so far. `None` if it does not type.
-pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
+/// Splits a sequence of operations, each applied to the result so far, with those vector kernels that `serves` takes. `None` if it does
+/// not type.
+pub(crate) fn segments(
+    ops: &[Op],
+    inputs: &[&TensorType],
+    serves: impl Fn(&MicroKernel) -> bool,
+) -> Option<Vec<Segment>> {
+    let vector = |at: usize, available: &[&TensorType]| {
+        MicroKernel::of(&ops[at..], available)?.ok().filter(|(kernel, _)| serves(kernel))
+    };
     let mut segments = Vec::new();
     let mut carried: Option<TensorType> = None;
     let (mut at, mut next) = (0, 0);
@@ -166,7 +177,7 @@ pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment
         let own = usize::from(carried.is_some());
         let available: Vec<&TensorType> =
             carried.iter().chain(inputs[next..].iter().copied()).collect();
-        if let Some(Ok((kernel, count))) = MicroKernel::of(&ops[at..], &available) {
+        if let Some((kernel, count)) = vector(at, &available) {
             let operands = next..next + kernel.operands() - own;
             next = operands.end;
             at += count;
@@ -196,7 +207,7 @@ pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment
             carried = Some(output);
             let available: Vec<&TensorType> =
                 carried.iter().chain(inputs[next..].iter().copied()).collect();
-            if at == ops.len() || matches!(MicroKernel::of(&ops[at..], &available), Some(Ok(_))) {
+            if at == ops.len() || vector(at, &available).is_some() {
                 break;
             }
         }

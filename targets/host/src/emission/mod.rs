@@ -1,4 +1,4 @@
-//! Artifacts: a relocatable object that needs nothing but itself, its C header, its Rust bindings.
+//! Artifacts: a relocatable object, the kernels of products that it calls, its C header, its Rust bindings.
 
 mod header;
 mod object;
@@ -10,28 +10,48 @@ use trainc_ir::harness::{Harness, HarnessFunction};
 use trainc_ir::program::Program;
 use trainc_ir::target::ArtifactFile;
 
+use crate::kernel::HostKernel;
 use crate::memory::ALIGNMENT;
+use crate::staging::Work;
 use crate::{HostError, check};
 
-/// The files of a program: `NAME.o`, `NAME.h`, `NAME.rs`.
+/// The file of the kernels, the same of every program.
+const KERNELS: &str = "trainc_kernels.o";
+
+/// Whether a program's object calls the kernels.
+fn uses_kernels(program: &Program) -> Result<bool, HostError> {
+    for kernel in &program.kernels {
+        let staging = HostKernel::of(kernel)?.object();
+        if staging.stages.iter().any(|stage| matches!(stage.work, Work::Vector(_))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The files of a program: `NAME.o`, `NAME.h`, `NAME.rs`, and the kernels if it uses them.
 pub(crate) fn emit(program: &Verified<Program>) -> Result<Vec<ArtifactFile>, HostError> {
     check::check(program)?;
     let interface = interface(program)?;
-    let object = object::emit(program, &interface, false)?.bytes;
+    let object = object::emit(program, &interface, false)?;
+    let kernels = object
+        .uses_kernels
+        .then(|| ArtifactFile { name: KERNELS.to_string(), contents: object::KERNELS.to_vec() });
     let name = &interface.prefix;
     // The object holds its entries and `_init`, not the runtime of emitted C.
     let services = Services { alignment: ALIGNMENT, checkpoints: false, evaluation: false };
-    Ok(vec![
-        ArtifactFile { name: format!("{name}.o"), contents: object },
+    let files = [
+        ArtifactFile { name: format!("{name}.o"), contents: object.bytes },
         ArtifactFile {
             name: format!("{name}.h"),
-            contents: header::header(program, &interface).into_bytes(),
+            contents: header::header(program, &interface, object.uses_kernels).into_bytes(),
         },
         ArtifactFile {
             name: format!("{name}.rs"),
             contents: rust::module(program, &interface, &services).into_bytes(),
         },
-    ])
+    ];
+    Ok(files.into_iter().chain(kernels).collect())
 }
 
 fn interface(program: &Program) -> Result<Interface, HostError> {
@@ -54,7 +74,9 @@ pub(crate) fn harness(program: &Program) -> Result<Harness, HostError> {
         .collect();
     Ok(Harness {
         header: format!("{prefix}.h"),
-        sources: vec![format!("{prefix}.o")],
+        sources: std::iter::once(format!("{prefix}.o"))
+            .chain(uses_kernels(program)?.then(|| KERNELS.to_string()))
+            .collect(),
         support: Vec::new(),
         init: format!("{prefix}_init"),
         checkpoints: None,

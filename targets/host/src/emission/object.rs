@@ -1,11 +1,11 @@
-//! A program as a relocatable object: its own code and data, and no symbol of anyone else.
+//! A program as a relocatable object: its own code and data, and of anyone else's symbols none but that of the kernels, if it uses any.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AbiParam, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Type, Value, types,
 };
 use cranelift_frontend::FunctionBuilder;
-use cranelift_module::{DataDescription, DataId, Linkage, Module, default_libcall_names};
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use trainc_c::interface::{Function, Interface, Parameter, Passing};
 use trainc_ir::Element;
@@ -19,11 +19,19 @@ use crate::jit::{constant_image, state_image};
 use crate::kernel::HostKernel;
 use crate::memory::ALIGNMENT;
 
+/// The function of the kernels that are linked with an object.
+const LAUNCH: &str = env!("TRAINC_HOST_LAUNCH");
+
+/// Those kernels.
+pub(super) const KERNELS: &[u8] = include_bytes!(env!("TRAINC_HOST_KERNELS_OBJECT"));
+
 /// An object, and the text of its functions if that was asked for.
 pub(super) struct Object {
     pub(super) bytes: Vec<u8>,
     /// Name, intermediate form, machine code.
     pub(super) functions: Vec<(String, String, String)>,
+    /// Whether [`KERNELS`] is linked with it.
+    pub(super) uses_kernels: bool,
 }
 
 pub(super) fn emit(
@@ -38,16 +46,25 @@ pub(super) fn emit(
     let constants = data(&mut module, &format!("{prefix}_constants"), constant_image(program))?;
     let initial = data(&mut module, &format!("{prefix}_initial_state"), state_image(program))?;
     let mut compiler = Compiler::new(&mut module, listing);
-    let kernels = define_kernels(&mut compiler, program, HostKernel::generic, |kernel| {
+    compiler.describes = true;
+    let kernels = define_kernels(&mut compiler, program, HostKernel::object, |kernel| {
         format!("{prefix}.{}", identifier(&kernel.name))
     })?;
+    let vector = match kernels.iter().flatten().any(StageCode::is_vector) {
+        true => {
+            let mut signature = compiler.module.make_signature();
+            signature.params = vec![AbiParam::new(types::I64); 2];
+            Some(compiler.module.declare_function(LAUNCH, Linkage::Import, &signature)?)
+        }
+        false => None,
+    };
     for function in &interface.functions {
-        define_function(&mut compiler, program, function, &kernels, constants)?;
+        define_function(&mut compiler, program, function, &kernels, vector, constants)?;
     }
     define_init(&mut compiler, prefix, initial, program.memory.state_bytes)?;
     let functions = compiler.listing.functions;
     let bytes = module.finish().emit().map_err(|e| HostError::Codegen(e.to_string()))?;
-    Ok(Object { bytes, functions })
+    Ok(Object { bytes, functions, uses_kernels: vector.is_some() })
 }
 
 fn data(module: &mut ObjectModule, name: &str, bytes: Vec<u8>) -> Result<DataId, HostError> {
@@ -66,6 +83,7 @@ fn define_function(
     program: &Program,
     function: &Function,
     kernels: &[Vec<StageCode>],
+    vector: Option<FuncId>,
     constants: DataId,
 ) -> Result<(), HostError> {
     let entry = program
@@ -126,7 +144,7 @@ fn define_function(
         let constants = builder.ins().symbol_value(types::I64, constants);
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
         let bases = Bases { arena, state, constants, inputs, outputs, run };
-        let (vector, timer) = (None, None);
+        let timer = None;
         let mut schedule =
             Schedule { module, builder, program, kernels, vector, timer, launches: 0, bases };
         schedule.steps(&entry.steps);

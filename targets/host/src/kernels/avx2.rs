@@ -1,6 +1,6 @@
 //! Engines for x86-64 with AVX2, and with its 256-bit dot products.
 
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 use super::engine::{Engine, Largest, Nest, Run, Side};
 use super::{pack, portable};

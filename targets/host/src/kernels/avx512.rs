@@ -1,6 +1,6 @@
 //! Engines for x86-64 with AVX-512 and its dot products.
 
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 use super::avx2::{self, by_rows};
 use super::engine::{Engine, Largest, Nest, Run, Side};

@@ -3,16 +3,17 @@
 //! The source is repacked once, a few images at a time, into planes of units with its border of
 //! zeros; a tap is then an offset into a plane, and a panel of lanes is gathered by copying runs.
 
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::engine::{Element, Engine, Largest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
+use super::own::Own;
+use super::parts::Parts;
 use super::scratch::{Scratch, items_bytes, words_bytes};
 use super::sweep::Sweep;
 use super::target::{Store, Target};
-use super::threads::{self, Parts};
+use super::threads;
 
 /// Most units of repacked source at a time; half of a usual second-level cache.
 const SOURCE_UNITS: usize = 192 * 1024;
@@ -159,7 +160,8 @@ fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
         let plan = Plan::new::<E>(g, &sweep, channels, rows);
         plan.weight_bytes(direction.weight_staging::<E>(g, &plan)) + plan.thread_bytes::<E>(&sweep)
     });
-    Scratch::LOSS + largest.max().unwrap_or(0)
+    // Once for what all threads read, once for a thread's own.
+    2 * Scratch::LOSS + largest.max().unwrap_or(0)
 }
 
 /// `y = conv(x, w)`; returns the largest magnitude of `y`.
@@ -233,7 +235,7 @@ fn run<E: Engine>(
             let source_image = channels * g.groups * sweep.source_height * sweep.source_width;
             let outs = Parts::new(out, |index| images(index).start * out_image);
             let found = AtomicU32::new(0);
-            let own = Mutex::new(Some(scratch));
+            let own = Own::new(scratch.rest());
             threads::run(count, &|index| {
                 let images = images(index);
                 let part = Part {
@@ -247,19 +249,10 @@ fn run<E: Engine>(
                 let source = &source[images.start * source_image..images.end * source_image];
                 let out = outs.take(index);
                 let mut largest = Largest::default();
-                let taken = own.lock().ok().and_then(|mut own| own.take());
-                match taken {
-                    Some(mut scratch) => {
-                        operands.run(&part, source, out, &mut scratch, &mut largest);
-                    }
-                    None => {
-                        let bytes = Scratch::LOSS + plan.thread_bytes::<E>(&sweep);
-                        threads::with_scratch(bytes, |bytes| {
-                            let scratch = &mut Scratch::new(bytes);
-                            operands.run(&part, source, out, scratch, &mut largest);
-                        });
-                    }
-                }
+                own.with(Scratch::LOSS + plan.thread_bytes::<E>(&sweep), |bytes| {
+                    let scratch = &mut Scratch::new(bytes);
+                    operands.run(&part, source, out, scratch, &mut largest);
+                });
                 found.fetch_max(largest.value(), Ordering::Relaxed);
             });
             most = most.max(found.into_inner());

@@ -7,7 +7,6 @@
 use super::engine::Sum;
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, words_bytes};
-use super::threads;
 
 /// Operand of a direct kernel.
 pub(crate) trait Scalar: Copy + Default + 'static {
@@ -49,7 +48,7 @@ impl Scalar for f32 {
 
 /// The outputs `p` in `0..count` whose input `p * stride + offset` lies in `0..length`.
 #[inline(always)]
-fn reached(offset: isize, stride: usize, count: usize, length: usize) -> std::ops::Range<usize> {
+fn reached(offset: isize, stride: usize, count: usize, length: usize) -> core::ops::Range<usize> {
     let low = if offset >= 0 { 0 } else { offset.unsigned_abs().div_ceil(stride) };
     let left = length as isize - offset;
     let high = if left <= 0 { 0 } else { (left as usize).div_ceil(stride) };
@@ -170,15 +169,45 @@ impl Padded {
     }
 }
 
-/// Runs `task` with two buffers of words that belong to this thread.
-#[inline(always)]
-fn with_planes<S: Sum>(first: usize, second: usize, task: impl FnOnce(&mut [S], &mut [S])) {
-    let bytes = words_bytes(first) + words_bytes(second) + Scratch::LOSS;
-    threads::with_scratch(bytes, |scratch| {
+/// Words of the two buffers of a product.
+struct Planes {
+    /// Of what taps read.
+    source: usize,
+    /// Of sums, or of errors.
+    sums: usize,
+}
+
+impl Planes {
+    #[inline(always)]
+    const fn bytes(&self) -> usize {
+        words_bytes(self.source) + words_bytes(self.sums) + Scratch::LOSS
+    }
+
+    #[inline(always)]
+    fn of<S: Sum>(self, scratch: &mut [u8]) -> [&mut [S]; 2] {
         let mut scratch = Scratch::new(scratch);
-        let first = scratch.sums(first);
-        task(first, scratch.sums(second));
-    });
+        [scratch.sums(self.source), scratch.sums(self.sums)]
+    }
+
+    /// Of the forward product and of the gradient of the weights.
+    #[inline(always)]
+    fn padded(g: &ConvGeometry) -> Self {
+        let padded = Padded::new(g);
+        match g.output_len() {
+            0 => Self { source: 0, sums: 0 },
+            _ => Self { source: padded.elements(g), sums: padded.length(g) },
+        }
+    }
+}
+
+/// Scratch of [`forward`] and of [`weight_gradient`].
+pub(crate) fn padded_bytes(g: &ConvGeometry) -> usize {
+    Planes::padded(g).bytes()
+}
+
+/// Scratch of [`input_gradient`].
+pub(crate) fn spaced_bytes(g: &ConvGeometry) -> usize {
+    Spaced::new(g).planes(g).bytes()
 }
 
 /// `y = conv(x, w)`, one input channel for each group.
@@ -189,30 +218,63 @@ pub(crate) fn forward<T: Scalar>(
     w: &[T],
     first: usize,
     y: &mut [T::Sum],
+    scratch: &mut [u8],
 ) {
     if y.is_empty() {
         return;
     }
     let (multiplier, taps) = (g.group_out_channels(), g.taps());
     let padded = Padded::new(g);
-    with_planes(padded.elements(g), padded.length(g), |plane, sums| {
-        let mut laid_out = None;
-        for (index, y) in (first..).zip(y.chunks_exact_mut(g.out_plane())) {
-            let (image, channel) = (index / g.out_channels, index % g.out_channels);
-            let source = image * g.in_channels + channel / multiplier;
-            if laid_out != Some(source) {
-                let x = &x[source * g.in_plane()..][..g.in_plane()];
-                padded.fill(g, x, T::wide, plane);
-                laid_out = Some(source);
-            }
-            sums.fill(T::Sum::default());
-            let w = &w[channel * taps..][..taps];
-            add_taps(sums, w, |tap| padded.shift(g, tap), plane);
-            for (y, sums) in y.chunks_exact_mut(g.out_width).zip(sums.chunks(padded.pitch)) {
-                y.copy_from_slice(&sums[..g.out_width]);
-            }
+    let [plane, sums] = Planes::padded(g).of(scratch);
+    let mut laid_out = None;
+    for (index, y) in (first..).zip(y.chunks_exact_mut(g.out_plane())) {
+        let (image, channel) = (index / g.out_channels, index % g.out_channels);
+        let source = image * g.in_channels + channel / multiplier;
+        if laid_out != Some(source) {
+            let x = &x[source * g.in_plane()..][..g.in_plane()];
+            padded.fill(g, x, T::wide, plane);
+            laid_out = Some(source);
         }
-    });
+        sums.fill(T::Sum::default());
+        let w = &w[channel * taps..][..taps];
+        add_taps(sums, w, |tap| padded.shift(g, tap), plane);
+        for (y, sums) in y.chunks_exact_mut(g.out_width).zip(sums.chunks(padded.pitch)) {
+            y.copy_from_slice(&sums[..g.out_width]);
+        }
+    }
+}
+
+/// Planes of errors that stand as far apart as their windows, with what windows reach beyond them.
+struct Spaced {
+    reach_height: usize,
+    reach_width: usize,
+    pitch: usize,
+    rows: usize,
+}
+
+impl Spaced {
+    #[inline(always)]
+    fn new(g: &ConvGeometry) -> Self {
+        let reach_height = (g.kernel_height - 1) * g.dilation_height;
+        let reach_width = (g.kernel_width - 1) * g.dilation_width;
+        Self {
+            reach_height,
+            reach_width,
+            pitch: g.in_width + g.pad_left + reach_width,
+            rows: g.in_height + g.pad_top + reach_height,
+        }
+    }
+
+    #[inline(always)]
+    fn planes(&self, g: &ConvGeometry) -> Planes {
+        match g.input_len() {
+            0 => Planes { source: 0, sums: 0 },
+            _ => Planes {
+                source: self.rows * self.pitch,
+                sums: (g.in_height - 1) * self.pitch + g.in_width,
+            },
+        }
+    }
 }
 
 /// `dx`, one input channel for each group: errors stand as far apart as their windows, with zeros
@@ -224,16 +286,14 @@ pub(crate) fn input_gradient<T: Scalar>(
     w: &[T],
     first: usize,
     dx: &mut [T::Sum],
+    scratch: &mut [u8],
 ) {
     if dx.is_empty() {
         return;
     }
     let (multiplier, taps) = (g.group_out_channels(), g.taps());
-    let reach_height = (g.kernel_height - 1) * g.dilation_height;
-    let reach_width = (g.kernel_width - 1) * g.dilation_width;
-    let pitch = g.in_width + g.pad_left + reach_width;
-    let rows = g.in_height + g.pad_top + reach_height;
-    let length = (g.in_height - 1) * pitch + g.in_width;
+    let spaced = Spaced::new(g);
+    let Spaced { reach_height, reach_width, pitch, .. } = spaced;
     // Windows that lie in the padding below or to the right have no errors to give.
     let seen = |count: usize, stride: usize, size: usize| count.min(size.div_ceil(stride));
     let seen_rows = seen(g.out_height, g.stride_height, g.in_height + g.pad_top);
@@ -243,29 +303,28 @@ pub(crate) fn input_gradient<T: Scalar>(
         let column = g.pad_left + reach_width - tap % g.kernel_width * g.dilation_width;
         row * pitch + column
     };
-    with_planes(rows * pitch, length, |plane, sums| {
-        plane.fill(T::Sum::default());
-        for (index, dx) in (first..).zip(dx.chunks_exact_mut(g.in_plane())) {
-            let (image, group) = (index / g.in_channels, index % g.in_channels);
-            sums.fill(T::Sum::default());
-            for channel in group * multiplier..(group + 1) * multiplier {
-                let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
-                // The same places each time: what is between them stays zero.
-                for row in 0..seen_rows {
-                    let at = (row * g.stride_height + reach_height) * pitch + reach_width;
-                    let dy = &dy[row * g.out_width..][..seen_columns];
-                    let places = plane[at..].iter_mut().step_by(g.stride_width);
-                    for (place, &value) in places.zip(dy) {
-                        *place = value.wide();
-                    }
+    let [plane, sums] = spaced.planes(g).of::<T::Sum>(scratch);
+    plane.fill(T::Sum::default());
+    for (index, dx) in (first..).zip(dx.chunks_exact_mut(g.in_plane())) {
+        let (image, group) = (index / g.in_channels, index % g.in_channels);
+        sums.fill(T::Sum::default());
+        for channel in group * multiplier..(group + 1) * multiplier {
+            let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
+            // The same places each time: what is between them stays zero.
+            for row in 0..seen_rows {
+                let at = (row * g.stride_height + reach_height) * pitch + reach_width;
+                let dy = &dy[row * g.out_width..][..seen_columns];
+                let places = plane[at..].iter_mut().step_by(g.stride_width);
+                for (place, &value) in places.zip(dy) {
+                    *place = value.wide();
                 }
-                add_taps(sums, &w[channel * taps..][..taps], shift, plane);
             }
-            for (dx, sums) in dx.chunks_exact_mut(g.in_width).zip(sums.chunks(pitch)) {
-                dx.copy_from_slice(&sums[..g.in_width]);
-            }
+            add_taps(sums, &w[channel * taps..][..taps], shift, plane);
         }
-    });
+        for (dx, sums) in dx.chunks_exact_mut(g.in_width).zip(sums.chunks(pitch)) {
+            dx.copy_from_slice(&sums[..g.in_width]);
+        }
+    }
 }
 
 /// Taps whose sums are added to side by side.
@@ -279,6 +338,7 @@ pub(crate) fn weight_gradient<T: Scalar>(
     dy: &[T],
     first: usize,
     dw: &mut [T::Sum],
+    scratch: &mut [u8],
 ) {
     let multiplier = g.group_out_channels();
     dw.fill(T::Sum::default());
@@ -286,43 +346,42 @@ pub(crate) fn weight_gradient<T: Scalar>(
         return;
     }
     let padded = Padded::new(g);
-    with_planes(padded.elements(g), padded.length(g), |plane, errors| {
-        errors.fill(T::Sum::default());
-        for (channel, dw) in (first..).zip(dw.chunks_exact_mut(g.taps())) {
-            for image in 0..g.batch {
-                let source = image * g.in_channels + channel / multiplier;
-                let x = &x[source * g.in_plane()..][..g.in_plane()];
-                padded.fill(g, x, T::wide, plane);
-                let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
-                // The same places each time: what is between rows stays zero.
-                for (errors, dy) in errors.chunks_mut(padded.pitch).zip(dy.chunks(g.out_width)) {
-                    for (error, &dy) in errors.iter_mut().zip(dy) {
-                        *error = dy.wide();
-                    }
+    let [plane, errors] = Planes::padded(g).of::<T::Sum>(scratch);
+    errors.fill(T::Sum::default());
+    for (channel, dw) in (first..).zip(dw.chunks_exact_mut(g.taps())) {
+        for image in 0..g.batch {
+            let source = image * g.in_channels + channel / multiplier;
+            let x = &x[source * g.in_plane()..][..g.in_plane()];
+            padded.fill(g, x, T::wide, plane);
+            let dy = &dy[(image * g.out_channels + channel) * g.out_plane()..];
+            // The same places each time: what is between rows stays zero.
+            for (errors, dy) in errors.chunks_mut(padded.pitch).zip(dy.chunks(g.out_width)) {
+                for (error, &dy) in errors.iter_mut().zip(dy) {
+                    *error = dy.wide();
                 }
-                if T::ORDERED {
-                    for (chunk, dw) in dw.chunks_mut(TAPS).enumerate() {
-                        let mut sums = [T::Sum::default(); TAPS];
-                        let mut shifts = [0; TAPS];
-                        for (tap, sum) in dw.iter().enumerate() {
-                            sums[tap] = *sum;
-                            shifts[tap] = padded.shift(g, chunk * TAPS + tap);
-                        }
-                        for (at, &error) in errors.iter().enumerate() {
-                            for tap in 0..dw.len() {
-                                sums[tap] = T::add(sums[tap], error, plane[shifts[tap] + at]);
-                            }
-                        }
-                        dw.copy_from_slice(&sums[..dw.len()]);
+            }
+            if T::ORDERED {
+                for (chunk, dw) in dw.chunks_mut(TAPS).enumerate() {
+                    let mut sums = [T::Sum::default(); TAPS];
+                    let mut shifts = [0; TAPS];
+                    for (tap, sum) in dw.iter().enumerate() {
+                        sums[tap] = *sum;
+                        shifts[tap] = padded.shift(g, chunk * TAPS + tap);
                     }
-                } else {
-                    for (tap, sum) in dw.iter_mut().enumerate() {
-                        let source = &plane[padded.shift(g, tap)..][..errors.len()];
-                        let terms = errors.iter().zip(source);
-                        *sum = terms.fold(*sum, |sum, (&error, &x)| T::add(sum, error, x));
+                    for (at, &error) in errors.iter().enumerate() {
+                        for tap in 0..dw.len() {
+                            sums[tap] = T::add(sums[tap], error, plane[shifts[tap] + at]);
+                        }
                     }
+                    dw.copy_from_slice(&sums[..dw.len()]);
+                }
+            } else {
+                for (tap, sum) in dw.iter_mut().enumerate() {
+                    let source = &plane[padded.shift(g, tap)..][..errors.len()];
+                    let terms = errors.iter().zip(source);
+                    *sum = terms.fold(*sum, |sum, (&error, &x)| T::add(sum, error, x));
                 }
             }
         }
-    });
+    }
 }

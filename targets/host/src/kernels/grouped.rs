@@ -8,7 +8,7 @@ use super::geometry::{ConvGeometry, MatMulGeometry};
 use super::path::{KernelPath, active_path, on_features};
 use super::products::DIRECT;
 use super::scratch::{Scratch, words_bytes};
-use super::threads;
+use super::threads::{self, with_scratch};
 
 /// Which sums of a convolution are wanted, of which operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub fn grouped_convolution_on(
     let work = DIRECT * g.multiplications();
     threads::fill(out, plane, work, &|start, out| {
         let words = plane_words(g);
-        threads::with_scratch(2 * words_bytes(words) + Scratch::LOSS, |scratch| {
+        with_scratch(2 * words_bytes(words) + Scratch::LOSS, |scratch| {
             let mut scratch = Scratch::new(scratch);
             let part = scratch.sums::<i32>(words);
             let all = scratch.sums::<i32>(words);
@@ -162,7 +162,16 @@ fn convolution_planes(
                 let (image, feature) = (index / g.out_channels, index % g.out_channels);
                 for channel in 0..inputs {
                     let source = feature / outputs * inputs + channel;
-                    depthwise::forward(&own, x(image, source), w(feature, channel), 0, part);
+                    with_scratch(depthwise::padded_bytes(&own), |scratch| {
+                        depthwise::forward(
+                            &own,
+                            x(image, source),
+                            w(feature, channel),
+                            0,
+                            part,
+                            scratch,
+                        );
+                    });
                     scale = scale_a.at(image, source) * scale_b.at(feature, channel);
                     total.add(part, scale);
                 }
@@ -173,7 +182,10 @@ fn convolution_planes(
                 for member in 0..outputs {
                     let feature = channel / inputs * outputs + member;
                     let error = &a[dy(a, image, feature)];
-                    depthwise::input_gradient(&own, error, w(feature, channel_of_group), 0, part);
+                    with_scratch(depthwise::spaced_bytes(&own), |scratch| {
+                        let w = w(feature, channel_of_group);
+                        depthwise::input_gradient(&own, error, w, 0, part, scratch);
+                    });
                     scale = scale_a.at(image, feature) * scale_b.at(feature, channel_of_group);
                     total.add(part, scale);
                 }
@@ -183,7 +195,9 @@ fn convolution_planes(
                 let source = feature / outputs * inputs + channel;
                 for image in 0..g.batch {
                     let error = &b[dy(b, image, feature)];
-                    depthwise::weight_gradient(&own, x(image, source), error, 0, part);
+                    with_scratch(depthwise::padded_bytes(&own), |scratch| {
+                        depthwise::weight_gradient(&own, x(image, source), error, 0, part, scratch);
+                    });
                     scale = scale_a.at(image, source) * scale_b.at(image, feature);
                     total.add(part, scale);
                 }
@@ -273,7 +287,7 @@ pub fn grouped_matmul_on(
         return;
     }
     threads::fill(out, g.n, DIRECT * g.multiplications(), &|start, out| {
-        threads::with_scratch(words_bytes(g.n) + Scratch::LOSS, |scratch| {
+        with_scratch(words_bytes(g.n) + Scratch::LOSS, |scratch| {
             let all = Scratch::new(scratch).sums::<i32>(g.n);
             on_features!(
                 path,

@@ -1,13 +1,14 @@
 //! Matrix products: rows are rows of `C`, lanes its columns.
 
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::engine::{Element, Engine, Largest, Nest, SLACK, Side};
 use super::geometry::MatMulGeometry;
+use super::own::Own;
+use super::parts::Parts;
 use super::scratch::{Scratch, words_bytes};
-use super::threads::{self, Parts};
+use super::threads;
 
 /// Most units of one reduction in one pass of a tile.
 const DEPTH_UNITS: usize = 512;
@@ -89,22 +90,15 @@ pub(crate) fn matmul<E: Engine>(
         let piece = |index| threads::piece(g.m, E::ROWS, count, index);
         let parts = Parts::new(c, |index| piece(index).start * g.n);
         let found = AtomicU32::new(0);
-        let own = Mutex::new(Some(&mut *scratch));
+        let own = Own::new(scratch);
         threads::run(count, &|index| {
             let rows = piece(index);
             let c = parts.take(index);
             let mut largest = Largest::default();
-            let taken = own.lock().ok().and_then(|mut own| own.take());
-            match taken {
-                Some(scratch) => {
-                    let scratch = &mut Scratch::new(scratch);
-                    product::<E>(g, rows, a, b, c, scratch, &mut largest);
-                }
-                None => threads::with_scratch(bytes::<E>(g), |bytes| {
-                    let scratch = &mut Scratch::new(bytes);
-                    product::<E>(g, rows, a, b, c, scratch, &mut largest);
-                }),
-            }
+            own.with(bytes::<E>(g), |bytes| {
+                let scratch = &mut Scratch::new(bytes);
+                product::<E>(g, rows, a, b, c, scratch, &mut largest);
+            });
             found.fetch_max(largest.value(), Ordering::Relaxed);
         });
         most = most.max(found.into_inner());

@@ -20,20 +20,29 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(not(trainc_archive))]
 mod bit_peak;
+#[cfg(not(trainc_archive))]
 mod bit_thresholds;
+#[cfg(not(trainc_archive))]
 mod bits;
 #[cfg(test)]
 mod bits_tests;
 mod convolution;
 mod depthwise;
 mod engine;
+#[cfg(trainc_archive)]
+mod features;
 mod geometry;
+#[cfg(not(trainc_archive))]
 mod grouped;
 #[cfg(test)]
 mod grouped_tests;
+mod launch;
 mod matmul;
+mod own;
 mod pack;
+mod parts;
 mod path;
 mod portable;
 mod products;
@@ -43,24 +52,37 @@ mod sweep;
 mod target;
 #[cfg(test)]
 mod tests;
+#[cfg(not(trainc_archive))]
+mod threads;
+#[cfg(trainc_archive)]
+#[path = "alone.rs"]
 mod threads;
 mod weight_gradient;
 
+#[cfg(not(trainc_archive))]
 pub use bit_peak::bit_peak;
+#[cfg(not(trainc_archive))]
 pub use bit_thresholds::BitThresholds;
+#[cfg(not(trainc_archive))]
 pub use bits::{
     BitGeometry, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds, conv2d_bits_thresholds_on,
 };
 pub use geometry::{ConvGeometry, MatMulGeometry};
+#[cfg(not(trainc_archive))]
 pub use grouped::{
     GroupScales, GroupedPass, GroupedSums, grouped_convolution, grouped_convolution_on,
     grouped_matmul, grouped_matmul_on,
 };
+pub use launch::{Finish, LAUNCH_WORDS, Launch, Operand, Product, Width};
+#[cfg(all(test, not(trainc_archive)))]
+pub(crate) use launch::{kept_shift, shift_beyond};
 pub use path::{KernelPath, active_path};
 pub use products::*;
 pub use requantize::{
     max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,
     requantize_pseudo_stochastic, requantize_pseudo_stochastic_on,
 };
+#[cfg(not(trainc_archive))]
 pub(crate) use threads::{piece, run};
+#[cfg(not(trainc_archive))]
 pub use threads::{set_threads, threads};

@@ -1,5 +1,6 @@
 //! Which instruction set the kernels use, decided once.
 
+#[cfg(not(trainc_archive))]
 use std::sync::OnceLock;
 
 /// An implementation of the kernels.
@@ -37,13 +38,35 @@ impl KernelPath {
     }
 
     /// Whether this machine can run the path.
+    #[cfg(not(trainc_archive))]
     #[must_use]
     pub fn is_available(self) -> bool {
         static AVAILABLE: OnceLock<[bool; 4]> = OnceLock::new();
         AVAILABLE.get_or_init(|| Self::ALL.map(Self::detect))[self as usize]
     }
 
-    #[cfg(target_arch = "x86_64")]
+    /// Whether this machine can run the path.
+    #[cfg(trainc_archive)]
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        use core::sync::atomic::{AtomicU8, Ordering};
+        /// A bit for each path, and one that says that they were asked for.
+        static AVAILABLE: AtomicU8 = AtomicU8::new(0);
+        let mut available = AVAILABLE.load(Ordering::Relaxed);
+        if available == 0 {
+            let bit = |path: Self| u8::from(Self::detect(path)) << path as u8;
+            available = 1 << 7 | Self::ALL.into_iter().map(bit).fold(0, |all, bit| all | bit);
+            AVAILABLE.store(available, Ordering::Relaxed);
+        }
+        available >> self as u8 & 1 == 1
+    }
+
+    #[cfg(all(target_arch = "x86_64", trainc_archive))]
+    fn detect(self) -> bool {
+        super::features::has(self)
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(trainc_archive)))]
     fn detect(self) -> bool {
         let avx2 = std::is_x86_feature_detected!("avx2");
         match self {
@@ -67,17 +90,27 @@ impl KernelPath {
 
 /// The path that the kernels use: the one that the environment variable `TRAINC_HOST_KERNELS`
 /// names, if this machine has it, or else the fastest that it has. Read once.
+#[cfg(not(trainc_archive))]
 #[must_use]
 pub fn active_path() -> KernelPath {
     static ACTIVE: OnceLock<KernelPath> = OnceLock::new();
     *ACTIVE.get_or_init(|| {
         let forced = std::env::var("TRAINC_HOST_KERNELS").ok();
         let forced = forced.as_deref().and_then(KernelPath::from_name);
-        forced.filter(|path| path.is_available()).unwrap_or_else(|| {
-            let available = KernelPath::ALL.into_iter().rev().find(|path| path.is_available());
-            available.unwrap_or(KernelPath::Portable)
-        })
+        forced.filter(|path| path.is_available()).unwrap_or_else(fastest)
     })
+}
+
+/// The path that the kernels use: the fastest that this machine has.
+#[cfg(trainc_archive)]
+#[must_use]
+pub fn active_path() -> KernelPath {
+    fastest()
+}
+
+fn fastest() -> KernelPath {
+    let available = KernelPath::ALL.into_iter().rev().find(|path| path.is_available());
+    available.unwrap_or(KernelPath::Portable)
 }
 
 /// Calls a function that is inlined into a wrapper with the target features of `path`, so that

@@ -1,6 +1,7 @@
 //! The products as they are called.
 
 use super::geometry::{ConvGeometry, MatMulGeometry};
+use super::own::Own;
 use super::path::{KernelPath, active_path, on_features};
 use super::portable::{PortableF32, PortableI8};
 #[cfg(target_arch = "x86_64")]
@@ -152,17 +153,21 @@ macro_rules! products {
             check(g, x.len(), w.len(), y.len());
             if g.is_depthwise() {
                 use depthwise::forward;
+                let own = Own::new(scratch);
                 threads::fill(y, g.out_plane(), DIRECT * g.multiplications(), &|first, $sums| {
-                    on_features!(
-                        path,
-                        forward::<$element>(
-                            g: &ConvGeometry,
-                            x: &[$element],
-                            w: &[$element],
-                            first: usize,
-                            $sums: &mut [$sum],
-                        )
-                    );
+                    own.with(depthwise::padded_bytes(g), |scratch| {
+                        on_features!(
+                            path,
+                            forward::<$element>(
+                                g: &ConvGeometry,
+                                x: &[$element],
+                                w: &[$element],
+                                first: usize,
+                                $sums: &mut [$sum],
+                                scratch: &mut [u8],
+                            )
+                        );
+                    });
                 });
                 let ($sums, $on) = (&*y, path);
                 return $measure;
@@ -176,7 +181,7 @@ macro_rules! products {
         pub fn $forward_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return 0;
+                return depthwise::padded_bytes(g);
             }
             $most!(E => convolution::forward_bytes::<E>(g))
         }
@@ -213,17 +218,21 @@ macro_rules! products {
             check(g, dx.len(), w.len(), dy.len());
             if g.is_depthwise() {
                 use depthwise::input_gradient;
+                let own = Own::new(scratch);
                 threads::fill(dx, g.in_plane(), DIRECT * g.multiplications(), &|first, $sums| {
-                    on_features!(
-                        path,
-                        input_gradient::<$element>(
-                            g: &ConvGeometry,
-                            dy: &[$element],
-                            w: &[$element],
-                            first: usize,
-                            $sums: &mut [$sum],
-                        )
-                    );
+                    own.with(depthwise::spaced_bytes(g), |scratch| {
+                        on_features!(
+                            path,
+                            input_gradient::<$element>(
+                                g: &ConvGeometry,
+                                dy: &[$element],
+                                w: &[$element],
+                                first: usize,
+                                $sums: &mut [$sum],
+                                scratch: &mut [u8],
+                            )
+                        );
+                    });
                 });
                 let ($sums, $on) = (&*dx, path);
                 return $measure;
@@ -237,7 +246,7 @@ macro_rules! products {
         pub fn $input_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return 0;
+                return depthwise::spaced_bytes(g);
             }
             $most!(E => convolution::input_gradient_bytes::<E>(g))
         }
@@ -274,17 +283,21 @@ macro_rules! products {
             check(g, x.len(), dw.len(), dy.len());
             if g.is_depthwise() {
                 use depthwise::weight_gradient;
+                let own = Own::new(scratch);
                 threads::fill(dw, g.taps(), DIRECT * g.multiplications(), &|first, $sums| {
-                    on_features!(
-                        path,
-                        weight_gradient::<$element>(
-                            g: &ConvGeometry,
-                            x: &[$element],
-                            dy: &[$element],
-                            first: usize,
-                            $sums: &mut [$sum],
-                        )
-                    );
+                    own.with(depthwise::padded_bytes(g), |scratch| {
+                        on_features!(
+                            path,
+                            weight_gradient::<$element>(
+                                g: &ConvGeometry,
+                                x: &[$element],
+                                dy: &[$element],
+                                first: usize,
+                                $sums: &mut [$sum],
+                                scratch: &mut [u8],
+                            )
+                        );
+                    });
                 });
                 let ($sums, $on) = (&*dw, path);
                 return $measure;
@@ -299,7 +312,7 @@ macro_rules! products {
         pub fn $weight_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return 0;
+                return depthwise::padded_bytes(g);
             }
             $most!(E => weight_gradient::bytes::<E>(g))
         }

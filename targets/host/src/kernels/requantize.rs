@@ -1,6 +1,6 @@
 //! From 32-bit sums back to 8-bit operands.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::path::{KernelPath, active_path, on_features};
 use super::threads;

@@ -47,6 +47,11 @@ impl<'a> Scratch<'a> {
         Self { rest: &mut bytes[skip..] }
     }
 
+    /// What is left.
+    pub(crate) fn rest(self) -> &'a mut [u8] {
+        self.rest
+    }
+
     /// The next `length` words. Their contents are whatever the scratch held.
     ///
     /// # Panics
@@ -55,7 +60,7 @@ impl<'a> Scratch<'a> {
         let start = self.take(length);
         // SAFETY: `take` gave `length * 4` initialised bytes that start on a 64-byte boundary and
         // that no other reference covers for 'a; any bits are a `u32`.
-        unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
+        unsafe { core::slice::from_raw_parts_mut(start.cast(), length) }
     }
 
     /// As [`Self::units`], for sums.
@@ -64,7 +69,7 @@ impl<'a> Scratch<'a> {
         let start = self.take(length);
         // SAFETY: as in `units`; `Sum` is implemented for `i32` and `f32` only, for which any bits
         // are a value.
-        unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
+        unsafe { core::slice::from_raw_parts_mut(start.cast(), length) }
     }
 
     /// The next `length` operands of a product, or runs of lanes, or indices. Their contents are whatever the scratch held.
@@ -79,7 +84,7 @@ impl<'a> Scratch<'a> {
     fn take(&mut self, length: usize) -> *mut u8 {
         let bytes = words_bytes(length);
         assert!(bytes <= self.rest.len(), "the scratch is smaller than its stated size");
-        let (taken, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes);
+        let (taken, rest) = core::mem::take(&mut self.rest).split_at_mut(bytes);
         self.rest = rest;
         taken.as_mut_ptr()
     }
@@ -89,12 +94,12 @@ impl<'a> Scratch<'a> {
 pub(crate) fn words_of<S: super::engine::Sum>(sums: &[S]) -> &[u32] {
     const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };
     // SAFETY: `Sum` is implemented for `i32` and `f32` only: same size, same alignment, any bits.
-    unsafe { std::slice::from_raw_parts(sums.as_ptr().cast(), sums.len()) }
+    unsafe { core::slice::from_raw_parts(sums.as_ptr().cast(), sums.len()) }
 }
 
 /// As [`words_of`], to write.
 pub(crate) fn words_of_mut<S: super::engine::Sum>(sums: &mut [S]) -> &mut [u32] {
     const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };
     // SAFETY: as in `words_of`; the borrow is passed on whole.
-    unsafe { std::slice::from_raw_parts_mut(sums.as_mut_ptr().cast(), sums.len()) }
+    unsafe { core::slice::from_raw_parts_mut(sums.as_mut_ptr().cast(), sums.len()) }
 }

@@ -6,14 +6,15 @@
 //! offset, and nothing is gathered tap by tap. With few input channels the lanes would stay
 //! empty: then the taps are spread over the lanes as well.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::convolution::overlap;
 use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
+use super::own::Own;
+use super::parts::Parts;
 use super::scratch::{Scratch, items_bytes, words_bytes, words_of, words_of_mut};
-use super::threads::{self, Parts};
+use super::threads;
 
 /// Most units of both repacked operands at a time.
 const PANEL_UNITS: usize = 320 * 1024;
@@ -172,26 +173,20 @@ pub(crate) fn weight_gradient<E: Engine>(
         let piece = |index| threads::piece(rows, E::ROWS, count, index);
         let parts = Parts::new(dw, |index| piece(index).start * line);
         let found = AtomicU32::new(0);
-        let own = Mutex::new(Some(&mut *scratch));
+        let own = Own::new(scratch);
         threads::run(count, &|index| {
             let piece = piece(index);
             let plan = Plan::new::<E>(g, piece.len());
-            let engine = std::marker::PhantomData::<E>;
+            let engine = core::marker::PhantomData::<E>;
             let first = group * rows + piece.start;
             let product = Product { g, plan: &plan, group, first, engine };
             let dw = parts.take(index);
             let mut largest = Largest::default();
             // A plan of fewer rows may choose larger chunks than the one that sized the scratch.
             let needed = plan.bytes::<E>(g);
-            let taken = own.lock().ok().and_then(|mut own| own.take());
-            match taken.filter(|scratch| scratch.len() >= needed) {
-                Some(scratch) => {
-                    product.run(x, dy, dw, &mut Scratch::new(scratch), &mut largest);
-                }
-                None => threads::with_scratch(needed, |bytes| {
-                    product.run(x, dy, dw, &mut Scratch::new(bytes), &mut largest);
-                }),
-            }
+            own.with(needed, |bytes| {
+                product.run(x, dy, dw, &mut Scratch::new(bytes), &mut largest);
+            });
             found.fetch_max(largest.value(), Ordering::Relaxed);
         });
         most = most.max(found.into_inner());
@@ -206,7 +201,7 @@ struct Product<'a, E: Engine> {
     group: usize,
     /// First output channel, over all groups.
     first: usize,
-    engine: std::marker::PhantomData<E>,
+    engine: core::marker::PhantomData<E>,
 }
 
 /// One block of rows in one chunk of the reduction.
