@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{AbiParam, types};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 use trainc_ir::loops::LoopKernel;
-use trainc_ir::program::{Program, Region};
+use trainc_ir::program::{Argument, Entry, Program, Region};
 use trainc_ir::random::RunContext;
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{Tensor, TensorType, Verified};
@@ -57,6 +57,36 @@ impl Drop for Code {
             // SAFETY: function pointers into the module live in the same owner as this `Code`, which is going away;
             // none is running, as running borrows the owner.
             unsafe { module.free_memory() };
+        }
+    }
+}
+
+/// Most addresses that are kept on the stack.
+const FEW: usize = 16;
+
+/// The addresses of operands or of results.
+enum Addresses<T> {
+    Few([T; FEW]),
+    Many(Vec<T>),
+}
+
+impl<T: Copy> Addresses<T> {
+    fn new(mut all: impl ExactSizeIterator<Item = T>) -> Self {
+        let count = all.len();
+        match all.next() {
+            Some(first) if count <= FEW => {
+                let mut few = [first; FEW];
+                few[1..count].iter_mut().zip(all).for_each(|(place, address)| *place = address);
+                Addresses::Few(few)
+            }
+            first => Addresses::Many(first.into_iter().chain(all).collect()),
+        }
+    }
+
+    fn all(&self) -> &[T] {
+        match self {
+            Addresses::Few(few) => few,
+            Addresses::Many(many) => many,
         }
     }
 }
@@ -233,57 +263,47 @@ impl HostProgram {
             .entries
             .get(entry.0)
             .ok_or_else(|| HostError::Argument("an entry of another program".into()))?;
-        let lengths =
-            |arguments: &[trainc_ir::program::Argument], found: Vec<usize>, what: &str| {
-                if arguments.len() != found.len() {
-                    return Err(HostError::Argument(format!(
-                        "`{}` has {} {what}, here {}",
-                        declared.name,
-                        arguments.len(),
-                        found.len()
-                    )));
-                }
-                arguments.iter().zip(found).try_for_each(|(argument, found)| {
-                    let bytes = self.program.buffer(argument.buffer).bytes();
-                    if bytes == found {
-                        return Ok(());
-                    }
-                    Err(HostError::Argument(format!(
-                        "`{}` takes {bytes} bytes, here {found}",
-                        argument.name
-                    )))
-                })
-            };
-        lengths(&declared.inputs, inputs.iter().map(|s| s.len()).collect(), "operands")?;
-        lengths(&declared.outputs, outputs.iter().map(|s| s.len()).collect(), "results")?;
+        self.check_lengths(declared, &declared.inputs, inputs.iter().map(|s| s.len()), "operands")?;
+        self.check_lengths(
+            declared,
+            &declared.outputs,
+            outputs.iter().map(|s| s.len()),
+            "results",
+        )?;
         let aligned = |bytes: &[u8]| bytes.as_ptr().addr().is_multiple_of(4);
-        let copies: Vec<Option<AlignedBytes>> = inputs
-            .iter()
-            .map(|bytes| {
-                (!aligned(bytes)).then(|| {
-                    let mut copy = AlignedBytes::new(bytes.len());
-                    copy.bytes_mut().copy_from_slice(bytes);
-                    copy
-                })
-            })
-            .collect();
-        let mut results: Vec<Option<AlignedBytes>> = outputs
-            .iter()
-            .map(|bytes| (!aligned(bytes)).then(|| AlignedBytes::new(bytes.len())))
-            .collect();
-        let input_addresses: Vec<*const u8> = inputs
-            .iter()
-            .zip(&copies)
-            .map(|(bytes, copy)| copy.as_ref().map_or(*bytes, |c| c.bytes()).as_ptr())
-            .collect();
-        let output_addresses: Vec<*mut u8> = outputs
-            .iter_mut()
-            .zip(&mut results)
-            .map(|(bytes, copy)| match copy {
+        // Most callers' slices are aligned: then nothing is allocated here.
+        let copies: Vec<Option<AlignedBytes>> = match inputs.iter().all(|bytes| aligned(bytes)) {
+            true => Vec::new(),
+            false => {
+                let copy = |bytes: &&[u8]| {
+                    (!aligned(bytes)).then(|| {
+                        let mut copy = AlignedBytes::new(bytes.len());
+                        copy.bytes_mut().copy_from_slice(bytes);
+                        copy
+                    })
+                };
+                inputs.iter().map(copy).collect()
+            }
+        };
+        let mut results: Vec<Option<AlignedBytes>> =
+            match outputs.iter().all(|bytes| aligned(bytes)) {
+                true => Vec::new(),
+                false => {
+                    let own = |bytes: &&mut [u8]| {
+                        (!aligned(bytes)).then(|| AlignedBytes::new(bytes.len()))
+                    };
+                    outputs.iter().map(own).collect()
+                }
+            };
+        let input_addresses = Addresses::new(inputs.iter().enumerate().map(|(i, bytes)| {
+            copies.get(i).and_then(Option::as_ref).map_or(*bytes, |c| c.bytes()).as_ptr()
+        }));
+        let output_addresses = Addresses::new(outputs.iter_mut().enumerate().map(|(i, bytes)| {
+            match results.get_mut(i).and_then(Option::as_mut) {
                 Some(copy) => copy.bytes_mut().as_mut_ptr(),
                 None => bytes.as_mut_ptr(),
-            })
-            .collect();
+            }
+        }));
         let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
         if let Some(timer) = &self.timer {
             timer.begin();
@@ -296,8 +316,8 @@ impl HostProgram {
                 self.arena.bytes_mut().as_mut_ptr(),
                 self.state.bytes_mut().as_mut_ptr(),
                 self.constants.bytes().as_ptr(),
-                input_addresses.as_ptr(),
-                output_addresses.as_ptr(),
+                input_addresses.all().as_ptr(),
+                output_addresses.all().as_ptr(),
                 words.as_ptr(),
             );
         }
@@ -310,6 +330,34 @@ impl HostProgram {
             }
         }
         Ok(())
+    }
+
+    /// Compares the lengths of an entry's operands, or of its results, with those that were found.
+    fn check_lengths(
+        &self,
+        entry: &Entry,
+        arguments: &[Argument],
+        found: impl ExactSizeIterator<Item = usize>,
+        what: &str,
+    ) -> Result<(), HostError> {
+        if arguments.len() != found.len() {
+            return Err(HostError::Argument(format!(
+                "`{}` has {} {what}, here {}",
+                entry.name,
+                arguments.len(),
+                found.len()
+            )));
+        }
+        arguments.iter().zip(found).try_for_each(|(argument, found)| {
+            let bytes = self.program.buffer(argument.buffer).bytes();
+            if bytes == found {
+                return Ok(());
+            }
+            Err(HostError::Argument(format!(
+                "`{}` takes {bytes} bytes, here {found}",
+                argument.name
+            )))
+        })
     }
 
     /// What the last call took; `None` unless compiled by [`HostProgram::compile_timed`].
