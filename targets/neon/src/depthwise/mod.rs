@@ -85,7 +85,8 @@ impl Depthwise {
         let random =
             finish.iter().any(|f| f.kernel.buffers.iter().any(|b| b.role == Role::RunContext));
         let parameters = LoopBuilder::new(inputs, outputs, random).finish().buffers;
-        let cycles = trainc_c::loop_cycles(&signature.lower());
+        let finished = finish.as_ref().map_or(0, |finish| loops::cycles(level, &finish.kernel));
+        let cycles = loops::cycles(level, &product) + finished;
         Ok(Depthwise { level, product, finish, parameters, cycles })
     }
 

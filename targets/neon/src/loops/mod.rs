@@ -88,7 +88,7 @@ impl CKernel for Loops {
 }
 
 /// An estimate of instructions, of loops as they are printed.
-fn cycles(level: Level, kernel: &LoopKernel) -> u64 {
+pub(crate) fn cycles(level: Level, kernel: &LoopKernel) -> u64 {
     let Ok(printed) = simplified(&collapsed(kernel)) else { return trainc_c::loop_cycles(kernel) };
     let machine = Machine { level, kernel: &printed };
     let lanes = vector_loops(&printed, &machine).into_iter();
