@@ -1,8 +1,9 @@
 //! Shapes of products as the vector kernels take them.
 
-use trainc_ir::product::{Convolution, Matrices};
+use trainc_ir::product::{Convolution, Matrices, Product, Shape};
+use trainc_ir::{Element, TensorType};
 
-use crate::kernels::{ConvGeometry, MatMulGeometry};
+use crate::kernels::{ChannelsLast, ConvGeometry, MatMulGeometry};
 
 /// Of a convolution, whichever of its products.
 pub(crate) fn geometry(c: &Convolution) -> ConvGeometry {
@@ -46,4 +47,42 @@ pub(crate) fn matmul_geometry(matrices: &Matrices) -> MatMulGeometry {
         transpose_a,
         transpose_b,
     }
+}
+
+/// Of a convolution of plain integers.
+///
+/// # Errors
+/// Why the vector kernels do not have it.
+pub(crate) fn channels_last(
+    product: &Product,
+    operands: &[&TensorType],
+) -> Result<ChannelsLast, String> {
+    let (Shape::Convolution(c), [x, w, ..]) = (&product.shape, operands) else {
+        return Err("it is no convolution".into());
+    };
+    if c.groups != 1 {
+        return Err(format!("it has {} groups of channels", c.groups));
+    }
+    if w.element != Element::I8 || !matches!(x.element, Element::I8 | Element::U8) {
+        return Err(format!("its kernels multiply bytes by i8, here {x} and {w}"));
+    }
+    Ok(ChannelsLast {
+        batch: c.images,
+        height: c.height,
+        width: c.width,
+        channels: c.channels,
+        features: c.outputs,
+        rows: c.rows,
+        columns: c.columns,
+        kernel_height: c.taps[0],
+        kernel_width: c.taps[1],
+        stride_height: c.strides[0],
+        stride_width: c.strides[1],
+        dilation_height: c.dilations[0],
+        dilation_width: c.dilations[1],
+        pad_top: c.pads[0],
+        pad_left: c.pads[1],
+        padding: c.padding as u8,
+        unsigned: x.element == Element::U8,
+    })
 }

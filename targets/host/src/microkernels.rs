@@ -11,13 +11,14 @@ use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::bits::Bits;
-use crate::geometry::{geometry, matmul_geometry};
+use crate::geometry::{channels_last, geometry, matmul_geometry};
 use crate::grouped::Grouped;
 use crate::kernels::{
-    Finish, Launch, Operand, Product, Width, conv2d_f32_scratch_bytes,
-    conv2d_grad_input_f32_scratch_bytes, conv2d_grad_input_i8_scratch_bytes,
-    conv2d_grad_weight_f32_scratch_bytes, conv2d_grad_weight_i8_scratch_bytes,
-    conv2d_i8_scratch_bytes, matmul_f32_scratch_bytes, matmul_i8_scratch_bytes,
+    Finish, Launch, Operand, Product, Width, conv2d_channels_last_scratch_bytes,
+    conv2d_f32_scratch_bytes, conv2d_grad_input_f32_scratch_bytes,
+    conv2d_grad_input_i8_scratch_bytes, conv2d_grad_weight_f32_scratch_bytes,
+    conv2d_grad_weight_i8_scratch_bytes, conv2d_i8_scratch_bytes, matmul_f32_scratch_bytes,
+    matmul_i8_scratch_bytes,
 };
 use crate::memory::ALIGNMENT;
 use crate::staging::Pass;
@@ -36,11 +37,11 @@ pub(crate) struct MicroKernel {
 }
 
 /// The product that the vector kernels have for one that was recognised.
-fn product_of(product: &product::Product) -> Result<Product, String> {
+fn product_of(product: &product::Product, operands: &[&TensorType]) -> Result<Product, String> {
     match product.numbers {
         Numbers::Bytes | Numbers::Float => {}
         Numbers::Unsigned => return Err("an operand is u8".into()),
-        Numbers::Plain => return Err("the operands are plain integers".into()),
+        Numbers::Plain => return channels_last(product, operands).map(Product::ChannelsLast),
     }
     Ok(match &product.shape {
         Shape::Convolution(c) => {
@@ -64,6 +65,7 @@ fn product_scratch(product: &Product, float: bool) -> usize {
         (Product::WeightGradient(g), false) => conv2d_grad_weight_i8_scratch_bytes(g),
         (Product::WeightGradient(g), true) => conv2d_grad_weight_f32_scratch_bytes(g),
         (Product::MatMul(g), false) => matmul_i8_scratch_bytes(g),
+        (Product::ChannelsLast(g), _) => conv2d_channels_last_scratch_bytes(g),
         (Product::MatMul(g), true) => matmul_f32_scratch_bytes(g),
     }
 }
@@ -126,7 +128,7 @@ impl MicroKernel {
         }
         let product = product::Product::of(ops, operands, |finish| narrowing(finish).is_some())?;
         Some(product.and_then(|product| {
-            let own = product_of(&product)?;
+            let own = product_of(&product, operands)?;
             let finish = product.finish.as_ref().and_then(narrowing);
             let bytes =
                 finish.map_or(0, |_| product.sums.element_bytes().next_multiple_of(ALIGNMENT));
@@ -339,8 +341,8 @@ mod tests {
     use trainc_ir::ops::requantize_adaptive;
 
     use crate::kernels::{
-        ConvGeometry, Finish, Launch, MatMulGeometry, Operand, Product, Width, kept_shift,
-        shift_beyond,
+        ChannelsLast, ConvGeometry, Finish, Launch, MatMulGeometry, Operand, Product, Width,
+        kept_shift, shift_beyond,
     };
 
     #[test]
@@ -373,12 +375,32 @@ mod tests {
             transpose_a: true,
             transpose_b: false,
         };
+        let channels_last = ChannelsLast {
+            batch: 1,
+            height: 2,
+            width: 3,
+            channels: 4,
+            features: 5,
+            rows: 6,
+            columns: 7,
+            kernel_height: 8,
+            kernel_width: 9,
+            stride_height: 10,
+            stride_width: 11,
+            dilation_height: 12,
+            dilation_width: 13,
+            pad_top: 14,
+            pad_left: 15,
+            padding: 0x80,
+            unsigned: true,
+        };
         let products = [
             None,
             Some(Product::Forward(convolution)),
             Some(Product::InputGradient(convolution)),
             Some(Product::WeightGradient(convolution)),
             Some(Product::MatMul(matrices)),
+            Some(Product::ChannelsLast(channels_last)),
         ];
         let widths = [Width::Sums(7), Width::Kept(5), Width::Given, Width::Shift(31)];
         let finish = |width| Finish { width, pseudo_stochastic: true, low: -127 };

@@ -177,3 +177,52 @@ impl MatMulGeometry {
         self.c_len() * self.k
     }
 }
+
+/// The shape of a two-dimensional convolution of plain bytes, channels last; the padding below and to the right follows from the output
+/// size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelsLast {
+    /// Images.
+    pub batch: usize,
+    /// Rows of the input.
+    pub height: usize,
+    /// Columns of the input.
+    pub width: usize,
+    /// Channels of the input.
+    pub channels: usize,
+    /// Channels of the output.
+    pub features: usize,
+    /// Rows of the output.
+    pub rows: usize,
+    /// Columns of the output.
+    pub columns: usize,
+    /// Rows of the kernel.
+    pub kernel_height: usize,
+    /// Columns of the kernel.
+    pub kernel_width: usize,
+    /// Step between two rows of outputs, in input rows.
+    pub stride_height: usize,
+    /// Step between two columns of outputs, in input columns.
+    pub stride_width: usize,
+    /// Distance between two rows of taps.
+    pub dilation_height: usize,
+    /// Distance between two columns of taps.
+    pub dilation_width: usize,
+    /// Rows above the input.
+    pub pad_top: usize,
+    /// Columns left of the input.
+    pub pad_left: usize,
+    /// The byte that positions outside the input hold.
+    pub padding: u8,
+    /// Whether the input's bytes are unsigned.
+    pub unsigned: bool,
+}
+
+impl ChannelsLast {
+    /// Multiplications, padding included.
+    #[must_use]
+    pub const fn multiplications(&self) -> usize {
+        let windows = self.batch * self.rows * self.columns;
+        windows * self.features * self.kernel_height * self.kernel_width * self.channels
+    }
+}

@@ -1,15 +1,19 @@
 //! A launch of a product, of a product whose sums are rounded, or of the rounding of sums, described by words: what programs in this
 //! process and objects have in common. Objects hold the words as data.
 
-use super::geometry::{ConvGeometry, MatMulGeometry};
+use super::direct;
+use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::products::{
-    conv2d_f32, conv2d_grad_input_f32, conv2d_grad_input_i8, conv2d_grad_weight_f32,
-    conv2d_grad_weight_i8, conv2d_i8, matmul_f32, matmul_i8,
+    conv2d_channels_last, conv2d_f32, conv2d_grad_input_f32, conv2d_grad_input_i8,
+    conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, matmul_f32, matmul_i8,
 };
 use super::requantize::{max_abs_i32, requantize_half_away, requantize_pseudo_stochastic};
 
 /// Words of a description.
-pub const LAUNCH_WORDS: usize = 34;
+pub const LAUNCH_WORDS: usize = 36;
+
+/// Words of a shape.
+const SHAPE: usize = 17;
 
 /// A product and its operands' shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub enum Product {
     WeightGradient(ConvGeometry),
     /// Matrices.
     MatMul(MatMulGeometry),
+    /// `conv(x, w)` of plain bytes, channels last.
+    ChannelsLast(ChannelsLast),
 }
 
 /// How far sums are shifted.
@@ -90,11 +96,12 @@ impl Launch {
             }
         };
         let (kind, shape) = match self.product {
-            None => (0, [0; 16]),
+            None => (0, [0; SHAPE]),
             Some(Product::Forward(g)) => (1, convolution(&g)),
             Some(Product::InputGradient(g)) => (2, convolution(&g)),
             Some(Product::WeightGradient(g)) => (3, convolution(&g)),
             Some(Product::MatMul(g)) => (4, matrices(&g)),
+            Some(Product::ChannelsLast(g)) => (5, channels_last(&g)),
         };
         put(kind);
         shape.into_iter().for_each(|size| put(size as i64));
@@ -124,16 +131,17 @@ impl Launch {
     #[must_use]
     pub fn decode(words: &[i64; LAUNCH_WORDS]) -> Self {
         let size = |at: usize| words[at] as usize;
-        let shape: [usize; 16] = core::array::from_fn(|at| size(1 + at));
+        let shape: [usize; SHAPE] = core::array::from_fn(|at| size(1 + at));
         let product = match words[0] {
             1 => Some(Product::Forward(convolution_of(&shape))),
             2 => Some(Product::InputGradient(convolution_of(&shape))),
             3 => Some(Product::WeightGradient(convolution_of(&shape))),
             4 => Some(Product::MatMul(matrices_of(&shape))),
+            5 => Some(Product::ChannelsLast(channels_last_of(&shape))),
             _ => None,
         };
-        let bits = words[19] as u8;
-        let width = match words[18] {
+        let bits = words[20] as u8;
+        let width = match words[19] {
             1 => Some(Width::Sums(bits)),
             2 => Some(Width::Kept(bits)),
             3 => Some(Width::Given),
@@ -142,22 +150,22 @@ impl Launch {
         };
         let finish = width.map(|width| Finish {
             width,
-            pseudo_stochastic: words[20] != 0,
-            low: words[21] as i8,
+            pseudo_stochastic: words[21] != 0,
+            low: words[22] as i8,
         });
         let operand = |at: usize| Operand {
-            elements: size(22 + 2 * at),
-            exponent: usize::try_from(words[23 + 2 * at]).ok(),
+            elements: size(23 + 2 * at),
+            exponent: usize::try_from(words[24 + 2 * at]).ok(),
         };
         Self {
             product,
-            float: words[17] != 0,
+            float: words[18] != 0,
             finish,
             inputs: [operand(0), operand(1), operand(2)],
-            count: size(30),
+            count: size(31),
             output: operand(3),
-            sums_bytes: size(31),
-            scratch_bytes: size(32),
+            sums_bytes: size(32),
+            scratch_bytes: size(33),
         }
     }
 
@@ -185,6 +193,11 @@ impl Launch {
                         product.run_f32(a, b, output.elements_mut(), scratch);
                     } else {
                         let (a, b) = (input(0).elements(), input(1).elements());
+                        if let Product::ChannelsLast(g) = product {
+                            // Plain numbers, of which nobody asks for the largest.
+                            conv2d_channels_last(&g, a, b, output.elements_mut(), scratch);
+                            return;
+                        }
                         product.run_i8(a, b, output.elements_mut(), scratch);
                         let exponent = input(0).exponent().wrapping_add(input(1).exponent());
                         output.set_exponent(exponent);
@@ -223,6 +236,7 @@ impl Product {
                 g.multiplications()
             }
             Self::MatMul(g) => g.multiplications(),
+            Self::ChannelsLast(g) => g.multiplications(),
         }
     }
 
@@ -233,15 +247,24 @@ impl Product {
             Self::InputGradient(g) => conv2d_grad_input_i8(g, a, b, sums, scratch),
             Self::WeightGradient(g) => conv2d_grad_weight_i8(g, a, b, sums, scratch),
             Self::MatMul(g) => matmul_i8(g, a, b, sums, scratch),
+            Self::ChannelsLast(g) => {
+                conv2d_channels_last(g, a, b, sums, scratch);
+                max_abs_i32(sums)
+            }
         }
     }
 
     fn run_f32(&self, a: &[f32], b: &[f32], sums: &mut [f32], scratch: &mut [u8]) {
+        let finite = matches!(self, Self::MatMul(_)) || direct::finite(a) && direct::finite(b);
         match self {
+            Self::Forward(g) if !finite => direct::forward(g, a, b, sums),
+            Self::InputGradient(g) if !finite => direct::input_gradient(g, a, b, sums),
+            Self::WeightGradient(g) if !finite => direct::weight_gradient(g, a, b, sums),
             Self::Forward(g) => conv2d_f32(g, a, b, sums, scratch),
             Self::InputGradient(g) => conv2d_grad_input_f32(g, a, b, sums, scratch),
             Self::WeightGradient(g) => conv2d_grad_weight_f32(g, a, b, sums, scratch),
             Self::MatMul(g) => matmul_f32(g, a, b, sums, scratch),
+            Self::ChannelsLast(_) => unreachable!("of bytes alone"),
         }
     }
 }
@@ -361,7 +384,7 @@ impl Place {
     }
 }
 
-fn convolution(g: &ConvGeometry) -> [usize; 16] {
+fn convolution(g: &ConvGeometry) -> [usize; SHAPE] {
     [
         g.batch,
         g.in_channels,
@@ -379,10 +402,11 @@ fn convolution(g: &ConvGeometry) -> [usize; 16] {
         g.pad_top,
         g.pad_left,
         g.groups,
+        0,
     ]
 }
 
-fn convolution_of(sizes: &[usize; 16]) -> ConvGeometry {
+fn convolution_of(sizes: &[usize; SHAPE]) -> ConvGeometry {
     let &[
         batch,
         in_channels,
@@ -400,6 +424,7 @@ fn convolution_of(sizes: &[usize; 16]) -> ConvGeometry {
         pad_top,
         pad_left,
         groups,
+        _,
     ] = sizes;
     ConvGeometry {
         batch,
@@ -421,14 +446,77 @@ fn convolution_of(sizes: &[usize; 16]) -> ConvGeometry {
     }
 }
 
-fn matrices(g: &MatMulGeometry) -> [usize; 16] {
+fn matrices(g: &MatMulGeometry) -> [usize; SHAPE] {
     let [a, b] = [g.transpose_a, g.transpose_b].map(usize::from);
     let sizes = [g.batch, g.batch_stride_a, g.batch_stride_b, g.m, g.n, g.k, a, b];
     core::array::from_fn(|at| if at < sizes.len() { sizes[at] } else { 0 })
 }
 
-fn matrices_of(sizes: &[usize; 16]) -> MatMulGeometry {
+fn matrices_of(sizes: &[usize; SHAPE]) -> MatMulGeometry {
     let &[batch, batch_stride_a, batch_stride_b, m, n, k, a, b, ..] = sizes;
     let [transpose_a, transpose_b] = [a, b].map(|flag| flag != 0);
     MatMulGeometry { batch, batch_stride_a, batch_stride_b, m, n, k, transpose_a, transpose_b }
+}
+
+fn channels_last(g: &ChannelsLast) -> [usize; SHAPE] {
+    [
+        g.batch,
+        g.height,
+        g.width,
+        g.channels,
+        g.features,
+        g.rows,
+        g.columns,
+        g.kernel_height,
+        g.kernel_width,
+        g.stride_height,
+        g.stride_width,
+        g.dilation_height,
+        g.dilation_width,
+        g.pad_top,
+        g.pad_left,
+        usize::from(g.padding),
+        usize::from(g.unsigned),
+    ]
+}
+
+fn channels_last_of(sizes: &[usize; SHAPE]) -> ChannelsLast {
+    let &[
+        batch,
+        height,
+        width,
+        channels,
+        features,
+        rows,
+        columns,
+        kernel_height,
+        kernel_width,
+        stride_height,
+        stride_width,
+        dilation_height,
+        dilation_width,
+        pad_top,
+        pad_left,
+        padding,
+        unsigned,
+    ] = sizes;
+    ChannelsLast {
+        batch,
+        height,
+        width,
+        channels,
+        features,
+        rows,
+        columns,
+        kernel_height,
+        kernel_width,
+        stride_height,
+        stride_width,
+        dilation_height,
+        dilation_width,
+        pad_top,
+        pad_left,
+        padding: padding as u8,
+        unsigned: unsigned != 0,
+    }
 }

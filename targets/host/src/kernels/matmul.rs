@@ -116,7 +116,7 @@ struct Window {
 }
 
 /// The rows `range` of one product; `c` holds these rows only.
-fn product<E: Engine>(
+pub(crate) fn product<E: Engine>(
     g: &MatMulGeometry,
     range: Range<usize>,
     a: &[E::Element],

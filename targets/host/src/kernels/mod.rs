@@ -6,7 +6,8 @@
 //! multiply-add, no reassociation), for finite operands: a tap that falls into the padding may
 //! count as an addition of zero. The orders are: forward (input channel of the group, kernel row,
 //! kernel column); gradient of the input (output channel of the group, kernel row, kernel column);
-//! gradient of the weights (image, output row, output column); matrix product `k`.
+//! gradient of the weights (image, output row, output column); matrix product `k`. A [`Launch`] takes any
+//! operands: those that are not finite have products of their own.
 //!
 //! Every product has a form that takes the [`KernelPath`] to use; the plain one uses
 //! [`active_path`]. Each is given a scratch of at least its `*_scratch_bytes`, which depends on the
@@ -28,8 +29,10 @@ mod bit_thresholds;
 mod bits;
 #[cfg(test)]
 mod bits_tests;
+mod channels_last;
 mod convolution;
 mod depthwise;
+mod direct;
 mod engine;
 #[cfg(trainc_archive)]
 mod features;
@@ -67,7 +70,7 @@ pub use bit_thresholds::BitThresholds;
 pub use bits::{
     BitGeometry, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds, conv2d_bits_thresholds_on,
 };
-pub use geometry::{ConvGeometry, MatMulGeometry};
+pub use geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 #[cfg(not(trainc_archive))]
 pub use grouped::{
     GroupScales, GroupedPass, GroupedSums, grouped_convolution, grouped_convolution_on,

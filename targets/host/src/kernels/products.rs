@@ -1,12 +1,12 @@
 //! The products as they are called.
 
-use super::geometry::{ConvGeometry, MatMulGeometry};
+use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::own::Own;
 use super::path::{KernelPath, active_path, on_features};
 use super::portable::{PortableF32, PortableI8};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use super::{convolution, depthwise, matmul, requantize, threads, weight_gradient};
+use super::{channels_last, convolution, depthwise, matmul, requantize, threads, weight_gradient};
 
 /// Runs `$call` with `$engine` bound to the INT8 engine of a path.
 macro_rules! with_i8 {
@@ -355,6 +355,52 @@ macro_rules! products {
             $most!(E => matmul::bytes::<E>(g))
         }
     };
+}
+
+/// Convolution of plain bytes, channels last: `x` `[batch, height, width, channels]` (unsigned bytes as their bits), `w` `[features, kernel
+/// height, kernel width, channels]`, `y` `[batch, rows, columns, features]`.
+///
+/// # Panics
+/// When an operand does not have the size of the shape or the scratch is too small.
+pub fn conv2d_channels_last(
+    g: &ChannelsLast,
+    x: &[i8],
+    w: &[i8],
+    y: &mut [i32],
+    scratch: &mut [u8],
+) {
+    conv2d_channels_last_on(active_path(), g, x, w, y, scratch);
+}
+
+/// [`conv2d_channels_last`] on a given path.
+///
+/// # Panics
+/// Likewise, and when the machine lacks the path.
+pub fn conv2d_channels_last_on(
+    path: KernelPath,
+    g: &ChannelsLast,
+    x: &[i8],
+    w: &[i8],
+    y: &mut [i32],
+    scratch: &mut [u8],
+) {
+    let weights = g.features * g.kernel_height * g.kernel_width * g.channels;
+    assert_eq!(x.len(), g.batch * g.height * g.width * g.channels, "elements of the input");
+    assert_eq!(w.len(), weights, "elements of the weights");
+    assert_eq!(y.len(), g.batch * g.rows * g.columns * g.features, "elements of the output");
+    if y.is_empty() || weights == 0 {
+        return y.fill(0);
+    }
+    with_i8!(path, E => channels_last::convolution::<E>(g, x, w, y, scratch));
+}
+
+/// Bytes of scratch that [`conv2d_channels_last`] takes.
+#[must_use]
+pub fn conv2d_channels_last_scratch_bytes(g: &ChannelsLast) -> usize {
+    if g.multiplications() == 0 {
+        return 0;
+    }
+    most_i8!(E => channels_last::bytes::<E>(g))
 }
 
 products!(
