@@ -7,10 +7,12 @@ use trainc_driver::config::{
 };
 use trainc_driver::model::ModelSource;
 use trainc_driver::options::Said;
+use trainc_driver::options::micro_batch::MicroBatches;
 use trainc_driver::options::value::{Bytes, OutputLoss, Schedule};
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::zoo::{self, ZooSpec};
 use trainc_driver::{algorithms, targets};
+use trainc_ir::batch_split::MicroBatch;
 use trainc_ir::names;
 use trainc_ir::schedule::Point;
 use trainc_onnx_import::external_files;
@@ -139,6 +141,18 @@ impl Builder {
     /// Most bytes that the arena may have; values are computed again where it would have more.
     pub fn arena_limit(mut self, bytes: usize) -> Builder {
         self.options.say("arena-limit", |c| c.arena_limit = Some(Bytes(bytes)));
+        self
+    }
+
+    /// How many images products take at a time, so that they fit the memory next to the machine; no bit changes.
+    pub fn micro_batch(mut self, how: MicroBatch) -> Builder {
+        self.options.say("micro-batch", |c| c.micro_batch = MicroBatches(how));
+        self
+    }
+
+    /// Bytes of the memory next to the machine, in place of what the target says.
+    pub fn local_memory(mut self, bytes: usize) -> Builder {
+        self.options.say("local-memory", |c| c.local_memory = Some(Bytes(bytes)));
         self
     }
 

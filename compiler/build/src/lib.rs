@@ -35,3 +35,4 @@ pub use error::Error;
 pub use trainc_driver::config::{
     BatchNormHandling, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };
+pub use trainc_ir::batch_split::MicroBatch;

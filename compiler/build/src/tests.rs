@@ -11,6 +11,7 @@ use trainc_driver::config::{
     BatchNormHandling, Config, InputNormalization, LossFunction, OptimiserStrategy, WeightSource,
 };
 use trainc_driver::options::OPTIONS;
+use trainc_ir::batch_split::MicroBatch;
 
 use crate::cargo::Cargo;
 use crate::{Builder, Error, Output};
@@ -88,7 +89,7 @@ fn errors_name_file_node_and_reason() {
 #[test]
 fn every_option_has_a_method() {
     type Method = fn(Builder) -> Builder;
-    let methods: [(&str, Method); 28] = [
+    let methods: [(&str, Method); 30] = [
         ("algorithm", |b| b.algorithm("fp32")),
         ("optimizer", |b| b.optimizer("adam")),
         ("precision", |b| b.precision("p.toml")),
@@ -96,6 +97,8 @@ fn every_option_has_a_method() {
         ("batch", |b| b.batch(3)),
         ("infer-batch", |b| b.infer_batch(3)),
         ("arena-limit", |b| b.arena_limit(3)),
+        ("micro-batch", |b| b.micro_batch(MicroBatch::Fit)),
+        ("local-memory", |b| b.local_memory(3)),
         ("dimensions", |b| b.dimension("h", 3)),
         ("seed", |b| b.seed(3)),
         ("loss", |b| b.loss(LossFunction::MeanSquaredError)),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 #[cfg(feature = "host")]
 use trainc_data::{Normalization, Normalizer};
+use trainc_ir::batch_split::{MicroBatch, Splitting};
 use trainc_ir::schedule::{self, Point};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions};
 use trainc_opt::algorithm::stages::STAGE;
@@ -45,6 +46,12 @@ impl Config {
         self.infer_batch.or(only).unwrap_or(if host { self.batch_size() } else { 1 })
     }
 
+    /// How products take their batch.
+    pub(crate) fn splitting(&self) -> Splitting {
+        let local_bytes = self.local_memory.map(|bytes| bytes.0);
+        Splitting { micro_batch: self.micro_batch.0, local_bytes }
+    }
+
     /// Checks each option that no type can.
     ///
     /// # Errors
@@ -56,6 +63,8 @@ impl Config {
         must(self.infer_batch != Some(0), "infer-batch: must be at least 1")?;
         let some = self.arena_limit.is_none_or(|limit| limit.0 > 0);
         must(some, "arena-limit: must be at least 1")?;
+        let some = self.local_memory.is_none_or(|bytes| bytes.0 > 0);
+        must(some, "local-memory: must be at least 1")?;
         must(self.learning_rate.iter().all(size), "learning-rate: must be 0 or more")?;
         must(self.schedule.0.iter().all(|p| size(&p.value)), "schedule: sizes are 0 or more")?;
         if !self.schedule.0.is_empty() {
@@ -83,6 +92,10 @@ impl Config {
         ensure!(
             self.schedule.0.is_empty() || self.learning_rate.is_none(),
             "learning-rate, schedule: give one of them"
+        );
+        ensure!(
+            self.local_memory.is_none() || self.micro_batch.0 != MicroBatch::Off,
+            "local-memory: it is for micro-batch, which is off"
         );
         let stated = !self.mean.is_empty() || !self.deviation.is_empty();
         ensure!(

@@ -23,6 +23,7 @@ use crate::session::{
     Compilation, Entries, FloatEntry, OptimisedEntry, Session, StageTime, Staged, TranslatedEntry,
     import,
 };
+use crate::splits::{self, Split};
 use crate::timeline::{Timeline, timelines};
 
 /// What [`check`] found.
@@ -219,6 +220,9 @@ pub struct Summary {
     pub output_stages: Vec<StageSummary>,
     /// The memory plan.
     pub memory: MemorySummary,
+    /// Which products take their batch in parts, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<Split>,
     /// Which device runs which launch of each function, if the target has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timelines: Vec<Timeline>,
@@ -406,6 +410,7 @@ pub fn summary(session: &Session) -> Summary {
             })
             .collect(),
         memory: session.program().memory.into(),
+        splits: splits::splits(session.program()),
         timelines: timelines(session),
         #[cfg(feature = "hvx")]
         residencies: residencies(session.program()),
@@ -501,6 +506,9 @@ impl Summary {
         line(o, format_args!("  arena      {arena}"));
         line(o, format_args!("  state      {} bytes", memory.state_bytes));
         line(o, format_args!("  constants  {} bytes", memory.constant_bytes));
+        if !self.splits.is_empty() {
+            line(o, format_args!("\n{}", splits::text(&self.splits).trim_end()));
+        }
         #[cfg(feature = "hvx")]
         for residency in &self.residencies {
             line(o, format_args!("\n{}", residency.text().trim_end()));

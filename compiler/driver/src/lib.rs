@@ -59,6 +59,7 @@ pub mod residency;
 pub mod run;
 mod select;
 pub mod session;
+pub mod splits;
 #[cfg(feature = "host")]
 mod stored;
 pub mod targets;

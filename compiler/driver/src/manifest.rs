@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use trainc_ir::batch_split::MicroBatch;
 use trainc_ir::graph::InputRole;
 use trainc_ir::harness::launches;
 use trainc_ir::indicator::Indicator;
@@ -85,6 +86,12 @@ struct Flags {
     /// Most bytes of the arena, if that was limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     arena_limit: Option<usize>,
+    /// How products take their batch, if not whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    micro_batch: Option<String>,
+    /// Bytes of local memory in place of the target's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local_memory: Option<usize>,
     seed: u64,
     exact: bool,
     opt: crate::config::OptimiserStrategy,
@@ -360,6 +367,8 @@ pub(crate) fn manifest<'a>(
     for (kernel, count) in program.kernels.iter().zip(&counts) {
         *operations.entry(kernel.op.kind().name()).or_insert(0) += count;
     }
+    let splitting = session.config.splitting();
+    let split = splitting.micro_batch != MicroBatch::Off;
     Manifest {
         format: 1,
         trainc: env!("CARGO_PKG_VERSION"),
@@ -375,6 +384,8 @@ pub(crate) fn manifest<'a>(
             batch,
             infer_batch: session.inference_batch,
             arena_limit: session.config.arena_limit.map(|limit| limit.0),
+            micro_batch: split.then(|| splitting.micro_batch.to_string()),
+            local_memory: splitting.local_bytes,
             seed,
             exact,
             opt,

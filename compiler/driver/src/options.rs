@@ -1,6 +1,7 @@
 //! Every option of a compilation or a training run, declared once: the configuration file's keys, the command line's flags
 //! and the build crate's methods are made of this list, or held against it.
 
+pub mod micro_batch;
 pub mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use self::micro_batch::MicroBatches;
 use self::value::{Augment, Bytes, OutputLoss, Schedule, Value, choice};
 
 choice! {
@@ -196,6 +198,13 @@ options! {
     /// are computed again until it fits; no bit changes
     arena_limit: Option<Bytes> = None, "arena-limit" ("BYTES") default "none"
         in "compile", "inspect", "verify", "bench";
+    /// Images that a product takes at a time (a layer, its error, the gradient of its weights): at most N; `fit`, as many as fit
+    /// the memory next to the machine; `auto`, those where that costs less by the target's estimates. No bit changes
+    micro_batch: MicroBatches = MicroBatches::default(), "micro-batch" ("N|fit|auto|off") default "off"
+        in "compile", "inspect", "verify", "bench";
+    /// Bytes of the memory next to the machine, a cache or VTCM, that --micro-batch fits, on each of a target's devices
+    local_memory: Option<Bytes> = None, "local-memory" ("BYTES") default "the target's"
+        in "compile", "inspect", "verify", "bench";
     /// Examples of a training step; those that `run` takes at once
     batch: Option<usize> = None, "batch" 'b' ("N") default "32; of `run` the data's";
     /// Examples of a call of inference
@@ -371,6 +380,9 @@ mod tests {
             ("batch", "many"),
             ("infer-batch", "0"),
             ("arena-limit", "0"),
+            ("micro-batch", "0"),
+            ("micro-batch", "few"),
+            ("local-memory", "0"),
             ("arena-limit", "many"),
             ("arena-limit", "99999999999999999999K"),
             ("learning-rate", "nan"),

@@ -128,18 +128,34 @@ pub struct Declined {
     pub reason: String,
 }
 
+/// How one machine runs a product under [`Splitting`](crate::batch_split::Splitting).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitOutcome {
+    /// The machine.
+    pub device: &'static str,
+    /// Images of the batch.
+    pub images: usize,
+    /// Images at a time, if not all.
+    pub micro_batch: Option<usize>,
+    /// Why.
+    pub reason: String,
+}
+
 /// What a target answers to a [`Signature`].
 #[derive(Clone, Debug)]
 pub struct Selection {
     implementation: Arc<dyn Implementation>,
     /// The other ways that the target has for such an operation, best first.
     pub declined: Vec<Declined>,
+    /// Whether a product takes its batch in parts, on each machine, where that was asked for.
+    pub splits: Vec<SplitOutcome>,
 }
 
 impl Selection {
     /// A way without alternatives.
     pub fn new(implementation: impl Implementation) -> Selection {
-        Selection { implementation: Arc::new(implementation), declined: Vec::new() }
+        let implementation = Arc::new(implementation);
+        Selection { implementation, declined: Vec::new(), splits: Vec::new() }
     }
 
     /// The generic loops at a cost, where a target has nothing else.
@@ -150,6 +166,12 @@ impl Selection {
     /// A way of which no more is known.
     pub fn known(name: &'static str, cost: Cost, scratch_bytes: usize) -> Selection {
         Selection::new(Known { name, cost, scratch_bytes })
+    }
+
+    /// With what is said of its batch.
+    #[must_use]
+    pub fn with_splits(self, splits: Vec<SplitOutcome>) -> Selection {
+        Selection { splits, ..self }
     }
 
     /// See [`Implementation::name`].

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+pub mod batch_split;
 pub mod bit_product;
 pub mod graph;
 pub mod harness;

@@ -1,6 +1,7 @@
 //! What a target is: how it runs each kernel, and the emission of programs.
 
 use crate::Verified;
+use crate::batch_split::{LocalMemory, Splitting};
 use crate::harness::{Harness, Timing, Toolchain};
 pub use crate::implementation::{Cost, Selection, Signature};
 pub use crate::loops::scratch::{SCRATCH_ALIGNMENT, loop_scratch};
@@ -55,6 +56,17 @@ pub trait Target: Sync {
 
     /// How it runs an operation on these types: asked once a kernel. Equal questions have equal answers.
     fn select(&self, signature: &Signature<'_>) -> Selection;
+
+    /// As [`Target::select`], where products may take their batch in parts; [`Selection::splits`] says which do and why. A
+    /// target that has no such kernels leaves it empty.
+    fn select_split(&self, signature: &Signature<'_>, _splitting: &Splitting) -> Selection {
+        self.select(signature)
+    }
+
+    /// The memory next to its machine that batches are split for, if it is known.
+    fn local_memory(&self) -> Option<LocalMemory> {
+        None
+    }
 
     /// What it costs to go on with another device, for a target that divides programs among its devices; `None` if all
     /// runs on the first.

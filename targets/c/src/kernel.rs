@@ -67,6 +67,11 @@ pub trait CKernel: Implementation {
     fn packed(&self) -> Option<(usize, usize)> {
         None
     }
+
+    /// Whether it asks for the place of its working memory by itself, part by part; otherwise who launches it does.
+    fn places_working_memory(&self) -> bool {
+        false
+    }
 }
 
 /// A [`CKernel`] as an [`Implementation`].

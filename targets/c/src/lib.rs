@@ -6,6 +6,7 @@
 //! interpreter.
 
 mod arranged;
+pub mod batch_split;
 pub mod behind;
 mod cost;
 mod counting;

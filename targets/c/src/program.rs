@@ -14,7 +14,7 @@ use crate::arranged::Arranged;
 use crate::dialect::Dialect;
 use crate::evaluate::Evaluation;
 use crate::interface::{Function, Interface, Parameter, Passing};
-use crate::kernel::{Piece, in_c};
+use crate::kernel::{CKernel, Piece, in_c};
 use crate::layout::Lines;
 use crate::loops::element_type;
 use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, data, documents, header, rust};
@@ -256,6 +256,14 @@ pub(crate) fn arranged_names(
         name
     });
     of.collect()
+}
+
+/// Where a launch's working memory is that the program has there.
+pub(crate) fn working_memory(dialect: &dyn Dialect, kernel: &Kernel, place: String) -> String {
+    match in_c(kernel).is_ok_and(CKernel::places_working_memory) {
+        true => place,
+        false => dialect.working_memory(place, kernel.scratch_bytes()),
+    }
 }
 
 /// What stands above a kernel: the operation, its types, the nodes that it serves and its cost.
@@ -509,8 +517,8 @@ impl<'p> EntryPrinter<'p> {
                 None | Some(0) => "a".into(),
                 Some(offset) => format!("a + {offset}"),
             };
-            let bytes = self.program.kernel(launch.kernel).scratch_bytes();
-            arguments.push(self.dialect.working_memory(place, bytes));
+            let kernel = self.program.kernel(launch.kernel);
+            arguments.push(working_memory(self.dialect, kernel, place));
         }
         for (argument, buffer) in arguments.iter().zip(&kernel.buffers) {
             if let Role::Input(i) = buffer.role {

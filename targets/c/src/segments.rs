@@ -14,7 +14,7 @@ use crate::interface::Interface;
 use crate::kernel::Piece;
 use crate::layout::Lines;
 use crate::loops::element_type;
-use crate::program::{arranged_names, kernels, lower};
+use crate::program::{arranged_names, kernels, lower, working_memory};
 
 /// Where memory lies in a window: offsets in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -160,7 +160,7 @@ impl Printer<'_> {
         }
         if kernel.scratch_bytes() > 0 {
             let place = format!("window + {}", self.window.arena + launch.scratch.unwrap_or(0));
-            arguments.push(self.dialect.working_memory(place, kernel.scratch_bytes()));
+            arguments.push(working_memory(self.dialect, kernel, place));
         }
         format!("{}({})", self.kernels[&launch.kernel], arguments.join(", "))
     }

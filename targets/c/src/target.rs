@@ -1,11 +1,13 @@
 //! Portable C as the compiler sees it.
 
 use trainc_ir::Verified;
+use trainc_ir::batch_split::{Holds, LocalMemory, Splitting};
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::batch_split::{Machine, in_place};
 use crate::counting::counting;
 use crate::dialect::Dialect;
 use crate::example::example;
@@ -14,6 +16,9 @@ use crate::{harness, program};
 
 /// Name of the target.
 pub(crate) const NAME: &str = "c";
+
+/// Cycles of a KiB from the second level, at 16 bytes a cycle. A model.
+const REFILL: u64 = 64;
 
 /// See [`C`].
 #[derive(Clone, Debug)]
@@ -43,6 +48,25 @@ impl Target for CTarget {
 
     fn select(&self, signature: &Signature<'_>) -> Selection {
         kernel::take(Ways::default(), Loops::of(signature))
+    }
+
+    fn select_split(&self, signature: &Signature<'_>, splitting: &Splitting) -> Selection {
+        let machine = Machine {
+            description: &self.description,
+            local: self.local_memory(),
+            select: &|signature| self.select(signature),
+            working_memory: in_place,
+        };
+        machine.select(signature, splitting)
+    }
+
+    fn local_memory(&self) -> Option<LocalMemory> {
+        Some(LocalMemory {
+            name: "L1 cache",
+            bytes: 32 << 10,
+            holds: Holds::Everything,
+            refill: REFILL,
+        })
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

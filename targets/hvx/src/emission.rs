@@ -24,6 +24,11 @@ pub const RESIDENT: &str = "trainc_hvx_resident.c";
 const ROW: usize = 128;
 const FETCHED: usize = 1024;
 
+/// Working memory that a hook may place elsewhere.
+pub(crate) fn working_memory(place: &str, bytes: usize) -> String {
+    format!("TRAINC_HVX_WORKING({place}, {bytes})")
+}
+
 /// The files of a program.
 pub(crate) fn emit(
     program: &Verified<Program>,
@@ -146,7 +151,7 @@ impl Dialect for HvxTarget {
     }
 
     fn working_memory(&self, place: String, bytes: usize) -> String {
-        format!("TRAINC_HVX_WORKING({place}, {bytes})")
+        working_memory(&place, bytes)
     }
 
     fn readme(&self, facts: &Facts<'_>) -> Option<String> {

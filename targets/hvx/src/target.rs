@@ -1,6 +1,8 @@
 //! The Hexagon targets as the compiler sees them.
 
+use trainc_c::batch_split::Machine;
 use trainc_ir::Verified;
+use trainc_ir::batch_split::{Holds, LocalMemory, Splitting};
 use trainc_ir::harness::{Harness, Toolchain};
 use trainc_ir::implementation::{Memory, Selection, Signature, Ways};
 use trainc_ir::program::Program;
@@ -13,6 +15,9 @@ use crate::groups::GroupedWindows;
 use crate::machine::Version;
 use crate::pools::Pooling;
 use crate::products::Product;
+
+/// Packets that pass while a KiB comes from memory, at 8 bytes a packet. A model.
+const REFILL: u64 = 128;
 
 /// A Hexagon target.
 #[derive(Clone, Debug)]
@@ -91,6 +96,25 @@ impl Target for HvxTarget {
             return trainc_c::take(ways, Tuned::new(pool, version, signature.outputs));
         }
         trainc_c::take(ways, Loops::of(signature, version))
+    }
+
+    fn select_split(&self, signature: &Signature<'_>, splitting: &Splitting) -> Selection {
+        let machine = Machine {
+            description: &self.description,
+            local: self.local_memory(),
+            select: &|signature| self.select(signature),
+            working_memory: emission::working_memory,
+        };
+        machine.select(signature, splitting)
+    }
+
+    fn local_memory(&self) -> Option<LocalMemory> {
+        Some(LocalMemory {
+            name: "VTCM",
+            bytes: 256 << 10,
+            holds: Holds::WorkingMemory,
+            refill: REFILL,
+        })
     }
 
     fn toolchain(&self) -> Option<Toolchain> {

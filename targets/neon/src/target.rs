@@ -1,7 +1,9 @@
 //! The NEON targets as the compiler sees them.
 
+use trainc_c::batch_split::{Machine, in_place};
 use trainc_c::{Dialect, Language, SupportFile};
 use trainc_ir::Verified;
+use trainc_ir::batch_split::{Holds, LocalMemory, Splitting};
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
@@ -120,6 +122,25 @@ impl Target for NeonTarget {
         trainc_c::take(ways, Loops::of(self.level, signature))
     }
 
+    fn select_split(&self, signature: &Signature<'_>, splitting: &Splitting) -> Selection {
+        let machine = Machine {
+            description: &self.description,
+            local: self.local_memory(),
+            select: &|signature| self.select(signature),
+            working_memory: in_place,
+        };
+        machine.select(signature, splitting)
+    }
+
+    fn local_memory(&self) -> Option<LocalMemory> {
+        Some(LocalMemory {
+            name: "L1 cache",
+            bytes: if self.level == Level::Armv7 { 32 << 10 } else { 64 << 10 },
+            holds: Holds::Everything,
+            refill: REFILL,
+        })
+    }
+
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {
         let target = self.description.name;
         trainc_c::emit(program, self).map_err(|message| EmitError { target, message })
@@ -163,6 +184,9 @@ impl Target for NeonTarget {
         trainc_c::example(program).map(Some).map_err(|message| EmitError { target, message })
     }
 }
+
+/// Instructions that pass while a KiB comes from the second level: 16 bytes a cycle, two instructions. A model.
+const REFILL: u64 = 128;
 
 const AARCH64_GCC: &str = "aarch64-linux-gnu-gcc";
 const AARCH64_PACKAGES: &str = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross";

@@ -2,6 +2,7 @@
 
 use trainc_c::{Dialect, Facts, Language, SupportFile};
 use trainc_ir::Verified;
+use trainc_ir::batch_split::Splitting;
 use trainc_ir::harness::{Harness, SharedWindow, Timing, Tool, Toolchain};
 use trainc_ir::implementation::{Cost, Memory, Selection, Signature};
 use trainc_ir::names;
@@ -108,6 +109,14 @@ impl Target for PairTarget {
         let (cpu, dsp) =
             (self.machines.cpu.select(&signature), self.machines.dsp.select(&signature));
         Selection::new(Both::new(cpu, dsp))
+    }
+
+    fn select_split(&self, signature: &Signature<'_>, splitting: &Splitting) -> Selection {
+        let signature = Signature { memory: Memory::Program, ..*signature };
+        let cpu = self.machines.cpu.select_split(&signature, splitting);
+        let dsp = self.machines.dsp.select_split(&signature, splitting);
+        let splits = [&cpu, &dsp].iter().flat_map(|own| own.splits.clone()).collect();
+        Selection::new(Both::new(cpu, dsp)).with_splits(splits)
     }
 
     fn switch_cost(&self) -> Option<Cost> {

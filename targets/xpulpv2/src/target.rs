@@ -1,7 +1,9 @@
 //! The XpulpV2 target as the compiler sees it.
 
+use trainc_c::batch_split::{Machine, in_place};
 use trainc_c::{Dialect, Floats, Language, Loops, SupportFile};
 use trainc_ir::Verified;
+use trainc_ir::batch_split::{Holds, LocalMemory, Splitting};
 use trainc_ir::harness::{Harness, Runner, Tool, Toolchain};
 use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
@@ -51,6 +53,9 @@ const BITS: &str = include_str!("support/trainc_xpulp_bits.h");
 const SUM: &str = include_str!("support/trainc_xpulp_sum.h");
 
 const NAME: &str = "xpulpv2";
+
+/// Cycles of a KiB from L2 to L1 by a transfer of 8 bytes a cycle. A model.
+const REFILL: u64 = 128;
 
 /// Cores that share a memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -166,6 +171,25 @@ impl Target for XpulpTarget {
             return trainc_c::take(ways, elements);
         }
         trainc_c::take(ways, Loops::with(signature, Floats::Software))
+    }
+
+    fn select_split(&self, signature: &Signature<'_>, splitting: &Splitting) -> Selection {
+        let machine = Machine {
+            description: &self.description,
+            local: self.local_memory(),
+            select: &|signature| self.select(signature),
+            working_memory: in_place,
+        };
+        machine.select(signature, splitting)
+    }
+
+    fn local_memory(&self) -> Option<LocalMemory> {
+        Some(LocalMemory {
+            name: "L1",
+            bytes: self.cluster.l1_bytes,
+            holds: Holds::Everything,
+            refill: REFILL,
+        })
     }
 
     fn emit(&self, program: &Verified<Program>) -> Result<Vec<ArtifactFile>, EmitError> {

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 #[cfg(feature = "host")]
 use trainc_host::HostProgram;
+use trainc_ir::batch_split::MicroBatch;
 use trainc_ir::program::{InputNotes, MemoryPlan, Notes, Program};
 use trainc_ir::target::Target;
 use trainc_ir::{Tensor, Verified};
@@ -18,6 +19,7 @@ use crate::error::{Context, Result, ensure};
 use crate::image_layout::ImageLayout;
 use crate::latencies::Latencies;
 use crate::model::{self, ModelSource};
+use crate::splits::note;
 
 /// A compiled model, with what every stage made of it.
 pub struct Session {
@@ -94,16 +96,25 @@ impl Staged<OptimisedEntry> {
     /// If there is no plan, or none that the target's machines can address.
     pub fn plan(mut self) -> Result<Session> {
         let mut times = Vec::new();
-        let (mut program, report) = timed(&mut times, "plan", || {
+        let (mut program, report, split) = timed(&mut times, "plan", || {
             let entries =
                 self.entries.iter().map(|e| PlanEntry { name: &e.name, graph: &e.optimised });
             let entries: Vec<PlanEntry<'_>> = entries.collect();
             let arena_limit = self.config.arena_limit.map(|limit| limit.0);
-            let options = PlanOptions { arena_limit, ..PlanOptions::default() };
+            let splitting = self.config.splitting();
+            let options = PlanOptions { arena_limit, splitting, ..PlanOptions::default() };
             let planned = plan(&self.name, &entries, self.target, &options)?;
             check_size(self.target, self.config.batch_size(), &planned.0.memory)?;
-            Ok(planned)
+            let split = (splitting.micro_batch != MicroBatch::Off).then(|| {
+                let whole = PlanOptions { arena_limit: None, ..PlanOptions::default() };
+                let (unsplit, _) = plan(&self.name, &entries, self.target, &whole)?;
+                let (target, unsplit) =
+                    (self.target.description().name, unsplit.memory.arena_bytes);
+                Ok::<_, PlanError>(note(splitting.micro_batch, &planned.0, unsplit, target))
+            });
+            Ok((planned.0, planned.1, split.transpose()?))
         })?;
+        self.compilation.notes.extend(split);
         self.compilation.times.extend(times);
         let unit = self.target.description().cost_unit;
         self.compilation.notes.extend(words::limited(&report, unit));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use trainc_data::{read_safetensors, read_safetensors_bytes};
+use trainc_ir::batch_split::Splitting;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::program::{DeviceId, Program};
 use trainc_ir::target::Target;
@@ -16,6 +17,7 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::error::{Context, InFile, Result, ensure};
 use crate::hash::FileFingerprint;
+use crate::options::micro_batch::MicroBatches;
 use crate::session::own_scratch;
 use crate::stored::{CONSTANTS, MANIFEST, WEIGHTS, constant, fingerprint, module_file, tensors_of};
 use crate::{model, targets};
@@ -42,6 +44,10 @@ struct Manifest {
 struct Flags {
     #[serde(default)]
     arena_limit: Option<usize>,
+    #[serde(default)]
+    micro_batch: MicroBatches,
+    #[serde(default)]
+    local_memory: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -155,7 +161,9 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
     let named = manifest.entries.iter().zip(&modules);
     let entries: Vec<PlanEntry<'_>> =
         named.map(|(entry, graph)| PlanEntry { name: &entry.name, graph }).collect();
-    let options = PlanOptions { arena_limit: manifest.flags.arena_limit, ..PlanOptions::default() };
+    let Flags { arena_limit, micro_batch, local_memory: local_bytes } = manifest.flags;
+    let splitting = Splitting { micro_batch: micro_batch.0, local_bytes };
+    let options = PlanOptions { arena_limit, splitting, ..PlanOptions::default() };
     let (mut program, _) = plan(&manifest.model.name, &entries, target, &options)
         .with_context(|| folder.display().to_string())?;
     let devices = |entry: &ManifestEntry| {
@@ -164,8 +172,8 @@ pub(crate) fn read(folder: &Path) -> Result<Artifact> {
     if let Some(devices) = manifest.entries.iter().map(devices).collect::<Option<Vec<_>>>() {
         program = with_devices(program, &devices).map_err(|e| fail(MANIFEST, e.0.join("; ")))?;
     }
-    program = own_scratch(program, target, manifest.flags.arena_limit)
-        .with_context(|| folder.display().to_string())?;
+    program =
+        own_scratch(program, target, arena_limit).with_context(|| folder.display().to_string())?;
     let found = fingerprint(&program);
     ensure!(
         found == expected,

@@ -27,6 +27,7 @@ mod tasks;
 use std::collections::BTreeMap;
 
 use trainc_ir::Verified;
+use trainc_ir::batch_split::Splitting;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::implementation::Cost;
 use trainc_ir::names::identifier;
@@ -71,6 +72,8 @@ pub struct PlanOptions {
     /// Most bytes that the arena may have. Where it would have more, values are computed again for later uses until it fits,
     /// those first that give most bytes for the target's estimate of their launches.
     pub arena_limit: Option<usize>,
+    /// How products take their batch.
+    pub splitting: Splitting,
 }
 
 impl Default for PlanOptions {
@@ -82,6 +85,7 @@ impl Default for PlanOptions {
             search: true,
             recompute: true,
             arena_limit: None,
+            splitting: Splitting::default(),
         }
     }
 }
@@ -218,7 +222,7 @@ pub fn plan(
     options: &PlanOptions,
 ) -> Result<(Verified<Program>, PlanReport), PlanError> {
     check_entries(entries)?;
-    let mut shared = Shared::new(entries, target)?;
+    let mut shared = Shared::new(entries, target, options.splitting)?;
     let mut planned = Vec::new();
     let mut report = PlanReport::default();
     let mut memory = MemoryPlan { state_bytes: shared.state_bytes, ..MemoryPlan::default() };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use trainc_ir::batch_split::Splitting;
 use trainc_ir::implementation::{Memory, Signature};
 use trainc_ir::names::identifier;
 use trainc_ir::program::{Kernel, buffer_bytes};
@@ -34,6 +35,7 @@ type Key = (Op, Vec<TensorType>, Vec<TensorType>, Memory);
 /// See the module documentation.
 pub(super) struct Shared<'t> {
     target: &'t dyn Target,
+    splitting: Splitting,
     pub(super) state: Vec<Fixed>,
     pub(super) state_bytes: usize,
     pub(super) constants: Vec<Fixed>,
@@ -58,6 +60,7 @@ impl<'t> Shared<'t> {
     pub(super) fn new(
         entries: &[PlanEntry<'_>],
         target: &'t dyn Target,
+        splitting: Splitting,
     ) -> Result<Shared<'t>, PlanError> {
         let alignment = target.description().alignment.max(1);
         let mut state: Vec<Fixed> = Vec::new();
@@ -104,6 +107,7 @@ impl<'t> Shared<'t> {
             state.iter().enumerate().map(|(index, f)| (f.name.clone(), index)).collect();
         Ok(Shared {
             target,
+            splitting,
             state_names,
             state,
             state_bytes: offset,
@@ -168,10 +172,10 @@ impl<'t> Shared<'t> {
         {
             return index;
         }
-        let target = self.target;
+        let (target, splitting) = (self.target, self.splitting);
         let make = |(op, inputs, outputs, memory): &Key| {
             Kernel::new("", op.clone(), inputs.clone(), outputs.clone(), |signature| {
-                target.select(&Signature { memory: *memory, ..*signature })
+                target.select_split(&Signature { memory: *memory, ..*signature }, &splitting)
             })
         };
         let mut kernel = make(&key);

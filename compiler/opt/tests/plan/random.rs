@@ -1,6 +1,7 @@
 //! Random graphs: planned, checked and executed; and programs broken on purpose, which must be found out.
 
 use trainc_ir::attributes::F32;
+use trainc_ir::batch_split::Splitting;
 use trainc_ir::graph::{InputRole, ValueId};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
@@ -130,6 +131,7 @@ fn all_options() -> Vec<PlanOptions> {
         search: bit(n, 3),
         recompute: bit(n, 4),
         arena_limit: None,
+        splitting: Splitting::default(),
     };
     (0..32).map(options).collect()
 }
