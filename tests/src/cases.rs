@@ -3,8 +3,9 @@
 use trainc_driver::verify::{ProgramCall, ProgramReport, VerifyOptions, verify_program};
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::ops::Transpose;
+use trainc_ir::program::Program;
 use trainc_ir::target::Target;
-use trainc_ir::{Op, Tensor, ValueId};
+use trainc_ir::{Op, Tensor, ValueId, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 /// An operation and its operands.
@@ -84,20 +85,44 @@ pub fn run(
     cases: &[GraphCase],
     options: &VerifyOptions,
 ) -> Result<ProgramReport, String> {
+    let program = planned(target, cases, &PlanOptions::default())?;
+    run_planned(&program, target, cases, options)
+}
+
+/// A program of cases, each an entry.
+///
+/// # Errors
+/// Why there is none.
+pub fn planned(
+    target: &dyn Target,
+    cases: &[GraphCase],
+    options: &PlanOptions,
+) -> Result<Verified<Program>, String> {
     let names: Vec<String> = (0..cases.len()).map(|n| format!("case_{n}")).collect();
     let entries: Vec<PlanEntry<'_>> = names
         .iter()
         .zip(cases)
         .map(|(name, case)| PlanEntry { name, graph: &case.graph })
         .collect();
-    let planned = plan("cases", &entries, target, &PlanOptions::default());
-    let (program, _) = planned.map_err(|e| e.to_string())?;
+    let (program, _) = plan("cases", &entries, target, options).map_err(|e| e.to_string())?;
+    Ok(program)
+}
+
+/// Runs the program of some cases beside the interpreter.
+///
+/// # Errors
+/// Why it could not be run.
+pub fn run_planned(
+    program: &Verified<Program>,
+    target: &dyn Target,
+    cases: &[GraphCase],
+    options: &VerifyOptions,
+) -> Result<ProgramReport, String> {
     let calls: Vec<ProgramCall> = cases
         .iter()
         .enumerate()
         .map(|(entry, case)| ProgramCall { entry, step: 3, operands: case.operands.clone() })
         .collect();
     let options = VerifyOptions { seed: 0x1234_5678_9abc_def0, ..options.clone() };
-    verify_program(&program, target, &calls, &options)
-        .map_err(|e| trainc_driver::error::message(&e))
+    verify_program(program, target, &calls, &options).map_err(|e| trainc_driver::error::message(&e))
 }

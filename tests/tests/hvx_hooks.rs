@@ -8,10 +8,12 @@ use std::process::{Command, Stdio};
 use trainc_driver::config::Config;
 use trainc_driver::emit;
 use trainc_driver::model::ModelSource;
+use trainc_driver::options::micro_batch::MicroBatches;
 use trainc_driver::residency::residencies;
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::verify::{VerifyOptions, verify};
 use trainc_driver::zoo::{ZooSpec, build};
+use trainc_ir::batch_split::MicroBatch;
 use trainc_opt::plan::residency::{Eviction, Residency};
 use trainc_tests::random::Random;
 
@@ -23,12 +25,13 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// LeNet-5 with frozen convolutions, whose weights are constants.
-fn session() -> Session {
+fn session(batch: usize, micro_batch: MicroBatch) -> Session {
     let bytes = build(&ZooSpec::new("lenet5").expect("in the zoo")).expect("the zoo builds");
     let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
     let config = Config {
         target: "hvx".into(),
-        batch: Some(2),
+        batch: Some(batch),
+        micro_batch: MicroBatches(micro_batch),
         freeze: vec!["conv*".into()],
         ..Config::default()
     };
@@ -38,7 +41,7 @@ fn session() -> Session {
 #[test]
 fn hooks_change_no_bit_and_are_called() {
     let folder = folder("verify");
-    let session = session();
+    let session = session(2, MicroBatch::Off);
     let residencies = residencies(session.program());
     let regions: Vec<u64> =
         residencies.iter().flat_map(|r| &r.regions).map(|region| region.bytes).collect();
@@ -132,4 +135,21 @@ fn what_is_kept_is_what_the_rule_says() {
     assert!(output.status.success(), "{:?}", output.status);
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     assert!(expected.contains("11") && expected.contains('0'));
+}
+
+/// Parts of a batch have their own working memory placed, and their sums stay where the program has them.
+#[test]
+fn hooks_place_the_working_memory_of_parts() {
+    let folder = folder("parts");
+    let session = session(16, MicroBatch::Images(8));
+    let split = session.program().kernels.iter().flat_map(|kernel| &kernel.selection.splits);
+    assert!(split.filter(|outcome| outcome.part.is_some()).count() > 3);
+    let artifact = folder.join("artifact");
+    emit::write_folder(&artifact, &emit::artifact(&session, &[]).expect("emits")).expect("written");
+    let hooks = folder.join("hooks.h");
+    std::fs::write(&hooks, include_str!("../src/hvx_hooks/hooks.h")).expect("written");
+    let compiler = Some(format!("clang-19 -include {}", hooks.display()));
+    let options = VerifyOptions { steps: 1, extremes: false, compiler, ..Default::default() };
+    let found = verify(&artifact, &options, &mut |_| {}).expect("builds").finding;
+    assert!(found.is_none(), "{found:?}");
 }

@@ -17,10 +17,10 @@ pub struct Split {
     pub node: String,
     /// The machine.
     pub device: &'static str,
-    /// Images of the batch.
-    pub images: usize,
-    /// Images at a time, if not all.
-    pub micro_batch: Option<usize>,
+    /// All of it.
+    pub whole: String,
+    /// What is taken at a time, if not all.
+    pub part: Option<String>,
     /// Why.
     pub reason: String,
     /// Working memory of the launch.
@@ -43,8 +43,8 @@ pub fn splits(program: &Program) -> Vec<Split> {
                     entry: entry.name.clone(),
                     node: launch.name.clone(),
                     device: outcome.device,
-                    images: outcome.images,
-                    micro_batch: outcome.micro_batch,
+                    whole: outcome.whole.clone(),
+                    part: outcome.part.clone(),
                     reason: outcome.reason.clone(),
                     scratch_bytes: kernel.scratch_bytes(),
                 });
@@ -56,17 +56,17 @@ pub fn splits(program: &Program) -> Vec<Split> {
 
 /// A table for people.
 pub fn text(splits: &[Split]) -> String {
-    let mut out = String::from("batch splitting: images at a time, and why\n");
+    let mut out = String::from("batch splitting: what products take at a time, and why\n");
     for split in splits {
-        let Split { entry, node, device, images, reason, scratch_bytes, .. } = split;
-        let micro_batch = match split.micro_batch {
-            Some(micro_batch) => format!("{micro_batch} of {images}"),
-            None => format!("all {images}"),
+        let Split { entry, node, device, whole, part, reason, scratch_bytes } = split;
+        let taken = match part {
+            Some(part) => format!("{part} of {whole}"),
+            None => format!("all {whole}"),
         };
         let node = shown(node);
         _ = writeln!(
             out,
-            "  {micro_batch:>10}  {entry} {node} on {device}, {scratch_bytes} bytes of working memory: {reason}"
+            "  {entry} {node} on {device}: {taken}, {scratch_bytes} bytes of working memory\n      {reason}"
         );
     }
     out
@@ -76,7 +76,7 @@ pub fn text(splits: &[Split]) -> String {
 pub(crate) fn note(asked: MicroBatch, program: &Program, unsplit: usize, target: &str) -> String {
     let all = splits(program);
     let arena = program.memory.arena_bytes;
-    let count = all.iter().filter(|split| split.micro_batch.is_some()).count();
+    let count = all.iter().filter(|split| split.part.is_some()).count();
     if all.is_empty() {
         return format!(
             "micro-batch {asked}: nothing is split, for the model has no products by image, or target `{target}` no kernels that \

@@ -1,9 +1,10 @@
 //! Batch splitting: a product whose operand is a batch, as launches of fewer images each, so that what one touches fits in
 //! the memory next to the machine (Mandheling, Xu et al., MobiCom 2022, section 4.4, in its exact form).
 //!
-//! Products by image (forward, error) are those of slices, for a batch is the outermost dimension; their sums lie beside each
+//! Products by image (forward, error) are those of parts, for a batch is the outermost dimension; their sums lie beside each
 //! other, and what follows (a rounding that looks at all sums) sees them whole. A gradient of weights is the sum of those of
-//! slices, in i32, which wraps and so has the same bits in any order. No bit changes.
+//! parts, in i32, which wraps and so has the same bits in any order. Where a single image is too much for that memory, its output
+//! channels are divided in the same way: of one image they lie one behind the other. No bit changes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -84,52 +85,90 @@ pub struct LocalMemory {
     pub refill: u64,
 }
 
-/// A product as one of slices of its batch.
+/// How much of a product a launch takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Images.
+    pub images: usize,
+    /// Output channels of a convolution: of a single image fewer than all, where one image is too much.
+    pub features: usize,
+}
+
+/// Along which dimensions parts of a tensor lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axes {
+    /// Whether the first is the batch.
+    pub images: bool,
+    /// The one of output channels.
+    pub features: Option<usize>,
+}
+
+/// What a loop over parts goes along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Along {
+    /// The batch.
+    Images,
+    /// Output channels.
+    Features,
+}
+
+/// A product that can be made of parts.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ByImages<'a> {
+pub struct ByParts<'a> {
     /// The product alone.
     pub product: &'a Op,
     /// Types of its operands.
     pub inputs: &'a [&'a TensorType],
-    /// How many of them, from the first on, are slices.
-    pub sliced: usize,
-    /// Whether the results of slices are summed; else they lie beside each other.
-    pub summed: bool,
+    /// Where their parts lie.
+    pub operands: Vec<Axes>,
+    /// Where those of its result do. Parts along another dimension are summed.
+    pub result: Axes,
     /// Type of its result.
     pub sums: TensorType,
+    /// All of it.
+    pub whole: Part,
     /// What follows it, if something does.
     pub rest: Option<Op>,
 }
 
-impl<'a> ByImages<'a> {
+impl<'a> ByParts<'a> {
     /// The product at the head of a signature; `None` if it starts with another operation.
     ///
     /// # Errors
-    /// Why it cannot be of slices.
-    pub fn of(signature: &Signature<'a>) -> Option<Result<ByImages<'a>, String>> {
+    /// Why it cannot be of parts.
+    pub fn of(signature: &Signature<'a>) -> Option<Result<ByParts<'a>, String>> {
         let product = signature.ops().first()?;
+        let axes = |images, features| Axes { images, features };
+        let (batch, none) = (axes(true, None), axes(false, None));
+        let both = axes(true, Some(1));
+        let weights = axes(false, Some(0));
         let way = match product {
-            Op::Conv2d(_) | Op::Conv2dGradientInput(_) | Op::IntegerConv2d(_) => Ok((1, false)),
-            Op::Conv2dGradientWeight(_) => Ok((2, true)),
+            Op::Conv2d(op) if op.groups == 1 => Ok(([batch, weights], both)),
+            Op::Conv2dGradientInput(op) if op.groups == 1 => Ok(([both, weights], batch)),
+            Op::Conv2dGradientWeight(op) if op.groups == 1 => Ok(([batch, both], weights)),
+            Op::Conv2d(_) | Op::Conv2dGradientInput(_) | Op::IntegerConv2d(_) => {
+                Ok(([batch, none], batch))
+            }
+            Op::Conv2dGradientWeight(_) => Ok(([batch, batch], none)),
             Op::MatMul(op) => match (op.transpose_a, op.transpose_b) {
                 _ if signature.inputs.iter().take(2).any(|ty| ty.shape.rank() != 2) => {
                     Err("its matrices are more than one".to_string())
                 }
-                (false, _) => Ok((1, false)),
-                (true, false) => Ok((2, true)),
+                (false, _) => Ok(([batch, none], batch)),
+                (true, false) => Ok(([batch, batch], none)),
                 (true, true) => Err("its batch is the innermost dimension".to_string()),
             },
             _ => return None,
         };
-        Some(way.and_then(|(sliced, summed)| ByImages::new(signature, product, sliced, summed)))
+        Some(way.and_then(|(operands, result)| ByParts::new(signature, product, operands, result)))
     }
 
     fn new(
         signature: &Signature<'a>,
         product: &'a Op,
-        sliced: usize,
-        summed: bool,
-    ) -> Result<ByImages<'a>, String> {
+        first: [Axes; 2],
+        result: Axes,
+    ) -> Result<ByParts<'a>, String> {
         let (inputs, sums, rest) = match signature.op {
             Op::Chain(chain) => {
                 let parts = chain.parts(signature.inputs).map_err(|e| e.to_string())?;
@@ -143,88 +182,144 @@ impl<'a> ByImages<'a> {
             }
             _ => (signature.inputs, signature.outputs[0].clone(), None),
         };
-        if summed && sums.element != Element::I32 {
-            return Err("its sums are of floats, whose order is fixed".to_string());
-        }
-        let whole = |ty: &TensorType| matches!(ty.scale, Scale::None | Scale::Exponent);
-        let slices = inputs[..sliced].iter().copied().chain((!summed).then_some(&sums));
-        for ty in slices {
-            if !whole(ty) || ty.shape.rank() < 2 || ty.shape[0] != inputs[0].shape[0] {
-                return Err(format!("a batch is not the outermost dimension of {ty}"));
-            }
-        }
-        if sums.count() == 0 || inputs.iter().any(|ty| ty.count() == 0) {
+        if inputs.len() < 2 || sums.count() == 0 || inputs.iter().any(|ty| ty.count() == 0) {
             return Err("a tensor has no elements".to_string());
         }
-        Ok(ByImages { product, inputs, sliced, summed, sums, rest })
+        if !result.images && sums.element != Element::I32 {
+            return Err("its sums are of floats, whose order is fixed".to_string());
+        }
+        let mut operands = vec![Axes { images: false, features: None }; inputs.len()];
+        operands[..2].copy_from_slice(&first);
+        let images = inputs[0].shape[0];
+        // Floats are summed over all output channels in their order.
+        let integers = sums.element == Element::I32 || result.features.is_some();
+        let features = (inputs.iter().zip(&operands))
+            .filter(|_| integers)
+            .find_map(|(ty, axes)| Some(ty.shape[axes.features?]));
+        let features = features.unwrap_or(1);
+        let tensors = inputs.iter().copied().zip(&operands).chain([(&sums, &result)]);
+        for (ty, axes) in tensors {
+            let one = matches!(ty.scale, Scale::None | Scale::Exponent);
+            let divided = axes.images || axes.features.is_some();
+            if divided && !one || axes.images && ty.shape[0] != images {
+                return Err(format!("the batch is not the outermost dimension of {ty}"));
+            }
+        }
+        let whole = Part { images, features };
+        Ok(ByParts { product, inputs, operands, result, sums, whole, rest })
     }
 
-    /// Images of the batch.
-    pub fn images(&self) -> usize {
-        self.inputs[0].shape[0]
+    /// All parts that it can be made of, the largest first.
+    pub fn parts(&self) -> Vec<Part> {
+        let divisors = |n: usize| (1..n).rev().filter(move |d| n.is_multiple_of(*d));
+        let Part { images, features } = self.whole;
+        let batches = divisors(images).map(|images| Part { images, features });
+        batches.chain(divisors(features).map(|features| Part { images: 1, features })).collect()
     }
 
-    /// A type with a batch of that many images.
-    pub fn slice(ty: &TensorType, images: usize) -> TensorType {
+    /// The type of a part of a tensor.
+    fn part(&self, ty: &TensorType, axes: Axes, part: Part) -> TensorType {
         let mut dims = ty.shape.dims().to_vec();
-        dims[0] = images;
+        if axes.images {
+            dims[0] = part.images;
+        }
+        if let Some(axis) = axes.features.filter(|_| part.features < self.whole.features) {
+            dims[axis] = part.features;
+        }
         TensorType { shape: dims.into(), ..ty.clone() }
     }
 
-    /// The types of a slice's operands.
-    pub fn sliced_inputs(&self, images: usize) -> Vec<TensorType> {
-        let slice = |(i, ty): (usize, &&TensorType)| match i < self.sliced {
-            true => ByImages::slice(ty, images),
-            false => (*ty).clone(),
-        };
-        self.inputs.iter().enumerate().map(slice).collect()
+    /// The types of a part's operands.
+    pub fn inputs_of(&self, part: Part) -> Vec<TensorType> {
+        let tensors = self.inputs.iter().zip(&self.operands);
+        tensors.map(|(ty, axes)| self.part(ty, *axes, part)).collect()
     }
 
-    /// The type of a slice's result.
-    pub fn sliced_sums(&self, images: usize) -> TensorType {
-        if self.summed { self.sums.clone() } else { ByImages::slice(&self.sums, images) }
+    /// The type of a part's result.
+    pub fn sums_of(&self, part: Part) -> TensorType {
+        self.part(&self.sums, self.result, part)
+    }
+
+    /// What is looped over, the inner loop last; parts along a dimension that the result has not are summed in the inner one.
+    pub fn loops(&self, part: Part) -> Vec<Along> {
+        // Without sums, weights stay for all images.
+        let order = match self.result.features {
+            None => [Along::Images, Along::Features],
+            Some(_) => [Along::Features, Along::Images],
+        };
+        let divides = |along: &Along| match along {
+            Along::Images => part.images < self.whole.images,
+            Along::Features => part.features < self.whole.features,
+        };
+        order.into_iter().filter(divides).collect()
+    }
+
+    /// Whether parts along a dimension are summed.
+    pub fn is_summed(&self, along: Along) -> bool {
+        match along {
+            Along::Images => !self.result.images,
+            Along::Features => self.result.features.is_none(),
+        }
+    }
+
+    /// Elements of a tensor from an image, or an output channel, to the next; 0 where it has none.
+    pub fn stride(ty: &TensorType, axes: Axes, along: Along) -> usize {
+        let behind = |axis: usize| ty.shape.dims()[axis + 1..].iter().product();
+        match along {
+            Along::Images if axes.images => behind(0),
+            Along::Images => 0,
+            Along::Features => axes.features.map_or(0, behind),
+        }
     }
 }
 
-/// What a product costs at some images a time.
+/// What a product costs in parts of a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Of the whole batch, without what memory takes.
+    /// Of all of it, without what memory takes.
     pub cost: Cost,
     /// What one launch has in the local memory.
     pub local_bytes: usize,
-    /// Of these, what no micro-batch makes fewer.
-    pub fixed_bytes: usize,
     /// What goes between the local memory and the one behind.
     pub moved_bytes: usize,
 }
 
-/// Decides how many images at a time a product takes; `of` estimates that many, which divide the batch.
+/// The parts that a product is made of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice<T> {
+    /// Their size.
+    pub part: Part,
+    /// What was made for them.
+    pub made: T,
+    /// Why they are.
+    pub reason: String,
+}
+
+/// Decides what parts a product is made of; `parts` are those that there can be, the largest first, and `of` estimates one.
 ///
 /// # Errors
-/// Why it takes all at once.
+/// Why it is none.
 pub fn choose<T>(
     splitting: &Splitting,
     local: Option<LocalMemory>,
     unit: &str,
-    images: usize,
-    whole: Estimate,
-    of: impl Fn(usize) -> Result<(Estimate, T), String>,
-) -> Result<(usize, T, String), String> {
-    // Largest first.
-    let smaller = (1..images).rev().filter(|b| images.is_multiple_of(*b));
+    (whole, parts): (Part, &[Part]),
+    unsplit: Estimate,
+    of: impl Fn(Part) -> Result<(Estimate, T), String>,
+) -> Result<Choice<T>, String> {
     if let MicroBatch::Images(most) = splitting.micro_batch {
-        if most >= images {
-            return Err(format!("it has {}", counted(images)));
+        if most >= whole.images {
+            return Err(format!("the batch is of {}", images(whole.images)));
         }
         let mut refused = String::new();
-        for micro_batch in smaller.filter(|b| *b <= most) {
-            match of(micro_batch) {
+        let allowed = |part: &&Part| part.features == whole.features && part.images <= most;
+        for &part in parts.iter().filter(allowed) {
+            match of(part) {
                 Ok((estimate, made)) => {
-                    let bytes = [estimate.local_bytes, whole.local_bytes].map(kib);
+                    let bytes = [estimate.local_bytes, unsplit.local_bytes].map(kib);
                     let reason =
                         format!("as asked for; {} at a time, {} unsplit", bytes[0], bytes[1]);
-                    return Ok((micro_batch, made, reason));
+                    return Ok(Choice { part, made, reason });
                 }
                 Err(reason) => refused = reason,
             }
@@ -236,54 +331,66 @@ pub fn choose<T>(
         return Err("the target names no local memory".to_string());
     };
     let place = format!("{} of {}", kib(bytes), local.name);
-    if whole.local_bytes <= bytes {
-        return Err(format!("{} are within {place}", kib(whole.local_bytes)));
+    if unsplit.local_bytes <= bytes {
+        return Err(format!("{} are within {place}", kib(unsplit.local_bytes)));
     }
     let total = |estimate: &Estimate| {
         estimate.cost + Cost::new((estimate.moved_bytes as u64).saturating_mul(local.refill) / 1024)
     };
-    let mut best: Option<(usize, Estimate, T)> = None;
-    let (mut refused, mut least) = (None, usize::MAX);
-    for micro_batch in smaller {
-        match of(micro_batch) {
+    let mut best: Option<(Part, Estimate, T)> = None;
+    let (mut refused, mut least) = (None, None::<(usize, Part)>);
+    for &part in parts {
+        match of(part) {
             Ok((estimate, made)) => {
-                least = least.min(estimate.local_bytes);
+                if least.is_none_or(|(bytes, _)| estimate.local_bytes < bytes) {
+                    least = Some((estimate.local_bytes, part));
+                }
                 let fits = estimate.local_bytes <= bytes;
                 if fits && best.as_ref().is_none_or(|(_, b, _)| total(&estimate) < total(b)) {
-                    best = Some((micro_batch, estimate, made));
+                    best = Some((part, estimate, made));
                 }
             }
             Err(reason) => refused = Some(reason),
         }
     }
-    let Some((micro_batch, estimate, made)) = best else {
-        return Err(match (least, refused) {
-            (usize::MAX, Some(reason)) => reason,
-            (usize::MAX, None) => format!("it has {}", counted(images)),
-            (least, _) => format!(
-                "even the fewest images take {}, {} of them whatever the images, and there are {place}",
-                kib(least),
-                kib(whole.fixed_bytes)
+    let Some((part, estimate, made)) = best else {
+        let none = || format!("the batch is of {}", images(whole.images));
+        return Err(match least {
+            None => refused.unwrap_or_else(none),
+            Some((least, part)) => format!(
+                "even {} at a time take {}, and there are {place}",
+                part.words(whole),
+                kib(least)
             ),
         });
     };
     let number = |cost: Cost| cost.cycles().map_or("unknown".to_string(), |n| n.to_string());
-    let costs = [&estimate, &whole].map(total);
+    let costs = [&estimate, &unsplit].map(total);
     let reason = format!(
         "{} at a time, {} unsplit, within {place}; {} {unit} with what memory takes, {} unsplit",
         kib(estimate.local_bytes),
-        kib(whole.local_bytes),
+        kib(unsplit.local_bytes),
         number(costs[0]),
         number(costs[1])
     );
     if splitting.micro_batch == MicroBatch::Auto && costs[0] >= costs[1] {
-        return Err(format!("{} would cost more: {reason}", counted(micro_batch)));
+        return Err(format!("{} would cost more: {reason}", part.words(whole)));
     }
-    Ok((micro_batch, made, reason))
+    Ok(Choice { part, made, reason })
 }
 
-fn counted(images: usize) -> String {
-    if images == 1 { "one image".to_string() } else { format!("{images} images") }
+impl Part {
+    /// As words: `8 images`, `1 image, 32 of 512 features`.
+    pub fn words(self, whole: Part) -> String {
+        if self.features == whole.features {
+            return images(self.images);
+        }
+        format!("{}, {} of {} features", images(self.images), self.features, whole.features)
+    }
+}
+
+fn images(count: usize) -> String {
+    if count == 1 { "1 image".to_string() } else { format!("{count} images") }
 }
 
 fn kib(bytes: usize) -> String {
@@ -298,34 +405,45 @@ mod tests {
 
     const LOCAL: LocalMemory =
         LocalMemory { name: "cache", bytes: 4096, holds: Holds::Everything, refill: 1024 };
+    const WHOLE: Part = Part { images: 16, features: 64 };
 
-    /// A launch has 512 bytes of weights and 512 an image; calls cost 10 and images 100.
-    fn estimate(images: usize) -> Estimate {
-        let launches = 16 / images;
-        let bytes = 512 + 512 * images;
-        Estimate {
-            cost: Cost::new((launches * 10 + 1600) as u64),
-            local_bytes: bytes,
-            fixed_bytes: 512,
-            moved_bytes: if images == 16 { bytes } else { 0 },
-        }
+    /// A launch has 8 bytes a feature's weights and 512 an image; calls cost 10 and images 100.
+    fn estimate(part: Part) -> Estimate {
+        let launches = 16 / part.images * 64 / part.features;
+        let local_bytes = 8 * part.features + 512 * part.images;
+        let moved_bytes = if part == WHOLE { local_bytes } else { 0 };
+        Estimate { cost: Cost::new((launches * 10 + 1600) as u64), local_bytes, moved_bytes }
     }
 
-    fn ask(micro_batch: MicroBatch, bytes: usize, refill: u64) -> Result<usize, String> {
+    fn ask(micro_batch: MicroBatch, bytes: usize, refill: u64) -> Result<[usize; 2], String> {
         let splitting = Splitting { micro_batch, local_bytes: Some(bytes) };
         let local = LocalMemory { refill, ..LOCAL };
-        let of = |b: usize| if b == 8 { Err("8 is odd".into()) } else { Ok((estimate(b), ())) };
-        choose(&splitting, Some(local), "units", 16, estimate(16), of).map(|(b, ..)| b)
+        let parts = [8, 4, 2, 1].map(|images| Part { images, ..WHOLE });
+        let fewer = [32, 16, 8].map(|features| Part { images: 1, features });
+        let parts = [&parts[..], &fewer[..]].concat();
+        let of = |part: Part| match part.images {
+            8 => Err("8 is odd".to_string()),
+            _ => Ok((estimate(part), ())),
+        };
+        let whole = estimate(WHOLE);
+        let chosen = choose(&splitting, Some(local), "units", (WHOLE, &parts), whole, of)?;
+        Ok([chosen.part.images, chosen.part.features])
     }
 
     #[test]
     fn the_largest_that_fits_is_cheapest() {
         // 4 images take 2560 bytes, 2 take 1536.
-        assert_eq!(ask(MicroBatch::Auto, 4096, 1024), Ok(4));
-        assert_eq!(ask(MicroBatch::Auto, 2000, 1024), Ok(2));
+        assert_eq!(ask(MicroBatch::Auto, 4096, 1024), Ok([4, 64]));
+        assert_eq!(ask(MicroBatch::Auto, 2000, 1024), Ok([2, 64]));
+        // 1 image and the weights of 16 features are 640.
+        assert_eq!(ask(MicroBatch::Auto, 700, 1024), Ok([1, 16]));
         // 16 images and weights are 8704 bytes.
         assert!(ask(MicroBatch::Auto, 8704, 1024).unwrap_err().contains("8.5 KiB are within"));
-        assert!(ask(MicroBatch::Auto, 700, 1024).unwrap_err().contains("1.0 KiB, 0.5 KiB of them"));
+        let none = ask(MicroBatch::Auto, 512, 1024).unwrap_err();
+        assert!(
+            none.starts_with("even 1 image, 8 of 64 features at a time take 0.6 KiB"),
+            "{none}"
+        );
     }
 
     #[test]
@@ -333,19 +451,19 @@ mod tests {
         // 40 for four calls in place of 10, and nothing that moves.
         let refused = ask(MicroBatch::Auto, 4096, 0).unwrap_err();
         assert!(refused.contains("1640 units") && refused.contains("1610 unsplit"), "{refused}");
-        assert_eq!(ask(MicroBatch::Fit, 4096, 0), Ok(4));
+        assert_eq!(ask(MicroBatch::Fit, 4096, 0), Ok([4, 64]));
     }
 
     #[test]
     fn a_number_is_a_bound() {
-        assert_eq!(ask(MicroBatch::Images(4), 1, 0), Ok(4));
-        assert_eq!(ask(MicroBatch::Images(9), 1, 0), Ok(4), "8 is refused");
-        assert_eq!(ask(MicroBatch::Images(3), 1, 0), Ok(2));
+        assert_eq!(ask(MicroBatch::Images(4), 1, 0), Ok([4, 64]));
+        assert_eq!(ask(MicroBatch::Images(9), 1, 0), Ok([4, 64]), "8 is refused");
+        assert_eq!(ask(MicroBatch::Images(3), 1, 0), Ok([2, 64]));
         assert!(ask(MicroBatch::Images(16), 1, 0).unwrap_err().contains("16 images"));
     }
 
     #[test]
-    fn slices_have_the_types_of_their_operation() {
+    fn parts_have_the_types_of_their_operation() {
         let (x, w) = (TensorType::shared([6, 3, 8, 8], Element::I8), [4usize, 3, 3, 3]);
         let w = TensorType::shared(w, Element::I8);
         let conv = Conv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1 };
@@ -355,13 +473,21 @@ mod tests {
         let y = TensorType::shared([6, 4, 8, 8], Element::I8);
         let inputs = [&x, &w];
         let outputs = [&y];
-        let found = ByImages::of(&Signature::new(&chain, &inputs, &outputs)).unwrap().unwrap();
-        assert_eq!((found.images(), found.sliced, found.summed), (6, 1, false));
+        let found = ByParts::of(&Signature::new(&chain, &inputs, &outputs)).unwrap().unwrap();
+        assert_eq!(found.whole, Part { images: 6, features: 4 });
         assert!(matches!(&found.rest, Some(Op::Chain(rest)) if rest.ops.len() == 2));
-        let of_slice = found.sliced_inputs(2);
-        let types: Vec<&TensorType> = of_slice.iter().collect();
-        assert_eq!(found.product.infer(&types).unwrap(), [found.sliced_sums(2)]);
-        assert_eq!(found.sliced_sums(2), TensorType::shared([2, 4, 8, 8], Element::I32));
+        let parts: Vec<[usize; 2]> =
+            found.parts().iter().map(|part| [part.images, part.features]).collect();
+        assert_eq!(parts, [[3, 4], [2, 4], [1, 4], [1, 2], [1, 1]]);
+        for part in found.parts() {
+            let of_part = found.inputs_of(part);
+            let types: Vec<&TensorType> = of_part.iter().collect();
+            assert_eq!(found.product.infer(&types).unwrap(), [found.sums_of(part)]);
+            let Part { images, features } = part;
+            let sums = TensorType::shared([images, features, 8, 8], Element::I32);
+            assert_eq!(found.sums_of(part), sums);
+        }
+        assert!([Along::Images, Along::Features].iter().all(|along| !found.is_summed(*along)));
     }
 
     #[test]
@@ -376,8 +502,8 @@ mod tests {
         });
         let (inputs, dw) = ([&x, &dy], TensorType::f32([4, 3, 3, 3]));
         let outputs = [&dw];
-        let refused = ByImages::of(&Signature::new(&gradient, &inputs, &outputs)).unwrap();
+        let refused = ByParts::of(&Signature::new(&gradient, &inputs, &outputs)).unwrap();
         assert!(refused.unwrap_err().contains("order is fixed"));
-        assert!(ByImages::of(&Signature::new(&Relu {}.into(), &[&x], &[&x])).is_none());
+        assert!(ByParts::of(&Signature::new(&Relu {}.into(), &[&x], &[&x])).is_none());
     }
 }

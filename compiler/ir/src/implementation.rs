@@ -133,10 +133,10 @@ pub struct Declined {
 pub struct SplitOutcome {
     /// The machine.
     pub device: &'static str,
-    /// Images of the batch.
-    pub images: usize,
-    /// Images at a time, if not all.
-    pub micro_batch: Option<usize>,
+    /// All of it.
+    pub whole: String,
+    /// What is taken at a time, if not all.
+    pub part: Option<String>,
     /// Why.
     pub reason: String,
 }

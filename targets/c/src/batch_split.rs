@@ -2,7 +2,7 @@
 //! follows, on all sums ([`trainc_ir::batch_split`]).
 
 use trainc_ir::batch_split::{
-    ByImages, Estimate, Holds, LocalMemory, MicroBatch, Splitting, choose,
+    Along, ByParts, Choice, Estimate, Holds, LocalMemory, MicroBatch, Part, Splitting, choose,
 };
 use trainc_ir::implementation::{Cost, Implementation, Selection, Signature, SplitOutcome, Ways};
 use trainc_ir::loops::{BufferParameter, Role};
@@ -45,26 +45,26 @@ impl Machine<'_> {
         if splitting.micro_batch == MicroBatch::Off {
             return whole;
         }
-        let Some(found) = ByImages::of(signature) else { return whole };
-        let images = signature.inputs.first().and_then(|ty| ty.shape.first().copied());
-        let outcome = |micro_batch, reason| SplitOutcome {
+        let Some(found) = ByParts::of(signature) else { return whole };
+        let all = found.as_ref().ok().map(|product| product.whole);
+        let outcome = |part: Option<Part>, reason| SplitOutcome {
             device: self.description.devices[0],
-            images: images.unwrap_or(0),
-            micro_batch,
+            whole: all.map_or_else(|| "all".to_string(), |all| all.words(all)),
+            part: part.zip(all).map(|(part, all)| part.words(all)),
             reason,
         };
         let unit = self.description.cost_unit;
         let chosen = found.and_then(|product| {
-            let estimate = self.whole(signature, &product, &whole);
-            choose(splitting, self.local, unit, product.images(), estimate, |micro_batch| {
-                let split = Split::new(self, signature, &product, micro_batch)?;
-                Ok((split.estimate(self.holds(), &product, &estimate), split))
+            let unsplit = self.unsplit(signature, &whole);
+            let parts = product.parts();
+            choose(splitting, self.local, unit, (product.whole, &parts), unsplit, |part| {
+                let split = Split::new(self, signature, &product, part)?;
+                Ok((split.estimate(self.holds(), &product), split))
             })
         });
         match chosen {
-            Ok((micro_batch, split, reason)) => {
-                let splits = vec![outcome(Some(micro_batch), reason)];
-                take(Ways::default(), split).with_splits(splits)
+            Ok(Choice { part, made, reason }) => {
+                take(Ways::default(), made).with_splits(vec![outcome(Some(part), reason)])
             }
             Err(reason) => whole.with_splits(vec![outcome(None, reason)]),
         }
@@ -74,39 +74,40 @@ impl Machine<'_> {
         self.local.map_or(Holds::Everything, |local| local.holds)
     }
 
-    fn whole(
-        &self,
-        signature: &Signature<'_>,
-        product: &ByImages<'_>,
-        selection: &Selection,
-    ) -> Estimate {
-        let bytes =
-            |types: &[&TensorType]| types.iter().map(|ty| ty.element_bytes()).sum::<usize>();
-        let tensors = bytes(signature.inputs) + bytes(signature.outputs);
+    fn unsplit(&self, signature: &Signature<'_>, selection: &Selection) -> Estimate {
+        let tensors = signature.inputs.iter().chain(signature.outputs);
+        let tensors: usize = tensors.map(|ty| ty.element_bytes()).sum();
         let scratch = selection.scratch_bytes();
-        let constant = bytes(&product.inputs[product.sliced..])
-            + if product.summed { product.sums.element_bytes() } else { 0 };
         Estimate {
             cost: selection.cost(),
             local_bytes: match self.holds() {
                 Holds::Everything => tensors + scratch,
                 Holds::WorkingMemory => scratch,
             },
-            fixed_bytes: constant,
             moved_bytes: tensors + 2 * scratch,
         }
     }
 }
 
-/// A product in parts of its batch.
+/// A loop over parts.
+#[derive(Clone, Copy, Debug)]
+struct Loop {
+    /// Its variable.
+    name: &'static str,
+    /// Of one part, of all.
+    step: usize,
+    end: usize,
+    /// Whether results of its parts are summed: the inner loop, then.
+    summed: bool,
+}
+
+/// A product in parts.
 #[derive(Debug)]
 struct Split {
-    images: usize,
-    micro_batch: usize,
-    /// Operands that are parts.
-    sliced: usize,
-    /// Whether sums of parts are added.
-    summed: bool,
+    /// The inner one last.
+    loops: Vec<Loop>,
+    /// C elements of each operand and of the result from one to the next, a loop each.
+    strides: Vec<Vec<usize>>,
     sums: TensorType,
     /// The product of a part.
     part: Kernel,
@@ -122,58 +123,95 @@ impl Split {
     fn new(
         machine: &Machine<'_>,
         signature: &Signature<'_>,
-        product: &ByImages<'_>,
-        micro_batch: usize,
+        product: &ByParts<'_>,
+        part: Part,
     ) -> Result<Split, String> {
         let alignment = machine.description.alignment;
-        let inputs = product.sliced_inputs(micro_batch);
-        let sums = product.sliced_sums(micro_batch);
-        let besides = (!product.summed).then_some(&sums);
-        for ty in inputs[..product.sliced].iter().chain(besides) {
-            let bits = ty.count() * ty.element.bits() as usize;
-            if !bits.is_multiple_of(8 * alignment) {
-                return Err(format!(
-                    "parts of {micro_batch} would not begin at multiples of {alignment} bytes ({ty})"
-                ));
+        let along = product.loops(part);
+        let loops: Vec<Loop> = along
+            .iter()
+            .map(|&along| {
+                let (name, step, end) = match along {
+                    Along::Images => ("image", part.images, product.whole.images),
+                    Along::Features => ("feature", part.features, product.whole.features),
+                };
+                Loop { name, step, end, summed: product.is_summed(along) }
+            })
+            .collect();
+        let operands = product.inputs.iter().copied().zip(&product.operands);
+        let tensors = operands.chain([(&product.sums, &product.result)]);
+        let mut strides = Vec::new();
+        for (ty, axes) in tensors {
+            let of = along.iter().map(|&along| ByParts::stride(ty, *axes, along));
+            let of: Vec<usize> = of.collect();
+            let bits = ty.element.bits() as usize;
+            for (stride, Loop { name, step, .. }) in of.iter().zip(&loops) {
+                if !(stride * step * bits).is_multiple_of(8 * alignment) {
+                    return Err(format!(
+                        "parts of {step} {name}s of {ty} would not begin at multiples of {alignment} bytes"
+                    ));
+                }
             }
+            // Of C elements, several of which are in a byte where they are narrow: images then are whole bytes.
+            strides
+                .push(of.iter().map(|stride| stride * bits / bits.next_multiple_of(8)).collect());
         }
         let kernel = |op, inputs: Vec<TensorType>, outputs: Vec<TensorType>| {
             Kernel::new("", op, inputs, outputs, |own| {
                 (machine.select)(&Signature { memory: signature.memory, ..*own })
             })
         };
-        let part = kernel(product.product.clone(), inputs, vec![sums]);
+        let inputs = product.inputs_of(part);
+        let of_part = kernel(product.product.clone(), inputs, vec![product.sums_of(part)]);
         let rest = product.rest.clone().map(|op| {
             let further = signature.inputs[product.inputs.len()..].iter().map(|&ty| ty.clone());
             let inputs = std::iter::once(product.sums.clone()).chain(further).collect();
             kernel(op, inputs, signature.outputs.iter().map(|&ty| ty.clone()).collect())
         });
         Ok(Split {
-            images: product.images(),
-            micro_batch,
-            sliced: product.sliced,
-            summed: product.summed,
+            loops,
+            strides,
             sums: product.sums.clone(),
-            part,
+            part: of_part,
             rest,
             working_memory: machine.working_memory,
             alignment,
         })
     }
 
-    fn estimate(&self, holds: Holds, product: &ByImages<'_>, whole: &Estimate) -> Estimate {
+    fn summed(&self) -> Option<&Loop> {
+        self.loops.last().filter(|inner| inner.summed)
+    }
+
+    fn estimate(&self, holds: Holds, product: &ByParts<'_>) -> Estimate {
+        let bytes =
+            |types: &[TensorType]| types.iter().map(TensorType::element_bytes).sum::<usize>();
         let sums = self.sums.element_bytes();
-        let inputs: usize = self.part.inputs.iter().map(TensorType::element_bytes).sum();
+        let of_part = bytes(&self.part.outputs);
         let own = self.part.scratch_bytes();
         let local_bytes = match holds {
-            Holds::Everything => inputs + self.part.outputs[0].element_bytes() + own,
+            // Sums beside those that they are added to.
+            Holds::Everything => {
+                let added = if self.summed().is_some() { of_part } else { 0 };
+                bytes(&self.part.inputs) + of_part + added + own
+            }
             Holds::WorkingMemory => own,
         };
-        let all: usize = product.inputs.iter().map(|ty| ty.element_bytes()).sum();
-        let results = self.rest.iter().flat_map(|rest| &rest.outputs);
-        let results: usize = results.map(TensorType::element_bytes).sum();
-        let moved_bytes = all + 2 * sums + results;
-        Estimate { cost: self.cost(), local_bytes, moved_bytes, ..*whole }
+        // Of each operand, what the loop changes that it does not go along: all of it again.
+        let again = |strides: &Vec<usize>| match (&strides[..], &self.loops[..]) {
+            (&[_, 0], _) | (&[0], _) => 1,
+            (&[0, _], &[outer, _]) => outer.end / outer.step,
+            _ => 1,
+        };
+        let operands = product.inputs.iter().zip(&self.strides);
+        let read: usize = operands.map(|(ty, strides)| ty.element_bytes() * again(strides)).sum();
+        let results = self.rest.iter().map(|rest| bytes(&rest.outputs)).sum::<usize>();
+        Estimate { cost: self.cost(), local_bytes, moved_bytes: read + 2 * sums + results }
+    }
+
+    /// Whether every part takes all of an operand of the product.
+    fn is_whole(&self, operand: usize) -> bool {
+        operand < self.part.inputs.len() && self.strides[operand].iter().all(|&stride| stride == 0)
     }
 
     fn kernels(&self) -> impl Iterator<Item = &Kernel> {
@@ -182,9 +220,9 @@ impl Split {
 
     /// Offsets in the working memory of a part's sums and of the kernels' own, and the bytes of that.
     fn places(&self) -> [usize; 3] {
-        let sums = self.sums.element_bytes().next_multiple_of(self.alignment);
-        let part = if self.rest.is_some() { sums } else { 0 };
-        let own = part + if self.summed { sums } else { 0 };
+        let aligned = |ty: &TensorType| ty.element_bytes().next_multiple_of(self.alignment);
+        let part = if self.rest.is_some() { aligned(&self.sums) } else { 0 };
+        let own = part + if self.summed().is_some() { aligned(&self.part.outputs[0]) } else { 0 };
         [part, own, self.kernels().map(Kernel::scratch_bytes).max().unwrap_or(0)]
     }
 
@@ -214,25 +252,25 @@ impl Split {
     /// The function that calls both.
     fn caller(&self, name: &str, [part, rest]: &[String; 2], kernel: &Kernel, out: &mut Lines) {
         let own = buffers(kernel);
-        let scratch = self.scratch_bytes() > 0;
         let mut parameters: Vec<String> = own.iter().map(parameter).collect();
-        parameters.extend(scratch.then(|| "uint8_t *scratch".to_string()));
+        parameters.extend((self.scratch_bytes() > 0).then(|| "uint8_t *scratch".to_string()));
         let named = |role: Role| {
             let found = own.iter().find(|b| b.role == role);
             found.map_or_else(String::new, |b| identifier(&b.name))
         };
-        let (images, micro_batch) = (self.images, self.micro_batch);
-        let what = match self.summed {
-            true => "whose sums are added",
-            false => "whose sums lie beside each other",
+        let sizes = self.loops.iter().map(|l| format!("{} of {} {}s", l.step, l.end, l.name));
+        let sizes = sizes.collect::<Vec<_>>().join(", ");
+        let what = match self.summed() {
+            Some(_) => "added",
+            None => "beside each other",
         };
-        out.comment(&[format!("{images} images, {micro_batch} at a time, {what}.")]);
+        out.comment(&[format!("In parts of {sizes}, whose sums are {what}.")]);
         out.open_function(&format!("static void {name}({})", parameters.join(", ")));
         let element = element_type(self.sums.element);
         let [of_part, of_kernels, bytes] = self.places();
         let place = |offset: usize| match offset {
             0 => "scratch".to_string(),
-            offset => format!("(scratch + {offset})"),
+            offset => format!("scratch + {offset}"),
         };
         let mut sums = named(Role::Output(0));
         let mut exponent = named(Role::OutputScale(0));
@@ -244,9 +282,9 @@ impl Split {
                 exponent = "&exponent".into();
             }
         }
-        if self.summed {
+        if self.summed().is_some() {
             let place = place(of_part);
-            out.line(&format!("{element} *const part = ({element} *)(void *){place};"));
+            out.line(&format!("{element} *const part = ({element} *)(void *)({place});"));
         }
         if bytes > 0 {
             let place = (self.working_memory)(&place(of_kernels), bytes);
@@ -257,41 +295,56 @@ impl Split {
             arguments.extend((kernel.scratch_bytes() > 0).then(|| "working".to_string()));
             format!("{function}({});", arguments.join(", "))
         };
-        // Of a result or operand that is a part: how many of its C elements an image has.
-        let stride = |ty: &TensorType| {
-            let bytes = ty.element_bytes() / self.micro_batch;
-            bytes / (ty.element.bits() as usize).div_ceil(8)
-        };
-        let product = |image: &str, sums: &str| {
-            call(part, &self.part, &|role| match *role {
-                Role::Input(i) if i < self.sliced && !image.is_empty() => {
-                    let stride = stride(&self.part.inputs[i]);
-                    format!("{} + {image} * {stride}", named(Role::Input(i)))
+        // Where a part of a tensor begins, inside of so many loops.
+        let at = |base: &str, tensor: usize, inside: usize| {
+            let mut place = base.to_string();
+            for (stride, own) in self.strides[tensor].iter().zip(&self.loops).take(inside) {
+                match stride {
+                    0 => {}
+                    1 => place.push_str(&format!(" + {}", own.name)),
+                    _ => place.push_str(&format!(" + {} * {stride}", own.name)),
                 }
+            }
+            place
+        };
+        let product = |inside: usize, sums: &str| {
+            call(part, &self.part, &|role| match *role {
+                Role::Input(i) => at(&named(Role::Input(i)), i, inside),
                 Role::Output(_) => sums.to_string(),
                 Role::OutputScale(_) => exponent.clone(),
                 ref role => named(role.clone()),
             })
         };
-        let (first, loops) = match self.summed {
-            true => (self.micro_batch, "part".to_string()),
-            false => (0, format!("{sums} + image * {}", stride(&self.part.outputs[0]))),
+        let open = |own: &Loop, first: usize, out: &mut Lines| {
+            let Loop { name, step, end, .. } = own;
+            let next = if *step == 1 { format!("{name}++") } else { format!("{name} += {step}") };
+            out.open(&format!("for (size_t {name} = {first}; {name} < {end}; {next}) {{"));
         };
-        if self.summed {
-            out.line(&product("", &sums));
+        let (all, result) = (self.loops.len(), self.part.inputs.len());
+        let outer = all - usize::from(self.summed().is_some());
+        for own in &self.loops[..outer] {
+            open(own, 0, out);
         }
-        let next = match self.micro_batch {
-            1 => "image++".to_string(),
-            micro_batch => format!("image += {micro_batch}"),
-        };
-        out.open(&format!("for (size_t image = {first}; image < {images}; {next}) {{"));
-        out.line(&product("image", &loops));
-        if self.summed {
-            out.open(&format!("for (size_t i = 0; i < {}; i++) {{", self.sums.count()));
-            out.line(&format!("{sums}[i] = (int32_t)((uint32_t){sums}[i] + (uint32_t)part[i]);"));
+        match self.summed() {
+            None => out.line(&product(all, &at(&sums, result, all))),
+            Some(inner) => {
+                let total = at(&sums, result, outer);
+                out.line(&product(outer, &total));
+                open(inner, inner.step, out);
+                out.line(&product(all, "part"));
+                let count = self.part.outputs[0].count();
+                out.open(&format!("for (size_t i = 0; i < {count}; i++) {{"));
+                let total = if outer == 0 { total } else { format!("({total})") };
+                out.line(&format!(
+                    "{total}[i] = (int32_t)((uint32_t){total}[i] + (uint32_t)part[i]);"
+                ));
+                out.close("}");
+                out.close("}");
+            }
+        }
+        for _ in 0..outer {
             out.close("}");
         }
-        out.close("}");
         if let Some(kernel) = &self.rest {
             let operands = self.part.inputs.len();
             out.line(&call(rest, kernel, &|role| match *role {
@@ -325,14 +378,15 @@ impl Implementation for Split {
     }
 
     fn cost(&self) -> Cost {
-        let parts = (self.images / self.micro_batch) as u64;
-        let times = |cost: Cost, n: u64| match cost.cycles() {
-            Some(cycles) => Cost::new(cycles.saturating_mul(n)),
+        let parts: usize = self.loops.iter().map(|own| own.end / own.step).product();
+        let times = |cost: Cost, n: usize| match cost.cycles() {
+            Some(cycles) => Cost::new(cycles.saturating_mul(n as u64)),
             None => Cost::INFEASIBLE,
         };
-        let added = if self.summed { (parts - 1) * self.sums.count() as u64 * ADDITION } else { 0 };
+        let added = self.summed().map_or(0, |own| (own.end / own.step - 1) * self.sums.count());
         let rest = self.rest.as_ref().map_or(Cost::ZERO, |rest| rest.selection.cost());
-        times(self.part.selection.cost(), parts) + Cost::new(added) + rest
+        let added = Cost::new((added as u64).saturating_mul(ADDITION));
+        times(self.part.selection.cost(), parts) + added + rest
     }
 
     fn scratch_bytes(&self) -> usize {
@@ -356,8 +410,7 @@ impl CKernel for Split {
     }
 
     fn arranged(&self, operand: usize, value: &Tensor) -> Option<Vec<u8>> {
-        let whole = self.sliced..self.part.inputs.len();
-        whole.contains(&operand).then(|| in_c(&self.part).ok()?.arranged(operand, value))?
+        self.is_whole(operand).then(|| in_c(&self.part).ok()?.arranged(operand, value))?
     }
 
     fn emit_arranged(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
@@ -365,7 +418,7 @@ impl CKernel for Split {
     }
 
     fn packed(&self) -> Option<(usize, usize)> {
-        in_c(&self.part).ok()?.packed().filter(|(operand, _)| *operand >= self.sliced)
+        in_c(&self.part).ok()?.packed().filter(|(operand, _)| self.is_whole(*operand))
     }
 
     fn places_working_memory(&self) -> bool {

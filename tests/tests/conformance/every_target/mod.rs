@@ -9,6 +9,7 @@ mod gradients;
 mod loops;
 mod networks;
 mod packed;
+mod parts;
 mod products;
 mod quantized;
 mod scalars;
