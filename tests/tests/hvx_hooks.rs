@@ -24,7 +24,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// LeNet-5 with frozen convolutions, whose weights are constants.
+/// LeNet-5; with frozen convolutions, whose weights are constants, where batches are whole.
 fn session(batch: usize, micro_batch: MicroBatch) -> Session {
     let bytes = build(&ZooSpec::new("lenet5").expect("in the zoo")).expect("the zoo builds");
     let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
@@ -32,7 +32,7 @@ fn session(batch: usize, micro_batch: MicroBatch) -> Session {
         target: "hvx".into(),
         batch: Some(batch),
         micro_batch: MicroBatches(micro_batch),
-        freeze: vec!["conv*".into()],
+        freeze: if micro_batch == MicroBatch::Off { vec!["conv*".into()] } else { Vec::new() },
         ..Config::default()
     };
     Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles")
@@ -141,7 +141,7 @@ fn what_is_kept_is_what_the_rule_says() {
 #[test]
 fn hooks_place_the_working_memory_of_parts() {
     let folder = folder("parts");
-    let session = session(16, MicroBatch::Images(8));
+    let session = session(32, MicroBatch::Images(16));
     let split = session.program().kernels.iter().flat_map(|kernel| &kernel.selection.splits);
     assert!(split.filter(|outcome| outcome.part.is_some()).count() > 3);
     let artifact = folder.join("artifact");
