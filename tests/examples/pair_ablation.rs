@@ -11,10 +11,12 @@ use trainc_driver::bench::{BenchOptions, BenchReport, Subject, bench};
 use trainc_driver::config::Config;
 use trainc_driver::inspect::summary;
 use trainc_driver::model::ModelSource;
+use trainc_driver::options::micro_batch::MicroBatches;
 use trainc_driver::residency::residencies;
 use trainc_driver::session::{Entries, Session};
 use trainc_driver::timeline::Placed;
 use trainc_driver::zoo::{ZooSpec, build};
+use trainc_ir::batch_split::MicroBatch;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -50,20 +52,24 @@ fn table(
 ) -> Result<()> {
     println!("{}, batch {batch}, a switch takes {switch} us\n", source.name());
     println!(
-        "| | modelled ms | switches | NEON instructions | HVX packets | arena bytes |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+        "| | modelled ms | switches | NEON instructions | HVX packets | arena bytes | products in parts |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     );
     let path = folder.join("latencies.toml");
+    let (adaptive, auto) = ("niti:adaptive=1", MicroBatch::Auto);
     let rows = [
-        ("all", "niti:adaptive=1", None),
-        ("without adaptive rescaling", "niti", None),
-        ("without co-scheduling: all on the processor", "niti:adaptive=1", Some("hvx")),
-        ("without co-scheduling: all on the DSP", "niti:adaptive=1", Some("cpu")),
+        ("all", adaptive, auto, None),
+        ("without adaptive rescaling", "niti", auto, None),
+        ("without batch splitting", adaptive, MicroBatch::Off, None),
+        ("with batch splitting wherever parts fit", adaptive, MicroBatch::Fit, None),
+        ("without co-scheduling: all on the processor", adaptive, auto, Some("hvx")),
+        ("without co-scheduling: all on the DSP", adaptive, auto, Some("cpu")),
     ];
-    for (what, algorithm, without) in rows {
+    for (what, algorithm, micro_batch, without) in rows {
         let mut config = Config {
             target: "neon+hvx".into(),
             algorithm: algorithm.into(),
             batch: Some(batch),
+            micro_batch: MicroBatches(micro_batch),
             ..Config::default()
         };
         let session = Session::new(source, &config, Entries::TrainAndInfer)?;
@@ -80,16 +86,18 @@ fn table(
         let counted = counted(source, &config, None)?;
         let [cpu, dsp] = [0, 1].map(|at| counted.devices.get(at).map_or(0, |d| d.units));
         println!(
-            "| {what} | {:.2} | {switches} | {cpu} | {dsp} | {} |",
+            "| {what} | {:.2} | {switches} | {cpu} | {dsp} | {} | {} of {} |",
             time.unwrap_or(f64::INFINITY) / 1000.0,
-            counted.arena_bytes
+            counted.arena_bytes,
+            modelled.splits.iter().filter(|split| split.part.is_some()).count(),
+            modelled.splits.len()
         );
         if what == "all" {
             let own = |l: &Placed| l.microseconds[l.device].unwrap_or(f64::INFINITY);
             let sum: f64 = timeline.launches.iter().map(own).sum();
             let time = sum + timeline.switches as f64 * timeline.switch;
             println!(
-                "| without overlap, the same devices | {:.2} | {switches} | | | |",
+                "| without overlap, the same devices | {:.2} | {switches} | | | | |",
                 time / 1000.0
             );
         }
