@@ -357,11 +357,11 @@ pub fn choose<T>(
         let none = || format!("the batch is of {}", images(whole.images));
         return Err(match least {
             None => refused.unwrap_or_else(none),
-            Some((least, part)) => format!(
-                "even {} at a time take {}, and there are {place}",
-                part.words(whole),
-                kib(least)
-            ),
+            Some((least, part)) => {
+                let why = refused.map_or_else(String::new, |reason| format!("; {reason}"));
+                let (part, least) = (part.words(whole), kib(least));
+                format!("even {part} at a time take {least}, and there are {place}{why}")
+            }
         });
     };
     let number = |cost: Cost| cost.cycles().map_or("unknown".to_string(), |n| n.to_string());
