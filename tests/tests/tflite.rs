@@ -1,7 +1,7 @@
 //! TensorFlow Lite models against the runtimes that execute them, and against the same network in ONNX.
 //!
-//! `tests/reference/tflite_models.py` and `tflite_larq.py` wrote the models and what LiteRT's and Larq's reference kernels
-//! compute with them.
+//! `tests/reference/tflite_models.py`, `tflite_larq.py` and `larq_digits.py` wrote the models and what LiteRT's and Larq's
+//! reference kernels compute with them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,7 @@ fn outputs_are_those_of_the_runtimes() {
         "pair",
         "larq_layers",
         "larq_bits",
+        "larq_digits",
     ] {
         for (i, (found, expected)) in outputs(name).1.iter().enumerate() {
             assert_eq!(found.shape(), expected.shape(), "{name}: output {i}");
@@ -90,13 +91,19 @@ fn outputs_are_those_of_the_runtimes() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// All convolutions of Larq's networks are products of bits, whatever stands around their maps.
+/// All convolutions of Larq's networks are products of bits, whatever stands around their maps, but for a first one of FP32
+/// values.
 #[test]
 fn larq_networks_compute_with_bits() {
-    for (name, products) in [("larq_layers", 4), ("larq_bits", 2)] {
+    for (name, products, floats) in
+        [("larq_layers", 4, 0), ("larq_bits", 2, 0), ("larq_digits", 5, 1)]
+    {
+        let archive = archive(name);
+        let inputs = std::slice::from_ref(&archive["in_0"]);
         let config = Config {
             algorithm: "quantized".into(),
             target: "c".into(),
+            batch: Some(inputs[0].shape()[0]),
             freeze: vec!["*".into()],
             ..Config::default()
         };
@@ -106,9 +113,7 @@ fn larq_networks_compute_with_bits() {
         let text = infer.to_string();
         let words = || text.split(|c: char| !c.is_alphanumeric() && c != '_');
         let count = |op: &str| words().filter(|word| *word == op).count();
-        assert_eq!((count("binary_conv2d"), count("conv2d")), (products, 0), "{text}");
-        let archive = archive(name);
-        let inputs = std::slice::from_ref(&archive["in_0"]);
+        assert_eq!((count("binary_conv2d"), count("conv2d")), (products, floats), "{text}");
         let found = Interpreter::new(infer).step(inputs, &RunContext::default()).expect("runs");
         for (i, found) in found.iter().enumerate() {
             let expected = &archive[&format!("out_{i}")];
@@ -117,6 +122,24 @@ fn larq_networks_compute_with_bits() {
             assert!(worst <= TOLERANCE * scale, "{name}: output {i}: {worst}");
         }
     }
+}
+
+/// Which output is the largest, of each row.
+fn classes(scores: &Tensor) -> Vec<usize> {
+    let rows = scores.as_f32().chunks_exact(scores.shape()[1]);
+    rows.map(|row| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best }))
+        .collect()
+}
+
+/// A network that Larq trained predicts what Larq Compute Engine's interpreter predicts, for every test image.
+#[test]
+fn larqs_trained_network_predicts_the_same() {
+    let (_, pairs) = outputs("larq_digits");
+    let (found, expected) = (classes(&pairs[0].0), classes(&pairs[0].1));
+    assert_eq!((found.len(), &found), (445, &expected));
+    let labels = &archive("larq_digits")["labels"];
+    let right = found.iter().zip(labels.as_f32()).filter(|&(&a, &b)| a as f32 == b).count();
+    assert_eq!(right, 439, "98.65 %");
 }
 
 /// One level of the output's grid, which the runtime rounds to, and half a level for probabilities, which are not
