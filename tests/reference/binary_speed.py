@@ -2,9 +2,9 @@
 """Inference of the zoo's binary networks on this machine beside TensorFlow Lite: the same shapes in FP32 and in INT8, one run.
 
     pip install ai-edge-litert==2.3.0 flatbuffers numpy
-    python tests/reference/binary_speed.py TRAINC [--networks NAME ...] [--threads N] [--rounds N]
+    python tests/reference/binary_speed.py TRAINC [--networks NAME ...] [--threads N] [--rounds N] [--without WAY ...]
 
-TRAINC is the compiler's program, built with `--release`. Batch 1, images of bytes. trainc runs on the target host (`trainc bench`, the
+TRAINC is the compiler's program (its `dev` profile optimises the host's kernels, too). Batch 1, images of bytes. trainc runs on the target host (`trainc bench`, the
 second call), through the machine's OpenCL driver, and as NEON code in QEMU on one thread, which says little of a phone; TensorFlow Lite uses
 XNNPACK. Its networks have ReLU behind each layer, batch norm
 folded, random weights. Rounds alternate between all; printed are the least and the median in milliseconds, and what TensorFlow Lite
@@ -183,6 +183,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--without", nargs="+", default=[], choices=["opencl", "neon", "host"], help="what is not timed")
     arguments = parser.parse_args()
     for name in arguments.networks:
         with tempfile.TemporaryDirectory() as place:
@@ -192,10 +193,12 @@ def main():
             ways = {
                 "TFLite FP32": lite(name, False, arguments.threads),
                 "TFLite INT8": lite(name, True, arguments.threads),
-                "trainc opencl": emitted(arguments.trainc, model, place / "opencl", arguments.threads, "opencl"),
-                "trainc neon": emitted(arguments.trainc, model, place / "neon", arguments.threads, "neon"),
-                "trainc host": host(arguments.trainc, model, arguments.threads),
             }
+            for target in ("opencl", "neon"):
+                if target not in arguments.without:
+                    ways[f"trainc {target}"] = emitted(arguments.trainc, model, place / target, arguments.threads, target)
+            if "host" not in arguments.without:
+                ways["trainc host"] = host(arguments.trainc, model, arguments.threads)
             times = {way: [] for way in ways}
             for _ in range(arguments.rounds):
                 for way, run in ways.items():
