@@ -283,7 +283,12 @@ fn files(session: &Session, texts: &[EmitKind], example: bool, take: &mut Take<'
     if example {
         let name = target.description().name;
         let file = target.example(program)?;
-        let file = file.with_context(|| format!("target {name}: there is no example for it"))?;
+        let file = file.with_context(|| {
+            format!(
+                "target {name}: there is no example for it, as its objects have neither checkpoints nor `evaluate`; leave out \
+                 `--example`: the artifact's header says what each function takes"
+            )
+        })?;
         give(&file.name, &|out| Ok(out.write_all(&file.contents)?))?;
     }
     let state: Vec<(String, Arc<Tensor>)> = session

@@ -360,7 +360,7 @@ pub fn choose<T>(
             Some((least, part)) => {
                 let why = refused.map_or_else(String::new, |reason| format!("; {reason}"));
                 let (part, least) = (part.words(whole), kib(least));
-                format!("even {part} at a time take {least}, and there are {place}{why}")
+                format!("even {part} at a time would take {least}, and there are {place}{why}")
             }
         });
     };
@@ -441,7 +441,7 @@ mod tests {
         assert!(ask(MicroBatch::Auto, 8704, 1024).unwrap_err().contains("8.5 KiB are within"));
         let none = ask(MicroBatch::Auto, 512, 1024).unwrap_err();
         assert!(
-            none.starts_with("even 1 image, 8 of 64 features at a time take 0.6 KiB"),
+            none.starts_with("even 1 image, 8 of 64 features at a time would take 0.6 KiB"),
             "{none}"
         );
     }
