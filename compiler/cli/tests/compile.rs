@@ -46,6 +46,7 @@ fn an_artifact_is_whole_and_the_same_every_time() {
             "infer.module.txt",
             "manifest.json",
             "train_step.module.txt",
+            "trainc_kernels.o",
             "weights.safetensors"
         ]
     );
