@@ -3,7 +3,7 @@
 use trainc_ir::product::{Convolution, Matrices, Product, Shape};
 use trainc_ir::{Element, TensorType};
 
-use crate::kernels::{ChannelsLast, ConvGeometry, MatMulGeometry};
+use crate::kernels::{self, ChannelsLast, ConvGeometry, MatMulGeometry};
 
 /// Of a convolution, whichever of its products.
 pub(crate) fn geometry(c: &Convolution) -> ConvGeometry {
@@ -49,29 +49,31 @@ pub(crate) fn matmul_geometry(matrices: &Matrices) -> MatMulGeometry {
     }
 }
 
-/// Of a convolution of plain integers.
+/// The product that a convolution of plain integers is.
 ///
 /// # Errors
 /// Why the vector kernels do not have it.
 pub(crate) fn channels_last(
     product: &Product,
     operands: &[&TensorType],
-) -> Result<ChannelsLast, String> {
+) -> Result<kernels::Product, String> {
     let (Shape::Convolution(c), [x, w, ..]) = (&product.shape, operands) else {
         return Err("it is no convolution".into());
     };
-    if c.groups != 1 {
+    // A filter for each channel.
+    let depthwise = c.groups > 1 && c.channels == 1 && c.outputs == 1;
+    if c.groups != 1 && !depthwise {
         return Err(format!("it has {} groups of channels", c.groups));
     }
     if w.element != Element::I8 || !matches!(x.element, Element::I8 | Element::U8) {
         return Err(format!("its kernels multiply bytes by i8, here {x} and {w}"));
     }
-    Ok(ChannelsLast {
+    let shape = ChannelsLast {
         batch: c.images,
         height: c.height,
         width: c.width,
-        channels: c.channels,
-        features: c.outputs,
+        channels: c.groups * c.channels,
+        features: c.groups * c.outputs,
         rows: c.rows,
         columns: c.columns,
         kernel_height: c.taps[0],
@@ -84,5 +86,9 @@ pub(crate) fn channels_last(
         pad_left: c.pads[1],
         padding: c.padding as u8,
         unsigned: x.element == Element::U8,
+    };
+    Ok(match depthwise {
+        true => kernels::Product::DepthwiseLast(shape),
+        false => kernels::Product::ChannelsLast(shape),
     })
 }

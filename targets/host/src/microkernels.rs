@@ -17,8 +17,8 @@ use crate::kernels::{
     Finish, Launch, Operand, Product, Width, conv2d_channels_last_scratch_bytes,
     conv2d_f32_scratch_bytes, conv2d_grad_input_f32_scratch_bytes,
     conv2d_grad_input_i8_scratch_bytes, conv2d_grad_weight_f32_scratch_bytes,
-    conv2d_grad_weight_i8_scratch_bytes, conv2d_i8_scratch_bytes, matmul_f32_scratch_bytes,
-    matmul_i8_scratch_bytes,
+    conv2d_grad_weight_i8_scratch_bytes, conv2d_i8_scratch_bytes,
+    depthwise_channels_last_scratch_bytes, matmul_f32_scratch_bytes, matmul_i8_scratch_bytes,
 };
 use crate::memory::ALIGNMENT;
 use crate::staging::Pass;
@@ -41,7 +41,7 @@ fn product_of(product: &product::Product, operands: &[&TensorType]) -> Result<Pr
     match product.numbers {
         Numbers::Bytes | Numbers::Float => {}
         Numbers::Unsigned => return Err("an operand is u8".into()),
-        Numbers::Plain => return channels_last(product, operands).map(Product::ChannelsLast),
+        Numbers::Plain => return channels_last(product, operands),
     }
     Ok(match &product.shape {
         Shape::Convolution(c) => {
@@ -66,6 +66,7 @@ fn product_scratch(product: &Product, float: bool) -> usize {
         (Product::WeightGradient(g), true) => conv2d_grad_weight_f32_scratch_bytes(g),
         (Product::MatMul(g), false) => matmul_i8_scratch_bytes(g),
         (Product::ChannelsLast(g), _) => conv2d_channels_last_scratch_bytes(g),
+        (Product::DepthwiseLast(g), _) => depthwise_channels_last_scratch_bytes(g),
         (Product::MatMul(g), true) => matmul_f32_scratch_bytes(g),
     }
 }
@@ -401,6 +402,7 @@ mod tests {
             Some(Product::WeightGradient(convolution)),
             Some(Product::MatMul(matrices)),
             Some(Product::ChannelsLast(channels_last)),
+            Some(Product::DepthwiseLast(channels_last)),
         ];
         let widths = [Width::Sums(7), Width::Kept(5), Width::Given, Width::Shift(31)];
         let finish = |width| Finish { width, pseudo_stochastic: true, low: -127 };

@@ -118,16 +118,34 @@ fn a_c_program_gives_the_same_bits() {
     let binary = folder.join("main");
     run(Command::new("cc")
         .current_dir(&folder)
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "main.c", "small_model_1.o", "-o"])
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "main.c", "small_model_1.o"])
+        .args(["trainc_kernels.o", "-o"])
         .arg(&binary));
     assert_eq!(run(&mut Command::new(&binary)), expected());
-    // Nothing but itself: a link without any library leaves no name open.
+    // Nothing but a C library's `memcpy` and `memset`: with those two, a link without any library
+    // leaves no name open.
+    std::fs::write(
+        folder.join("memory.c"),
+        "#include <stddef.h>\n\
+         void *memcpy(void *restrict to, const void *restrict from, size_t bytes);\n\
+         void *memset(void *to, int byte, size_t bytes);\n\
+         void *memcpy(void *restrict to, const void *restrict from, size_t bytes) {\n\
+             for (size_t i = 0; i < bytes; ++i) ((char *)to)[i] = ((const char *)from)[i];\n\
+             return to;\n}\n\
+         void *memset(void *to, int byte, size_t bytes) {\n\
+             for (size_t i = 0; i < bytes; ++i) ((char *)to)[i] = (char)byte;\n\
+             return to;\n}\n",
+    )
+    .expect("the file is written");
     run(Command::new("cc").current_dir(&folder).args([
         "-nostdlib",
         "-shared",
+        "-fPIC",
         "-Wl,-z,defs",
         "-Wl,--fatal-warnings",
+        "memory.c",
         "small_model_1.o",
+        "trainc_kernels.o",
         "-o",
         "alone.so",
     ]));
@@ -188,8 +206,9 @@ fn a_rust_program_gives_the_same_bits() {
     let binary = folder.join("main");
     run(Command::new(rustc)
         .current_dir(&folder)
-        .args(["--edition", "2024", "main.rs", "-C", "link-arg=small_model_1.o", "-o"])
-        .arg(&binary));
+        .args(["--edition", "2024", "main.rs", "-o"])
+        .arg(&binary)
+        .args(["-C", "link-arg=small_model_1.o", "-C", "link-arg=trainc_kernels.o"]));
     assert_eq!(run(&mut Command::new(&binary)), expected());
 }
 
@@ -199,7 +218,10 @@ fn emission_is_deterministic() {
     let again = HOST.emit(&small_model()).expect("the program is emitted");
     assert_eq!(once, again);
     let names: Vec<&str> = once.iter().map(|f| f.name.as_str()).collect();
-    assert_eq!(names, ["small_model_1.o", "small_model_1.h", "small_model_1.rs"]);
+    assert_eq!(
+        names,
+        ["small_model_1.o", "small_model_1.h", "small_model_1.rs", "trainc_kernels.o",]
+    );
     for form in [Listing::Clif, Listing::Assembly] {
         let text = listing(&small_model(), form).expect("the program is listed");
         assert_eq!(text, listing(&small_model(), form).expect("the program is listed"));

@@ -1,5 +1,5 @@
 //! Convolutions of plain bytes, channels last, whose positions outside the input hold a number: windows are laid out in rows, a block at a
-//! time, and multiplied as matrices.
+//! time, and multiplied as matrices. Where each channel has a filter of its own, a position's channels are lanes.
 
 use super::engine::{Engine, Largest};
 use super::geometry::{ChannelsLast, MatMulGeometry};
@@ -148,4 +148,67 @@ pub(crate) fn convolution<E: Engine<Element = i8, Sum = i32>>(
             }
         });
     });
+}
+
+/// Channels whose sums stay in registers while all taps add to them.
+const CHUNK: usize = 64;
+
+/// Scratch of [`depthwise`].
+pub(crate) fn depthwise_bytes(g: &ChannelsLast) -> usize {
+    Scratch::LOSS + items_bytes::<i8>(g.kernel_height * g.kernel_width * g.channels)
+}
+
+/// Puts the weights `[channels, kernel height, kernel width]` into the order that [`depthwise`] takes, taps first.
+pub(crate) fn arrange<'s>(g: &ChannelsLast, w: &[i8], scratch: &'s mut [u8]) -> &'s [i8] {
+    let taps = g.kernel_height * g.kernel_width;
+    let arranged = Scratch::new(scratch).items::<i8>(taps * g.channels);
+    for (channel, w) in w.chunks_exact(taps).enumerate() {
+        for (tap, &w) in w.iter().enumerate() {
+            arranged[tap * g.channels + channel] = w;
+        }
+    }
+    arranged
+}
+
+/// Rows of the output from number `first` on, of all images, of a convolution that has a filter for each channel: `w` `[kernel height,
+/// kernel width, channels]`, otherwise as [`convolution`].
+#[inline(always)]
+pub(crate) fn depthwise(g: &ChannelsLast, x: &[i8], w: &[i8], first: usize, y: &mut [i32]) {
+    let channels = g.channels;
+    let wide = |byte: i8| if g.unsigned { i32::from(byte as u8) } else { i32::from(byte) };
+    let padding = wide(g.padding as i8);
+    for (row, y) in (first..).zip(y.chunks_exact_mut(g.columns * channels)) {
+        let (image, row) = (row / g.rows, row % g.rows);
+        for (column, y) in y.chunks_exact_mut(channels).enumerate() {
+            for start in (0..channels).step_by(CHUNK) {
+                let count = CHUNK.min(channels - start);
+                let mut sums = [0i32; CHUNK];
+                for kh in 0..g.kernel_height {
+                    let at = (row * g.stride_height + kh * g.dilation_height)
+                        .checked_sub(g.pad_top)
+                        .filter(|&at| at < g.height);
+                    for kw in 0..g.kernel_width {
+                        let w = &w[(kh * g.kernel_width + kw) * channels + start..][..count];
+                        let across = (column * g.stride_width + kw * g.dilation_width)
+                            .checked_sub(g.pad_left)
+                            .filter(|&at| at < g.width);
+                        let (Some(at), Some(across)) = (at, across) else {
+                            if padding != 0 {
+                                for (sum, &w) in sums.iter_mut().zip(w) {
+                                    *sum = sum.wrapping_add(padding * i32::from(w));
+                                }
+                            }
+                            continue;
+                        };
+                        let pixel = (image * g.height + at) * g.width + across;
+                        let x = &x[pixel * channels + start..][..count];
+                        for ((sum, &x), &w) in sums.iter_mut().zip(x).zip(w) {
+                            *sum = sum.wrapping_add(wide(x) * i32::from(w));
+                        }
+                    }
+                }
+                y[start..][..count].copy_from_slice(&sums[..count]);
+            }
+        }
+    }
 }

@@ -5,7 +5,8 @@ use super::direct;
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::products::{
     conv2d_channels_last, conv2d_f32, conv2d_grad_input_f32, conv2d_grad_input_i8,
-    conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, matmul_f32, matmul_i8,
+    conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, depthwise_channels_last, matmul_f32,
+    matmul_i8,
 };
 use super::requantize::{max_abs_i32, requantize_half_away, requantize_pseudo_stochastic};
 
@@ -28,6 +29,8 @@ pub enum Product {
     MatMul(MatMulGeometry),
     /// `conv(x, w)` of plain bytes, channels last.
     ChannelsLast(ChannelsLast),
+    /// Likewise with a filter for each channel.
+    DepthwiseLast(ChannelsLast),
 }
 
 /// How far sums are shifted.
@@ -102,6 +105,7 @@ impl Launch {
             Some(Product::WeightGradient(g)) => (3, convolution(&g)),
             Some(Product::MatMul(g)) => (4, matrices(&g)),
             Some(Product::ChannelsLast(g)) => (5, channels_last(&g)),
+            Some(Product::DepthwiseLast(g)) => (6, channels_last(&g)),
         };
         put(kind);
         shape.into_iter().for_each(|size| put(size as i64));
@@ -138,6 +142,7 @@ impl Launch {
             3 => Some(Product::WeightGradient(convolution_of(&shape))),
             4 => Some(Product::MatMul(matrices_of(&shape))),
             5 => Some(Product::ChannelsLast(channels_last_of(&shape))),
+            6 => Some(Product::DepthwiseLast(channels_last_of(&shape))),
             _ => None,
         };
         let bits = words[20] as u8;
@@ -193,10 +198,17 @@ impl Launch {
                         product.run_f32(a, b, output.elements_mut(), scratch);
                     } else {
                         let (a, b) = (input(0).elements(), input(1).elements());
-                        if let Product::ChannelsLast(g) = product {
-                            // Plain numbers, of which nobody asks for the largest.
-                            conv2d_channels_last(&g, a, b, output.elements_mut(), scratch);
-                            return;
+                        // Plain numbers, of which nobody asks for the largest.
+                        match product {
+                            Product::ChannelsLast(g) => {
+                                conv2d_channels_last(&g, a, b, output.elements_mut(), scratch);
+                                return;
+                            }
+                            Product::DepthwiseLast(g) => {
+                                depthwise_channels_last(&g, a, b, output.elements_mut(), scratch);
+                                return;
+                            }
+                            _ => {}
                         }
                         product.run_i8(a, b, output.elements_mut(), scratch);
                         let exponent = input(0).exponent().wrapping_add(input(1).exponent());
@@ -237,6 +249,7 @@ impl Product {
             }
             Self::MatMul(g) => g.multiplications(),
             Self::ChannelsLast(g) => g.multiplications(),
+            Self::DepthwiseLast(g) => g.multiplications() / g.features.max(1),
         }
     }
 
@@ -249,6 +262,10 @@ impl Product {
             Self::MatMul(g) => matmul_i8(g, a, b, sums, scratch),
             Self::ChannelsLast(g) => {
                 conv2d_channels_last(g, a, b, sums, scratch);
+                max_abs_i32(sums)
+            }
+            Self::DepthwiseLast(g) => {
+                depthwise_channels_last(g, a, b, sums, scratch);
                 max_abs_i32(sums)
             }
         }
@@ -264,7 +281,7 @@ impl Product {
             Self::InputGradient(g) => conv2d_grad_input_f32(g, a, b, sums, scratch),
             Self::WeightGradient(g) => conv2d_grad_weight_f32(g, a, b, sums, scratch),
             Self::MatMul(g) => matmul_f32(g, a, b, sums, scratch),
-            Self::ChannelsLast(_) => unreachable!("of bytes alone"),
+            Self::ChannelsLast(_) | Self::DepthwiseLast(_) => unreachable!("of bytes alone"),
         }
     }
 }

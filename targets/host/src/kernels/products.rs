@@ -403,6 +403,56 @@ pub fn conv2d_channels_last_scratch_bytes(g: &ChannelsLast) -> usize {
     most_i8!(E => channels_last::bytes::<E>(g))
 }
 
+/// Convolution of plain bytes that has a filter for each channel, channels last: `x` `[batch, height, width, channels]` (unsigned bytes
+/// as their bits), `w` `[channels, kernel height, kernel width]`, `y` `[batch, rows, columns, channels]`.
+///
+/// # Panics
+/// When an operand does not have the size of the shape or the scratch is too small.
+pub fn depthwise_channels_last(
+    g: &ChannelsLast,
+    x: &[i8],
+    w: &[i8],
+    y: &mut [i32],
+    scratch: &mut [u8],
+) {
+    depthwise_channels_last_on(active_path(), g, x, w, y, scratch);
+}
+
+/// [`depthwise_channels_last`] on a given path.
+///
+/// # Panics
+/// Likewise, and when the machine lacks the path.
+pub fn depthwise_channels_last_on(
+    path: KernelPath,
+    g: &ChannelsLast,
+    x: &[i8],
+    w: &[i8],
+    y: &mut [i32],
+    scratch: &mut [u8],
+) {
+    use channels_last::depthwise;
+    assert_eq!(x.len(), g.batch * g.height * g.width * g.channels, "elements of the input");
+    assert_eq!(w.len(), g.channels * g.kernel_height * g.kernel_width, "elements of the weights");
+    assert_eq!(y.len(), g.batch * g.rows * g.columns * g.channels, "elements of the output");
+    if y.is_empty() || w.is_empty() {
+        return y.fill(0);
+    }
+    let w = channels_last::arrange(g, w, scratch);
+    let multiplications = y.len() * g.kernel_height * g.kernel_width;
+    threads::fill(y, g.columns * g.channels, DIRECT * multiplications, &|first, sums| {
+        on_features!(
+            path,
+            depthwise(g: &ChannelsLast, x: &[i8], w: &[i8], first: usize, sums: &mut [i32])
+        );
+    });
+}
+
+/// Bytes of scratch that [`depthwise_channels_last`] takes.
+#[must_use]
+pub fn depthwise_channels_last_scratch_bytes(g: &ChannelsLast) -> usize {
+    channels_last::depthwise_bytes(g)
+}
+
 products!(
     i8, i32, with_i8, most_i8, u32, |largest| largest,
     |sums, path| requantize::max_abs_i32_on(path, sums);
