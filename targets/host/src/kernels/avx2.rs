@@ -382,7 +382,7 @@ unsafe fn pairs<const R: usize>(
         }
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
-                let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
+                let mut at = b.offset(nest.middle_start(outer, middle));
                 for _ in 0..nest.inner {
                     let b0 = _mm256_loadu_si256(at.cast());
                     let b1 = _mm256_loadu_si256(at.add(8).cast());
@@ -392,7 +392,7 @@ unsafe fn pairs<const R: usize>(
                         sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(factor, b1));
                     }
                     a = a.add(R);
-                    at = at.wrapping_add(nest.inner_step);
+                    at = at.wrapping_offset(nest.inner_step);
                 }
             }
         }
@@ -429,7 +429,7 @@ unsafe fn dots<const R: usize>(
         }
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
-                let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
+                let mut at = b.offset(nest.middle_start(outer, middle));
                 for _ in 0..nest.inner {
                     let b0 = _mm256_loadu_si256(at.cast());
                     let b1 = _mm256_loadu_si256(at.add(8).cast());
@@ -439,7 +439,7 @@ unsafe fn dots<const R: usize>(
                         sums[1] = _mm256_dpbusd_avx_epi32(sums[1], b1, factor);
                     }
                     a = a.add(R);
-                    at = at.wrapping_add(nest.inner_step);
+                    at = at.wrapping_offset(nest.inner_step);
                 }
             }
         }
@@ -474,7 +474,7 @@ unsafe fn singles<const R: usize>(
         }
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
-                let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
+                let mut at = b.offset(nest.middle_start(outer, middle));
                 for _ in 0..nest.inner {
                     let b0 = _mm256_loadu_ps(at.cast());
                     let b1 = _mm256_loadu_ps(at.add(8).cast());
@@ -484,7 +484,7 @@ unsafe fn singles<const R: usize>(
                         sums[1] = _mm256_add_ps(sums[1], _mm256_mul_ps(factor, b1));
                     }
                     a = a.add(R);
-                    at = at.wrapping_add(nest.inner_step);
+                    at = at.wrapping_offset(nest.inner_step);
                 }
             }
         }

@@ -6,19 +6,21 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::engine::{Element, Engine, Largest, Run, SLACK, Side};
+use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::own::Own;
 use super::parts::Parts;
 use super::scratch::{Scratch, items_bytes, words_bytes};
 use super::sweep::Sweep;
-use super::target::{Store, Target};
+use super::target::{Lanes, Store, Target};
 use super::threads;
 
-/// Most units of repacked source at a time; half of a usual second-level cache.
-const SOURCE_UNITS: usize = 192 * 1024;
-/// Most units of gathered lanes at a time.
-const PANEL_UNITS: usize = 160 * 1024;
+/// Most units of repacked source at a time; less than half of a usual second-level cache.
+const SOURCE_UNITS: usize = 96 * 1024;
+/// Most units of gathered lanes at a time, which the blocks of rows read in turn; they share that cache with the source.
+const PANEL_UNITS: usize = 48 * 1024;
+/// Likewise where a single block of rows reads them; half of a first-level cache.
+const PANEL_UNITS_ONCE: usize = 4 * 1024;
 /// Most units of one reduction in one pass of a tile.
 const DEPTH_UNITS: usize = 512;
 
@@ -45,6 +47,8 @@ struct Plan {
     span: usize,
     /// Tiles of lanes gathered together.
     tiles: usize,
+    /// Whether the lanes of a tile are neighbours in the repacked source at every tap, so that none is gathered.
+    direct: bool,
 }
 
 impl Plan {
@@ -65,12 +69,33 @@ impl Plan {
         } else {
             (SOURCE_UNITS / image).clamp(1, g.batch.max(1))
         };
+        let taps = sweep.taps.len();
+        let direct = sweep.step_width == 1
+            && sweep.grid_width.is_multiple_of(E::LANES)
+            && (1..=DEPTH_UNITS).contains(&taps);
         let depth_passes = depth.div_ceil(DEPTH_UNITS).max(1);
-        let depth_block = depth.div_ceil(depth_passes);
+        let depth_block = if direct {
+            planes.div_ceil(depth_passes) * taps
+        } else {
+            depth.div_ceil(depth_passes)
+        };
         let all_tiles = (images * grid_rows * sweep.grid_width).div_ceil(E::LANES).max(1);
-        let tiles = (PANEL_UNITS / (depth_block * E::LANES).max(1)).clamp(1, all_tiles);
+        let panel = if rows <= E::ROWS { PANEL_UNITS_ONCE } else { PANEL_UNITS };
+        let tiles = (panel / (depth_block * E::LANES).max(1)).clamp(1, all_tiles);
         let block = rows.div_ceil(rows.div_ceil(E::ROWS).max(1));
-        Self { rows, block, planes, depth, depth_block, images, grid_rows, width, span, tiles }
+        Self {
+            rows,
+            block,
+            planes,
+            depth,
+            depth_block,
+            images,
+            grid_rows,
+            width,
+            span,
+            tiles,
+            direct,
+        }
     }
 
     const fn height(&self, sweep: &Sweep, grid_rows: usize) -> usize {
@@ -82,6 +107,9 @@ impl Plan {
     }
 
     fn panel_units<E: Engine>(&self) -> usize {
+        if self.direct {
+            return 0;
+        }
         self.tiles * self.depth_block * E::LANES + SLACK
     }
 
@@ -103,7 +131,7 @@ impl Plan {
             + items_bytes::<E::Element>(self.line(E::DEPTH, sweep))
             + items_bytes::<Run>(E::LANES)
             + items_bytes::<Run>(self.tiles * E::LANES)
-            + items_bytes::<usize>(self.tiles)
+            + 2 * items_bytes::<usize>(self.tiles)
     }
 
     /// Operands of a row and what lies behind it, for units of neighbouring taps.
@@ -386,6 +414,8 @@ struct Lists<'a> {
     stores: &'a mut [Run],
     /// How many results' runs each tile has.
     lengths: &'a mut [usize],
+    /// Where each tile's first step lies in the repacked source.
+    starts: &'a mut [usize],
 }
 
 /// Images and grid rows that are repacked together.
@@ -418,6 +448,7 @@ impl<E: Engine> Operands<'_, E> {
             gathers: scratch.items(E::LANES),
             stores: scratch.items(plan.tiles * E::LANES),
             lengths: scratch.items(plan.tiles),
+            starts: scratch.items(plan.tiles),
         };
         for first_image in (0..part.images).step_by(plan.images) {
             for first_row in (0..sweep.grid_height).step_by(plan.grid_rows) {
@@ -537,6 +568,11 @@ impl<E: Engine> Operands<'_, E> {
         largest: &mut Largest,
     ) {
         let plan = self.plan;
+        let taps = self.sweep.taps.len();
+        let nest = Nest {
+            outer_step: (chunk.images * chunk.height * plan.width) as isize,
+            ..self.sweep.taps.nest(plan.width)
+        };
         let positions = chunk.images * chunk.rows * self.sweep.grid_width;
         let zeros = [E::Sum::default(); 64];
         for first in (0..positions).step_by(plan.tiles * E::LANES) {
@@ -545,6 +581,11 @@ impl<E: Engine> Operands<'_, E> {
                 let depth = offsets.len();
                 let start = pass * plan.depth_block;
                 let last = start + depth == plan.depth;
+                let nest = if plan.direct {
+                    Nest { outer: depth / taps, ..nest }
+                } else {
+                    Nest::line(depth, E::LANES)
+                };
                 for tile in 0..tiles {
                     let from = first + tile * E::LANES;
                     let to = (from + E::LANES).min(positions);
@@ -552,6 +593,10 @@ impl<E: Engine> Operands<'_, E> {
                     let [gathered, stored] =
                         self.runs(part, chunk, from..to, lists.gathers, stores);
                     lists.lengths[tile] = stored;
+                    lists.starts[tile] = lists.gathers[0].source + offsets[0];
+                    if plan.direct {
+                        continue;
+                    }
                     let panel = &mut panel[tile * depth * E::LANES..];
                     let gathers = &lists.gathers[..gathered];
                     E::gather(repacked, offsets, gathers, self.sweep.step_width, panel);
@@ -565,7 +610,12 @@ impl<E: Engine> Operands<'_, E> {
                             runs: &lists.stores[tile * E::LANES..][..lists.lengths[tile]],
                             count: E::LANES.min(positions - first - tile * E::LANES),
                         };
-                        let b = &panel[tile * depth * E::LANES..][..depth * E::LANES];
+                        let (units, first) = if plan.direct {
+                            (repacked, lists.starts[tile])
+                        } else {
+                            (&*panel, tile * depth * E::LANES)
+                        };
+                        let lanes = Lanes { units, first, nest: &nest };
                         let target = Target {
                             plane: self.sweep.out_height * self.sweep.out_width,
                             row,
@@ -573,7 +623,7 @@ impl<E: Engine> Operands<'_, E> {
                             accumulate: pass > 0,
                             last,
                         };
-                        target.tile::<E>(rows, a, b, bias, store, out, largest);
+                        target.tile::<E>(rows, a, lanes, bias, store, out, largest);
                     }
                 }
             }

@@ -17,33 +17,33 @@ pub(crate) enum Side {
     Lanes,
 }
 
-/// The walk of a tile over the lane panel, in units: three nested counted steps. The row panel is
-/// read straight through.
+/// The walk of a tile over the lanes' units: three nested counted steps, forwards or backwards. The row panel is read straight through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nest {
     pub(crate) outer: usize,
-    pub(crate) outer_step: usize,
+    pub(crate) outer_step: isize,
     pub(crate) middle: usize,
-    pub(crate) middle_step: usize,
+    pub(crate) middle_step: isize,
     pub(crate) inner: usize,
-    pub(crate) inner_step: usize,
+    pub(crate) inner_step: isize,
 }
 
 impl Nest {
     /// `count` steps of `step` units.
     pub(crate) const fn line(count: usize, step: usize) -> Self {
-        Self { outer: 1, outer_step: 0, middle: 1, middle_step: 0, inner: count, inner_step: step }
+        let inner_step = step as isize;
+        Self { outer: 1, outer_step: 0, middle: 1, middle_step: 0, inner: count, inner_step }
     }
 
     /// The same walk with steps that follow each other evenly counted together.
     pub(crate) const fn merged(mut self) -> Self {
-        if self.middle == 1 || self.middle_step == self.inner * self.inner_step {
+        if self.middle == 1 || self.middle_step == self.inner as isize * self.inner_step {
             self.inner *= self.middle;
             self.middle = self.outer;
             self.middle_step = self.outer_step;
             self.outer = 1;
             self.outer_step = 0;
-            if self.middle == 1 || self.middle_step == self.inner * self.inner_step {
+            if self.middle == 1 || self.middle_step == self.inner as isize * self.inner_step {
                 self.inner *= self.middle;
                 self.middle = 1;
                 self.middle_step = 0;
@@ -57,15 +57,29 @@ impl Nest {
         self.outer * self.middle * self.inner
     }
 
-    /// Units from the first to one past the last that a tile of `lanes` reads.
-    pub(crate) const fn reach(&self, lanes: usize) -> usize {
+    /// Where an inner walk starts, in units.
+    #[inline(always)]
+    pub(crate) const fn middle_start(&self, outer: usize, middle: usize) -> isize {
+        outer as isize * self.outer_step + middle as isize * self.middle_step
+    }
+
+    /// Whether every step of a tile of `lanes` that begins at `first` lies within `length` units.
+    pub(crate) fn is_within(&self, first: usize, lanes: usize, length: usize) -> bool {
         if self.steps() == 0 {
-            return 0;
+            return true;
         }
-        (self.outer - 1) * self.outer_step
-            + (self.middle - 1) * self.middle_step
-            + (self.inner - 1) * self.inner_step
-            + lanes
+        let [mut lowest, mut highest] = [0; 2];
+        for (count, step) in [
+            (self.outer, self.outer_step),
+            (self.middle, self.middle_step),
+            (self.inner, self.inner_step),
+        ] {
+            let last = (count - 1) as isize * step;
+            lowest += last.min(0);
+            highest += last.max(0);
+        }
+        let first = first as isize;
+        first + lowest >= 0 && (first + highest) as usize + lanes <= length
     }
 }
 
@@ -199,8 +213,8 @@ pub(crate) trait Engine: 'static {
     /// it was, where `accumulate`) plus the sums over `nest`.
     ///
     /// # Safety
-    /// `rows` is in `1..=ROWS`; `a` holds `nest.steps() * rows` units; `b` holds
-    /// `nest.reach(LANES)` units; `bias` holds `rows` sums; `c` holds `(rows - 1) * c_stride +
+    /// `rows` is in `1..=ROWS`; `a` holds `nest.steps() * rows` units; from `b` on, every step of
+    /// `nest` has `LANES` units; `bias` holds `rows` sums; `c` holds `(rows - 1) * c_stride +
     /// LANES` sums that nothing else reads or writes.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     unsafe fn tile(

@@ -239,7 +239,7 @@ impl Tile {
         }
         let rows = self.rows;
         let nest = Nest::line(a.len() / rows, E::LANES);
-        assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+        assert!(a.len() == nest.steps() * rows && nest.is_within(0, E::LANES, b.len()));
         assert!(rows <= E::ROWS && bias.len() >= rows);
         let mut sums = [E::Sum::default(); TILE_SUMS];
         let whole = self.columns == E::LANES;

@@ -187,7 +187,7 @@ unsafe fn walk_rows<const R: usize, S: super::engine::Sum, U: Copy>(
         let _ = bias;
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
-                let mut at = b.add(outer * nest.outer_step + middle * nest.middle_step);
+                let mut at = b.offset(nest.middle_start(outer, middle));
                 for _ in 0..nest.inner {
                     let lanes = at.cast::<[U; LANES]>().read_unaligned();
                     let row = a.cast::<[U; R]>().read_unaligned();
@@ -197,7 +197,7 @@ unsafe fn walk_rows<const R: usize, S: super::engine::Sum, U: Copy>(
                         }
                     }
                     a = a.add(R);
-                    at = at.wrapping_add(nest.inner_step);
+                    at = at.wrapping_offset(nest.inner_step);
                 }
             }
         }

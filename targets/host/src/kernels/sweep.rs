@@ -2,6 +2,7 @@
 //! gradient of the input one sweep for each phase of the stride, so that neither multiplies the
 //! zeros that a stride would put between gradients.
 
+use super::engine::Nest;
 use super::geometry::ConvGeometry;
 
 /// One kernel position of a sweep.
@@ -81,6 +82,18 @@ impl Taps {
     /// Whether there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The walk over them in lanes of a plane whose rows are `width` units: rows, then columns.
+    pub(crate) const fn nest(&self, width: usize) -> Nest {
+        Nest {
+            outer: 1,
+            outer_step: 0,
+            middle: self.rows.count,
+            middle_step: self.rows.slope * width as isize,
+            inner: self.columns.count,
+            inner_step: self.columns.slope,
+        }
     }
 
     /// Each.

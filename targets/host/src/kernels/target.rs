@@ -13,6 +13,15 @@ pub(crate) struct Store<'a> {
     pub(crate) count: usize,
 }
 
+/// Where the lanes of a tile come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes<'a> {
+    pub(crate) units: &'a [u32],
+    /// Where the walk begins.
+    pub(crate) first: usize,
+    pub(crate) nest: &'a Nest,
+}
+
 /// Where the rows of a tile go.
 pub(crate) struct Target {
     /// Sums from one row of the output (a channel) to the next.
@@ -28,14 +37,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-    /// Multiplies a panel of rows by one of lanes, straight into `out` where a tile lies there in
+    /// Multiplies a panel of rows by lanes, straight into `out` where a tile lies there in
     /// one piece.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn tile<E: Engine>(
         &self,
         rows: usize,
         a: &[u32],
-        b: &[u32],
+        Lanes { units, first, nest }: Lanes<'_>,
         bias: &[E::Sum],
         store: &Store<'_>,
         out: &mut [E::Sum],
@@ -44,8 +53,8 @@ impl Target {
         const {
             assert!(E::ROWS * E::LANES <= TILE_SUMS);
         }
-        let nest = Nest::line(a.len() / rows, E::LANES);
-        assert!(a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+        assert!(a.len() == nest.steps() * rows && nest.is_within(first, E::LANES, units.len()));
+        let b = units[first..].as_ptr();
         assert!(rows <= E::ROWS && bias.len() == rows);
         if self.step == 1 && store.runs.len() == 1 && store.count == E::LANES {
             let start = store.runs[0].source + self.row * self.plane;
@@ -55,8 +64,8 @@ impl Target {
                 E::tile(
                     rows,
                     a.as_ptr(),
-                    b.as_ptr(),
-                    &nest,
+                    b,
+                    nest,
                     bias.as_ptr(),
                     self.accumulate,
                     target.as_mut_ptr(),
@@ -84,8 +93,8 @@ impl Target {
             E::tile(
                 rows,
                 a.as_ptr(),
-                b.as_ptr(),
-                &nest,
+                b,
+                nest,
                 bias.as_ptr(),
                 self.accumulate,
                 sums.as_mut_ptr(),

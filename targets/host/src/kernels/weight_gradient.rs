@@ -17,7 +17,10 @@ use super::scratch::{Scratch, items_bytes, words_bytes, words_of, words_of_mut};
 use super::threads;
 
 /// Most units of both repacked operands at a time.
-const PANEL_UNITS: usize = 320 * 1024;
+const PANEL_UNITS: usize = 160 * 1024;
+
+/// Least rows of a thread: each repacks the whole input.
+const LEAST_ROWS: usize = 4;
 
 /// Sizes of the working buffers under one engine.
 #[derive(Clone, Copy, Debug)]
@@ -169,8 +172,8 @@ pub(crate) fn weight_gradient<E: Engine>(
     let line = g.group_in_channels() * g.taps();
     let mut most = 0;
     for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
-        let count = threads::parts(g.multiplications() / g.groups, rows.div_ceil(E::ROWS));
-        let piece = |index| threads::piece(rows, E::ROWS, count, index);
+        let count = threads::parts(g.multiplications() / g.groups, rows.div_ceil(LEAST_ROWS));
+        let piece = |index| threads::piece(rows, 1, count, index);
         let parts = Parts::new(dw, |index| piece(index).start * line);
         let found = AtomicU32::new(0);
         let own = Own::new(scratch);
@@ -323,11 +326,11 @@ impl<E: Engine> Product<'_, E> {
             let plane = chunk.height * plan.width * E::LANES;
             let nest = Nest {
                 outer: chunk.groups,
-                outer_step: plane,
+                outer_step: plane as isize,
                 middle: chunk.rows,
-                middle_step: g.stride_height * plan.width * E::LANES,
+                middle_step: (g.stride_height * plan.width * E::LANES) as isize,
                 inner: g.out_width,
-                inner_step: g.stride_width * E::LANES,
+                inner_step: (g.stride_width * E::LANES) as isize,
             };
             (nest.merged(), chunk.groups * plane)
         };
@@ -341,7 +344,8 @@ impl<E: Engine> Product<'_, E> {
                 let column = tap % g.kernel_width * g.dilation_width;
                 let offset = (row * plan.width + column) * E::LANES;
                 let b = &lanes[index * block_units + offset..];
-                assert!(block.a.len() == nest.steps() * rows && b.len() >= nest.reach(E::LANES));
+                assert!(block.a.len() == nest.steps() * rows);
+                assert!(nest.is_within(0, E::LANES, b.len()));
                 // SAFETY: the assertion and the slices give every operand its length; `rows` is at
                 // most the block of rows.
                 unsafe {
