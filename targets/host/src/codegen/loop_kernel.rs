@@ -186,8 +186,19 @@ impl Emitter<'_, '_> {
         });
     }
 
+    /// Assignments of what is at hand, such as the larger value and its place, are selections: which side it is follows no pattern, and a
+    /// wrong guess takes longer than both.
     fn if_else(&mut self, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {
         let condition = self.value(condition);
+        if let (Some(assignments), []) = (at_hand(then), otherwise) {
+            for (local, value) in assignments {
+                let value = self.value(value);
+                let before = self.builder.use_var(self.locals[local.0 as usize]);
+                let value = self.builder.ins().select(condition, value, before);
+                self.assign(local, value);
+            }
+            return;
+        }
         let [yes, no, done] = [(); 3].map(|()| self.builder.create_block());
         self.builder.ins().brif(condition, yes, &[], no, &[]);
         self.guards += 1;
@@ -201,4 +212,23 @@ impl Emitter<'_, '_> {
         self.builder.seal_block(done);
         self.builder.switch_to_block(done);
     }
+}
+
+/// Most assignments that are made by selections.
+const MOST_SELECTIONS: usize = 4;
+
+/// The assignments of a few statements that do nothing but copy locals and constants.
+fn at_hand(statements: &[Stmt]) -> Option<Vec<(Local, &Expr)>> {
+    if statements.len() > MOST_SELECTIONS {
+        return None;
+    }
+    let mut assignments = Vec::new();
+    for statement in statements {
+        let Stmt::Assign(local, value) = statement else { return None };
+        if !matches!(*value.node, Node::Local(_) | Node::Integer(_) | Node::Float(_)) {
+            return None;
+        }
+        assignments.push((*local, value));
+    }
+    Some(assignments)
 }

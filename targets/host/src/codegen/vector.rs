@@ -50,17 +50,27 @@ impl Plan {
 pub(super) struct Words;
 
 impl Vectors for Words {
-    fn value_bits(&self, e: &Expr, _: u32, _: &Known<'_>) -> Result<u32, Reason> {
-        if e.ty == Scalar::I64 { Err(Reason::Wide) } else { Ok(32) }
+    /// Of 64 bits the low half is kept, which is all that [`Unary::Truncate`] asks for: other users are refused.
+    fn value_bits(&self, _: &Expr, _: u32, _: &Known<'_>) -> Result<u32, Reason> {
+        Ok(32)
+    }
+
+    fn counter_bits(&self) -> Option<u32> {
+        Some(32)
     }
 
     fn form<'e>(&self, e: &'e Expr, _: u32, known: &Known<'_>) -> Result<Form<'e>, Reason> {
+        let is_wide = |e: &Expr| e.ty == Scalar::I64;
         match &*e.node {
-            Node::Unary(
-                op
-                @ (Unary::LeadingZeros | Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate),
-                _,
-            ) => Err(Reason::Unary(*op)),
+            // Their low halves are those of their operands' low halves.
+            Node::Unary(Unary::Truncate | Unary::Extend | Unary::ExtendUnsigned, _)
+            | Node::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, ..)
+                if is_wide(e) || e.operands().any(is_wide) =>
+            {
+                Ok(Form::of(e, 32))
+            }
+            _ if is_wide(e) || e.operands().any(is_wide) => Err(Reason::Wide),
+            Node::Unary(op @ Unary::LeadingZeros, _) => Err(Reason::Unary(*op)),
             Node::Binary(op @ (Binary::Divide | Binary::Remainder), ..) if e.ty != Scalar::F32 => {
                 Err(Reason::Binary(*op))
             }
@@ -89,6 +99,7 @@ impl Vectors for Words {
     }
 }
 
+/// The lanes of a value: of 64 bits the low half.
 fn vector_type(ty: Scalar) -> Type {
     if ty == Scalar::F32 { types::F32X4 } else { types::I32X4 }
 }
@@ -275,14 +286,17 @@ impl Lanes<'_, '_, '_, '_> {
         let plan = self.plan;
         if !plan.plan.changes.touch(e, &|a, b| a == b) {
             let mut value = self.emitter.value(e);
-            if e.ty == Scalar::Bool {
-                value = self.emitter.builder.ins().bmask(types::I32, value);
+            match e.ty {
+                Scalar::Bool => value = self.emitter.builder.ins().bmask(types::I32, value),
+                Scalar::I64 => value = self.emitter.builder.ins().ireduce(types::I32, value),
+                Scalar::I32 | Scalar::F32 => {}
             }
             let splat = self.emitter.builder.ins().splat(vector_type(e.ty), value);
             return vec![splat; plan.parts];
         }
         match &*e.node {
             Node::Integer(_) | Node::Float(_) => unreachable!("uniform"),
+            Node::Local(local) if *local == plan.plan.variable => self.counter(e),
             Node::Local(local) => {
                 let found = self.values.iter().find(|(l, _)| l == local);
                 found.map(|(_, parts)| parts.clone()).expect("set before, as planned")
@@ -310,6 +324,23 @@ impl Lanes<'_, '_, '_, '_> {
         }
     }
 
+    /// The low half of the loop variable in each round.
+    fn counter(&mut self, variable: &Expr) -> Parts {
+        let first = self.emitter.value(variable);
+        let builder = &mut self.emitter.builder;
+        let first = builder.ins().ireduce(types::I32, first);
+        let first = builder.ins().splat(types::I32X4, first);
+        (0..self.plan.parts as i32)
+            .map(|part| {
+                let rounds =
+                    (0..LANES as i32).flat_map(|lane| (part * LANES as i32 + lane).to_le_bytes());
+                let rounds = builder.func.dfg.constants.insert(rounds.collect::<Vec<u8>>().into());
+                let rounds = builder.ins().vconst(types::I32X4, rounds);
+                builder.ins().iadd(first, rounds)
+            })
+            .collect()
+    }
+
     fn choose(&mut self, ty: Scalar, mask: Value, a: Value, b: Value) -> Value {
         let ins = self.emitter.builder.ins();
         let mask = if ty == Scalar::F32 { ins.bitcast(types::F32X4, cast(), mask) } else { mask };
@@ -335,9 +366,9 @@ impl Lanes<'_, '_, '_, '_> {
                 Unary::Not => ins.bnot(x),
                 // All ones are -1.
                 Unary::BoolToInteger => ins.ineg(x),
-                Unary::LeadingZeros | Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate => {
-                    unreachable!("not planned")
-                }
+                // Lanes have the low half of 64 bits.
+                Unary::Extend | Unary::ExtendUnsigned | Unary::Truncate => x,
+                Unary::LeadingZeros => unreachable!("not planned"),
             }
         })
     }
