@@ -91,14 +91,14 @@ fn add_taps<T: Scalar>(
 /// A plane of inputs with its padding, rows `pitch` apart, one plane of the same size for each pair
 /// of residues of the strides: output `[r, c]` reads with tap `[kh, kw]` what lies at `r * pitch +
 /// c + shift(tap)`.
-struct Padded {
+pub(crate) struct Padded {
     pitch: usize,
     rows: usize,
 }
 
 impl Padded {
     #[inline(always)]
-    fn new(g: &ConvGeometry) -> Self {
+    pub(crate) fn new(g: &ConvGeometry) -> Self {
         let reach =
             |kernel: usize, dilation: usize, stride: usize| (kernel - 1) * dilation / stride;
         Self {
@@ -107,20 +107,26 @@ impl Padded {
         }
     }
 
+    /// Elements from one row to the next.
+    #[inline(always)]
+    pub(crate) const fn pitch(&self) -> usize {
+        self.pitch
+    }
+
     /// Elements of all planes.
     #[inline(always)]
-    fn elements(&self, g: &ConvGeometry) -> usize {
+    pub(crate) fn elements(&self, g: &ConvGeometry) -> usize {
         g.stride_height * g.stride_width * self.rows * self.pitch
     }
 
     /// Elements from the first output's to one past the last one's.
     #[inline(always)]
-    fn length(&self, g: &ConvGeometry) -> usize {
+    pub(crate) fn length(&self, g: &ConvGeometry) -> usize {
         (g.out_height - 1) * self.pitch + g.out_width
     }
 
     #[inline(always)]
-    fn shift(&self, g: &ConvGeometry, tap: usize) -> usize {
+    pub(crate) fn shift(&self, g: &ConvGeometry, tap: usize) -> usize {
         let row = tap / g.kernel_width * g.dilation_height;
         let column = tap % g.kernel_width * g.dilation_width;
         let plane = row % g.stride_height * g.stride_width + column % g.stride_width;
@@ -131,7 +137,7 @@ impl Padded {
 
     /// Lays out a plane; `out` has [`Self::elements`].
     #[inline(always)]
-    fn fill<T: Copy, W: Copy + Default>(
+    pub(crate) fn fill<T: Copy, W: Copy + Default>(
         &self,
         g: &ConvGeometry,
         x: &[T],
@@ -327,10 +333,7 @@ pub(crate) fn input_gradient<T: Scalar>(
     }
 }
 
-/// Taps whose sums are added to side by side.
-const TAPS: usize = 16;
-
-/// `dw`, one input channel for each group.
+/// `dw`, one input channel for each group, of sums whose terms may come in any order.
 #[inline(always)]
 pub(crate) fn weight_gradient<T: Scalar>(
     g: &ConvGeometry,
@@ -360,27 +363,10 @@ pub(crate) fn weight_gradient<T: Scalar>(
                     *error = dy.wide();
                 }
             }
-            if T::ORDERED {
-                for (chunk, dw) in dw.chunks_mut(TAPS).enumerate() {
-                    let mut sums = [T::Sum::default(); TAPS];
-                    let mut shifts = [0; TAPS];
-                    for (tap, sum) in dw.iter().enumerate() {
-                        sums[tap] = *sum;
-                        shifts[tap] = padded.shift(g, chunk * TAPS + tap);
-                    }
-                    for (at, &error) in errors.iter().enumerate() {
-                        for tap in 0..dw.len() {
-                            sums[tap] = T::add(sums[tap], error, plane[shifts[tap] + at]);
-                        }
-                    }
-                    dw.copy_from_slice(&sums[..dw.len()]);
-                }
-            } else {
-                for (tap, sum) in dw.iter_mut().enumerate() {
-                    let source = &plane[padded.shift(g, tap)..][..errors.len()];
-                    let terms = errors.iter().zip(source);
-                    *sum = terms.fold(*sum, |sum, (&error, &x)| T::add(sum, error, x));
-                }
+            for (tap, sum) in dw.iter_mut().enumerate() {
+                let source = &plane[padded.shift(g, tap)..][..errors.len()];
+                let terms = errors.iter().zip(source);
+                *sum = terms.fold(*sum, |sum, (&error, &x)| T::add(sum, error, x));
             }
         }
     }

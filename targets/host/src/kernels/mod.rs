@@ -29,6 +29,7 @@ mod bit_thresholds;
 mod bits;
 #[cfg(test)]
 mod bits_tests;
+mod channels_beside;
 mod channels_last;
 mod convolution;
 mod depthwise;

@@ -6,7 +6,10 @@ use super::path::{KernelPath, active_path, on_features};
 use super::portable::{PortableF32, PortableI8};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use super::{channels_last, convolution, depthwise, matmul, requantize, threads, weight_gradient};
+use super::{
+    channels_beside, channels_last, convolution, depthwise, matmul, requantize, threads,
+    weight_gradient,
+};
 
 /// Runs `$call` with `$engine` bound to the INT8 engine of a path.
 macro_rules! with_i8 {
@@ -112,6 +115,28 @@ pub(crate) const DIRECT: usize = 16;
 
 /// FP32 products report no magnitude.
 const fn ignore<T: Copy>(_: T) {}
+
+/// The gradient of the weights where groups read a single channel.
+#[inline(always)]
+fn depthwise_gradient<T: depthwise::Scalar>(
+    g: &ConvGeometry,
+    x: &[T],
+    dy: &[T],
+    first: usize,
+    dw: &mut [T::Sum],
+    scratch: &mut [u8],
+) {
+    if T::ORDERED {
+        channels_beside::weight_gradient(g, x, dy, first, dw, scratch);
+    } else {
+        depthwise::weight_gradient(g, x, dy, first, dw, scratch);
+    }
+}
+
+/// Scratch of [`depthwise_gradient`].
+fn depthwise_gradient_bytes<T: depthwise::Scalar>(g: &ConvGeometry) -> usize {
+    if T::ORDERED { channels_beside::bytes(g) } else { depthwise::padded_bytes(g) }
+}
 
 /// Declares the products of one element type.
 macro_rules! products {
@@ -282,13 +307,12 @@ macro_rules! products {
         ) -> $result {
             check(g, x.len(), dw.len(), dy.len());
             if g.is_depthwise() {
-                use depthwise::weight_gradient;
                 let own = Own::new(scratch);
                 threads::fill(dw, g.taps(), DIRECT * g.multiplications(), &|first, $sums| {
-                    own.with(depthwise::padded_bytes(g), |scratch| {
+                    own.with(depthwise_gradient_bytes::<$element>(g), |scratch| {
                         on_features!(
                             path,
-                            weight_gradient::<$element>(
+                            depthwise_gradient::<$element>(
                                 g: &ConvGeometry,
                                 x: &[$element],
                                 dy: &[$element],
@@ -312,7 +336,7 @@ macro_rules! products {
         pub fn $weight_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return depthwise::padded_bytes(g);
+                return depthwise_gradient_bytes::<$element>(g);
             }
             $most!(E => weight_gradient::bytes::<E>(g))
         }
