@@ -25,9 +25,11 @@ struct region {
     uint32_t kernel, bytes, at;
 };
 
-/* The most recently used last; `end` is behind the last one in memory. */
+/* The most recently used last. */
 static struct region regions[TRAINC_HVX_RESIDENT_REGIONS];
-static uint32_t count, used, end;
+static uint32_t count, used;
+/* Numbers of regions, the largest region's first, while some give way. */
+static uint16_t by_size[TRAINC_HVX_RESIDENT_REGIONS];
 
 /* For measurements: how often something was packed, of how many uses. */
 uint32_t trainc_hvx_prepared, trainc_hvx_used;
@@ -40,38 +42,41 @@ static void drop(uint32_t at)
     }
 }
 
-/* The sum of the `most` largest of the first `length`: those used before the others. */
-static uint32_t largest(uint32_t length, uint32_t most)
+static void sort(void)
 {
-    uint32_t sum = 0, last = UINT32_MAX, equal = 0;
-    for (uint32_t n = 0; n < most && n < length; n++) {
-        /* The next in order of size: so many as large as the last were taken. */
-        uint32_t next = 0, same = 0;
-        for (uint32_t i = 0; i < length; i++) {
-            same += regions[i].bytes == last;
-            if (regions[i].bytes < last && regions[i].bytes > next) {
-                next = regions[i].bytes;
-            }
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t at = n;
+        for (; at > 0 && regions[by_size[at - 1]].bytes < regions[n].bytes; at--) {
+            by_size[at] = by_size[at - 1];
         }
-        if (same > equal) {
-            equal++;
-        } else {
-            last = next;
-            equal = 1;
+        by_size[at] = (uint16_t)n;
+    }
+}
+
+/* The sum of the `most` largest of the first `length`, of `sorted` ones: those used before the others. */
+static uint32_t largest(uint32_t sorted, uint32_t length, uint32_t most)
+{
+    uint32_t sum = 0;
+    for (uint32_t n = 0; n < sorted && most > 0; n++) {
+        if (by_size[n] < length) {
+            sum += regions[by_size[n]].bytes;
+            most--;
         }
-        sum += last;
     }
     return sum;
 }
 
 static void release(uint32_t need)
 {
+    const uint32_t sorted = count;
     uint32_t left = 1, sum = 0;
-    while (left < count && largest(count, left) < need) {
+    sort();
+    while (left < count && largest(sorted, count, left) < need) {
         left++;
     }
+    /* What is dropped moves only what was used after it, which was looked at before. */
     for (uint32_t i = count; i-- > 0 && left > 0;) {
-        if (sum + regions[i].bytes + largest(i, left - 1) >= need) {
+        if (sum + regions[i].bytes + largest(sorted, i, left - 1) >= need) {
             sum += regions[i].bytes;
             left--;
             drop(i);
@@ -79,9 +84,27 @@ static void release(uint32_t need)
     }
 }
 
-/* Moves all to the beginning. */
-static void compact(uint32_t *to)
+/* The first place with room, or the budget if all of it is in pieces that are smaller. */
+static uint32_t room(uint32_t size)
 {
+    const uint32_t budget = TRAINC_HVX_RESIDENT_BYTES;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < count && size <= budget - at;) {
+        if (regions[i].at < at + size && at < regions[i].at + regions[i].bytes) {
+            at = regions[i].at + regions[i].bytes;
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    return size <= budget - at ? at : budget;
+}
+
+/* Moves all to the beginning; gives where they end. */
+static uint32_t compact(void)
+{
+    typedef uint64_t __attribute__((may_alias)) word;
+    uint8_t *const all = TRAINC_HVX_RESIDENT_MEMORY;
     uint32_t behind = 0;
     for (uint32_t n = 0; n < count; n++) {
         uint32_t first = count;
@@ -90,15 +113,15 @@ static void compact(uint32_t *to)
                 first = i;
             }
         }
-        uint8_t *const all = TRAINC_HVX_RESIDENT_MEMORY;
-        const uint32_t from = regions[first].at;
-        for (uint32_t i = 0; i < regions[first].bytes && from != behind; i++) {
-            all[behind + i] = all[from + i];
+        word *const to = (word *)(void *)(all + behind);
+        const word *const from = (const word *)(void *)(all + regions[first].at);
+        for (uint32_t i = 0; i < regions[first].bytes / sizeof(word) && to != from; i++) {
+            to[i] = from[i];
         }
         regions[first].at = behind;
         behind += regions[first].bytes;
     }
-    *to = behind;
+    return behind;
 }
 
 int trainc_hvx_kept(uint32_t kernel, const void *constant, uint32_t bytes, uint8_t **place)
@@ -126,14 +149,14 @@ int trainc_hvx_kept(uint32_t kernel, const void *constant, uint32_t bytes, uint8
     if (count == TRAINC_HVX_RESIDENT_REGIONS) {
         drop(count - 1);
     }
-    if (size > budget - end) {
-        compact(&end);
+    uint32_t at = room(size);
+    if (at == budget) {
+        at = compact();
     }
-    const struct region new_one = { constant, kernel, size, end };
+    const struct region new_one = { constant, kernel, size, at };
     regions[count++] = new_one;
-    *place = TRAINC_HVX_RESIDENT_MEMORY + end;
+    *place = TRAINC_HVX_RESIDENT_MEMORY + at;
     used += size;
-    end += size;
     return 0;
 }
 
