@@ -20,6 +20,9 @@ const BIT_PRODUCTS: u64 = 128;
 /// Of products whose groups have scales.
 const GROUPED_PRODUCTS: u64 = 3;
 
+/// What a byte of a pool's gradient takes, in bytes of an elementwise pass.
+const POOL_PASSES: u64 = 4;
+
 /// Bytes a cycle that elementwise passes move.
 const BYTES: u64 = 16;
 
@@ -56,6 +59,9 @@ fn pass(pass: &Pass) -> u64 {
         Pass::Bits { products, inputs, output } => {
             let moved = inputs.iter().map(bytes).sum::<u64>() + bytes(output);
             (*products as u64 / BIT_PRODUCTS).saturating_add(moved / BYTES)
+        }
+        Pass::Pool { inputs, output } => {
+            (inputs.iter().map(bytes).sum::<u64>() + bytes(output)) * POOL_PASSES / BYTES
         }
         Pass::LargestMagnitude { input } => bytes(input) / BYTES,
         Pass::Requantize { input, output } => (bytes(input) + bytes(output)) / BYTES,

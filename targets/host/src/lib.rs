@@ -20,6 +20,7 @@ mod kernel;
 pub mod kernels;
 mod memory;
 mod microkernels;
+mod pools;
 mod staging;
 mod target;
 mod timer;

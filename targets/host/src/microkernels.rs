@@ -1,6 +1,6 @@
 //! Which operations run as vector kernels ([`crate::kernels`]), and how: the three convolution products and matrix
-//! products of i8 and f32, requantization, and a product that is requantized at once, for which the largest magnitude
-//! falls out of the product.
+//! products of i8 and f32, requantization, a product that is requantized at once, for which the largest magnitude falls out of the product,
+//! products of bits, and gradients of max-pools.
 
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
@@ -21,6 +21,7 @@ use crate::kernels::{
     depthwise_channels_last_scratch_bytes, matmul_f32_scratch_bytes, matmul_i8_scratch_bytes,
 };
 use crate::memory::ALIGNMENT;
+use crate::pools::PoolGradient;
 use crate::staging::Pass;
 
 /// A vector kernel with its shape: what generated code passes to [`launch`].
@@ -31,6 +32,8 @@ pub(crate) struct MicroKernel {
     grouped: Option<Grouped>,
     /// Likewise.
     bits: Option<Bits>,
+    /// Likewise.
+    pool: Option<PoolGradient>,
     finish: Option<Narrowing>,
     inputs: Vec<TensorType>,
     output: TensorType,
@@ -114,6 +117,14 @@ impl MicroKernel {
                 (MicroKernel { bits: Some(bits), ..kernel }, count)
             }));
         }
+        if let Some(pool) = PoolGradient::of(first, operands) {
+            return Some(pool.and_then(|pool| {
+                let operands = &operands[..2];
+                let output = first.infer(operands).ok().and_then(one).ok_or("it does not type")?;
+                let kernel = MicroKernel::new(None, None, operands, output, 0);
+                Ok((MicroKernel { pool: Some(pool), ..kernel }, 1))
+            }));
+        }
         if let Op::GroupedProduct(op) = first {
             return Some(Grouped::of(op, operands).and_then(|grouped| {
                 let operands = &operands[..4];
@@ -163,12 +174,12 @@ impl MicroKernel {
             scratch_bytes: sums_bytes + product_bytes,
         };
         let inputs = operands.iter().map(|&ty| ty.clone()).collect();
-        MicroKernel { launch, grouped: None, bits: None, finish, inputs, output }
+        MicroKernel { launch, grouped: None, bits: None, pool: None, finish, inputs, output }
     }
 
     /// Whether objects have it, too: it is described by words.
     pub(crate) fn is_described(&self) -> bool {
-        self.grouped.is_none() && self.bits.is_none()
+        self.grouped.is_none() && self.bits.is_none() && self.pool.is_none()
     }
 
     /// The description.
@@ -202,6 +213,9 @@ impl MicroKernel {
                 inputs: self.inputs.clone(),
                 output: self.output.clone(),
             });
+        }
+        if self.pool.is_some() {
+            passes.push(Pass::Pool { inputs: self.inputs.clone(), output: self.output.clone() });
         }
         if let Some(product) = &self.launch.product {
             let float = self.output.is_f32();
@@ -251,6 +265,19 @@ impl MicroKernel {
                     input(0).exponent().wrapping_add(input(1).exponent()),
                     output.elements_mut(),
                 );
+            }
+            if let Some(pool) = &self.pool {
+                let (x, dy) = (input(0), input(1));
+                match pool.element() {
+                    Element::F32 => {
+                        pool.floats(x.elements(), dy.elements(), output.elements_mut());
+                    }
+                    Element::U8 => {
+                        pool.unsigned(x.elements(), dy.elements(), output.elements_mut());
+                    }
+                    _ => pool.signed(x.elements(), dy.elements(), output.elements_mut()),
+                }
+                output.set_exponent(dy.exponent());
             }
             if let Some(bits) = &self.bits {
                 let packed = [input(0).bytes(), input(1).bytes()];
@@ -324,6 +351,17 @@ impl Tensor<'_> {
         }
         // SAFETY: the exponent lies behind the elements, on a 4-byte boundary.
         unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().read() }
+    }
+
+    /// Sets the shared exponent, if there is one.
+    ///
+    /// # Safety
+    /// As [`Self::exponent`], and nothing else refers to it.
+    unsafe fn set_exponent(&self, exponent: i32) {
+        if self.ty.scale_bytes() > 0 {
+            // SAFETY: as above.
+            unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().write(exponent) }
+        }
     }
 }
 

@@ -152,6 +152,8 @@ pub(crate) enum Pass {
     Grouped { multiplications: usize, inputs: Vec<TensorType>, output: TensorType },
     /// A product of bits by a vector kernel.
     Bits { products: usize, inputs: Vec<TensorType>, output: TensorType },
+    /// The gradient of a max-pool by a vector kernel.
+    Pool { inputs: Vec<TensorType>, output: TensorType },
     /// The largest magnitude of sums.
     LargestMagnitude { input: TensorType },
     /// Sums to i8.

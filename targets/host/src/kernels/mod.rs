@@ -48,6 +48,8 @@ mod own;
 mod pack;
 mod parts;
 mod path;
+#[cfg(not(trainc_archive))]
+mod pools;
 mod portable;
 mod products;
 mod requantize;
@@ -81,6 +83,11 @@ pub use launch::{Finish, LAUNCH_WORDS, Launch, Operand, Product, Width};
 #[cfg(all(test, not(trainc_archive)))]
 pub(crate) use launch::{kept_shift, shift_beyond};
 pub use path::{KernelPath, active_path};
+#[cfg(not(trainc_archive))]
+pub use pools::{
+    PoolGeometry, max_pool_gradient_f32, max_pool_gradient_f32_on, max_pool_gradient_i8,
+    max_pool_gradient_i8_on, max_pool_gradient_u8, max_pool_gradient_u8_on,
+};
 pub use products::*;
 pub use requantize::{
     max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,
