@@ -5,9 +5,9 @@ use std::path::Path;
 
 use trainc_hvx::kernels::{
     Argument, Kernel, Span, StaticShift, WeightGradient, WeightStrides, WindowProduct, convolution,
-    static_convolution,
+    in_parts, static_convolution,
 };
-use trainc_hvx::machine::{Function, Options, Version, compile};
+use trainc_hvx::machine::{Builder, Function, Opcode, Options, Version, compile};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
     Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, QuantizeGradient, Requantize,
@@ -178,11 +178,41 @@ pub fn phase_calls(
     kernel
         .phases
         .iter()
-        .map(|phase| Call {
-            symbol: phase.function.name.to_string(),
-            arguments: phase.arguments.iter().map(value).collect(),
+        .map(|phase| {
+            let mut arguments: Vec<Value> = phase.arguments.iter().map(value).collect();
+            if let Some(range) = &phase.function.range {
+                arguments.extend([Value::Number(0), Value::Number(range.count.cast_signed())]);
+            }
+            Call { symbol: phase.function.name.to_string(), arguments }
         })
         .collect()
+}
+
+/// The kernel's entry, and functions that run each range of its phases in uneven pieces, the last first.
+///
+/// # Panics
+/// If the machine layer refuses.
+#[must_use]
+pub fn entry_in_pieces(kernel: &Kernel) -> Vec<Function> {
+    let divided = kernel.phases.iter().filter_map(|phase| {
+        let range = phase.function.range.as_ref()?;
+        let parameters = range.parameters.len();
+        let mut b = Builder::new(&in_parts(&phase.function.name), u32::try_from(parameters).ok()?);
+        let count = range.count.cast_signed();
+        let mut all = b.zero();
+        let mut end = count;
+        for first in [count - 1, count / 3, 0] {
+            if first < end {
+                let mut arguments: Vec<_> = (0..parameters).map(|i| b.parameter(i)).collect();
+                arguments.extend([b.constant(first), b.constant(end - first)]);
+                let seen = b.call(&phase.function.name, &arguments);
+                all = b.emit(Opcode::Or, (all, seen));
+                end = first;
+            }
+        }
+        Some(b.finish(phase.function.result.map(|_| all)).expect("pieces"))
+    });
+    divided.chain([kernel.divided_entry().expect("an entry")]).collect()
 }
 
 impl ConvolutionCase {
@@ -317,8 +347,8 @@ impl ConvolutionCase {
         calls.extend(phase_calls(&kernel, &[operand_at, packed_at, result_at], scratch_at, 1));
         let again_at = memory.reserve(count(to));
         calls.push(entry_call(&kernel, &[operand_at, packed_at, again_at], scratch_at));
-        let entry = kernel.entry().expect("an entry");
-        let functions = [&pack, &entry].into_iter().chain(kernel.functions());
+        let entry = entry_in_pieces(&kernel);
+        let functions = entry.iter().chain([&pack]).chain(kernel.functions());
         let outcome = run(folder, 66, &assembly(functions, &kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(from, operand, -3);
@@ -478,8 +508,8 @@ impl ConvolutionCase {
         parameters.pop();
         parameters.push(again_at);
         calls.push(entry_call(kernel, &parameters, scratch_at));
-        let entry = kernel.entry().expect("an entry");
-        let functions = std::iter::once(&entry).chain(kernel.functions());
+        let entry = entry_in_pieces(kernel);
+        let functions = entry.iter().chain(kernel.functions());
         let outcome = run(folder, 66, &assembly(functions, kernel), &memory.bytes, &calls);
 
         let operand = Tensor::i8_shared(x, operand, 3);

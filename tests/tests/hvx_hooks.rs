@@ -153,3 +153,30 @@ fn hooks_place_the_working_memory_of_parts() {
     let found = verify(&artifact, &options, &mut |_| {}).expect("builds").finding;
     assert!(found.is_none(), "{found:?}");
 }
+
+/// Phases of large kernels run in ranges of any length and order; what none of them does is missed.
+#[test]
+fn hardware_threads_change_no_bit() {
+    let folder = folder("threads");
+    let bytes = build(&ZooSpec::new("resnet8").expect("in the zoo")).expect("the zoo builds");
+    let source = ModelSource::Bytes { name: "resnet8".to_string(), bytes };
+    let config = Config { target: "hvx".into(), batch: Some(1), ..Config::default() };
+    let session = Session::new(&source, &config, Entries::TrainAndInfer).expect("compiles");
+    let artifact = folder.join("artifact");
+    emit::write_folder(&artifact, &emit::artifact(&session, &[]).expect("emits")).expect("written");
+    let hooks = folder.join("hooks.h");
+    let text = include_str!("../src/hvx_hooks/hooks.h");
+    let run = |text: &str| {
+        std::fs::write(&hooks, text).expect("written");
+        let compiler = Some(format!("clang-19 -include {}", hooks.display()));
+        let options = VerifyOptions { steps: 1, compiler, ..Default::default() };
+        verify(&artifact, &options, &mut |_| {}).expect("builds").finding
+    };
+    let found = run(text);
+    assert!(found.is_none(), "{found:?}");
+    let last = "for (int32_t end = count, length = 1; end > 0; length += 2) {";
+    let missed =
+        text.replace(last, "for (int32_t end = count - 1, length = 1; end > 0; length += 2) {");
+    assert_ne!(text, missed);
+    assert!(run(&missed).is_some());
+}

@@ -16,6 +16,7 @@ use trainc_ir::{Op, TensorType};
 use crate::glue::{Glue, Printed};
 use crate::kernels::{DataObject, OperandStrides, SumProduct, WindowProduct};
 use crate::machine::{Function, MachineError};
+use crate::parts;
 use crate::products::{sides, spans};
 use crate::select::SelectError;
 
@@ -147,7 +148,9 @@ impl Glue for GroupedWindows {
         let pack = format!("{name}_pack_weights");
         let mut kernel = self.product.scaled_kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
-        functions.push(kernel.entry()?);
+        let (entry, mut source) =
+            parts::entry(&kernel, self.packets(0) / self.parts.max(1) as u64)?;
+        functions.push(entry);
         let (function, table) = self.product.product.pack_weights(&pack, &self.product.weights)?;
         functions.push(function);
         kernel.data.extend(table);
@@ -156,7 +159,6 @@ impl Glue for GroupedWindows {
         let [[image, of_x], [feature, of_w]] = scales;
         let [images, features] = self.pairs();
         let [scales_at, own_at] = self.places();
-        let mut source = String::new();
         let _ = write!(
             source,
             "void {pack}(const int8_t *weights, uint8_t *packed);\n\

@@ -16,6 +16,7 @@ mod groups;
 pub mod kernels;
 mod lowering;
 pub mod machine;
+mod parts;
 mod pools;
 mod products;
 pub mod select;

@@ -17,6 +17,7 @@ use crate::kernels::{
     static_convolution,
 };
 use crate::machine::{Function, MachineError};
+use crate::parts;
 use crate::select::SelectError;
 
 /// Multiplications of a packet that the product kernels reach.
@@ -412,8 +413,8 @@ impl Glue for Product {
         let own = format!("{name}_product");
         let mut kernel = self.kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
-        functions.push(kernel.entry()?);
-        let mut source = String::new();
+        let (entry, mut source) = parts::entry(&kernel, self.packets(0))?;
+        functions.push(entry);
         let (result, exponent) = match self.shift() {
             Some(StaticShift { amount, .. }) => ("void", format!("{amount}")),
             None => ("int32_t", "shift".to_string()),

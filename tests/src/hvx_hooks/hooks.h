@@ -37,4 +37,16 @@ static inline uint8_t *hooks_working(uint8_t *memory, uint32_t bytes)
 }
 #define TRAINC_HVX_WORKING(memory, bytes) hooks_working(memory, bytes)
 
+/* Ranges of uneven lengths, the last first, as hardware threads might run them. */
+static inline void hooks_parallel(void *context, int32_t count,
+    void (*body)(void *context, int32_t begin, int32_t end))
+{
+    for (int32_t end = count, length = 1; end > 0; length += 2) {
+        const int32_t begin = end > length ? end - length : 0;
+        body(context, begin, end);
+        end = begin;
+    }
+}
+#define TRAINC_PARALLEL_FOR(context, count, body) hooks_parallel(context, count, body)
+
 #endif

@@ -13,6 +13,7 @@ use trainc_ir::ops::{
 };
 use trainc_ir::product::{Convolution, Product};
 use trainc_ir::{Op, RunContext, Tensor};
+use trainc_tests::hexagon_convolution::entry_in_pieces;
 use trainc_tests::random::Random;
 
 use super::harness::{Image, folder};
@@ -62,8 +63,7 @@ fn packets(case: &Case) -> u32 {
     image.reserve_behind(256);
     let arguments: Vec<String> = arguments.iter().map(|at| format!("image+{at}")).collect();
     image.call(&kernel.name, &arguments);
-    let entry = kernel.entry().expect("an entry");
-    source.extend(kernel.functions().chain([&entry]).map(text));
+    source.extend(kernel.functions().chain(&entry_in_pieces(kernel)).map(text));
     source.extend(kernel.data.iter().map(DataObject::assembly));
     source.push_str("\t.text\n");
     check(&folder(what), &image, &source)

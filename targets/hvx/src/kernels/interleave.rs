@@ -7,9 +7,10 @@
 
 use super::kernel::DataObject;
 use super::product::{LANES, VECTOR};
+use super::requantize::FEWEST;
 use super::support::{Piece, loop_over};
 use super::weight_gradient::{ROWS, WeightGradient, word};
-use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Range, Register};
 
 /// Longest shift of the 16-bit form, and most bits that it keeps.
 const SHORT: i32 = 16;
@@ -368,13 +369,22 @@ fn quantize_gradient_to(
         let mut b = Builder::new(name, 4);
         let (sums, bytes) = (b.parameter(0), b.parameter(1));
         let (magnitudes, bits) = (b.parameter(2), b.parameter(3));
+        let fours = match vectors / 4 {
+            few if few < FEWEST => Range::Whole(u32::try_from(few).unwrap_or(u32::MAX)),
+            many => b.range(many, &["sums", "bytes", "magnitudes", "bits"]),
+        };
         let memory = (b.object("sums"), b.object("bytes"));
+        let move_on = |b: &mut Builder| {
+            fours.move_on(b, sums, 4 * VECTOR);
+            fours.move_on(b, bytes, VECTOR);
+        };
         let rounding = Rounding::new(&mut b, magnitudes, bits);
         let load = |b: &mut Builder| b.load(Opcode::LoadVNext, (sums, 1), memory.0);
         if is_long {
             b.purpose("Shifts sums right with pseudo-stochastic rounding, by any shift.");
             let long = Long::new(&mut b, &rounding);
-            loop_over(&mut b, vectors / 4, "128 sums", |b| {
+            move_on(&mut b);
+            fours.repeat(&mut b, "128 sums", |b| {
                 let y = long.bytes(b, load);
                 put(b, bytes, y, memory.1);
             });
@@ -385,9 +395,10 @@ fn quantize_gradient_to(
             b.branch(
                 rounding.short,
                 |b| {
+                    move_on(b);
                     rounding.by_parity(b, |b, parity| {
                         let short = Short::new(b, &rounding, parity, width);
-                        loop_over(b, vectors / 4, "128 sums in 16 bits", |b| {
+                        fours.repeat(b, "128 sums in 16 bits", |b| {
                             let x = std::array::from_fn(|_| load(b));
                             let y = short.narrow(b, x);
                             put(b, bytes, y, memory.1);
@@ -395,7 +406,11 @@ fn quantize_gradient_to(
                     });
                 },
                 |b| {
-                    b.call(&long_name, &[sums, bytes, magnitudes, bits]);
+                    let mut arguments = vec![sums, bytes, magnitudes, bits];
+                    if let Range::Part { first, count } = fours {
+                        arguments.extend([first, count]);
+                    }
+                    b.call(&long_name, &arguments);
                 },
             );
         }
@@ -430,6 +445,7 @@ impl WeightGradient {
         let mut b = Builder::new(name, 2);
         b.purpose("Puts taps side by side.");
         let (bytes, dw) = (b.parameter(0), b.parameter(1));
+        let quads = b.range(self.feature_quads(), &["bytes", "dw"]);
         let (taps, block) = (self.taps(), self.block());
         // A row is 128 channels of a feature, or 64 of two.
         let rows = ROWS * block / 4;
@@ -438,7 +454,10 @@ impl WeightGradient {
             4 => taps * self.channels,
             _ => taps * VECTOR,
         };
-        loop_over(&mut b, self.feature_quads(), "quads of features", |b| {
+        let quad_bytes = ROWS * self.channels * taps;
+        quads.move_on(&mut b, bytes, self.blocks() * taps * rows * VECTOR);
+        quads.move_on(&mut b, dw, quad_bytes);
+        quads.repeat(&mut b, "quads of features", |b| {
             let column = b.copy(dw);
             loop_over(b, self.blocks(), "blocks of channels", |b| {
                 let to = b.copy(column);
@@ -451,7 +470,7 @@ impl WeightGradient {
                 b.emit_to(bytes, Opcode::AddImmediate, (bytes, word(rest)));
                 b.emit_to(column, Opcode::AddImmediate, (column, word(taps * VECTOR)));
             });
-            b.emit_to(dw, Opcode::AddImmediate, (dw, word(ROWS * self.channels * taps)));
+            b.emit_to(dw, Opcode::AddImmediate, (dw, word(quad_bytes)));
         });
         b.finish(None)
     }

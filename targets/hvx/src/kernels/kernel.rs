@@ -42,8 +42,23 @@ pub enum Argument {
 pub struct Phase {
     /// The function.
     pub function: Function,
-    /// Its arguments, at most six.
+    /// Its arguments, at most six, without its range.
     pub arguments: Vec<Argument>,
+}
+
+/// Calls a function for all its rounds.
+pub(super) fn call_whole(b: &mut Builder, function: &Function, arguments: &[Register]) -> Register {
+    let mut arguments = arguments.to_vec();
+    if let Some(range) = &function.range {
+        arguments.extend([b.zero(), b.constant(range.count.cast_signed())]);
+    }
+    b.call(&function.name, &arguments)
+}
+
+/// The C function that divides the rounds of a phase with this symbol.
+#[must_use]
+pub fn in_parts(function: &str) -> String {
+    format!("{function}_in_parts")
 }
 
 /// A kernel: its phases in order. All buffers and the working memory are aligned to 128 bytes.
@@ -77,6 +92,18 @@ impl Kernel {
     /// # Errors
     /// Of the machine layer.
     pub fn entry(&self) -> Result<Function, MachineError> {
+        self.entry_of(false)
+    }
+
+    /// As [`Self::entry`]; phases of ranges are called as [`in_parts`] names what divides them.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn divided_entry(&self) -> Result<Function, MachineError> {
+        self.entry_of(true)
+    }
+
+    fn entry_of(&self, divided: bool) -> Result<Function, MachineError> {
         let count = u32::try_from(self.parameters + 1).unwrap_or(u32::MAX);
         let mut b = Builder::new(&self.name, count);
         b.purpose(&self.purpose);
@@ -96,7 +123,10 @@ impl Kernel {
                     Argument::Result(phase) => results[phase],
                 })
                 .collect();
-            let result = b.call(&phase.function.name, &arguments);
+            let result = match &phase.function.range {
+                Some(_) if divided => b.call(&in_parts(&phase.function.name), &arguments),
+                _ => call_whole(&mut b, &phase.function, &arguments),
+            };
             if phase.function.result.is_some() {
                 last = Some(result);
             }

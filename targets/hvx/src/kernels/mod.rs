@@ -40,7 +40,7 @@ pub use convolution::{convolution, static_convolution};
 pub use depthwise::Depthwise;
 pub use dot_product::DotProduct;
 pub use interleave::quantize_gradient;
-pub use kernel::{Argument, DataObject, Kernel, Phase};
+pub use kernel::{Argument, DataObject, Kernel, Phase, in_parts};
 pub use plane_gradient::PlaneGradient;
 pub use plane_product::PlaneProduct;
 pub use pool::Pool;

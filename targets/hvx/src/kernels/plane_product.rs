@@ -20,7 +20,7 @@ use super::product::{LANES, VECTOR};
 use super::requantize::requantize_in_order;
 use super::support::{loop_over, or_lanes, zero_vector};
 use super::weight_gradient::word;
-use crate::machine::{Builder, Class, Function, MachineError, Opcode};
+use crate::machine::{Builder, Class, Function, MachineError, Opcode, Range};
 
 /// Most position vectors of a tile.
 const MOST_VECTORS: usize = 4;
@@ -333,6 +333,13 @@ impl PlaneProduct {
             "Sums over windows, 32 positions at a time, and the bitwise or of their magnitudes.",
         );
         let (frames, packed, sums) = (b.parameter(0), b.parameter(1), b.parameter(2));
+        let groups = self.groups();
+        let full = groups.iter().filter(|&&rows| rows == ROWS).count();
+        // The last group alone has other features.
+        let range = match full == groups.len() {
+            true => b.range(full, &["frames", "weights", "sums"]),
+            false => Range::Whole(u32::try_from(full).unwrap_or(u32::MAX)),
+        };
         let magnitude = b.fresh(Class::V);
         zero_vector(&mut b, magnitude);
         let memory = Memory {
@@ -342,14 +349,16 @@ impl PlaneProduct {
             lanes: b.object("lanes"),
             sums: b.object("sums"),
         };
-        let groups = self.groups();
         let tiles = self.tiles();
-        let full = groups.iter().filter(|&&rows| rows == ROWS).count();
+        let group_sums = ROWS * self.vectors() * VECTOR;
         loop_over(&mut b, self.images, "images", |b| {
-            let starts = b.copy(packed);
+            let (starts, to_sums) = (b.copy(packed), b.copy(sums));
             let weights = b.emit(Opcode::AddImmediate, (packed, word(self.start_bytes())));
+            range.move_on(b, starts, 4 * ROWS);
+            range.move_on(b, weights, 4 * ROWS * self.steps());
+            range.move_on(b, to_sums, group_sums);
             let group = |b: &mut Builder, rows: usize| {
-                let (x, to, mask) = (b.copy(frames), b.copy(sums), b.address(lanes, 0));
+                let (x, to, mask) = (b.copy(frames), b.copy(to_sums), b.address(lanes, 0));
                 let tile = |b: &mut Builder, vectors: usize| {
                     let step = self.vectors() * VECTOR;
                     let tile = Tile::new(b, rows, vectors, step, magnitude, memory);
@@ -368,19 +377,21 @@ impl PlaneProduct {
                     loop_over(b, tiles.len() - large, "tiles", |b| tile(b, last));
                 }
                 for (pointer, bytes) in [
-                    (sums, rows * self.vectors() * VECTOR),
+                    (to_sums, rows * self.vectors() * VECTOR),
                     (starts, 4 * rows),
                     (weights, 4 * rows * self.steps()),
                 ] {
                     b.emit_to(pointer, Opcode::AddImmediate, (pointer, word(bytes)));
                 }
             };
-            loop_over(b, full, "groups of features", |b| group(b, ROWS));
+            range.repeat(b, "groups of features", |b| group(b, ROWS));
             if full < groups.len() {
                 group(b, groups[full]);
             }
             let image = word(4 * self.quads() * self.frame_words());
             b.emit_to(frames, Opcode::AddImmediate, (frames, image));
+            let image = word(self.rows() * self.vectors() * VECTOR);
+            b.emit_to(sums, Opcode::AddImmediate, (sums, image));
         });
         let magnitude = or_lanes(&mut b, magnitude);
         b.finish(Some(magnitude))

@@ -24,7 +24,7 @@ use super::static_shift::{Narrow, StaticShift};
 use super::support::{Piece, constant_loop, loop_over, multiply_among, words, zero_vector};
 use super::weights::WeightStrides;
 use super::window::{Axis, Classes};
-use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Opcode, Range, Register};
 
 /// Images of a group: rows of a tile.
 pub const GROUP: usize = 4;
@@ -314,16 +314,17 @@ impl WindowProduct {
         8 * (self.vertical.reads.len() + self.horizontal.reads.len())
     }
 
-    /// Walks all result positions; the body gets the offset of the window's first position and its list.
+    /// Walks the result positions of a range of rows, whose entries of the table begin at `rows`; the body gets the offset of
+    /// the window's first position and its list.
     fn each_position(
         &self,
         b: &mut Builder,
         table: &str,
+        (range, rows): (Range, Register),
         body: impl FnOnce(&mut Builder, Register, Register),
     ) {
-        let rows = b.address(table, 0);
         let table_object = b.object("windows");
-        loop_over(b, self.vertical.reads.len(), "rows of the result", |b| {
+        range.repeat(b, "rows of the result", |b| {
             let row = b.load(Opcode::LoadDNext, (rows, 8), table_object);
             let lists = b.address(table, i32::try_from(self.lists_offset()).unwrap_or(0));
             let lists = b.emit(Opcode::Add, (row.high(), lists));
@@ -337,6 +338,7 @@ impl WindowProduct {
                 body(b, offset, list);
             });
         });
+        range.move_back(b, rows, 8);
     }
 
     /// `void sums(packed operand, channel sums)`.
@@ -383,10 +385,13 @@ impl WindowProduct {
         let mut b = Builder::new(name, 2);
         b.purpose("What an accumulator starts with: -128 times the window's sum.");
         let (sums, starts) = (b.parameter(0), b.parameter(1));
+        let rows = self.rows(&mut b, table, &["sums", "starts"]);
         let (input, output) = (b.object("channel sums"), b.object("start values"));
         let list_object = b.object("list");
+        let row_starts = self.row_positions() * POSITION_BYTES;
+        rows.0.move_on(&mut b, starts, row_starts);
         loop_over(&mut b, self.groups(), "groups of images", |b| {
-            self.each_position(b, table, |b, offset, list| {
+            self.each_position(b, table, rows, |b, offset, list| {
                 let window = b.emit(Opcode::Add, (sums, offset));
                 let count = b.load(Opcode::LoadW, (list, 0), list_object);
                 let tap = b.emit(Opcode::AddImmediate, (list, 8));
@@ -410,8 +415,24 @@ impl WindowProduct {
                 b.store(Opcode::StoreDNext, (starts, 8, second), output);
             });
             b.emit_to(sums, Opcode::AddImmediate, (sums, word(self.plane_bytes())));
+            rows.0.move_back(b, starts, row_starts);
+            let group = word(self.outputs() * POSITION_BYTES);
+            b.emit_to(starts, Opcode::AddImmediate, (starts, group));
         });
         b.finish(None)
+    }
+
+    /// Rows of the result, of which some are done, and the first one's entry of the table.
+    fn rows(&self, b: &mut Builder, table: &str, parameters: &[&str]) -> (Range, Register) {
+        let range = b.range(self.vertical.reads.len(), parameters);
+        let rows = b.address(table, 0);
+        range.move_on(b, rows, 8);
+        (range, rows)
+    }
+
+    /// Positions of a row of the result.
+    fn row_positions(&self) -> usize {
+        self.horizontal.reads.len()
     }
 
     /// `int products(packed operand, packed weights, start values, sums)`: returns the bitwise or of all magnitudes.
@@ -455,6 +476,10 @@ impl WindowProduct {
         });
         let (operand, weights) = (b.parameter(0), b.parameter(1));
         let (starts, sums) = (b.parameter(2), b.parameter(3));
+        let rows = self.rows(&mut b, table, &["operand", "weights", "starts", "sums"]);
+        let row_starts = self.row_positions() * POSITION_BYTES;
+        rows.0.move_on(&mut b, starts, row_starts);
+        rows.0.move_on(&mut b, sums, self.row_positions() * VECTOR);
         let tile = Tile::new(&mut b, self, weights, shift.is_none());
         let narrow = shift.map(|shift| shift.narrow(&mut b, self.depth()));
         let step = b.constant(word(self.padded_outputs() * VECTOR));
@@ -465,7 +490,7 @@ impl WindowProduct {
         loop_over(&mut b, self.groups(), "groups of images", |b| {
             loop_over(b, self.vectors() / self.block(), "blocks of result channels", |b| {
                 let place = b.copy(sums);
-                self.each_position(b, table, |b, offset, list| {
+                self.each_position(b, table, rows, |b, offset, list| {
                     let window = b.emit(Opcode::Add, (operand, offset));
                     let first = b.load(Opcode::LoadDNext, (starts, 8), tile.start_object);
                     let second = b.load(Opcode::LoadDNext, (starts, 8), tile.start_object);
@@ -477,8 +502,8 @@ impl WindowProduct {
                     }
                     b.emit_to(place, Opcode::AddImmediate, (place, word(VECTOR)));
                 });
+                rows.0.move_back(b, starts, row_starts);
                 b.emit_to(sums, Opcode::AddImmediate, (sums, word(block_sums)));
-                b.emit_to(starts, Opcode::AddImmediate, (starts, -word(outputs * POSITION_BYTES)));
                 let block = self.taps() * self.quads() * self.block() * VECTOR;
                 b.emit_to(weights, Opcode::AddImmediate, (weights, word(block)));
             });

@@ -1,10 +1,12 @@
 //! The second pass of a product: i32 sums to i8 by a run-time shift, four vectors at a time.
 
-use super::support::loop_over;
-use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+use super::product::VECTOR;
+use crate::machine::{Builder, Function, MachineError, Object, Opcode, Range, Register};
 
 /// Most bits that a narrowing shift can take.
 const NARROW: i32 = 15;
+/// Fewest fours of vectors that are worth a range: a loop of a number known ahead takes less code.
+pub(super) const FEWEST: usize = 64;
 
 /// Requantises `vectors` vectors (a multiple of 4) of i32, to nearest with ties away from zero, into i8: of four
 /// vectors, byte `4 l + i` of the result is lane `l` of vector `i`.
@@ -38,6 +40,12 @@ fn requantize_to(
     let mut b = Builder::new(name, 3);
     b.purpose("Shifts sums right to nearest, ties away from zero, and packs them into bytes.");
     let (sums, bytes, magnitudes) = (b.parameter(0), b.parameter(1), b.parameter(2));
+    let fours = match vectors / 4 {
+        few if few < FEWEST => Range::Whole(u32::try_from(few).unwrap_or(u32::MAX)),
+        many => b.range(many, &["sums", "bytes", "magnitudes"]),
+    };
+    fours.move_on(&mut b, sums, 4 * VECTOR);
+    fours.move_on(&mut b, bytes, VECTOR);
     let zeros = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
     let excess = b.emit(Opcode::SubFromImmediate, (32 - i32::from(bits), zeros));
     let zero = b.zero();
@@ -58,7 +66,7 @@ fn requantize_to(
         |b| {
             let first = b.emit(Opcode::Sub, (shift, narrow));
             let sign = b.constant(31);
-            loop_over(b, vectors / 4, "128 sums by a long shift", |b| {
+            fours.repeat(b, "128 sums by a long shift", |b| {
                 pass.round(b, narrow, |b, x| {
                     let negative = b.emit(Opcode::VasrW, (x, sign));
                     let x = b.emit(Opcode::VaddWSaturate, (x, negative));
@@ -68,7 +76,7 @@ fn requantize_to(
         },
         |b| {
             let zeros = b.emit(Opcode::VsplatW, (zero,));
-            loop_over(b, vectors / 4, "128 sums", |b| {
+            fours.repeat(b, "128 sums", |b| {
                 pass.round(b, shift, |b, x| {
                     let negative = b.emit(Opcode::VcompareGtW, (zeros, x));
                     b.emit_to(x, Opcode::VaddWIfQ, (negative, less));

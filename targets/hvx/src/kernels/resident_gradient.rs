@@ -12,7 +12,7 @@
 //! | rows | `[tap][128 channels]` i8, of one feature, without the last tap |
 
 use super::interleave::{AHEAD, Order, Parity, Rounding, Short, ShortVectors};
-use super::kernel::{Argument, Phase};
+use super::kernel::{Argument, Phase, call_whole};
 use super::product::{GROUP, LANES, VECTOR};
 use super::static_shift::StaticShift;
 use super::support::{Piece, loop_over, or_lanes, weave, zero_vector};
@@ -321,10 +321,10 @@ impl WeightGradient {
             b.when(unfit, |b| {
                 let [operand, error, starts, sums, bytes] =
                     [operand, error, starts, sums, bytes].map(|place| at(b, place));
-                b.call(&detour[0].name, &[error, starts]);
-                let all = b.call(&detour[1].name, &[operand, error, starts, sums]);
-                b.call(&detour[2].name, &[sums, bytes, all, bits]);
-                b.call(&detour[3].name, &[bytes, dw]);
+                call_whole(b, &detour[0], &[error, starts]);
+                let all = call_whole(b, &detour[1], &[operand, error, starts, sums]);
+                call_whole(b, &detour[2], &[sums, bytes, all, bits]);
+                call_whole(b, &detour[3], &[bytes, dw]);
             });
         });
         b.finish(Some(result))

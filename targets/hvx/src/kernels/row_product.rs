@@ -299,13 +299,17 @@ impl RowProduct {
         let magnitude = b.fresh(Class::V);
         zero_vector(&mut b, magnitude);
         let (rows, row_bytes) = (self.tile_rows(), self.vectors() * VECTOR);
+        let row_tiles = b.range(self.rows / rows, &["words", "left", "starts", "sums"]);
         let tiles = self.tiles();
         // From a row's word to the next row's, and from a quad's to the next quad's.
         let (row_step, quad_step) = match self.across {
             true => (4, self.left_pitch()),
             false => (self.left_pitch(), 4),
         };
-        loop_over(&mut b, self.rows / rows, "rows", |b| {
+        row_tiles.move_on(&mut b, starts, 4 * rows);
+        row_tiles.move_on(&mut b, left, rows * row_step);
+        row_tiles.move_on(&mut b, sums, rows * row_bytes);
+        row_tiles.repeat(&mut b, "rows", |b| {
             let values: Vec<Register> = (0..rows)
                 .map(|row| b.load(Opcode::LoadW, (starts, word(4 * row)), memory[2]))
                 .collect();

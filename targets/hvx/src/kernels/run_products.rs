@@ -91,11 +91,12 @@ impl Runs {
             "Products of runs of bytes, 128 at a time, and the bitwise or of their magnitudes.",
         );
         let (right, left, sums) = (b.parameter(0), b.parameter(1), b.parameter(2));
+        let [tile_left, tile_right] = self.tile();
+        let tiles = b.range(self.left.div_ceil(tile_left), &["right", "left", "sums"]);
         let zero = b.fresh(Class::V);
         zero_vector(&mut b, zero);
         let magnitude = b.copy(zero);
         let objects = ["right", "left", "sums", "tables"].map(|name| b.object(name));
-        let [tile_left, tile_right] = self.tile();
         let tile = Tile {
             sums: (0..tile_left * tile_right).map(|_| b.fresh(Class::V)).collect(),
             left: [0, 1].map(|_| (0..tile_left).map(|_| b.fresh(Class::V)).collect()),
@@ -106,7 +107,8 @@ impl Runs {
         let units = [-4, -8, -16, -32].map(|unit| b.constant(unit));
         let half = b.constant(64);
         let rows = b.address(rows, 0);
-        loop_over(&mut b, self.left.div_ceil(tile_left), "runs of the left", |b| {
+        tiles.move_on(&mut b, rows, 8);
+        tiles.repeat(&mut b, "runs of the left", |b| {
             let at = b.load(Opcode::LoadWNext, (rows, 4), objects[3]);
             let left = b.emit(Opcode::Add, (left, at));
             let at = b.load(Opcode::LoadWNext, (rows, 4), objects[3]);

@@ -335,15 +335,18 @@ impl WeightGradient {
         let mut b = Builder::new(name, 2);
         b.purpose("What an accumulator starts with: -128 times the error's sum over a tap.");
         let (error, starts) = (b.parameter(0), b.parameter(1));
+        let quads = b.range(self.feature_quads(), &["error", "starts"]);
         let memory = (b.object("packed error"), b.object("start values"), b.object("masks"));
         let taps = self.taps();
         let plane = self.error().plane_bytes();
+        quads.move_on(&mut b, error, plane);
+        quads.move_on(&mut b, starts, taps * VECTOR);
         let zeros = b.fresh(Class::V);
         zero_vector(&mut b, zeros);
         let turns: Vec<Register> = [64, 32, 16].into_iter().map(|n| b.constant(n)).collect();
         let seven = b.constant(7);
         let group = word(self.group_strides().0);
-        loop_over(&mut b, self.feature_quads(), "quads of features", |b| {
+        quads.repeat(&mut b, "quads of features", |b| {
             let mut first = 0;
             while first < taps {
                 let count = START_TAPS.min(taps - first);

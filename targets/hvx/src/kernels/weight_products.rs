@@ -40,9 +40,15 @@ impl WeightGradient {
         b.purpose("Products of error and operand over all positions of each tap.");
         let (operand, error) = (b.parameter(0), b.parameter(1));
         let (starts, sums) = (b.parameter(2), b.parameter(3));
+        let quads = b.range(self.feature_quads(), &["operand", "error", "starts", "sums"]);
+        let plane = self.error().plane_bytes();
+        let quad_sums = self.sums_bytes() / self.feature_quads();
+        quads.move_on(&mut b, error, plane);
+        quads.move_on(&mut b, starts, self.taps() * VECTOR);
+        quads.move_on(&mut b, sums, if shift.is_some() { quad_sums / 4 } else { quad_sums });
         let tile = Tile::new(&mut b, self, error, sums, shift.is_none());
         let narrow = shift.map(|shift| shift.narrow(&mut b, self.depth()));
-        loop_over(&mut b, self.feature_quads(), "quads of features", |b| {
+        quads.repeat(&mut b, "quads of features", |b| {
             let column = b.copy(operand);
             loop_over(b, self.blocks(), "blocks of channels", |b| {
                 let start = b.copy(starts);
@@ -63,8 +69,7 @@ impl WeightGradient {
                 b.emit_to(column, Opcode::AddImmediate, (column, block));
             });
             b.emit_to(starts, Opcode::AddImmediate, (starts, word(self.taps() * VECTOR)));
-            let plane = word(self.error().plane_bytes());
-            b.emit_to(error, Opcode::AddImmediate, (error, plane));
+            b.emit_to(error, Opcode::AddImmediate, (error, word(plane)));
         });
         let magnitude = shift.is_none().then(|| or_lanes(&mut b, tile.magnitude));
         b.finish(magnitude)

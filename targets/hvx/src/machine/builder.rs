@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::error::MachineError;
 use super::function::{
-    Access, Branch, Call, Count, Function, Instruction, Loop, Node, Object, Operand,
+    Access, Branch, Call, Count, Function, Instruction, Loop, Node, Object, Operand, Rounds,
 };
 use super::instructions::Opcode;
 use super::registers::{ARGUMENT_REGISTERS, Class, FRAME_POINTER, Register};
@@ -53,6 +53,55 @@ pub struct Builder {
     error: Option<MachineError>,
 }
 
+/// Which rounds a function does.
+#[derive(Clone, Copy, Debug)]
+pub enum Range {
+    /// All, as many as that.
+    Whole(u32),
+    /// Those that its caller asks for.
+    Part {
+        /// The first.
+        first: Register,
+        /// How many.
+        count: Register,
+    },
+}
+
+impl Range {
+    /// Moves a pointer to the first round, from which to the next there are so many bytes.
+    pub fn move_on(self, b: &mut Builder, pointer: Register, bytes: usize) {
+        if let Range::Part { first, .. } = self {
+            let bytes = b.constant(i32::try_from(bytes).unwrap_or(i32::MAX));
+            b.update(Opcode::MultiplyAccumulate, (pointer, first, bytes));
+        }
+    }
+
+    /// Moves a pointer back from behind the last round.
+    pub fn move_back(self, b: &mut Builder, pointer: Register, bytes: usize) {
+        let word = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+        match self {
+            Range::Whole(count) => {
+                let all = -word(bytes * count as usize);
+                b.emit_to(pointer, Opcode::AddImmediate, (pointer, all));
+            }
+            Range::Part { count, .. } => {
+                let back = b.constant(-word(bytes));
+                b.update(Opcode::MultiplyAccumulate, (pointer, count, back));
+            }
+        }
+    }
+
+    /// Runs the rounds.
+    pub fn repeat(self, b: &mut Builder, purpose: &str, body: impl FnOnce(&mut Builder)) {
+        match self {
+            Range::Whole(0) => {}
+            Range::Whole(1) => body(b),
+            Range::Whole(count) => b.repeat(count, purpose, body),
+            Range::Part { count, .. } => b.repeat(count, purpose, body),
+        }
+    }
+}
+
 impl Builder {
     /// A function with this symbol and number of 32-bit parameters.
     #[must_use]
@@ -66,6 +115,7 @@ impl Builder {
             classes: Vec::new(),
             objects: vec!["any".into()],
             needs_frame: parameters > ARGUMENT_REGISTERS,
+            range: None,
         };
         let mut builder = Self { function, open: vec![Vec::new()], comment: None, error: None };
         for index in 0..parameters {
@@ -94,6 +144,28 @@ impl Builder {
                 self.fresh(Class::R)
             }
         }
+    }
+
+    /// Makes the function one of a range of `count` rounds, which are independent of one another: two parameters follow, the
+    /// first round and how many, at least one. A single round is no range. `names` are those of the parameters so far.
+    ///
+    /// What it returns, if it does, are bits that the caller combines by or.
+    pub fn range(&mut self, count: usize, names: &[&str]) -> Range {
+        if names.len() != self.function.parameters.len() || names.len() + 2 > 6 {
+            self.fail(format!("a range behind parameters {}", names.join(", ")));
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        if count < 2 {
+            return Range::Whole(count);
+        }
+        let parameters = names.iter().map(|&name| name.into()).collect();
+        self.function.range = Some(Rounds { count, parameters });
+        let [first, count] = [(); 2].map(|()| {
+            let register = self.function.fresh(Class::R);
+            self.function.parameters.push(register);
+            register
+        });
+        Range::Part { first, count }
     }
 
     /// A new memory object, disjoint from all others.

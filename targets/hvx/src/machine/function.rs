@@ -273,6 +273,17 @@ pub struct Function {
     pub(crate) objects: Vec<Rc<str>>,
     /// Whether parameters beyond r5 are read from the caller's frame.
     pub(crate) needs_frame: bool,
+    /// Of a function that does a range of its rounds: then its last two parameters are the first and how many.
+    pub range: Option<Rounds>,
+}
+
+/// Rounds of a function that are independent of one another: those of different ranges may run at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// In all, at least two.
+    pub count: u32,
+    /// Names of the parameters before the range, as identifiers.
+    pub parameters: Vec<Rc<str>>,
 }
 
 impl Function {

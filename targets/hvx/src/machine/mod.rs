@@ -59,9 +59,9 @@ pub mod schedule;
 mod spill;
 pub mod table;
 
-pub use builder::{Builder, Operands};
+pub use builder::{Builder, Operands, Range};
 pub use compile::{Assembled, Block, LoopReport, Options, compile};
 pub use error::MachineError;
-pub use function::{Access, Count, Function, Instruction, Object, Operand};
+pub use function::{Access, Count, Function, Instruction, Object, Operand, Rounds};
 pub use instructions::Opcode;
 pub use registers::{Class, Register, Version};
