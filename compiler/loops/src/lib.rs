@@ -11,6 +11,7 @@ mod intervals;
 mod linear;
 mod locals;
 mod phases;
+mod ranged;
 mod reasons;
 mod reductions;
 mod simplify;
@@ -28,6 +29,7 @@ pub use intervals::{
 pub use linear::{Linear, is_linear};
 pub use locals::{Locals, count, without_dead_code};
 pub use phases::{Between, Phase, phases};
+pub use ranged::{blocked, ranged};
 pub use reasons::Reason;
 pub use reductions::Reduction;
 pub use simplify::simplified;

@@ -30,6 +30,12 @@ impl Linear {
         Reading { low: false, stands_for: &|_| None }.of(index)
     }
 
+    /// By how much an I64 exceeds another, if that is the same number whatever the locals are.
+    pub fn distance(from: &Expr, to: &Expr) -> Option<i64> {
+        let [from, to] = [from, to].map(Linear::of);
+        from.is_parallel(&to).then(|| to.constant.wrapping_sub(from.constant))
+    }
+
     /// A sum with the same low 32 bits as an integer; `stands_for` says what a local always is, where that is known.
     pub fn of_low_bits(e: &Expr, stands_for: &dyn Fn(Local) -> Option<Linear>) -> Linear {
         let mut sum = Reading { low: true, stands_for }.of(e);

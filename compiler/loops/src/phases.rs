@@ -185,6 +185,7 @@ fn nest(
 /// Locals that are set in one phase and mentioned in another, and their places in working memory.
 struct Kept<'k> {
     kernel: &'k LoopKernel,
+    intervals: &'k Intervals<'k>,
     /// Position among the buffers.
     place: Buffer,
     /// The first word of each, and whether it takes two.
@@ -196,7 +197,7 @@ struct Kept<'k> {
 }
 
 impl<'k> Kept<'k> {
-    fn between(kernel: &'k LoopKernel, intervals: &Intervals<'_>, parts: &[Part]) -> Kept<'k> {
+    fn between(kernel: &'k LoopKernel, intervals: &'k Intervals<'k>, parts: &[Part]) -> Kept<'k> {
         let sets: Vec<BTreeSet<Local>> =
             parts.iter().map(|part| Changes::of(&part.body).locals).collect();
         let mentions: Vec<BTreeSet<Local>> =
@@ -212,7 +213,7 @@ impl<'k> Kept<'k> {
             }
         }
         let place = Buffer(kernel.buffers.len() as u32);
-        Kept { kernel, place, words, count, sets, mentions }
+        Kept { kernel, intervals, place, words, count, sets, mentions }
     }
 
     /// The working memory, if anything is kept.
@@ -255,14 +256,27 @@ impl<'k> Kept<'k> {
             node: Box::new(Node::Load(self.place, Expr::i64(word))),
         };
         match self.scalar(local) {
-            Scalar::I32 => load(word),
+            Scalar::I32 => self.within(local, load(word)),
             Scalar::F32 => load(word).unary(Unary::FromBits),
             Scalar::Bool => load(word).compare(Comparison::NotEqual, Expr::i32(0)),
-            Scalar::I64 if !long => load(word).extend(),
+            Scalar::I64 if !long => self.within(local, load(word)).extend(),
             Scalar::I64 => {
                 let high = load(word + 1).extend().shift_left(Expr::i64(32));
                 high.or(load(word).unary(Unary::ExtendUnsigned))
             }
+        }
+    }
+
+    /// What is fetched, with the bounds that its setting has: analyses of the phase alone know them then.
+    fn within(&self, local: Local, word: Expr) -> Expr {
+        let (low, high) = self.intervals.local(local);
+        let word = match i32::try_from(low) {
+            Ok(low) if low > i32::MIN => word.maximum(Expr::i32(low)),
+            _ => word,
+        };
+        match i32::try_from(high) {
+            Ok(high) if high < i32::MAX => word.minimum(Expr::i32(high)),
+            _ => word,
         }
     }
 

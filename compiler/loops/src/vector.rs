@@ -121,7 +121,7 @@ pub struct Place<'a> {
 impl Place<'_> {
     /// The number of rounds, where known.
     pub fn rounds(&self) -> Option<i64> {
-        self.start.as_constant().zip(self.end.as_constant()).map(|(start, end)| end - start)
+        Linear::distance(self.start, self.end)
     }
 
     /// No more rounds than these.

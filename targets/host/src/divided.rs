@@ -1,11 +1,8 @@
 //! A loop kernel as sections that run one after another, those with much work on all threads: each thread takes a range of the
 //! rounds of a loop whose rounds are independent. Ranges depend on the number of threads, results do not.
 
-use trainc_ir::Element;
-use trainc_ir::loops::{
-    Buffer, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt,
-};
-use trainc_loops::{Between, Interval, Intervals, Phase, collapsed, phases};
+use trainc_ir::loops::{LoopKernel, Role, Stmt};
+use trainc_loops::{Between, Interval, Intervals, Phase, collapsed, phases, ranged};
 
 use crate::kernels::{piece, run, threads};
 
@@ -51,45 +48,11 @@ fn section(phase: Phase, worth: i64) -> Section {
     let most = (0..rounds.len()).max_by_key(|&depth| rounds[depth]);
     match first.or(most).filter(|_| much) {
         Some(depth) => {
-            Section { kernel: ranged(kernel, depth, rounds[depth]), rounds: Some(rounds[depth]) }
+            let rounds = rounds[depth];
+            Section { kernel: ranged(kernel, depth, rounds, Role::Scratch), rounds: Some(rounds) }
         }
         None => Section { kernel, rounds: None },
     }
-}
-
-/// The kernel with the rounds of one loop, so many loops deep in its first one, in a range that its last buffer gives.
-fn ranged(mut kernel: LoopKernel, depth: usize, rounds: i32) -> LoopKernel {
-    let buffer = Buffer(kernel.buffers.len() as u32);
-    kernel.buffers.push(BufferParameter {
-        name: "range".into(),
-        element: Element::I32,
-        count: 2,
-        role: Role::Scratch,
-    });
-    let bounds = ["first", "after"].map(|name| {
-        kernel.locals.push((name.into(), Scalar::I64));
-        Local(kernel.locals.len() as u32 - 1)
-    });
-    let [first, after] =
-        bounds.map(|local| Expr { ty: Scalar::I64, node: Box::new(Node::Local(local)) });
-    let mut body = &mut kernel.body;
-    for _ in 0..depth {
-        match body.last_mut() {
-            Some(Stmt::For { body: inner, .. }) => body = inner,
-            _ => unreachable!("a phase counts the loops that it has"),
-        }
-    }
-    if let Some(Stmt::For { start, end, .. }) = body.last_mut() {
-        (*start, *end) = (first, after);
-    }
-    for (word, local) in [(1, bounds[1]), (0, bounds[0])] {
-        let load = Node::Load(buffer, Expr::i64(word));
-        let bound = Expr { ty: Scalar::I32, node: Box::new(load) };
-        // What the analysis of intervals then knows.
-        let bound = bound.extend().maximum(Expr::i64(0)).minimum(Expr::i64(rounds.into()));
-        kernel.body.insert(0, Stmt::Assign(local, bound));
-    }
-    kernel
 }
 
 /// Statements that a block runs, at most.

@@ -18,6 +18,12 @@ pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
 
 /// What devices may do.
 const HOOKS: &str = include_str!("support/trainc_hvx_hooks.h");
+/// Marks; with `-DTHREADS=4`, ranges on so many hardware threads, as a model.
+const HOOKS_OF_COUNTING: &str = concat!(
+    include_str!("../../c/src/counting/hooks.h"),
+    "\n",
+    include_str!("emulation/threads.h")
+);
 /// What keeps packed constants.
 pub const RESIDENT: &str = "trainc_hvx_resident.c";
 /// Bytes of a row that is fetched, and the fewest that are.
@@ -88,7 +94,7 @@ pub(crate) fn toolchain(version: Version) -> Toolchain {
         unit: "packets",
         model: "executed packets, by the emulator's own counter: a lower bound of cycles, as it models neither caches nor \
                 stalls",
-        hooks: trainc_c::COUNTING_HOOKS,
+        hooks: HOOKS_OF_COUNTING,
         support: &[("counting.c", include_str!("emulation/counting.c"))],
         plugin: None,
     };

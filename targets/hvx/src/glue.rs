@@ -1,21 +1,18 @@
-//! Kernels as C around assembly: what a tuned kernel tells of itself, and the loops that serve where there is none.
+//! Kernels as C around assembly: what a tuned kernel tells of itself.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use trainc_c::{CKernel, Emitted, Piece, element_type};
-use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::loops::{BufferParameter, LoopKernel, Role};
+use trainc_ir::implementation::{Cost, Implementation};
+use trainc_ir::loops::{BufferParameter, Role};
 use trainc_ir::names::identifier;
 use trainc_ir::program::Kernel;
-use trainc_ir::target::loop_scratch;
 use trainc_ir::{Element, TensorType};
 
-use crate::cost;
-use crate::lowering::lower;
 use crate::machine::{Function, MachineError, Options, Version, compile};
-use crate::select::{Routine, SelectError, select};
+use crate::select::{Routine, SelectError};
 
 /// The file of kernels, among [`Piece`]s.
 pub(crate) const KERNELS: &str = "kernels";
@@ -128,54 +125,12 @@ impl<G: Glue> CKernel for Tuned<G> {
     }
 }
 
-/// Any operation by its loops.
-#[derive(Debug)]
-pub(crate) struct Loops {
-    kernel: LoopKernel,
-    version: Version,
-    packets: OnceLock<u64>,
-}
-
-impl Loops {
-    pub(crate) fn of(signature: &Signature<'_>, version: Version) -> Loops {
-        let kernel = lower(signature.op, signature.inputs, signature.outputs);
-        Loops { kernel, version, packets: OnceLock::new() }
-    }
-}
-
-impl Implementation for Loops {
-    fn name(&self) -> &'static str {
-        "loops"
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::new(*self.packets.get_or_init(|| cost::packets(&self.kernel)))
-    }
-
-    fn scratch_bytes(&self) -> usize {
-        loop_scratch(&self.kernel).1
-    }
-
-    fn scalar_loops(&self) -> Vec<String> {
-        select("kernel", "", &self.kernel).map_or_else(|_| Vec::new(), |s| s.scalar_loops)
-    }
-}
-
-impl CKernel for Loops {
-    fn emit(&self, name: &str, kernel: &Kernel) -> Result<Emitted, String> {
-        let list = |types: &[TensorType]| {
-            types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        };
-        let prototype = prototype(name, &self.kernel.buffers, self.scratch_bytes() > 0);
-        let (inputs, outputs) = (list(&kernel.inputs), list(&kernel.outputs));
-        let purpose = format!("{}\n{inputs} -> {outputs}\n{prototype}", kernel.op);
-        let selected = select(name, &purpose, &self.kernel).map_err(|e| e.to_string())?;
-        let text = assembly(&selected.function, self.version)?;
-        Ok(emitted(name, format!("{prototype};\n"), text, &selected.routines))
-    }
-}
-
-fn emitted(name: &str, text: String, assembly: String, routines: &BTreeSet<Routine>) -> Emitted {
+pub(crate) fn emitted(
+    name: &str,
+    text: String,
+    assembly: String,
+    routines: &BTreeSet<Routine>,
+) -> Emitted {
     let mut pieces = vec![Piece { file: KERNELS, name: name.to_string(), text: assembly }];
     pieces.extend(routines.iter().map(|routine| Piece {
         file: ROUTINES,
@@ -186,20 +141,23 @@ fn emitted(name: &str, text: String, assembly: String, routines: &BTreeSet<Routi
 }
 
 /// `void name(...)`: the buffers in order, then the working memory.
-fn prototype(name: &str, buffers: &[BufferParameter], scratch: bool) -> String {
-    let parameter = |b: &BufferParameter| {
+pub(crate) fn prototype(name: &str, buffers: &[BufferParameter], scratch: bool) -> String {
+    let parameters = parameters(buffers, scratch);
+    let parameters: Vec<String> =
+        parameters.iter().map(|(ty, name)| format!("{ty}{name}")).collect();
+    format!("void {name}({})", parameters.join(", "))
+}
+
+/// Types and names of parameters: the buffers in order, then the working memory.
+pub(crate) fn parameters(buffers: &[BufferParameter], scratch: bool) -> Vec<(String, String)> {
+    let buffers = buffers.iter().filter(|b| b.role != Role::Scratch).map(|b| {
         let constant = match b.role {
             Role::Input(_) | Role::InputScale(_) | Role::RunContext => "const ",
             _ => "",
         };
-        format!("{constant}{} *{}", element_type(b.element), identifier(&b.name))
-    };
-    let buffers = buffers.iter().filter(|b| b.role != Role::Scratch);
-    let mut parameters: Vec<String> = buffers.map(parameter).collect();
-    if scratch {
-        parameters.push("uint8_t *scratch".into());
-    }
-    format!("void {name}({})", parameters.join(", "))
+        (format!("{constant}{} *", element_type(b.element)), identifier(&b.name))
+    });
+    buffers.chain(scratch.then(|| ("uint8_t *".to_string(), "scratch".to_string()))).collect()
 }
 
 /// A function in packets.

@@ -14,6 +14,7 @@ mod fastrpc;
 mod glue;
 mod groups;
 pub mod kernels;
+mod loops;
 mod lowering;
 pub mod machine;
 mod parts;

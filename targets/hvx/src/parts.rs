@@ -7,7 +7,7 @@ use crate::kernels::{Kernel, in_parts};
 use crate::machine::{Function, MachineError, Rounds};
 
 /// Packets of a launch, as estimated, from which on its phases are divided: handing parts to threads costs microseconds.
-const DIVIDED: u64 = 5_000;
+pub(crate) const DIVIDED: u64 = 5_000;
 
 /// A kernel's entry, and the C of what divides its phases.
 ///

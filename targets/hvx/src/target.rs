@@ -10,8 +10,9 @@ use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
 use crate::depthwise::DepthwiseProduct;
 use crate::emission;
-use crate::glue::{Glue as _, Loops, Tuned};
+use crate::glue::{Glue as _, Tuned};
 use crate::groups::GroupedWindows;
+use crate::loops::Loops;
 use crate::machine::Version;
 use crate::pools::Pooling;
 use crate::products::Product;

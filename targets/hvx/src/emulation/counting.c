@@ -3,15 +3,22 @@
 #include <stdio.h>
 
 void trainc_count_mark(unsigned int label);
+uint32_t trainc_count_packets(void);
+void trainc_count_less(uint32_t packets);
 
 static uint32_t of_marks;
 
-static uint32_t packets(void)
+uint32_t trainc_count_packets(void)
 {
     register uint32_t count __asm__("r0");
     /* r0 = c20, which assemblers have no name for. */
     __asm__ volatile(".word 0x6a14c000" : "=r"(count));
     return count;
+}
+
+void trainc_count_less(uint32_t packets)
+{
+    of_marks += packets;
 }
 
 static char *decimal(char *end, uint32_t number)
@@ -25,7 +32,7 @@ static char *decimal(char *end, uint32_t number)
 
 void trainc_count_mark(unsigned int label)
 {
-    const uint32_t at = packets();
+    const uint32_t at = trainc_count_packets();
     char text[48];
     char *const end = text + sizeof text;
     char *from = end;
@@ -37,5 +44,5 @@ void trainc_count_mark(unsigned int label)
         *--from = *word;
     }
     fwrite(from, 1, (size_t)(end - from), stderr);
-    of_marks += packets() - at;
+    of_marks += trainc_count_packets() - at;
 }

@@ -1,7 +1,7 @@
 //! Statements: assignments, branches, counted loops.
 
 use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary, height};
-use trainc_loops::Changes;
+use trainc_loops::{Changes, Linear};
 
 use super::Selector;
 use super::integers::constant;
@@ -79,8 +79,7 @@ impl Selector<'_> {
         if first.0 >= last.1 {
             return;
         }
-        let constants = start.as_constant().zip(end.as_constant());
-        if let Some(rounds) = constants.map(|(s, e)| e - s)
+        if let Some(rounds) = Linear::distance(start, end)
             && let Ok(rounds) = u32::try_from(rounds)
             && i32::try_from(rounds).is_ok()
         {
@@ -90,8 +89,9 @@ impl Selector<'_> {
                 return;
             }
             let start = match (done, start.as_constant()) {
-                (1.., Some(first)) => Expr::i64(first + i64::from(done)),
-                _ => start.clone(),
+                (0, _) => start.clone(),
+                (_, Some(first)) => Expr::i64(first + i64::from(done)),
+                _ => start.clone() + Expr::i64(done.into()),
             };
             return self.rounds(b, variable, &start, Count::Constant(rest), body);
         }
