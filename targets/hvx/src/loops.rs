@@ -19,7 +19,7 @@ use crate::parts::DIVIDED;
 use crate::select::select;
 
 /// Rounds from which on a loop is divided rather than one in it.
-const MANY: i32 = 8;
+const MANY: i32 = 4;
 /// Bytes of which the blocks of a long loop are multiples, so that vectors are full, and numbers of blocks that are tried.
 const VECTOR: i64 = 128;
 const BLOCKS: [i64; 8] = [8, 16, 12, 10, 6, 9, 5, 4];
