@@ -15,7 +15,7 @@ use crate::locals::Locals;
 /// Smallest and largest value.
 pub type Interval = (i128, i128);
 
-/// Rounds of the analysis before what still grows is taken to have any value.
+/// Changes of a local's interval before what still grows is taken to have any value.
 const PATIENCE: usize = 6;
 
 /// All values of a type.
@@ -76,7 +76,8 @@ impl<'k> Intervals<'k> {
             _ => None,
         };
         let mut this = Intervals { kernel, locals: (0..count).map(initial).collect() };
-        for round in 0.. {
+        let mut changes = vec![0; count];
+        loop {
             let mut pass = Pass {
                 intervals: &this,
                 locals,
@@ -94,8 +95,8 @@ impl<'k> Intervals<'k> {
                     *interval = join(*interval, Some(grown));
                 }
                 let bounds = all(kernel.locals[i].1);
-                let grows = *interval != this.locals[i] && round >= PATIENCE;
-                if interval.is_some_and(|v| grows || !within(v, bounds)) {
+                changes[i] += usize::from(*interval != this.locals[i]);
+                if interval.is_some_and(|v| changes[i] > PATIENCE || !within(v, bounds)) {
                     *interval = Some(bounds);
                 }
             }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt, Unary};
 use trainc_ir::{Op, TensorType};
 
+use crate::border_rounds::BorderRounds;
+
 /// Calling a kernel.
 const CALL: u64 = 50;
 /// A round of a loop: counting and jumping.
@@ -83,8 +85,8 @@ pub fn vector_cycles(kernel: &LoopKernel, lanes: &BTreeMap<Local, u64>) -> u64 {
 }
 
 fn estimate(kernel: &LoopKernel, floats: Floats, lanes: &BTreeMap<Local, u64>) -> u64 {
-    let mut estimate =
-        Estimate { prices: floats.prices(), most: BTreeMap::new(), lanes, as_vectors: false };
+    let (most, rounds) = (BTreeMap::new(), BorderRounds::default());
+    let mut estimate = Estimate { prices: floats.prices(), most, rounds, lanes, as_vectors: false };
     estimate.block(&kernel.body).saturating_add(CALL)
 }
 
@@ -97,6 +99,7 @@ struct Estimate<'l> {
     as_vectors: bool,
     /// The most that a local is, where a minimum with a number says so.
     most: BTreeMap<Local, i64>,
+    rounds: BorderRounds,
 }
 
 impl Estimate<'_> {
@@ -124,15 +127,16 @@ impl Estimate<'_> {
                     Some(most) => self.most.insert(*local, most),
                     None => self.most.remove(local),
                 };
+                self.rounds.assign(*local, value);
                 self.expression(value)
             }
             Stmt::Store(_, index, value) => {
                 MEMORY + self.expression(index) + self.expression(value)
             }
             Stmt::For { variable, start, end, body } => {
+                let mean = self.rounds.mean(start, end);
                 let rounds = match (start.as_constant(), end.as_constant()) {
-                    (Some(start), Some(end)) => end.saturating_sub(start).max(0) as u64,
-                    // Windows at a border have fewer taps.
+                    _ if mean.is_some() => 1,
                     (start, None) if let Some(end) = self.most(end) => {
                         end.saturating_sub(start.unwrap_or(0)).max(0) as u64
                     }
@@ -142,12 +146,15 @@ impl Estimate<'_> {
                 let once = self.expression(start) + self.expression(end);
                 let lanes = self.lanes.get(variable).filter(|_| !self.as_vectors);
                 self.as_vectors |= lanes.is_some();
+                self.rounds.open(*variable, start, end);
                 let round = self.block(body).saturating_add(ROUND);
+                self.rounds.close(*variable);
+                let (rounds, of) = mean.unwrap_or((rounds, 1));
                 let all = match lanes {
-                    None => rounds.saturating_mul(round),
+                    None => rounds.saturating_mul(round) / of,
                     Some(lanes) => {
                         self.as_vectors = false;
-                        rounds.div_ceil(*lanes).saturating_mul(round.div_ceil(2))
+                        rounds.div_ceil(of).div_ceil(*lanes).saturating_mul(round.div_ceil(2))
                     }
                 };
                 once.saturating_add(all)

@@ -8,6 +8,7 @@
 mod arranged;
 pub mod batch_split;
 pub mod behind;
+mod border_rounds;
 mod cost;
 mod counting;
 mod data;
