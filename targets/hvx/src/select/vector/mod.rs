@@ -5,6 +5,7 @@
 //! and bits that all rounds add to one local are kept by lane, and folded after the loop: all of these operations give
 //! the same bits in any order.
 
+mod forms;
 mod prepare;
 mod reduce;
 mod round;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use trainc_ir::loops::{Expr, Local, Stmt};
 use trainc_loops::{Linear, Reason, VectorLoop};
 
+use forms::ClampedSum;
 use reduce::Kept;
 
 use super::Selector;
@@ -82,6 +84,20 @@ impl Plan {
 
     fn equal(&self) -> Opcode {
         self.of(Opcode::VcompareEqW, Opcode::VcompareEqH, Opcode::VcompareEqB)
+    }
+
+    /// `x` of a magnitude that an instruction computes: of bytes only later versions do.
+    fn magnitude<'e>(&self, e: &'e Expr) -> Option<&'e Expr> {
+        forms::magnitude(e).filter(|_| self.width > 1)
+    }
+
+    /// A sum for saturating lanes, with those of its limits that they do not have themselves. Words wrap as the sum does.
+    fn clamped_sum<'e>(&self, e: &'e Expr) -> Option<(ClampedSum<'e>, [Option<&'e Expr>; 2])> {
+        let sum = ClampedSum::of(e).filter(|_| self.width < 4)?;
+        let bytes = [i8::MIN, i8::MAX].map(i64::from);
+        let own = |i: usize| self.width == 1 && sum.limits[i].as_constant() == Some(bytes[i]);
+        let limits = [0, 1].map(|i| Some(sum.limits[i]).filter(|_| !own(i)));
+        Some((sum, limits))
     }
 }
 

@@ -5,7 +5,7 @@ use trainc_loops::{Linear, Step};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::reduce::Kept;
+use super::reduce::{Kept, ones};
 use super::{Plan, Stream};
 use crate::machine::{Builder, Class, Opcode, Register};
 
@@ -21,11 +21,24 @@ impl Selector<'_> {
                 Step::Assign(_, value) => self.prepare_value(b, plan, &value, &first, false),
                 Step::Once(local, value) => self.block(b, &[Stmt::Assign(local, value)]),
                 Step::Reduce(at, value) => {
-                    let (reduction, width) = (plan.vectors.reductions[at].clone(), plan.width);
+                    let reduction = plan.vectors.reductions[at].clone();
+                    // Sums are words.
+                    let width = if reduction.op == Binary::Add { 4 } else { plan.width };
                     let empty = b.constant(reduction.identity(8 * width as u32));
-                    let splat = plan.of(Opcode::VsplatW, Opcode::VsplatH, Opcode::VsplatB);
+                    let splat = if width == 2 { Opcode::VsplatH } else { Opcode::VsplatW };
                     let lanes = b.emit(splat, (empty,));
-                    self.prepare_value(b, plan, &value, &first, false);
+                    match self.dot(plan, &reduction, &value) {
+                        Some(bytes) => {
+                            for x in bytes.factors() {
+                                self.prepare_value(b, plan, x, &first, false);
+                            }
+                            match plan.width {
+                                1 => self.splat(b, plan, 1),
+                                _ => self.prepare_value(b, plan, &ones(), &first, true),
+                            }
+                        }
+                        None => self.prepare_value(b, plan, &value, &first, false),
+                    }
                     plan.reductions.push(Kept { reduction, width, lanes });
                 }
                 Step::Store(buffer, index, value) => {
@@ -95,6 +108,18 @@ impl Selector<'_> {
             }
             return;
         }
+        if let Some(x) = plan.magnitude(e) {
+            return self.prepare_value(b, plan, x, first, false);
+        }
+        if let Some((sum, limits)) = plan.clamped_sum(e) {
+            for limit in limits.into_iter().flatten() {
+                self.prepare_value(b, plan, limit, first, false);
+            }
+            return sum
+                .operands
+                .into_iter()
+                .for_each(|x| self.prepare_value(b, plan, x, first, false));
+        }
         match &*e.node {
             Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
             Node::Load(buffer, index) => self.open_stream(b, plan, buffer.0, index, first),
@@ -116,7 +141,7 @@ impl Selector<'_> {
                     op,
                     Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned
                 );
-                if *op == Binary::Multiply {
+                if *op == Binary::Multiply && plan.width == 4 {
                     let sixteen = Expr::i32(16);
                     self.prepare_value(b, plan, &sixteen, first, true);
                 }

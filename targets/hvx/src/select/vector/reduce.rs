@@ -1,9 +1,11 @@
 //! Locals that all rounds of a vector loop add to.
 
-use trainc_ir::loops::Binary;
+use trainc_ir::loops::{Binary, Expr};
 use trainc_loops::Reduction;
 
 use super::super::Selector;
+use super::Plan;
+use super::forms::Bytes;
 use crate::machine::{Builder, Opcode, Register};
 
 /// A local that all rounds add to, and the lanes that keep it.
@@ -16,6 +18,46 @@ pub(super) struct Kept {
 }
 
 impl Selector<'_> {
+    /// What a sum adds, if narrow lanes add it to words.
+    pub(super) fn dot<'e>(
+        &self,
+        plan: &Plan,
+        reduction: &Reduction,
+        value: &'e Expr,
+    ) -> Option<Bytes<'e>> {
+        let narrow = reduction.op == Binary::Add && plan.width < 4;
+        Bytes::of(value, &self.of_plan(plan)).filter(|_| narrow)
+    }
+
+    /// Adds, or folds, what a round has for a reduction.
+    pub(super) fn reduce(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan,
+        at: usize,
+        value: &Expr,
+        part: usize,
+    ) {
+        let Kept { reduction, width, lanes } = plan.reductions[at].clone();
+        let Some(bytes) = self.dot(plan, &reduction, value) else {
+            let added = self.words(b, plan, value, part);
+            return b.emit_to(lanes, folding(reduction.op, width), (lanes, added));
+        };
+        let factors: Vec<Register> =
+            bytes.factors().iter().map(|x| self.words(b, plan, x, part)).collect();
+        if plan.width == 1 {
+            let one = self.known(plan, &Expr::i32(1), false);
+            let other = factors.get(1).copied().unwrap_or(one);
+            return b.update(Opcode::VrmpyBBvAccumulate, (lanes, factors[0], other));
+        }
+        let halves = match factors[..] {
+            [x, y] => b.emit(Opcode::VmpyiH, (x, y)),
+            _ => factors[0],
+        };
+        let ones = self.known(plan, &ones(), true);
+        b.update(Opcode::VdmpyHBAccumulate, (lanes, halves, ones));
+    }
+
     /// Folds the lanes of a reduction into its local.
     pub(super) fn fold(&mut self, b: &mut Builder, kept: &Kept) {
         let Kept { reduction: Reduction { local, op, .. }, width, lanes } = *kept;
@@ -38,6 +80,11 @@ impl Selector<'_> {
         };
         b.emit_to(register, opcode, (register, folded));
     }
+}
+
+/// Four bytes of 1.
+pub(super) fn ones() -> Expr {
+    Expr::i32(0x0101_0101)
 }
 
 /// The instruction of an operation that can be folded, in lanes of that many bytes (sums: of 4).

@@ -6,7 +6,7 @@ use trainc_loops::Step;
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::reduce::{Kept, folding};
+use super::forms::ClampedSum;
 use super::{Lanes, Plan, Stream, VECTOR};
 use crate::machine::{Builder, Opcode, Register};
 
@@ -31,9 +31,7 @@ impl Selector<'_> {
                         plan.locals.insert(*local, value);
                     }
                     Step::Reduce(at, value) => {
-                        let Kept { reduction, width, lanes } = plan.reductions[*at].clone();
-                        let added = self.words(b, plan, value, part);
-                        b.emit_to(lanes, folding(reduction.op, width), (lanes, added));
+                        self.reduce(b, plan, *at, value, part);
                     }
                     Step::Store(_, _, value) => {
                         let words = self.words(b, plan, value, part);
@@ -138,6 +136,29 @@ impl Selector<'_> {
         e: &Expr,
         part: usize,
     ) -> Register {
+        if let Some(x) = plan.magnitude(e) {
+            let x = self.words(b, plan, x, part);
+            return b.emit(plan.of(Opcode::VabsW, Opcode::VabsH, Opcode::VabsB), (x,));
+        }
+        if let Some((ClampedSum { subtracts, operands, .. }, [low, high])) = plan.clamped_sum(e) {
+            let [x, y] = operands.map(|x| self.words(b, plan, x, part));
+            let [halves, bytes] = match subtracts {
+                true => [Opcode::VsubHSaturate, Opcode::VsubBSaturate],
+                false => [Opcode::VaddHSaturate, Opcode::VaddBSaturate],
+            };
+            let mut sum = b.emit(if plan.width == 1 { bytes } else { halves }, (x, y));
+            for (limit, opcodes) in [
+                (low, [Opcode::VmaxW, Opcode::VmaxH, Opcode::VmaxB]),
+                (high, [Opcode::VminW, Opcode::VminH, Opcode::VminB]),
+            ] {
+                let [words, halves, bytes] = opcodes;
+                if let Some(limit) = limit {
+                    let limit = self.known(plan, limit, false);
+                    sum = b.emit(plan.of(words, halves, bytes), (sum, limit));
+                }
+            }
+            return sum;
+        }
         match &*e.node {
             Node::Local(local) if *local == plan.vectors.variable => {
                 self.counter(b, plan, part as i64)
@@ -197,6 +218,7 @@ impl Selector<'_> {
                 }
                 let (x, y) = (self.words(b, plan, x, part), self.words(b, plan, y, part));
                 match op {
+                    Binary::Multiply if plan.width == 2 => b.emit(Opcode::VmpyiH, (x, y)),
                     Binary::Multiply => {
                         // x * (y's high half * 2^16 + y's low half).
                         let sixteen = self.known(plan, &Expr::i32(16), true);

@@ -6,6 +6,7 @@ use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Scalar, Stmt, Unary};
 use trainc_loops::{Form, Known, Linear, Place, Reason, Reduction, VectorLoop, Vectors, bits_of};
 
 use super::super::Selector;
+use super::forms::{Bytes, ClampedSum, is_short_product};
 use super::{Plan, lanes};
 use crate::machine::Object;
 
@@ -36,6 +37,11 @@ impl Selector<'_> {
         Ok(plan)
     }
 
+    /// What is known of a plan's expressions.
+    pub(super) fn of_plan<'a>(&'a self, plan: &'a Plan) -> Known<'a> {
+        Known { plan: &plan.vectors, intervals: &self.intervals, machine: self }
+    }
+
     pub(super) fn stays(&self, plan: &Plan, e: &Expr) -> bool {
         !self.touches(&plan.vectors.changes, e)
     }
@@ -54,6 +60,12 @@ impl Vectors for Selector<'_> {
     fn form<'e>(&self, e: &'e Expr, _: u32, known: &Known<'_>) -> Result<Form<'e>, Reason> {
         let in_lanes = |bits| Ok(Form::of(e, bits));
         let is_float = |e: &Expr| e.ty == Scalar::F32;
+        if let Some(sum) = ClampedSum::of(e) {
+            let bits = sum.operands.map(|x| bits_of(known.interval(x))).into_iter().max();
+            if let Some(bits @ (8 | 16)) = bits {
+                return Ok(Form { bits, operands: sum.operands.map(|x| (x, bits)).to_vec() });
+            }
+        }
         match &*e.node {
             Node::Unary(
                 Unary::LeadingZeros | Unary::ToBits | Unary::FromBits | Unary::FloatAbs,
@@ -81,19 +93,26 @@ impl Vectors for Selector<'_> {
                 let halves = known.is_uniform(y) && amount.1 < 16 && (!logical || unsigned);
                 in_lanes(if halves { 16 } else { 32 })
             }
+            Node::Binary(Binary::Multiply, ..) if is_short_product(e, known) => in_lanes(16),
             Node::Binary(Binary::Multiply, ..) => in_lanes(32),
             _ => in_lanes(8),
         }
     }
 
-    fn reduction<'e>(&self, r: &'e Reduction, _: &Known<'_>) -> Result<Form<'e>, Reason> {
+    fn reduction<'e>(&self, r: &'e Reduction, known: &Known<'_>) -> Result<Form<'e>, Reason> {
         if r.value.ty == Scalar::F32 {
             return Err(Reason::Float);
         }
         let narrow = trainc_loops::is_narrow(self.intervals.local(r.local));
         match r.op {
             // Sums grow; extremes and bits stay what they are made of.
-            Binary::Add if narrow => Ok(Form::of_one(&r.value, 32)),
+            Binary::Add if narrow => Ok(match Bytes::of(&r.value, known) {
+                Some(bytes) => {
+                    let operands = bytes.factors().iter().map(|x| (*x, 8)).collect();
+                    Form { bits: 8, operands }
+                }
+                None => Form::of_one(&r.value, 32),
+            }),
             Binary::Or | Binary::Minimum | Binary::Maximum if narrow => {
                 Ok(Form::of_one(&r.value, 16))
             }

@@ -1,0 +1,79 @@
+//! Expressions that lanes compute in fewer instructions than their operations.
+
+use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar, Unary};
+use trainc_loops::{Known, bits_of};
+
+/// A sum or difference that is brought between two numbers: saturating lanes need hold no more than its operands.
+pub(super) struct ClampedSum<'e> {
+    pub subtracts: bool,
+    pub operands: [&'e Expr; 2],
+    /// Least and most, numbers.
+    pub limits: [&'e Expr; 2],
+}
+
+impl<'e> ClampedSum<'e> {
+    pub(super) fn of(e: &'e Expr) -> Option<ClampedSum<'e>> {
+        let Node::Binary(Binary::Minimum, bounded, high) = &*e.node else { return None };
+        let Node::Binary(Binary::Maximum, sum, low) = &*bounded.node else { return None };
+        let Node::Binary(op @ (Binary::Add | Binary::Subtract), x, y) = &*sum.node else {
+            return None;
+        };
+        let ordered = low.as_constant()? <= high.as_constant()?;
+        (e.ty == Scalar::I32 && ordered).then_some(ClampedSum {
+            subtracts: *op == Binary::Subtract,
+            operands: [x, y],
+            limits: [low, high],
+        })
+    }
+}
+
+/// `x` of an integer's magnitude, as a maximum or as a selection; the least integer is its own.
+pub(super) fn magnitude(e: &Expr) -> Option<&Expr> {
+    let negates =
+        |n: &Expr, x: &Expr| matches!(&*n.node, Node::Unary(Unary::Negate, of) if of == x);
+    let x = match &*e.node {
+        Node::Binary(Binary::Maximum, x, negated) if negates(negated, x) => x,
+        Node::Select(c, negated, x) if negates(negated, x) => match &*c.node {
+            Node::Compare(Comparison::Less, compared, zero)
+                if compared == x && zero.as_constant() == Some(0) =>
+            {
+                x
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    (x.ty == Scalar::I32).then_some(x)
+}
+
+/// What a sum adds in each round, of bytes: dot products of neighbouring rounds are one instruction.
+pub(super) enum Bytes<'e> {
+    Product([&'e Expr; 2]),
+    One(&'e Expr),
+}
+
+impl<'e> Bytes<'e> {
+    pub(super) fn of(added: &'e Expr, known: &Known<'_>) -> Option<Bytes<'e>> {
+        let is_byte = |e: &Expr| e.ty == Scalar::I32 && bits_of(known.interval(e)) == 8;
+        match &*added.node {
+            Node::Binary(Binary::Multiply, x, y) if is_byte(x) && is_byte(y) => {
+                Some(Bytes::Product([x, y]))
+            }
+            _ if is_byte(added) => Some(Bytes::One(added)),
+            _ => None,
+        }
+    }
+
+    /// What is computed in lanes.
+    pub(super) fn factors(&self) -> &[&'e Expr] {
+        match self {
+            Bytes::Product(factors) => factors,
+            Bytes::One(factor) => std::slice::from_ref(factor),
+        }
+    }
+}
+
+/// Whether an integer product fits lanes of 16 bits.
+pub(super) fn is_short_product(e: &Expr, known: &Known<'_>) -> bool {
+    bits_of(known.interval(e)) <= 16
+}
