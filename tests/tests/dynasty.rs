@@ -10,6 +10,7 @@ use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::session::{EPOCH_END, Entries, Session, TRAIN_STEP};
 use trainc_driver::train::Trainer;
+use trainc_driver::widths::WidthMap;
 use trainc_ir::graph::Graph;
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::BlockWidths;
@@ -252,6 +253,29 @@ fn costs_are_counted_by_the_widths_in_use() {
             }
         })
         .sum();
+    // What `train --widths` draws of that state: weights are operands of their layer's product and of the errors before it.
+    let state: Vec<_> = trainer.state().expect("a state");
+    let maps = WidthMap::of(trainer.session.program(), &state).expect("maps");
+    let state: BTreeMap<String, Tensor> = state.into_iter().collect();
+    let mut left: BTreeMap<&str, &WidthMap> = maps.iter().map(|m| (&m.name[..], m)).collect();
+    for (macs, (x, x_shape), (w, w_shape)) in &layers {
+        let errors = f64::from(u8::from(!x.is_empty()));
+        for (name, shape, macs) in [(w, w_shape, macs * (1.0 + errors)), (x, x_shape, *macs)] {
+            let name = format!("{name}.width");
+            let Some(map) = left.remove(&name[..]) else {
+                assert!(x.is_empty() && name == ".width", "{name}");
+                continue;
+            };
+            let bits = mean_bits(shape, &state[&name]);
+            assert_eq!((map.macs as f64, map.mean_bits), (macs, bits), "{name}");
+            assert!((map.bit_serial_macs - macs * bits / 8.0).abs() < 1e-6 * macs, "{name}");
+            assert!((map.shares().iter().sum::<f64>() - 1.0).abs() < 1e-9, "{name}");
+            let planes: usize = shape[2..].iter().product();
+            let blocks = shape[0].div_ceil(4) * shape[1].div_ceil(4) * planes;
+            assert_eq!(map.bits.len(), blocks, "{name}");
+        }
+    }
+    assert!(left.is_empty(), "{left:?}");
     let two = cost(2).weighted_macs;
     assert!((two - (first + second) / 2.0).abs() < 1e-6 * two, "{two}, {first}, {second}");
     assert!(second < first);

@@ -108,6 +108,9 @@ pub(crate) struct TrainArguments {
     /// Draw the training curve
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub(crate) curve: Option<PathBuf>,
+    /// Draw the widths of blocks that training chose, tensor by tensor (`dynasty`)
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub(crate) widths: Option<PathBuf>,
     /// Write the trained weights under the model's names
     #[arg(long, value_name = "FILE.safetensors", value_hint = ValueHint::FilePath)]
     pub(crate) weights_out: Option<PathBuf>,
@@ -627,6 +630,7 @@ mod tests {
             "baseline",
             "checkpoint",
             "curve",
+            "widths",
             "weights_out",
             "emit",
             "keep",

@@ -17,6 +17,7 @@ use trainc_driver::session::{Entries, Session};
 use trainc_driver::train::{Advanced, Progress, Trainer, check_trains};
 use trainc_driver::trained::choose_algorithm;
 use trainc_driver::weights;
+use trainc_driver::widths::{self, WidthMap};
 
 use crate::arguments::{TrainArguments, built_in_model, model_file};
 use crate::message::Output;
@@ -62,7 +63,8 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
         output.note(&format!("note: {note}"));
     }
     // Where results shall go must be known to be writable before hours are spent.
-    let outputs = [&arguments.checkpoint, &arguments.curve, &arguments.weights_out];
+    let TrainArguments { checkpoint, curve, widths, weights_out, .. } = arguments;
+    let outputs = [checkpoint, curve, widths, weights_out];
     for path in outputs.into_iter().flatten() {
         check_folder(path)?;
     }
@@ -94,6 +96,30 @@ pub(crate) fn run(arguments: &TrainArguments, output: &Output) -> anyhow::Result
     }
     train(&mut runs, &data, (&fingerprint, arguments.checkpoint_every), output)?;
     finish(arguments, &runs, &data, start, output)
+}
+
+/// Draws the widths that blocks have in the end, and says what they cost.
+fn draw_widths(path: &Path, trainer: &Trainer, output: &Output) -> anyhow::Result<()> {
+    let session = &trainer.session;
+    let maps = WidthMap::of(session.program(), &trainer.state()?)?;
+    if maps.is_empty() {
+        output.warning(&format!(
+            "{}: not written, for no width is state under {}; blocks choose theirs under `dynasty`",
+            path.display(),
+            session.algorithm.name
+        ));
+        return Ok(());
+    }
+    let title = format!("{} under {}", session.name, session.algorithm.spelled());
+    write_atomically(path, widths::svg(&title, &maps).as_bytes())?;
+    for map in &maps {
+        let shares = map.shares().map(|share| format!("{:.0}", 100.0 * share)).join(", ");
+        output.line(&format!(
+            "{}: {:.2} bits in the mean ({shares} % of 0, 2, 4, 6, 8), {} multiplications a step, {:.0} of 8 by 8 bits",
+            map.name, map.mean_bits, map.macs, map.bit_serial_macs
+        ))?;
+    }
+    output.line(&format!("widths: {}", path.display()))
 }
 
 fn check_folder(path: &Path) -> anyhow::Result<()> {
@@ -310,6 +336,9 @@ fn finish(
             runs.iter().map(|run| (run.name(), run.trainer.history())).collect();
         write_atomically(path, chart(&title, &series).to_svg().as_bytes())?;
         output.line(&format!("curve: {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.widths {
+        draw_widths(path, &runs[0].trainer, output)?;
     }
     if let Some(path) = &arguments.weights_out {
         let trainer = &runs[0].trainer;

@@ -46,6 +46,11 @@ impl QuantizeBlocks {
         });
         Some(all / x.count() as f64)
     }
+
+    /// The bits of each block whose width is given.
+    pub fn bits_of_blocks(&self, widths: &Tensor) -> Vec<u32> {
+        widths.as_f32().iter().map(|width| used_width(*width, self.bits)).collect()
+    }
 }
 
 /// The step's exponent, of a block's exponent at some bits.
