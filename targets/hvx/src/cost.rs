@@ -1,5 +1,6 @@
 //! An estimate of the packets of loops: of the code that is selected for them, before it is scheduled.
 
+use trainc_ir::implementation::Memory;
 use trainc_ir::loops::LoopKernel;
 
 use crate::machine::Count;
@@ -16,11 +17,14 @@ const ROUTINE: u64 = 60;
 const CALL: u64 = 20;
 const LOOP: u64 = 4;
 
-/// Packets of a launch; the most if no code can be selected.
-pub(crate) fn packets(kernel: &LoopKernel) -> u64 {
-    match select("kernel", "", kernel) {
-        Ok(selected) => CALL + nodes(&selected.function.body) * PACKETS_OF_FIVE / 5,
-        Err(_) => u64::MAX,
+/// Packets of a launch, the most if no code can be selected; and whether its operands or results must begin where vectors do.
+pub(crate) fn of_loops(kernel: &LoopKernel, memory: Memory) -> (u64, bool) {
+    match select("kernel", "", kernel, memory) {
+        Ok(selected) => {
+            let packets = CALL + nodes(&selected.function.body) * PACKETS_OF_FIVE / 5;
+            (packets, selected.aligned)
+        }
+        Err(_) => (u64::MAX, false),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use trainc_ir::implementation::Signature;
+use trainc_ir::implementation::{Memory, Signature};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{Operator, QuantizeGradient};
@@ -148,7 +148,7 @@ impl Glue for DepthwiseProduct {
                 let results: Vec<&TensorType> = results.iter().collect();
                 let loops = lower(&op.clone().into(), &operands, &results);
                 let finish = format!("{name}_quantize");
-                let selected = select(&finish, "Quantises the sums.", &loops)?;
+                let selected = select(&finish, "Quantises the sums.", &loops, Memory::Caller)?;
                 functions.push(selected.function);
                 routines = selected.routines;
                 let (parameters, arguments) = finish_call(&loops)?;

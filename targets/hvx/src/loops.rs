@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use trainc_c::{CKernel, Emitted};
-use trainc_ir::TensorType;
-use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::implementation::{Cost, Implementation, Memory, Signature};
 use trainc_ir::loops::{LoopKernel, Role, Stmt, height};
 use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
+use trainc_ir::{Element, TensorType};
 use trainc_loops::{Between, Phase, blocked, phases, ranged};
 
 use crate::cost;
@@ -28,8 +28,10 @@ const BLOCKS: [i64; 8] = [8, 16, 12, 10, 6, 9, 5, 4];
 #[derive(Debug)]
 pub(crate) struct Loops {
     kernel: LoopKernel,
+    memory: Memory,
     version: Version,
-    packets: OnceLock<u64>,
+    /// Packets, and whether vectors of operands or results begin where those of memory do.
+    cost: OnceLock<(u64, bool)>,
     sections: OnceLock<Vec<Section>>,
 }
 
@@ -45,36 +47,37 @@ struct Section {
 impl Loops {
     pub(crate) fn of(signature: &Signature<'_>, version: Version) -> Loops {
         let kernel = lower(signature.op, signature.inputs, signature.outputs);
-        Loops { kernel, version, packets: OnceLock::new(), sections: OnceLock::new() }
+        let memory = signature.memory;
+        Loops { kernel, memory, version, cost: OnceLock::new(), sections: OnceLock::new() }
     }
 
-    fn packets(&self) -> u64 {
-        *self.packets.get_or_init(|| cost::packets(&self.kernel))
+    fn estimate(&self) -> (u64, bool) {
+        *self.cost.get_or_init(|| cost::of_loops(&self.kernel, self.memory))
     }
 
     /// The sections; the kernel alone where nothing is divided.
     fn sections(&self) -> &[Section] {
         self.sections.get_or_init(|| {
             let whole = || vec![Section { kernel: self.kernel.clone(), rounds: None }];
-            let far = self.packets() >= DIVIDED;
-            far.then(|| sections(&self.kernel)).flatten().unwrap_or_else(whole)
+            let far = self.estimate().0 >= DIVIDED;
+            far.then(|| sections(&self.kernel, self.memory)).flatten().unwrap_or_else(whole)
         })
     }
 }
 
 /// Sections, if one of them is divided.
-fn sections(kernel: &LoopKernel) -> Option<Vec<Section>> {
+fn sections(kernel: &LoopKernel, memory: Memory) -> Option<Vec<Section>> {
     // A kernel that is not well formed is no more divided than one without independent rounds.
     let phases = phases(kernel, Between::Alone).ok()?;
-    let sections: Vec<Section> = phases.into_iter().map(section).collect();
+    let sections: Vec<Section> = phases.into_iter().map(|phase| section(phase, memory)).collect();
     sections.iter().any(|section| section.rounds.is_some()).then_some(sections)
 }
 
-fn section(phase: Phase) -> Section {
+fn section(phase: Phase, memory: Memory) -> Section {
     let Phase { kernel, rounds } = phase;
     let first = rounds.iter().position(|&rounds| rounds >= MANY);
     let most = (0..rounds.len()).max_by_key(|&depth| rounds[depth]);
-    let divided = first.or(most).filter(|_| cost::packets(&kernel) >= DIVIDED);
+    let divided = first.or(most).filter(|_| cost::of_loops(&kernel, memory).0 >= DIVIDED);
     let divided = divided.and_then(|depth| {
         let role = Role::Input(usize::MAX);
         if loops_in(&kernel.body, depth) > 0 {
@@ -108,15 +111,20 @@ impl Implementation for Loops {
     }
 
     fn cost(&self) -> Cost {
-        Cost::new(self.packets())
+        Cost::new(self.estimate().0)
     }
 
     fn scratch_bytes(&self) -> usize {
         self.sections().iter().map(|section| loop_scratch(&section.kernel).1).max().unwrap_or(0)
     }
 
+    fn aligned_elements(&self) -> &'static [Element] {
+        if self.estimate().1 { &Element::ALL } else { &[] }
+    }
+
     fn scalar_loops(&self) -> Vec<String> {
-        select("kernel", "", &self.kernel).map_or_else(|_| Vec::new(), |s| s.scalar_loops)
+        select("kernel", "", &self.kernel, self.memory)
+            .map_or_else(|_| Vec::new(), |s| s.scalar_loops)
     }
 }
 
@@ -133,7 +141,8 @@ impl CKernel for Loops {
             && section.rounds.is_none()
         {
             let purpose = format!("{purpose}\n{whole}");
-            let selected = select(name, &purpose, &section.kernel).map_err(|e| e.to_string())?;
+            let selected =
+                select(name, &purpose, &section.kernel, self.memory).map_err(|e| e.to_string())?;
             let text = assembly(&selected.function, self.version)?;
             return Ok(emitted(name, format!("{whole};\n"), text, &selected.routines));
         }
@@ -146,7 +155,8 @@ impl CKernel for Loops {
             let has_scratch = loop_scratch(&section.kernel).1 > 0;
             let head = prototype(&own, &section.kernel.buffers, has_scratch);
             let purpose = format!("{purpose}\nPart {at}: {head}");
-            let selected = select(&own, &purpose, &section.kernel).map_err(|e| e.to_string())?;
+            let selected =
+                select(&own, &purpose, &section.kernel, self.memory).map_err(|e| e.to_string())?;
             text.push_str(&assembly(&selected.function, self.version)?);
             routines.extend(selected.routines);
             let _ = writeln!(source, "{head};");

@@ -13,6 +13,7 @@ use std::path::Path;
 use harness::{Image, START, assemble, tool};
 use trainc_hvx::machine::{Function, Options, Version, compile};
 use trainc_hvx::select::{Routine, select};
+use trainc_ir::implementation::Memory;
 use trainc_ir::loops::LoopKernel;
 
 /// The text of a function.
@@ -27,7 +28,8 @@ fn text(function: &Function) -> String {
 
 /// The text of a kernel.
 fn assembly(name: &str, kernel: &LoopKernel) -> String {
-    let selected = select(name, "a case", kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let selected =
+        select(name, "a case", kernel, Memory::Caller).unwrap_or_else(|e| panic!("{name}: {e}"));
     text(&selected.function)
 }
 

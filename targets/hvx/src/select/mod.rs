@@ -19,6 +19,7 @@ mod wide;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trainc_ir::implementation::Memory;
 use trainc_ir::loops::{Expr, Local, LoopKernel, Role, Scalar};
 use trainc_ir::target::loop_scratch;
 use trainc_loops::{Intervals, Locals, count_uses, is_narrow, simplified};
@@ -47,13 +48,21 @@ pub struct Selected {
     pub routines: BTreeSet<Routine>,
     /// Innermost loops that fill no vector, each with the reason.
     pub scalar_loops: Vec<String>,
+    /// Whether operands or results must begin where vectors do.
+    pub aligned: bool,
 }
 
-/// Selects code for a loop kernel; `name` is the function's symbol, `purpose` is printed above it.
+/// Selects code for a loop kernel; `name` is the function's symbol, `purpose` is printed above it. Operands and results in the program's
+/// memory begin where vectors do.
 ///
 /// # Errors
 /// If the kernel is not well formed.
-pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected, SelectError> {
+pub fn select(
+    name: &str,
+    purpose: &str,
+    kernel: &LoopKernel,
+    memory: Memory,
+) -> Result<Selected, SelectError> {
     let kernel = simplified(kernel).map_err(SelectError::Kernel)?;
     let locals = Locals::of_kernel(&kernel).map_err(SelectError::Kernel)?;
     let intervals = Intervals::of_kernel(&kernel, &locals);
@@ -65,6 +74,7 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
     b.purpose(purpose);
     let mut selector = Selector {
         kernel: &kernel,
+        memory,
         locals: &locals,
         uses: count_uses(&kernel, &kernel.body),
         intervals,
@@ -78,6 +88,7 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
         predicates: BTreeMap::new(),
         routines: BTreeSet::new(),
         scalar_loops: Vec::new(),
+        aligned: false,
     };
     selector.place_buffers(&mut b, &offsets, parameters, scratch_bytes);
     selector.place_locals(&mut b);
@@ -86,9 +97,10 @@ pub fn select(name: &str, purpose: &str, kernel: &LoopKernel) -> Result<Selected
         return Err(SelectError::Kernel(reason));
     }
     let (routines, scalar_loops) = (selector.routines, selector.scalar_loops);
+    let aligned = selector.aligned;
     let mut function = b.finish(None)?;
     cleanup::remove_dead_code(&mut function);
-    Ok(Selected { function, routines, scalar_loops })
+    Ok(Selected { function, routines, scalar_loops, aligned })
 }
 
 /// Where a buffer is.
@@ -100,6 +112,7 @@ struct Place {
 
 struct Selector<'k> {
     kernel: &'k LoopKernel,
+    memory: Memory,
     locals: &'k Locals,
     /// Mentions of each local.
     uses: Vec<usize>,
@@ -121,6 +134,8 @@ struct Selector<'k> {
     failure: Option<String>,
     routines: BTreeSet<Routine>,
     scalar_loops: Vec<String>,
+    /// Whether vectors of an operand or result begin where those of memory do.
+    aligned: bool,
 }
 
 impl Selector<'_> {

@@ -41,6 +41,8 @@ struct Stream {
     buffer: u32,
     bytes: Linear,
     pointer: Register,
+    /// Whether vectors of it begin where those of memory do.
+    aligned: bool,
 }
 
 /// A loop that runs on vectors.

@@ -1,12 +1,13 @@
 //! What a vector loop needs ahead of its rounds.
 
-use trainc_ir::loops::{Binary, Expr, Local, Node, Scalar, Stmt, Unary};
+use trainc_ir::implementation::Memory;
+use trainc_ir::loops::{Binary, Expr, Local, Node, Role, Scalar, Stmt, Unary};
 use trainc_loops::{Linear, Step};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
 use super::reduce::{Kept, ones};
-use super::{Plan, Stream};
+use super::{Plan, Stream, VECTOR};
 use crate::machine::{Builder, Class, Opcode, Register};
 
 impl Selector<'_> {
@@ -68,11 +69,22 @@ impl Selector<'_> {
         let base = self.buffers[buffer as usize].base;
         let place = self.place(b, base, &at);
         let pointer = b.emit(Opcode::AddImmediate, (place, at.constant as i32));
-        plan.streams.push(Stream { buffer, bytes, pointer });
+        let aligned = self.is_aligned(buffer, &at);
+        self.aligned |= aligned;
+        plan.streams.push(Stream { buffer, bytes, pointer, aligned });
     }
 
     pub(super) fn size(&self, buffer: u32) -> i32 {
         element_bytes(self.kernel.buffers[buffer as usize].element)
+    }
+
+    /// Whether a place of a buffer, in bytes, is one of a vector.
+    fn is_aligned(&self, buffer: u32, at: &Linear) -> bool {
+        let role = &self.kernel.buffers[buffer as usize].role;
+        let placed = matches!(role, Role::Input(_) | Role::Output(_));
+        let whole = |bytes: i64| bytes % i64::from(VECTOR) == 0;
+        let vectors = whole(at.constant) && at.terms.iter().all(|(factor, _)| whole(*factor));
+        self.memory == Memory::Program && placed && vectors
     }
 
     pub(super) fn find_stream(&self, plan: &Plan, buffer: u32, index: &Expr) -> Option<usize> {

@@ -53,9 +53,11 @@ impl Selector<'_> {
         for ((buffer, index), words) in statements.zip(stores) {
             let Some(stream) = self.find_stream(plan, buffer.0, index) else { continue };
             let vectors = narrowed(b, plan.width, self.size(buffer.0), &words);
-            let (pointer, object) = (plan.streams[stream].pointer, self.object(buffer.0));
+            let Stream { pointer, aligned, .. } = plan.streams[stream];
+            let object = self.object(buffer.0);
+            let opcode = if aligned { Opcode::StoreV } else { Opcode::StoreVUnaligned };
             for (offset, vector) in (0..).zip(vectors) {
-                b.store(Opcode::StoreVUnaligned, (pointer, offset, vector), object);
+                b.store(opcode, (pointer, offset, vector), object);
                 self.promise(b, object);
             }
         }
@@ -94,14 +96,15 @@ impl Selector<'_> {
         if let Some(words) = plan.loaded.get(&stream) {
             return words[part];
         }
-        let Stream { buffer, pointer, .. } = plan.streams[stream];
+        let Stream { buffer, pointer, aligned, .. } = plan.streams[stream];
         let object = self.object(buffer);
         let element = self.kernel.buffers[buffer as usize].element;
         let size = element_bytes(element);
         let vectors = (plan.lanes as i32 * size) / VECTOR;
         let mut words = Vec::new();
+        let opcode = if aligned { Opcode::LoadV } else { Opcode::LoadVUnaligned };
         for offset in 0..vectors {
-            let vector = b.load(Opcode::LoadVUnaligned, (pointer, offset), object);
+            let vector = b.load(opcode, (pointer, offset), object);
             self.promise(b, object);
             words.extend(widened(b, element, plan.width, vector));
         }
