@@ -239,15 +239,26 @@ impl<'a> VectorPacking<'a> {
                 if still { Some(None) } else { table.permutation(turn).map(Some) }
             })
             .collect::<Option<_>>()?;
-        let spreads = spreads.map(|spread| (unused > 0).then_some(spread));
+        let spreads = spreads.map(|(opcode, index)| {
+            let spread = (unused > 0).then_some(index);
+            spread.map(|index| (opcode, state.vector(b, index)))
+        });
+        // These stay in registers: a round has enough to load.
+        let turns = turns
+            .into_iter()
+            .map(|turn| turn.map(|(opcode, index)| (opcode, state.vector(b, index))))
+            .collect();
         let (even, lower) = (state.predicate(b, even), state.predicate(b, lower));
         let mask = state.vector(b, low_half);
         let row = b.constant(word(self.strides.feature));
         let row = b.emit(Opcode::ModifierFromR, (row,));
         let half = b.constant(64);
-        let (quad, _) = self.target_steps();
+        let (quad, tap) = self.target_steps();
+        let tap = b.constant(word(tap));
+        let tap = b.emit(Opcode::ModifierFromR, (tap,));
         let distance = b.constant(word(quads * quad));
-        let order = Transposition { packing: self, state, quads, turns, even, lower, row, half };
+        let order =
+            Transposition { packing: self, state, quads, turns, even, lower, row, tap, half };
         let chunks = self.product.quads() / (2 * quads);
         self.each_vector(b, state, 1, |b| {
             let to = b.copy(state.target);
@@ -363,11 +374,13 @@ struct Transposition<'a> {
     state: &'a State,
     quads: usize,
     /// By the tap modulo 4: turns bytes within words.
-    turns: Vec<Option<(Opcode, usize)>>,
+    turns: Vec<Option<(Opcode, Register)>>,
     /// Places that are even; the lower half of each word.
     even: Register,
     lower: Register,
     row: Register,
+    /// From a tap to the next in the result.
+    tap: Register,
     half: Register,
 }
 
@@ -378,13 +391,12 @@ impl Transposition<'_> {
         &self,
         b: &mut Builder,
         from: Register,
-        spread: Option<(Opcode, usize)>,
+        spread: Option<(Opcode, Register)>,
         (to, distance, stored): (Register, Register, Register),
     ) {
         let taps = self.packing.product.taps();
-        let (quad, tap_bytes) = self.packing.target_steps();
+        let (quad, _) = self.packing.target_steps();
         let from = b.copy(from);
-        let spread = spread.map(|(opcode, index)| (opcode, self.state.vector(b, index)));
         let mut words: Vec<Register> = (0..HALF)
             .map(|_| {
                 let memory = self.state.memory.0;
@@ -405,40 +417,55 @@ impl Transposition<'_> {
         for words in words[..self.quads * taps].chunks_exact(taps) {
             let words: Vec<Register> =
                 words.iter().map(|&y| b.emit(Opcode::Vxor, (y, self.state.flip))).collect();
-            let tap_to = b.copy(quad_to);
-            for tap in 0..taps {
-                let y = self.tap(b, &words, tap);
-                b.store(Opcode::StoreVIfQ, (stored, tap_to, 0, y), self.state.memory.1);
-                let other = b.emit(Opcode::Vror, (y, self.half));
-                let other_to = b.emit(Opcode::Add, (tap_to, distance));
-                b.store(Opcode::StoreVIfQ, (stored, other_to, 0, other), self.state.memory.1);
-                step(b, tap_to, tap_bytes);
+            let to = [b.copy(quad_to), b.emit(Opcode::Add, (quad_to, distance))];
+            // Taps overlap as a pipeline does: two packets each, in the order that they are written in.
+            let mut chosen: Vec<[Register; 2]> = Vec::new();
+            let (mut gathered, mut turned): (Vec<Register>, Vec<Register>) = Default::default();
+            for at in 0..taps + 2 {
+                if at < taps {
+                    chosen.push(self.choose(b, &words, at));
+                }
+                let other = at.checked_sub(2).map(|tap| {
+                    let other = b.emit(Opcode::Vror, (turned[tap], self.half));
+                    self.store(b, stored, to[0], turned[tap]);
+                    other
+                });
+                if at < taps {
+                    gathered.push(self.select(b, self.lower, chosen[at]));
+                }
+                if (1..=taps).contains(&at) {
+                    turned.push(self.turn(b, gathered[at - 1], at - 1));
+                }
+                if let Some(other) = other {
+                    self.store(b, stored, to[1], other);
+                }
             }
             step(b, quad_to, quad);
         }
     }
 
-    /// Four channels of a tap from the `taps` words that hold all taps of four channels.
-    fn tap(&self, b: &mut Builder, words: &[Register], tap: usize) -> Register {
-        let taps = words.len();
-        if taps == 1 {
-            return words[0];
-        }
+    fn store(&self, b: &mut Builder, stored: Register, to: Register, y: Register) {
+        b.store(Opcode::StoreVIfQStep, (stored, to, self.tap, y), self.state.memory.1);
+    }
+
+    /// Of four channels of a tap, from the words that hold all taps of these: two of them each, in every word at its place.
+    fn choose(&self, b: &mut Builder, words: &[Register], tap: usize) -> [Register; 2] {
         let mut places = [words[0]; 4];
-        for byte in (0..4).map(|channel| taps * channel + tap) {
+        for byte in (0..4).map(|channel| words.len() * channel + tap) {
             places[byte % 4] = words[byte / 4];
         }
-        let mut select = |mask: Register, yes: Register, no: Register| {
-            if yes == no { yes } else { b.emit(Opcode::Vmux, (mask, yes, no)) }
-        };
-        let low = select(self.even, places[0], places[1]);
-        let high = select(self.even, places[2], places[3]);
-        let y = select(self.lower, low, high);
+        let [first, second, third, fourth] = places;
+        [[first, second], [third, fourth]].map(|pair| self.select(b, self.even, pair))
+    }
+
+    fn select(&self, b: &mut Builder, mask: Register, [yes, no]: [Register; 2]) -> Register {
+        if yes == no { yes } else { b.emit(Opcode::Vmux, (mask, yes, no)) }
+    }
+
+    /// The channels of a tap in their order.
+    fn turn(&self, b: &mut Builder, y: Register, tap: usize) -> Register {
         match self.turns[tap % 4] {
-            Some((opcode, index)) => {
-                let control = self.state.vector(b, index);
-                b.emit(opcode, (y, control))
-            }
+            Some((opcode, control)) => b.emit(opcode, (y, control)),
             None => y,
         }
     }

@@ -49,7 +49,8 @@ fn memory(step: &mut Step<'_>) -> Result<(), MachineError> {
             Opcode::StoreVIfQ
             | Opcode::StoreVIfNotQ
             | Opcode::StoreVIfQNext
-            | Opcode::StoreVIfNotQNext => {
+            | Opcode::StoreVIfNotQNext
+            | Opcode::StoreVIfQStep => {
                 let wanted = u8::from(!row.form.contains('!'));
                 let lanes = step.value(0);
                 step.load(at, VECTOR)?;

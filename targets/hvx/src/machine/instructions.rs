@@ -239,6 +239,7 @@ opcodes! {
     StoreVIfNotQ      VectorStore V62 [u Q, u R, u S4_0, u V] "if (!{0}) vmem({1}+{2}) = {3}";
     StoreVIfQNext     VectorStore V62 [u Q, x R, u S3, u V] "if ({0}) vmem({1}++{2}) = {3}";
     StoreVIfNotQNext  VectorStore V62 [u Q, x R, u S3, u V] "if (!{0}) vmem({1}++{2}) = {3}";
+    StoreVIfQStep     VectorStore V62 [u Q, x R, u M, u V] "if ({0}) vmem({1}++{2}) = {3}";
     StoreVIf          VectorStore V62 [u P, u R, u S4_0, u V] "if ({0}) vmem({1}+{2}) = {3}";
 
     // Vector moves, splats, words in and out.
