@@ -75,6 +75,7 @@ pub mod tune;
 pub mod verify;
 #[cfg(feature = "host")]
 pub mod weights;
+#[cfg(feature = "host")]
 pub mod widths;
 pub mod zoo;
 
