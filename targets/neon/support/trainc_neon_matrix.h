@@ -316,15 +316,21 @@ TRAINC_SHARED void trainc_outer_operands(const int8_t *dy, const int8_t *x, int3
     }
 }
 
-/* 16 sums of a row over up to 8 images. */
-TRAINC_PART TRAINC_DOTPROD void trainc_outer_dot(const int8_t *operand, int8x16_t first,
-    int8x16_t second, int32_t words, int32x4_t sums[4])
+/* 16 sums of each of two rows over up to 8 images, whose errors are [rows][words]. */
+TRAINC_PART TRAINC_DOTPROD void trainc_outer_dot(const int8_t *operand, int8x16_t errors[2][2],
+    int32_t words, int32x4_t sums[2][4])
 {
     const int32x4_t zero = vdupq_n_s32(0);
     for (int32_t i = 0; i < 4; i++) {
-        sums[i] = vdotq_s32(zero, vld1q_s8(operand + 16 * i), first);
+        const int8x16_t first = vld1q_s8(operand + 16 * i);
+        for (int32_t row = 0; row < 2; row++) {
+            sums[row][i] = vdotq_s32(zero, first, errors[row][0]);
+        }
         if (words == 2) {
-            sums[i] = vdotq_s32(sums[i], vld1q_s8(operand + 64 + 16 * i), second);
+            const int8x16_t second = vld1q_s8(operand + 64 + 16 * i);
+            for (int32_t row = 0; row < 2; row++) {
+                sums[row][i] = vdotq_s32(sums[row][i], second, errors[row][1]);
+            }
         }
     }
 }
@@ -334,21 +340,33 @@ TRAINC_PART int8x16_t trainc_dup_word(const int8_t *at)
     return vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(const void *)at));
 }
 
+/* The errors of a row and of the next, or of the last one twice. */
+TRAINC_PART void trainc_two_errors(const int8_t *errors, int32_t row, int32_t rows,
+    int8x16_t two[2][2])
+{
+    const int32_t next = row + 1 < rows ? row + 1 : row;
+    for (int32_t word = 0; word < 2; word++) {
+        two[0][word] = trainc_dup_word(errors + 8 * row + 4 * word);
+        two[1][word] = trainc_dup_word(errors + 8 * next + 4 * word);
+    }
+}
+
 /* The bits of the magnitudes of all sums. */
 TRAINC_PART TRAINC_DOTPROD uint32x4_t trainc_outer_dots(const int8_t *errors,
     const int8_t *operand, int32_t words, int32_t rows, int32_t lanes)
 {
     uint32x4_t bits = vdupq_n_u32(0);
-    for (int32_t row = 0; row < rows; row++) {
-        const int8x16_t first = trainc_dup_word(errors + 8 * row);
-        const int8x16_t second = trainc_dup_word(errors + 8 * row + 4);
+    for (int32_t row = 0; row < rows; row += 2) {
+        int8x16_t two[2][2];
+        trainc_two_errors(errors, row, rows, two);
         const int8_t *at = operand;
         for (int32_t lane = 0; lane < lanes; lane += 16) {
-            int32x4_t sums[4];
-            trainc_outer_dot(at, first, second, words, sums);
+            int32x4_t sums[2][4];
+            trainc_outer_dot(at, two, words, sums);
             at += 64 * words;
             for (int32_t i = 0; i < 4; i++) {
-                bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(sums[i])));
+                bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(sums[0][i])));
+                bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(sums[1][i])));
             }
         }
     }
@@ -368,16 +386,20 @@ TRAINC_PART TRAINC_DOTPROD void trainc_outer_results(const int8_t *errors, const
     trainc_rounded *round)
 {
     const struct trainc_rounding own = *rounding;
-    for (int32_t row = 0; row < rows; row++, y += lanes) {
-        const int8x16_t first = trainc_dup_word(errors + 8 * row);
-        const int8x16_t second = trainc_dup_word(errors + 8 * row + 4);
+    for (int32_t row = 0; row < rows; row += 2, y += 2 * lanes) {
+        int8x16_t two[2][2];
+        trainc_two_errors(errors, row, rows, two);
+        int8_t *const next = row + 1 < rows ? y + lanes : y;
         const int8_t *at = operand;
         for (int32_t lane = 0; lane < lanes; lane += 16) {
-            int32x4_t sums[4];
-            trainc_outer_dot(at, first, second, words, sums);
+            const int32_t place = lane + 16 <= lanes ? lane : lanes - 16;
+            int32x4_t sums[2][4];
+            trainc_outer_dot(at, two, words, sums);
             at += 64 * words;
-            vst1q_s8(y + (lane + 16 <= lanes ? lane : lanes - 16),
-                trainc_rounded_sums(sums[0], sums[1], sums[2], sums[3], &own, round));
+            vst1q_s8(y + place, trainc_rounded_sums(sums[0][0], sums[0][1], sums[0][2],
+                sums[0][3], &own, round));
+            vst1q_s8(next + place, trainc_rounded_sums(sums[1][0], sums[1][1], sums[1][2],
+                sums[1][3], &own, round));
         }
     }
 }

@@ -5,42 +5,6 @@
 
 #include "trainc_neon_rounding.h"
 
-/* The rounding of 16-bit magnitudes: see trainc_rounding. */
-struct trainc_rounding16 {
-    int16x8_t shift, half_shift, odd;
-    uint16x8_t low_mask, high_mask;
-};
-
-TRAINC_PART int16x8_t trainc_narrow(int32x4_t x)
-{
-    return vcombine_s16(vmovn_s32(x), vmovn_s32(x));
-}
-
-TRAINC_PART struct trainc_rounding16 trainc_rounding_of16(const struct trainc_rounding *r)
-{
-    struct trainc_rounding16 own;
-    own.shift = trainc_narrow(r->shift);
-    own.half_shift = trainc_narrow(r->half_shift);
-    own.odd = trainc_narrow(r->odd);
-    own.low_mask = vreinterpretq_u16_s16(trainc_narrow(vreinterpretq_s32_u32(r->low_mask)));
-    own.high_mask = vreinterpretq_u16_s16(trainc_narrow(vreinterpretq_s32_u32(r->high_mask)));
-    return own;
-}
-
-TRAINC_PART uint16x8_t trainc_half_away16(uint16x8_t m, const struct trainc_rounding16 *r)
-{
-    return vrshlq_u16(m, r->shift);
-}
-
-TRAINC_PART uint16x8_t trainc_pseudo_stochastic16(uint16x8_t m, const struct trainc_rounding16 *r)
-{
-    const uint16x8_t upper = vandq_u16(vshlq_u16(m, r->half_shift), r->high_mask);
-    const uint16x8_t lower = vshlq_u16(vandq_u16(m, r->low_mask), r->odd);
-    return vsubq_u16(vshlq_u16(m, r->shift), vcgtq_u16(upper, lower));
-}
-
-typedef uint16x8_t trainc_rounded_of16(uint16x8_t m, const struct trainc_rounding16 *r);
-
 /* 16 results of one image: products have at most 15 bits. */
 TRAINC_PART int8x16_t trainc_outer16(int8x16_t x, int8x8_t dy, const struct trainc_rounding16 *r,
     trainc_rounded_of16 *round)

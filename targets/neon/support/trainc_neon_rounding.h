@@ -11,6 +11,12 @@ TRAINC_PART int32_t trainc_magnitude_bits(uint32x4_t bits)
     return (int32_t)(vget_lane_u32(two, 0) | vget_lane_u32(two, 1));
 }
 
+/* The rounding of 16-bit magnitudes: see trainc_rounding. */
+struct trainc_rounding16 {
+    int16x8_t shift, half_shift, odd;
+    uint16x8_t low_mask, high_mask;
+};
+
 /* A right shift of sums and the range of its results. */
 struct trainc_rounding {
     /* Negative: NEON shifts left. */
@@ -18,7 +24,26 @@ struct trainc_rounding {
     int32x4_t odd;
     uint32x4_t low_mask, high_mask;
     int8x16_t low;
+    /* Whether all magnitudes have 16 bits at most, and how these are rounded. */
+    int32_t short_sums;
+    struct trainc_rounding16 of16;
 };
+
+TRAINC_PART int16x8_t trainc_narrow(int32x4_t x)
+{
+    return vcombine_s16(vmovn_s32(x), vmovn_s32(x));
+}
+
+TRAINC_PART struct trainc_rounding16 trainc_rounding_of16(const struct trainc_rounding *r)
+{
+    struct trainc_rounding16 own;
+    own.shift = trainc_narrow(r->shift);
+    own.half_shift = trainc_narrow(r->half_shift);
+    own.odd = trainc_narrow(r->odd);
+    own.low_mask = vreinterpretq_u16_s16(trainc_narrow(vreinterpretq_s32_u32(r->low_mask)));
+    own.high_mask = vreinterpretq_u16_s16(trainc_narrow(vreinterpretq_s32_u32(r->high_mask)));
+    return own;
+}
 
 /* For a shift by any amount from 0 on (from 64 bits on, all is as it is by 64) and results from low
  * to 127. */
@@ -33,6 +58,14 @@ TRAINC_SHARED void trainc_set_rounding(struct trainc_rounding *rounding, int64_t
     rounding->low_mask = vdupq_n_u32(half < 32 ? (UINT32_C(1) << half) - 1 : UINT32_MAX);
     rounding->high_mask = vdupq_n_u32(high < 32 ? (UINT32_C(1) << high) - 1 : UINT32_MAX);
     rounding->low = vdupq_n_s8((int8_t)low);
+    rounding->short_sums = 0;
+    rounding->of16 = trainc_rounding_of16(rounding);
+}
+
+/* For sums whose magnitudes have these bits at most. */
+TRAINC_SHARED void trainc_round_short(struct trainc_rounding *rounding, int32_t bits)
+{
+    rounding->short_sums = (uint32_t)bits <= UINT16_MAX;
 }
 
 /* A rounded magnitude: to nearest, ties away from zero. */
@@ -52,16 +85,43 @@ TRAINC_PART uint32x4_t trainc_pseudo_stochastic(int32x4_t x,
     return vsubq_u32(vshlq_u32(m, rounding->shift), vcgtq_u32(upper, lower));
 }
 
+TRAINC_PART uint16x8_t trainc_half_away16(uint16x8_t m, const struct trainc_rounding16 *r)
+{
+    return vrshlq_u16(m, r->shift);
+}
+
+TRAINC_PART uint16x8_t trainc_pseudo_stochastic16(uint16x8_t m, const struct trainc_rounding16 *r)
+{
+    const uint16x8_t upper = vandq_u16(vshlq_u16(m, r->half_shift), r->high_mask);
+    const uint16x8_t lower = vshlq_u16(vandq_u16(m, r->low_mask), r->odd);
+    return vsubq_u16(vshlq_u16(m, r->shift), vcgtq_u16(upper, lower));
+}
+
+typedef uint16x8_t trainc_rounded_of16(uint16x8_t m, const struct trainc_rounding16 *r);
+
 typedef uint32x4_t trainc_rounded(int32x4_t x, const struct trainc_rounding *rounding);
+
+/* Magnitudes of at most 16 bits. */
+TRAINC_PART uint16x8_t trainc_short_magnitudes(int32x4_t x0, int32x4_t x1)
+{
+    return vuzpq_u16(vreinterpretq_u16_s32(vabsq_s32(x0)),
+        vreinterpretq_u16_s32(vabsq_s32(x1))).val[0];
+}
 
 /* 16 results. */
 TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
     const struct trainc_rounding *rounding, trainc_rounded *round)
 {
-    const uint16x8_t low = vcombine_u16(vqmovn_u32(round(x0, rounding)),
-        vqmovn_u32(round(x1, rounding)));
-    const uint16x8_t high = vcombine_u16(vqmovn_u32(round(x2, rounding)),
-        vqmovn_u32(round(x3, rounding)));
+    uint16x8_t low, high;
+    if (rounding->short_sums != 0) {
+        trainc_rounded_of16 *const round16 = round == trainc_half_away ? trainc_half_away16
+                                                                       : trainc_pseudo_stochastic16;
+        low = round16(trainc_short_magnitudes(x0, x1), &rounding->of16);
+        high = round16(trainc_short_magnitudes(x2, x3), &rounding->of16);
+    } else {
+        low = vcombine_u16(vqmovn_u32(round(x0, rounding)), vqmovn_u32(round(x1, rounding)));
+        high = vcombine_u16(vqmovn_u32(round(x2, rounding)), vqmovn_u32(round(x3, rounding)));
+    }
     const uint8x16_t magnitudes = vminq_u8(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)),
         vdupq_n_u8(127));
     /* The upper byte of each sum, then its sign in all bits. */

@@ -187,6 +187,10 @@ fn emit_finish(finish: Option<Narrowing>, out: &mut Text) {
     product::emit_finish(finish, out, WIDTH, |out, low| {
         out.line("struct trainc_rounding rounding;");
         out.line(format!("trainc_set_rounding(&rounding, shift, {low});"));
+        // Kept and constant shifts know nothing of the sums at hand.
+        if let Some(Narrowing::Requantize { .. } | Narrowing::Gradient { .. }) = finish {
+            out.line("trainc_round_short(&rounding, bits);");
+        }
     });
 }
 
