@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use trainc_data::escape;
 use trainc_ir::harness::launches;
 use trainc_ir::names::shown;
 use trainc_ir::overlap::{self, Action};
@@ -230,5 +231,5 @@ pub fn svg(name: &str, timelines: &[Timeline]) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    shown(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    escape(&shown(text))
 }

@@ -341,3 +341,49 @@ impl Pass<'_, '_> {
         *growth = (growth.0.saturating_add(gain.0), growth.1.saturating_add(gain.1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainc_ir::TensorType;
+    use trainc_ir::loops::builder::LoopBuilder;
+
+    /// What is computed at the end of a long chain is as known as what it begins with.
+    #[test]
+    fn chains_stay_known() {
+        let bytes = TensorType::shared([4], Element::I8);
+        let mut b = LoopBuilder::new(&[&bytes], &[&bytes], false);
+        let (x, y) = (b.input(0), b.output(0));
+        b.for_("i", 4, |b, i| {
+            let mut sum = b.load(x, i.clone());
+            for _ in 0..3 * PATIENCE {
+                sum = b.let_("sum", sum + Expr::i32(1));
+            }
+            b.store(y, i, sum);
+        });
+        let kernel = b.finish();
+        let intervals = Intervals::of_any_kernel(&kernel);
+        let added = 3 * PATIENCE as i128;
+        let last = Local(kernel.locals.len() as u32 - 1);
+        assert_eq!(intervals.local(last), (added - 128, added + 127));
+    }
+
+    /// What grows from round to round has any value.
+    #[test]
+    fn what_grows_is_given_up() {
+        let bytes = TensorType::shared([4], Element::I8);
+        let mut b = LoopBuilder::new(&[&bytes], &[&bytes], false);
+        let (x, y) = (b.input(0), b.output(0));
+        let product = b.local("product", Expr::i32(1));
+        b.for_("i", 4, |b, i| {
+            let grown = b.get(product) * b.load(x, i.clone());
+            b.set(product, grown);
+            let all = b.get(product);
+            b.store(y, i, all);
+        });
+        let kernel = b.finish();
+        let local = (0..kernel.locals.len()).find(|&i| kernel.locals[i].0 == "product");
+        let local = Local(local.expect("it is there") as u32);
+        assert_eq!(Intervals::of_any_kernel(&kernel).local(local), all(Scalar::I32));
+    }
+}

@@ -94,3 +94,34 @@ impl BorderRounds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainc_ir::loops::Scalar;
+
+    fn local(number: u32) -> Expr {
+        Expr { ty: Scalar::I64, node: Box::new(Node::Local(Local(number))) }
+    }
+
+    /// Windows of 3 taps at 8 places with a border of 1: two of them have 2 taps.
+    #[test]
+    fn windows_at_a_border() {
+        let number = Expr::i64;
+        let mut rounds = BorderRounds::default();
+        rounds.open(Local(0), &number(0), &number(8));
+        rounds.assign(Local(2), &(number(9) - local(0)));
+        let start = (number(1) - local(0)).maximum(number(0));
+        let end = local(2).minimum(number(3));
+        assert_eq!(rounds.mean(&start, &end), Some((22, 8)));
+        assert_eq!(rounds.mean(&number(2), &number(5)), Some((3, 1)));
+        // Of two loops nothing is known, nor of a loop that has ended.
+        rounds.open(Local(1), &number(0), &number(4));
+        assert_eq!(rounds.mean(&local(1), &end), None);
+        rounds.close(Local(0));
+        assert_eq!(rounds.mean(&start, &end), None);
+        // Nor of what depends on itself.
+        rounds.assign(Local(3), &(local(3) + number(1)));
+        assert_eq!(rounds.mean(&number(0), &local(3)), None);
+    }
+}

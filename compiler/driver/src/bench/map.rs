@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use trainc_data::escape;
+
 use super::memory::Span;
 
 /// Width and height of the picture, and of the strip for its words.
@@ -18,7 +20,7 @@ pub fn svg(title: &str, arena_bytes: usize, spans: &[Span]) -> String {
          arena upwards, {launches} launches to the right</text>\n",
         SIZE[0],
         SIZE[1] + WORDS,
-        escaped(title),
+        escape(title),
     );
     for (i, span) in spans.iter().enumerate() {
         let scratch = span.name.starts_with("working memory");
@@ -33,7 +35,7 @@ pub fn svg(title: &str, arena_bytes: usize, spans: &[Span]) -> String {
             span.from as f64 * x,
             (span.to + 1 - span.from) as f64 * x,
             span.bytes as f64 * y,
-            escaped(&span.name),
+            escape(&span.name),
             span.bytes,
             span.offset,
             span.from,
@@ -42,8 +44,4 @@ pub fn svg(title: &str, arena_bytes: usize, spans: &[Span]) -> String {
     }
     out.push_str("</svg>\n");
     out
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

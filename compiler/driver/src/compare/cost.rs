@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::properties::Property;
-use trainc_ir::program::{BufferId, Program, Region, StageChoice};
+use trainc_ir::program::{BufferId, Program, StageChoice};
 use trainc_ir::schedule::{self, Per};
 use trainc_ir::{Op, Tensor, TensorType};
 
@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::error::{Context, Result, message};
 use crate::model::ModelSource;
 use crate::session::TRAIN_STEP;
+use crate::widths::state_of;
 
 use super::chosen::Choosing;
 use super::results::RunRecord;
@@ -205,14 +206,6 @@ impl StepCost {
             cost.bytes_moved += launch.inputs.iter().chain(&launch.outputs).map(bytes).sum::<u64>();
         }
         Ok((cost, choices.each))
-    }
-}
-
-/// What a buffer of state holds.
-fn state_of<'s>(program: &Program, id: BufferId, state: &'s [Tensor]) -> Option<&'s Tensor> {
-    match program.buffer(id).region {
-        Region::State { index, .. } => state.get(index),
-        _ => None,
     }
 }
 

@@ -101,12 +101,8 @@ impl WidthMap {
     }
 }
 
-/// What a buffer of state holds.
-fn state_of<'s>(
-    program: &Program,
-    id: BufferId,
-    state: &'s [(String, Tensor)],
-) -> Option<&'s (String, Tensor)> {
+/// What a buffer of state holds, of all of the state in order.
+pub(crate) fn state_of<'s, T>(program: &Program, id: BufferId, state: &'s [T]) -> Option<&'s T> {
     match program.buffer(id).region {
         Region::State { index, .. } => state.get(index),
         _ => None,

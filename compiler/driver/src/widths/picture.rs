@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use trainc_data::escape;
+
 use super::{WIDTHS, WidthMap};
 
 /// Width of the words, the bars and the maps.
@@ -23,7 +25,7 @@ pub fn svg(title: &str, maps: &[WidthMap]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {all}\" width=\"{width}\" height=\"{all}\" \
          font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"8\" y=\"22\" font-size=\"16\" font-weight=\"600\">{}</text>\n",
-        escaped(title)
+        escape(title)
     );
     for (i, bits) in WIDTHS.iter().enumerate() {
         let x = 8.0 + i as f64 * 64.0;
@@ -41,7 +43,7 @@ pub fn svg(title: &str, maps: &[WidthMap]) -> String {
             out,
             "<text x=\"8\" y=\"{:.1}\">{}: {:.2} bits, {}</text>",
             y + 10.0,
-            escaped(&map.name),
+            escape(&map.name),
             map.mean_bits,
             cost(map)
         );
@@ -127,10 +129,6 @@ fn colour(bits: f64) -> String {
     let share = (bits / 8.0).clamp(0.0, 1.0);
     let mix = |from: f64, to: f64| (from + (to - from) * share).round() as u8;
     format!("#{:02x}{:02x}{:02x}", mix(245.0, 0.0), mix(245.0, 60.0), mix(240.0, 140.0))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
