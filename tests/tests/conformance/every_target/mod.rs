@@ -7,6 +7,7 @@ mod exceptions;
 mod floats;
 mod gradients;
 mod loops;
+mod narrow_loops;
 mod networks;
 mod packed;
 mod parts;
@@ -218,6 +219,11 @@ fn gradients_of_operations() {
 #[test]
 fn random_loops() {
     conform(Suite::Loops, &loops::all());
+}
+
+#[test]
+fn narrow_loops() {
+    conform(Suite::Sizes, &narrow_loops::all());
 }
 
 #[test]
