@@ -29,6 +29,12 @@ impl Slices {
         self.images * self.bands * self.planes * self.rows * self.width
     }
 
+    /// An estimate of the packets in which they are copied.
+    fn packets(&self) -> usize {
+        let vectors = (self.rows * self.width).div_ceil(128);
+        self.images * self.bands * self.planes * (COPY * vectors + PLANE)
+    }
+
     /// The C of it.
     pub(crate) fn fields(&self) -> String {
         let Slices { images, planes, height, width, bands, rows, step, before } = self;
@@ -94,10 +100,16 @@ impl Bands {
         let divided = slices(divided, rows, rows, 0);
         inside.then_some(Bands { count, operand, divided, vertical: span })
     }
+
+    /// An estimate of the packets in which bands are copied.
+    pub(crate) fn packets(&self) -> usize {
+        self.operand.packets() + self.divided.packets()
+    }
 }
 
-/// Packets for which a byte is copied into a band, or out of it: as much as is copied where rows are odd.
-const COPY: usize = 2;
+/// Packets in which a vector is copied, and those around a band's plane.
+const COPY: usize = 4;
+const PLANE: usize = 12;
 
 /// The product with bands, if it takes fewer packets; `packets` estimates those of one.
 pub(crate) fn better<P>(
@@ -108,7 +120,6 @@ pub(crate) fn better<P>(
 ) -> (P, Option<Bands>) {
     let Some(bands) = Bands::of(c) else { return (plain, None) };
     let Some(product) = banded(&bands) else { return (plain, None) };
-    let copied = bands.operand.bytes() + bands.divided.bytes();
-    let gains = packets(&product) + copied * COPY < packets(&plain);
+    let gains = packets(&product) + bands.packets() < packets(&plain);
     if gains { (product, Some(bands)) } else { (plain, None) }
 }

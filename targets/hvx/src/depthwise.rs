@@ -12,10 +12,10 @@ use trainc_ir::product::{self, Convolution, Narrowing, Product};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::glue::{Glue, Printed};
+use crate::kernels::Span;
 use crate::kernels::{DataObject, Depthwise, Kernel};
 use crate::lowering::lower;
 use crate::machine::{Function, MachineError};
-use crate::products::spans;
 use crate::select::{SelectError, select};
 
 /// Packets of 128 positions: padding, sums, rounding, order.
@@ -65,7 +65,7 @@ impl DepthwiseProduct {
         if product.ops < signature.ops().len() {
             return Err("more than the rounding of its sums follows".into());
         }
-        let [vertical, horizontal] = spans(c);
+        let [vertical, horizontal] = Span::of(c);
         let (images, channels) = (c.images, c.groups);
         let depthwise = Depthwise { images, channels, vertical, horizontal };
         let pass = match (product.narrowing(), c.pass, signature.ops().get(1)) {
@@ -115,7 +115,7 @@ impl DepthwiseProduct {
 impl Glue for DepthwiseProduct {
     const NAME: &str = "depthwise planes";
 
-    fn packets(&self, _: u64) -> u64 {
+    fn packets(&self) -> u64 {
         let vectors = self.depthwise.vectors(matches!(self.pass, Pass::Error { .. })) as u64;
         vectors * POSITIONS + self.depthwise.channels as u64 * CHANNEL + CALL
     }

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use trainc_c::{CKernel, Emitted, Piece, element_type};
+use trainc_ir::Element;
 use trainc_ir::implementation::{Cost, Implementation};
 use trainc_ir::loops::{BufferParameter, Role};
 use trainc_ir::names::identifier;
 use trainc_ir::program::Kernel;
-use trainc_ir::{Element, TensorType};
 
 use crate::machine::{Function, MachineError, Options, Version, compile};
 use crate::select::{Routine, SelectError};
@@ -24,8 +24,8 @@ pub(crate) trait Glue: Debug + Send + Sync + 'static {
     /// The name for readers.
     const NAME: &str;
 
-    /// An estimate of a launch's packets; `results` are the elements of its results.
-    fn packets(&self, results: u64) -> u64;
+    /// An estimate of the packets of a launch.
+    fn packets(&self) -> u64;
 
     /// Working memory.
     ///
@@ -80,9 +80,8 @@ pub(crate) struct Tuned<G> {
 }
 
 impl<G: Glue> Tuned<G> {
-    pub(crate) fn new(glue: G, version: Version, outputs: &[&TensorType]) -> Tuned<G> {
-        let results = outputs.iter().map(|ty| ty.count() as u64).sum();
-        let packets = glue.packets(results);
+    pub(crate) fn new(glue: G, version: Version) -> Tuned<G> {
+        let packets = glue.packets();
         Tuned { glue, version, packets, scratch_bytes: OnceLock::new() }
     }
 }

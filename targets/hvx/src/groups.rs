@@ -14,10 +14,11 @@ use trainc_ir::product::{Convolution, Pass, Product, Shape};
 use trainc_ir::{Op, TensorType};
 
 use crate::glue::{Glue, Printed};
+use crate::kernels::Span;
 use crate::kernels::{DataObject, OperandStrides, SumProduct, WindowProduct};
 use crate::machine::{Function, MachineError};
 use crate::parts;
-use crate::products::{sides, spans};
+use crate::products::sides;
 use crate::select::SelectError;
 
 /// C around the assembly.
@@ -117,7 +118,7 @@ impl GroupedWindows {
 fn parts_of(c: &Convolution, by_part: bool) -> Result<(SumProduct, usize, [usize; 2]), String> {
     if c.pass == Pass::Gradient {
         let images = if by_part { 1 } else { c.images };
-        let product = SumProduct::gradient([images, c.channels, c.outputs], spans(c))?;
+        let product = SumProduct::gradient([images, c.channels, c.outputs], Span::of(c))?;
         let steps = [c.channels * c.plane(), c.outputs * c.places()];
         return Ok((product, c.images / images, steps));
     }
@@ -133,7 +134,7 @@ fn parts_of(c: &Convolution, by_part: bool) -> Result<(SumProduct, usize, [usize
 impl Glue for GroupedWindows {
     const NAME: &str = "window products with scales";
 
-    fn packets(&self, _: u64) -> u64 {
+    fn packets(&self) -> u64 {
         let [images, features] = self.pairs();
         let part = self.product.scaled_packets() + images * features * SCALE + CALL;
         (self.parts * part + self.results * RESULT) as u64
@@ -148,8 +149,7 @@ impl Glue for GroupedWindows {
         let pack = format!("{name}_pack_weights");
         let mut kernel = self.product.scaled_kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
-        let (entry, mut source) =
-            parts::entry(&kernel, self.packets(0) / self.parts.max(1) as u64)?;
+        let (entry, mut source) = parts::entry(&kernel, self.packets() / self.parts.max(1) as u64)?;
         functions.push(entry);
         let (function, table) = self.product.product.pack_weights(&pack, &self.product.weights)?;
         functions.push(function);

@@ -131,7 +131,7 @@ impl Pooling {
 impl Glue for Pooling {
     const NAME: &str = "pools";
 
-    fn packets(&self, _: u64) -> u64 {
+    fn packets(&self) -> u64 {
         let each = if self.gradient { GRADIENT } else { FORWARD };
         CALL + match &self.extent {
             Extent::Windows(pool, _) => pool.vectors(self.gradient) as u64 * each,

@@ -20,15 +20,6 @@ use crate::machine::{Function, MachineError};
 use crate::parts;
 use crate::select::SelectError;
 
-/// Multiplications of a packet that the product kernels reach.
-const PRODUCTS: u64 = 200;
-/// Results of a packet in their finish.
-const RESULTS: u64 = 4;
-/// Packets of a vector that is spread out.
-const SPREAD: u64 = 4;
-/// Packets of a call with its phases.
-const CALL: u64 = 500;
-
 /// A product with its finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Product {
@@ -170,7 +161,7 @@ impl Product {
 
     fn sums(c: &Convolution, unsigned: bool) -> Result<Product, String> {
         let product = match c.pass {
-            Pass::Gradient => SumProduct::gradient([c.images, c.channels, c.outputs], spans(c))?,
+            Pass::Gradient => SumProduct::gradient([c.images, c.channels, c.outputs], Span::of(c))?,
             Pass::Forward | Pass::Error => {
                 let ([channels, features], axes, strides) = sides(c);
                 let product = WindowProduct::new(c.images, channels, features, axes)?;
@@ -203,8 +194,9 @@ impl Product {
             };
             WindowProduct::new(c.images * bands.count, channels, features, [rows, columns]).ok()
         };
-        let (product, bands) = bands::better(c, product, banded, WindowProduct::packets);
-        let most = product.launch_packets(&strides);
+        let packets = |product: &WindowProduct| product.launch_packets(&strides);
+        let (product, bands) = bands::better(c, product, banded, packets);
+        let most = packets(&product) + bands.as_ref().map_or(0, Bands::packets);
         if let (Rounded::Requantize { bits, low }, Some(rows)) = (finish, rows(c)) {
             let finish = RowFinish::Requantize { bits, low };
             if rows.packets(finish) < most {
@@ -225,36 +217,28 @@ impl Product {
     }
 
     fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Result<Product, String> {
-        let [vertical, horizontal] = spans(c);
+        let [vertical, horizontal] = &Span::of(c);
         let operands = if c.swapped { [1, 0] } else { [0, 1] };
         let planes = match shift {
             None => PlaneGradient::new(c).ok(),
             Some(_) => None,
         };
-        let gradient = WeightGradient {
-            images: c.images,
-            channels: c.channels,
-            features: c.outputs,
-            vertical: vertical.forward(),
-            horizontal: horizontal.forward(),
+        let of = |images, vertical: &Span| {
+            WeightGradient::of(images, c.channels, c.outputs, [vertical, horizontal])
         };
-        if !gradient.is_supported() {
-            return Err("its sums, panels or tables are too large".into());
-        }
-        let banded = |bands: &Bands| {
-            let (images, vertical) = (c.images * bands.count, bands.vertical.forward());
-            let banded = WeightGradient { images, vertical, ..gradient.clone() };
-            banded.is_supported().then_some(banded)
-        };
-        let (gradient, bands) = bands::better(c, gradient.clone(), banded, WeightGradient::packets);
+        let gradient = of(c.images, vertical).ok_or("its sums, panels or tables are too large")?;
+        let banded = |bands: &Bands| of(c.images * bands.count, &bands.vertical);
+        let packets = WeightGradient::launch_packets;
+        let (gradient, bands) = bands::better(c, gradient, banded, packets);
+        let most = packets(&gradient) + bands.as_ref().map_or(0, Bands::packets);
         let finish = RowFinish::Gradient;
         if let (None, Some(rows)) = (shift, rows(c))
-            && rows.packets(finish) < gradient.launch_packets()
+            && rows.packets(finish) < most
         {
             return Ok(Product::Rows { product: rows, finish, operands });
         }
         if let Some(planes) = planes
-            && planes.packets() < gradient.launch_packets()
+            && planes.packets() < most
         {
             return Ok(Product::PlaneGradient { gradient: planes, operands });
         }
@@ -370,27 +354,20 @@ impl Product {
 impl Glue for Product {
     const NAME: &str = "window products";
 
-    fn packets(&self, results: u64) -> u64 {
-        let (multiplications, spread) = match self {
-            Product::Kept { product, .. } => return product.packets(results),
-            Product::Planes { product, .. } => return product.packets() as u64,
-            Product::PlaneGradient { gradient, .. } => return gradient.packets() as u64,
-            Product::Rows { product, finish, .. } => return product.packets(*finish) as u64,
-            Product::Dots { product, .. } => return product.packets() as u64,
-            // Never less than with the rounding that may follow, so that the two stay one kernel.
-            Product::Sums { product, .. } => {
-                let together = product.product.multiplications_inside() as u64 / PRODUCTS;
-                let spread = product.product.spread.map_or(0, |s| SPREAD * s.vectors() as u64);
-                return (product.packets() as u64)
-                    .max(together + results / RESULTS + results + spread + CALL);
-            }
-            Product::Windows { product, .. } => {
-                let spread = product.spread.map_or(0, |s| SPREAD * s.vectors() as u64);
-                (product.multiplications_inside(), spread)
-            }
-            Product::Gradient { gradient, .. } => (gradient.multiplications_inside(), 0),
+    fn packets(&self) -> u64 {
+        let bands = self.bands().map_or(0, Bands::packets);
+        let packets = match self {
+            Product::Kept { product, .. } => return Glue::packets(&**product),
+            Product::Planes { product, .. } => product.packets(),
+            Product::PlaneGradient { gradient, .. } => gradient.packets(),
+            Product::Rows { product, finish, .. } => product.packets(*finish),
+            Product::Dots { product, .. } => product.packets(),
+            // More than with the rounding that may follow, so that the two stay one kernel.
+            Product::Sums { product, .. } => product.packets(),
+            Product::Windows { product, strides, .. } => product.launch_packets(strides),
+            Product::Gradient { gradient, .. } => gradient.launch_packets(),
         };
-        multiplications as u64 / PRODUCTS + results / RESULTS + spread + CALL
+        (packets + bands) as u64
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
@@ -413,7 +390,7 @@ impl Glue for Product {
         let own = format!("{name}_product");
         let mut kernel = self.kernel(&own)?;
         let mut functions: Vec<Function> = kernel.functions().cloned().collect();
-        let (entry, mut source) = parts::entry(&kernel, self.packets(0))?;
+        let (entry, mut source) = parts::entry(&kernel, self.packets())?;
         functions.push(entry);
         let (result, exponent) = match self.shift() {
             Some(StaticShift { amount, .. }) => ("void", format!("{amount}")),
@@ -485,7 +462,9 @@ impl Glue for Product {
             }
             Product::Planes { product, strides, .. } => {
                 let pack = format!("{name}_pack_weights");
-                functions.push(product.pack_weights(&pack, strides)?);
+                let (function, table) = product.pack_weights(&pack, strides)?;
+                functions.push(function);
+                kernel.data.extend(table);
                 let packed = packed(&format!("{pack}(x1, packed, scratch + {own_at})"));
                 let _ = write!(
                     source,
@@ -544,7 +523,7 @@ impl Glue for Product {
 /// Channels and features, the axes and the strides of the weights of a sum over windows.
 pub(crate) fn sides(c: &Convolution) -> ([usize; 2], [Axis; 2], WeightStrides) {
     let taps = c.tap_count();
-    let [vertical, horizontal] = spans(c);
+    let [vertical, horizontal] = Span::of(c);
     match c.pass {
         Pass::Error => (
             [c.outputs, c.channels],
@@ -582,17 +561,4 @@ fn rows(c: &Convolution) -> Option<RowProduct> {
     };
     let product = RowProduct { rows, depth, columns: c.channels, across };
     product.is_supported().then_some(product)
-}
-
-/// The axes, vertical and horizontal.
-pub(crate) fn spans(c: &Convolution) -> [Span; 2] {
-    let (input, output) = ([c.height, c.width], [c.rows, c.columns]);
-    std::array::from_fn(|i| Span {
-        input: input[i],
-        output: output[i],
-        kernel: c.taps[i],
-        stride: c.strides[i],
-        dilation: c.dilations[i],
-        before: c.pads[i],
-    })
 }

@@ -82,19 +82,19 @@ impl Target for HvxTarget {
         let mut ways = Ways::default();
         let version = self.version;
         if let Some(product) = ways.ask(Product::NAME, aligned(signature, Product::of)) {
-            return trainc_c::take(ways, Tuned::new(product, version, signature.outputs));
+            return trainc_c::take(ways, Tuned::new(product, version));
         }
         if let Some(grouped) =
             ways.ask(GroupedWindows::NAME, aligned(signature, GroupedWindows::of))
         {
-            return trainc_c::take(ways, Tuned::new(grouped, version, signature.outputs));
+            return trainc_c::take(ways, Tuned::new(grouped, version));
         }
         let depthwise = aligned(signature, DepthwiseProduct::of);
         if let Some(depthwise) = ways.ask(DepthwiseProduct::NAME, depthwise) {
-            return trainc_c::take(ways, Tuned::new(depthwise, version, signature.outputs));
+            return trainc_c::take(ways, Tuned::new(depthwise, version));
         }
         if let Some(pool) = ways.ask(Pooling::NAME, aligned(signature, Pooling::of)) {
-            return trainc_c::take(ways, Tuned::new(pool, version, signature.outputs));
+            return trainc_c::take(ways, Tuned::new(pool, version));
         }
         trainc_c::take(ways, Loops::of(signature, version))
     }

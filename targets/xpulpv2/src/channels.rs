@@ -16,9 +16,9 @@ const CALL: u64 = 400;
 const ROW: u64 = 30;
 /// Of a channel's floats: mean and variance, gradients, coefficients without and with errors.
 const STATISTICS: u64 = 500;
-const GRADIENTS: u64 = 1020;
-const COEFFICIENTS: u64 = 900;
-const ERROR_COEFFICIENTS: u64 = 1080;
+const GRADIENTS: u64 = 320;
+const COEFFICIENTS: u64 = 200;
+const ERROR_COEFFICIENTS: u64 = 380;
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ enum Kind {
     /// Mean and variance.
     Statistics,
     /// Gradients of scale and bias.
-    Gradients { epsilon: f32 },
+    Gradients,
     /// Sums by coefficients, of one operand or, with errors, of two.
-    Lines { epsilon: f32, errors: Option<Errors>, finish: Finish },
+    Lines { errors: Option<Errors>, finish: Finish },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl ChannelKernel {
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<ChannelKernel, String>> {
         let kind = match signature.op {
             Op::IntegerBatchStatistics(_) => Ok(Kind::Statistics),
-            Op::IntegerBatchNormSums(op) => Ok(Kind::Gradients { epsilon: op.epsilon.get() }),
+            Op::IntegerBatchNormSums(_) => Ok(Kind::Gradients),
             Op::Chain(chain) => match &chain.ops[..] {
                 [head @ (Op::IntegerBatchNorm(_) | Op::IntegerBatchNormError(_)), rounding] => {
                     lines(head, Some(rounding))?
@@ -97,7 +97,7 @@ impl ChannelKernel {
     /// Cycles of one element, in quarters.
     fn quarters(&self) -> u64 {
         match self.kind {
-            Kind::Statistics | Kind::Gradients { .. } => 4,
+            Kind::Statistics | Kind::Gradients => 4,
             Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 4 + 24,
             Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 4 + 36,
             Kind::Lines { finish: Finish::Sums, .. } => 24,
@@ -138,9 +138,9 @@ impl ChannelKernel {
 
 /// The sums that an operation is, as `finish` has them; `None` if it is something else.
 fn lines(op: &Op, finish: Option<&Op>) -> Option<Result<Kind, String>> {
-    let (epsilon, errors) = match op {
-        Op::IntegerBatchNorm(op) => (op.epsilon, None),
-        Op::IntegerBatchNormError(op) => (op.epsilon, Some(Errors { batch: op.batch })),
+    let errors = match op {
+        Op::IntegerBatchNorm(_) => None,
+        Op::IntegerBatchNormError(op) => Some(Errors { batch: op.batch }),
         _ => return None,
     };
     let finish = match finish {
@@ -153,7 +153,7 @@ fn lines(op: &Op, finish: Option<&Op>) -> Option<Result<Kind, String>> {
         Some(Op::RequantizeStochastic(op)) => Finish::Stochastic { stream: op.stream },
         Some(_) => return Some(Err("its sums are rounded in another way".into())),
     };
-    Some(Ok(Kind::Lines { epsilon: epsilon.get(), errors, finish }))
+    Some(Ok(Kind::Lines { errors, finish }))
 }
 
 impl Implementation for ChannelKernel {
@@ -164,7 +164,7 @@ impl Implementation for ChannelKernel {
     fn cost(&self) -> Cost {
         let floats = match self.kind {
             Kind::Statistics => STATISTICS,
-            Kind::Gradients { .. } => GRADIENTS,
+            Kind::Gradients => GRADIENTS,
             Kind::Lines { errors: None, .. } => COEFFICIENTS,
             Kind::Lines { errors: Some(_), .. } => ERROR_COEFFICIENTS,
         };
@@ -191,8 +191,6 @@ impl CKernel for ChannelKernel {
                 out.line(format!("work.{field} = {value};"));
             }
         };
-        // Bits, so that no digits round them.
-        let float = |x: f32| format!("trainc_float({})", x.to_bits() as i32);
         let channels = self.channels;
         match self.kind {
             Kind::Statistics => {
@@ -206,27 +204,26 @@ impl CKernel for ChannelKernel {
                     "TRAINC_PARALLEL_FOR(&work, {channels}, trainc_xpulp_statistics);"
                 ));
             }
-            Kind::Gradients { epsilon } => {
+            Kind::Gradients => {
                 out.long(format!(
                     "static void {name}({X_DY}, const float *x2, const float *x3, float *y0, float *y1)"
                 ));
                 out.open("{");
                 out.line("struct trainc_xpulp_channel_sums work;");
                 self.emit_sizes(&mut out);
-                let epsilon = float(epsilon);
-                let own = [("x", "x0"), ("dy", "x1"), ("mean", "x2"), ("variance", "x3")];
+                let own = [("x", "x0"), ("dy", "x1"), ("mean", "x2"), ("inverse", "x3")];
                 fields(&mut out, &own);
-                fields(&mut out, &[("epsilon", &epsilon), ("first", "y0"), ("second", "y1")]);
+                fields(&mut out, &[("first", "y0"), ("second", "y1")]);
                 out.line("work.x_power = trainc_xpulp_power(x0_exponent[0]);");
                 out.line("work.dy_power = trainc_xpulp_power(x1_exponent[0]);");
                 out.long(format!(
                     "TRAINC_PARALLEL_FOR(&work, {channels}, trainc_xpulp_error_sums);"
                 ));
             }
-            Kind::Lines { epsilon, errors, finish } => {
+            Kind::Lines { errors, finish } => {
                 let (operands, first, vectors) = match errors {
-                    None => (X, 1, &["scale", "bias", "mean", "variance"][..]),
-                    Some(_) => (X_DY, 2, &["scale", "mean", "variance", "dscale", "dbias"][..]),
+                    None => (X, 1, &["scale", "bias", "mean", "inverse"][..]),
+                    Some(_) => (X_DY, 2, &["scale", "mean", "inverse", "dscale", "dbias"][..]),
                 };
                 let vectors: Vec<(String, &str)> =
                     (first..).map(|n| format!("x{n}")).zip(vectors.iter().copied()).collect();
@@ -255,7 +252,7 @@ impl CKernel for ChannelKernel {
                     fields(&mut out, &[(vector, x)]);
                 }
                 let batch = i32::from(errors.is_some_and(|errors| errors.batch)).to_string();
-                fields(&mut out, &[("epsilon", &float(epsilon)), ("batch", &batch)]);
+                fields(&mut out, &[("batch", &batch)]);
                 for part in ["factors", "turns", "offsets", "widths"] {
                     let has = parts.iter().any(|&(_, name, _)| name == part);
                     fields(&mut out, &[(part, if has { part } else { "0" })]);

@@ -2,6 +2,7 @@
 
 mod average_pools;
 mod depthwise;
+mod gradients;
 mod harness;
 mod packets;
 mod planes;

@@ -87,14 +87,15 @@ fn chain(op: Op, finish: Op) -> Op {
     Chain { ops: vec![op, finish] }.into()
 }
 
-/// The three passes of a convolution at stride 1.
-fn passes(random: &mut Random, extreme: bool, case: [usize; 8]) -> Vec<Case> {
-    let [images, channels, features, height, width, taps, pad, dilation] = case;
-    let (strides, pads, dilations, groups) = ([1, 1], [pad; 4], [dilation; 2], 1);
-    let result = |size: usize| size + 2 * pad - (taps - 1) * dilation;
+/// The three passes of a convolution.
+fn passes(random: &mut Random, extreme: bool, case: [usize; 10]) -> Vec<Case> {
+    let [images, channels, features, height, width, taps, pad, dilation, down, across] = case;
+    let (strides, pads, dilations, groups) = ([down, across], [pad; 4], [dilation; 2], 1);
+    let result = |size: usize, stride| (size + 2 * pad - (taps - 1) * dilation - 1) / stride + 1;
     let x = tensor(random, &[images, channels, height, width], extreme);
     let w = tensor(random, &[features, channels, taps, taps], extreme);
-    let dy = tensor(random, &[images, features, result(height), result(width)], extreme);
+    let dy = [images, features, result(height, down), result(width, across)];
+    let dy = tensor(random, &dy, extreme);
     let what = |pass: &str| format!("planes {case:?} {pass}").replace(['[', ']', ','], "");
     let mut cases = Vec::new();
     let forward: Op = Conv2d { strides, pads, dilations, groups }.into();
@@ -106,12 +107,14 @@ fn passes(random: &mut Random, extreme: bool, case: [usize; 8]) -> Vec<Case> {
     {
         let product = PlaneProduct::new(&convolution(&op, [x, &w])).expect("supported");
         let strides = WeightStrides { feature, channel, tap: 1 };
-        let packing = product.pack_weights("pack", &strides).expect("packs");
+        let (packing, parts) = product.pack_weights("pack", &strides).expect("packs");
+        let mut kernel = product.kernel("kernel", 7, -127).expect("a kernel");
+        kernel.data.extend(parts);
         cases.push(Case {
             what: what(pass),
             op: chain(op, REQUANTIZE.into()),
             operands: [x.clone(), w.clone()],
-            kernel: product.kernel("kernel", 7, -127).expect("a kernel"),
+            kernel,
             estimate: product.packets(),
             packing: Some((packing, product.weight_bytes(), product.packing_bytes())),
         });
@@ -186,16 +189,30 @@ fn rows(random: &mut Random, extreme: bool, case: [usize; 3]) -> Vec<Case> {
 fn planes_and_rows() {
     let mut random = Random(23);
     let mut cases = Vec::new();
-    // Images, channels, features, rows, columns, taps, padding, dilation.
+    // Images, channels, features, rows, columns, taps, padding, dilation, strides of rows and columns.
     for (extreme, shape) in [
-        (false, [1, 1, 6, 28, 28, 5, 2, 1]),
-        (true, [2, 6, 16, 14, 14, 5, 0, 1]),
-        (false, [3, 5, 7, 9, 11, 3, 1, 1]),
-        (false, [1, 3, 9, 5, 40, 3, 2, 2]),
-        (true, [2, 4, 2, 6, 5, 1, 0, 1]),
-        (false, [1, 9, 5, 7, 128, 3, 0, 1]),
-        (false, [2, 16, 16, 16, 16, 3, 1, 1]),
-        (false, [1, 2, 3, 4, 4, 4, 3, 1]),
+        (false, [1, 1, 6, 28, 28, 5, 2, 1, 1, 1]),
+        (true, [2, 6, 16, 14, 14, 5, 0, 1, 1, 1]),
+        (false, [3, 5, 7, 9, 11, 3, 1, 1, 1, 1]),
+        (false, [1, 3, 9, 5, 40, 3, 2, 2, 1, 1]),
+        (true, [2, 4, 2, 6, 5, 1, 0, 1, 1, 1]),
+        (false, [1, 9, 5, 7, 128, 3, 0, 1, 1, 1]),
+        (false, [2, 16, 16, 16, 16, 3, 1, 1, 1, 1]),
+        (false, [1, 2, 3, 4, 4, 4, 3, 1, 1, 1]),
+        (false, [1, 16, 32, 32, 32, 3, 1, 1, 2, 2]),
+        (true, [1, 32, 64, 16, 16, 3, 1, 1, 2, 2]),
+        (false, [1, 16, 32, 32, 32, 1, 0, 1, 2, 2]),
+        (true, [2, 3, 6, 9, 11, 3, 1, 1, 2, 2]),
+        (false, [2, 5, 7, 8, 10, 5, 2, 1, 2, 1]),
+        (false, [1, 4, 3, 7, 12, 3, 0, 2, 1, 2]),
+        (false, [3, 6, 5, 6, 7, 2, 0, 1, 2, 2]),
+        (true, [1, 3, 2, 2, 1, 3, 1, 1, 2, 2]),
+        (false, [1, 7, 4, 4, 127, 3, 2, 1, 2, 2]),
+        (false, [1, 2, 3, 6, 9, 4, 3, 3, 2, 2]),
+        (true, [2, 1, 5, 7, 9, 3, 0, 1, 1, 1]),
+        (false, [1, 1, 3, 9, 12, 5, 2, 1, 2, 1]),
+        (true, [1, 1, 4, 5, 125, 4, 1, 1, 1, 1]),
+        (false, [3, 1, 9, 6, 8, 5, 4, 1, 1, 1]),
     ] {
         cases.extend(passes(&mut random, extreme, shape));
     }

@@ -101,7 +101,8 @@ fn runs(
     files
 }
 
-/// NITI with exponents that are known ahead: shifts of a number of bits each. All products are kernels of their own.
+/// NITI with exponents that are known ahead: shifts of a number of bits each. Products are kernels of their own, but for one: to pack
+/// the weights of the first fully connected layer takes longer than its loops.
 #[test]
 fn static_exponents_train() {
     let mut text = include_str!("../../../compiler/opt/algorithms/niti.toml").to_string();
@@ -133,9 +134,10 @@ fn static_exponents_train() {
     let kernels = String::from_utf8(kernels.contents.clone()).expect("text");
     let functions = || kernels.lines().filter_map(|l| l.trim().strip_prefix(".globl "));
     let shifts = || functions().filter(|name| name.contains("_shift_right_"));
-    // Five layers forward and their weights, and four errors.
-    assert_eq!(shifts().filter(|name| name.ends_with("_product")).count(), 14);
-    let loops =
-        shifts().find(|name| !name.contains("_product") && !name.ends_with("_pack_weights"));
+    // Five layers forward and their weights, and four errors, less one.
+    assert_eq!(shifts().filter(|name| name.ends_with("_product")).count(), 13);
+    let loops = shifts()
+        .filter(|name| !name.contains("_product") && !name.ends_with("_pack_weights"))
+        .find(|name| !name.contains("_matmul_shift_right_relu_"));
     assert_eq!(loops, None, "left to loops");
 }

@@ -239,10 +239,9 @@ impl Operator for Chain {
         };
         // Sums of a normalization, and of its error, in 8 bits: rounded up, down, and not at all.
         let normalized = |shape: &[usize], [low, e]: [i32; 2], [error, stochastic]: [bool; 2]| {
-            let epsilon = crate::attributes::F32::new(1.0e-3);
             let head: Op = match error {
-                true => crate::ops::IntegerBatchNormError { epsilon, batch: true }.into(),
-                false => crate::ops::IntegerBatchNorm { epsilon, batch: true }.into(),
+                true => crate::ops::IntegerBatchNormError { batch: true }.into(),
+                false => crate::ops::IntegerBatchNorm {}.into(),
             };
             let rounding = crate::numeric::Rounding::HalfAway;
             let tail: Op = match stochastic {
@@ -254,12 +253,12 @@ impl Operator for Chain {
             let positive = |x: Tensor| {
                 Tensor::f32(x.shape().dims(), x.as_f32().iter().map(|x| x.abs()).collect::<Vec<_>>())
             };
-            let variance = if error { 2 } else { 3 };
-            let vectors = vectors.enumerate().map(|(i, x)| if i == variance { positive(x) } else { x });
+            let inverse = if error { 2 } else { 3 };
+            let vectors = vectors.enumerate().map(|(i, x)| if i == inverse { positive(x) } else { x });
             Case::shape_only(chain(vec![head, tail]), codes.chain(vectors).collect())
         };
         let three_quarters = |x: &[i8], e: i32, y: &[i8], ye: i32| {
-            let norm = crate::ops::IntegerBatchNorm { epsilon: 0.0.into(), batch: true };
+            let norm = crate::ops::IntegerBatchNorm {};
             let rounding = crate::numeric::Rounding::HalfAway;
             let tail = crate::ops::Requantize { bits: 7, rounding, low: -127 };
             let shape = [1, 1, x.len()];

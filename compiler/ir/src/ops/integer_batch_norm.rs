@@ -7,7 +7,7 @@ use crate::operator;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::{Property, Work};
 use crate::ops::support::channel_lines::{self, Line, Lines, RoundedSums};
-use crate::ops::support::channels::{self, ChannelWalk, Channels};
+use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -16,18 +16,14 @@ use crate::types::{Element, TensorType};
 
 operator! {
     /// `batch_norm` of i8 `[B,C,...]` with a shared exponent by integers: one multiplication and one addition of an element, with
-    /// coefficients that are made in FP32, once a channel. Operands: `x`, `scale` `[C]`, `bias` `[C]`, `mean` `[C]`, `variance` `[C]`
-    /// (FP32). Result: i32 sums with a shared exponent.
+    /// coefficients that are made in FP32, once a channel. Operands: `x`, `scale` `[C]`, `bias` `[C]`, `mean` `[C]`, `inverse` `[C]`
+    /// (FP32; the latter of `inverse_deviation`). Result: i32 sums with a shared exponent.
     ///
-    /// Order: `inverse = 1 / sqrt(variance + epsilon)`, `a = scale * inverse`, `r = bias - mean * a`. With ex the exponent of `x` and
+    /// Order: `a = scale * inverse`, `r = bias - mean * a`. With ex the exponent of `x` and
     /// `|v|` the smallest power of two's logarithm not below the largest finite magnitude (-149 if there is none), the result's
     /// exponent is `s = max(ex + |a| - 15, |r| - 30)`; `a' = a * 2^(ex - s)` and `r' = r * 2^-s` to nearest, ties to even, within
     /// +-(2^15 - 1) and +-2^30; the sums are `a'[c] * x + r'[c]`.
     pub struct IntegerBatchNorm = "integer_batch_norm" {
-        /// Added to the variance.
-        pub epsilon: F32,
-        /// Whether mean and variance are the batch's own.
-        pub batch: bool,
     }
 }
 
@@ -42,8 +38,7 @@ pub(super) fn check_epsilon(name: &str, epsilon: F32) -> Result<(), TypeError> {
 impl IntegerBatchNorm {
     fn with_lines<R>(&self, sizes: Channels, walk: ChannelWalk, f: impl FnOnce(&Lines<'_, 1>) -> R) -> R {
         let line = |b: &mut LoopBuilder, c: &crate::loops::Expr| {
-            let inverse = channels::inverse_deviation(b, b.input(4), c, self.epsilon);
-            let slope = b.load(b.input(1), c.clone()) * inverse;
+            let slope = b.load(b.input(1), c.clone()) * b.load(b.input(4), c.clone());
             let slope = b.let_("slope", slope);
             let offset = b.load(b.input(2), c.clone()) - b.load(b.input(3), c.clone()) * slope.clone();
             Line { factors: [slope], offset }
@@ -79,15 +74,14 @@ impl Operator for IntegerBatchNorm {
         let sizes = channels_of_codes(Self::NAME, x)?;
         rule::all_f32(Self::NAME, &vectors)?;
         sizes.check(Self::NAME, &vectors)?;
-        check_epsilon(Self::NAME, self.epsilon)?;
         Ok(vec![x.with_element(Element::I32)])
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let sizes = Channels::of(Self::NAME, inputs[0].ty()).expect("checked by infer");
-        let [scale, bias, mean, variance] = [1, 2, 3, 4].map(|i| inputs[i].as_f32());
+        let [scale, bias, mean, inverse] = [1, 2, 3, 4].map(|i| inputs[i].as_f32());
         let line = |c: usize| {
-            let slope = scale[c] * (1.0 / (variance[c] + self.epsilon.get()).sqrt());
+            let slope = scale[c] * inverse[c];
             Line { factors: [slope], offset: bias[c] - mean[c] * slope }
         };
         let lines: Vec<Line<1, f32>> = (0..sizes.channels).map(line).collect();
@@ -99,19 +93,18 @@ impl Operator for IntegerBatchNorm {
     }
 
     fn cases() -> Vec<Case> {
-        let norm = |epsilon: f32| IntegerBatchNorm { epsilon: F32::new(epsilon), batch: true };
         let vector = |values: &[f32]| Tensor::f32([values.len()], values.to_vec());
         let mut cases = vec![
             // Channel 0: (x - 1) * 1.5, a = 1.5, r = -1.5; channel 1: x / 4 * 2, a = 0.5, r = 0. With codes of halves
             // s = max(-1 + 1 - 15, 1 - 30): a' = 1.5 * 2^14, 2^13; r' = -1.5 * 2^15.
             Case::new(
-                norm(1.0),
+                IntegerBatchNorm {},
                 vec![
                     Tensor::i8_shared([2, 2, 1], vec![10, 16, 2, -4], -1),
                     vector(&[3.0, 2.0]),
                     vector(&[0.0, 0.0]),
                     vector(&[1.0, 0.0]),
-                    vector(&[3.0, 15.0]),
+                    vector(&[0.5, 0.25]),
                 ],
                 vec![Tensor::i32_shared([2, 2, 1], vec![196_608, 131_072, 0, -32_768], -15)],
             ),
@@ -125,13 +118,13 @@ impl Operator for IntegerBatchNorm {
                 ([0.0; 5], [0.0; 5]),
             ] {
                 cases.push(Case::shape_only(
-                    norm(1.0e-5),
+                    IntegerBatchNorm {},
                     vec![
                         sample::i8_shared(shape, 5, e),
                         extremes(scale),
                         extremes(bias),
                         vector(&[0.0, 0.25, -3.0, 1.0e6, 1.0]),
-                        vector(&[0.0, 0.1, 1.0, 2.5, 1.0e6]),
+                        vector(&[316.2, 3.16, 1.0, 0.63, 1.0e-3]),
                     ],
                 ));
             }

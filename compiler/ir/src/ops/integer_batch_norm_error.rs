@@ -1,14 +1,13 @@
 //! `integer_batch_norm_error`. See [`IntegerBatchNormError`].
 
-use crate::attributes::{Attributes, F32};
+use crate::attributes::Attributes;
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::integer_batch_norm::check_epsilon;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::{Property, Work};
 use crate::ops::support::channel_lines::{self, Line, Lines, RoundedSums};
-use crate::ops::support::channels::{self, ChannelWalk, Channels};
+use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -17,16 +16,14 @@ use crate::types::{Element, TensorType};
 
 operator! {
     /// The error of the operand of an `integer_batch_norm` by integers: two multiplications of an element, with coefficients that are
-    /// made in FP32, once a channel. Operands: `x` and the error `dy`, i8 `[B,C,...]` with shared exponents; `scale`, `mean`, `variance`,
-    /// `dscale`, `dbias` `[C]` (FP32; the latter two of `integer_batch_norm_sums`). Result: i32 sums with a shared exponent.
+    /// made in FP32, once a channel. Operands: `x` and the error `dy`, i8 `[B,C,...]` with shared exponents; `scale`, `mean`, `inverse`,
+    /// `dscale`, `dbias` `[C]` (FP32; `inverse` of `inverse_deviation`, the latter two of `integer_batch_norm_sums`). Result: i32 sums with a shared exponent.
     ///
-    /// Order, with N elements a channel: `inverse = 1 / sqrt(variance + epsilon)`, `p = scale * inverse`. With `batch`
+    /// Order, with N elements a channel: `p = scale * inverse`. With `batch`
     /// `share = p / N`, `q = -((share * dscale) * inverse)`, `r = -(share * dbias) - q * mean`, else q and r are 0. The sums are
     /// `p'[c] * dy + q'[c] * x + r'[c]`, with coefficients rounded beside one exponent as of `integer_batch_norm`, `s` the largest of
     /// `edy + |p| - 15`, `ex + |q| - 15` and `|r| - 30`.
     pub struct IntegerBatchNormError = "integer_batch_norm_error" {
-        /// Added to the variance.
-        pub epsilon: F32,
         /// Whether mean and variance are the batch's own, so that the error goes through them.
         pub batch: bool,
     }
@@ -36,7 +33,7 @@ impl IntegerBatchNormError {
     fn with_lines<R>(&self, sizes: Channels, walk: ChannelWalk, f: impl FnOnce(&Lines<'_, 2>) -> R) -> R {
         let line = |b: &mut LoopBuilder, c: &Expr| {
             let of = |b: &LoopBuilder, i: usize| b.load(b.input(i), c.clone());
-            let inverse = channels::inverse_deviation(b, b.input(4), c, self.epsilon);
+            let inverse = b.let_("inverse", of(b, 4));
             let slope = of(b, 2) * inverse.clone();
             let slope = b.let_("slope", slope);
             if !self.batch {
@@ -83,15 +80,14 @@ impl Operator for IntegerBatchNormError {
         })?;
         rule::all_f32(Self::NAME, &vectors)?;
         sizes.check(Self::NAME, &vectors)?;
-        check_epsilon(Self::NAME, self.epsilon)?;
         Ok(vec![x.with_element(Element::I32)])
     }
 
     fn evaluate(&self, inputs: &[&Tensor], _run: &RunContext) -> Vec<Tensor> {
         let sizes = Channels::of(Self::NAME, inputs[0].ty()).expect("checked by infer");
-        let [scale, mean, variance, dscale, dbias] = [2, 3, 4, 5, 6].map(|i| inputs[i].as_f32());
+        let [scale, mean, inverse, dscale, dbias] = [2, 3, 4, 5, 6].map(|i| inputs[i].as_f32());
         let line = |c: usize| {
-            let inverse = 1.0 / (variance[c] + self.epsilon.get()).sqrt();
+            let inverse = inverse[c];
             let slope = scale[c] * inverse;
             if !self.batch {
                 return Line { factors: [slope, 0.0], offset: 0.0 };
@@ -109,7 +105,7 @@ impl Operator for IntegerBatchNormError {
     }
 
     fn cases() -> Vec<Case> {
-        let error = |epsilon: f32, batch| IntegerBatchNormError { epsilon: F32::new(epsilon), batch };
+        let error = |batch| IntegerBatchNormError { batch };
         let vector = |values: &[f32]| Tensor::f32([values.len()], values.to_vec());
         let operands = || {
             vec![
@@ -125,21 +121,21 @@ impl Operator for IntegerBatchNormError {
         let sums = |values: [i32; 4], e| Tensor::i32_shared([2, 1, 2], values.to_vec(), e);
         // As the case of `batch_norm_gradient`: p = 2, q = -3, r = -6, so s = 2 - 15; dx = -1, 1, -3, 3. Without `batch` s = 1 - 15.
         let mut cases = vec![
-            Case::new(error(0.0, true), operands(), vec![sums([-1, 1, -3, 3].map(|x| x << 13), -13)]),
+            Case::new(error(true), operands(), vec![sums([-1, 1, -3, 3].map(|x| x << 13), -13)]),
             // 2 * 2^14 does not fit: 2^15 - 1.
-            Case::new(error(0.0, false), operands(), vec![sums([1, 2, 3, 6].map(|x| x * 32_767), -14)]),
+            Case::new(error(false), operands(), vec![sums([1, 2, 3, 6].map(|x| x * 32_767), -14)]),
         ];
         for (shape, [ex, edy]) in [(&[3, 5][..], [-7, -20]), (&[2, 5, 7], [3, 3]), (&[3, 5, 3, 7], [-9, -30]), (&[1, 5, 2], [i32::MIN, i32::MAX])] {
             for batch in [false, true] {
                 for dscale in [[1.0, -2.0, 0.0, 0.3, 3.0e38], [1.0e-3, 0.0, 2.0e-2, f32::NAN, -1.0e-2], [0.0; 5]] {
                     cases.push(Case::shape_only(
-                        error(1.0e-5, batch),
+                        error(batch),
                         vec![
                             sample::i8_shared(shape, 6, ex),
                             sample::i8_shared(shape, 7, edy),
                             vector(&[1.0, -2.0, 0.0, 0.3, 1.5]),
                             vector(&[0.0, 0.25, -3.0, 1.0e6, 1.0]),
-                            vector(&[0.0, 0.1, 1.0, 2.5, 1.0e6]),
+                            vector(&[316.2, 3.16, 1.0, 0.63, 1.0e-3]),
                             vector(&dscale),
                             vector(&[0.5, -1.0, 0.0, 1.0e-40, 2.0]),
                         ],

@@ -98,7 +98,8 @@ impl Operator for IntegerCrossEntropyGradient {
                     b.set(largest, s);
                 });
                 // The scaling is monotonic, so the largest logit gives the largest scaled one.
-                let top = weights.scaled(b.get(largest).extend());
+                let largest = b.get(largest).extend();
+                let top = weights.scaled(b, largest);
                 let bottom = b.let_("bottom", top - Expr::i64(10));
                 let sum = b.local("sum", Expr::i64(0));
                 b.for_("i", classes, |b, i| {
@@ -218,7 +219,9 @@ struct Weights {
     /// Whether E > -7.
     window: Expr,
     multiplier: Expr,
-    divisor: Expr,
+    /// The logits' bits behind the point, and their mask.
+    down: Expr,
+    fraction: Expr,
     constant: Expr,
     linear: Expr,
     quadratic: Expr,
@@ -241,17 +244,20 @@ impl Weights {
         Weights {
             window: b.let_("window", Expr::i32(-7).less(e)),
             multiplier: b.let_("multiplier", one().shift_left(up)),
-            divisor: b.let_("divisor", one().shift_left(down)),
+            fraction: b.let_("fraction", one().shift_left(down.clone()) - one()),
+            down: b.let_("down", down),
             constant,
             linear,
             quadratic,
         }
     }
 
-    /// The scaled logit of the window form.
-    fn scaled(&self, s: Expr) -> Expr {
+    /// The scaled logit of the window form: quotients toward zero, by powers of two.
+    fn scaled(&self, b: &mut LoopBuilder, s: Expr) -> Expr {
         let binary = (s * Expr::i64(LOG2_E)).divide(Expr::i64(1 << 15));
-        (binary * self.multiplier.clone()).divide(self.divisor.clone())
+        let scaled = b.let_("scaled", binary * self.multiplier.clone());
+        let negative = scaled.clone().shift_right(Expr::i64(63));
+        (scaled + negative.and(self.fraction.clone())).shift_right(self.down.clone())
     }
 
     /// u of the logit `s` (I32).
@@ -261,7 +267,7 @@ impl Weights {
         b.if_else(
             self.window.clone(),
             |b| {
-                let above = self.scaled(s.clone()) - bottom.clone();
+                let above = self.scaled(b, s.clone()) - bottom.clone();
                 let above = above.maximum(Expr::i64(0));
                 b.set(u, Expr::i64(1).shift_left(above) - Expr::i64(1));
             },

@@ -337,7 +337,7 @@ operations! {
     batch_statistics::BatchStatistics, batch_norm::BatchNorm,
     batch_norm_gradient::BatchNormGradient, range_statistics::RangeStatistics,
     range_norm_gradient::RangeNormGradient, dropout::Dropout,
-    integer_batch_statistics::IntegerBatchStatistics, integer_batch_norm::IntegerBatchNorm,
+    integer_batch_statistics::IntegerBatchStatistics, inverse_deviation::InverseDeviation, integer_batch_norm::IntegerBatchNorm,
     integer_batch_norm_sums::IntegerBatchNormSums, integer_batch_norm_error::IntegerBatchNormError,
     // Classification.
     softmax::Softmax, log_softmax::LogSoftmax, nll_loss::NllLoss,

@@ -2,7 +2,6 @@
 //!
 //! A chain means the composition of its parts, so fusing keeps every bit; whether it pays is the target's cost.
 
-use trainc_ir::attributes::F32;
 use trainc_ir::graph::ValueId;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::properties::Property;
@@ -129,18 +128,18 @@ fn extend_chain(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
 
 fn rounding_instance(r: &mut Random) -> trainc_ir::Graph {
     let mut i = Builder::new();
-    let (channels, epsilon) = (r.range(1, 5), F32::new(1.0e-3));
+    let channels = r.range(1, 5);
     let shape = [r.range(1, 3), channels, r.range(1, 4), r.range(1, 9)];
     let [x, e] = [(); 2].map(|()| i.input(TensorType::shared(shape, Element::I8)));
     let vectors = [(); 5].map(|()| i.input(TensorType::f32([channels])));
     let sums = match r.range(0, 1) {
         0 => {
             let operands = [&[x], &vectors[..4]].concat();
-            i.op(IntegerBatchNorm { epsilon, batch: true }, &operands)
+            i.op(IntegerBatchNorm {}, &operands)
         }
         _ => {
             let operands = [&[x, e], &vectors[..]].concat();
-            i.op(IntegerBatchNormError { epsilon, batch: true }, &operands)
+            i.op(IntegerBatchNormError { batch: true }, &operands)
         }
     };
     let y = match r.range(0, 1) {

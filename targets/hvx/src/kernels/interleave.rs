@@ -349,6 +349,12 @@ pub(crate) fn quantize_gradient_in_order(
     quantize_gradient_to(name, vectors, width, true)
 }
 
+/// Byte k of each word to quarter k.
+fn in_order(b: &mut Builder, y: Register) -> Register {
+    let y = b.emit(Opcode::VdealB, (y,));
+    b.emit(Opcode::VdealB, (y,))
+}
+
 fn quantize_gradient_to(
     name: &str,
     vectors: usize,
@@ -357,10 +363,7 @@ fn quantize_gradient_to(
 ) -> Result<[Function; 2], MachineError> {
     let put = move |b: &mut Builder, bytes: Register, mut y: Register, object: Object| {
         if in_order {
-            // Byte k of each word to quarter k.
-            for _ in 0..2 {
-                y = b.emit(Opcode::VdealB, (y,));
-            }
+            y = self::in_order(b, y);
         }
         b.store(Opcode::StoreVNext, (bytes, 1, y), object);
     };
@@ -421,9 +424,10 @@ fn quantize_gradient_to(
 
 impl WeightGradient {
     /// Masks for [`Self::interleave`]: bytes whose place modulo the taps has bit 0, 1, 2, 3; then those of the second of
-    /// two features that lie in the first 64 bytes and the other way round.
+    /// two features that lie in the first 64 bytes and the other way round, or, of more features, how byte n gets to place
+    /// `taps n` modulo 128.
     pub(crate) fn place_table(&self, symbol: &str) -> DataObject {
-        let taps = self.taps();
+        let taps = self.weight_taps();
         let mut bytes: Vec<u8> = Vec::new();
         for bit in 0..4 {
             bytes.extend((0..VECTOR).map(|place| u8::from(((place % taps) >> bit) & 1 == 1)));
@@ -434,7 +438,10 @@ impl WeightGradient {
             let both = (0..VECTOR).find(|n| n * taps % VECTOR == place).unwrap_or(0);
             if both / 64 == place / 64 { 0 } else { 0xff }
         };
-        bytes.extend((0..VECTOR).map(swapped));
+        match self.block() {
+            1 => bytes.extend(multiplied_places(taps)),
+            _ => bytes.extend((0..VECTOR).map(swapped)),
+        }
         let words = bytes.chunks_exact(4);
         let words = words.map(|w| i32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
         DataObject { symbol: symbol.into(), words }
@@ -445,28 +452,32 @@ impl WeightGradient {
         let mut b = Builder::new(name, 2);
         b.purpose("Puts taps side by side.");
         let (bytes, dw) = (b.parameter(0), b.parameter(1));
-        let quads = b.range(self.feature_quads(), &["bytes", "dw"]);
-        let (taps, block) = (self.taps(), self.block());
-        // A row is 128 channels of a feature, or 64 of two.
+        let (taps, block) = (self.weight_taps(), self.block());
+        let channels = self.narrow.as_ref().map_or(self.channels, |narrow| narrow.channels);
+        // Quads of features of a round: with 16 channels two fill a row.
+        let quads_of_round = if channels == LANES / 2 { 2 } else { 1 };
+        let quads = b.range(self.feature_quads() / quads_of_round, &["bytes", "dw"]);
+        // A row is 128 channels of a feature, 64 of two, 32 of four or 16 of eight.
         let rows = ROWS * block / 4;
         let order = Order::new(&mut b, self, table, rows * VECTOR);
         let row_bytes = match block {
-            4 => taps * self.channels,
+            4 => taps * channels,
             _ => taps * VECTOR,
         };
-        let quad_bytes = ROWS * self.channels * taps;
-        quads.move_on(&mut b, bytes, self.blocks() * taps * rows * VECTOR);
+        let quad_bytes = quads_of_round * ROWS * channels * taps;
+        let round_bytes = quads_of_round * self.blocks() * self.taps() * rows * VECTOR;
+        quads.move_on(&mut b, bytes, round_bytes);
         quads.move_on(&mut b, dw, quad_bytes);
         quads.repeat(&mut b, "quads of features", |b| {
             let column = b.copy(dw);
             loop_over(b, self.blocks(), "blocks of channels", |b| {
                 let to = b.copy(column);
-                loop_over(b, rows, "128 channels of all taps", |b| {
+                loop_over(b, rows, "128 bytes of all taps", |b| {
                     order.row(b, bytes, to);
                     b.emit_to(bytes, Opcode::AddImmediate, (bytes, word(VECTOR)));
                     b.emit_to(to, Opcode::AddImmediate, (to, word(row_bytes)));
                 });
-                let rest = (taps - 1) * rows * VECTOR;
+                let rest = round_bytes / self.blocks() - rows * VECTOR;
                 b.emit_to(bytes, Opcode::AddImmediate, (bytes, word(rest)));
                 b.emit_to(column, Opcode::AddImmediate, (column, word(taps * VECTOR)));
             });
@@ -582,6 +593,24 @@ impl WeightGradient {
     }
 }
 
+/// What brings byte n of a vector to place `factor n` modulo 128, the factor odd, as `vdelta` takes it: a place's bit says
+/// whether at that distance it takes the other byte. No two bytes ever meet: places of which the upper bits are right already and
+/// the lower ones are those of n differ, as n and the product have their lowest different bit in common.
+fn multiplied_places(factor: usize) -> [u8; VECTOR] {
+    let mut controls = [0; VECTOR];
+    for n in 0..VECTOR {
+        let target = n * factor % VECTOR;
+        let mut place = n;
+        for distance in [64, 32, 16, 8, 4, 2, 1] {
+            if (place ^ target) & distance != 0 {
+                place ^= distance;
+                controls[place] |= distance as u8;
+            }
+        }
+    }
+    controls
+}
+
 /// Vectors from a result's start to the address that it is stored by: offsets reach as far back.
 pub(crate) const AHEAD: i32 = 8;
 
@@ -591,8 +620,12 @@ pub(crate) struct Order {
     block: usize,
     /// Places whose number modulo the taps has bit 0, 1, 2, 3.
     places: Vec<Register>,
-    /// Mask of the places whose byte comes from the other half.
+    /// Mask of the places whose byte comes from the other half; or how bytes are permuted.
     swapped: Register,
+    /// Where two quads of features fill a row: half of what they have of a channel's lanes, and bytes to the second.
+    second: Option<(Register, usize)>,
+    /// Where a vector has two columns: taps of a row of windows.
+    columns: Option<usize>,
     step: Register,
     half: Register,
     memory: (Object, Object),
@@ -616,8 +649,12 @@ impl Order {
         let half = b.constant(64);
         let memory = (b.object("bytes"), b.object("dw"));
         let places = masks[..4].iter().map(|&mask| b.emit(Opcode::QandVR, (mask, ones))).collect();
-        let (taps, block) = (gradient.taps(), gradient.block());
-        Self { taps, block, places, swapped: masks[4], step, half, memory }
+        let (taps, block) = (gradient.weight_taps(), gradient.block());
+        let narrow = gradient.narrow.as_ref();
+        let columns = narrow.map(|narrow| narrow.taps);
+        let channels = narrow.map_or(gradient.channels, |narrow| narrow.channels);
+        let second = (channels == LANES / 2).then(|| (b.constant(-16), gradient.taps() * VECTOR));
+        Self { taps, block, places, swapped: masks[4], second, columns, step, half, memory }
     }
 
     /// Where rows are read from.
@@ -628,15 +665,54 @@ impl Order {
     /// 128 channels: a byte vector of each tap to `taps` vectors of the result.
     pub(crate) fn row(&self, b: &mut Builder, from: Register, to: Register) {
         let from = b.copy(from);
-        let vectors: Vec<Register> = (0..self.taps)
-            .map(|tap| {
-                let y = b.load(Opcode::LoadVStep, (from, self.step), self.memory.0);
-                let y = if self.block == 2 { self.two_features(b, y) } else { y };
-                let turned = if tap == 0 { y } else { b.fresh(Class::V) };
-                self.turn(b, turned, y, tap);
-                turned
-            })
-            .collect();
+        let load = |b: &mut Builder, from: Register| {
+            b.load(Opcode::LoadVStep, (from, self.step), self.memory.0)
+        };
+        let vectors: Vec<Register> = match (self.block, self.second) {
+            (1, Some((half, bytes))) => {
+                let second = b.emit(Opcode::AddImmediate, (from, word(bytes)));
+                let pair = |b: &mut Builder| {
+                    let [low, high] = [from, second].map(|from| {
+                        let y = load(b, from);
+                        in_order(b, y)
+                    });
+                    b.emit(Opcode::Vdeal, (high, low, half))
+                };
+                let mut vectors = Vec::new();
+                while vectors.len() < self.taps {
+                    let both = pair(b);
+                    vectors.push(both.low());
+                    // The last vector of a row of taps may have one column only.
+                    if self.columns.is_some_and(|taps| vectors.len() % taps != 0) {
+                        vectors.push(both.high());
+                    }
+                }
+                vectors
+            }
+            (1, None) => {
+                let one = |b: &mut Builder| {
+                    let y = load(b, from);
+                    in_order(b, y)
+                };
+                (0..self.taps).map(|_| one(b)).collect()
+            }
+            (2, _) => (0..self.taps)
+                .map(|_| {
+                    let y = load(b, from);
+                    self.two_features(b, y)
+                })
+                .collect(),
+            _ => (0..self.taps).map(|_| load(b, from)).collect(),
+        };
+        let vectors = (0..).zip(vectors).map(|(tap, mut y)| {
+            if self.block == 1 {
+                y = b.emit(Opcode::Vdelta, (y, self.swapped));
+            }
+            let turned = if tap == 0 { y } else { b.fresh(Class::V) };
+            self.turn(b, turned, y, tap);
+            turned
+        });
+        let vectors = vectors.collect();
         let to = b.emit(Opcode::AddImmediate, (to, AHEAD * word(VECTOR)));
         let selection = self.select(b, vectors, to);
         selection.iter().flatten().for_each(|piece| piece(b));

@@ -1,12 +1,12 @@
-//! The weight gradient of windows at stride 1, lanes being positions: for few channels and features.
+//! The weight gradient of windows, lanes being positions: for few channels and features.
 //!
 //! Operand and error lie in frames of the same rows, the error with zeros between them, so that of each tap the products of all
-//! positions of all images are those of two runs of bytes. A tile is a few features times a few pairs of channel and tap; its
+//! positions of all images are those of two runs of bytes. At stride 2 the operand falls into parts as that of a product of planes. A tile is a few features times a few pairs of channel and tap; its
 //! accumulators' lanes are added at the end, all together by shuffles.
 //!
 //! | what | layout |
 //! |---|---|
-//! | operand | `[channel][image][row of the frame][column]` i8 |
+//! | operand | `[channel][part][image][row of the frame][column]` i8 |
 //! | error | `[feature][image][row of the frame][column]` i8, zeros elsewhere |
 //! | sums, bytes | `[feature][channel, tap]` i32, i8, each row with room for a vector more |
 
@@ -14,6 +14,7 @@ use trainc_ir::product::{Convolution, Pass};
 
 use super::interleave::quantize_gradient_in_order;
 use super::kernel::{Argument, Kernel, Phase, Scratch};
+use super::plane_axis::{OperandPart, Part};
 use super::plane_memory::{advance, put_rows};
 use super::plane_product::PlaneProduct;
 use super::product::VECTOR;
@@ -34,9 +35,10 @@ struct Planes {
     /// In memory: planes of an image, rows, columns.
     planes: usize,
     size: [usize; 2],
-    /// The first byte of a frame's first row.
-    first: usize,
-    /// Bytes of a plane with all images.
+    /// Parts of a plane, each in a frame of its own, and from a position of theirs to the next.
+    parts: Vec<[OperandPart; 2]>,
+    strides: [usize; 2],
+    /// Bytes of a part with all images.
     bytes: usize,
 }
 
@@ -46,12 +48,13 @@ impl PlaneGradient {
     /// # Errors
     /// Why these kernels cannot do it.
     pub fn new(c: &Convolution) -> Result<PlaneGradient, &'static str> {
-        let windows = PlaneProduct::new(&Convolution { pass: Pass::Forward, ..c.clone() })?;
+        let windows = PlaneProduct::of_channels(&Convolution { pass: Pass::Forward, ..c.clone() })?;
         let gradient = PlaneGradient { windows };
         if gradient.windows.pitch() > VECTOR {
             return Err("its rows are too large");
         }
-        let sizes = [gradient.operand(), gradient.error()].map(|p| p.planes * p.bytes);
+        let sizes =
+            [gradient.operand(), gradient.error()].map(|p| p.planes * p.parts.len() * p.bytes);
         if sizes.into_iter().any(|bytes| bytes >= 1 << 28) || !gradient.runs().is_supported() {
             return Err("its sums or frames are too large, or too few");
         }
@@ -61,7 +64,7 @@ impl PlaneGradient {
     /// Most products of a sum.
     #[must_use]
     pub fn depth(&self) -> usize {
-        let [rows, columns] = self.windows.output;
+        let [rows, columns] = self.windows.output();
         self.windows.images * rows * columns
     }
 
@@ -73,9 +76,9 @@ impl PlaneGradient {
 
     /// Bytes from an image's frame to the next.
     fn span(&self) -> usize {
-        let PlaneProduct { input, output, taps, dilations, before, .. } = self.windows;
-        let read = output[0] + (taps[0] - 1) * dilations[0];
-        read.max(before[0] + input[0]) * self.windows.pitch()
+        let [rows, _] = &self.windows.axes;
+        let held = rows.operand.iter().map(|operand| operand.first + operand.part.count);
+        (rows.output + rows.last_place()).max(held.max().unwrap_or(0)) * self.windows.pitch()
     }
 
     /// Vectors of positions, an even number.
@@ -85,31 +88,45 @@ impl PlaneGradient {
 
     fn operand(&self) -> Planes {
         let w = &self.windows;
-        let reach = w.tap_words(w.taps[0] - 1, w.taps[1] - 1);
+        let [rows, columns] = &w.axes;
+        let reach = rows.last_place() * w.pitch() + columns.last_place();
         Planes {
             planes: w.channels,
-            size: w.input,
-            first: w.first_word(),
+            size: w.input(),
+            parts: w.operand_parts(),
+            strides: [rows.operand_stride, columns.operand_stride],
             bytes: self.vectors() * VECTOR + reach.next_multiple_of(VECTOR),
         }
     }
 
     fn error(&self) -> Planes {
         let w = &self.windows;
-        Planes { planes: w.features, size: w.output, first: 0, bytes: self.vectors() * VECTOR }
+        let size = w.output();
+        let all = size.map(|count| OperandPart { part: Part { start: 0, count }, first: 0 });
+        let bytes = self.vectors() * VECTOR;
+        Planes { planes: w.features, size, parts: vec![all], strides: [1, 1], bytes }
     }
 
     fn runs(&self) -> Runs {
         let w = &self.windows;
-        let place = |column: usize| {
-            let (channel, tap) = (column / w.tap_count(), column % w.tap_count());
-            let tap = w.tap_words(tap / w.taps[1], tap % w.taps[1]);
-            channel * self.operand().bytes + tap
-        };
+        let operand = self.operand();
+        let [down, across] = &w.axes;
+        // A convolution's windows have all taps.
+        let mut taps = vec![0; w.tap_count()];
+        for row in down.result.iter().flat_map(|result| &result.taps) {
+            for column in across.result.iter().flat_map(|result| &result.taps) {
+                let part = row.operand * across.operand.len() + column.operand;
+                let place = row.place * w.pitch() + column.place;
+                taps[row.tap * across.taps + column.tap] = part * operand.bytes + place;
+            }
+        }
+        let plane = operand.parts.len() * operand.bytes;
         Runs {
             left: w.features,
             left_bytes: self.error().bytes,
-            right: (0..w.depth()).map(place).collect(),
+            right: (0..w.channels)
+                .flat_map(|k| taps.iter().map(move |tap| k * plane + tap))
+                .collect(),
             vectors: self.vectors(),
         }
     }
@@ -117,7 +134,10 @@ impl PlaneGradient {
     /// An estimate of the packets of a launch.
     #[must_use]
     pub fn packets(&self) -> usize {
-        let framed = |p: &Planes| self.windows.images * p.planes * (3 * p.size[0] + 14);
+        let framed = |p: &Planes| -> usize {
+            let part = |part: &[OperandPart; 2]| 3 * part[0].part.count + 6;
+            self.windows.images * p.planes * p.parts.iter().map(part).sum::<usize>()
+        };
         let runs = self.runs();
         let rows = runs.left * (runs.row() / VECTOR * 7 + runs.right.len() / 48 + 4);
         framed(&self.operand()) + framed(&self.error()) + runs.packets() + rows + 80
@@ -132,7 +152,7 @@ impl PlaneGradient {
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let [x, dy, bits, dw] = [0, 1, 2, 3].map(Argument::Parameter);
         let mut scratch = Scratch::default();
-        let size = |p: Planes| p.planes * p.bytes + 2 * VECTOR;
+        let size = |p: Planes| p.planes * p.parts.len() * p.bytes + 2 * VECTOR;
         let operand = scratch.take(size(self.operand()));
         let error = scratch.take(size(self.error()));
         let runs = self.runs();
@@ -191,29 +211,43 @@ impl PlaneGradient {
                 advance(b, place, VECTOR);
             });
         };
+        let half = b.constant(word(VECTOR / 2));
+        let low = b.emit(Opcode::Vsetq, (half,));
         loop_over(&mut b, planes.planes, "planes", |b| {
-            let (image, to) = (b.copy(x), b.copy(frames));
-            loop_over(b, images, "images", |b| {
-                let place = b.copy(to);
-                fill(b, place, planes.first);
-                let row = b.emit(Opcode::AddImmediate, (to, word(planes.first)));
-                let from = b.copy(image);
-                loop_over(b, height, "rows", |b| {
-                    let mut bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
-                    if let Some(inside) = inside {
-                        bytes = b.emit(Opcode::Vmux, (inside, bytes, zero));
-                    }
-                    b.store(Opcode::StoreVUnaligned, (row, 0, bytes), memory.1);
-                    advance(b, from, width);
-                    advance(b, row, pitch);
+            for &[rows, columns] in &planes.parts {
+                let first = rows.first * pitch + columns.first;
+                let start = b.emit(Opcode::AddImmediate, (x, word(rows.part.start * width)));
+                let (image, to) = (start, b.copy(frames));
+                loop_over(b, images, "images", |b| {
+                    let place = b.copy(to);
+                    fill(b, place, first);
+                    let row = b.emit(Opcode::AddImmediate, (to, word(first)));
+                    let from = b.copy(image);
+                    loop_over(b, rows.part.count, "rows", |b| {
+                        let mut bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
+                        if let Some(inside) = inside {
+                            bytes = b.emit(Opcode::Vmux, (inside, bytes, zero));
+                        }
+                        if planes.strides[1] > 1 {
+                            // Even columns before odd ones.
+                            bytes = b.emit(Opcode::VdealB, (bytes,));
+                            if columns.part.start > 0 {
+                                bytes = b.emit(Opcode::Vror, (bytes, half));
+                            }
+                            bytes = b.emit(Opcode::Vmux, (low, bytes, zero));
+                        }
+                        b.store(Opcode::StoreVUnaligned, (row, 0, bytes), memory.1);
+                        advance(b, from, planes.strides[0] * width);
+                        advance(b, row, pitch);
+                    });
+                    fill(b, row, span.saturating_sub(first + rows.part.count * pitch));
+                    advance(b, image, planes.planes * height * width);
+                    advance(b, to, span);
                 });
-                fill(b, row, span.saturating_sub(planes.first + height * pitch));
-                advance(b, image, planes.planes * height * width);
-                advance(b, to, span);
-            });
-            fill(b, to, self.vectors() * VECTOR - images * span);
+                fill(b, to, self.vectors() * VECTOR - images * span);
+                advance(b, frames, planes.bytes);
+            }
             advance(b, x, height * width);
-            advance(b, frames, planes.bytes);
         });
         b.finish(None)
     }

@@ -1,8 +1,12 @@
 //! What surrounds the products of planes: operands into frames, weights into words, results out of frames.
 
+use std::ops::Range;
+
+use super::DataObject;
+use super::plane_axis::OperandPart;
 use super::plane_product::{PlaneProduct, ROWS};
 use super::pool::store;
-use super::product::VECTOR;
+use super::product::{LANES, VECTOR};
 use super::support::{loop_over, zero_vector};
 use super::weight_gradient::word;
 use super::weights::WeightStrides;
@@ -30,49 +34,99 @@ impl PlaneProduct {
         let flip = b.constant(ZEROS);
         let flip = b.emit(Opcode::VsplatW, (flip,));
         let shuffles = [-1, -2].map(|unit| b.constant(unit));
-        let [height, width] = self.input;
+        let words = b.constant(-4);
+        let [height, width] = self.input();
         let plane = height * width;
+        let [rows, columns] = &self.axes;
         // Bytes beyond a row.
         let inside = (width < VECTOR).then(|| {
             let columns = b.constant(word(width));
             b.emit(Opcode::Vsetq, (columns,))
         });
-        let fill = |b: &mut Builder, place: Register, vectors: usize| {
-            loop_over(b, vectors, "zeros", |b| {
-                b.store(Opcode::StoreVUnaligned, (place, 0, flip), memory.1);
-                advance(b, place, VECTOR);
+        let fill = |b: &mut Builder, frame: Register, vectors: Range<usize>| {
+            let place = b.emit(Opcode::AddImmediate, (frame, word(vectors.start * VECTOR)));
+            loop_over(b, vectors.len(), "zeros", |b| {
+                b.store(Opcode::StoreVNext, (place, 1, flip), memory.1);
             });
         };
+        // Vectors of a frame that lie before the first row's last and behind the last row's first word.
+        let around = |parts: [OperandPart; 2]| {
+            let first = self.first_word(parts);
+            let rows = parts[0].part.count;
+            let behind = if rows == 0 {
+                first
+            } else {
+                first + (rows - 1) * self.pitch() + parts[1].part.count
+            };
+            [0..first.div_ceil(LANES), behind / LANES..self.frame_words() / LANES]
+        };
         let quad = |b: &mut Builder, channels: usize| {
-            let first = 4 * self.first_word();
-            let place = b.copy(to);
-            fill(b, place, first.div_ceil(VECTOR));
-            let place = b.emit(Opcode::AddImmediate, (to, word(first)));
-            let from: Vec<Register> =
-                (0..channels).map(|k| b.emit(Opcode::AddImmediate, (x, word(k * plane)))).collect();
-            loop_over(b, height, "rows", |b| {
-                let mut rows = [flip; 4];
-                for (row, &from) in rows.iter_mut().zip(&from) {
-                    let bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
-                    advance(b, from, width);
-                    let bytes = b.emit(Opcode::Vxor, (bytes, flip));
-                    *row = match inside {
-                        Some(inside) => b.emit(Opcode::Vmux, (inside, bytes, flip)),
-                        None => bytes,
+            for row in &rows.operand {
+                // The frames of all parts of these rows.
+                let frames: Vec<(Register, OperandPart)> = (0..)
+                    .zip(&columns.operand)
+                    .map(|(at, &column)| {
+                        let frame = word(4 * at * self.frame_words());
+                        (b.emit(Opcode::AddImmediate, (to, frame)), column)
+                    })
+                    .collect();
+                for &(frame, column) in &frames {
+                    around([*row, column]).into_iter().for_each(|vectors| fill(b, frame, vectors));
+                }
+                let places: Vec<Register> = frames
+                    .iter()
+                    .map(|&(frame, column)| {
+                        let first = word(4 * (self.first_word([*row, column]) - self.lead()));
+                        b.emit(Opcode::AddImmediate, (frame, first))
+                    })
+                    .collect();
+                let first = row.part.start * width;
+                let from: Vec<Register> = (0..channels)
+                    .map(|k| b.emit(Opcode::AddImmediate, (x, word(k * plane + first))))
+                    .collect();
+                loop_over(b, row.part.count, "rows", |b| {
+                    let mut rows = [flip; 4];
+                    for (row, &from) in rows.iter_mut().zip(&from) {
+                        let bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
+                        advance(b, from, self.axes[0].operand_stride * width);
+                        let bytes = b.emit(Opcode::Vxor, (bytes, flip));
+                        *row = match inside {
+                            Some(inside) => b.emit(Opcode::Vmux, (inside, bytes, flip)),
+                            None => bytes,
+                        };
+                    }
+                    if self.columns.is_some() {
+                        rows = self.columns_beside(b, rows[0], flip);
+                    }
+                    let count = (self.lead() + width).div_ceil(LANES);
+                    let all = quads_of(b, rows, shuffles, count);
+                    let halves: Vec<Register> = match columns.operand_stride {
+                        1 => Vec::new(),
+                        _ => {
+                            let pair = |pair: &[Register]| {
+                                let second = pair.get(1).copied().unwrap_or(flip);
+                                b.emit(Opcode::Vdeal, (second, pair[0], words))
+                            };
+                            all.chunks(2).map(pair).collect()
+                        }
                     };
-                }
-                let words = quads_of(b, rows, shuffles, width.div_ceil(32));
-                for at in 0..self.row_vectors() {
-                    let words = words.get(at).copied().unwrap_or(flip);
-                    let operands = (place, word(at), words);
-                    b.store(Opcode::StoreVUnaligned, operands, memory.1);
-                }
-                advance(b, place, 4 * self.pitch());
-            });
-            let behind = self.first_word() + (height - 1) * self.pitch() + width;
-            let place = b.emit(Opcode::AddImmediate, (to, word(4 * behind)));
-            fill(b, place, (4 * (self.frame_words() - behind)).div_ceil(VECTOR));
-            advance(b, to, 4 * self.frame_words());
+                    for (&(_, column), &place) in frames.iter().zip(&places) {
+                        let words: Vec<Register> = match (columns.operand_stride, column.part.start)
+                        {
+                            (1, _) => all.clone(),
+                            (_, 0) => halves.iter().map(|half| half.low()).collect(),
+                            _ => halves.iter().map(|half| half.high()).collect(),
+                        };
+                        for at in 0..self.row_vectors() {
+                            let words = words.get(at).copied().unwrap_or(flip);
+                            let operands = (place, word(at), words);
+                            b.store(Opcode::StoreVUnaligned, operands, memory.1);
+                        }
+                        advance(b, place, 4 * self.pitch());
+                    }
+                });
+                advance(b, to, 4 * columns.operand.len() * self.frame_words());
+            }
             advance(b, x, channels * plane);
         };
         loop_over(&mut b, self.images, "images", |b| {
@@ -92,13 +146,23 @@ impl PlaneProduct {
         &self,
         name: &str,
         strides: &WeightStrides,
-    ) -> Result<Function, MachineError> {
+    ) -> Result<(Function, Option<DataObject>), MachineError> {
+        if let Some(taps) = self.columns {
+            return Ok((self.pack_columns(name, strides, taps)?, None));
+        }
         let mut b = Builder::new(name, 3);
         b.purpose(
             "Puts weights of four channels and features side by side; -128 times their sums.",
         );
+        // Which taps of a group of four features a part of the result has.
+        let table = self.part_lanes(&format!("{name}_parts"));
         let (weights, starts) = (b.parameter(0), b.parameter(1));
-        let memory = (b.object("copy"), b.object("packed weights"), b.object("weights"));
+        let memory = (
+            b.object("copy"),
+            b.object("packed weights"),
+            b.object("weights"),
+            b.object("lanes of parts"),
+        );
         // Of a copy, more may be read than there is.
         let source = b.parameter(2);
         let place = b.copy(source);
@@ -123,9 +187,13 @@ impl PlaneProduct {
                 let bytes = b.constant(word(rest));
                 b.emit(Opcode::Vsetq, (bytes,))
             });
-            let sum = b.fresh(Class::V);
-            b.emit_to(sum, Opcode::Vassign, (zero,));
+            let parts = self.result_parts().len();
+            let sums: Vec<Register> = (0..parts).map(|_| b.copy(zero)).collect();
             let from = b.copy(source);
+            let lanes = table.as_ref().map(|table| {
+                let rows = if rows == ROWS { 0 } else { parts * self.mask_vectors() * VECTOR };
+                b.address(&table.symbol, word(rows))
+            });
             let quad = |b: &mut Builder, channels: usize| {
                 let mut all = [zero; ROWS];
                 for (feature, all) in all.iter_mut().enumerate().take(features) {
@@ -154,7 +222,17 @@ impl PlaneProduct {
                         Some(inside) if at == whole => b.emit(Opcode::Vmux, (inside, vector, zero)),
                         _ => vector,
                     };
-                    b.update(Opcode::VrmpyUbBvAccumulate, (sum, ones, counted));
+                    let Some(lanes) = lanes else {
+                        b.update(Opcode::VrmpyUbBvAccumulate, (sums[0], ones, counted));
+                        continue;
+                    };
+                    for (part, &sum) in sums.iter().enumerate() {
+                        let at = word((part * self.mask_vectors() + at) * VECTOR);
+                        let place = b.emit(Opcode::AddImmediate, (lanes, at));
+                        let mask = b.load(Opcode::LoadV, (place, 0), memory.3);
+                        let counted = b.emit(Opcode::Vand, (counted, mask));
+                        b.update(Opcode::VrmpyUbBvAccumulate, (sum, ones, counted));
+                    }
                 }
                 advance(b, to, taps * tap_bytes);
                 advance(b, from, 4 * strides.channel);
@@ -163,23 +241,96 @@ impl PlaneProduct {
             if !self.channels.is_multiple_of(4) {
                 quad(b, self.channels % 4);
             }
-            if self.quads() * taps < self.steps() {
+            if self.quads() * taps < self.packed_steps() {
                 b.store(Opcode::StoreVUnaligned, (to, 0, zero), memory.1);
                 advance(b, to, tap_bytes);
             }
-            let mut sum = sum;
-            let mut distance = tap_bytes;
-            while distance < VECTOR {
-                let turn = b.constant(word(distance));
-                let turned = b.emit(Opcode::Vror, (sum, turn));
-                sum = b.emit(Opcode::VaddW, (sum, turned));
-                distance *= 2;
+            for mut sum in sums {
+                let mut distance = tap_bytes;
+                while distance < VECTOR {
+                    let turn = b.constant(word(distance));
+                    let turned = b.emit(Opcode::Vror, (sum, turn));
+                    sum = b.emit(Opcode::VaddW, (sum, turned));
+                    distance *= 2;
+                }
+                let sum = b.emit(Opcode::VaslW, (sum, seven));
+                let start = b.emit(Opcode::VsubW, (zero, sum));
+                b.store(Opcode::StoreVUnaligned, (starts, 0, start), memory.1);
+                advance(b, starts, tap_bytes);
             }
-            let sum = b.emit(Opcode::VaslW, (sum, seven));
-            let start = b.emit(Opcode::VsubW, (zero, sum));
-            b.store(Opcode::StoreVUnaligned, (starts, 0, start), memory.1);
-            advance(b, starts, tap_bytes);
             advance(b, source, ROWS * strides.feature);
+        };
+        let groups = self.groups();
+        let full = self.features / ROWS;
+        loop_over(&mut b, full, "groups of features", |b| group(b, ROWS, ROWS));
+        if full < groups.len() {
+            group(&mut b, groups[full], self.features % ROWS);
+        }
+        Ok((b.finish(None)?, table))
+    }
+
+    /// A row's bytes and those of the columns behind them, from a few columns before the row on: four lanes of words.
+    fn columns_beside(&self, b: &mut Builder, row: Register, flip: Register) -> [Register; 4] {
+        let lead = self.lead();
+        std::array::from_fn(|k| match k.cmp(&lead) {
+            std::cmp::Ordering::Less => {
+                b.emit(Opcode::VlalignImmediate, (row, flip, word(lead - k)))
+            }
+            std::cmp::Ordering::Equal => row,
+            std::cmp::Ordering::Greater => {
+                b.emit(Opcode::ValignImmediate, (flip, row, word(k - lead)))
+            }
+        })
+    }
+
+    /// [`Self::pack_weights`] of a single channel whose words are of four taps of a row.
+    fn pack_columns(
+        &self,
+        name: &str,
+        strides: &WeightStrides,
+        taps: usize,
+    ) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 3);
+        b.purpose("Puts weights of four taps and features side by side; -128 times their sums.");
+        let (weights, starts) = (b.parameter(0), b.parameter(1));
+        let memory = (b.object("weights"), b.object("packed weights"));
+        let to = b.emit(Opcode::AddImmediate, (starts, word(self.start_bytes())));
+        let zero = b.fresh(Class::V);
+        zero_vector(&mut b, zero);
+        let group = |b: &mut Builder, rows: usize, features: usize| {
+            let bytes = 4 * rows * self.packed_steps();
+            let place = b.copy(to);
+            loop_over(b, bytes.div_ceil(VECTOR), "zeros", |b| {
+                b.store(Opcode::StoreVUnaligned, (place, 0, zero), memory.1);
+                advance(b, place, VECTOR);
+            });
+            for feature in 0..features {
+                let from = b.emit(Opcode::AddImmediate, (weights, word(feature * strides.feature)));
+                let place = b.emit(Opcode::AddImmediate, (to, word(4 * feature)));
+                let none = b.zero();
+                let sum = b.copy(none);
+                loop_over(b, self.axes[0].taps, "rows of taps", |b| {
+                    for tap in 0..taps {
+                        let w = b.load(Opcode::LoadB, (from, word(tap)), memory.0);
+                        b.emit_to(sum, Opcode::Add, (sum, w));
+                        let at = tap / 4 * rows * 4 + tap % 4;
+                        b.store(Opcode::StoreB, (place, word(at), w), memory.1);
+                    }
+                    advance(b, from, taps);
+                    advance(b, place, self.axes[1].taps * rows * 4);
+                });
+                let sum = b.emit(Opcode::ShiftLeftImmediate, (sum, 7));
+                let start = b.emit(Opcode::Sub, (none, sum));
+                b.store(Opcode::StoreW, (starts, word(4 * feature), start), memory.1);
+            }
+            // Features that fill up the group have sums of zero.
+            for feature in features..rows {
+                let none = b.zero();
+                b.store(Opcode::StoreW, (starts, word(4 * feature), none), memory.1);
+            }
+            advance(b, weights, rows * strides.feature);
+            advance(b, to, bytes);
+            advance(b, starts, 4 * rows);
         };
         let groups = self.groups();
         let full = self.features / ROWS;
@@ -190,31 +341,110 @@ impl PlaneProduct {
         b.finish(None)
     }
 
+    /// Vectors of a group's weights of four channels and all taps.
+    fn mask_vectors(&self) -> usize {
+        (self.tap_count() * ROWS).div_ceil(LANES)
+    }
+
+    /// Which words of four channels' weights are of taps that a part of the result has: `[part][tap][feature]` of four features, then
+    /// of two. Of a single part there is none, as it has all.
+    fn part_lanes(&self, symbol: &str) -> Option<DataObject> {
+        let parts = self.result_parts();
+        let of_group = |rows: usize| {
+            let lanes = parts.iter().flat_map(move |&part| {
+                let taps = self.taps_of(part);
+                let has = move |lane: usize| taps.iter().any(|&(tap, _)| tap == lane / rows);
+                (0..self.mask_vectors() * LANES).map(move |lane| -i32::from(has(lane)))
+            });
+            lanes.collect::<Vec<i32>>()
+        };
+        (parts.len() > 1).then(|| DataObject {
+            symbol: symbol.into(),
+            words: [of_group(ROWS), of_group(2)].concat(),
+        })
+    }
+
     /// `void rows(bytes, dense, y)`: rows of results without what lies between them.
     pub(super) fn put_rows(&self, name: &str) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 3);
         b.purpose("Puts rows one behind the other.");
         let (bytes, dense, y) = (b.parameter(0), b.parameter(1), b.parameter(2));
         let memory = (b.object("bytes"), b.object("dense"), b.object("y"));
-        let [rows, columns] = self.output;
+        let [_, columns] = self.output();
         let to = b.copy(dense);
-        let plane = self.vectors() * 32;
+        let plane = self.vectors() * LANES;
+        let [down, across] = &self.axes;
+        let bytes_unit = b.constant(-1);
+        // Rows that fill a vector, if all of them do, side by side: then results are stored where they belong.
+        let whole = self.rows_of_vector();
+        let turn = b.constant(word(columns));
         loop_over(&mut b, self.images, "images", |b| {
             let from = b.copy(bytes);
             loop_over(b, self.features, "features", |b| {
-                let row = b.copy(from);
-                loop_over(b, rows, "rows", |b| {
-                    let vector = b.load(Opcode::LoadVUnaligned, (row, 0), memory.0);
-                    b.store(Opcode::StoreVUnaligned, (to, 0, vector), memory.1);
-                    advance(b, row, self.pitch());
+                // Of each part of the rows, those of the columns.
+                let parts: Vec<Vec<Register>> = (0..down.result.len())
+                    .map(|row| {
+                        let part = |column: usize| (row * across.result.len() + column) * plane;
+                        (0..across.result.len())
+                            .map(|column| b.emit(Opcode::AddImmediate, (from, word(part(column)))))
+                            .collect()
+                    })
+                    .collect();
+                let take = |b: &mut Builder, row: &[Register]| {
+                    let mut vectors: Vec<Register> = row
+                        .iter()
+                        .map(|&part| b.load(Opcode::LoadVUnaligned, (part, 0), memory.0))
+                        .collect();
+                    row.iter().for_each(|&part| advance(b, part, self.pitch()));
+                    if let [even, odd] = vectors[..] {
+                        vectors = vec![b.emit(Opcode::Vshuff, (odd, even, bytes_unit)).low()];
+                    }
+                    vectors[0]
+                };
+                let put = |b: &mut Builder, row: &[Register]| {
+                    let bytes = take(b, row);
+                    b.store(Opcode::StoreVUnaligned, (to, 0, bytes), memory.1);
                     advance(b, to, columns);
-                });
-                advance(b, from, plane);
+                };
+                if let Some(rows) = whole {
+                    loop_over(b, down.output / rows, "rows of a vector", |b| {
+                        // Each row comes in from the end.
+                        let mut all = take(b, &parts[0]);
+                        if rows > 1 {
+                            all = b.emit(Opcode::Valign, (all, all, turn));
+                        }
+                        for row in 1..rows {
+                            let next = take(b, &parts[row % parts.len()]);
+                            all = b.emit(Opcode::Valign, (next, all, turn));
+                        }
+                        b.store(Opcode::StoreVNext, (y, 1, all), memory.2);
+                    });
+                    advance(b, from, self.feature_vectors() * LANES);
+                    return;
+                }
+                // The first part has a row more than the last, if any.
+                let both = down.result.iter().map(|result| result.part.count).min().unwrap_or(0);
+                loop_over(b, both, "rows", |b| parts.iter().for_each(|row| put(b, row)));
+                if down.longest() > both {
+                    put(b, &parts[0]);
+                }
+                advance(b, from, self.feature_vectors() * LANES);
             });
             advance(b, bytes, self.image_positions());
         });
-        copy_all(&mut b, [dense, y], (memory.1, memory.2), self.result_bytes());
+        if whole.is_none() {
+            copy_all(&mut b, [dense, y], (memory.1, memory.2), self.result_bytes());
+        }
         b.finish(None)
+    }
+
+    /// How many rows of a plane of results fill a vector, if all its rows do.
+    pub(super) fn rows_of_vector(&self) -> Option<usize> {
+        let ([rows, columns], [down, _]) = (self.output(), &self.axes);
+        let fits = VECTOR.is_multiple_of(columns)
+            && rows.is_multiple_of(VECTOR / columns)
+            && (VECTOR / columns).is_multiple_of(down.result.len());
+        fits.then_some(VECTOR / columns)
     }
 }
 

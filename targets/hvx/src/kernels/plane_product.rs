@@ -1,26 +1,32 @@
-//! Sums over windows at stride 1 whose lanes are neighbouring positions: for few images, few channels, few features.
+//! Sums over windows whose lanes are neighbouring positions: for few images, few channels, few features.
 //!
 //! The operand lies in frames: of an image and four channels, every position is a word, 128 added, and rows follow each
 //! other with as many zeros between them as one side of the padding takes. In a frame a tap is a distance, so a vector
 //! of 32 positions reads its operand at any tap by one load, and pairs of products take a word of weights of a feature each.
 //! Lanes between rows hold sums, too: they are left out of the magnitudes, and when rows are put together.
 //!
+//! At stride 2 the operand of a convolution falls into parts, a frame of its even rows and odd columns and so on, and the result of
+//! an error gradient does: in a part of it all windows have the same taps, and no inserted zero is multiplied.
+//!
 //! | what | layout |
 //! |---|---|
-//! | frames | `[image][quad of channels][position][channel of the quad]` u8, 128 added |
-//! | packed weights | start values, `[group of features][step][feature][channel of the quad]` i8; a step is a quad and a tap |
-//! | sums | `[image][feature][position]` i32, whole vectors |
-//! | bytes | `[image][feature][position]` i8 |
+//! | frames | `[image][quad of channels][part][position][channel of the quad]` u8, 128 added |
+//! | packed weights | start values `[group][part][feature]`, `[group of features][quad, tap][feature][channel of the quad]` i8 |
+//! | sums | `[image][feature][part][position]` i32, whole vectors |
+//! | bytes | `[image][feature][part][position]` i8 |
 
 use trainc_ir::product::{Convolution, Pass};
 
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
+use super::plane_axis::{OperandPart, PlaneAxis, ResultPart, Tap};
+use super::plane_memory::advance;
 use super::plane_tile::{Memory, Tile};
 use super::product::{LANES, VECTOR};
 use super::requantize::requantize_in_order;
 use super::support::{loop_over, or_lanes, zero_vector};
 use super::weight_gradient::word;
-use crate::machine::{Builder, Class, Function, MachineError, Opcode, Range};
+use super::window::Span;
+use crate::machine::{Builder, Class, Function, MachineError, Opcode, Range, Register};
 
 /// Most position vectors of a tile.
 const MOST_VECTORS: usize = 4;
@@ -30,7 +36,12 @@ pub(super) const ROWS: usize = 4;
 const MOST_TAPS: usize = 32;
 const MOST_COLUMNS: usize = VECTOR;
 
-/// `y[n, f, r, c] = sum over channels k, taps i, j of x[n, k, r + di - before, c + dj - before] w[f, k, tap(i, j)]`.
+/// Columns that a word holds beside its own, where it holds four.
+const LEAD: usize = 3;
+/// Most stride.
+const MOST_STRIDE: usize = 2;
+
+/// `y[n, f, r, c] = sum over channels k, taps of the window at (r, c) of x[n, k, where it reads] w[f, k, tap]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlaneProduct {
     /// Images.
@@ -39,76 +50,53 @@ pub struct PlaneProduct {
     pub channels: usize,
     /// Channels of the result.
     pub features: usize,
-    /// Rows and columns of the operand.
-    pub input: [usize; 2],
-    /// Rows and columns of the result.
-    pub output: [usize; 2],
-    /// Of a window.
-    pub taps: [usize; 2],
-    /// From a tap to the next.
-    pub dilations: [usize; 2],
-    /// Zeros above and left of the operand.
-    pub before: [usize; 2],
-    /// Whether the weights' last tap reads first: the error of a convolution.
-    pub reversed: bool,
+    /// Rows and columns.
+    pub axes: [PlaneAxis; 2],
+    /// Of a single channel, taps of a row of windows, if a word holds four columns instead of four channels.
+    pub columns: Option<usize>,
 }
 
 impl PlaneProduct {
-    /// The product of a convolution or of its error gradient.
+    /// The product of a convolution or of its error gradient. Of a single channel, words hold four columns where windows allow it.
     ///
     /// # Errors
     /// Why these kernels cannot do it.
     pub fn new(c: &Convolution) -> Result<PlaneProduct, &'static str> {
-        if c.strides != [1, 1] || c.groups > 1 {
+        let [rows, columns] = Span::of(c);
+        let single = c.channels == 1 && c.pass == Pass::Forward;
+        let near = columns.stride == 1 && columns.dilation == 1 && columns.kernel > 1;
+        let product = Self::of_channels(c)?;
+        if !single || !near || c.width + LEAD > MOST_COLUMNS {
+            return Ok(product);
+        }
+        let axes = [PlaneAxis::forward(&rows), PlaneAxis::forward_by_fours(&columns)];
+        Ok(PlaneProduct { axes, columns: Some(columns.kernel), ..product })
+    }
+
+    /// As [`Self::new`], words always of channels.
+    ///
+    /// # Errors
+    /// Why these kernels cannot do it.
+    pub(super) fn of_channels(c: &Convolution) -> Result<PlaneProduct, &'static str> {
+        if c.strides.iter().any(|&stride| stride > MOST_STRIDE) || c.groups > 1 {
             return Err("its windows lie apart");
         }
-        let pads = [c.pads[0], c.pads[1]];
-        let reach: [usize; 2] = std::array::from_fn(|i| (c.taps[i] - 1) * c.dilations[i]);
-        let (x, y) = ([c.height, c.width], [c.rows, c.columns]);
-        let (taps, dilations) = (c.taps, c.dilations);
+        let (images, spans) = (c.images, Span::of(c));
         let product = match c.pass {
             Pass::Error => {
-                if pads[0] > reach[0] || pads[1] > reach[1] {
-                    return Err("its padding reaches further than its windows");
-                }
-                let before = std::array::from_fn(|i| reach[i] - pads[i]);
-                let (channels, features) = (c.outputs, c.channels);
-                let (input, output) = (y, x);
-                let (images, reversed) = (c.images, true);
-                Self {
-                    images,
-                    channels,
-                    features,
-                    input,
-                    output,
-                    taps,
-                    dilations,
-                    before,
-                    reversed,
-                }
+                let axes = spans.each_ref().map(PlaneAxis::error);
+                Self { images, channels: c.outputs, features: c.channels, axes, columns: None }
             }
             _ => {
-                let (channels, features) = (c.channels, c.outputs);
-                let (input, output, before) = (x, y, pads);
-                let (images, reversed) = (c.images, false);
-                Self {
-                    images,
-                    channels,
-                    features,
-                    input,
-                    output,
-                    taps,
-                    dilations,
-                    before,
-                    reversed,
-                }
+                let axes = spans.each_ref().map(PlaneAxis::forward);
+                Self { images, channels: c.channels, features: c.outputs, axes, columns: None }
             }
         };
-        if product.tap_count() > MOST_TAPS || x[1].max(y[1]) > MOST_COLUMNS {
+        if product.tap_count() > MOST_TAPS || c.width.max(c.columns) > MOST_COLUMNS {
             return Err("its windows or rows are too large");
         }
         let bytes = product.sums_bytes().max(product.frame_bytes()).max(product.weight_bytes());
-        let words = product.frame_words();
+        let words = product.quad_words();
         if bytes >= 1 << 30 || words > 1 << 20 || product.images * product.features == 0 {
             return Err("its sums or frames are too large");
         }
@@ -118,19 +106,69 @@ impl PlaneProduct {
     /// Taps of a window.
     #[must_use]
     pub fn tap_count(&self) -> usize {
-        self.taps[0] * self.taps[1]
+        self.axes[0].taps * self.axes[1].taps
     }
 
     /// Most products of a sum.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.tap_count() * self.channels
+        match self.columns {
+            Some(taps) => self.axes[0].taps * taps,
+            None => self.tap_count() * self.channels,
+        }
+    }
+
+    /// Words before a row that hold some of its columns, where a word holds four.
+    pub(super) fn lead(&self) -> usize {
+        if self.columns.is_some() { LEAD.min(self.axes[1].operand[0].first) } else { 0 }
+    }
+
+    /// Rows and columns of the operand.
+    pub(super) fn input(&self) -> [usize; 2] {
+        self.axes.each_ref().map(|axis| axis.input)
+    }
+
+    /// Rows and columns of the result.
+    pub(super) fn output(&self) -> [usize; 2] {
+        self.axes.each_ref().map(|axis| axis.output)
+    }
+
+    /// Parts of the operand: rows and columns of each.
+    pub(super) fn operand_parts(&self) -> Vec<[OperandPart; 2]> {
+        let [rows, columns] = &self.axes;
+        rows.operand.iter().flat_map(|&r| columns.operand.iter().map(move |&c| [r, c])).collect()
+    }
+
+    /// Parts of the result: rows and columns of each.
+    pub(super) fn result_parts(&self) -> Vec<[&ResultPart; 2]> {
+        let [rows, columns] = &self.axes;
+        rows.result.iter().flat_map(|r| columns.result.iter().map(move |c| [r, c])).collect()
+    }
+
+    /// Of each tap of a part of the result, the weights' and the word of a quad's frames that its first window reads.
+    pub(super) fn taps_of(&self, [rows, columns]: [&ResultPart; 2]) -> Vec<(usize, usize)> {
+        let [_, across] = &self.axes;
+        let taps = rows.taps.iter().flat_map(|r| columns.taps.iter().map(move |c| (r, c)));
+        let place = |(r, c): (&Tap, &Tap)| {
+            let part = r.operand * across.operand.len() + c.operand;
+            let word = part * self.frame_words() + r.place * self.pitch() + c.place;
+            (r.tap * across.taps + c.tap, word)
+        };
+        taps.map(place).collect()
     }
 
     /// Multiplications, those with padding included.
     #[must_use]
     pub fn multiplications(&self) -> usize {
-        self.images * self.features * self.depth() * self.output[0] * self.output[1]
+        let of = |axis: &PlaneAxis| -> usize {
+            axis.result.iter().map(|result| result.part.count * result.taps.len()).sum()
+        };
+        let [rows, columns] = &self.axes;
+        let columns = match self.columns {
+            Some(taps) => columns.output * taps,
+            None => of(columns),
+        };
+        self.images * self.features * self.channels * of(rows) * columns
     }
 
     pub(super) fn quads(&self) -> usize {
@@ -139,20 +177,18 @@ impl PlaneProduct {
 
     /// Positions from a row of a frame to the next.
     pub(super) fn pitch(&self) -> usize {
-        let [_, before] = self.before;
-        let last = self.output[1] + (self.taps[1] - 1) * self.dilations[1];
-        let after = last.saturating_sub(before + self.input[1]);
-        (self.input[1] + before.max(after)).max(self.output[1])
+        self.axes[1].pitch()
     }
 
-    /// Vectors of result positions of an image and a feature.
+    /// Vectors of result positions of an image, a feature and a part.
     pub(super) fn vectors(&self) -> usize {
-        ((self.output[0] - 1) * self.pitch() + self.output[1]).div_ceil(LANES)
+        let [rows, columns] = self.axes.each_ref().map(PlaneAxis::longest);
+        ((rows - 1) * self.pitch() + columns).div_ceil(LANES)
     }
 
-    /// The place of the operand's first element.
-    pub(super) fn first_word(&self) -> usize {
-        self.before[0] * self.pitch() + self.before[1]
+    /// The place of a part's first element.
+    pub(super) fn first_word(&self, [rows, columns]: [OperandPart; 2]) -> usize {
+        rows.first * self.pitch() + columns.first
     }
 
     /// Stores that write a row and the zeros behind it.
@@ -160,25 +196,46 @@ impl PlaneProduct {
         self.pitch().div_ceil(LANES)
     }
 
-    pub(super) fn tap_words(&self, i: usize, j: usize) -> usize {
-        i * self.dilations[0] * self.pitch() + j * self.dilations[1]
-    }
-
     /// Words of a frame.
     pub(super) fn frame_words(&self) -> usize {
-        let read = self.vectors() * LANES + self.tap_words(self.taps[0] - 1, self.taps[1] - 1);
-        let last_row = self.first_word() + (self.input[0] - 1) * self.pitch();
-        read.max(last_row + self.row_vectors() * LANES).next_multiple_of(LANES)
+        let [rows, columns] = self.axes.each_ref().map(PlaneAxis::last_place);
+        let read = self.vectors() * LANES + rows * self.pitch() + columns;
+        let written = |parts: &[OperandPart; 2]| {
+            let last = parts[0].part.count.saturating_sub(1);
+            self.first_word(*parts) + last * self.pitch() + self.row_vectors() * LANES
+        };
+        let written = self.operand_parts().iter().map(written).max().unwrap_or(0);
+        read.max(written).next_multiple_of(LANES)
+    }
+
+    /// Words of the frames of an image and a quad.
+    pub(super) fn quad_words(&self) -> usize {
+        self.operand_parts().len() * self.frame_words()
     }
 
     /// Bytes of all frames, and of what is written behind the last.
     fn frame_bytes(&self) -> usize {
-        self.images * self.quads() * self.frame_words() * 4 + VECTOR
+        self.images * self.quads() * self.quad_words() * 4 + VECTOR
     }
 
-    /// Quads and taps, filled up to an even number.
-    pub(super) fn steps(&self) -> usize {
-        (self.quads() * self.tap_count()).next_multiple_of(2)
+    /// Quads and taps of a part of the result, filled up to an even number.
+    fn steps_of(&self, part: [&ResultPart; 2]) -> usize {
+        let taps = part[0].taps.len() * part[1].taps.len();
+        (self.quads() * taps).next_multiple_of(2).max(2)
+    }
+
+    /// Quads and taps of all parts.
+    fn steps(&self) -> usize {
+        self.result_parts().into_iter().map(|part| self.steps_of(part)).sum()
+    }
+
+    /// Quads and taps that weights are packed of, and, where there is one, a tap of zeros that fills up.
+    pub(super) fn packed_steps(&self) -> usize {
+        let taps = self.quads() * self.tap_count();
+        match self.result_parts().len() {
+            1 => taps.next_multiple_of(2),
+            _ => taps + 1,
+        }
     }
 
     /// Features of each group.
@@ -198,7 +255,7 @@ impl PlaneProduct {
 
     /// Bytes of the start values, and of what is written behind them.
     pub(super) fn start_bytes(&self) -> usize {
-        (self.rows() * 4 + VECTOR).next_multiple_of(VECTOR)
+        (self.rows() * self.result_parts().len() * 4 + VECTOR).next_multiple_of(VECTOR)
     }
 
     /// Bytes of the weights as the program has them.
@@ -215,16 +272,22 @@ impl PlaneProduct {
     /// Bytes of the packed weights, and of what is written or read behind them.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
-        self.start_bytes() + (self.rows() * self.steps() * 4 + VECTOR).next_multiple_of(VECTOR)
+        self.start_bytes()
+            + (self.rows() * self.packed_steps() * 4 + VECTOR).next_multiple_of(VECTOR)
     }
 
     fn sums_bytes(&self) -> usize {
         self.sum_vectors() * VECTOR
     }
 
+    /// Vectors of a feature's sums of all parts.
+    pub(super) fn feature_vectors(&self) -> usize {
+        self.result_parts().len() * self.vectors()
+    }
+
     /// A multiple of four.
     fn sum_vectors(&self) -> usize {
-        (self.images * self.rows() * self.vectors()).next_multiple_of(4)
+        (self.images * self.rows() * self.feature_vectors()).next_multiple_of(4)
     }
 
     /// Vectors of each tile.
@@ -238,43 +301,96 @@ impl PlaneProduct {
     #[must_use]
     pub fn packets(&self) -> usize {
         let (images, quads, groups) = (self.images, self.quads(), self.groups());
-        let around = self.frame_words().saturating_sub(self.input[0] * self.pitch()) / LANES;
-        let frames = images * quads * (self.input[0] * (7 + self.row_vectors()) + around + 12);
-        let weights = groups.len() * (quads * 36 + 16) + self.plain_weight_bytes() / VECTOR;
-        let tile = |rows: usize, vectors: usize| {
-            self.steps() * (rows * vectors / 2).max(vectors + rows / 2) + rows * vectors + 16
+        let [_, columns] = &self.axes;
+        let frame = |row: &OperandPart| {
+            let [_, width] = self.input();
+            // A load of a row is for all its parts.
+            let parts = columns.operand.len();
+            let apart = if columns.operand_stride > 1 { width.div_ceil(2 * LANES) } else { 0 };
+            let around = self.frame_words().saturating_sub(row.part.count * self.pitch()) / LANES;
+            row.part.count * (7 + apart + parts * self.row_vectors()) + parts * (around + 12)
+        };
+        let frames: usize = self.axes[0].operand.iter().map(frame).sum();
+        let parts = self.result_parts();
+        let start = if parts.len() > 1 { 14 * parts.len() } else { 0 };
+        let by_words = groups.len() * (quads * (36 + 2 * start / 14) + 16 + start)
+            + self.plain_weight_bytes() / VECTOR;
+        let weights = match self.columns {
+            Some(_) => self.features * (self.depth() * 2 + 12),
+            None => by_words,
         };
         let tiles = self.tiles();
+        let tile = |rows: usize, vectors: usize| -> usize {
+            let step = (rows * vectors / 2).max(vectors + rows / 2);
+            let around = if parts.len() > 1 { 20 } else { 16 };
+            let part =
+                |&part: &[&ResultPart; 2]| self.steps_of(part) * step + rows * vectors + around;
+            parts.iter().map(part).sum()
+        };
         let products: usize =
             groups.iter().flat_map(|&rows| tiles.iter().map(move |&v| tile(rows, v))).sum();
         let planes = images * self.features;
-        let rows =
-            planes * (3 * self.output[0] + 4) + planes * self.output[0] * self.output[1] / 64;
-        frames + weights + images * products + self.sum_vectors() * 3 / 2 + rows + 80
+        let [rows, across] = self.output();
+        let row = if columns.result.len() > 1 { 4 } else { 3 };
+        let results = match self.rows_of_vector() {
+            Some(_) => {
+                let row = if columns.result.len() > 1 { 9 } else { 4 };
+                planes * (rows * row / 3 + rows * across / VECTOR + 8)
+            }
+            None => planes * (row * rows + 4) + planes * rows * across / 64,
+        };
+        images * quads * frames
+            + weights
+            + images * products
+            + self.sum_vectors() * 3 / 2
+            + results
+            + 80
     }
 
-    /// Distances of the steps in a frame's bytes, and one more; then, of the vectors of result positions, which lanes are
+    /// What steps read of a quad's frames and of a group's weights; then, of the vectors of result positions, which lanes are
     /// results.
+    ///
+    /// Steps of a single part have their distances in a frame's bytes, and one more; weights follow each other. Of several parts,
+    /// each has half its steps and where its list begins; lists are of (distance, place of the weights).
     fn tables(&self, name: &str) -> [DataObject; 2] {
-        let [vertical, horizontal] = self.taps;
-        let place = |tap: usize| match self.reversed {
-            true => self.tap_count() - 1 - tap,
-            false => tap,
-        };
-        let steps = (0..self.quads()).flat_map(|quad| {
-            (0..vertical * horizontal).map(move |tap| {
-                let tap = place(tap);
-                let tap = self.tap_words(tap / horizontal, tap % horizontal);
-                word(4 * (quad * self.frame_words() + tap))
-            })
+        let parts = self.result_parts();
+        let single = parts.len() == 1;
+        let mut words = Vec::new();
+        let mut lists: Vec<i32> = Vec::new();
+        // Of two features; of four, twice as much.
+        let place = |step: usize| word(4 * 2 * step);
+        let nothing = place(self.packed_steps() - 1);
+        for &part in &parts {
+            let (taps, steps) = (self.taps_of(part), self.steps_of(part));
+            if !single {
+                words.push(word(steps / 2));
+                words.push(word(4 * (2 * parts.len() + lists.len())));
+            }
+            let mut list = Vec::new();
+            for quad in 0..self.quads() {
+                for &(tap, at) in &taps {
+                    list.push(word(4 * (quad * self.quad_words() + at)));
+                    if !single {
+                        list.push(place(quad * self.tap_count() + tap));
+                    }
+                }
+            }
+            let filling: &[i32] = if single { &[0] } else { &[0, nothing] };
+            while list.len() < (steps + 2) * filling.len() {
+                list.extend(filling);
+            }
+            lists.extend(list);
+        }
+        words.extend(lists);
+        let pitch = self.pitch();
+        let lanes = parts.iter().flat_map(|[rows, columns]| {
+            let [rows, columns] = [rows.part.count, columns.part.count];
+            let is_result = move |at: usize| at % pitch < columns && at / pitch < rows;
+            (0..self.vectors() * LANES).map(move |at| -i32::from(is_result(at)))
         });
-        let mut steps: Vec<i32> = steps.collect();
-        steps.resize(self.steps() + 2, 0);
-        let (pitch, [rows, columns]) = (self.pitch(), self.output);
-        let is_result = |at: usize| at % pitch < columns && at / pitch < rows;
-        let lanes = (0..self.vectors() * LANES).map(|at| -i32::from(is_result(at))).collect();
+        let lanes = lanes.collect();
         [
-            DataObject { symbol: format!("{name}_steps"), words: steps },
+            DataObject { symbol: format!("{name}_steps"), words },
             DataObject { symbol: format!("{name}_lanes"), words: lanes },
         ]
     }
@@ -318,12 +434,13 @@ impl PlaneProduct {
 
     /// Bytes of the result.
     pub(super) fn result_bytes(&self) -> usize {
-        self.images * self.features * self.output[0] * self.output[1]
+        let [rows, columns] = self.output();
+        self.images * self.features * rows * columns
     }
 
     /// Positions of all features of an image with those that fill up groups.
     pub(super) fn image_positions(&self) -> usize {
-        self.rows() * self.vectors() * LANES
+        self.rows() * self.feature_vectors() * LANES
     }
 
     /// `int products(frames, packed weights, sums)`: returns the bitwise or of all magnitudes.
@@ -350,48 +467,76 @@ impl PlaneProduct {
             sums: b.object("sums"),
         };
         let tiles = self.tiles();
-        let group_sums = ROWS * self.vectors() * VECTOR;
+        let parts = self.result_parts().len();
+        let group_bytes = |rows: usize| {
+            [
+                rows * self.feature_vectors() * VECTOR,
+                4 * rows * parts,
+                4 * rows * self.packed_steps(),
+            ]
+        };
         loop_over(&mut b, self.images, "images", |b| {
             let (starts, to_sums) = (b.copy(packed), b.copy(sums));
             let weights = b.emit(Opcode::AddImmediate, (packed, word(self.start_bytes())));
-            range.move_on(b, starts, 4 * ROWS);
-            range.move_on(b, weights, 4 * ROWS * self.steps());
-            range.move_on(b, to_sums, group_sums);
+            for (pointer, bytes) in [to_sums, starts, weights].into_iter().zip(group_bytes(ROWS)) {
+                range.move_on(b, pointer, bytes);
+            }
             let group = |b: &mut Builder, rows: usize| {
-                let (x, to, mask) = (b.copy(frames), b.copy(to_sums), b.address(lanes, 0));
-                let tile = |b: &mut Builder, vectors: usize| {
-                    let step = self.vectors() * VECTOR;
-                    let tile = Tile::new(b, rows, vectors, step, magnitude, memory);
-                    tile.start(b, starts);
-                    let list = b.address(steps, 0);
-                    tile.sum(b, x, list, weights, self.steps());
-                    tile.finish(b, to, mask);
-                    for pointer in [x, to, mask] {
-                        b.emit_to(pointer, Opcode::AddImmediate, (pointer, word(vectors * VECTOR)));
+                let mask = b.address(lanes, 0);
+                // A part: its start values and sums, and, of several, its list with how often two steps of it are.
+                let part = |b: &mut Builder, starts, sums, list: Option<(Register, Register)>| {
+                    let (x, to) = (b.copy(frames), b.copy(sums));
+                    let tile = |b: &mut Builder, vectors: usize| {
+                        let plane = self.feature_vectors() * VECTOR;
+                        let tile = Tile::new(b, rows, vectors, plane, magnitude, memory);
+                        tile.start(b, starts);
+                        match list {
+                            None => {
+                                let list = b.address(steps, 0);
+                                tile.sum(b, x, list, weights, self.steps() / 2);
+                            }
+                            Some((list, rounds)) => {
+                                let list = b.copy(list);
+                                tile.sum_of_lists(b, x, list, weights, rounds);
+                            }
+                        }
+                        tile.finish(b, to, mask);
+                        for pointer in [x, to, mask] {
+                            advance(b, pointer, vectors * VECTOR);
+                        }
+                    };
+                    let large = tiles.iter().filter(|&&vectors| vectors == tiles[0]).count();
+                    loop_over(b, large, "tiles", |b| tile(b, tiles[0]));
+                    if large < tiles.len() {
+                        let last = tiles[tiles.len() - 1];
+                        loop_over(b, tiles.len() - large, "tiles", |b| tile(b, last));
                     }
                 };
-                let large = tiles.iter().filter(|&&vectors| vectors == tiles[0]).count();
-                loop_over(b, large, "tiles", |b| tile(b, tiles[0]));
-                if large < tiles.len() {
-                    let last = tiles[tiles.len() - 1];
-                    loop_over(b, tiles.len() - large, "tiles", |b| tile(b, last));
+                if parts == 1 {
+                    part(b, starts, to_sums, None);
+                } else {
+                    let table = b.address(steps, 0);
+                    let (entry, starts, sums) = (b.copy(table), b.copy(starts), b.copy(to_sums));
+                    loop_over(b, parts, "parts of the result", |b| {
+                        let head = b.load(Opcode::LoadDNext, (entry, 8), memory.steps);
+                        let list = b.emit(Opcode::Add, (table, head.high()));
+                        part(b, starts, sums, Some((list, head.low())));
+                        advance(b, starts, 4 * rows);
+                        advance(b, sums, self.vectors() * VECTOR);
+                    });
                 }
-                for (pointer, bytes) in [
-                    (to_sums, rows * self.vectors() * VECTOR),
-                    (starts, 4 * rows),
-                    (weights, 4 * rows * self.steps()),
-                ] {
-                    b.emit_to(pointer, Opcode::AddImmediate, (pointer, word(bytes)));
+                for (pointer, bytes) in
+                    [to_sums, starts, weights].into_iter().zip(group_bytes(rows))
+                {
+                    advance(b, pointer, bytes);
                 }
             };
             range.repeat(b, "groups of features", |b| group(b, ROWS));
             if full < groups.len() {
                 group(b, groups[full]);
             }
-            let image = word(4 * self.quads() * self.frame_words());
-            b.emit_to(frames, Opcode::AddImmediate, (frames, image));
-            let image = word(self.rows() * self.vectors() * VECTOR);
-            b.emit_to(sums, Opcode::AddImmediate, (sums, image));
+            advance(b, frames, 4 * self.quads() * self.quad_words());
+            advance(b, sums, self.rows() * self.feature_vectors() * VECTOR);
         });
         let magnitude = or_lanes(&mut b, magnitude);
         b.finish(Some(magnitude))

@@ -4,6 +4,9 @@ use super::support::{Piece, loop_over};
 use super::weight_gradient::word;
 use crate::machine::{Builder, Class, Object, Opcode, Register};
 
+/// What a loop of a tile does.
+const TWICE: &str = "4 channels of a tap, twice";
+
 /// What a tile reads and writes.
 #[derive(Clone, Copy)]
 pub(super) struct Memory {
@@ -30,8 +33,20 @@ struct Step {
     /// Words of two features each.
     weights: Vec<Register>,
     vectors: Vec<Register>,
+    /// Where the operand lies, and, of lists, the weights.
     distance: Register,
     place: Register,
+    entry: Register,
+    weights_at: Register,
+}
+
+/// Where a step's weights lie.
+#[derive(Clone, Copy)]
+enum Weights {
+    /// One step's behind the other's.
+    Next(Register),
+    /// So many half pairs behind these, as lists say.
+    Listed(Register),
 }
 
 impl Tile {
@@ -49,6 +64,8 @@ impl Tile {
             vectors: fresh(b, Class::V, vectors),
             distance: b.fresh(Class::R),
             place: b.fresh(Class::R),
+            entry: b.fresh(Class::RR),
+            weights_at: b.fresh(Class::R),
         };
         let steps = [step(b), step(b)];
         let accumulators = (0..vectors).map(|_| fresh(b, Class::V, rows)).collect();
@@ -69,18 +86,47 @@ impl Tile {
     }
 
     /// What loads a step's operands.
-    fn loads(&self, step: usize, x: Register, list: Register, w: Register) -> Vec<Piece<'_>> {
+    fn loads(&self, step: usize, x: Register, list: Register, weights: Weights) -> Vec<Piece<'_>> {
         let step = &self.steps[step];
-        let mut pieces: Vec<Piece<'_>> = vec![
-            Box::new(move |b| {
-                b.load_to(step.distance, Opcode::LoadWNext, (list, 4), self.memory.steps);
-            }),
-            Box::new(move |b| b.emit_to(step.place, Opcode::Add, (x, step.distance))),
-        ];
-        for &pair in &step.weights {
-            pieces.push(Box::new(move |b| {
-                b.load_to(pair, Opcode::LoadDNext, (w, 8), self.memory.weights);
-            }));
+        let mut pieces: Vec<Piece<'_>> = Vec::new();
+        match weights {
+            Weights::Next(w) => {
+                pieces.push(Box::new(move |b| {
+                    b.load_to(step.distance, Opcode::LoadWNext, (list, 4), self.memory.steps);
+                }));
+                pieces.push(Box::new(move |b| {
+                    b.emit_to(step.place, Opcode::Add, (x, step.distance))
+                }));
+                for &pair in &step.weights {
+                    pieces.push(Box::new(move |b| {
+                        b.load_to(pair, Opcode::LoadDNext, (w, 8), self.memory.weights);
+                    }));
+                }
+            }
+            Weights::Listed(w) => {
+                let entry = step.entry;
+                pieces.push(Box::new(move |b| {
+                    b.load_to(entry, Opcode::LoadDNext, (list, 8), self.memory.steps);
+                }));
+                pieces
+                    .push(Box::new(move |b| b.emit_to(step.place, Opcode::Add, (x, entry.low()))));
+                // Lists count with two features.
+                let pairs = step.weights.len();
+                pieces.push(Box::new(move |b| match pairs {
+                    1 => b.emit_to(step.weights_at, Opcode::Add, (w, entry.high())),
+                    _ => b.emit_to(step.weights_at, Opcode::AddShifted, (w, entry.high(), 1)),
+                }));
+                for (at, &pair) in (0..).zip(&step.weights) {
+                    pieces.push(Box::new(move |b| {
+                        b.load_to(
+                            pair,
+                            Opcode::LoadD,
+                            (step.weights_at, 8 * at),
+                            self.memory.weights,
+                        );
+                    }));
+                }
+            }
         }
         for (at, &vector) in (0..).zip(&step.vectors) {
             pieces.push(Box::new(move |b| {
@@ -111,22 +157,49 @@ impl Tile {
         }
     }
 
-    /// Adds all steps; loads run one step ahead of the products.
+    /// Adds two steps so often, weights one behind the other; loads run one step ahead of the products.
     pub(super) fn sum(
         &self,
         b: &mut Builder,
         x: Register,
         list: Register,
         weights: Register,
-        steps: usize,
+        rounds: usize,
     ) {
         let w = b.copy(weights);
-        let loads = [self.loads(0, x, list, w), self.loads(1, x, list, w)];
+        let loads = self.first_loads(b, x, list, Weights::Next(w));
+        loop_over(b, rounds, TWICE, |b| self.two_steps(b, &loads));
+    }
+
+    /// As [`Self::sum`], weights where lists of (distance, place) say.
+    pub(super) fn sum_of_lists(
+        &self,
+        b: &mut Builder,
+        x: Register,
+        list: Register,
+        weights: Register,
+        rounds: Register,
+    ) {
+        let loads = self.first_loads(b, x, list, Weights::Listed(weights));
+        b.repeat(rounds, TWICE, |b| self.two_steps(b, &loads));
+    }
+
+    /// Loads the first step's operands: what loads those of the steps that follow.
+    fn first_loads(
+        &self,
+        b: &mut Builder,
+        x: Register,
+        list: Register,
+        weights: Weights,
+    ) -> [Vec<Piece<'_>>; 2] {
+        let loads = [0, 1].map(|step| self.loads(step, x, list, weights));
         loads[0].iter().for_each(|piece| piece(b));
-        loop_over(b, steps / 2, "4 channels of a tap, twice", |b| {
-            self.multiply(b, 0, &loads[1]);
-            self.multiply(b, 1, &loads[0]);
-        });
+        loads
+    }
+
+    fn two_steps(&self, b: &mut Builder, loads: &[Vec<Piece<'_>>; 2]) {
+        self.multiply(b, 0, &loads[1]);
+        self.multiply(b, 1, &loads[0]);
     }
 
     /// Stores the sums and notes the magnitudes of those that are results.

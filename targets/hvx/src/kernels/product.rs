@@ -26,6 +26,8 @@ use super::weights::WeightStrides;
 use super::window::{Axis, Classes};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Range, Register};
 
+/// Packets of a vector that is spread out.
+const SPREAD: usize = 4;
 /// Images of a group: rows of a tile.
 pub const GROUP: usize = 4;
 /// Bytes of a position in the packed operand, and of its channel sums.
@@ -263,8 +265,14 @@ impl WindowProduct {
         let words = self.vectors() * self.taps() * self.quads() * LANES;
         let vectors = self.features.is_multiple_of(LANES) && self.taps() % 2 == 1;
         let rows = strides.feature == 1 && self.features >= VECTOR;
-        let weights = if vectors || rows { words / 4 } else { words * 7 / 2 };
-        2 * operand + starts + products + round + planes + weights + 300
+        let weights = match (vectors || rows, strides.feature == 1, self.taps()) {
+            (true, ..) => words / 4,
+            (_, true, 1) => words * 5,
+            (_, _, 1) => words * 4 / 3,
+            _ => words * 7 / 2,
+        };
+        let spread = self.spread.map_or(0, |spread| SPREAD * spread.vectors());
+        2 * operand + starts + products + round + planes + weights + spread + 300
     }
 
     fn classes(&self) -> (Classes, Classes) {

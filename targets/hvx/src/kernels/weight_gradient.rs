@@ -16,10 +16,12 @@
 //! The result is `[feature][channel][tap]`, so that taps of a channel end up side by side. With T taps, T odd, the bytes
 //! of 128 channels go to places `T c + t`: one byte vector a tap holds channel c at place `T c mod 128`, turned by t it
 //! has every byte where it belongs within its 128 bytes, and a few selections pick, for each place, the right tap
-//! ([`interleave`](super::interleave)). The order of channels in lanes is chosen for that when the operand is packed.
+//! ([`interleave`](super::interleave)). The order of channels in lanes is chosen for that when the operand is packed, or, where a
+//! vector has bytes of four features or more, bytes are permuted.
 
 use super::interleave::quantize_gradient;
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
+use super::narrow_gradient::Narrow;
 use super::pack::{Order, Packing};
 use super::product::{GROUP, LANES, OperandStrides, VECTOR};
 use super::resident_gradient::Memory;
@@ -46,12 +48,14 @@ pub struct WeightGradient {
     pub vertical: Axis,
     /// Columns.
     pub horizontal: Axis,
+    /// If lanes are few channels of several columns, of which `channels` then are 32: [`super::narrow_gradient`].
+    pub narrow: Option<Narrow>,
 }
 
 /// How the result gets its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finish {
-    /// By selections; the block is 128 channels of a feature, or 64 of two.
+    /// By selections, 128 bytes at a time: channels of a feature, 64 of two, 32 of four or 16 of eight.
     Interleave,
     /// Byte by byte.
     Bytes,
@@ -75,6 +79,20 @@ impl WeightGradient {
 
     pub(crate) fn taps(&self) -> usize {
         self.vertical.taps * self.horizontal.taps
+    }
+
+    /// Taps of the weights: those that a vector has several of, each.
+    pub(crate) fn weight_taps(&self) -> usize {
+        let columns = self.narrow.as_ref().map_or(self.horizontal.taps, |narrow| narrow.taps);
+        self.vertical.taps * columns
+    }
+
+    /// Bytes of a position of the packed operand.
+    fn position_bytes(&self) -> usize {
+        match &self.narrow {
+            Some(narrow) => narrow.channels * GROUP,
+            None => self.vectors() * VECTOR,
+        }
     }
 
     pub(crate) fn inputs(&self) -> usize {
@@ -108,9 +126,16 @@ impl WeightGradient {
     }
 
     pub(crate) fn finish(&self) -> Finish {
-        let taps = self.taps();
-        let block = self.channels.is_multiple_of(128) || self.channels == 64;
-        match taps % 2 == 1 && taps <= 15 && block && self.features.is_multiple_of(ROWS) {
+        let taps = self.weight_taps();
+        let channels = self.narrow.as_ref().map_or(self.channels, |narrow| narrow.channels);
+        // Those that fill a row of 128 bytes.
+        let features = match channels {
+            16 => 2 * ROWS,
+            32 | 64 => ROWS,
+            channels if channels.is_multiple_of(VECTOR) => ROWS,
+            _ => return Finish::Bytes,
+        };
+        match taps % 2 == 1 && taps <= 15 && self.features.is_multiple_of(features) {
             true => Finish::Interleave,
             false => Finish::Bytes,
         }
@@ -147,7 +172,7 @@ impl WeightGradient {
     #[must_use]
     pub fn packets(&self) -> usize {
         let pairs = self.vertical.count() * self.horizontal.count();
-        self.groups() * pairs * self.feature_quads() * self.vectors() * 3
+        self.groups() * pairs * self.feature_quads() * self.vectors() * self.four_steps() / 4
     }
 
     /// An estimate of the packets of a launch.
@@ -155,12 +180,20 @@ impl WeightGradient {
     pub(crate) fn launch_packets(&self) -> usize {
         let sums = self.sums_bytes() / VECTOR;
         let finish = match self.finish() {
+            Finish::Interleave if self.block() == 1 => 4 * sums,
             Finish::Interleave => 3 * sums,
             Finish::Bytes if self.taps() == 1 => 8 * sums,
-            Finish::Bytes => 2 * sums + self.features * self.channels * (self.taps() + 4),
+            Finish::Bytes => {
+                let channels = self.narrow.as_ref().map_or(self.channels, |narrow| narrow.channels);
+                2 * sums + self.features * channels * (self.weight_taps() + 4)
+            }
         };
+        let padded = self
+            .narrow
+            .as_ref()
+            .map_or(0, |narrow| 3 * self.images * narrow.channels * self.vertical.input);
         let packed = (self.operand().bytes() * 3 + self.error().bytes() * 2) / VECTOR;
-        self.packets() + finish + packed + self.taps() * self.feature_quads() * 20 + 300
+        self.packets() + finish + padded + packed + self.taps() * self.feature_quads() * 20 + 300
     }
 
     pub(crate) fn error(&self) -> Packing {
@@ -177,25 +210,30 @@ impl WeightGradient {
     }
 
     /// Before the lanes are brought together.
-    fn operand(&self) -> Packing {
+    pub(crate) fn operand(&self) -> Packing {
+        let narrow = self.narrow.as_ref();
         Packing {
             images: self.images,
-            channels: self.channels,
+            channels: narrow.map_or(self.channels, |narrow| narrow.channels),
             positions: self.inputs(),
-            quads: self.vectors() * LANES / 4,
+            quads: match narrow {
+                Some(narrow) => narrow.channels.div_ceil(4).next_power_of_two(),
+                None => self.vectors() * LANES / 4,
+            },
             order: Order::ImagesInner,
             table: None,
             tail: 0,
-            strides: OperandStrides::natural(self.channels, self.inputs()),
+            strides: self.operand_strides(),
         }
     }
 
     /// Byte offsets of the channel in each lane, in the order of packing, where it is not the natural one.
     fn channel_table(&self, symbol: &str) -> Option<DataObject> {
-        if self.finish() == Finish::Bytes {
+        let block = self.block();
+        // Of 32 channels or fewer, bytes are permuted when they have been rounded.
+        if self.finish() == Finish::Bytes || block == 1 {
             return None;
         }
-        let block = self.block();
         let size = block * LANES;
         let taps = self.taps();
         // Lane l of vector i becomes byte `block l + i` (of its feature), which is to be place `taps c` modulo the size.
@@ -254,7 +292,7 @@ impl WeightGradient {
     fn tap_table(&self, symbol: &str) -> DataObject {
         let mut heads = Vec::new();
         let mut lists: Vec<i32> = Vec::new();
-        let row = self.vectors() * VECTOR;
+        let row = self.position_bytes();
         for tap in 0..self.taps() {
             heads.push(word(self.steps(tap) / 2 - 1));
             heads.push(word(8 * self.taps() + 4 * lists.len()));
@@ -327,7 +365,7 @@ impl WeightGradient {
 
     pub(crate) fn group_strides(&self) -> (usize, usize) {
         let positions = self.inputs().next_multiple_of(8);
-        (self.feature_quads() * self.error().plane_bytes(), positions * self.vectors() * VECTOR)
+        (self.feature_quads() * self.error().plane_bytes(), positions * self.position_bytes())
     }
 
     /// `void starts(packed error, start values)`: -128 times the sum of the error over each tap's positions.
@@ -411,13 +449,15 @@ impl WeightGradient {
             self.sums_bytes() / VECTOR,
             self.sum_bits(),
         )?;
+        // Behind the start values.
+        let products = phases.len() + 1;
         let from_memory = [
             phase(self.start_values(&phase_name("starts"), &tables.masks)?, &[error, starts]),
             phase(
-                self.products(&phase_name("products"), &tables.taps)?,
+                self.products(&phase_name("products"), &tables.taps, tables.columns.as_deref())?,
                 &[operand, error, starts, sums],
             ),
-            phase(quantize, &[sums, bytes, Argument::Result(4), bits]),
+            phase(quantize, &[sums, bytes, Argument::Result(products), bits]),
             phase(self.ordered(name, &tables, &mut data)?, &[bytes, dw]),
         ];
         let mut helpers = vec![long];
@@ -492,25 +532,40 @@ impl WeightGradient {
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let (x, dy) = (Argument::Parameter(0), Argument::Parameter(1));
         let mut scratch = Scratch::default();
+        let padded = scratch.take(self.padded_bytes());
         let planes = scratch.take(self.operand().bytes());
-        let operand = scratch.take(self.groups() * self.group_strides().1);
+        // Of narrow ones, a vector is read from the last position on.
+        let operand = scratch.take(self.groups() * self.group_strides().1 + 2 * VECTOR);
         let error = scratch.take(self.error().bytes());
         let tables = Tables {
             taps: phase_name("taps"),
             masks: phase_name("masks"),
             places: phase_name("places"),
+            columns: self.has_idle_columns().then(|| phase_name("columns")),
         };
         let channels = self.channel_table(&phase_name("channels"));
         let operand_packing =
             Packing { table: channels.as_ref().map(|t| t.symbol.clone()), ..self.operand() };
         let mut data = vec![self.tap_table(&tables.taps), self.mask_table(&tables.masks)];
         data.extend(channels);
+        data.extend(tables.columns.as_deref().and_then(|symbol| self.column_table(symbol)));
         let packing = operand_packing.function(&phase_name("pack_operand"))?;
-        let phases = vec![
-            phase(packing, &[x, planes]),
-            phase(self.lanes(&phase_name("lanes"))?, &[planes, operand]),
+        let (mut phases, mut from, lanes) = (Vec::new(), x, phase_name("lanes"));
+        let lanes = match &self.narrow {
+            Some(narrow) => {
+                if narrow.width < self.horizontal.input {
+                    phases.push(phase(self.pad(&phase_name("pad"), narrow)?, &[x, padded]));
+                    from = padded;
+                }
+                self.narrow_lanes(&lanes, narrow)?
+            }
+            None => self.lanes(&lanes)?,
+        };
+        phases.extend([
+            phase(packing, &[from, planes]),
+            phase(lanes, &[planes, operand]),
             phase(self.error().function(&phase_name("pack_error"))?, &[dy, error]),
-        ];
+        ]);
         Ok(Packed { phases, data, scratch, tables, operand, error })
     }
 
@@ -526,7 +581,10 @@ impl WeightGradient {
                 data.push(self.place_table(&tables.places));
                 self.interleave(&format!("{name}_interleave"), &tables.places)
             }
-            Finish::Bytes => self.scatter(&format!("{name}_scatter")),
+            Finish::Bytes => match &self.narrow {
+                Some(narrow) => self.narrow_scatter(&format!("{name}_scatter"), narrow),
+                None => self.scatter(&format!("{name}_scatter")),
+            },
         }
     }
 }
@@ -546,6 +604,7 @@ struct Tables {
     taps: String,
     masks: String,
     places: String,
+    columns: Option<String>,
 }
 
 fn phase(function: Function, arguments: &[Argument]) -> Phase {

@@ -1,5 +1,7 @@
 //! Which operand positions the windows of a convolution read, and the tables of them that kernels walk.
 
+use trainc_ir::product::Convolution;
+
 /// Windows along one axis: for each result position, the taps that read inside the operand with the positions they
 /// read, in the order of the taps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +32,20 @@ pub struct Span {
 }
 
 impl Span {
+    /// The axes of a convolution, vertical and horizontal.
+    #[must_use]
+    pub fn of(c: &Convolution) -> [Span; 2] {
+        let (input, output) = ([c.height, c.width], [c.rows, c.columns]);
+        std::array::from_fn(|i| Span {
+            input: input[i],
+            output: output[i],
+            kernel: c.taps[i],
+            stride: c.strides[i],
+            dilation: c.dilations[i],
+            before: c.pads[i],
+        })
+    }
+
     /// The operand position that a tap of a window reads; `None` in the padding.
     fn position(&self, window: usize, tap: usize) -> Option<usize> {
         let padded = window * self.stride + tap * self.dilation;

@@ -3,6 +3,7 @@
 use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
 use trainc_loops::is_narrow;
 
+use super::wide::Half;
 use super::{Selector, emit};
 use crate::machine::{Builder, Opcode, Register};
 
@@ -219,8 +220,10 @@ impl Selector<'_> {
             Binary::Maximum if narrow => self.two(b, Opcode::Max, x, y, target),
             Binary::Divide if narrow => self.quotient(b, x, y, target),
             Binary::Remainder if narrow => self.rest(b, x, y, target),
-            Binary::Minimum | Binary::Maximum | Binary::Divide | Binary::Remainder => {
-                self.low_of_pair(b, e, target)
+            Binary::Minimum | Binary::Maximum => self.low_of_pair(b, e, target),
+            Binary::Divide | Binary::Remainder => {
+                let [low] = self.divided(b, op, [x, y], [Half::Low]);
+                into(b, low, target)
             }
         }
     }
@@ -233,13 +236,7 @@ impl Selector<'_> {
 
     fn low_of_pair(&mut self, b: &mut Builder, e: &Expr, target: Option<Register>) -> Register {
         let low = self.pair_of_parts(b, e, None).low();
-        match target {
-            Some(target) => {
-                b.copy_to(target, low);
-                target
-            }
-            None => low,
-        }
+        into(b, low, target)
     }
 
     fn two(
@@ -316,6 +313,17 @@ impl Selector<'_> {
     /// Whether a wide value's sign is that of its low 32 bits.
     pub(super) fn fits(&self, e: &Expr) -> bool {
         is_narrow(self.intervals.get(e))
+    }
+}
+
+/// The value, in the target if there is one.
+fn into(b: &mut Builder, value: Register, target: Option<Register>) -> Register {
+    match target {
+        Some(target) => {
+            b.copy_to(target, value);
+            target
+        }
+        None => value,
     }
 }
 

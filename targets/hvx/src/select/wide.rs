@@ -6,6 +6,13 @@ use super::routines::Routine;
 use super::{Selector, emit};
 use crate::machine::{Builder, Class, Opcode, Register};
 
+/// A word of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Half {
+    Low,
+    High,
+}
+
 impl Selector<'_> {
     /// An I64 as a pair.
     pub(super) fn pair(&mut self, b: &mut Builder, e: &Expr) -> Register {
@@ -92,6 +99,27 @@ impl Selector<'_> {
         }
     }
 
+    /// Words of a quotient or a remainder of 64 bits; each is a call.
+    pub(super) fn divided<const N: usize>(
+        &mut self,
+        b: &mut Builder,
+        op: Binary,
+        operands: [&Expr; 2],
+        halves: [Half; N],
+    ) -> [Register; N] {
+        let [x, y] = operands.map(|e| self.pair(b, e));
+        let words = [x.low(), x.high(), y.low(), y.high()];
+        halves.map(|half| {
+            let routine = match (op, half) {
+                (Binary::Divide, Half::Low) => Routine::Quotient64Low,
+                (Binary::Divide, Half::High) => Routine::Quotient64High,
+                (_, Half::Low) => Routine::Remainder64Low,
+                (_, Half::High) => Routine::Remainder64High,
+            };
+            self.call(b, routine, &words)
+        })
+    }
+
     fn pair_binary(
         &mut self,
         b: &mut Builder,
@@ -110,14 +138,7 @@ impl Selector<'_> {
             Binary::Maximum => Opcode::MaxD,
             Binary::Multiply => return self.product(b, x, y, target),
             Binary::Divide | Binary::Remainder => {
-                let (x, y) = (self.pair(b, x), self.pair(b, y));
-                let (low, high) = match op {
-                    Binary::Divide => (Routine::Quotient64Low, Routine::Quotient64High),
-                    _ => (Routine::Remainder64Low, Routine::Remainder64High),
-                };
-                let words = [x.low(), x.high(), y.low(), y.high()];
-                let low = self.call(b, low, &words);
-                let high = self.call(b, high, &words);
+                let [low, high] = self.divided(b, op, [x, y], [Half::Low, Half::High]);
                 return emit(b, target, Opcode::Combine, (high, low));
             }
             Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned => {

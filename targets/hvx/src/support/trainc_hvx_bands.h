@@ -11,35 +11,29 @@ struct trainc_hvx_bands {
     int32_t images, planes, height, width, bands, rows, step, before;
 };
 
-/* Copies bytes that do not overlap, as many at a time as all addresses allow. */
-#define TRAINC_HVX_COPY(size) \
-    for (int32_t i = 0; i < bytes; i += size) { \
-        __builtin_memcpy(__builtin_assume_aligned(to + i, size), \
-            __builtin_assume_aligned(from + i, size), size); \
-    }
-static inline void trainc_hvx_copy(int8_t *to, const int8_t *from, int32_t bytes)
-{
-    const uintptr_t all = (uintptr_t)to | (uintptr_t)from | (uintptr_t)bytes;
-    if ((all & 7) == 0) {
-        TRAINC_HVX_COPY(8)
-    } else if ((all & 3) == 0) {
-        TRAINC_HVX_COPY(4)
-    } else if ((all & 1) == 0) {
-        TRAINC_HVX_COPY(2)
-    } else {
-        TRAINC_HVX_COPY(1)
-    }
-}
+/* A vector of bytes anywhere. */
+typedef int32_t trainc_hvx_bytes __attribute__((vector_size(128), aligned(1), may_alias));
 
-static inline int8_t *trainc_hvx_zeros(int8_t *to, int32_t bytes)
+/* Copies bytes that do not overlap, and up to 127 behind them. */
+static inline int8_t *trainc_hvx_copy(int8_t *to, const int8_t *from, int32_t bytes)
 {
-    for (int32_t i = 0; i < bytes; i++) {
-        to[i] = 0;
+    for (int32_t i = 0; i < bytes; i += 128) {
+        *(trainc_hvx_bytes *)(to + i) = *(const trainc_hvx_bytes *)(from + i);
     }
     return to + bytes;
 }
 
-/* From [image][plane][row][column] to [image][band][plane][row of the band][column]. */
+/* The same of zeros. */
+static inline int8_t *trainc_hvx_zeros(int8_t *to, int32_t bytes)
+{
+    for (int32_t i = 0; i < bytes; i += 128) {
+        *(trainc_hvx_bytes *)(to + i) = (trainc_hvx_bytes){0};
+    }
+    return to + bytes;
+}
+
+/* From [image][plane][row][column] to [image][band][plane][row of the band][column]; reads and writes
+ * up to 127 bytes behind both. */
 static inline void trainc_hvx_split(const struct trainc_hvx_bands *b, const int8_t *x, int8_t *to)
 {
     const int32_t plane = b->height * b->width;
@@ -48,10 +42,10 @@ static inline void trainc_hvx_split(const struct trainc_hvx_bands *b, const int8
             const int32_t first = band * b->step - b->before, last = first + b->rows;
             const int32_t begin = first < 0 ? 0 : first;
             const int32_t end = last > b->height ? b->height : last;
-            for (int32_t n = 0; n < b->planes; n++) {
+            const int8_t *from = x + begin * b->width;
+            for (int32_t n = 0; n < b->planes; n++, from += plane) {
                 to = trainc_hvx_zeros(to, (begin - first) * b->width);
-                trainc_hvx_copy(to, x + n * plane + begin * b->width, (end - begin) * b->width);
-                to += (end - begin) * b->width;
+                to = trainc_hvx_copy(to, from, (end - begin) * b->width);
                 to = trainc_hvx_zeros(to, (last - end) * b->width);
             }
         }
@@ -63,11 +57,22 @@ static inline void trainc_hvx_split(const struct trainc_hvx_bands *b, const int8
 static inline void trainc_hvx_join(const struct trainc_hvx_bands *b, const int8_t *from, int8_t *y)
 {
     const int32_t band_bytes = b->rows * b->width;
+    const int8_t *const end = y + b->images * b->planes * b->bands * band_bytes;
     for (int32_t image = 0; image < b->images; image++) {
         for (int32_t n = 0; n < b->planes; n++) {
-            for (int32_t band = 0; band < b->bands; band++, y += band_bytes) {
+            for (int32_t band = 0; band < b->bands; band++) {
                 const int32_t place = (image * b->bands + band) * b->planes + n;
-                trainc_hvx_copy(y, from + place * band_bytes, band_bytes);
+                const int8_t *const x = from + place * band_bytes;
+                int32_t whole = band_bytes;
+                /* Nothing is written behind the result. */
+                if (end - y < band_bytes + 127) {
+                    whole = band_bytes & ~127;
+                    for (int32_t i = whole; i < band_bytes; i++) {
+                        y[i] = x[i];
+                    }
+                }
+                trainc_hvx_copy(y, x, whole);
+                y += band_bytes;
             }
         }
     }

@@ -124,8 +124,7 @@ struct trainc_xpulp_channel_sums {
     struct trainc_xpulp_sizes sizes;
     const int8_t *x, *dy;
     struct trainc_xpulp_power x_power, dy_power;
-    const float *mean, *variance;
-    float epsilon;
+    const float *mean, *inverse;
     float *first, *second;
 };
 
@@ -152,11 +151,6 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
     }
 }
 
-static inline float trainc_xpulp_inverse(float variance, float epsilon)
-{
-    return 1.0f / trainc_sqrt(variance + epsilon);
-}
-
 /* Gradients of some channels' factors and of what is added. */
 static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t end)
 {
@@ -169,12 +163,11 @@ static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t
             const int32_t start = (n * sizes->channels + c) * sizes->space;
             trainc_xpulp_dots(work->dy + start, work->x + start, sizes->space, sums);
         }
-        const float inverse = trainc_xpulp_inverse(work->variance[c], work->epsilon);
         const float bias = trainc_xpulp_scaled_by(trainc_xpulp_float_of(sums[0]), &work->dy_power);
         const float products = trainc_xpulp_scaled_by(
             trainc_xpulp_scaled_by(trainc_xpulp_float_of(sums[1]), &work->dy_power),
             &work->x_power);
-        work->first[c] = (products - work->mean[c] * bias) * inverse;
+        work->first[c] = (products - work->mean[c] * bias) * work->inverse[c];
         work->second[c] = bias;
     }
 }
@@ -184,8 +177,7 @@ struct trainc_xpulp_lines {
     struct trainc_xpulp_sizes sizes;
     const int8_t *a, *b;
     int32_t a_exponent, b_exponent;
-    const float *scale, *bias, *mean, *variance, *dscale, *dbias;
-    float epsilon;
+    const float *scale, *bias, *mean, *inverse, *dscale, *dbias;
     /* Whether mean and variance are the batch's own. */
     int32_t batch;
     /* By channels: the bits of floats, then whole numbers. No turns where there is no dy. */
@@ -205,7 +197,7 @@ static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
     for (int32_t c = begin; c < end; c++) {
-        const float inverse = trainc_xpulp_inverse(work->variance[c], work->epsilon);
+        const float inverse = work->inverse[c];
         const float slope = work->scale[c] * inverse;
         float turn = 0.0f, offset = 0.0f;
         if (work->turns == 0) {

@@ -36,7 +36,7 @@ fn add(b: &mut LoopBuilder, sum: Local, x: Expr) {
     b.set(sum, sums);
 }
 
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 9] = [
     Shape {
         name: "sums of bytes",
         results: &[],
@@ -68,24 +68,48 @@ const SHAPES: [Shape; 6] = [
         },
     },
     Shape {
-        name: "saturating bytes",
-        results: &[Element::I8, Element::I8, Element::I8],
+        name: "differences in bytes",
+        results: &[Element::I8],
         sums: 0,
         round: |b, round, y, _| {
             let [x, z] = round.bytes.clone();
-            b.store(y[0], round.place.clone(), clamp(x.clone() - z.clone(), -127, 127));
-            b.store(y[1], round.place.clone(), clamp(x.clone() + z.clone(), -128, 127));
-            b.store(y[2], round.place.clone(), clamp(x + z, -5, 100));
+            b.store(y[0], round.place.clone(), clamp(x - z, -127, 127));
         },
     },
     Shape {
-        name: "saturating halves",
-        results: &[Element::I16, Element::I16],
+        name: "sums in bytes",
+        results: &[Element::I8],
+        sums: 0,
+        round: |b, round, y, _| {
+            let [x, z] = round.bytes.clone();
+            b.store(y[0], round.place.clone(), clamp(x + z, -128, 127));
+        },
+    },
+    Shape {
+        name: "sums in some bytes",
+        results: &[Element::I8],
+        sums: 0,
+        round: |b, round, y, _| {
+            let [x, z] = round.bytes.clone();
+            b.store(y[0], round.place.clone(), clamp(x + z, -5, 100));
+        },
+    },
+    Shape {
+        name: "differences in halves",
+        results: &[Element::I16],
         sums: 0,
         round: |b, round, y, _| {
             let [x, z] = round.halves.clone();
-            b.store(y[0], round.place.clone(), clamp(x.clone() - z.clone(), -32768, 32767));
-            b.store(y[1], round.place.clone(), clamp(x + z, -30000, 5));
+            b.store(y[0], round.place.clone(), clamp(x - z, -32768, 32767));
+        },
+    },
+    Shape {
+        name: "sums in some halves",
+        results: &[Element::I16],
+        sums: 0,
+        round: |b, round, y, _| {
+            let [x, z] = round.halves.clone();
+            b.store(y[0], round.place.clone(), clamp(x + z, -30000, 5));
         },
     },
     Shape {
