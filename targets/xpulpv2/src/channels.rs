@@ -16,6 +16,8 @@ const CALL: u64 = 400;
 const ROW: u64 = 30;
 /// Of a channel's floats: mean and variance, gradients, coefficients without and with errors.
 const STATISTICS: u64 = 500;
+/// Of a root and a quotient.
+const INVERSE: u64 = 530;
 const GRADIENTS: u64 = 320;
 const COEFFICIENTS: u64 = 200;
 const ERROR_COEFFICIENTS: u64 = 380;
@@ -34,6 +36,8 @@ pub(crate) struct ChannelKernel {
 enum Kind {
     /// Mean and variance.
     Statistics,
+    /// What centred elements are multiplied by, of a vector of variances.
+    Inverse { epsilon: f32 },
     /// Gradients of scale and bias.
     Gradients,
     /// Sums by coefficients, of one operand or, with errors, of two.
@@ -67,6 +71,7 @@ impl ChannelKernel {
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<ChannelKernel, String>> {
         let kind = match signature.op {
             Op::IntegerBatchStatistics(_) => Ok(Kind::Statistics),
+            Op::InverseDeviation(op) => Ok(Kind::Inverse { epsilon: op.epsilon.get() }),
             Op::IntegerBatchNormSums(_) => Ok(Kind::Gradients),
             Op::Chain(chain) => match &chain.ops[..] {
                 [head @ (Op::IntegerBatchNorm(_) | Op::IntegerBatchNormError(_)), rounding] => {
@@ -81,6 +86,12 @@ impl ChannelKernel {
     }
 
     fn sized(kind: Kind, x: &TensorType) -> Result<ChannelKernel, String> {
+        if let Kind::Inverse { .. } = kind {
+            return match x.shape.dims() {
+                [channels] => Ok(ChannelKernel { kind, images: 1, channels: *channels, space: 1 }),
+                _ => Err("it is no vector of channels".into()),
+            };
+        }
         let [images, channels, space @ ..] = x.shape.dims() else {
             return Err("its operand has no channels".into());
         };
@@ -97,6 +108,7 @@ impl ChannelKernel {
     /// Cycles of one element, in quarters.
     fn quarters(&self) -> u64 {
         match self.kind {
+            Kind::Inverse { .. } => 0,
             Kind::Statistics | Kind::Gradients => 4,
             Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 4 + 24,
             Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 4 + 36,
@@ -163,6 +175,8 @@ impl Implementation for ChannelKernel {
 
     fn cost(&self) -> Cost {
         let floats = match self.kind {
+            // No rows.
+            Kind::Inverse { .. } => return Cost::new(CALL + self.channels as u64 * INVERSE),
             Kind::Statistics => STATISTICS,
             Kind::Gradients => GRADIENTS,
             Kind::Lines { errors: None, .. } => COEFFICIENTS,
@@ -193,6 +207,18 @@ impl CKernel for ChannelKernel {
         };
         let channels = self.channels;
         match self.kind {
+            Kind::Inverse { epsilon } => {
+                out.line(format!("static void {name}(const float *x0, float *y0)"));
+                out.open("{");
+                out.line("struct trainc_xpulp_inverses work;");
+                // Bits, so that no digits round them.
+                let epsilon = format!("trainc_float({})", epsilon.to_bits() as i32);
+                let own = [("variance", "x0"), ("inverse", "y0"), ("epsilon", epsilon.as_str())];
+                fields(&mut out, &own);
+                out.long(format!(
+                    "TRAINC_PARALLEL_FOR(&work, {channels}, trainc_xpulp_inverse_deviations);"
+                ));
+            }
             Kind::Statistics => {
                 out.long(format!("static void {name}({X}, float *y0, float *y1)"));
                 out.open("{");

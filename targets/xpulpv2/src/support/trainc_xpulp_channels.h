@@ -151,6 +151,21 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
     }
 }
 
+/* What centred elements of channels are multiplied by. */
+struct trainc_xpulp_inverses {
+    const float *variance;
+    float *inverse;
+    float epsilon;
+};
+
+static inline void trainc_xpulp_inverse_deviations(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_inverses *const work = (const struct trainc_xpulp_inverses *)context;
+    for (int32_t c = begin; c < end; c++) {
+        work->inverse[c] = 1.0f / trainc_sqrt(work->variance[c] + work->epsilon);
+    }
+}
+
 /* Gradients of some channels' factors and of what is added. */
 static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t end)
 {
