@@ -160,6 +160,9 @@ impl Product {
     }
 
     fn sums(c: &Convolution, unsigned: bool) -> Result<Product, String> {
+        if unsigned && c.swapped {
+            return Err("what takes the error's place is u8".into());
+        }
         let product = match c.pass {
             Pass::Gradient => SumProduct::gradient([c.images, c.channels, c.outputs], Span::of(c))?,
             Pass::Forward | Pass::Error => {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    AvgPool2d, AvgPool2dGradient, Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight,
-    MaxPool2d, MaxPool2dGradient, QuantizeGradient, Requantize, ShiftRight,
+    AvgPool2d, AvgPool2dGradient, Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul,
+    MaxPool2d, MaxPool2dGradient, ProductRole, QuantizeGradient, Requantize, ShiftRight,
 };
 use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_tests::cases::Case;
@@ -188,6 +188,26 @@ impl Cases {
         case.what.push_str(", unsigned");
     }
 
+    /// Sums of a product of matrices, the first of unsigned bytes.
+    fn unsigned_matrices(&mut self, role: ProductRole, sides: [[usize; 2]; 2], values: Values) {
+        let transposes = match role {
+            ProductRole::Forward => [false, true],
+            ProductRole::Error => [false, false],
+            ProductRole::Gradient => [true, false],
+        };
+        let [transpose_a, transpose_b] = transposes;
+        let [signed, b] = sides.map(|side| tensor(&mut self.random, &side, values));
+        let bytes: Vec<i64> = signed.to_i64().into_iter().map(|x| x & 255).collect();
+        let ty = TensorType::shared(sides[0], Element::U8);
+        let a = Tensor::from_i64(&ty, &bytes, *signed.scale());
+        self.all.push(Case {
+            what: format!("{role:?} of matrices, unsigned"),
+            op: MatMul { transpose_a, transpose_b, role }.into(),
+            inputs: vec![a, b],
+            constant: false,
+        });
+    }
+
     fn product_of(&mut self, shape: &Shape, pass: Pass, mut inputs: Vec<Tensor>, finish: Finish) {
         let &(_, groups, _, size, taps, strides, dilations, pads) = shape;
         let product: Op = match pass {
@@ -313,6 +333,11 @@ fn sums(cases: &mut Cases) {
             cases.sums(&shape, Pass::Error, values, false);
             cases.sums(&shape, Pass::Weight, values, true);
         }
+    }
+    for values in [RANDOM[0], EXTREME[0], LOWEST[0]] {
+        cases.unsigned_matrices(ProductRole::Forward, [[5, 37], [6, 37]], values);
+        cases.unsigned_matrices(ProductRole::Error, [[5, 37], [37, 6]], values);
+        cases.unsigned_matrices(ProductRole::Gradient, [[5, 37], [5, 6]], values);
     }
 }
 
