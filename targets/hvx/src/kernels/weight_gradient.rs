@@ -48,7 +48,7 @@ pub struct WeightGradient {
     pub vertical: Axis,
     /// Columns.
     pub horizontal: Axis,
-    /// If lanes are few channels of several columns, of which `channels` then are 32: [`super::narrow_gradient`].
+    /// If lanes are few channels of several columns, of which `channels` then are 32: the module `narrow_gradient`.
     pub narrow: Option<Narrow>,
 }
 
