@@ -23,6 +23,9 @@ const GROUPED_PRODUCTS: u64 = 3;
 /// What a byte of a pool's gradient takes, in bytes of an elementwise pass.
 const POOL_PASSES: u64 = 4;
 
+/// What a byte of a pass over codes takes: they are read twice, once to see how large the sums are.
+const CODE_PASSES: u64 = 2;
+
 /// Bytes a cycle that elementwise passes move.
 const BYTES: u64 = 16;
 
@@ -41,7 +44,12 @@ pub(crate) fn loop_cycles(signature: &Signature<'_>) -> u64 {
 }
 
 fn segment(segment: &Segment) -> u64 {
-    segment.passes.iter().map(pass).fold(CALL, u64::saturating_add)
+    launch_cycles(&segment.passes)
+}
+
+/// Cycles of one launch.
+pub(crate) fn launch_cycles(passes: &[Pass]) -> u64 {
+    passes.iter().map(pass).fold(CALL, u64::saturating_add)
 }
 
 fn pass(pass: &Pass) -> u64 {
@@ -62,6 +70,10 @@ fn pass(pass: &Pass) -> u64 {
         }
         Pass::Pool { inputs, output } => {
             (inputs.iter().map(bytes).sum::<u64>() + bytes(output)) * POOL_PASSES / BYTES
+        }
+        Pass::Codes { inputs, outputs } => {
+            let moved: u64 = inputs.iter().chain(outputs).map(bytes).sum();
+            moved * CODE_PASSES / BYTES
         }
         Pass::LargestMagnitude { input } => bytes(input) / BYTES,
         Pass::Requantize { input, output } => (bytes(input) + bytes(output)) / BYTES,

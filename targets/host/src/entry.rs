@@ -378,6 +378,7 @@ impl<M: Module> Schedule<'_, '_, M> {
                     arguments.push(self.place(launch, *place, 0));
                 }
                 arguments.push(self.plus(arena, scratch));
+                arguments.push(self.bases.run);
                 let array = self.array(&arguments);
                 let kernel = match *description {
                     Description::Address(address) => self.builder.ins().iconst(types::I64, address),

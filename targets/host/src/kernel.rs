@@ -10,7 +10,7 @@ use crate::HostError;
 use crate::codegen;
 use crate::cost;
 use crate::microkernels::MicroKernel;
-use crate::staging::{Segment, Staging, Work, segments};
+use crate::staging::{Segment, Staging, Work, of_two, segments};
 
 /// Name of the way by vector kernels.
 const VECTORS: &str = "vector kernels";
@@ -104,6 +104,9 @@ pub(crate) fn select(signature: &Signature<'_>) -> Selection {
             cost = Cost::new(cost::cycles(&segments));
             has_vectors = segments.iter().any(Segment::is_vector);
         }
+    } else if let Some(kernel) = of_two(signature) {
+        cost = Cost::new(cost::launch_cycles(&kernel.passes()));
+        has_vectors = true;
     } else {
         cost = Cost::new(cost::loop_cycles(signature));
     }

@@ -8,6 +8,7 @@
 mod bits;
 mod check;
 pub mod codegen;
+mod codes;
 mod cost;
 pub mod divided;
 mod emission;

@@ -1,6 +1,6 @@
 //! Which operations run as vector kernels ([`crate::kernels`]), and how: the three convolution products and matrix
 //! products of i8 and f32, requantization, a product that is requantized at once, for which the largest magnitude falls out of the product,
-//! products of bits, and gradients of max-pools.
+//! products of bits, gradients of max-pools, and passes over tensors of codes.
 
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
@@ -11,14 +11,16 @@ use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::bits::Bits;
+use crate::codes::Codes;
 use crate::geometry::{channels_last, geometry, matmul_geometry};
 use crate::grouped::Grouped;
 use crate::kernels::{
-    Finish, Launch, Operand, Product, Width, conv2d_channels_last_scratch_bytes,
-    conv2d_f32_scratch_bytes, conv2d_grad_input_f32_scratch_bytes,
-    conv2d_grad_input_i8_scratch_bytes, conv2d_grad_weight_f32_scratch_bytes,
-    conv2d_grad_weight_i8_scratch_bytes, conv2d_i8_scratch_bytes,
-    depthwise_channels_last_scratch_bytes, matmul_f32_scratch_bytes, matmul_i8_scratch_bytes,
+    Finish, Launch, MOST_INPUTS, Operand, Product, Rounding as Rounds, Source, Width,
+    conv2d_channels_last_scratch_bytes, conv2d_f32_scratch_bytes,
+    conv2d_grad_input_f32_scratch_bytes, conv2d_grad_input_i8_scratch_bytes,
+    conv2d_grad_weight_f32_scratch_bytes, conv2d_grad_weight_i8_scratch_bytes,
+    conv2d_i8_scratch_bytes, depthwise_channels_last_scratch_bytes, matmul_f32_scratch_bytes,
+    matmul_i8_scratch_bytes,
 };
 use crate::memory::ALIGNMENT;
 use crate::pools::PoolGradient;
@@ -34,9 +36,8 @@ pub(crate) struct MicroKernel {
     bits: Option<Bits>,
     /// Likewise.
     pool: Option<PoolGradient>,
-    finish: Option<Narrowing>,
     inputs: Vec<TensorType>,
-    output: TensorType,
+    outputs: Vec<TensorType>,
 }
 
 /// The product that the vector kernels have for one that was recognised.
@@ -83,14 +84,17 @@ fn narrowing(finish: &Finishes) -> Option<Narrowing> {
 
 /// As the vector kernels take it.
 fn finish_of(narrowing: Narrowing) -> Finish {
-    let pseudo_stochastic = narrowing.rounding() == Rounding::PseudoStochastic;
+    let rounding = match narrowing.rounding() {
+        Rounding::PseudoStochastic => Rounds::PseudoStochastic,
+        _ => Rounds::HalfAway,
+    };
     let (width, low) = match narrowing {
         Narrowing::Requantize { bits, low, .. } => (Width::Sums(bits), low),
         Narrowing::Adaptive { bits, low, .. } => (Width::Kept(bits), low),
         Narrowing::Gradient { .. } => (Width::Given, -127),
         Narrowing::Shift { amount, .. } => (Width::Shift(amount), -127),
     };
-    Finish { width, pseudo_stochastic, low }
+    Finish { width, rounding, low }
 }
 
 fn operand_of(ty: &TensorType) -> Operand {
@@ -133,6 +137,10 @@ impl MicroKernel {
                 Ok((MicroKernel { grouped: Some(grouped), ..kernel }, 1))
             }));
         }
+        if let Some(codes) = Codes::of(ops, operands) {
+            let count = codes.ops;
+            return Some(Ok((MicroKernel::of_codes(codes, operands), count)));
+        }
         if let Some(finish) = Finishes::of(first, sums).as_ref().and_then(narrowing) {
             let operands = operands.get(..1 + finish.operands())?;
             let output = one(first.infer(operands).ok()?)?;
@@ -159,22 +167,44 @@ impl MicroKernel {
     ) -> MicroKernel {
         let float = output.is_f32();
         let product_bytes = product.map_or(0, |p| product_scratch(&p, float));
-        let mut inputs = [Operand::default(); 3];
+        let codes = Codes {
+            source: product.map_or(Source::Operand, Source::Product),
+            finish: finish.map(finish_of),
+            ops: 0,
+            operands: operands.len(),
+            outputs: vec![output],
+            scratch_bytes: sums_bytes + product_bytes,
+        };
+        let mut kernel = MicroKernel::of_codes(codes, operands);
+        kernel.launch.float = float;
+        kernel.launch.sums_bytes = sums_bytes;
+        kernel
+    }
+
+    fn of_codes(codes: Codes, operands: &[&TensorType]) -> MicroKernel {
+        let operands = &operands[..codes.operands];
+        let mut inputs = [Operand::default(); MOST_INPUTS];
         for (input, ty) in inputs.iter_mut().zip(operands) {
             *input = operand_of(ty);
         }
+        let mut outputs = [Operand::default(); 2];
+        for (output, ty) in outputs.iter_mut().zip(&codes.outputs) {
+            *output = operand_of(ty);
+        }
         let launch = Launch {
-            product,
-            float,
-            finish: finish.map(finish_of),
+            source: codes.source,
+            float: false,
+            finish: codes.finish,
             inputs,
             count: operands.len(),
-            output: operand_of(&output),
-            sums_bytes,
-            scratch_bytes: sums_bytes + product_bytes,
+            outputs,
+            results: codes.outputs.len(),
+            sums_bytes: 0,
+            scratch_bytes: codes.scratch_bytes,
         };
         let inputs = operands.iter().map(|&ty| ty.clone()).collect();
-        MicroKernel { launch, grouped: None, bits: None, pool: None, finish, inputs, output }
+        let outputs = codes.outputs;
+        MicroKernel { launch, grouped: None, bits: None, pool: None, inputs, outputs }
     }
 
     /// Whether objects have it, too: it is described by words.
@@ -192,9 +222,14 @@ impl MicroKernel {
         self.inputs.len()
     }
 
-    /// Type of the result.
+    /// Type of the result, the first if there are two.
     pub(crate) fn output(&self) -> &TensorType {
-        &self.output
+        &self.outputs[0]
+    }
+
+    /// Types of the results.
+    pub(crate) fn outputs(&self) -> &[TensorType] {
+        &self.outputs
     }
 
     /// What it does over whole tensors.
@@ -204,35 +239,43 @@ impl MicroKernel {
             passes.push(Pass::Grouped {
                 multiplications: grouped.multiplications(),
                 inputs: self.inputs.clone(),
-                output: self.output.clone(),
+                output: self.output().clone(),
             });
         }
         if let Some(bits) = &self.bits {
             passes.push(Pass::Bits {
                 products: bits.products(),
                 inputs: self.inputs.clone(),
-                output: self.output.clone(),
+                output: self.output().clone(),
             });
         }
         if self.pool.is_some() {
-            passes.push(Pass::Pool { inputs: self.inputs.clone(), output: self.output.clone() });
+            passes.push(Pass::Pool { inputs: self.inputs.clone(), output: self.output().clone() });
         }
-        if let Some(product) = &self.launch.product {
-            let float = self.output.is_f32();
-            let sums = if float { Element::F32 } else { Element::I32 };
-            passes.push(Pass::Product {
-                multiplications: product.multiplications(),
-                float,
-                inputs: self.inputs[..2].to_vec(),
-                output: self.output.with_element(sums),
-            });
+        match &self.launch.source {
+            Source::Product(product) => {
+                let float = self.output().is_f32();
+                let sums = if float { Element::F32 } else { Element::I32 };
+                passes.push(Pass::Product {
+                    multiplications: product.multiplications(),
+                    float,
+                    inputs: self.inputs[..2].to_vec(),
+                    output: self.output().with_element(sums),
+                });
+            }
+            Source::Operand => {}
+            Source::Lines(_) | Source::Aligned { .. } | Source::ChannelSums(..) => {
+                let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
+                passes.push(Pass::Codes { inputs, outputs });
+                return passes;
+            }
         }
-        if let Some(finish) = self.finish {
-            let input = self.output.with_element(Element::I32);
-            if self.launch.product.is_none() && finish.asks_magnitude() {
+        if let Some(finish) = self.launch.finish {
+            let input = self.output().with_element(Element::I32);
+            if matches!(self.launch.source, Source::Operand) && finish.asks_magnitude() {
                 passes.push(Pass::LargestMagnitude { input: input.clone() });
             }
-            passes.push(Pass::Requantize { input, output: self.output.clone() });
+            passes.push(Pass::Requantize { input, output: self.output().clone() });
         }
         passes
     }
@@ -255,7 +298,7 @@ impl MicroKernel {
         // SAFETY: the caller passes one address an operand, and one for the result.
         let addresses = unsafe { std::slice::from_raw_parts(arguments, self.inputs.len() + 1) };
         let input = |i: usize| Tensor { address: addresses[i], ty: &self.inputs[i] };
-        let output = Tensor { address: addresses[self.inputs.len()], ty: &self.output };
+        let output = Tensor { address: addresses[self.inputs.len()], ty: self.output() };
         // SAFETY: `Tensor`'s promise for each address.
         unsafe {
             if let Some(grouped) = &self.grouped {
@@ -379,9 +422,11 @@ mod tests {
     use trainc_ir::numeric::{Rounding, shift_right};
     use trainc_ir::ops::requantize_adaptive;
 
+    use crate::kernels::numbers;
     use crate::kernels::{
-        ChannelsLast, ConvGeometry, Finish, Launch, MatMulGeometry, Operand, Product, Width,
-        kept_shift, shift_beyond,
+        ChannelSums, ChannelsLast, ConvGeometry, Finish, Launch, Line, Lines, MOST_INPUTS,
+        MatMulGeometry, Operand, Planes, Product, Rounding as Rounds, Source, Width, kept_shift,
+        shift_beyond,
     };
 
     #[test]
@@ -433,32 +478,88 @@ mod tests {
             padding: 0x80,
             unsigned: true,
         };
-        let products = [
-            None,
-            Some(Product::Forward(convolution)),
-            Some(Product::InputGradient(convolution)),
-            Some(Product::WeightGradient(convolution)),
-            Some(Product::MatMul(matrices)),
-            Some(Product::ChannelsLast(channels_last)),
-            Some(Product::DepthwiseLast(channels_last)),
+        let planes = Planes { batch: 1, channels: 2, space: 3 };
+        let line = |line| Source::Lines(Lines { planes, line });
+        let sources = [
+            Source::Operand,
+            Source::Product(Product::Forward(convolution)),
+            Source::Product(Product::InputGradient(convolution)),
+            Source::Product(Product::WeightGradient(convolution)),
+            Source::Product(Product::MatMul(matrices)),
+            Source::Product(Product::ChannelsLast(channels_last)),
+            Source::Product(Product::DepthwiseLast(channels_last)),
+            Source::Aligned { low: -127 },
+            Source::Aligned { low: 0 },
+            line(Line::Norm),
+            line(Line::Error { batch: false }),
+            line(Line::Error { batch: true }),
+            Source::ChannelSums(planes, ChannelSums::Statistics),
+            Source::ChannelSums(planes, ChannelSums::Gradients),
         ];
         let widths = [Width::Sums(7), Width::Kept(5), Width::Given, Width::Shift(31)];
-        let finish = |width| Finish { width, pseudo_stochastic: true, low: -127 };
-        for product in products {
-            for finish in widths.into_iter().map(finish).map(Some).chain([None]) {
-                let operand = |n: usize| Operand { elements: n, exponent: Some(4 * n) };
+        let roundings =
+            [Rounds::HalfAway, Rounds::PseudoStochastic, Rounds::Stochastic { stream: u32::MAX }];
+        let finish = |width| roundings.map(|rounding| Finish { width, rounding, low: -127 });
+        for source in sources {
+            for finish in widths.into_iter().flat_map(finish).map(Some).chain([None]) {
+                let operand = |n: usize| Operand {
+                    elements: 20 + n,
+                    exponent: (n % 2 == 0).then_some(4 * n),
+                };
                 let launch = Launch {
-                    product,
+                    source,
                     float: finish.is_none(),
                     finish,
-                    inputs: [operand(20), Operand { elements: 21, exponent: None }, operand(22)],
+                    inputs: std::array::from_fn(operand),
                     count: 3,
-                    output: operand(23),
+                    outputs: [MOST_INPUTS, MOST_INPUTS + 1].map(operand),
+                    results: 2,
                     sums_bytes: 64,
                     scratch_bytes: 128,
                 };
                 assert_eq!(Launch::decode(&launch.encode()), launch);
             }
+        }
+    }
+
+    #[test]
+    fn numbers_are_the_irs() {
+        use trainc_ir::numeric::{self, dither};
+        let mut bits = vec![0, 1, 2, 3, 0x7f_ffff, 0x80_0000, 0x80_0001, 0x7f7f_ffff, 0x7f80_0000];
+        bits.extend((0..4000u32).map(dither::mix));
+        // Halves, and what lies beside them.
+        bits.extend((0..64).map(|n| (n as f32 * 0.5).to_bits()));
+        bits.extend((0..64).flat_map(|n| [(8_388_600.0 + n as f32 * 0.5).to_bits(), 0x7fc0_0000]));
+        for &word in &bits {
+            assert_eq!(numbers::mix(word), dither::mix(word));
+            let wide = i64::from(word as i32) * i64::from(dither::mix(word) as i32);
+            assert_eq!(
+                numbers::float_of_wide(wide).to_bits(),
+                numeric::float_of_wide(wide).to_bits()
+            );
+            for x in [f32::from_bits(word), -f32::from_bits(word)] {
+                if x > 0.0 && x.is_finite() {
+                    assert_eq!(numbers::ceil_log2(x), numeric::ceil_log2(x), "{x}");
+                }
+                for limit in [32_767, 1 << 30] {
+                    let expected = (x.round_ties_even() as i32).clamp(-limit, limit);
+                    assert_eq!(numbers::round_ties_even(x, limit), expected, "{x}");
+                }
+                for by in [-1000, -252, -140, -126, -1, 0, 1, 127, 128, 254, 1000] {
+                    let expected = numeric::scale_by_power_of_two(x, by);
+                    let found = numbers::scale_by_power_of_two(x, by);
+                    assert!(found == expected || found.is_nan() && expected.is_nan(), "{x}, {by}");
+                }
+            }
+        }
+        let floats: Vec<f32> = bits.iter().map(|&word| f32::from_bits(word)).collect();
+        for floats in [&floats[..], &floats[..8], &[], &[f32::NAN]] {
+            assert_eq!(numbers::largest_finite(floats), numeric::largest_finite(floats));
+        }
+        let run = trainc_ir::RunContext { seed: 0x1234_5678_9abc_def0, step: 77 };
+        for (stream, element) in [(0, 0), (5, 1), (u32::MAX, 6), (9, u32::MAX)] {
+            let words = [run.seed as u32, (run.seed >> 32) as u32, run.step];
+            assert_eq!(numbers::draw(&words, stream, element), run.draw(stream, element));
         }
     }
 

@@ -72,7 +72,7 @@ impl Staging {
         serves: impl Fn(&MicroKernel) -> bool,
     ) -> Option<Staging> {
         let inputs = signature.inputs;
-        let [output] = signature.outputs else { return None };
+        let [output] = signature.outputs else { return Staging::of_two(signature, serves) };
         let segments = segments(signature.ops(), inputs, serves)?;
         if !segments.iter().any(Segment::is_vector) {
             return None;
@@ -103,6 +103,32 @@ impl Staging {
         }
         Some(Staging { stages, scratch_bytes: intermediates + own })
     }
+}
+
+impl Staging {
+    /// A kernel of two results by one vector kernel; `None` if there is none.
+    fn of_two(signature: &Signature<'_>, serves: impl Fn(&MicroKernel) -> bool) -> Option<Staging> {
+        let kernel = of_two(signature).filter(|kernel| serves(kernel))?;
+        let place = |place: fn(usize) -> Place, types: &[&TensorType]| {
+            types.iter().enumerate().map(|(i, &ty)| (place(i), ty.clone())).collect()
+        };
+        let scratch_bytes = kernel.scratch_bytes();
+        let stage = Stage {
+            work: Work::Vector(Box::new(kernel)),
+            inputs: place(Place::Input, signature.inputs),
+            outputs: place(Place::Output, signature.outputs),
+            scratch: 0,
+        };
+        Some(Staging { stages: vec![stage], scratch_bytes })
+    }
+}
+
+/// The vector kernel that does all of a kernel of two results.
+pub(crate) fn of_two(signature: &Signature<'_>) -> Option<MicroKernel> {
+    let (kernel, count) = MicroKernel::of(signature.ops(), signature.inputs)?.ok()?;
+    let all = count == signature.ops().len() && kernel.operands() == signature.inputs.len();
+    let results = kernel.outputs().iter().eq(signature.outputs.iter().copied());
+    (all && results && signature.outputs.len() == 2).then_some(kernel)
 }
 
 impl Stage {
@@ -152,6 +178,8 @@ pub(crate) enum Pass {
     Grouped { multiplications: usize, inputs: Vec<TensorType>, output: TensorType },
     /// A product of bits by a vector kernel.
     Bits { products: usize, inputs: Vec<TensorType>, output: TensorType },
+    /// A pass over tensors of codes by a vector kernel.
+    Codes { inputs: Vec<TensorType>, outputs: Vec<TensorType> },
     /// The gradient of a max-pool by a vector kernel.
     Pool { inputs: Vec<TensorType>, output: TensorType },
     /// The largest magnitude of sums.

@@ -170,3 +170,101 @@ fn a_product_inside_a_chain() {
     let w = random.tensor(&shared(&[9, 40]));
     check("chain", &chain, &[&x, &w]);
 }
+
+/// Codes of all magnitudes but for few, which `rare` gives.
+fn codes(
+    random: &mut Random,
+    shape: &[usize],
+    exponent: i32,
+    most: i32,
+    rare: Option<i8>,
+) -> Tensor {
+    let count = shape.iter().product();
+    let mut data: Vec<i8> = (0..count)
+        .map(|_| (random.next() as i32).rem_euclid(2 * most + 1) - most)
+        .map(|q| q as i8)
+        .collect();
+    if let (Some(rare), Some(last)) = (rare, data.last_mut()) {
+        *last = rare;
+    }
+    Tensor::i8_shared(shape.to_vec(), data, exponent)
+}
+
+/// Sums that fit, that do not, and that do not but at the last element; alone and with what follows.
+#[test]
+fn aligned_sums() {
+    use trainc_ir::ops::AlignedAdd;
+    let mut random = Random(31);
+    let relu = |op: Op| Op::Chain(Chain { ops: vec![op, Relu {}.into()] });
+    for shape in [&[1][..], &[3, 5, 7], &[2, 3, 64, 64], &[5, 40_000]] {
+        for distance in [0, 1, 2, 3, 7, 8, 15, 16, 200] {
+            for (most, rare) in [(127, None), (30, None), (20, Some(-128)), (20, Some(127))] {
+                let large = shape.iter().product::<usize>() > 100_000;
+                if large && ![0, 1, 7].contains(&distance) {
+                    continue;
+                }
+                let x = codes(&mut random, shape, -3, most, rare);
+                let y = codes(&mut random, shape, -3 - distance, most, rare);
+                for operands in [[&x, &y], [&y, &x]] {
+                    check("sum", &AlignedAdd {}.into(), &operands);
+                    check("sum with relu", &relu(AlignedAdd {}.into()), &operands);
+                }
+            }
+        }
+    }
+}
+
+/// Integer batch normalization and its error with their roundings, and sums of channels: planes shorter and longer than a run.
+#[test]
+fn planes_of_codes() {
+    use trainc_ir::ops::{
+        IntegerBatchNorm, IntegerBatchNormError, IntegerBatchNormSums, IntegerBatchStatistics,
+        RequantizeStochastic,
+    };
+    let mut random = Random(32);
+    let fixed = |rounding, low| -> Op { Requantize { bits: 7, rounding, low }.into() };
+    let roundings = [
+        fixed(Rounding::HalfAway, -127),
+        fixed(Rounding::HalfAway, 0),
+        fixed(Rounding::PseudoStochastic, -127),
+        fixed(Rounding::Floor, -127),
+        RequantizeStochastic { stream: 9 }.into(),
+    ];
+    for shape in
+        [&[3, 5][..], &[2, 7, 2, 2], &[2, 3, 31], &[2, 3, 4, 8], &[3, 2, 1030], &[2, 64, 64, 65]]
+    {
+        let channels = shape[1];
+        let vector = |random: &mut Random, low: f32| {
+            let value = |r: &mut Random| (r.next() as i32 >> 8) as f32 * 1e-7 + low;
+            Tensor::f32([channels], (0..channels).map(|_| value(random)).collect())
+        };
+        let x = codes(&mut random, shape, -6, 127, Some(-128));
+        let dy = codes(&mut random, shape, -20, 127, Some(-128));
+        let [scale, bias, mean, dscale, dbias] =
+            [1.0, 0.0, 0.0, 0.0, 0.0].map(|low| vector(&mut random, low));
+        let inverse = vector(&mut random, 3.0);
+        for rounding in &roundings {
+            let chain = |op: Op| Op::Chain(Chain { ops: vec![op, rounding.clone()] });
+            let norm = chain(IntegerBatchNorm {}.into());
+            check("norm", &norm, &[&x, &scale, &bias, &mean, &inverse]);
+            for batch in [false, true] {
+                let error = chain(IntegerBatchNormError { batch }.into());
+                check("error", &error, &[&x, &dy, &scale, &mean, &inverse, &dscale, &dbias]);
+            }
+        }
+        check("statistics", &IntegerBatchStatistics {}.into(), &[&x]);
+        check("sums", &IntegerBatchNormSums {}.into(), &[&x, &dy, &mean, &inverse]);
+    }
+}
+
+/// Sums of all widths, rounded by chance.
+#[test]
+fn sums_rounded_by_chance() {
+    use trainc_ir::ops::RequantizeStochastic;
+    let mut random = Random(33);
+    for drop in [0, 7, 20, 25, 30] {
+        let data: Vec<i32> = (0..70_001).map(|_| random.next() as i32 >> drop).collect();
+        let sums = Tensor::i32_shared([data.len()], data, 5);
+        check("by chance", &RequantizeStochastic { stream: 3 }.into(), &[&sums]);
+    }
+}

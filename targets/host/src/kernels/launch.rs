@@ -1,20 +1,20 @@
-//! A launch of a product, of a product whose sums are rounded, or of the rounding of sums, described by words: what programs in this
-//! process and objects have in common. Objects hold the words as data.
+//! A launch of a product, of a product whose sums are rounded, of the rounding of sums, or of a pass over tensors of codes, described by
+//! words: what programs in this process and objects have in common. Objects hold the words as data.
 
+use super::aligned::aligned_add;
 use super::direct;
+use super::finish::{Finish, Further, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
+use super::planes::{ChannelSums, Line, Lines, Planes};
 use super::products::{
     conv2d_channels_last, conv2d_f32, conv2d_grad_input_f32, conv2d_grad_input_i8,
     conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, depthwise_channels_last, matmul_f32,
     matmul_i8,
 };
-use super::requantize::{max_abs_i32, requantize_half_away, requantize_pseudo_stochastic};
+use super::requantize::max_abs_i32;
 
-/// Words of a description.
-pub const LAUNCH_WORDS: usize = 36;
-
-/// Words of a shape.
-const SHAPE: usize = 17;
+/// Most operands of a launch.
+pub const MOST_INPUTS: usize = 7;
 
 /// A product and its operands' shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +33,23 @@ pub enum Product {
     DepthwiseLast(ChannelsLast),
 }
 
-/// How far sums are shifted.
+/// Where sums come from, or what else is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
-    /// So that the largest has so many bits, at most.
-    Sums(u8),
-    /// Likewise in steps for which the further operand, a state, says so, and else by the shift that it keeps.
-    Kept(u8),
-    /// So that the largest has as many bits as the further operand says.
-    Given,
-    /// By so many bits.
-    Shift(u8),
-}
-
-/// How sums become bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finish {
-    /// How far they are shifted.
-    pub width: Width,
-    /// Whether by pseudo-stochastic rounding rather than to nearest, halves away from zero.
-    pub pseudo_stochastic: bool,
-    /// The lower clamp.
-    pub low: i8,
+pub enum Source {
+    /// The first operand.
+    Operand,
+    /// A product of the first two.
+    Product(Product),
+    /// Codes by coefficients of their channels: the first operand's, the second's if it is an error; the others are what coefficients
+    /// are made of.
+    Lines(Lines),
+    /// Two tensors of codes, added: bytes at once.
+    Aligned {
+        /// The lower clamp: -127, or 0 where a ReLU follows.
+        low: i8,
+    },
+    /// Sums of each channel's codes, of which two vectors are made.
+    ChannelSums(Planes, ChannelSums),
 }
 
 /// A tensor: its elements, and where its shared exponent lies, in bytes behind the first element.
@@ -69,18 +64,20 @@ pub struct Operand {
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Nothing where sums are an operand.
-    pub product: Option<Product>,
+    /// Where sums come from.
+    pub source: Source,
     /// Whether the product is of FP32.
     pub float: bool,
     /// Nothing where sums are the result.
     pub finish: Option<Finish>,
-    /// The operands: of the product or the sums, then the finish's further one; the first `count` of them.
-    pub inputs: [Operand; 3],
+    /// The operands: of the source, then the finish's further one; the first `count` of them.
+    pub inputs: [Operand; MOST_INPUTS],
     /// How many operands there are.
     pub count: usize,
-    /// The result.
-    pub output: Operand,
+    /// The first `results` of them.
+    pub outputs: [Operand; 2],
+    /// How many results there are.
+    pub results: usize,
     /// Bytes of the i32 sums between product and finish, the first of the working memory.
     pub sums_bytes: usize,
     /// Bytes of working memory.
@@ -88,111 +85,89 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The description as words.
-    #[must_use]
-    pub fn encode(&self) -> [i64; LAUNCH_WORDS] {
-        let mut words = [0; LAUNCH_WORDS];
-        let mut next = words.iter_mut();
-        let mut put = |word: i64| {
-            if let Some(place) = next.next() {
-                *place = word;
-            }
-        };
-        let (kind, shape) = match self.product {
-            None => (0, [0; SHAPE]),
-            Some(Product::Forward(g)) => (1, convolution(&g)),
-            Some(Product::InputGradient(g)) => (2, convolution(&g)),
-            Some(Product::WeightGradient(g)) => (3, convolution(&g)),
-            Some(Product::MatMul(g)) => (4, matrices(&g)),
-            Some(Product::ChannelsLast(g)) => (5, channels_last(&g)),
-            Some(Product::DepthwiseLast(g)) => (6, channels_last(&g)),
-        };
-        put(kind);
-        shape.into_iter().for_each(|size| put(size as i64));
-        put(self.float.into());
-        let (width, bits) = match self.finish.map(|finish| finish.width) {
-            None => (0, 0),
-            Some(Width::Sums(bits)) => (1, bits),
-            Some(Width::Kept(bits)) => (2, bits),
-            Some(Width::Given) => (3, 0),
-            Some(Width::Shift(bits)) => (4, bits),
-        };
-        put(width);
-        put(bits.into());
-        put(self.finish.is_some_and(|finish| finish.pseudo_stochastic).into());
-        put(self.finish.map_or(0, |finish| finish.low).into());
-        for operand in self.inputs.iter().chain([&self.output]) {
-            put(operand.elements as i64);
-            put(operand.exponent.map_or(-1, |offset| offset as i64));
-        }
-        put(self.count as i64);
-        put(self.sums_bytes as i64);
-        put(self.scratch_bytes as i64);
-        words
-    }
-
-    /// The description that words are.
-    #[must_use]
-    pub fn decode(words: &[i64; LAUNCH_WORDS]) -> Self {
-        let size = |at: usize| words[at] as usize;
-        let shape: [usize; SHAPE] = core::array::from_fn(|at| size(1 + at));
-        let product = match words[0] {
-            1 => Some(Product::Forward(convolution_of(&shape))),
-            2 => Some(Product::InputGradient(convolution_of(&shape))),
-            3 => Some(Product::WeightGradient(convolution_of(&shape))),
-            4 => Some(Product::MatMul(matrices_of(&shape))),
-            5 => Some(Product::ChannelsLast(channels_last_of(&shape))),
-            6 => Some(Product::DepthwiseLast(channels_last_of(&shape))),
-            _ => None,
-        };
-        let bits = words[20] as u8;
-        let width = match words[19] {
-            1 => Some(Width::Sums(bits)),
-            2 => Some(Width::Kept(bits)),
-            3 => Some(Width::Given),
-            4 => Some(Width::Shift(bits)),
-            _ => None,
-        };
-        let finish = width.map(|width| Finish {
-            width,
-            pseudo_stochastic: words[21] != 0,
-            low: words[22] as i8,
-        });
-        let operand = |at: usize| Operand {
-            elements: size(23 + 2 * at),
-            exponent: usize::try_from(words[24 + 2 * at]).ok(),
-        };
-        Self {
-            product,
-            float: words[18] != 0,
-            finish,
-            inputs: [operand(0), operand(1), operand(2)],
-            count: size(31),
-            output: operand(3),
-            sums_bytes: size(32),
-            scratch_bytes: size(33),
-        }
-    }
-
     /// Runs it.
     ///
     /// # Safety
-    /// `arguments` are the addresses of the operands, of the result and of the working memory, each valid for its size and 4-byte
-    /// aligned; nothing else refers to the result and the working memory.
+    /// `arguments` are the addresses of the operands, of the results, of the working memory, and of seed and step (which what does not
+    /// round by chance may lack); each valid for its size and 4-byte aligned; nothing else refers to the results and the working memory.
     pub unsafe fn run(&self, arguments: *const *mut u8) {
-        // SAFETY: the caller passes one address an operand, one for the result, and one for the working memory.
-        let addresses = unsafe { core::slice::from_raw_parts(arguments, self.count + 2) };
+        let (count, results) = (self.count, self.results);
+        // SAFETY: the caller passes one address an operand, one a result, and the two others.
+        let addresses = unsafe { core::slice::from_raw_parts(arguments, count + results + 2) };
         let input = |i: usize| Place { address: addresses[i], operand: self.inputs[i] };
-        let output = Place { address: addresses[self.count], operand: self.output };
+        let result = |i: usize| Place { address: addresses[count + i], operand: self.outputs[i] };
+        let output = result(0);
         // SAFETY: the caller's promise for each address; the working memory, if there is any, is split into the sums and the rest.
         unsafe {
+            let run = || addresses[count + results + 1].cast::<[u32; 3]>().read();
             let scratch: &mut [u8] = match self.scratch_bytes {
                 0 => &mut [],
-                bytes => core::slice::from_raw_parts_mut(addresses[self.count + 1], bytes),
+                bytes => core::slice::from_raw_parts_mut(addresses[count + results], bytes),
             };
-            let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
+            let codes = |i: usize| (input(i).elements::<i8>(), input(i).exponent());
+            match &self.source {
+                Source::Operand | Source::Product(_) => {
+                    self.sums(&input, output, scratch, &run);
+                }
+                Source::Aligned { low } => {
+                    let exponent = aligned_add(codes(0), codes(1), *low, output.elements_mut());
+                    output.set_exponent(exponent);
+                }
+                Source::Lines(lines) => {
+                    let Some(finish) = self.finish else { return };
+                    let (x, ex) = codes(0);
+                    let (dy, edy) = match lines.line {
+                        Line::Norm => (None, 0),
+                        Line::Error { .. } => (Some(codes(1).0), codes(1).1),
+                    };
+                    let first = 1 + usize::from(dy.is_some());
+                    let vectors: [&[f32]; MOST_INPUTS] = core::array::from_fn(|i| {
+                        if first + i < count { input(first + i).elements() } else { &[] }
+                    });
+                    let vectors = &vectors[..count - first];
+                    let (coefficients, exponent) = lines.coefficients(vectors, [ex, edy], scratch);
+                    let largest = || lines.largest((x, dy), coefficients);
+                    let narrow = finish.narrow(largest, Further::None, run);
+                    lines.round((x, dy), coefficients, &narrow, output.elements_mut());
+                    output.set_exponent(exponent.wrapping_add(narrow.shift as i32));
+                }
+                Source::ChannelSums(planes, sums) => {
+                    let results = [result(0).elements_mut(), result(1).elements_mut()];
+                    match sums {
+                        ChannelSums::Statistics => {
+                            ChannelSums::statistics(planes, codes(0), results, scratch);
+                        }
+                        ChannelSums::Gradients => {
+                            let vectors = [input(2).elements(), input(3).elements()];
+                            let codes = [codes(0), codes(1)];
+                            ChannelSums::gradients(planes, codes, vectors, results, scratch);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs a product, or the rounding of sums.
+    ///
+    /// # Safety
+    /// As of [`Self::run`], for each of the addresses.
+    unsafe fn sums(
+        &self,
+        input: &dyn Fn(usize) -> Place,
+        output: Place,
+        scratch: &mut [u8],
+        run: &dyn Fn() -> [u32; 3],
+    ) {
+        let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
+        let product = match &self.source {
+            Source::Product(product) => Some(product),
+            _ => None,
+        };
+        // SAFETY: promised by the caller; sums lie in the working memory, which is 4-byte aligned.
+        unsafe {
             let Some(finish) = self.finish else {
-                if let Some(product) = self.product {
+                if let Some(product) = product {
                     if self.float {
                         let (a, b) = (input(0).elements(), input(1).elements());
                         product.run_f32(a, b, output.elements_mut(), scratch);
@@ -201,11 +176,11 @@ impl Launch {
                         // Plain numbers, of which nobody asks for the largest.
                         match product {
                             Product::ChannelsLast(g) => {
-                                conv2d_channels_last(&g, a, b, output.elements_mut(), scratch);
+                                conv2d_channels_last(g, a, b, output.elements_mut(), scratch);
                                 return;
                             }
                             Product::DepthwiseLast(g) => {
-                                depthwise_channels_last(&g, a, b, output.elements_mut(), scratch);
+                                depthwise_channels_last(g, a, b, output.elements_mut(), scratch);
                                 return;
                             }
                             _ => {}
@@ -218,11 +193,11 @@ impl Launch {
                 return;
             };
             let (sums, exponent, operands, largest): (&[i32], i32, usize, Option<u32>) =
-                match self.product {
+                match product {
                     Some(product) => {
                         let sums: &mut [i32] = core::slice::from_raw_parts_mut(
                             sums.as_mut_ptr().cast(),
-                            self.output.elements,
+                            output.operand.elements,
                         );
                         let (a, b) = (input(0).elements(), input(1).elements());
                         let largest = product.run_i8(a, b, sums, scratch);
@@ -231,10 +206,15 @@ impl Launch {
                     }
                     None => (input(0).elements(), input(0).exponent(), 1, None),
                 };
-            let further = (self.count > operands).then(|| input(operands));
-            let shift = finish.shift(|| largest.unwrap_or_else(|| max_abs_i32(sums)), further);
-            finish.round(sums, shift, output.elements_mut());
-            output.set_exponent(exponent.wrapping_add(shift as i32));
+            let further = match finish.width {
+                _ if self.count == operands => Further::None,
+                Width::Kept(_) => Further::State(input(operands).elements()),
+                _ => Further::Bits(input(operands).elements::<i32>()[0]),
+            };
+            let narrow =
+                finish.narrow(|| largest.unwrap_or_else(|| max_abs_i32(sums)), further, run);
+            narrow.round(sums, output.elements_mut());
+            output.set_exponent(exponent.wrapping_add(narrow.shift as i32));
         }
     }
 }
@@ -286,74 +266,6 @@ impl Product {
     }
 }
 
-impl Finish {
-    /// The shift for sums of that largest magnitude, which constant shifts and kept ones do not ask for.
-    ///
-    /// # Safety
-    /// The further operand, a width or the state of a shift that is kept, is valid and aligned, nothing writes to it.
-    unsafe fn shift(&self, largest: impl Fn() -> u32, further: Option<Place>) -> i64 {
-        let width = |magnitude: u32| i64::from(32 - magnitude.leading_zeros());
-        let above = |bits: u8| (width(largest()) - i64::from(bits)).max(0);
-        match self.width {
-            Width::Sums(bits) => above(bits),
-            Width::Kept(bits) => {
-                // SAFETY: promised by the caller; a state is FP32.
-                let state: &[f32] = further.map_or(&[], |place| unsafe { place.elements() });
-                kept_shift(state, bits).map_or_else(|| above(bits), i64::from)
-            }
-            Width::Given => {
-                // SAFETY: promised by the caller; a width is an i32.
-                let bits = further.map_or(0, |place| unsafe { place.elements::<i32>() }[0]);
-                (width(largest()) - i64::from(bits)).max(0)
-            }
-            Width::Shift(amount) => amount.into(),
-        }
-    }
-
-    fn round(&self, sums: &[i32], shift: i64, out: &mut [i8]) {
-        match u32::try_from(shift) {
-            Ok(shift) if !self.pseudo_stochastic => {
-                requantize_half_away(sums, shift, self.low, out);
-            }
-            Ok(shift) if shift <= 32 => {
-                requantize_pseudo_stochastic(sums, shift, out);
-                if self.low > -127 {
-                    out.iter_mut().for_each(|q| *q = (*q).max(self.low));
-                }
-            }
-            // A shift beyond the width: a negative number of bits was asked for.
-            _ => {
-                let shift = shift.clamp(0, u32::MAX.into()) as u32;
-                for (q, &x) in out.iter_mut().zip(sums) {
-                    *q = shift_beyond(x, shift).max(self.low);
-                }
-            }
-        }
-    }
-}
-
-/// The shift of a state's steps that do not look for one; see the IR's `requantize_adaptive`, which a test compares it with.
-pub(crate) fn kept_shift(state: &[f32], bits: u8) -> Option<u32> {
-    let &[left, shift, ..] = state else { return None };
-    if left <= 0.0 {
-        return None;
-    }
-    let most = 32.0 - f32::from(bits);
-    let least = if shift < most { shift } else { most };
-    Some(if 0.0 < shift { least as u32 } else { 0 })
-}
-
-/// A pseudo-stochastic shift by more than 32 bits, which leaves nothing but what is rounded up.
-pub(crate) fn shift_beyond(x: i32, shift: u32) -> i8 {
-    if shift >= 128 {
-        return 0;
-    }
-    let (discarded, half) = (u64::from(x.unsigned_abs()), shift / 2);
-    let random = (discarded & ((1 << half) - 1)) << (shift % 2);
-    let up = i8::from(discarded >> half > random);
-    if x < 0 { -up } else { up }
-}
-
 /// An operand at an address that is valid for its size.
 #[derive(Clone, Copy)]
 struct Place {
@@ -398,142 +310,5 @@ impl Place {
             // SAFETY: as above.
             unsafe { self.address.add(at).cast::<i32>().write(exponent) }
         }
-    }
-}
-
-fn convolution(g: &ConvGeometry) -> [usize; SHAPE] {
-    [
-        g.batch,
-        g.in_channels,
-        g.in_height,
-        g.in_width,
-        g.out_channels,
-        g.out_height,
-        g.out_width,
-        g.kernel_height,
-        g.kernel_width,
-        g.stride_height,
-        g.stride_width,
-        g.dilation_height,
-        g.dilation_width,
-        g.pad_top,
-        g.pad_left,
-        g.groups,
-        0,
-    ]
-}
-
-fn convolution_of(sizes: &[usize; SHAPE]) -> ConvGeometry {
-    let &[
-        batch,
-        in_channels,
-        in_height,
-        in_width,
-        out_channels,
-        out_height,
-        out_width,
-        kernel_height,
-        kernel_width,
-        stride_height,
-        stride_width,
-        dilation_height,
-        dilation_width,
-        pad_top,
-        pad_left,
-        groups,
-        _,
-    ] = sizes;
-    ConvGeometry {
-        batch,
-        in_channels,
-        in_height,
-        in_width,
-        out_channels,
-        out_height,
-        out_width,
-        kernel_height,
-        kernel_width,
-        stride_height,
-        stride_width,
-        dilation_height,
-        dilation_width,
-        pad_top,
-        pad_left,
-        groups,
-    }
-}
-
-fn matrices(g: &MatMulGeometry) -> [usize; SHAPE] {
-    let [a, b] = [g.transpose_a, g.transpose_b].map(usize::from);
-    let sizes = [g.batch, g.batch_stride_a, g.batch_stride_b, g.m, g.n, g.k, a, b];
-    core::array::from_fn(|at| if at < sizes.len() { sizes[at] } else { 0 })
-}
-
-fn matrices_of(sizes: &[usize; SHAPE]) -> MatMulGeometry {
-    let &[batch, batch_stride_a, batch_stride_b, m, n, k, a, b, ..] = sizes;
-    let [transpose_a, transpose_b] = [a, b].map(|flag| flag != 0);
-    MatMulGeometry { batch, batch_stride_a, batch_stride_b, m, n, k, transpose_a, transpose_b }
-}
-
-fn channels_last(g: &ChannelsLast) -> [usize; SHAPE] {
-    [
-        g.batch,
-        g.height,
-        g.width,
-        g.channels,
-        g.features,
-        g.rows,
-        g.columns,
-        g.kernel_height,
-        g.kernel_width,
-        g.stride_height,
-        g.stride_width,
-        g.dilation_height,
-        g.dilation_width,
-        g.pad_top,
-        g.pad_left,
-        usize::from(g.padding),
-        usize::from(g.unsigned),
-    ]
-}
-
-fn channels_last_of(sizes: &[usize; SHAPE]) -> ChannelsLast {
-    let &[
-        batch,
-        height,
-        width,
-        channels,
-        features,
-        rows,
-        columns,
-        kernel_height,
-        kernel_width,
-        stride_height,
-        stride_width,
-        dilation_height,
-        dilation_width,
-        pad_top,
-        pad_left,
-        padding,
-        unsigned,
-    ] = sizes;
-    ChannelsLast {
-        batch,
-        height,
-        width,
-        channels,
-        features,
-        rows,
-        columns,
-        kernel_height,
-        kernel_width,
-        stride_height,
-        stride_width,
-        dilation_height,
-        dilation_width,
-        pad_top,
-        pad_left,
-        padding: padding as u8,
-        unsigned: unsigned != 0,
     }
 }

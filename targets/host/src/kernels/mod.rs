@@ -17,6 +17,7 @@
     reason = "vector instructions and packing passes whose bounds are checked once, outside"
 )]
 
+mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -37,6 +38,7 @@ mod direct;
 mod engine;
 #[cfg(trainc_archive)]
 mod features;
+mod finish;
 mod geometry;
 #[cfg(not(trainc_archive))]
 mod grouped;
@@ -44,10 +46,12 @@ mod grouped;
 mod grouped_tests;
 mod launch;
 mod matmul;
+pub(crate) mod numbers;
 mod own;
 mod pack;
 mod parts;
 mod path;
+mod planes;
 #[cfg(not(trainc_archive))]
 mod pools;
 mod portable;
@@ -64,7 +68,9 @@ mod threads;
 #[path = "alone.rs"]
 mod threads;
 mod weight_gradient;
+mod words;
 
+pub use aligned::{aligned_add, aligned_add_on};
 #[cfg(not(trainc_archive))]
 pub use bit_peak::bit_peak;
 #[cfg(not(trainc_archive))]
@@ -73,16 +79,18 @@ pub use bit_thresholds::BitThresholds;
 pub use bits::{
     BitGeometry, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds, conv2d_bits_thresholds_on,
 };
+pub use finish::{Finish, Rounding, Width};
+#[cfg(all(test, not(trainc_archive)))]
+pub(crate) use finish::{kept_shift, shift_beyond};
 pub use geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 #[cfg(not(trainc_archive))]
 pub use grouped::{
     GroupScales, GroupedPass, GroupedSums, grouped_convolution, grouped_convolution_on,
     grouped_matmul, grouped_matmul_on,
 };
-pub use launch::{Finish, LAUNCH_WORDS, Launch, Operand, Product, Width};
-#[cfg(all(test, not(trainc_archive)))]
-pub(crate) use launch::{kept_shift, shift_beyond};
+pub use launch::{Launch, MOST_INPUTS, Operand, Product, Source};
 pub use path::{KernelPath, active_path};
+pub use planes::{ChannelSums, Line, Lines, Planes};
 #[cfg(not(trainc_archive))]
 pub use pools::{
     PoolGeometry, max_pool_gradient_f32, max_pool_gradient_f32_on, max_pool_gradient_i8,
@@ -97,3 +105,4 @@ pub use requantize::{
 pub(crate) use threads::{piece, run};
 #[cfg(not(trainc_archive))]
 pub use threads::{set_threads, threads};
+pub use words::LAUNCH_WORDS;

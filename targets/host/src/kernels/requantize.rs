@@ -2,14 +2,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::numbers::mix;
 use super::path::{KernelPath, active_path, on_features};
 use super::threads;
 
 /// Elements that stay with one thread.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Multiplications of a product that take as long as an element.
-const ELEMENT: usize = 32;
+pub(super) const ELEMENT: usize = 32;
 
 /// Divides by `2^shift`, rounding halves away from zero, and clamps to `low..=127`; a shift of 0
 /// only clamps. `low` is -127, or 0 where a ReLU follows.
@@ -86,8 +87,9 @@ pub fn max_abs_i32_on(path: KernelPath, values: &[i32]) -> u32 {
     largest.into_inner()
 }
 
+/// Largest magnitude, 0 of nothing.
 #[inline(always)]
-fn largest_magnitude(values: &[i32], out: &mut u32) {
+pub(super) fn largest_magnitude(values: &[i32], out: &mut u32) {
     let mut lanes = [0u32; 64];
     let (chunks, rest) = values.as_chunks::<64>();
     for chunk in chunks {
@@ -110,8 +112,9 @@ fn signed(value: i32, magnitude: u32, low: i8) -> i8 {
     result.clamp(i32::from(low), 127) as i8
 }
 
+/// [`requantize_half_away`] of a run.
 #[inline(always)]
-fn half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
+pub(super) fn half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
     match shift {
         0 => {
             for (out, &value) in out.iter_mut().zip(acc) {
@@ -134,8 +137,9 @@ fn half_away(acc: &[i32], shift: u32, low: i8, out: &mut [i8]) {
     }
 }
 
+/// [`requantize_pseudo_stochastic`] of a run.
 #[inline(always)]
-fn pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]) {
+pub(super) fn pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]) {
     if shift == 0 {
         half_away(acc, 0, -127, out);
         return;
@@ -151,5 +155,21 @@ fn pseudo_stochastic(acc: &[i32], shift: u32, out: &mut [i8]) {
         // In two steps, so that a shift of 32 gives 0.
         let whole = (magnitude >> (shift - 1)) >> 1;
         *out = signed(value, whole + up, -127);
+    }
+}
+
+/// Divides by `2^shift`, rounding by chance, and clamps to +-127; see the IR's `numeric::dither`. `counter` is the key of the draws plus
+/// the number of the first sum.
+#[inline(always)]
+pub(super) fn stochastic(acc: &[i32], shift: u32, mut counter: u32, out: &mut [i8]) {
+    let first = shift.saturating_sub(31).min(31);
+    let shift = shift.min(31);
+    let (mask, spread) = ((1u32 << shift) - 1, 31 - shift);
+    for (out, &value) in out.iter_mut().zip(acc) {
+        let value = value >> first;
+        let uniform = (mix(counter) >> 1) >> spread;
+        let carry = ((value as u32 & mask) + uniform) >> shift;
+        *out = ((value >> shift) + carry as i32).clamp(-127, 127) as i8;
+        counter = counter.wrapping_add(1);
     }
 }

@@ -30,6 +30,8 @@ unsafe impl Plain for i8 {}
 unsafe impl Plain for f32 {}
 // SAFETY: likewise.
 unsafe impl Plain for usize {}
+// SAFETY: likewise.
+unsafe impl Plain for [i64; 2] {}
 // SAFETY: three integers of one size.
 unsafe impl Plain for super::engine::Run {}
 
