@@ -1,9 +1,10 @@
 //! Operations on tensors of codes beside products: which of them run by [`crate::kernels`], and how.
 
 use trainc_ir::numeric::Rounding as Rounds;
-use trainc_ir::{Element, Op, TensorType};
+use trainc_ir::{Element, Op, Scale, TensorType};
 
 use crate::kernels::{ChannelSums, Finish, Line, Lines, Planes, Rounding, Source, Width};
+use crate::pools::pool;
 
 /// A launch for the first operations of a sequence, each applied to the result so far.
 pub(crate) struct Codes {
@@ -20,7 +21,22 @@ pub(crate) struct Codes {
 
 impl Codes {
     /// `None` if the first operation is another one, or its sums are kept.
-    pub(crate) fn of(ops: &[Op], operands: &[&TensorType]) -> Option<Codes> {
+    ///
+    /// # Errors
+    /// Why loops run it.
+    pub(crate) fn of(ops: &[Op], operands: &[&TensorType]) -> Option<Result<Codes, String>> {
+        let first = ops.first()?;
+        if let Some(source) = pool(first, operands) {
+            let count = if matches!(first, Op::MaxPool2d(_)) { 1 } else { 2 };
+            return match source {
+                Ok(source) => Codes::new(&ops[..1], &operands[..count], source, None, 0).map(Ok),
+                Err(reason) => Some(Err(reason)),
+            };
+        }
+        Codes::of_codes(ops, operands).map(Ok)
+    }
+
+    fn of_codes(ops: &[Op], operands: &[&TensorType]) -> Option<Codes> {
         let (first, next) = (ops.first()?, ops.get(1));
         let x = operands.first().filter(|x| x.count() > 0)?;
         match first {
@@ -54,6 +70,20 @@ impl Codes {
                 let source = Source::ChannelSums(planes, sums);
                 let bytes = ChannelSums::scratch_bytes(&planes);
                 Codes::new(&ops[..1], operands.get(..count)?, source, None, bytes)
+            }
+            Op::Clip(op) if x.element == Element::I8 && x.scale == Scale::Exponent => {
+                let source = Source::Clip([op.min, op.max].map(|bound| bound.get().to_bits()));
+                Codes::new(&ops[..1], &operands[..1], source, None, 0)
+            }
+            Op::ReluGradient(_) | Op::ClipGradient(_)
+                if x.element == Element::I8 && x.scale == Scale::Exponent =>
+            {
+                let bounds = match first {
+                    Op::ClipGradient(op) => [op.min.get(), op.max.get()],
+                    _ => [0.0, f32::INFINITY],
+                };
+                let source = Source::ClipGradient(bounds.map(f32::to_bits));
+                Codes::new(&ops[..1], operands.get(..2)?, source, None, 0)
             }
             Op::RequantizeStochastic(_) if x.element == Element::I32 => {
                 Codes::new(&ops[..1], &operands[..1], Source::Operand, rounding(first), 0)

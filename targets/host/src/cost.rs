@@ -20,9 +20,6 @@ const BIT_PRODUCTS: u64 = 128;
 /// Of products whose groups have scales.
 const GROUPED_PRODUCTS: u64 = 3;
 
-/// What a byte of a pool's gradient takes, in bytes of an elementwise pass.
-const POOL_PASSES: u64 = 4;
-
 /// What a byte of a pass over codes takes: they are read twice, once to see how large the sums are.
 const CODE_PASSES: u64 = 2;
 
@@ -67,9 +64,6 @@ fn pass(pass: &Pass) -> u64 {
         Pass::Bits { products, inputs, output } => {
             let moved = inputs.iter().map(bytes).sum::<u64>() + bytes(output);
             (*products as u64 / BIT_PRODUCTS).saturating_add(moved / BYTES)
-        }
-        Pass::Pool { inputs, output } => {
-            (inputs.iter().map(bytes).sum::<u64>() + bytes(output)) * POOL_PASSES / BYTES
         }
         Pass::Codes { inputs, outputs } => {
             let moved: u64 = inputs.iter().chain(outputs).map(bytes).sum();

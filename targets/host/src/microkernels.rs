@@ -23,7 +23,6 @@ use crate::kernels::{
     matmul_i8_scratch_bytes,
 };
 use crate::memory::ALIGNMENT;
-use crate::pools::PoolGradient;
 use crate::staging::Pass;
 
 /// A vector kernel with its shape: what generated code passes to [`launch`].
@@ -34,8 +33,6 @@ pub(crate) struct MicroKernel {
     grouped: Option<Grouped>,
     /// Likewise.
     bits: Option<Bits>,
-    /// Likewise.
-    pool: Option<PoolGradient>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
 }
@@ -121,14 +118,6 @@ impl MicroKernel {
                 (MicroKernel { bits: Some(bits), ..kernel }, count)
             }));
         }
-        if let Some(pool) = PoolGradient::of(first, operands) {
-            return Some(pool.and_then(|pool| {
-                let operands = &operands[..2];
-                let output = first.infer(operands).ok().and_then(one).ok_or("it does not type")?;
-                let kernel = MicroKernel::new(None, None, operands, output, 0);
-                Ok((MicroKernel { pool: Some(pool), ..kernel }, 1))
-            }));
-        }
         if let Op::GroupedProduct(op) = first {
             return Some(Grouped::of(op, operands).and_then(|grouped| {
                 let operands = &operands[..4];
@@ -138,8 +127,10 @@ impl MicroKernel {
             }));
         }
         if let Some(codes) = Codes::of(ops, operands) {
-            let count = codes.ops;
-            return Some(Ok((MicroKernel::of_codes(codes, operands), count)));
+            return Some(codes.map(|codes| {
+                let count = codes.ops;
+                (MicroKernel::of_codes(codes, operands), count)
+            }));
         }
         if let Some(finish) = Finishes::of(first, sums).as_ref().and_then(narrowing) {
             let operands = operands.get(..1 + finish.operands())?;
@@ -204,12 +195,12 @@ impl MicroKernel {
         };
         let inputs = operands.iter().map(|&ty| ty.clone()).collect();
         let outputs = codes.outputs;
-        MicroKernel { launch, grouped: None, bits: None, pool: None, inputs, outputs }
+        MicroKernel { launch, grouped: None, bits: None, inputs, outputs }
     }
 
     /// Whether objects have it, too: it is described by words.
     pub(crate) fn is_described(&self) -> bool {
-        self.grouped.is_none() && self.bits.is_none() && self.pool.is_none()
+        self.grouped.is_none() && self.bits.is_none()
     }
 
     /// The description.
@@ -249,9 +240,6 @@ impl MicroKernel {
                 output: self.output().clone(),
             });
         }
-        if self.pool.is_some() {
-            passes.push(Pass::Pool { inputs: self.inputs.clone(), output: self.output().clone() });
-        }
         match &self.launch.source {
             Source::Product(product) => {
                 let float = self.output().is_f32();
@@ -264,7 +252,7 @@ impl MicroKernel {
                 });
             }
             Source::Operand => {}
-            Source::Lines(_) | Source::Aligned { .. } | Source::ChannelSums(..) => {
+            _ => {
                 let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
                 passes.push(Pass::Codes { inputs, outputs });
                 return passes;
@@ -308,19 +296,6 @@ impl MicroKernel {
                     input(0).exponent().wrapping_add(input(1).exponent()),
                     output.elements_mut(),
                 );
-            }
-            if let Some(pool) = &self.pool {
-                let (x, dy) = (input(0), input(1));
-                match pool.element() {
-                    Element::F32 => {
-                        pool.floats(x.elements(), dy.elements(), output.elements_mut());
-                    }
-                    Element::U8 => {
-                        pool.unsigned(x.elements(), dy.elements(), output.elements_mut());
-                    }
-                    _ => pool.signed(x.elements(), dy.elements(), output.elements_mut()),
-                }
-                output.set_exponent(dy.exponent());
             }
             if let Some(bits) = &self.bits {
                 let packed = [input(0).bytes(), input(1).bytes()];
@@ -395,17 +370,6 @@ impl Tensor<'_> {
         // SAFETY: the exponent lies behind the elements, on a 4-byte boundary.
         unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().read() }
     }
-
-    /// Sets the shared exponent, if there is one.
-    ///
-    /// # Safety
-    /// As [`Self::exponent`], and nothing else refers to it.
-    unsafe fn set_exponent(&self, exponent: i32) {
-        if self.ty.scale_bytes() > 0 {
-            // SAFETY: as above.
-            unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().write(exponent) }
-        }
-    }
 }
 
 /// Runs a vector kernel; generated code calls this.
@@ -425,8 +389,8 @@ mod tests {
     use crate::kernels::numbers;
     use crate::kernels::{
         ChannelSums, ChannelsLast, ConvGeometry, Finish, Launch, Line, Lines, MOST_INPUTS,
-        MatMulGeometry, Operand, Planes, Product, Rounding as Rounds, Source, Width, kept_shift,
-        shift_beyond,
+        MatMulGeometry, Operand, Planes, PoolGeometry, Pooled, Product, Rounding as Rounds, Source,
+        Width, kept_shift, shift_beyond,
     };
 
     #[test]
@@ -479,6 +443,7 @@ mod tests {
             unsigned: true,
         };
         let planes = Planes { batch: 1, channels: 2, space: 3 };
+        let pool = PoolGeometry { planes: 1, height: 2, width: 3, rows: 4, columns: 5 };
         let line = |line| Source::Lines(Lines { planes, line });
         let sources = [
             Source::Operand,
@@ -490,6 +455,11 @@ mod tests {
             Source::Product(Product::DepthwiseLast(channels_last)),
             Source::Aligned { low: -127 },
             Source::Aligned { low: 0 },
+            Source::Pool(pool, Pooled::I8),
+            Source::Pool(pool, Pooled::U8),
+            Source::PoolGradient(pool, Pooled::F32),
+            Source::Clip([0xff80_0000, 0x7f80_0000]),
+            Source::ClipGradient([0, u32::MAX]),
             line(Line::Norm),
             line(Line::Error { batch: false }),
             line(Line::Error { batch: true }),

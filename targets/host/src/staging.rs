@@ -180,8 +180,6 @@ pub(crate) enum Pass {
     Bits { products: usize, inputs: Vec<TensorType>, output: TensorType },
     /// A pass over tensors of codes by a vector kernel.
     Codes { inputs: Vec<TensorType>, outputs: Vec<TensorType> },
-    /// The gradient of a max-pool by a vector kernel.
-    Pool { inputs: Vec<TensorType>, output: TensorType },
     /// The largest magnitude of sums.
     LargestMagnitude { input: TensorType },
     /// Sums to i8.

@@ -268,3 +268,65 @@ fn sums_rounded_by_chance() {
         check("by chance", &RequantizeStochastic { stream: 3 }.into(), &[&sums]);
     }
 }
+
+/// Clips and their gradients where bounds lie among, below and above the codes, max-pools of all elements.
+#[test]
+fn clips_and_pools() {
+    use trainc_ir::ops::{Clip, ClipGradient, MaxPool2d, MaxPool2dGradient, ReluGradient};
+    let mut random = Random(34);
+    let dy = codes(&mut random, &[3000], -20, 127, Some(-128));
+    let bounds = [
+        [0.0, 6.0],
+        [-1.0, 1.0],
+        [f32::NEG_INFINITY, 6.0],
+        [0.1, f32::INFINITY],
+        [5.0, 1.0],
+        [1.0e-45, 3.0e38],
+        [0.3, 0.4],
+    ];
+    for exponent in [
+        i32::MIN,
+        -300,
+        -152,
+        -130,
+        -40,
+        -9,
+        -8,
+        -7,
+        -6,
+        -5,
+        -4,
+        -3,
+        0,
+        1,
+        2,
+        9,
+        127,
+        300,
+        i32::MAX,
+    ] {
+        let x = codes(&mut random, &[3000], exponent, 127, Some(-128));
+        for [min, max] in bounds.map(|bounds| bounds.map(trainc_ir::attributes::F32::new)) {
+            check("clip", &Clip { min, max }.into(), &[&x]);
+            check("clip gradient", &ClipGradient { min, max }.into(), &[&x, &dy]);
+        }
+        check("relu gradient", &ReluGradient {}.into(), &[&x, &dy]);
+    }
+    let ([kernel, strides], dilations, pads, ceil) = ([[2, 2]; 2], [1, 1], [0; 4], false);
+    for shape in [[1, 2, 2, 2], [3, 5, 7, 9], [2, 3, 64, 66], [9, 1, 3, 2]] {
+        let windows = [shape[0], shape[1], shape[2] / 2, shape[3] / 2];
+        for element in [Element::I8, Element::U8, Element::F32] {
+            let ty = |element: Element, shape: [usize; 4]| match element {
+                Element::F32 => TensorType::f32(shape),
+                element => TensorType::shared(shape, element),
+            };
+            let errors = if element == Element::F32 { element } else { Element::I8 };
+            let x = operand(&mut random, &ty(element, shape));
+            let dy = operand(&mut random, &ty(errors, windows));
+            let pool = MaxPool2d { kernel, strides, pads, dilations, ceil };
+            check("pool", &pool.into(), &[&x]);
+            let gradient = MaxPool2dGradient { kernel, strides, pads, dilations, ceil };
+            check("pool gradient", &gradient.into(), &[&x, &dy]);
+        }
+    }
+}

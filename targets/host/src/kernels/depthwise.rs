@@ -12,8 +12,6 @@ use super::scratch::{Scratch, words_bytes};
 pub(crate) trait Scalar: Copy + Default + 'static {
     /// Accumulator.
     type Sum: Sum;
-    /// Whether the order of the terms of a sum matters.
-    const ORDERED: bool;
     /// As wide as its sums.
     fn wide(self) -> Self::Sum;
     /// `sum + factor * value`.
@@ -22,7 +20,6 @@ pub(crate) trait Scalar: Copy + Default + 'static {
 
 impl Scalar for i8 {
     type Sum = i32;
-    const ORDERED: bool = false;
     #[inline(always)]
     fn wide(self) -> i32 {
         i32::from(self)
@@ -35,7 +32,6 @@ impl Scalar for i8 {
 
 impl Scalar for f32 {
     type Sum = f32;
-    const ORDERED: bool = true;
     #[inline(always)]
     fn wide(self) -> f32 {
         self

@@ -2,10 +2,16 @@
 //! words: what programs in this process and objects have in common. Objects hold the words as data.
 
 use super::aligned::aligned_add;
+use super::clips::{clip, clip_bounds, gate, inner_bounds};
 use super::direct;
 use super::finish::{Finish, Further, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
+use super::path::active_path;
 use super::planes::{ChannelSums, Line, Lines, Planes};
+use super::pools::{
+    PoolGeometry, Pooled, max_pool_bytes, max_pool_f32, max_pool_gradient_bytes,
+    max_pool_gradient_f32,
+};
 use super::products::{
     conv2d_channels_last, conv2d_f32, conv2d_grad_input_f32, conv2d_grad_input_i8,
     conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, depthwise_channels_last, matmul_f32,
@@ -50,6 +56,14 @@ pub enum Source {
     },
     /// Sums of each channel's codes, of which two vectors are made.
     ChannelSums(Planes, ChannelSums),
+    /// The largest of each window.
+    Pool(PoolGeometry, Pooled),
+    /// The gradient of the first operand, which a pool took, from the second, its result's errors.
+    PoolGradient(PoolGeometry, Pooled),
+    /// Bytes clipped to real bounds, which are the bits of FP32.
+    Clip([u32; 2]),
+    /// Errors, the second operand, where the first lies strictly inside real bounds.
+    ClipGradient([u32; 2]),
 }
 
 /// A tensor: its elements, and where its shared exponent lies, in bytes behind the first element.
@@ -130,6 +144,52 @@ impl Launch {
                     let narrow = finish.narrow(largest, Further::None, run);
                     lines.round((x, dy), coefficients, &narrow, output.elements_mut());
                     output.set_exponent(exponent.wrapping_add(narrow.shift as i32));
+                }
+                Source::Pool(geometry, pooled) => {
+                    let path = active_path();
+                    match pooled {
+                        Pooled::F32 => {
+                            let x = input(0).elements();
+                            max_pool_f32(path, geometry, x, output.elements_mut());
+                        }
+                        bytes => {
+                            let signed = *bytes == Pooled::I8;
+                            let x = input(0).elements();
+                            max_pool_bytes(path, geometry, signed, x, output.elements_mut());
+                        }
+                    }
+                    output.set_exponent(input(0).exponent());
+                }
+                Source::PoolGradient(geometry, pooled) => {
+                    let path = active_path();
+                    match pooled {
+                        Pooled::F32 => {
+                            let (x, dy) = (input(0).elements(), input(1).elements());
+                            max_pool_gradient_f32(path, geometry, x, dy, output.elements_mut());
+                        }
+                        bytes => {
+                            let signed = *bytes == Pooled::I8;
+                            let (x, dy) = (input(0).elements(), input(1).elements());
+                            let dx = output.elements_mut();
+                            max_pool_gradient_bytes(path, geometry, signed, x, dy, dx);
+                        }
+                    }
+                    output.set_exponent(input(1).exponent());
+                }
+                Source::Clip(bounds) => {
+                    let exponent = input(0).exponent();
+                    let bounds = clip_bounds(bounds.map(f32::from_bits), exponent);
+                    let [x, out] = [addresses[0], output.address].map(<*mut u8>::cast::<i8>);
+                    clip(bounds, x, out, output.operand.elements);
+                    output.set_exponent(exponent);
+                }
+                Source::ClipGradient(bounds) => {
+                    let bounds = inner_bounds(bounds.map(f32::from_bits), input(0).exponent());
+                    let exponent = input(1).exponent();
+                    let [x, dy, out] =
+                        [addresses[0], addresses[1], output.address].map(<*mut u8>::cast::<i8>);
+                    gate(bounds, x, dy, out, output.operand.elements);
+                    output.set_exponent(exponent);
                 }
                 Source::ChannelSums(planes, sums) => {
                     let results = [result(0).elements_mut(), result(1).elements_mut()];

@@ -32,10 +32,14 @@ mod bits;
 mod bits_tests;
 mod channels_beside;
 mod channels_last;
+mod clips;
 mod convolution;
 mod depthwise;
+mod depthwise_products;
+mod depthwise_units;
 mod direct;
 mod engine;
+mod engines;
 #[cfg(trainc_archive)]
 mod features;
 mod finish;
@@ -52,7 +56,6 @@ mod pack;
 mod parts;
 mod path;
 mod planes;
-#[cfg(not(trainc_archive))]
 mod pools;
 mod portable;
 mod products;
@@ -91,11 +94,7 @@ pub use grouped::{
 pub use launch::{Launch, MOST_INPUTS, Operand, Product, Source};
 pub use path::{KernelPath, active_path};
 pub use planes::{ChannelSums, Line, Lines, Planes};
-#[cfg(not(trainc_archive))]
-pub use pools::{
-    PoolGeometry, max_pool_gradient_f32, max_pool_gradient_f32_on, max_pool_gradient_i8,
-    max_pool_gradient_i8_on, max_pool_gradient_u8, max_pool_gradient_u8_on,
-};
+pub use pools::{PoolGeometry, Pooled};
 pub use products::*;
 pub use requantize::{
     max_abs_i32, max_abs_i32_on, requantize_half_away, requantize_half_away_on,

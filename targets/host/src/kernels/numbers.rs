@@ -61,3 +61,16 @@ pub(crate) fn float_of_wide(x: i64) -> f32 {
     let part = |shift: u32| ((x >> shift) & 0xff_ffff) as f32;
     ((x >> 48) as f32 * 16_777_216.0 + part(24)) * 16_777_216.0 + part(0)
 }
+
+/// `bound * 2^-exponent`, or a number on the same side of (or equal to) every byte.
+pub(crate) fn scaled_bound(bound: f32, exponent: i32) -> f32 {
+    if bound == 0.0 || !bound.is_finite() {
+        return bound;
+    }
+    let subnormal = bound.abs() < f32::MIN_POSITIVE;
+    let normal = if subnormal { bound * 8_388_608.0 } else { bound };
+    let own = (normal.to_bits() >> 23 & 0xff) as i32 - 127 - if subnormal { 23 } else { 0 };
+    let mantissa = f32::from_bits(normal.to_bits() & 0x807f_ffff | 0x3f80_0000);
+    let by = (own - exponent.clamp(-1000, 1000)).clamp(-2, 10);
+    mantissa * f32::from_bits(((by + 127) as u32) << 23)
+}

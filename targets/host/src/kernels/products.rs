@@ -1,106 +1,10 @@
 //! The products as they are called.
 
+use super::depthwise_products::Depthwise;
+use super::engines::{most_f32, most_i8, with_f32, with_i8};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
-use super::own::Own;
 use super::path::{KernelPath, active_path, on_features};
-use super::portable::{PortableF32, PortableI8};
-#[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512};
-use super::{
-    channels_beside, channels_last, convolution, depthwise, matmul, requantize, threads,
-    weight_gradient,
-};
-
-/// Runs `$call` with `$engine` bound to the INT8 engine of a path.
-macro_rules! with_i8 {
-    ($path:expr, $engine:ident => $call:expr) => {{
-        let path = $path;
-        assert!(path.is_available(), "this machine lacks the path {}", path.name());
-        match path {
-            #[cfg(target_arch = "x86_64")]
-            KernelPath::Avx2 => {
-                type $engine = avx2::PairsI8;
-                $call
-            }
-            #[cfg(target_arch = "x86_64")]
-            KernelPath::Avx2Vnni => {
-                type $engine = avx2::DotI8;
-                $call
-            }
-            #[cfg(target_arch = "x86_64")]
-            KernelPath::Vnni => {
-                type $engine = avx512::DotI8;
-                $call
-            }
-            _ => {
-                type $engine = PortableI8;
-                $call
-            }
-        }
-    }};
-}
-
-/// Runs `$call` with `$engine` bound to the FP32 engine of a path.
-macro_rules! with_f32 {
-    ($path:expr, $engine:ident => $call:expr) => {{
-        let path = $path;
-        assert!(path.is_available(), "this machine lacks the path {}", path.name());
-        match path {
-            #[cfg(target_arch = "x86_64")]
-            KernelPath::Avx2 | KernelPath::Avx2Vnni => {
-                type $engine = avx2::SinglesF32;
-                $call
-            }
-            #[cfg(target_arch = "x86_64")]
-            KernelPath::Vnni => {
-                type $engine = avx512::SinglesF32;
-                $call
-            }
-            _ => {
-                type $engine = PortableF32;
-                $call
-            }
-        }
-    }};
-}
-
-/// The most of `$call` over every engine of this architecture, for a size that does not depend on
-/// the machine.
-macro_rules! most {
-    ($engine:ident => $call:expr; $($candidate:ty),*) => {{
-        let mut most = 0usize;
-        $({
-            type $engine = $candidate;
-            most = most.max($call);
-        })*
-        most
-    }};
-}
-
-#[cfg(target_arch = "x86_64")]
-macro_rules! most_i8 {
-    ($engine:ident => $call:expr) => {
-        most!($engine => $call; PortableI8, avx2::PairsI8, avx2::DotI8, avx512::DotI8)
-    };
-}
-#[cfg(target_arch = "x86_64")]
-macro_rules! most_f32 {
-    ($engine:ident => $call:expr) => {
-        most!($engine => $call; PortableF32, avx2::SinglesF32, avx512::SinglesF32)
-    };
-}
-#[cfg(not(target_arch = "x86_64"))]
-macro_rules! most_i8 {
-    ($engine:ident => $call:expr) => {
-        most!($engine => $call; PortableI8)
-    };
-}
-#[cfg(not(target_arch = "x86_64"))]
-macro_rules! most_f32 {
-    ($engine:ident => $call:expr) => {
-        most!($engine => $call; PortableF32)
-    };
-}
+use super::{channels_last, convolution, matmul, requantize, threads, weight_gradient};
 
 /// Checks the operands of a convolution product.
 fn check(g: &ConvGeometry, input: usize, weights: usize, output: usize) {
@@ -115,28 +19,6 @@ pub(crate) const DIRECT: usize = 16;
 
 /// FP32 products report no magnitude.
 const fn ignore<T: Copy>(_: T) {}
-
-/// The gradient of the weights where groups read a single channel.
-#[inline(always)]
-fn depthwise_gradient<T: depthwise::Scalar>(
-    g: &ConvGeometry,
-    x: &[T],
-    dy: &[T],
-    first: usize,
-    dw: &mut [T::Sum],
-    scratch: &mut [u8],
-) {
-    if T::ORDERED {
-        channels_beside::weight_gradient(g, x, dy, first, dw, scratch);
-    } else {
-        depthwise::weight_gradient(g, x, dy, first, dw, scratch);
-    }
-}
-
-/// Scratch of [`depthwise_gradient`].
-fn depthwise_gradient_bytes<T: depthwise::Scalar>(g: &ConvGeometry) -> usize {
-    if T::ORDERED { channels_beside::bytes(g) } else { depthwise::padded_bytes(g) }
-}
 
 /// Declares the products of one element type.
 macro_rules! products {
@@ -177,23 +59,7 @@ macro_rules! products {
         ) -> $result {
             check(g, x.len(), w.len(), y.len());
             if g.is_depthwise() {
-                use depthwise::forward;
-                let own = Own::new(scratch);
-                threads::fill(y, g.out_plane(), DIRECT * g.multiplications(), &|first, $sums| {
-                    own.with(depthwise::padded_bytes(g), |scratch| {
-                        on_features!(
-                            path,
-                            forward::<$element>(
-                                g: &ConvGeometry,
-                                x: &[$element],
-                                w: &[$element],
-                                first: usize,
-                                $sums: &mut [$sum],
-                                scratch: &mut [u8],
-                            )
-                        );
-                    });
-                });
+                Depthwise::forward(path, g, x, w, y, scratch);
                 let ($sums, $on) = (&*y, path);
                 return $measure;
             }
@@ -206,7 +72,7 @@ macro_rules! products {
         pub fn $forward_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return depthwise::padded_bytes(g);
+                return <$element as Depthwise>::forward_bytes(g);
             }
             $most!(E => convolution::forward_bytes::<E>(g))
         }
@@ -242,23 +108,7 @@ macro_rules! products {
         ) -> $result {
             check(g, dx.len(), w.len(), dy.len());
             if g.is_depthwise() {
-                use depthwise::input_gradient;
-                let own = Own::new(scratch);
-                threads::fill(dx, g.in_plane(), DIRECT * g.multiplications(), &|first, $sums| {
-                    own.with(depthwise::spaced_bytes(g), |scratch| {
-                        on_features!(
-                            path,
-                            input_gradient::<$element>(
-                                g: &ConvGeometry,
-                                dy: &[$element],
-                                w: &[$element],
-                                first: usize,
-                                $sums: &mut [$sum],
-                                scratch: &mut [u8],
-                            )
-                        );
-                    });
-                });
+                Depthwise::input_gradient(path, g, dy, w, dx, scratch);
                 let ($sums, $on) = (&*dx, path);
                 return $measure;
             }
@@ -271,7 +121,7 @@ macro_rules! products {
         pub fn $input_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return depthwise::spaced_bytes(g);
+                return <$element as Depthwise>::input_gradient_bytes(g);
             }
             $most!(E => convolution::input_gradient_bytes::<E>(g))
         }
@@ -307,22 +157,7 @@ macro_rules! products {
         ) -> $result {
             check(g, x.len(), dw.len(), dy.len());
             if g.is_depthwise() {
-                let own = Own::new(scratch);
-                threads::fill(dw, g.taps(), DIRECT * g.multiplications(), &|first, $sums| {
-                    own.with(depthwise_gradient_bytes::<$element>(g), |scratch| {
-                        on_features!(
-                            path,
-                            depthwise_gradient::<$element>(
-                                g: &ConvGeometry,
-                                x: &[$element],
-                                dy: &[$element],
-                                first: usize,
-                                $sums: &mut [$sum],
-                                scratch: &mut [u8],
-                            )
-                        );
-                    });
-                });
+                Depthwise::weight_gradient(path, g, x, dy, dw, scratch);
                 let ($sums, $on) = (&*dw, path);
                 return $measure;
             }
@@ -336,7 +171,7 @@ macro_rules! products {
         pub fn $weight_bytes(g: &ConvGeometry) -> usize {
             g.check();
             if g.is_depthwise() {
-                return depthwise_gradient_bytes::<$element>(g);
+                return <$element as Depthwise>::weight_gradient_bytes(g);
             }
             $most!(E => weight_gradient::bytes::<E>(g))
         }

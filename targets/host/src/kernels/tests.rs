@@ -294,6 +294,31 @@ fn random_convolutions() {
     }
 }
 
+/// A filter for each channel, and several: images one below the other and alone, strides, padding of all sizes.
+#[test]
+fn random_depthwise() {
+    let mut random = Random(5);
+    let mut done = 0;
+    while done < 200 {
+        let mut pick = |low: usize, high: usize| low + random.next() as usize % (high - low + 1);
+        let groups = pick(2, 5);
+        let kernel = [pick(1, 5), pick(1, 6)];
+        let dilation = [pick(1, 4).saturating_sub(2).max(1), pick(1, 4).saturating_sub(2).max(1)];
+        let size = [pick(1, 12), pick(1, 40)];
+        let pads = [pick(0, 3), pick(0, 3), pick(0, 3), pick(0, 3)];
+        let fits = |i: usize| size[i] + pads[i] + pads[i + 2] > (kernel[i] - 1) * dilation[i];
+        if !(fits(0) && fits(1)) {
+            continue;
+        }
+        let channels = [groups, groups * pick(1, 3).saturating_sub(1).max(1)];
+        let stride = [pick(1, 3), pick(1, 3)];
+        let g = shape(pick(1, 20), channels, size, kernel, stride, dilation, pads, groups);
+        check_i8(&g, done % 4, &mut random);
+        check_f32(&g, &mut random);
+        done += 1;
+    }
+}
+
 fn check_matmul(g: &MatMulGeometry, kind: usize, random: &mut Random) {
     let (a, b) = (random.operands_i8(g.a_len(), kind), random.operands_i8(g.b_len(), kind));
     let (fa, fb) = (random.operands_f32(g.a_len()), random.operands_f32(g.b_len()));

@@ -4,6 +4,7 @@ use super::finish::{Finish, Rounding, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::launch::{Launch, Operand, Product, Source};
 use super::planes::{ChannelSums, Line, Lines, Planes};
+use super::pools::{PoolGeometry, Pooled};
 
 /// Words of a description.
 pub const LAUNCH_WORDS: usize = 48;
@@ -62,6 +63,10 @@ impl Launch {
             Source::Product(Product::DepthwiseLast(g)) => (6, channels_last(g)),
             Source::Aligned { low } => (7, filled(&[low.unsigned_abs().into()])),
             Source::Lines(lines) => (8, planes(&lines.planes, line(lines.line))),
+            Source::Pool(g, pooled) => (10, pool(g, *pooled)),
+            Source::PoolGradient(g, pooled) => (11, pool(g, *pooled)),
+            Source::Clip(bounds) => (12, filled(&bounds.map(|bits| bits as usize))),
+            Source::ClipGradient(bounds) => (13, filled(&bounds.map(|bits| bits as usize))),
             Source::ChannelSums(sizes, sums) => (9, planes(sizes, *sums as usize)),
         };
         to.put(kind);
@@ -106,6 +111,10 @@ impl Launch {
             6 => Source::Product(Product::DepthwiseLast(channels_last_of(&shape))),
             7 => Source::Aligned { low: (shape[0] as i8).wrapping_neg() },
             8 => Source::Lines(Lines { planes: planes_of(&shape), line: line_of(shape[3]) }),
+            10 => Source::Pool(pool_of(&shape), pooled_of(shape[5])),
+            11 => Source::PoolGradient(pool_of(&shape), pooled_of(shape[5])),
+            12 => Source::Clip([0, 1].map(|at: usize| shape[at] as u32)),
+            13 => Source::ClipGradient([0, 1].map(|at: usize| shape[at] as u32)),
             9 => Source::ChannelSums(
                 planes_of(&shape),
                 match shape[3] {
@@ -156,6 +165,22 @@ fn planes(sizes: &Planes, kind: usize) -> [usize; SHAPE] {
 
 fn planes_of(&[batch, channels, space, ..]: &[usize; SHAPE]) -> Planes {
     Planes { batch, channels, space }
+}
+
+fn pool(g: &PoolGeometry, pooled: Pooled) -> [usize; SHAPE] {
+    filled(&[g.planes, g.height, g.width, g.rows, g.columns, pooled as usize])
+}
+
+fn pool_of(&[planes, height, width, rows, columns, ..]: &[usize; SHAPE]) -> PoolGeometry {
+    PoolGeometry { planes, height, width, rows, columns }
+}
+
+fn pooled_of(word: usize) -> Pooled {
+    match word {
+        0 => Pooled::I8,
+        1 => Pooled::U8,
+        _ => Pooled::F32,
+    }
 }
 
 fn line(line: Line) -> usize {
