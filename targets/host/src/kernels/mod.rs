@@ -48,6 +48,7 @@ mod geometry;
 mod grouped;
 #[cfg(test)]
 mod grouped_tests;
+mod images_beside;
 mod launch;
 mod matmul;
 pub(crate) mod numbers;

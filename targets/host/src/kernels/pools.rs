@@ -272,6 +272,10 @@ fn line_of_bytes<B: Bytes>(x: [&[[u8; 2]]; 2], dy: &[i8], [above, below]: [&mut 
         }
         at + whole
     }
+    if dy.len() < 4 {
+        by::<B, 1>(0, x, dy, above, below);
+        return;
+    }
     let at = by::<B, 32>(0, x, dy, above, below);
     let at = by::<B, 16>(at, x, dy, above, below);
     let at = by::<B, 8>(at, x, dy, above, below);

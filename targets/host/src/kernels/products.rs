@@ -3,6 +3,7 @@
 use super::depthwise_products::Depthwise;
 use super::engines::{most_f32, most_i8, with_f32, with_i8};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
+use super::images_beside::{ImagesBeside, Pass};
 use super::path::{KernelPath, active_path, on_features};
 use super::{channels_last, convolution, matmul, requantize, threads, weight_gradient};
 
@@ -63,6 +64,10 @@ macro_rules! products {
                 let ($sums, $on) = (&*y, path);
                 return $measure;
             }
+            let beside = ImagesBeside::product(path, Pass::Forward, g, [x, w], y, scratch);
+            if let Some($largest) = beside {
+                return $finish;
+            }
             let $largest = $with!(path, E => convolution::forward::<E>(g, x, w, y, scratch));
             $finish
         }
@@ -74,7 +79,8 @@ macro_rules! products {
             if g.is_depthwise() {
                 return <$element as Depthwise>::forward_bytes(g);
             }
-            $most!(E => convolution::forward_bytes::<E>(g))
+            let beside = <$element as ImagesBeside>::bytes(Pass::Forward, g);
+            $most!(E => convolution::forward_bytes::<E>(g)).max(beside)
         }
 
         #[doc = concat!(
@@ -112,6 +118,10 @@ macro_rules! products {
                 let ($sums, $on) = (&*dx, path);
                 return $measure;
             }
+            let beside = ImagesBeside::product(path, Pass::InputGradient, g, [dy, w], dx, scratch);
+            if let Some($largest) = beside {
+                return $finish;
+            }
             let $largest = $with!(path, E => convolution::input_gradient::<E>(g, dy, w, dx, scratch));
             $finish
         }
@@ -123,7 +133,8 @@ macro_rules! products {
             if g.is_depthwise() {
                 return <$element as Depthwise>::input_gradient_bytes(g);
             }
-            $most!(E => convolution::input_gradient_bytes::<E>(g))
+            let beside = <$element as ImagesBeside>::bytes(Pass::InputGradient, g);
+            $most!(E => convolution::input_gradient_bytes::<E>(g)).max(beside)
         }
 
         #[doc = concat!(
@@ -161,6 +172,10 @@ macro_rules! products {
                 let ($sums, $on) = (&*dw, path);
                 return $measure;
             }
+            let beside = ImagesBeside::product(path, Pass::WeightGradient, g, [x, dy], dw, scratch);
+            if let Some($largest) = beside {
+                return $finish;
+            }
             let $largest =
                 $with!(path, E => weight_gradient::weight_gradient::<E>(g, x, dy, dw, scratch));
             $finish
@@ -173,7 +188,8 @@ macro_rules! products {
             if g.is_depthwise() {
                 return <$element as Depthwise>::weight_gradient_bytes(g);
             }
-            $most!(E => weight_gradient::bytes::<E>(g))
+            let beside = <$element as ImagesBeside>::bytes(Pass::WeightGradient, g);
+            $most!(E => weight_gradient::bytes::<E>(g)).max(beside)
         }
 
         #[doc = concat!("Matrix products `c[batch, m, n] = op(a) op(b)`", $returns)]

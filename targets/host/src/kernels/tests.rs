@@ -319,6 +319,29 @@ fn random_depthwise() {
     }
 }
 
+/// Maps of few positions and many images and channels, whose lanes are images.
+#[test]
+fn small_maps() {
+    let mut random = Random(6);
+    let mut done = 0;
+    while done < 60 {
+        let mut pick = |low: usize, high: usize| low + random.next() as usize % (high - low + 1);
+        let kernel = [pick(1, 4), pick(1, 4)];
+        let dilation = [pick(1, 4).saturating_sub(2).max(1), pick(1, 4).saturating_sub(2).max(1)];
+        let size = [pick(1, 5), pick(1, 5)];
+        let pads = [pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)];
+        let fits = |i: usize| size[i] + pads[i] + pads[i + 2] > (kernel[i] - 1) * dilation[i];
+        if !(fits(0) && fits(1)) {
+            continue;
+        }
+        let stride = [pick(1, 4).saturating_sub(2).max(1), pick(1, 4).saturating_sub(2).max(1)];
+        let channels = [pick(16, 70), pick(16, 70)];
+        let g = shape(pick(16, 50), channels, size, kernel, stride, dilation, pads, 1);
+        check_i8(&g, done % 4, &mut random);
+        done += 1;
+    }
+}
+
 fn check_matmul(g: &MatMulGeometry, kind: usize, random: &mut Random) {
     let (a, b) = (random.operands_i8(g.a_len(), kind), random.operands_i8(g.b_len(), kind));
     let (fa, fb) = (random.operands_f32(g.a_len()), random.operands_f32(g.b_len()));
