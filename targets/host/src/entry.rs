@@ -1,5 +1,7 @@
 //! Entries as functions that call the kernels in order, and the kernels themselves.
 
+use std::sync::atomic::AtomicU32;
+
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
     AbiParam, Function, InstBuilder, MemFlagsData, Signature, StackSlotData, StackSlotKind,
@@ -263,10 +265,15 @@ pub(crate) struct Schedule<'a, 'f, M: Module> {
     pub(crate) vector: Option<FuncId>,
     /// What is called after each launch, if launches are timed.
     pub(crate) timer: Option<Timer>,
+    /// Words of which each vector kernel has one for what one step tells the next, in the process that runs the code.
+    pub(crate) hints: Option<&'a mut Hints>,
     /// Launches so far, as hooks count them.
     pub(crate) launches: usize,
     pub(crate) bases: Bases,
 }
+
+/// See [`Schedule::hints`].
+pub(crate) type Hints = Vec<Box<AtomicU32>>;
 
 /// A function that gets an address and the number of the launch that has ended.
 #[derive(Clone, Copy)]
@@ -379,6 +386,13 @@ impl<M: Module> Schedule<'_, '_, M> {
                 }
                 arguments.push(self.plus(arena, scratch));
                 arguments.push(self.bases.run);
+                let hint = self.hints.as_mut().map_or(0, |hints| {
+                    let hint = Box::new(AtomicU32::new(0));
+                    let address = std::ptr::from_ref(&*hint) as i64;
+                    hints.push(hint);
+                    address
+                });
+                arguments.push(self.builder.ins().iconst(types::I64, hint));
                 let array = self.array(&arguments);
                 let kernel = match *description {
                     Description::Address(address) => self.builder.ins().iconst(types::I64, address),
@@ -446,6 +460,7 @@ pub(crate) fn define_entries<M: Module>(
     kernels: &[Vec<StageCode>],
     vector: Option<FuncId>,
     timer: Option<Timer>,
+    hints: &mut Hints,
 ) -> Result<Vec<FuncId>, HostError> {
     let signature = entry_signature(compiler.module);
     let config = compiler.module.target_config();
@@ -482,6 +497,7 @@ pub(crate) fn define_entries<M: Module>(
                         kernels,
                         vector,
                         timer,
+                        hints: Some(&mut *hints),
                         launches: 0,
                         bases,
                     };

@@ -15,7 +15,7 @@ use crate::HostError;
 use crate::check;
 use crate::codegen::{Machine, instruction_set, readonly};
 use crate::divided;
-use crate::entry::{Compiler, DIVIDE, StageCode, Timer, define_entries, define_kernels};
+use crate::entry::{Compiler, DIVIDE, Hints, StageCode, Timer, define_entries, define_kernels};
 use crate::kernel::HostKernel;
 use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;
@@ -105,6 +105,8 @@ pub struct HostProgram {
     constants: AlignedBytes,
     /// Generated code holds its address, if launches are timed.
     timer: Option<Box<LaunchTimer>>,
+    /// Generated code holds their addresses.
+    _hints: Hints,
     _code: Code,
 }
 
@@ -169,7 +171,9 @@ impl HostProgram {
             }
             None => None,
         };
-        let entries = define_entries(&mut compiler, &program, &kernels, vector, timing)?;
+        let mut hints = Hints::new();
+        let entries =
+            define_entries(&mut compiler, &program, &kernels, vector, timing, &mut hints)?;
         module.finalize_definitions()?;
         let entries = entries
             .into_iter()
@@ -182,6 +186,7 @@ impl HostProgram {
             program,
             entries,
             timer,
+            _hints: hints,
             _code: Code(Some(module)),
         };
         let constants = constant_image(&host.program);

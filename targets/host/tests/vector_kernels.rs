@@ -330,3 +330,38 @@ fn clips_and_pools() {
         }
     }
 }
+
+/// Products that are rounded by a shift guessed from the last step: guesses that hold, that are too small, also at the last image alone,
+/// and too large.
+#[test]
+fn guessed_shifts() {
+    let mut random = Random(35);
+    let conv = |kernel: usize, groups| -> Op {
+        let pad = kernel / 2;
+        Conv2d { strides: [1, 1], pads: [pad; 4], dilations: [1, 1], groups }.into()
+    };
+    for (kernel, groups, channels, features) in [(1, 1, 8, 17), (3, 16, 16, 16)] {
+        let shape = [40, channels, 48, 48];
+        let w = codes(&mut random, &[features, channels / groups, kernel, kernel], -5, 127, None);
+        for rounding in [Rounding::HalfAway, Rounding::PseudoStochastic] {
+            let finish = Requantize { bits: 7, rounding, low: -127 };
+            let op = Op::Chain(Chain { ops: vec![conv(kernel, groups), finish.into()] });
+            let x = codes(&mut random, &shape, -6, 1, None);
+            let program = program(&op, &[x.ty(), w.ty()]);
+            let mut compiled = HostProgram::compile(&program).expect("it compiles");
+            for (most, rare) in [
+                (100, None),
+                (90, None),
+                (1, None),
+                (1, Some(-128)),
+                (2, None),
+                (0, None),
+                (127, None),
+            ] {
+                let x = codes(&mut random, &shape, -6, most, rare);
+                let found = compiled.run("infer", &[&x, &w], &RUN).expect("the entry's operands");
+                assert_bits(&format!("{op}, {most}"), &op.evaluate(&[&x, &w], &RUN), &found);
+            }
+        }
+    }
+}

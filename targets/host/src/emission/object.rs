@@ -145,8 +145,17 @@ fn define_function(
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
         let bases = Bases { arena, state, constants, inputs, outputs, run };
         let timer = None;
-        let mut schedule =
-            Schedule { module, builder, program, kernels, vector, timer, launches: 0, bases };
+        let mut schedule = Schedule {
+            module,
+            builder,
+            program,
+            kernels,
+            vector,
+            timer,
+            hints: None,
+            launches: 0,
+            bases,
+        };
         schedule.steps(&entry.steps);
         schedule.builder.ins().return_(&[]);
         schedule.builder.finalize(config);

@@ -2,6 +2,11 @@
 
 use core::ops::Range;
 
+/// One.
+pub(crate) fn threads() -> usize {
+    1
+}
+
 /// One part.
 pub(crate) fn parts(_: usize, _: usize) -> usize {
     1

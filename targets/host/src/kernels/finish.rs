@@ -100,12 +100,12 @@ impl Finish {
 }
 
 impl Narrow {
-    /// The bytes of all sums of a tensor.
-    pub(super) fn round(&self, sums: &[i32], out: &mut [i8]) {
+    /// The bytes of sums, of which the first is number `start` of its tensor.
+    pub(super) fn round(&self, sums: &[i32], start: usize, out: &mut [i8]) {
         assert_eq!(sums.len(), out.len(), "as many sums as bytes");
         threads::fill(out, LINE, ELEMENT * sums.len(), &|line, out| {
-            let (narrow, first) = (self, line * LINE);
-            let sums = &sums[first..][..out.len()];
+            let (narrow, first) = (self, start + line * LINE);
+            let sums = &sums[line * LINE..][..out.len()];
             on_features!(
                 active_path(),
                 bytes(narrow: &Narrow, sums: &[i32], first: usize, out: &mut [i8])

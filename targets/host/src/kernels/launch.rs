@@ -1,7 +1,10 @@
 //! A launch of a product, of a product whose sums are rounded, of the rounding of sums, or of a pass over tensors of codes, described by
 //! words: what programs in this process and objects have in common. Objects hold the words as data.
 
+use core::sync::atomic::AtomicU32;
+
 use super::aligned::aligned_add;
+use super::chunks::Chunks;
 use super::clips::{clip, clip_bounds, gate, inner_bounds};
 use super::direct;
 use super::finish::{Finish, Further, Width};
@@ -102,12 +105,12 @@ impl Launch {
     /// Runs it.
     ///
     /// # Safety
-    /// `arguments` are the addresses of the operands, of the results, of the working memory, and of seed and step (which what does not
-    /// round by chance may lack); each valid for its size and 4-byte aligned; nothing else refers to the results and the working memory.
+    /// `arguments` are the addresses of the operands, of the results, of the working memory, of seed and step (which what does not
+    /// round by chance may lack), and of a word that nothing else writes, for what one step tells the next (or none); each valid for its size and 4-byte aligned; nothing else refers to the results and the working memory.
     pub unsafe fn run(&self, arguments: *const *mut u8) {
         let (count, results) = (self.count, self.results);
         // SAFETY: the caller passes one address an operand, one a result, and the two others.
-        let addresses = unsafe { core::slice::from_raw_parts(arguments, count + results + 2) };
+        let addresses = unsafe { core::slice::from_raw_parts(arguments, count + results + 3) };
         let input = |i: usize| Place { address: addresses[i], operand: self.inputs[i] };
         let result = |i: usize| Place { address: addresses[count + i], operand: self.outputs[i] };
         let output = result(0);
@@ -121,7 +124,8 @@ impl Launch {
             let codes = |i: usize| (input(i).elements::<i8>(), input(i).exponent());
             match &self.source {
                 Source::Operand | Source::Product(_) => {
-                    self.sums(&input, output, scratch, &run);
+                    let hint = addresses[count + results + 2].cast::<AtomicU32>().as_ref();
+                    self.sums(&input, output, scratch, &run, hint);
                 }
                 Source::Aligned { low } => {
                     let exponent = aligned_add(codes(0), codes(1), *low, output.elements_mut());
@@ -218,6 +222,7 @@ impl Launch {
         output: Place,
         scratch: &mut [u8],
         run: &dyn Fn() -> [u32; 3],
+        hint: Option<&AtomicU32>,
     ) {
         let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
         let product = match &self.source {
@@ -252,28 +257,40 @@ impl Launch {
                 }
                 return;
             };
-            let (sums, exponent, operands, largest): (&[i32], i32, usize, Option<u32>) =
-                match product {
-                    Some(product) => {
-                        let sums: &mut [i32] = core::slice::from_raw_parts_mut(
-                            sums.as_mut_ptr().cast(),
-                            output.operand.elements,
-                        );
-                        let (a, b) = (input(0).elements(), input(1).elements());
-                        let largest = product.run_i8(a, b, sums, scratch);
-                        let exponent = input(0).exponent().wrapping_add(input(1).exponent());
-                        (sums, exponent, 2, Some(largest))
-                    }
-                    None => (input(0).elements(), input(0).exponent(), 1, None),
-                };
+            let operands = if product.is_some() { 2 } else { 1 };
             let further = match finish.width {
                 _ if self.count == operands => Further::None,
                 Width::Kept(_) => Further::State(input(operands).elements()),
                 _ => Further::Bits(input(operands).elements::<i32>()[0]),
             };
-            let narrow =
-                finish.narrow(|| largest.unwrap_or_else(|| max_abs_i32(sums)), further, run);
-            narrow.round(sums, output.elements_mut());
+            let out = output.elements_mut();
+            let (narrow, exponent) = match product {
+                Some(product) => {
+                    let sums: &mut [i32] = core::slice::from_raw_parts_mut(
+                        sums.as_mut_ptr().cast(),
+                        output.operand.elements,
+                    );
+                    let (a, b) = (input(0).elements(), input(1).elements());
+                    let narrow = match hint.zip(Chunks::of(product)) {
+                        Some((hint, chunks)) => {
+                            chunks.run(&finish, further, run, [a, b], sums, scratch, out, hint)
+                        }
+                        None => {
+                            let largest = product.run_i8(a, b, sums, scratch);
+                            let narrow = finish.narrow(|| largest, further, run);
+                            narrow.round(sums, 0, out);
+                            narrow
+                        }
+                    };
+                    (narrow, input(0).exponent().wrapping_add(input(1).exponent()))
+                }
+                None => {
+                    let sums = input(0).elements();
+                    let narrow = finish.narrow(|| max_abs_i32(sums), further, run);
+                    narrow.round(sums, 0, out);
+                    (narrow, input(0).exponent())
+                }
+            };
             output.set_exponent(exponent.wrapping_add(narrow.shift as i32));
         }
     }
@@ -294,7 +311,7 @@ impl Product {
     }
 
     /// The sums and their largest magnitude.
-    fn run_i8(&self, a: &[i8], b: &[i8], sums: &mut [i32], scratch: &mut [u8]) -> u32 {
+    pub(super) fn run_i8(&self, a: &[i8], b: &[i8], sums: &mut [i32], scratch: &mut [u8]) -> u32 {
         match self {
             Self::Forward(g) => conv2d_i8(g, a, b, sums, scratch),
             Self::InputGradient(g) => conv2d_grad_input_i8(g, a, b, sums, scratch),

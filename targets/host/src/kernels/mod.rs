@@ -32,6 +32,7 @@ mod bits;
 mod bits_tests;
 mod channels_beside;
 mod channels_last;
+mod chunks;
 mod clips;
 mod convolution;
 mod depthwise;

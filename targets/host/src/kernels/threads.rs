@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::parts::{MOST_PARTS, Parts};
 
@@ -107,6 +108,21 @@ struct Pool {
     done: Condvar,
     /// Held by the one call that uses the pool.
     turn: Mutex<()>,
+    /// Calls so far; changes under `state`'s lock alone.
+    calls: AtomicUsize,
+    /// [`State::ended`], to be looked at without the lock.
+    ended: AtomicUsize,
+}
+
+/// How long a thread looks for what comes next before it sleeps: passes follow each other at once, and waking takes as long as a short one.
+const PATIENCE: Duration = Duration::from_micros(50);
+
+/// Waits for `is_over`, a while only.
+fn look_for(is_over: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_over() && start.elapsed() < PATIENCE {
+        (0..16).for_each(|_| std::hint::spin_loop());
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,6 +145,7 @@ impl Pool {
                 state.panic.get_or_insert(panic);
             }
             state.ended += 1;
+            self.ended.store(state.ended, Ordering::Release);
             if state.ended == job.count {
                 self.done.notify_all();
             }
@@ -140,7 +157,14 @@ impl Pool {
         let mut state = lock(&self.state);
         loop {
             state = self.drain(state);
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let calls = self.calls.load(Ordering::Relaxed);
+            drop(state);
+            let is_called = || self.calls.load(Ordering::Acquire) != calls;
+            look_for(is_called);
+            state = lock(&self.state);
+            if !is_called() {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 }
@@ -177,8 +201,15 @@ pub(crate) fn run(count: usize, task: &(dyn Fn(usize) + Sync)) {
     state.job = Some(Job { task, count });
     state.taken = 0;
     state.ended = 0;
+    pool.ended.store(0, Ordering::Relaxed);
+    pool.calls.fetch_add(1, Ordering::Release);
     pool.work.notify_all();
     state = pool.drain(state);
+    if state.ended < count {
+        drop(state);
+        look_for(|| pool.ended.load(Ordering::Acquire) == count);
+        state = lock(&pool.state);
+    }
     while state.ended < count {
         state = pool.done.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
