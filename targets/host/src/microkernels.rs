@@ -474,7 +474,7 @@ mod tests {
             for finish in widths.into_iter().flat_map(finish).map(Some).chain([None]) {
                 let operand = |n: usize| Operand {
                     elements: 20 + n,
-                    exponent: (n % 2 == 0).then_some(4 * n),
+                    exponent: n.is_multiple_of(2).then_some(4 * n),
                 };
                 let launch = Launch {
                     source,

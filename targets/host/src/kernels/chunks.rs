@@ -43,8 +43,10 @@ impl Chunks {
         let threads = threads::threads();
         let images = (SUMS * threads / image[1].max(1) / threads * threads).max(threads);
         let chunks = g.batch.div_ceil(images);
-        let light = g.multiplications() <= FEW * sums && chunks * g.weight_len() <= sums;
-        let pays = sums >= MANY && chunks > 1 && light;
+        // Each phase of strides writes to all rows of an image.
+        let strided = !forward && g.stride_height * g.stride_width > 1;
+        let light = strided || g.multiplications() <= FEW * sums;
+        let pays = sums >= MANY && chunks > 1 && light && chunks * g.weight_len() <= sums;
         pays.then_some(Chunks { geometry, forward, images, image })
     }
 

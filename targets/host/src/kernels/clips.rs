@@ -80,17 +80,14 @@ fn gated([low, high]: [i8; 2], x: &[i8], dy: &[i8], out: &mut [i8]) {
     }
 }
 
+/// What is done with runs of two operands, and where its results go.
+type Task<'a> = dyn Fn(&[i8], &[i8], &mut [i8]) + Sync + 'a;
+
 /// Calls `task` with copies of operands, so that results may lie in their place.
 ///
 /// # Safety
 /// As of [`gate`].
-unsafe fn blocks(
-    a: *const i8,
-    b: *const i8,
-    out: *mut i8,
-    count: usize,
-    task: &(dyn Fn(&[i8], &[i8], &mut [i8]) + Sync),
-) {
+unsafe fn blocks(a: *const i8, b: *const i8, out: *mut i8, count: usize, task: &Task<'_>) {
     /// Addresses of which each thread takes its own part.
     struct Addresses(*const i8, *const i8, *mut i8);
     // SAFETY: parts are apart from each other.

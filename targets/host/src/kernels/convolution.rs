@@ -10,6 +10,7 @@ use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::own::Own;
 use super::parts::Parts;
+use super::products::DIRECT;
 use super::scratch::{Scratch, items_bytes, words_bytes};
 use super::sweep::Sweep;
 use super::target::{Lanes, Store, Target};
@@ -291,15 +292,19 @@ fn run<E: Engine>(
 
 /// Zeroes the positions of a sweep that no tap reaches.
 fn clear<E: Engine>(sweep: &Sweep, out: &mut [E::Sum]) {
-    for plane in out.chunks_exact_mut(sweep.out_height * sweep.out_width) {
-        for row in 0..sweep.grid_height {
-            let start = (sweep.out_first_row + row * sweep.out_step_height) * sweep.out_width
-                + sweep.out_first_column;
-            for column in 0..sweep.grid_width {
-                plane[start + column * sweep.out_step_width] = E::Sum::default();
+    let plane = sweep.out_height * sweep.out_width;
+    let work = DIRECT * out.len();
+    threads::fill(out, plane, work, &|_, out| {
+        for plane in out.chunks_exact_mut(plane) {
+            for row in 0..sweep.grid_height {
+                let start = (sweep.out_first_row + row * sweep.out_step_height) * sweep.out_width
+                    + sweep.out_first_column;
+                for column in 0..sweep.grid_width {
+                    plane[start + column * sweep.out_step_width] = E::Sum::default();
+                }
             }
         }
-    }
+    });
 }
 
 /// Weights `[rows, channels, taps]` into row panels, reduction order (plane, tap, depth).

@@ -238,7 +238,7 @@ impl Units {
         let source = v.source * h.source;
         let planes = out.len() / plane;
         // Whole images are taken channel by channel, what else there is plane by plane.
-        let whole = first % channels == 0 && planes % channels == 0;
+        let whole = first.is_multiple_of(channels) && planes.is_multiple_of(channels);
         let stack = if whole { self.images } else { 1 };
         let images = if whole { planes / channels } else { planes };
         let mut done = 0;

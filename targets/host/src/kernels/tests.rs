@@ -533,6 +533,10 @@ fn threads_change_nothing() {
         check_matmul(&MatMulGeometry::single(130, 210, 220, true, false), 0, &mut random);
     }
     check_f32(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), &mut random);
+    // Maps of few positions, and depthwise products of whole images and of planes.
+    let maps = shape(40, [64, 50], [4, 4], [3, 3], [1, 1], [1, 1], [1; 4], 1);
+    check_i8(&maps, 0, &mut random);
+    check_i8(&shape(9, [31, 31], [30, 41], [3, 3], [2, 1], [1, 1], [1; 4], 31), 0, &mut random);
     // Direct products and roundings, long enough for several threads.
     let direct = shape(3, [13, 26], [50, 41], [3, 3], [1, 1], [1, 1], [1; 4], 13);
     check_i8(&direct, 0, &mut random);
