@@ -379,7 +379,8 @@ pub(crate) struct VerifyArguments {
 Examples:
   trainc bench lenet5.onnx --target hvx --batch 4          packets of each launch of the second training step
   trainc bench lenet5.onnx --target xpulpv2 --batch 1      cycles, on one core and on eight
-  trainc bench lenet5.onnx --batch 64                      times on this machine
+  trainc bench lenet5.onnx --batch 64                      times on this machine, beside what it makes at most
+  trainc bench vgg11.onnx --batch 64 --flame vgg11.svg     and a picture of where the time goes
   trainc bench build/ --map arena.svg                      an artifact as it is, and a picture of its arena
 
 What counts needs the target's compiler and emulator (`trainc targets` says which); instructions are counted by a plugin
@@ -394,6 +395,9 @@ pub(crate) struct BenchArguments {
     /// Draw what lies in the arena, launch by launch
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub(crate) map: Option<PathBuf>,
+    /// Draw what launches take, joined by the parts of the model's names, as wide as they are dear
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub(crate) flame: Option<PathBuf>,
     /// Compiler; it gets the target's flags [default: the target's]
     #[arg(long, value_name = "COMMAND", env = "TRAINC_VERIFY_CC")]
     pub(crate) cc: Option<String>,
@@ -635,6 +639,7 @@ mod tests {
             "emit",
             "keep",
             "map",
+            "flame",
             "junit",
             "name",
             "output",

@@ -1,7 +1,7 @@
 //! `trainc bench`.
 
 use serde_json::{Value, json};
-use trainc_driver::bench::{BenchOptions, BenchReport, Progress, Subject, bench, svg, text};
+use trainc_driver::bench::{BenchOptions, BenchReport, Progress, Subject, bench, flame, svg, text};
 use trainc_driver::config::Config;
 use trainc_driver::data::write_atomically;
 use trainc_driver::trained::choose_algorithm;
@@ -48,6 +48,9 @@ pub(crate) fn run(arguments: &BenchArguments, output: &Output) -> anyhow::Result
     if let Some(path) = &arguments.map {
         let title = format!("{} for {}, {}", report.name, report.target, report.entry);
         write_atomically(path, svg(&title, report.arena_bytes, &spans).as_bytes())?;
+    }
+    if let Some(path) = &arguments.flame {
+        write_atomically(path, flame(&report).as_bytes())?;
     }
     for line in text(&report) {
         output.line(&line)?;

@@ -1,7 +1,9 @@
 //! What a training step costs, launch by launch: executed packets, instructions or cycles under the target's emulator or
 //! simulator, times on the host; bytes of code and memory, and what fills the arena where it is fullest.
 
+mod flame;
 mod host;
+mod machine;
 mod map;
 mod memory;
 mod text;
@@ -14,7 +16,7 @@ use trainc_ir::graph::InputRole;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::BinaryConv2d;
 use trainc_ir::product::Product;
-use trainc_ir::program::{DeviceId, Entry, Kernel, Program};
+use trainc_ir::program::{DeviceId, Entry, Kernel, Program, buffer_bytes};
 use trainc_ir::target::Target as _;
 
 use crate::config::Config;
@@ -26,6 +28,8 @@ use crate::verify::artifact::{self, Artifact};
 use crate::verify::measure::{Count, MeasureOptions, Measured, measure};
 use crate::verify::tools::Workspace;
 
+pub use flame::flame;
+pub use machine::{Factors, Machine};
 pub use map::svg;
 pub use memory::{Held, Peak, Span, spans};
 pub use text::text;
@@ -71,8 +75,8 @@ pub struct BenchReport {
     pub units: u64,
     /// What is counted: `packets`, `instructions`, `cycles`; `nanoseconds` on the host.
     pub unit: &'static str,
-    /// Products of bits a nanosecond that this machine makes at most, on the host where launches have some.
-    pub bit_peak: Option<f64>,
+    /// What this machine makes at most, where its time is measured.
+    pub machine: Option<Machine>,
     /// Executed instructions, where cycles are counted.
     pub instructions: Option<u64>,
     /// Cycles on eight cores, where they are modelled.
@@ -131,8 +135,10 @@ pub struct BenchLaunch {
     pub implementation: &'static str,
     /// Multiplications, those with padding included.
     pub macs: u64,
-    /// Whether they are of bits, by exclusive or and counts of ones.
-    pub bits: bool,
+    /// What they multiply.
+    pub factors: Option<Factors>,
+    /// Bytes of its operands and results; working memory apart.
+    pub bytes: u64,
     /// The device that runs it, where there are several.
     pub device: Option<String>,
     /// What it takes.
@@ -232,7 +238,8 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
             kernel: kernel.name.clone(),
             implementation: way(kernel, place.device),
             macs: multiplications(kernel),
-            bits: of_bits(kernel).is_some(),
+            factors: Factors::of(kernel),
+            bytes: moved(kernel),
             device: there.map(|_| program.devices[place.device.0].clone()),
             units: in_unit(count, unit),
             unit,
@@ -269,8 +276,7 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
         macs: all.iter().map(|l| l.macs).sum(),
         units,
         unit,
-        bit_peak: (unit == "nanoseconds" && all.iter().any(|launch| launch.bits))
-            .then(trainc_host::kernels::bit_peak),
+        machine: (unit == "nanoseconds").then(|| Machine::measured(&all)),
         instructions: (unit == "cycles").then_some(own.step.instructions),
         cycles_8_cores: cluster.map(|c| c.step.cycles),
         outside,
@@ -298,6 +304,11 @@ fn way(kernel: &Kernel, device: DeviceId) -> &'static str {
 #[cfg(not(feature = "hvx"))]
 fn way(kernel: &Kernel, _device: DeviceId) -> &'static str {
     kernel.selection.name()
+}
+
+/// Bytes of a kernel's operands and results.
+fn moved(kernel: &Kernel) -> u64 {
+    kernel.inputs.iter().chain(&kernel.outputs).map(|ty| buffer_bytes(ty) as u64).sum()
 }
 
 /// Examples of a call.

@@ -1,6 +1,6 @@
 //! A report for people.
 
-use super::{BenchDevice, BenchLaunch, BenchReport};
+use super::{BenchDevice, BenchLaunch, BenchReport, Machine};
 
 /// Most tensors of the arena's peak that are shown.
 const SHOWN: usize = 8;
@@ -22,7 +22,7 @@ pub fn text(report: &BenchReport) -> Vec<String> {
     let estimate =
         if same { "estimate".to_string() } else { format!("estimate ({})", estimated(report)) };
     lines.push(format!(
-        "{:NODE$} {:WAY$} {:>13} {:>13} {:>9} {:>6}{} {estimate:>13}",
+        "{:NODE$} {:WAY$} {:>13} {:>13} {:>9} {:>6}{}{} {estimate:>13}",
         "node",
         "runs as",
         "MAC",
@@ -30,6 +30,7 @@ pub fn text(report: &BenchReport) -> Vec<String> {
         if several { "MAC/unit" } else { per(unit) },
         "share",
         if eight { format!(" {:>13}", "8 cores") } else { String::new() },
+        if report.machine.is_some() { LIMITS } else { "" },
     ));
     let share = |of: u64| 100.0 * of as f64 / (*units).max(1) as f64;
     for launch in &report.launches {
@@ -37,7 +38,7 @@ pub fn text(report: &BenchReport) -> Vec<String> {
         let part = own.map_or(share(launch.units), |own| {
             100.0 * launch.units as f64 / own.units.max(1) as f64
         });
-        lines.push(row(launch, launch.unit, part, eight));
+        lines.push(row(launch, launch.unit, part, eight, report.machine.as_ref()));
     }
     for BenchDevice { device, units, unit, outside, .. } in &report.devices {
         let of = |launch: &&BenchLaunch| launch.device.as_ref() == Some(device);
@@ -76,17 +77,7 @@ pub fn text(report: &BenchReport) -> Vec<String> {
     } else {
         lines.push(format!("counted: {}", report.model));
     }
-    if let Some(peak) = report.bit_peak {
-        let share = |launch: &BenchLaunch| {
-            let each = launch.macs as f64 / launch.units.max(1) as f64;
-            format!("{} {:.0} %", cut(&launch.node, NODE), 100.0 * each / peak)
-        };
-        let bits = report.launches.iter().filter(|launch| launch.bits);
-        lines.push(format!(
-            "of the {peak:.0} products of bits a nanosecond that exclusive or, counts and sums in registers make here: {}",
-            bits.map(share).collect::<Vec<_>>().join(", ")
-        ));
-    }
+    lines.extend(report.machine.iter().flat_map(|machine| most(report, machine)));
     lines.push(String::new());
     if let Some(bytes) = report.code_bytes {
         let tables = report.table_bytes.unwrap_or(0);
@@ -113,7 +104,38 @@ pub fn text(report: &BenchReport) -> Vec<String> {
     lines
 }
 
-fn row(launch: &BenchLaunch, unit: &str, share: f64, eight: bool) -> String {
+/// Heads of the columns that compare launches with the machine.
+const LIMITS: &str = " of peak      GB/s  of copy";
+
+/// What a machine makes at most, and how near the whole call comes to it.
+fn most(report: &BenchReport, machine: &Machine) -> Vec<String> {
+    let peaks = [
+        (machine.bytes, "bytes"),
+        (machine.singles, "FP32, fused with their sums"),
+        (machine.bits, "bits"),
+    ];
+    let peaks: Vec<String> = peaks
+        .into_iter()
+        .filter_map(|(peak, of)| Some(format!("{:.0} products of {of} a nanosecond", peak?)))
+        .chain([format!("{:.1} GB/s copied in memory", machine.bandwidth)])
+        .collect();
+    let mut lines = vec![format!("this machine makes at most {}", peaks.join(", "))];
+    if let Some(share) = machine.share(report) {
+        lines.push(format!(
+            "products of the whole call at these peaks would take {:.1} % of its time",
+            100.0 * share
+        ));
+    }
+    lines
+}
+
+fn row(
+    launch: &BenchLaunch,
+    unit: &str,
+    share: f64,
+    eight: bool,
+    machine: Option<&Machine>,
+) -> String {
     let macs = if launch.macs == 0 { String::new() } else { launch.macs.to_string() };
     let each = if launch.macs == 0 { String::new() } else { ratio(launch.macs, launch.units) };
     let cores = match (eight, launch.cycles_8_cores) {
@@ -136,8 +158,14 @@ fn row(launch: &BenchLaunch, unit: &str, share: f64, eight: bool) -> String {
         }
         None => cut(launch.implementation, WAY),
     };
+    let limits = machine.map_or(String::new(), |machine| {
+        let part = |share: f64| format!("{:.0} %", 100.0 * share);
+        let rate = launch.bytes as f64 / launch.units.max(1) as f64;
+        let peak = machine.share_of_launch(launch).map_or(String::new(), part);
+        format!(" {peak:>7} {rate:>9.1} {:>8}", part(rate / machine.bandwidth))
+    });
     format!(
-        "{:NODE$} {:WAY$} {macs:>13} {:>13} {each:>9} {share:>5.1}%{cores} {estimate:>13}{off}",
+        "{:NODE$} {:WAY$} {macs:>13} {:>13} {each:>9} {share:>5.1}%{cores}{limits} {estimate:>13}{off}",
         cut(&launch.node, NODE),
         way,
         launch.units,

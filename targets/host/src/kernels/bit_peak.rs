@@ -1,35 +1,17 @@
 //! How many products of bits this machine makes at most: exclusive or, a count of ones and a sum, of what stands in registers.
 
-use std::time::Instant;
-
 use super::path::{KernelPath, active_path};
-use super::threads;
+use super::peaks::Rounds;
 
 /// Sums that do not wait for each other.
 const SUMS: usize = 12;
 /// Numbers of 64 bits of each.
 const WIDTH: usize = 8;
-/// Rounds between looks at the clock, and how many looks.
-const ROUNDS: usize = 20_000;
-const TRIES: usize = 40;
 
 /// Products of bits a nanosecond on all threads of the kernels, by the widest instructions that they use: the best of several tries.
 #[must_use]
 pub fn bit_peak() -> f64 {
-    let best = || {
-        let run = rounds();
-        let time = |_| {
-            let start = Instant::now();
-            std::hint::black_box(run(std::hint::black_box(ROUNDS)));
-            start.elapsed().as_secs_f64()
-        };
-        let least = (0..TRIES).map(time).fold(f64::INFINITY, f64::min);
-        (ROUNDS * SUMS * WIDTH * 64) as f64 / (least * 1e9)
-    };
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads::threads()).map(|_| scope.spawn(best)).collect();
-        all.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
-    })
+    Rounds { run: rounds(), products: SUMS * WIDTH * 64 }.on_all_threads()
 }
 
 /// Rounds on the instruction set that kernels use.

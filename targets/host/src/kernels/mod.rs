@@ -57,6 +57,8 @@ mod own;
 mod pack;
 mod parts;
 mod path;
+#[cfg(not(trainc_archive))]
+mod peaks;
 mod planes;
 mod pools;
 mod portable;
@@ -95,6 +97,8 @@ pub use grouped::{
 };
 pub use launch::{Launch, MOST_INPUTS, Operand, Product, Source};
 pub use path::{KernelPath, active_path};
+#[cfg(not(trainc_archive))]
+pub use peaks::{bandwidth, byte_peak, single_peak};
 pub use planes::{ChannelSums, Line, Lines, Planes};
 pub use pools::{PoolGeometry, Pooled};
 pub use products::*;

@@ -1,7 +1,7 @@
 //! `trainc_driver::bench` on every target: what launches cost adds up to what the whole call does in a build that marks
 //! nothing inside of it, two runs give the same counts, and products have their multiplications.
 
-use trainc_driver::bench::{BenchOptions, BenchReport, Span, Subject, bench, svg, text};
+use trainc_driver::bench::{BenchOptions, BenchReport, Span, Subject, bench, flame, svg, text};
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::zoo::{ZooSpec, build};
@@ -23,6 +23,41 @@ fn report(target: &str) -> (BenchReport, Vec<Span>) {
 fn multiplications(batch: u64) -> u64 {
     let layers = [16 * 9 * 64, 16 * 32 * 9 * 16, 128 * 128, 128 * 10];
     batch * (3 * layers.iter().sum::<u64>() - layers[0])
+}
+
+/// Below a part its own parts are no wider than it, and the widest rectangle is the whole call.
+fn whole_call_is_as_wide_as_its_parts(found: &BenchReport) {
+    let picture = flame(found);
+    let rectangles: Vec<[f64; 3]> = picture
+        .lines()
+        .filter(|line| line.starts_with("<g><rect"))
+        .map(|line| {
+            ["x", "y", "width"].map(|name| {
+                let (_, value) = line.split_once(&format!(" {name}=\"")).expect(name);
+                value.split_once('"').and_then(|(value, _)| value.parse().ok()).expect(name)
+            })
+        })
+        .collect();
+    assert!(rectangles.len() > found.launches.len() / 2, "{picture}");
+    let [x, y, width] = rectangles[0];
+    assert!(x == 0.0 && width > 1199.9, "{picture}");
+    let below: f64 = rectangles.iter().filter(|r| r[1] == y + 20.0).map(|r| r[2]).sum();
+    assert!((below - width).abs() < 1.0, "{below} of {width}: {picture}");
+}
+
+/// What the machine makes at most is measured for the host alone, and no product is above it by more than what clocks do.
+fn limits(found: &BenchReport) {
+    assert_eq!(found.machine.is_some(), found.target == "host");
+    for launch in &found.launches {
+        assert_eq!(launch.factors.is_some(), launch.macs > 0, "{launch:#?}");
+        assert!(launch.bytes > 0, "{launch:#?}");
+    }
+    if let Some(machine) = &found.machine {
+        assert!(machine.bandwidth > 0.0 && machine.bytes.is_some_and(|peak| peak > 0.0));
+        assert!(machine.bits.is_none() && machine.singles.is_none(), "{machine:?}");
+        assert!(machine.share(found).is_some_and(|share| share > 0.0 && share < 1.5));
+        assert!(text(found).iter().any(|line| line.starts_with("this machine makes at most")));
+    }
 }
 
 #[test]
@@ -51,6 +86,8 @@ fn launches_add_up() {
         assert!(spans.iter().all(|s| s.offset + s.bytes <= found.arena_bytes), "{name}");
         assert_eq!(svg("net", found.arena_bytes, &spans).matches("<title>").count(), spans.len());
         assert!(text(&found).iter().any(|line| line.starts_with("the whole call")));
+        whole_call_is_as_wide_as_its_parts(&found);
+        limits(&found);
         if name == "hvx" {
             assert_eq!(report(name).0, found);
         }
