@@ -1,5 +1,4 @@
-//! What launches take as a picture: the whole call above, the parts of the model that nodes' names spell below it, launches last; as wide as
-//! they are dear.
+//! What launches take as a picture: the whole call above, below it the parts of the model that nodes' names spell, each as wide as it is dear.
 
 use std::fmt::Write;
 
@@ -11,6 +10,11 @@ use super::BenchReport;
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 20.0;
 const WORDS: f64 = 24.0;
+/// What stands between the parts of a node's name.
+const SEPARATORS: [char; 2] = ['.', '/'];
+/// Shades of parts with products, and of those without.
+const PRODUCTS: [&str; 4] = ["#f2a272", "#f6b98e", "#ec9a68", "#f8c8a4"];
+const OTHERS: [&str; 4] = ["#9dc3e6", "#b4d2ed", "#8cb6dd", "#c3dbf0"];
 /// Width of a letter, on average.
 const LETTER: f64 = 6.5;
 
@@ -24,25 +28,19 @@ struct Part {
 }
 
 impl Part {
-    fn add<'a>(
-        &mut self,
-        mut path: impl Iterator<Item = &'a str>,
-        prefix: &str,
-        units: u64,
-        macs: u64,
-    ) {
+    /// Adds a launch whose node's name has these beginnings, from the outermost part to the node itself.
+    fn add(&mut self, beginnings: &[&str], units: u64, macs: u64) {
         self.units += units;
         self.macs += macs;
-        let Some(step) = path.next() else { return };
-        let name = format!("{prefix}{step}");
+        let Some((&name, inner)) = beginnings.split_first() else { return };
         let at = match self.parts.iter().position(|part| part.name == name) {
             Some(at) => at,
             None => {
-                self.parts.push(Part { name: name.clone(), ..Part::default() });
+                self.parts.push(Part { name: name.to_string(), ..Part::default() });
                 self.parts.len() - 1
             }
         };
-        self.parts[at].add(path, &name, units, macs);
+        self.parts[at].add(inner, units, macs);
     }
 
     fn depth(&self) -> usize {
@@ -50,18 +48,20 @@ impl Part {
     }
 }
 
-/// The launches of a report as SVG, joined by the parts of their nodes' names (between `.` and `/`). Each rectangle says what it is where a
-/// pointer rests on it.
+/// The launches of a report as SVG, joined by the parts of their nodes' names (between `.` and `/`); what a part takes itself, without those
+/// below it, is bare at its right end. Each rectangle says what it is where a pointer rests on it.
 pub fn flame(report: &BenchReport) -> String {
     let mut whole = Part { name: "the whole call".to_string(), ..Part::default() };
     for launch in &report.launches {
         let node = if launch.node.is_empty() { &launch.kernel } else { &launch.node };
-        whole.add(node.split_inclusive(['.', '/']), "", launch.units, launch.macs);
+        let ends = node.match_indices(SEPARATORS).map(|(at, _)| at).filter(|&at| at > 0);
+        let beginnings: Vec<&str> = ends.chain([node.len()]).map(|at| &node[..at]).collect();
+        whole.add(&beginnings, launch.units, launch.macs);
     }
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"4\" y=\"17\" font-size=\"14\">{} for {}, {}: {} {}; with \
-         products red, without blue</text>\n",
+         products orange, without blue</text>\n",
         WORDS + whole.depth() as f64 * ROW,
         escape(&report.name),
         escape(&report.target),
@@ -78,25 +78,22 @@ pub fn flame(report: &BenchReport) -> String {
 fn draw(out: &mut String, part: &Part, [x, y]: [f64; 2], scale: f64, unit: &str, all: u64) {
     let width = part.units as f64 * scale;
     let share = 100.0 * part.units as f64 / all.max(1) as f64;
-    let hue = if part.macs > 0 { 15 } else { 210 };
     // Neighbours differ: a name has a shade of its own.
-    let light = 68 + part.name.bytes().fold(0u32, |sum, byte| sum + u32::from(byte)) % 5 * 4;
+    let shade = part.name.bytes().fold(0usize, |sum, byte| sum + usize::from(byte)) % 4;
+    let fill = if part.macs > 0 { PRODUCTS[shade] } else { OTHERS[shade] };
     let products = match part.macs {
         0 => String::new(),
-        macs => format!(
-            ", {macs} MAC, {:.3} MAC a unit",
-            macs as f64 / part.units.max(1) as f64
-        ),
+        macs => format!(", {macs} MAC, {:.3} MAC a unit", macs as f64 / part.units.max(1) as f64),
     };
     let _ = writeln!(
         out,
-        "<g><rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{ROW}\" fill=\"hsl({hue},60%,{light}%)\" stroke=\"#fff\" \
+        "<g><rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{ROW}\" fill=\"{fill}\" stroke=\"#fff\" \
          stroke-width=\"0.5\"/><title>{}: {} {unit}, {share:.1} %{products}</title>",
         escape(&part.name),
         part.units,
     );
     let letters = (width / LETTER) as usize;
-    let last = part.name.split_inclusive(['.', '/']).next_back().unwrap_or("");
+    let last = part.name.rsplit(SEPARATORS).next().unwrap_or("");
     if letters > 2 {
         let word: String = last.chars().take(letters - 1).collect();
         let _ = writeln!(

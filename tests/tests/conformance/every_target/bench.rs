@@ -41,6 +41,7 @@ fn whole_call_is_as_wide_as_its_parts(found: &BenchReport) {
     assert!(rectangles.len() > found.launches.len() / 2, "{picture}");
     let [x, y, width] = rectangles[0];
     assert!(x == 0.0 && width > 1199.9, "{picture}");
+    // Every launch has a node, whose first part stands in the second row.
     let below: f64 = rectangles.iter().filter(|r| r[1] == y + 20.0).map(|r| r[2]).sum();
     assert!((below - width).abs() < 1.0, "{below} of {width}: {picture}");
 }
