@@ -57,6 +57,31 @@ TRAINC_PART int32_t trainc_first_place(int32_t p, int32_t places)
     return trainc_minimum32(8 * p, places - 8);
 }
 
+/* Rows of windows and of the operand: row i of the taps of a lane in row r of so many columns reads
+ * row start + r down + i tap_down, or the border (tap_down is 1 or more: where taps run backwards,
+ * rows are counted from the last). */
+struct trainc_rows_met {
+    int32_t columns, start, down, tap_down, taps, rows;
+};
+
+/* Rows of taps: the first, and how many from there on. */
+struct trainc_met {
+    int32_t first, count;
+};
+
+/* Those that any of the 8 lanes from a place on meets. */
+TRAINC_PART struct trainc_met trainc_meet(const struct trainc_rows_met *w, int32_t place)
+{
+    const int32_t a = w->start + place / w->columns * w->down;
+    const int32_t b = w->start + (place + 7) / w->columns * w->down;
+    const int32_t least = trainc_minimum32(a, b), most = trainc_maximum32(a, b);
+    const int32_t behind = least < w->rows ? (w->rows - 1 - least) / w->tap_down + 1 : 0;
+    struct trainc_met met;
+    met.first = most < 0 ? (-most + w->tap_down - 1) / w->tap_down : 0;
+    met.count = trainc_maximum32(trainc_minimum32(behind, w->taps) - met.first, 0);
+    return met;
+}
+
 /* Channels come last: dst[places[p] + c] = src[c][p] of an image's planes. Behind the last channel
  * of a pixel up to 15 bytes become zero before the next pixels are written: places rise with p, or
  * fall where columns are mirrored and pixels are written from the last to the first. */

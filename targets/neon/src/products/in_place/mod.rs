@@ -5,6 +5,7 @@
 //! operand's error, [`gradient`] the weight's.
 
 mod gradient;
+mod met;
 mod windows;
 
 use super::text::Text;
@@ -65,6 +66,11 @@ impl Stretches {
         format!("tiles_words{}", self.bytes % 16 / 4)
     }
 
+    /// An estimate of the instructions of an outer one.
+    fn row_instructions(&self, level: Level) -> usize {
+        self.instructions(level) / self.outer.count.max(1)
+    }
+
     /// How many there are.
     fn count(&self) -> usize {
         self.outer.count * self.inner.count
@@ -87,6 +93,16 @@ impl Stretches {
     /// The last arguments of a tile kernel, but for the sums.
     fn arguments(&self, table: &str) -> String {
         format!("{table}, {}, {}", self.count(), self.bytes / 16)
+    }
+
+    /// The same for those of the outer ones that `met` says.
+    fn arguments_met(&self, table: &str, met: &str) -> String {
+        let inner = self.inner.count;
+        let [first, count] = ["first", "count"].map(|field| match inner {
+            1 => format!("{met}.{field}"),
+            _ => format!("{inner} * {met}.{field}"),
+        });
+        format!("{table} + {first}, {count}, {}", self.bytes / 16)
     }
 }
 

@@ -11,6 +11,7 @@ use super::super::parts::{PARTS, Parts, for_parts, given, own, range};
 use super::super::phases::{Phase, phases};
 use super::super::text::{Scratch, Text, declare, times};
 use super::super::{argument, emit_finish, of_panel};
+use super::met::Met;
 use super::{Axis, Border, CALL, STORE, STORE_APART, Stretches, TILE, TILES, unit};
 use crate::level::Level;
 
@@ -222,6 +223,12 @@ impl<'a> WindowsInPlace<'a> {
         Reading { first, down, right, rows, stretches, phase }
     }
 
+    /// How panels of lanes leave out rows of taps that read the border alone, where that is worth it.
+    fn met(&self, reading: &Reading) -> Option<Met> {
+        let row = reading.stretches.row_instructions(self.level) * self.row_panels();
+        Met::worth(&reading.phase.windows, row)
+    }
+
     /// Stretches of the phases before one.
     fn stretches_before(&self, reading: &Reading) -> usize {
         let before = self.phases.iter().take_while(|other| !std::ptr::eq(*other, reading));
@@ -291,9 +298,14 @@ impl<'a> WindowsInPlace<'a> {
             .iter()
             .map(|reading| {
                 let store = if reading.dense() { STORE } else { STORE_APART };
-                let tile = TILE + store + reading.stretches.instructions(self.level);
                 let calls = self.row_panels().div_ceil(self.panels_together());
-                reading.panels() * (self.row_panels() * tile + calls * TILES)
+                let around = self.row_panels() * (TILE + store) + calls * TILES;
+                let row = reading.stretches.row_instructions(self.level);
+                let [rows, asks] = match self.met(reading) {
+                    Some(met) => met.rows_and_instructions(&reading.phase.windows),
+                    None => [reading.panels() * reading.stretches.outer.count, 0],
+                };
+                reading.panels() * around + rows * row * self.row_panels() + asks * calls
             })
             .sum();
         let plane = self.plane[0] * self.plane[1];
@@ -543,6 +555,9 @@ impl<'a> WindowsInPlace<'a> {
         let table = at("stretches", self.stretches_before(reading));
         reading.stretches.emit(&table, out);
         parts.run(out, shares, &taken, |out| {
+            if let Some(met) = self.met(reading) {
+                met.emit("rows_met", out);
+            }
             for_parts(out);
             let [begin, end] = range(count, shares);
             out.line(format!("const int32_t last = {end};"));
@@ -574,6 +589,15 @@ impl<'a> WindowsInPlace<'a> {
                 true => format!("8 * ({panel})"),
                 false => format!("trainc_first_place({panel}, {places})"),
             };
+            let met = self.met(reading);
+            let (place, arguments) = match met {
+                None => (place, reading.stretches.arguments(&table)),
+                Some(_) => {
+                    out.line(format!("const int32_t place = {place};"));
+                    out.line("const struct trainc_met met = trainc_meet(&rows_met, place);");
+                    ("place".to_string(), reading.stretches.arguments_met(&table, "met"))
+                }
+            };
             let sums_at = if before == 0 { "n".to_string() } else { format!("({before} + n)") };
             let to = match at_rows.is_empty() {
                 true => format!("sums + {sums_at} * {}", 64 * row_panels),
@@ -585,7 +609,7 @@ impl<'a> WindowsInPlace<'a> {
                 at("weights", reading.rows),
                 layout.rows_bytes,
                 at("lanes", lanes),
-                reading.stretches.arguments(&table),
+                arguments,
             ));
             if together < row_panels {
                 out.close();
