@@ -57,7 +57,8 @@ fn loops(nest: &Nest) -> [Loop; 3] {
 
 /// How many tiles of steps a walk has if a loop is the tiles'.
 const fn tiles(nest: &Nest, of: Loop) -> usize {
-    if of.count == 0 { 0 } else { nest.steps() / of.count * of.count.div_ceil(TILE) }
+    let count = if of.count == 0 { 1 } else { of.count };
+    nest.steps() / count * count.div_ceil(TILE)
 }
 
 impl Engine for DotI8 {
@@ -230,8 +231,16 @@ macro_rules! multiply {
         asm!(
             concat!("tdpbssd ", $sums, ", ", $rows, ", ", $lanes),
             options(nostack, preserves_flags, nomem),
-        )
+        );
+        #[cfg(test)]
+        PRODUCTS.set(PRODUCTS.get() + 1);
     };
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Products of tiles that this thread has done so far.
+    pub(super) static PRODUCTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// # Safety

@@ -4,7 +4,7 @@
 //!
 //! Each thread has its registers, as on a machine. A trap takes a microsecond or two.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Once;
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
@@ -29,12 +29,6 @@ struct State {
 thread_local! {
     static STATE: RefCell<State> =
         const { RefCell::new(State { shapes: None, tiles: [[[0; BYTES]; ROWS]; TILES] }) };
-    static PRODUCTS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Products of tiles that this thread has done so far.
-pub(super) fn products() -> usize {
-    PRODUCTS.get()
 }
 
 /// Whether this thread's registers have shapes.
@@ -285,7 +279,6 @@ impl State {
         let c = &mut self.tiles[sums];
         // SAFETY: the handler is installed only where the machine has AVX-512.
         unsafe { dots(&a, &b, of_sums.0, of_lanes.0, c) };
-        PRODUCTS.set(PRODUCTS.get() + 1);
         Ok(())
     }
 }

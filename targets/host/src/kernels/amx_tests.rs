@@ -1,7 +1,7 @@
 //! The engine of tiles: its products directly, whatever their shape, and where a path chooses it.
 
-use super::amx::DotI8;
-use super::amx_emulator::{is_configured, products};
+use super::amx::{DotI8, PRODUCTS};
+use super::amx_emulator::is_configured;
 use super::engine::{Engine, Nest, Side};
 use super::geometry::{ConvGeometry, MatMulGeometry};
 use super::path::KernelPath;
@@ -11,6 +11,11 @@ use super::{convolution, matmul, products as called, weight_gradient};
 /// Whether there are tiles, or what stands for them.
 fn has_tiles() -> bool {
     KernelPath::Amx.is_available()
+}
+
+/// Products of tiles that this thread has done so far.
+fn products() -> usize {
+    PRODUCTS.get()
 }
 
 fn largest(values: &[i32]) -> u32 {
@@ -135,8 +140,17 @@ fn walks() {
         return;
     }
     let mut random = Random(24);
-    let counts = [[1, 1, 5], [2, 3, 19], [3, 16, 2], [2, 37, 3], [33, 2, 5], [32, 1, 3], [3, 3, 3]];
-    for [outer, middle, inner] in counts {
+    // With the fewest tiles of steps.
+    let walks = [
+        ([1, 1, 5], 1),
+        ([2, 3, 19], 2 * 3 * 2),
+        ([3, 16, 2], 3 * 2),
+        ([2, 37, 3], 2 * 3 * 3),
+        ([33, 2, 5], 2 * 5 * 3),
+        ([32, 1, 3], 3 * 2),
+        ([3, 3, 3], 3 * 3),
+    ];
+    for ([outer, middle, inner], tiles) in walks {
         for rows in [1, 3, 15, 16, 17, 31, 32] {
             for backwards in [false, true] {
                 let (inner_step, middle_step) = (17isize, 17 * inner as isize + 5);
@@ -185,6 +199,7 @@ fn walks() {
                 let mut buffer = vec![0; DotI8::arrangement(panel.len())];
                 DotI8::arrange(panel, rows, &nest, &mut buffer);
                 let zeros = [0; 32];
+                let before = products();
                 // SAFETY: the panel was arranged, every step lies within the lanes, and there are sums for all rows.
                 unsafe {
                     let b = lanes.as_ptr().add(first);
@@ -192,6 +207,9 @@ fn walks() {
                     DotI8::tile(rows, a, b, &nest, zeros.as_ptr(), true, c, stride);
                 }
                 assert!(c == expected, "{rows} rows along {nest:?}");
+                let halves = rows.div_ceil(16);
+                assert_eq!(products() - before, halves * tiles, "{rows} rows along {nest:?}");
+                assert!(!is_configured(), "registers are released");
             }
         }
     }

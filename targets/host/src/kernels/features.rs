@@ -80,3 +80,14 @@ pub(super) fn has(path: KernelPath) -> bool {
         KernelPath::Amx => has(KernelPath::Vnni) && tiles(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The system's answer fits the processor's: it permits nothing that it does not save.
+    #[test]
+    fn permission() {
+        let permitted = super::is_permitted();
+        assert!(!permitted || super::saves(0b11 << 17));
+        assert!(!super::tiles() || permitted);
+    }
+}
