@@ -70,6 +70,11 @@ impl Engine for DotI8 {
     const LANE_ZERO: u32 = 0;
     const LEAST_ROWS: usize = LEAST_ROWS;
 
+    /// Full registers: a product takes as long with one row as with 16.
+    fn block(rows: usize) -> usize {
+        rows.min(Self::ROWS)
+    }
+
     fn interleave(_: Side, source: &[i8], stride: usize, count: usize, out: &mut [u32]) {
         // Both sides are signed.
         // SAFETY: this engine runs only where the machine has AVX-512, hence AVX2.

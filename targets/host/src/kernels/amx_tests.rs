@@ -255,6 +255,9 @@ fn a_path_chooses() {
     // many rows in blocks of 32. Of the weights: 32 positions of one image, by 16 channels.
     let g = products_of([128, 20], [4, 8], [1, 1], 1);
     assert_eq!(tiles_of(&g), [2 * 2 * 2, 0, 2 * 2 * 8]);
+    // 40 rows are three registers, not two blocks of 20, which would be four.
+    let g = products_of([128, 40], [4, 8], [1, 1], 1);
+    assert_eq!(tiles_of(&g), [3 * 2 * 2, 0, 3 * 2 * 8]);
     // The input gradient's reduction of 20 channels is too short; of 128 it is not.
     let g = products_of([20, 128], [4, 8], [1, 1], 1);
     assert_eq!(tiles_of(&g), [0, 2 * 2 * 2, 8 * 2 * 2]);

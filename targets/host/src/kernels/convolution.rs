@@ -71,7 +71,7 @@ impl Plan {
             (SOURCE_UNITS / image).clamp(1, g.batch.max(1))
         };
         let taps = sweep.taps.len();
-        let block = rows.div_ceil(rows.div_ceil(E::ROWS).max(1));
+        let block = E::block(rows);
         let depth_passes = depth.div_ceil(DEPTH_UNITS).max(1);
         let pass = planes.div_ceil(depth_passes);
         let direct = sweep.step_width == 1

@@ -174,6 +174,11 @@ pub(crate) trait Engine: 'static {
     /// Fewest rows that are worth a tile.
     const LEAST_ROWS: usize = 1;
 
+    /// Rows of a tile but for the last, of so many.
+    fn block(rows: usize) -> usize {
+        rows.div_ceil(rows.div_ceil(Self::ROWS).max(1))
+    }
+
     /// `out[i]` = the unit of `source[i]`, `source[i + stride]`, .. of `count <= DEPTH` streams,
     /// missing streams being zero.
     fn interleave(

@@ -34,7 +34,7 @@ struct Plan {
 
 impl Plan {
     fn new<E: Engine>(g: &MatMulGeometry) -> Self {
-        let block = g.m.div_ceil(g.m.div_ceil(E::ROWS).max(1)).max(1);
+        let block = E::block(g.m).max(1);
         let units = g.k.div_ceil(E::DEPTH);
         Self {
             block,

@@ -77,7 +77,7 @@ impl Plan {
         Self {
             channels,
             rows,
-            block: rows.div_ceil(rows.div_ceil(E::ROWS).max(1)).max(1),
+            block: E::block(rows).max(1),
             taps,
             spread,
             blocks,
