@@ -275,3 +275,23 @@ fn a_path_chooses() {
         assert_eq!(products() - before, tiles, "{k} terms");
     }
 }
+
+/// What callers are told to bring is enough for tiles; of a matrix of 32 rows they take the most of all.
+#[test]
+fn scratch_covers_tiles() {
+    for g in shapes().into_iter().filter(|g| !g.is_depthwise()) {
+        let told = [
+            called::conv2d_i8_scratch_bytes(&g),
+            called::conv2d_grad_input_i8_scratch_bytes(&g),
+            called::conv2d_grad_weight_i8_scratch_bytes(&g),
+        ];
+        let taken = [
+            convolution::forward_bytes::<DotI8>(&g),
+            convolution::input_gradient_bytes::<DotI8>(&g),
+            weight_gradient::bytes::<DotI8>(&g),
+        ];
+        assert!(told.iter().zip(taken).all(|(&told, taken)| told >= taken), "{g:?}");
+    }
+    let g = MatMulGeometry::single(32, 16, 4096, false, false);
+    assert_eq!(called::matmul_i8_scratch_bytes(&g), matmul::bytes::<DotI8>(&g));
+}
