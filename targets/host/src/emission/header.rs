@@ -26,8 +26,9 @@ pub(super) fn header(program: &Program, interface: &Interface, kernels: bool) ->
             " * {prefix}.o calls the vector kernels of trainc_kernels.o, the same file of every program of this trainc: link it"
         ));
         line(
-            " * once. It chooses at run time between AVX-512 VNNI, AVX-VNNI, AVX2 and portable code; no bit depends on it.",
+            " * once. It chooses at run time between AMX-INT8 (if Linux permits it, which it asks), AVX-512 VNNI, AVX-VNNI, AVX2 and",
         );
+        line(" * portable code; no bit depends on it.");
     }
     line(" *");
     line(

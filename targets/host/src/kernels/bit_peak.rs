@@ -19,7 +19,7 @@ fn rounds() -> fn(usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         let path = active_path();
-        if path == KernelPath::Vnni && std::is_x86_feature_detected!("avx512vpopcntdq") {
+        if path.has_avx512() && std::is_x86_feature_detected!("avx512vpopcntdq") {
             // SAFETY: the machine has these instructions.
             return |count| unsafe { with_avx512(count) };
         }

@@ -18,7 +18,7 @@ pub(super) type Reached = fn(&[i32], BitThresholds<'_>, &mut [u8]);
 pub(super) fn reached_on(path: KernelPath) -> Reached {
     #[cfg(target_arch = "x86_64")]
     {
-        if path == KernelPath::Vnni {
+        if path.has_avx512() {
             // SAFETY: an available path means that the machine has its features.
             return |sums, thresholds, out| unsafe { with_avx512(sums, thresholds, out) };
         }

@@ -287,7 +287,7 @@ fn counts_on(path: KernelPath) -> Counts {
     assert!(path.is_available(), "this machine lacks the path {}", path.name());
     #[cfg(target_arch = "x86_64")]
     {
-        if path == KernelPath::Vnni && std::is_x86_feature_detected!("avx512vpopcntdq") {
+        if path.has_avx512() && std::is_x86_feature_detected!("avx512vpopcntdq") {
             // SAFETY: the machine has the features.
             return |windows, differ| unsafe { counts_avx512(windows, differ) };
         }
@@ -412,7 +412,7 @@ fn ones_on(path: KernelPath) -> Ones {
         fn with_avx512(a: &[u8], b: &[u8]) -> u32 {
             ones(a, b)
         }
-        if path == KernelPath::Vnni && std::is_x86_feature_detected!("avx512vpopcntdq") {
+        if path.has_avx512() && std::is_x86_feature_detected!("avx512vpopcntdq") {
             // SAFETY: the machine has the features.
             return |a, b| unsafe { with_avx512(a, b) };
         }

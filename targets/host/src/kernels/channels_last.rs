@@ -92,6 +92,11 @@ pub(crate) fn bytes<E: Engine>(g: &ChannelsLast) -> usize {
         + matmul::bytes::<E>(&g.matrices(BLOCK.min(g.windows())))
 }
 
+/// Whether `E` suits the convolution.
+pub(crate) fn suits<E: Engine>(g: &ChannelsLast) -> bool {
+    matmul::suits::<E>(&g.matrices(BLOCK.min(g.windows())))
+}
+
 /// `y = conv(x, w)`; `x` `[batch, height, width, channels]` of signed bytes, or of unsigned ones as their bits, `w` `[features, kernel
 /// height, kernel width, channels]`, `y` `[batch, rows, columns, features]`.
 pub(crate) fn convolution<E: Engine<Element = i8, Sum = i32>>(

@@ -71,19 +71,17 @@ impl Plan {
             (SOURCE_UNITS / image).clamp(1, g.batch.max(1))
         };
         let taps = sweep.taps.len();
+        let block = E::block(rows);
+        let depth_passes = depth.div_ceil(DEPTH_UNITS).max(1);
+        let pass = planes.div_ceil(depth_passes);
         let direct = sweep.step_width == 1
             && sweep.grid_width.is_multiple_of(E::LANES)
-            && (1..=DEPTH_UNITS).contains(&taps);
-        let depth_passes = depth.div_ceil(DEPTH_UNITS).max(1);
-        let depth_block = if direct {
-            planes.div_ceil(depth_passes) * taps
-        } else {
-            depth.div_ceil(depth_passes)
-        };
+            && (1..=DEPTH_UNITS).contains(&taps)
+            && E::suits(block, &Nest { outer: pass, ..sweep.taps.nest(width) });
+        let depth_block = if direct { pass * taps } else { depth.div_ceil(depth_passes) };
         let all_tiles = (images * grid_rows * sweep.grid_width).div_ceil(E::LANES).max(1);
         let panel = if rows <= E::ROWS { PANEL_UNITS_ONCE } else { PANEL_UNITS };
         let tiles = (panel / (depth_block * E::LANES).max(1)).clamp(1, all_tiles);
-        let block = rows.div_ceil(rows.div_ceil(E::ROWS).max(1));
         Self {
             rows,
             block,
@@ -97,6 +95,15 @@ impl Plan {
             tiles,
             direct,
         }
+    }
+
+    /// The walk of a pass of `depth` units, over planes of `plane` units.
+    fn nest<E: Engine>(&self, sweep: &Sweep, depth: usize, plane: usize) -> Nest {
+        if !self.direct {
+            return Nest::line(depth, E::LANES);
+        }
+        let outer = depth / sweep.taps.len();
+        Nest { outer, outer_step: plane as isize, ..sweep.taps.nest(self.width) }
     }
 
     const fn height(&self, sweep: &Sweep, grid_rows: usize) -> usize {
@@ -163,12 +170,24 @@ impl Direction {
         forward.into_iter().chain(phases.into_iter().flatten())
     }
 
-    /// Units that packing the weights stages.
+    /// Units that packing and arranging the weights stages.
     fn weight_staging<E: Engine>(self, g: &ConvGeometry, plan: &Plan) -> usize {
-        match self {
+        let packing = match self {
             Self::Forward => plan.block * plan.depth,
             Self::InputGradient => g.group_in_channels() * g.taps(),
-        }
+        };
+        packing.max(E::arrangement(plan.block * plan.depth_block))
+    }
+
+    /// Whether `E` suits one of the sweeps at least.
+    fn suits<E: Engine>(self, g: &ConvGeometry) -> bool {
+        let (channels, rows) = self.channels(g);
+        channels > 0
+            && rows > 0
+            && self.sweeps::<E>(g).filter(|sweep| !sweep.taps.is_empty()).any(|sweep| {
+                let plan = Plan::new::<E>(g, &sweep, channels, rows);
+                E::suits(plan.block, &plan.nest::<E>(&sweep, plan.depth_block, 0))
+            })
     }
 }
 
@@ -180,6 +199,16 @@ pub(crate) fn forward_bytes<E: Engine>(g: &ConvGeometry) -> usize {
 /// Scratch of [`input_gradient`] under `E`.
 pub(crate) fn input_gradient_bytes<E: Engine>(g: &ConvGeometry) -> usize {
     bytes::<E>(g, Direction::InputGradient)
+}
+
+/// Whether `E` suits [`forward`].
+pub(crate) fn forward_suits<E: Engine>(g: &ConvGeometry) -> bool {
+    Direction::Forward.suits::<E>(g)
+}
+
+/// Whether `E` suits [`input_gradient`].
+pub(crate) fn input_gradient_suits<E: Engine>(g: &ConvGeometry) -> bool {
+    Direction::InputGradient.suits::<E>(g)
 }
 
 fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
@@ -251,11 +280,12 @@ fn run<E: Engine>(
             }
             for first in (0..plan.rows).step_by(plan.block) {
                 let count = plan.block.min(plan.rows - first);
-                E::bias(
-                    &panel[first * plan.depth..][..count * plan.depth],
-                    count,
-                    &mut bias[first..],
-                );
+                let panel = &mut panel[first * plan.depth..][..count * plan.depth];
+                E::bias(panel, count, &mut bias[first..]);
+                for panel in panel.chunks_mut(plan.depth_block * count) {
+                    let nest = plan.nest::<E>(&sweep, panel.len() / count, 0);
+                    E::arrange(panel, count, &nest, staging);
+                }
             }
             let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
             let count = threads::parts(g.multiplications() / g.groups, g.batch);
@@ -573,11 +603,7 @@ impl<E: Engine> Operands<'_, E> {
         largest: &mut Largest,
     ) {
         let plan = self.plan;
-        let taps = self.sweep.taps.len();
-        let nest = Nest {
-            outer_step: (chunk.images * chunk.height * plan.width) as isize,
-            ..self.sweep.taps.nest(plan.width)
-        };
+        let plane = chunk.images * chunk.height * plan.width;
         let positions = chunk.images * chunk.rows * self.sweep.grid_width;
         let zeros = [E::Sum::default(); 64];
         for first in (0..positions).step_by(plan.tiles * E::LANES) {
@@ -586,11 +612,7 @@ impl<E: Engine> Operands<'_, E> {
                 let depth = offsets.len();
                 let start = pass * plan.depth_block;
                 let last = start + depth == plan.depth;
-                let nest = if plan.direct {
-                    Nest { outer: depth / taps, ..nest }
-                } else {
-                    Nest::line(depth, E::LANES)
-                };
+                let nest = plan.nest::<E>(self.sweep, depth, plane);
                 for tile in 0..tiles {
                     let from = first + tile * E::LANES;
                     let to = (from + E::LANES).min(positions);

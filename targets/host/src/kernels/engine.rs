@@ -17,7 +17,8 @@ pub(crate) enum Side {
     Lanes,
 }
 
-/// The walk of a tile over the lanes' units: three nested counted steps, forwards or backwards. The row panel is read straight through.
+/// The walk of a tile over the lanes' units: three nested counted steps, forwards or backwards. The row panel is read straight through, in
+/// the order that [`Engine::arrange`] gave it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nest {
     pub(crate) outer: usize,
@@ -170,6 +171,13 @@ pub(crate) trait Engine: 'static {
     const LANES: usize;
     /// The unit of zeros on the lane side.
     const LANE_ZERO: u32;
+    /// Fewest rows that are worth a tile.
+    const LEAST_ROWS: usize = 1;
+
+    /// Rows of a tile but for the last, of so many.
+    fn block(rows: usize) -> usize {
+        rows.div_ceil(rows.div_ceil(Self::ROWS).max(1))
+    }
 
     /// `out[i]` = the unit of `source[i]`, `source[i + stride]`, .. of `count <= DEPTH` streams,
     /// missing streams being zero.
@@ -209,11 +217,29 @@ pub(crate) trait Engine: 'static {
         bias[..rows].fill(Self::Sum::default());
     }
 
+    /// Units of the buffer that [`Self::arrange`] takes for a panel of so many units.
+    fn arrangement(units: usize) -> usize {
+        let _ = units;
+        0
+    }
+
+    /// Puts what a call of [`Self::tile`] reads of a packed panel of `rows` rows, `[step][row]`, into the order in which it reads it: once,
+    /// behind [`Self::bias`], by a nest whose counts are those of the call's.
+    fn arrange(panel: &mut [u32], rows: usize, nest: &Nest, buffer: &mut [u32]) {
+        let _ = (panel, rows, nest, buffer);
+    }
+
+    /// Whether tiles of so many rows are worth it along such a walk; where not, vectors of another engine are shorter.
+    fn suits(rows: usize, nest: &Nest) -> bool {
+        let _ = (rows, nest);
+        true
+    }
+
     /// Multiplies: `c[r * c_stride + l]` for `r < rows`, `l < LANES` becomes `bias[r]` (plus what
     /// it was, where `accumulate`) plus the sums over `nest`.
     ///
     /// # Safety
-    /// `rows` is in `1..=ROWS`; `a` holds `nest.steps() * rows` units; from `b` on, every step of
+    /// `rows` is in `1..=ROWS`; `a` holds `nest.steps() * rows` units, which [`Self::arrange`] has seen; from `b` on, every step of
     /// `nest` has `LANES` units; `bias` holds `rows` sums; `c` holds `(rows - 1) * c_stride +
     /// LANES` sums that nothing else reads or writes.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]

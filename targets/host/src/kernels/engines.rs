@@ -1,7 +1,25 @@
 //! The engine that a path has, and sizes that suit each of them.
 
-/// Runs `$call` with `$engine` bound to the INT8 engine of a path.
+/// Runs `$call` with `$engine` bound to the INT8 engine of a path: with `if $suits`, the one of tiles where the path has it and `$suits` is
+/// true of it; else one of vectors. What one packs no other multiplies: a whole product is one call.
 macro_rules! with_i8 {
+    ($path:expr, $engine:ident if $suits:expr => $call:expr) => {{
+        let path = $path;
+        assert!(path.is_available(), "this machine lacks the path {}", path.name());
+        match path {
+            #[cfg(target_arch = "x86_64")]
+            $crate::kernels::path::KernelPath::Amx
+                if {
+                    type $engine = $crate::kernels::amx::DotI8;
+                    $suits
+                } =>
+            {
+                type $engine = $crate::kernels::amx::DotI8;
+                $call
+            }
+            path => $crate::kernels::engines::with_i8!(path, $engine => $call),
+        }
+    }};
     ($path:expr, $engine:ident => $call:expr) => {{
         let path = $path;
         assert!(path.is_available(), "this machine lacks the path {}", path.name());
@@ -17,7 +35,7 @@ macro_rules! with_i8 {
                 $call
             }
             #[cfg(target_arch = "x86_64")]
-            $crate::kernels::path::KernelPath::Vnni => {
+            $crate::kernels::path::KernelPath::Vnni | $crate::kernels::path::KernelPath::Amx => {
                 type $engine = $crate::kernels::avx512::DotI8;
                 $call
             }
@@ -29,9 +47,9 @@ macro_rules! with_i8 {
     }};
 }
 
-/// Runs `$call` with `$engine` bound to the FP32 engine of a path.
+/// Runs `$call` with `$engine` bound to the FP32 engine of a path, all of which suit every product.
 macro_rules! with_f32 {
-    ($path:expr, $engine:ident => $call:expr) => {{
+    ($path:expr, $engine:ident if $suits:expr => $call:expr) => {{
         let path = $path;
         assert!(path.is_available(), "this machine lacks the path {}", path.name());
         match path {
@@ -42,7 +60,7 @@ macro_rules! with_f32 {
                 $call
             }
             #[cfg(target_arch = "x86_64")]
-            $crate::kernels::path::KernelPath::Vnni => {
+            $crate::kernels::path::KernelPath::Vnni | $crate::kernels::path::KernelPath::Amx => {
                 type $engine = $crate::kernels::avx512::SinglesF32;
                 $call
             }
@@ -67,12 +85,21 @@ macro_rules! most {
     }};
 }
 
+/// [`most`] over the INT8 engines of vectors.
 #[cfg(target_arch = "x86_64")]
 macro_rules! most_i8 {
     ($engine:ident => $call:expr) => {
         $crate::kernels::engines::most!($engine => $call; $crate::kernels::portable::PortableI8, $crate::kernels::avx2::PairsI8, $crate::kernels::avx2::DotI8, $crate::kernels::avx512::DotI8)
     };
 }
+/// [`most`] over the INT8 engines of vectors and tiles.
+#[cfg(target_arch = "x86_64")]
+macro_rules! most_tiles_i8 {
+    ($engine:ident => $call:expr) => {
+        $crate::kernels::engines::most!($engine => $call; $crate::kernels::portable::PortableI8, $crate::kernels::avx2::PairsI8, $crate::kernels::avx2::DotI8, $crate::kernels::avx512::DotI8, $crate::kernels::amx::DotI8)
+    };
+}
+/// [`most`] over the FP32 engines.
 #[cfg(target_arch = "x86_64")]
 macro_rules! most_f32 {
     ($engine:ident => $call:expr) => {
@@ -86,10 +113,16 @@ macro_rules! most_i8 {
     };
 }
 #[cfg(not(target_arch = "x86_64"))]
+macro_rules! most_tiles_i8 {
+    ($engine:ident => $call:expr) => {
+        $crate::kernels::engines::most_i8!($engine => $call)
+    };
+}
+#[cfg(not(target_arch = "x86_64"))]
 macro_rules! most_f32 {
     ($engine:ident => $call:expr) => {
         $crate::kernels::engines::most!($engine => $call; $crate::kernels::portable::PortableF32)
     };
 }
 
-pub(crate) use {most, most_f32, most_i8, with_f32, with_i8};
+pub(crate) use {most, most_f32, most_i8, most_tiles_i8, with_f32, with_i8};

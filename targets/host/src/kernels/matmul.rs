@@ -34,7 +34,7 @@ struct Plan {
 
 impl Plan {
     fn new<E: Engine>(g: &MatMulGeometry) -> Self {
-        let block = g.m.div_ceil(g.m.div_ceil(E::ROWS).max(1)).max(1);
+        let block = E::block(g.m).max(1);
         let units = g.k.div_ceil(E::DEPTH);
         Self {
             block,
@@ -65,6 +65,12 @@ pub(crate) fn bytes<E: Engine>(g: &MatMulGeometry) -> usize {
         + words_bytes(plan.lane_units() + SLACK)
         + words_bytes(plan.staging_units::<E>())
         + words_bytes(plan.rows)
+}
+
+/// Whether `E` suits the product.
+pub(crate) fn suits<E: Engine>(g: &MatMulGeometry) -> bool {
+    let plan = Plan::new::<E>(g);
+    E::suits(plan.block, &Nest::line(plan.depth, E::LANES))
 }
 
 /// `C`; returns its largest magnitude.
@@ -146,8 +152,9 @@ pub(crate) fn product<E: Engine>(
                 pack::<E>(Side::Rows, a, length, along, window, plan.block, row_panel, staging);
                 for first in (0..rows).step_by(plan.block) {
                     let count = plan.block.min(rows - first);
-                    let panel = &row_panel[first * units..][..count * units];
+                    let panel = &mut row_panel[first * units..][..count * units];
                     E::bias(panel, count, bias);
+                    E::arrange(panel, count, &Nest::line(units, E::LANES), staging);
                     for lane in (0..columns).step_by(E::LANES) {
                         let tile = Tile {
                             rows: count,

@@ -19,6 +19,12 @@
 
 mod aligned;
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod amx_emulator;
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod amx_tests;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -41,7 +47,7 @@ mod depthwise_units;
 mod direct;
 mod engine;
 mod engines;
-#[cfg(trainc_archive)]
+#[cfg(target_arch = "x86_64")]
 mod features;
 mod finish;
 mod geometry;

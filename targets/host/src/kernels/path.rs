@@ -14,11 +14,13 @@ pub enum KernelPath {
     Avx2Vnni,
     /// x86-64 with AVX-512 and its dot products (F, BW, VL, VNNI).
     Vnni,
+    /// x86-64 with all that [`Self::Vnni`] takes and tiles of bytes (AMX-TILE, AMX-INT8), on Linux.
+    Amx,
 }
 
 impl KernelPath {
     /// Every path, slowest first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Vnni];
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Vnni, Self::Amx];
 
     /// The name that `TRAINC_HOST_KERNELS` takes.
     #[must_use]
@@ -28,6 +30,7 @@ impl KernelPath {
             Self::Avx2 => "avx2",
             Self::Avx2Vnni => "avx2vnni",
             Self::Vnni => "vnni",
+            Self::Amx => "amx",
         }
     }
 
@@ -37,11 +40,17 @@ impl KernelPath {
         Self::ALL.into_iter().find(|path| path.name() == name)
     }
 
+    /// Whether the path has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn has_avx512(self) -> bool {
+        matches!(self, Self::Vnni | Self::Amx)
+    }
+
     /// Whether this machine can run the path.
     #[cfg(not(trainc_archive))]
     #[must_use]
     pub fn is_available(self) -> bool {
-        static AVAILABLE: OnceLock<[bool; 4]> = OnceLock::new();
+        static AVAILABLE: OnceLock<[bool; 5]> = OnceLock::new();
         AVAILABLE.get_or_init(|| Self::ALL.map(Self::detect))[self as usize]
     }
 
@@ -79,7 +88,19 @@ impl KernelPath {
                     && std::is_x86_feature_detected!("avx512vl")
                     && std::is_x86_feature_detected!("avx512vnni")
             }
+            Self::Amx => Self::Vnni.detect() && Self::tiles(),
         }
+    }
+
+    /// Whether this machine has tiles. Tests have them everywhere.
+    #[cfg(all(target_arch = "x86_64", not(trainc_archive)))]
+    fn tiles() -> bool {
+        #[cfg(all(test, target_os = "linux"))]
+        if !super::features::tiles() {
+            super::amx_emulator::install();
+            return true;
+        }
+        super::features::tiles()
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -139,7 +160,8 @@ macro_rules! on_features {
                 $crate::kernels::path::KernelPath::Avx2
                 | $crate::kernels::path::KernelPath::Avx2Vnni => unsafe { with_avx2($($name),*) },
                 // SAFETY: as above.
-                $crate::kernels::path::KernelPath::Vnni => unsafe { with_avx512($($name),*) },
+                $crate::kernels::path::KernelPath::Vnni
+                | $crate::kernels::path::KernelPath::Amx => unsafe { with_avx512($($name),*) },
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -4,6 +4,8 @@
 use std::time::Instant;
 
 #[cfg(target_arch = "x86_64")]
+use super::amx;
+#[cfg(target_arch = "x86_64")]
 use super::path::{KernelPath, active_path};
 use super::threads;
 
@@ -91,7 +93,11 @@ fn byte_rounds() -> Rounds {
         // SAFETY: as above.
         KernelPath::Avx2Vnni => return rounds_of(|count| unsafe { x86::byte_dots(count) }, 32),
         // SAFETY: as above.
-        _ => return rounds_of(|count| unsafe { x86::wide_byte_dots(count) }, 64),
+        KernelPath::Vnni => return rounds_of(|count| unsafe { x86::wide_byte_dots(count) }, 64),
+        KernelPath::Amx => {
+            // SAFETY: as above.
+            return Rounds { run: |count| unsafe { amx::most(count) }, products: amx::MOST };
+        }
     }
     rounds_of(portable_bytes, 1)
 }
@@ -241,6 +247,17 @@ mod tests {
             // Sums differ after each round, so that each is computed.
             let found: Vec<u64> = (0..4).map(|count| (rounds.run)(count)).collect();
             assert!(found.windows(2).all(|pair| pair[0] != pair[1]), "{found:?}");
+        }
+    }
+
+    /// On tiles each sum of four registers grows by 64 ones in a round.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    #[test]
+    fn tiles_count_all_of_their_products() {
+        if KernelPath::Amx.is_available() {
+            // SAFETY: the path is there.
+            let sums = unsafe { amx::most(3) };
+            assert_eq!(sums, 3 * amx::MOST as u64);
         }
     }
 

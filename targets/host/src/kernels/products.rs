@@ -1,7 +1,7 @@
 //! The products as they are called.
 
 use super::depthwise_products::Depthwise;
-use super::engines::{most_f32, most_i8, with_f32, with_i8};
+use super::engines::{most_f32, most_tiles_i8, with_f32, with_i8};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::images_beside::{ImagesBeside, Pass};
 use super::path::{KernelPath, active_path, on_features};
@@ -68,7 +68,9 @@ macro_rules! products {
             if let Some($largest) = beside {
                 return $finish;
             }
-            let $largest = $with!(path, E => convolution::forward::<E>(g, x, w, y, scratch));
+            let $largest = $with!(path, E if convolution::forward_suits::<E>(g) => {
+                convolution::forward::<E>(g, x, w, y, scratch)
+            });
             $finish
         }
 
@@ -122,7 +124,9 @@ macro_rules! products {
             if let Some($largest) = beside {
                 return $finish;
             }
-            let $largest = $with!(path, E => convolution::input_gradient::<E>(g, dy, w, dx, scratch));
+            let $largest = $with!(path, E if convolution::input_gradient_suits::<E>(g) => {
+                convolution::input_gradient::<E>(g, dy, w, dx, scratch)
+            });
             $finish
         }
 
@@ -176,8 +180,9 @@ macro_rules! products {
             if let Some($largest) = beside {
                 return $finish;
             }
-            let $largest =
-                $with!(path, E => weight_gradient::weight_gradient::<E>(g, x, dy, dw, scratch));
+            let $largest = $with!(path, E if weight_gradient::suits::<E>(g) => {
+                weight_gradient::weight_gradient::<E>(g, x, dy, dw, scratch)
+            });
             $finish
         }
 
@@ -220,7 +225,9 @@ macro_rules! products {
         ) -> $result {
             assert!(a.len() >= g.a_len() && b.len() >= g.b_len(), "elements of the operands");
             assert_eq!(c.len(), g.c_len(), "elements of the product");
-            let $largest = $with!(path, E => matmul::matmul::<E>(g, a, b, c, scratch));
+            let $largest = $with!(path, E if matmul::suits::<E>(g) => {
+                matmul::matmul::<E>(g, a, b, c, scratch)
+            });
             $finish
         }
 
@@ -266,7 +273,9 @@ pub fn conv2d_channels_last_on(
     if y.is_empty() || weights == 0 {
         return y.fill(0);
     }
-    with_i8!(path, E => channels_last::convolution::<E>(g, x, w, y, scratch));
+    with_i8!(path, E if channels_last::suits::<E>(g) => {
+        channels_last::convolution::<E>(g, x, w, y, scratch);
+    });
 }
 
 /// Bytes of scratch that [`conv2d_channels_last`] takes.
@@ -275,7 +284,7 @@ pub fn conv2d_channels_last_scratch_bytes(g: &ChannelsLast) -> usize {
     if g.multiplications() == 0 {
         return 0;
     }
-    most_i8!(E => channels_last::bytes::<E>(g))
+    most_tiles_i8!(E => channels_last::bytes::<E>(g))
 }
 
 /// Convolution of plain bytes that has a filter for each channel, channels last: `x` `[batch, height, width, channels]` (unsigned bytes
@@ -329,7 +338,7 @@ pub fn depthwise_channels_last_scratch_bytes(g: &ChannelsLast) -> usize {
 }
 
 products!(
-    i8, i32, with_i8, most_i8, u32, |largest| largest,
+    i8, i32, with_i8, most_tiles_i8, u32, |largest| largest,
     |sums, path| requantize::max_abs_i32_on(path, sums);
     conv2d_i8, conv2d_i8_on, conv2d_i8_scratch_bytes;
     conv2d_grad_input_i8, conv2d_grad_input_i8_on, conv2d_grad_input_i8_scratch_bytes;

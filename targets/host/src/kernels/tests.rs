@@ -177,7 +177,7 @@ fn check_f32(g: &ConvGeometry, random: &mut Random) {
 /// A convolution from `[batch, in, height, width]` to `out` channels; `pads` are top, left, bottom
 /// and right.
 #[allow(clippy::too_many_arguments, reason = "one line for each shape below")]
-fn shape(
+pub(super) fn shape(
     batch: usize,
     channels: [usize; 2],
     size: [usize; 2],

@@ -77,7 +77,7 @@ impl Plan {
         Self {
             channels,
             rows,
-            block: rows.div_ceil(rows.div_ceil(E::ROWS).max(1)).max(1),
+            block: E::block(rows).max(1),
             taps,
             spread,
             blocks,
@@ -103,7 +103,24 @@ impl Plan {
     fn staging_units<E: Engine>(&self, g: &ConvGeometry) -> usize {
         let lanes = E::LANES.min(self.channels) * self.height.min(g.in_height) * g.in_width;
         let rows = self.block * self.grid_rows * g.out_width;
-        lanes.max(rows).max(if self.spread { self.blocks * E::LANES } else { 0 })
+        let arranged = E::arrangement(rows * self.groups);
+        lanes.max(rows).max(if self.spread { self.blocks * E::LANES } else { 0 }).max(arranged)
+    }
+
+    /// The walk over so many groups of images and rows of the output, whose lanes are repacked together as `height` rows of the input.
+    fn nest<E: Engine>(&self, g: &ConvGeometry, groups: usize, rows: usize, height: usize) -> Nest {
+        if self.spread {
+            return Nest::line(groups * rows * g.out_width, E::LANES);
+        }
+        let nest = Nest {
+            outer: groups,
+            outer_step: (height * self.width * E::LANES) as isize,
+            middle: rows,
+            middle_step: (g.stride_height * self.width * E::LANES) as isize,
+            inner: g.out_width,
+            inner_step: (g.stride_width * E::LANES) as isize,
+        };
+        nest.merged()
     }
 
     /// Units of the repacked input of one group of images from which taps are spread.
@@ -152,6 +169,12 @@ pub(crate) fn bytes<E: Engine>(g: &ConvGeometry) -> usize {
     Plan::new::<E>(g, g.group_out_channels()).bytes::<E>(g)
 }
 
+/// Whether `E` suits [`weight_gradient`].
+pub(crate) fn suits<E: Engine>(g: &ConvGeometry) -> bool {
+    let plan = Plan::new::<E>(g, g.group_out_channels());
+    E::suits(plan.block, &plan.nest::<E>(g, plan.groups, plan.grid_rows, plan.height))
+}
+
 /// `dw`; returns its largest magnitude.
 pub(crate) fn weight_gradient<E: Engine>(
     g: &ConvGeometry,
@@ -172,7 +195,10 @@ pub(crate) fn weight_gradient<E: Engine>(
     let line = g.group_in_channels() * g.taps();
     let mut most = 0;
     for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
-        let count = threads::parts(g.multiplications() / g.groups, rows.div_ceil(LEAST_ROWS));
+        let count = threads::parts(
+            g.multiplications() / g.groups,
+            rows.div_ceil(LEAST_ROWS.max(E::LEAST_ROWS)),
+        );
         let piece = |index| threads::piece(rows, 1, count, index);
         let parts = Parts::new(dw, |index| piece(index).start * line);
         let found = AtomicU32::new(0);
@@ -288,10 +314,12 @@ impl<E: Engine> Product<'_, E> {
                 let begins = first_image == 0 && first_row == 0;
                 let ends = first_image + images == g.batch && first_row + grid_rows == g.out_height;
                 let steps = chunk.groups * chunk.rows * g.out_width;
+                let nest = plan.nest::<E>(g, chunk.groups, chunk.rows, chunk.height);
                 for first in (0..plan.rows).step_by(plan.block) {
                     let count = plan.block.min(plan.rows - first);
-                    let a = &rows[first * steps..][..count * steps];
+                    let a = &mut rows[first * steps..][..count * steps];
                     E::bias(a, count, bias);
+                    E::arrange(a, count, &nest, staging);
                     let size = plan.channels * plan.taps;
                     let block = Block {
                         a,
@@ -301,16 +329,18 @@ impl<E: Engine> Product<'_, E> {
                         dw: &mut dw[first * size..][..count * size],
                     };
                     let sums = &mut sums[first * plan.line::<E>()..];
-                    self.tiles(&chunk, block, lanes, sums, staging, largest);
+                    self.tiles(&chunk, &nest, block, lanes, sums, staging, largest);
                 }
             }
         }
     }
 
     /// Multiplies one block of rows by every block of lanes at every tap.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     fn tiles(
         &self,
         chunk: &Chunk,
+        nest: &Nest,
         block: Block<'_, E>,
         lanes: &[u32],
         sums: &mut [E::Sum],
@@ -319,20 +349,10 @@ impl<E: Engine> Product<'_, E> {
     ) {
         let (g, plan) = (self.g, self.plan);
         let rows = block.bias.len();
-        let (nest, block_units) = if plan.spread {
-            let steps = chunk.groups * chunk.rows * g.out_width;
-            (Nest::line(steps, E::LANES), steps * E::LANES + SLACK)
+        let block_units = if plan.spread {
+            nest.steps() * E::LANES + SLACK
         } else {
-            let plane = chunk.height * plan.width * E::LANES;
-            let nest = Nest {
-                outer: chunk.groups,
-                outer_step: plane as isize,
-                middle: chunk.rows,
-                middle_step: (g.stride_height * plan.width * E::LANES) as isize,
-                inner: g.out_width,
-                inner_step: (g.stride_width * E::LANES) as isize,
-            };
-            (nest.merged(), chunk.groups * plane)
+            chunk.groups * chunk.height * plan.width * E::LANES
         };
         let tile = rows * E::LANES;
         for index in 0..plan.blocks {
@@ -353,7 +373,7 @@ impl<E: Engine> Product<'_, E> {
                         rows,
                         block.a.as_ptr(),
                         b.as_ptr(),
-                        &nest,
+                        nest,
                         block.bias.as_ptr(),
                         !block.begins,
                         c.as_mut_ptr(),
