@@ -14,10 +14,11 @@ use crate::kernels::ChannelSums;
 use crate::machine::MachineError;
 use crate::select::{SelectError, select};
 
-/// Packets of a channel's floats.
-const CHANNEL: u64 = 9;
+/// Packets of a channel's floats: of statistics, and of gradients.
+const STATISTICS: u64 = 8;
+const GRADIENTS: u64 = 9;
 /// Packets of a call.
-const CALL: u64 = 60;
+const CALL: u64 = 30;
 /// Bits of a code's product with another.
 const PRODUCT_BITS: u32 = 14;
 
@@ -122,7 +123,8 @@ impl Glue for ChannelFloats {
     const NAME: &str = "channel sums";
 
     fn packets(&self) -> u64 {
-        self.sums.packets() as u64 + self.sums.channels as u64 * CHANNEL + CALL
+        let channel = if self.sums.squares { STATISTICS } else { GRADIENTS };
+        self.sums.packets() as u64 + self.sums.channels as u64 * channel + CALL
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {

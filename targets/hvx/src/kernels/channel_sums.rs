@@ -89,9 +89,17 @@ impl ChannelSums {
     /// An estimate of the packets of a call.
     #[must_use]
     pub fn packets(&self) -> usize {
-        let added = self.places() * (2 * self.images * self.plane() + 3);
-        let words = if self.words() > 1 { 3 * self.padded() } else { 0 };
-        added + words + 60
+        let vectors = self.images * self.plane();
+        let around = if vectors > STRAIGHT { 8 } else { 0 };
+        let mut packets = 20 + self.places() * ((2 * vectors).max(3) + around);
+        let (mut vectors, mut words) = (2 * self.padded(), self.words());
+        while words > 1 {
+            let taken = FOUR.min(words);
+            packets += vectors + 8;
+            vectors /= taken;
+            words /= taken;
+        }
+        packets
     }
 
     /// `void sums(codes, others, working memory)`: the others are the codes again if they are squared.

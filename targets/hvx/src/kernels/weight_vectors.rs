@@ -187,12 +187,12 @@ impl<'a> VectorPacking<'a> {
     pub(crate) fn packets(&self) -> usize {
         let vectors = self.product.weight_bytes() / VECTOR;
         match (self.form, self.product.taps()) {
-            (Form::Features { .. }, 1) => 4 * vectors,
-            (Form::Features { .. }, _) => 8 * vectors,
-            (Form::Rows, _) => 4 * vectors,
-            (Form::Channels { .. }, 1) => 2 * vectors,
-            (Form::Channels { vectors: 1 }, _) => 4 * vectors,
-            (Form::Channels { .. }, _) => vectors * 5 / 2,
+            (Form::Features { .. }, 1) => vectors * 9 / 2 + 20,
+            (Form::Features { .. }, _) => vectors * 9 + 80,
+            (Form::Rows, _) => vectors * 9 / 2 + 80,
+            (Form::Channels { .. }, 1) => vectors * 2,
+            (Form::Channels { vectors: 1 }, _) => vectors * 9 / 2 + 20,
+            (Form::Channels { .. }, _) => vectors * 13 / 4 + 20,
         }
     }
 
