@@ -338,10 +338,12 @@ impl ConvolutionCase {
         let weights_at = memory.place(&weights);
         let packed_at = memory.reserve(product.weight_bytes());
         let result_at = memory.reserve(count(to));
-        let scratch_at = memory.reserve(kernel.scratch_bytes);
+        let packing_bytes = product.packing_bytes(&self.weight_strides(error));
+        let scratch_at = memory.reserve(kernel.scratch_bytes.max(packing_bytes));
+        let places = [weights_at, packed_at, scratch_at];
         let mut calls = vec![Call {
             symbol: "pack_weights".into(),
-            arguments: vec![Value::Memory(weights_at), Value::Memory(packed_at)],
+            arguments: places.map(Value::Memory).to_vec(),
         }];
         calls.extend(phase_calls(&kernel, &[operand_at, packed_at, result_at], scratch_at, 1));
         let again_at = memory.reserve(count(to));

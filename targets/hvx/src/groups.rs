@@ -141,7 +141,8 @@ impl Glue for GroupedWindows {
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
-        Ok(self.places()[1] + self.product.scaled_kernel("kernel")?.scratch_bytes)
+        let packing = self.product.product.packing_bytes(&self.product.weights);
+        Ok(self.places()[1] + self.product.scaled_kernel("kernel")?.scratch_bytes.max(packing))
     }
 
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
@@ -161,7 +162,7 @@ impl Glue for GroupedWindows {
         let [scales_at, own_at] = self.places();
         let _ = write!(
             source,
-            "void {pack}(const int8_t *weights, uint8_t *packed);\n\
+            "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
              void {own}(const int8_t *x, const uint8_t *weights, float *y,\n    \
              const float *scales, uint8_t *scratch);\n\n\
              {head}\n{{\n    \
@@ -171,7 +172,7 @@ impl Glue for GroupedWindows {
              trainc_hvx_begin(y0, {results});\n    \
              for (int32_t part = 0; part < {parts}; part++) {{\n        \
              trainc_hvx_scales(&shape, x{} + part * {of_x}, x{} + part * {of_w}, scales);\n        \
-             {pack}(x{w} + part * {w_step}, scratch);\n        \
+             {pack}(x{w} + part * {w_step}, scratch, scratch + {own_at});\n        \
              {own}(x{x} + part * {x_step}, scratch, y0, scales, scratch + {own_at});\n    }}\n    \
              trainc_hvx_end(y0, {results}, trainc_add32(x0_exponent[0], x1_exponent[0]));\n}}\n",
             x + 2,

@@ -5,6 +5,7 @@
 
 mod bands;
 mod batch_norm;
+mod channel_sums;
 mod conversions;
 mod cost;
 mod depthwise;

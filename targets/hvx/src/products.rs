@@ -376,6 +376,8 @@ impl Glue for Product {
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
         let packing = match self.unkept() {
             Product::Planes { product, .. } => product.packing_bytes(),
+            Product::Windows { product, strides, .. } => product.packing_bytes(strides),
+            Product::Sums { product, .. } => product.product.packing_bytes(&product.weights),
             _ => 0,
         };
         Ok(self.places()[2] + self.kernel("kernel")?.scratch_bytes.max(packing))
@@ -436,10 +438,10 @@ impl Glue for Product {
                 let (function, table) = product.pack_weights(&pack, strides)?;
                 functions.push(function);
                 kernel.data.extend(table);
-                let packed = packed(&format!("{pack}(x1, packed)"));
+                let packed = packed(&format!("{pack}(x1, packed, scratch + {own_at})"));
                 let _ = write!(
                     source,
-                    "void {pack}(const int8_t *weights, uint8_t *packed);\n\
+                    "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
                      {result} {own}(const int8_t *x, const uint8_t *weights, int8_t *y,\n   {width} uint8_t *scratch);\n\n\
                      {head}\n{{\n{keep}{split}{packed}    \
                      {set}{own}({x}, packed, {y}{kept}, scratch + {own_at});\n    \
@@ -451,11 +453,11 @@ impl Glue for Product {
                 let (function, table) = product.product.pack_weights(&pack, &product.weights)?;
                 functions.push(function);
                 kernel.data.extend(table);
-                let packed = packed(&format!("{pack}(x{w}, packed)"));
+                let packed = packed(&format!("{pack}(x{w}, packed, scratch + {own_at})"));
                 let element = if product.product.unsigned { "uint8_t" } else { "int8_t" };
                 let _ = write!(
                     source,
-                    "void {pack}(const int8_t *weights, uint8_t *packed);\n\
+                    "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
                      void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
                      uint8_t *scratch);\n\n\
                      {head}\n{{\n{packed}    \

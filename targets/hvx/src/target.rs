@@ -8,6 +8,7 @@ use trainc_ir::implementation::{Memory, Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::channel_sums::ChannelFloats;
 use crate::depthwise::DepthwiseProduct;
 use crate::emission;
 use crate::glue::{Glue as _, Tuned};
@@ -95,6 +96,10 @@ impl Target for HvxTarget {
         }
         if let Some(pool) = ways.ask(Pooling::NAME, aligned(signature, Pooling::of)) {
             return trainc_c::take(ways, Tuned::new(pool, version));
+        }
+        let channels = aligned(signature, ChannelFloats::of);
+        if let Some(channels) = ways.ask(ChannelFloats::NAME, channels) {
+            return trainc_c::take(ways, Tuned::new(channels, version));
         }
         trainc_c::take(ways, Loops::of(signature, version))
     }

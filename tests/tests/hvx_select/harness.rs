@@ -108,6 +108,8 @@ pub(crate) struct Image {
     pub(crate) after: Vec<u8>,
     /// Ranges of working memory, of which nothing is expected.
     scratch: Vec<std::ops::Range<usize>>,
+    /// Ranges in those of which something is expected.
+    results: Vec<std::ops::Range<usize>>,
     /// Ranges of floats, of which a number that is none has no expected bits.
     floats: Vec<std::ops::Range<usize>>,
     /// What lies at an offset.
@@ -147,6 +149,12 @@ impl Image {
         let at = self.place(name, None, None, size);
         self.scratch.push(at..at + size);
         at
+    }
+
+    /// What working memory must hold at an offset.
+    pub(crate) fn expect(&mut self, at: usize, bytes: &[u8]) {
+        self.after[at..at + bytes.len()].copy_from_slice(bytes);
+        self.results.push(at..at + bytes.len());
     }
 
     /// Bytes behind the last buffer of which nothing is expected.
@@ -242,7 +250,8 @@ impl Image {
         let mut failures = Vec::new();
         let mut last = usize::MAX;
         for at in 0..found.len() {
-            if found[at] == self.after[at] || self.scratch.iter().any(|r| r.contains(&at)) {
+            let holds = |ranges: &[std::ops::Range<usize>]| ranges.iter().any(|r| r.contains(&at));
+            if found[at] == self.after[at] || holds(&self.scratch) && !holds(&self.results) {
                 continue;
             }
             if let Some(floats) = self.floats.iter().find(|r| r.contains(&at)) {

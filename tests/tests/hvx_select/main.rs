@@ -1,6 +1,7 @@
 //! Selected Hexagon code under `qemu-hexagon`, function by function, against the reference, bit for bit.
 
 mod average_pools;
+mod channel_sums;
 mod depthwise;
 mod gradients;
 mod harness;
@@ -8,6 +9,7 @@ mod packets;
 mod planes;
 mod routines;
 mod training;
+mod weights;
 
 use std::path::Path;
 

@@ -2,6 +2,7 @@
 
 pub mod average_pool;
 pub mod average_pool_global;
+pub mod channel_sums;
 pub mod convolution;
 pub mod depthwise;
 mod depthwise_gradient;
@@ -33,11 +34,13 @@ pub mod sums;
 mod support;
 pub mod weight_gradient;
 mod weight_products;
+mod weight_transposition;
 pub mod weight_vectors;
 pub mod weights;
 pub mod window;
 
 pub use average_pool_global::GlobalAverage;
+pub use channel_sums::ChannelSums;
 pub use convolution::{convolution, static_convolution};
 pub use depthwise::Depthwise;
 pub use dot_product::DotProduct;

@@ -24,9 +24,7 @@ impl WindowProduct {
             scratch: b.parameter(2),
             memory: (b.object("bytes"), b.object("y"), b.object("scratch")),
         };
-        let whole = self.outputs().is_multiple_of(4)
-            && self.features.is_multiple_of(LANES)
-            && quads.is_power_of_two();
+        let whole = self.has_whole_planes();
         let image_bytes = self.features * self.outputs();
         let y = b.parameter(1);
         let mut images = self.images;
@@ -42,6 +40,15 @@ impl WindowProduct {
             images -= groups * rows;
         }
         b.finish(None)
+    }
+
+    /// Whether vectors are turned: the last ones' channels, too, fill whole vectors of the result.
+    pub(super) fn has_whole_planes(&self) -> bool {
+        let (outputs, rest) = (self.outputs(), self.features % LANES);
+        outputs.is_multiple_of(4)
+            && (outputs / 4).is_power_of_two()
+            && (rest * outputs).is_multiple_of(VECTOR)
+            && rest.is_multiple_of(2)
     }
 
     /// `void positions(shifted, bytes)`: from `[vector][position][32 channels][4 images]`, positions up to whole quads, to
@@ -115,7 +122,7 @@ impl Order {
             let target = b.copy(place);
             loop_over(b, images, "images", |b| {
                 if whole {
-                    self.turn(b, target);
+                    self.turn(b, target, channels);
                 } else {
                     self.bytes(b, target, channels);
                 }
@@ -139,11 +146,11 @@ impl Order {
         }
     }
 
-    /// One image's 32 channels: a power of two of vectors.
-    fn turn(&self, b: &mut Builder, y: Register) {
+    /// One image's channels, an even number up to 32: a power of two of vectors.
+    fn turn(&self, b: &mut Builder, y: Register, channels: usize) {
         if self.quads <= TURN {
             let target = b.copy(y);
-            for vector in self.turned(b, self.quads) {
+            for vector in self.turned(b, self.quads, channels * self.outputs / VECTOR) {
                 b.store(Opcode::StoreVNext, (target, 1, vector), self.memory.1);
             }
             return;
@@ -152,17 +159,18 @@ impl Order {
         let blocks = self.quads / TURN;
         let middle = b.copy(self.scratch);
         loop_over(b, blocks, "64 positions of 32 channels", |b| {
-            for vector in self.turned(b, TURN) {
+            for vector in self.turned(b, TURN, channels / 2) {
                 b.store(Opcode::StoreVNext, (middle, 1, vector), self.memory.2);
             }
         });
         let half = b.constant(-64);
         let row = blocks / 2;
-        let next = b.constant((TURN * VECTOR) as i32);
+        let pairs = channels / 2;
+        let next = b.constant((pairs * VECTOR) as i32);
         let next = b.emit(Opcode::ModifierFromR, (next,));
         let source = b.copy(self.scratch);
         let target = b.copy(y);
-        loop_over(b, TURN, "two channels", |b| {
+        loop_over(b, pairs, "two channels", |b| {
             let from = b.copy(source);
             let second = i32::try_from(row * VECTOR).unwrap_or(i32::MAX);
             let to = [b.copy(target), b.emit(Opcode::AddImmediate, (target, second))];
@@ -178,10 +186,11 @@ impl Order {
         });
     }
 
-    fn turned(&self, b: &mut Builder, count: usize) -> Vec<Register> {
+    /// The first `wanted` of so many vectors, turned.
+    fn turned(&self, b: &mut Builder, count: usize, wanted: usize) -> Vec<Register> {
         let loaded: Vec<Register> =
             (0..count).map(|_| b.load(Opcode::LoadVNext, (self.bytes, 1), self.memory.0)).collect();
-        rotate_in(b, &loaded, 4, count)
+        rotate_in(b, &loaded, 4, wanted)
     }
 
     /// One image's channels, byte by byte: sizes that do not fit vectors.

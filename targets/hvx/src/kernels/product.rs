@@ -257,16 +257,14 @@ impl WindowProduct {
         let products =
             groups * blocks * (pairs * (self.quads() * step + 2) + positions * (10 + 6 * block));
         let round = self.sums_bytes() / VECTOR * 3 / 2;
-        let whole = positions.is_multiple_of(4)
-            && self.features.is_multiple_of(LANES)
-            && (self.padded_outputs() / 4).is_power_of_two();
+        let whole = self.has_whole_planes();
         let results = self.images * self.features * positions;
         let planes = if whole { self.sums_bytes() / VECTOR / 2 } else { results * 5 / 4 };
         let words = self.vectors() * self.taps() * self.quads() * LANES;
-        let vectors = self.features.is_multiple_of(LANES) && self.taps() % 2 == 1;
         let rows = strides.feature == 1 && self.features >= VECTOR;
-        let weights = match (vectors || rows, strides.feature == 1, self.taps()) {
-            (true, ..) => words / 4,
+        let weights = match (self.packing_packets(strides), strides.feature == 1, self.taps()) {
+            (Some(packets), ..) => packets,
+            _ if rows => words / 4,
             (_, true, 1) => words * 5,
             (_, _, 1) => words * 4 / 3,
             _ => words * 7 / 2,

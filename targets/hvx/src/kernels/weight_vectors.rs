@@ -4,19 +4,23 @@
 //! Words of 16 result channels and two runs of quads are transposed; then, as the taps are odd, the four channels of a tap
 //! lie at four different bytes of their words: three selections and a turn within words give the word of the tap.
 //!
+//! Where rows of result channels are whole vectors, another transposition takes fewer packets
+//! ([`weight_transposition`](super::weight_transposition)).
+//!
 //! Where a channel's weights lie side by side (the error gradient), bytes of four rows are interleaved to words; word `k` is
 //! that of tap `k mod taps`. Of `taps` vectors, a place holds each tap once: selections by bits of the place modulo the taps
 //! gather one tap, a permutation puts its result channels in order.
 
 use super::kernel::DataObject;
 use super::product::{LANES, VECTOR, WindowProduct};
-use super::support::{loop_over, rotate_in};
+use super::support::{Piece, loop_over, rotate_in, weave};
 use super::weight_gradient::word;
+use super::weight_transposition as transposition;
 use super::weights::WeightStrides;
-use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
 /// Result channels that are transposed at once: half a vector of words.
-const HALF: usize = 16;
+pub(super) const HALF: usize = 16;
 /// Most taps that the error gradient's registers hold.
 const MOST_ROW_TAPS: usize = 9;
 
@@ -25,6 +29,8 @@ const MOST_ROW_TAPS: usize = 9;
 enum Form {
     /// Those of a result channel, `[channel][tap]`; a transposition takes twice this many quads.
     Features { quads: usize },
+    /// The same, of which 128 bytes at a time are whole vectors of memory.
+    Rows,
     /// Those of a channel, `[result channel][tap]`; so many vectors of result channels at once.
     Channels { vectors: usize },
 }
@@ -32,14 +38,14 @@ enum Form {
 /// A packing by vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct VectorPacking<'a> {
-    product: &'a WindowProduct,
-    strides: WeightStrides,
+    pub(super) product: &'a WindowProduct,
+    pub(super) strides: WeightStrides,
     form: Form,
 }
 
 /// Vectors of a table, to be loaded by index.
 #[derive(Debug, Default)]
-struct Table {
+pub(super) struct Table {
     vectors: Vec<[u8; VECTOR]>,
 }
 
@@ -52,12 +58,15 @@ impl Table {
     }
 
     /// A predicate's bytes: 1 where it holds.
-    fn mask(&mut self, holds: impl Fn(usize) -> bool) -> usize {
+    pub(super) fn mask(&mut self, holds: impl Fn(usize) -> bool) -> usize {
         self.add(std::array::from_fn(|place| u8::from(holds(place))))
     }
 
     /// `vdelta` or `vrdelta` and the index of its control, which moves byte `source(place)` to each place.
-    fn permutation(&mut self, source: impl Fn(usize) -> Option<usize>) -> Option<(Opcode, usize)> {
+    pub(super) fn permutation(
+        &mut self,
+        source: impl Fn(usize) -> Option<usize>,
+    ) -> Option<(Opcode, usize)> {
         let stages: Vec<usize> = (0..7).map(|bit| 1 << bit).collect();
         let reversed: Vec<usize> = stages.iter().rev().copied().collect();
         [(Opcode::Vdelta, reversed), (Opcode::Vrdelta, stages)]
@@ -95,19 +104,19 @@ fn route(stages: &[usize], source: &impl Fn(usize) -> Option<usize>) -> Option<[
     Some(control)
 }
 
-fn step(b: &mut Builder, pointer: Register, bytes: usize) {
+pub(super) fn step(b: &mut Builder, pointer: Register, bytes: usize) {
     b.emit_to(pointer, Opcode::AddImmediate, (pointer, word(bytes)));
 }
 
 /// Pointers, constants and the table of a packing.
-struct State {
-    source: Register,
-    target: Register,
-    memory: (Object, Object),
+pub(super) struct State {
+    pub(super) source: Register,
+    pub(super) target: Register,
+    pub(super) memory: (Object, Object),
     table: Register,
     table_object: Object,
     ones: Register,
-    flip: Register,
+    pub(super) flip: Register,
 }
 
 impl State {
@@ -124,12 +133,12 @@ impl State {
         }
     }
 
-    fn vector(&self, b: &mut Builder, index: usize) -> Register {
+    pub(super) fn vector(&self, b: &mut Builder, index: usize) -> Register {
         let at = b.emit(Opcode::AddImmediate, (self.table, word(index * VECTOR)));
         b.load(Opcode::LoadV, (at, 0), self.table_object)
     }
 
-    fn predicate(&self, b: &mut Builder, index: usize) -> Register {
+    pub(super) fn predicate(&self, b: &mut Builder, index: usize) -> Register {
         let mask = self.vector(b, index);
         b.emit(Opcode::QandVR, (mask, self.ones))
     }
@@ -146,7 +155,11 @@ impl<'a> VectorPacking<'a> {
         }
         let side_by_side = WeightStrides { feature: channels * taps, channel: taps, tap: 1 };
         let across = WeightStrides { feature: taps, channel: features * taps, tap: 1 };
-        let form = if *strides == side_by_side {
+        let rows = channels.is_multiple_of(transposition::CHANNELS)
+            && (3..=transposition::MOST_TAPS).contains(&taps);
+        let form = if *strides == side_by_side && rows {
+            Form::Rows
+        } else if *strides == side_by_side {
             let pairs = channels / 8;
             let quads = (1..=HALF / taps).rev().find(|n| pairs.is_multiple_of(*n))?;
             // All loads stay within a row: the last one ends with it, and any other has a whole vector before it.
@@ -157,6 +170,10 @@ impl<'a> VectorPacking<'a> {
         } else if *strides == across {
             match taps {
                 1 if features.is_multiple_of(VECTOR) => Form::Channels { vectors: 4 },
+                // So many rows' words are whole vectors of memory.
+                5..=MOST_ROW_TAPS if features.is_multiple_of(VECTOR) => {
+                    Form::Channels { vectors: 4 }
+                }
                 5..=MOST_ROW_TAPS => Form::Channels { vectors: 1 },
                 _ => return None,
             }
@@ -166,18 +183,40 @@ impl<'a> VectorPacking<'a> {
         Some(Self { product, strides: *strides, form })
     }
 
-    /// `void pack(weights, packed weights)` and its table.
+    /// An estimate of the packets of a call.
+    pub(crate) fn packets(&self) -> usize {
+        let vectors = self.product.weight_bytes() / VECTOR;
+        match (self.form, self.product.taps()) {
+            (Form::Features { .. }, 1) => vectors * 9 / 2 + 20,
+            (Form::Features { .. }, _) => vectors * 9 + 80,
+            (Form::Rows, _) => vectors * 9 / 2 + 80,
+            (Form::Channels { .. }, 1) => vectors * 2,
+            (Form::Channels { vectors: 1 }, _) => vectors * 9 / 2 + 20,
+            (Form::Channels { .. }, _) => vectors * 13 / 4 + 20,
+        }
+    }
+
+    /// Bytes of working memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self.form {
+            Form::Rows => transposition::memory_bytes(self.product.taps()),
+            Form::Features { .. } | Form::Channels { .. } => 0,
+        }
+    }
+
+    /// `void pack(weights, packed weights, working memory)` and its table.
     pub(crate) fn function(
         &self,
         name: &str,
     ) -> Result<Option<(Function, DataObject)>, MachineError> {
         let symbol = format!("{name}_places");
         let mut table = Table::default();
-        let mut b = Builder::new(name, 2);
+        let mut b = Builder::new(name, 3);
         b.purpose("Puts weights, 128 added, in the order of the products, by vectors.");
         let state = State::new(&mut b, &symbol);
         let done = match self.form {
             Form::Features { quads } => self.features(&mut b, &state, &mut table, quads),
+            Form::Rows => self.transposed(&mut b, &state, &mut table),
             Form::Channels { vectors } => self.channels(&mut b, &state, &mut table, vectors),
         };
         if done.is_none() {
@@ -187,13 +226,13 @@ impl<'a> VectorPacking<'a> {
     }
 
     /// Bytes from a quad to the next and from a tap to the next in the result.
-    fn target_steps(&self) -> (usize, usize) {
+    pub(super) fn target_steps(&self) -> (usize, usize) {
         let quad = self.product.block() * VECTOR;
         (quad, quad * self.product.quads())
     }
 
     /// Runs the body, which leaves the target as it is, for each `vectors` vectors of each block.
-    fn each_vector(
+    pub(super) fn each_vector(
         &self,
         b: &mut Builder,
         state: &State,
@@ -231,14 +270,7 @@ impl<'a> VectorPacking<'a> {
         let even = table.mask(|place| place % 2 == 0);
         let lower = table.mask(|place| place % 4 < 2);
         let low_half = table.add(std::array::from_fn(|place| u8::from(place < 64)));
-        // By the tap modulo 4: where each byte of the tap's word is among the selected ones.
-        let turns: Vec<Option<(Opcode, usize)>> = (0..taps.min(4))
-            .map(|tap| {
-                let turn = |place: usize| Some(place / 4 * 4 + (taps * (place % 4) + tap) % 4);
-                let still = (0..4).all(|place| turn(place) == Some(place));
-                if still { Some(None) } else { table.permutation(turn).map(Some) }
-            })
-            .collect::<Option<_>>()?;
+        let turns = self.turns(table)?;
         let spreads = spreads.map(|(opcode, index)| {
             let spread = (unused > 0).then_some(index);
             spread.map(|index| (opcode, state.vector(b, index)))
@@ -257,8 +289,9 @@ impl<'a> VectorPacking<'a> {
         let tap = b.constant(word(tap));
         let tap = b.emit(Opcode::ModifierFromR, (tap,));
         let distance = b.constant(word(quads * quad));
+        let load = self.row_load(self.strides.feature, 8 * words);
         let order =
-            Transposition { packing: self, state, quads, turns, even, lower, row, tap, half };
+            Transposition { packing: self, state, quads, load, turns, even, lower, row, tap, half };
         let chunks = self.product.quads() / (2 * quads);
         self.each_vector(b, state, 1, |b| {
             let to = b.copy(state.target);
@@ -308,33 +341,25 @@ impl<'a> VectorPacking<'a> {
         let row_step = b.constant(word(row));
         let row_step = b.emit(Opcode::ModifierFromR, (row_step,));
         let bytes = vectors * LANES * taps;
-        // Vector `i` of a place is that of tap 0 there, then 1 and so on.
-        let inverse = (0..taps).find(|n| n * LANES % taps == 1 % taps)?;
         self.each_vector(b, state, vectors, |b| {
             let from = b.copy(state.source);
             let quad_to = b.copy(state.target);
             loop_over(b, self.product.quads(), "quads of channels", |b| {
-                let words = Self::rows(b, state, (from, row_step), bytes);
-                let to = b.copy(quad_to);
-                if taps == 1 {
-                    for y in words {
-                        let y = b.emit(Opcode::Vxor, (y, state.flip));
-                        b.store(Opcode::StoreVNext, (to, 1, y), state.memory.1);
-                    }
+                if vectors > 1 && taps > 1 {
+                    let gathering = Gathering { state, places: &places, orders: &orders, tap };
+                    gathering.vectors(b, (from, row_step), quad_to, vectors);
                 } else {
-                    let mut words: Vec<Register> =
-                        (0..taps).map(|i| words[i * inverse % taps]).collect();
-                    for (bit, &places) in places.iter().enumerate() {
-                        let before = |i: usize| (i + (taps << bit) - (1 << bit)) % taps;
-                        words = (0..taps)
-                            .map(|i| b.emit(Opcode::Vmux, (places, words[before(i)], words[i])))
-                            .collect();
-                    }
-                    for (y, &(opcode, index)) in words.into_iter().zip(&orders) {
-                        let order = state.vector(b, index);
-                        let y = b.emit(opcode, (y, order));
-                        let y = b.emit(Opcode::Vxor, (y, state.flip));
-                        b.store(Opcode::StoreVStep, (to, tap, y), state.memory.1);
+                    let load = self.row_load(row, bytes);
+                    let words = Self::rows(b, state, load, (from, row_step), bytes);
+                    let to = b.copy(quad_to);
+                    if taps == 1 {
+                        for y in words {
+                            let y = b.emit(Opcode::Vxor, (y, state.flip));
+                            b.store(Opcode::StoreVNext, (to, 1, y), state.memory.1);
+                        }
+                    } else {
+                        let gathering = Gathering { state, places: &places, orders: &orders, tap };
+                        gathering.pieces(b, &words, to).iter().for_each(|piece| piece(b));
                     }
                 }
                 step(b, from, 4 * row);
@@ -345,10 +370,20 @@ impl<'a> VectorPacking<'a> {
         Some(())
     }
 
+    /// What loads of rows this far from each other, so many bytes at a time.
+    fn row_load(&self, row: usize, bytes: usize) -> Opcode {
+        match row.is_multiple_of(VECTOR) && bytes.is_multiple_of(VECTOR) {
+            true => Opcode::LoadVStep,
+            // Takes the permuting unit, too.
+            false => Opcode::LoadVUnalignedStep,
+        }
+    }
+
     /// So many bytes, at least a vector of them, of each of four rows, interleaved.
     fn rows(
         b: &mut Builder,
         state: &State,
+        load: Opcode,
         (from, row): (Register, Register),
         bytes: usize,
     ) -> Vec<Register> {
@@ -358,8 +393,7 @@ impl<'a> VectorPacking<'a> {
         let last = (!bytes.is_multiple_of(VECTOR)).then(|| bytes - VECTOR);
         for start in starts.chain(last) {
             let pointer = b.emit(Opcode::AddImmediate, (from, word(start)));
-            let rows = [(); 4]
-                .map(|()| b.load(Opcode::LoadVUnalignedStep, (pointer, row), state.memory.0));
+            let rows = [(); 4].map(|()| b.load(load, (pointer, row), state.memory.0));
             let part = rotate_in(b, &rows, 1, 4);
             words.truncate(start / LANES);
             words.extend(part);
@@ -368,11 +402,108 @@ impl<'a> VectorPacking<'a> {
     }
 }
 
+/// Gathers taps of a vector of result channels, whose words are `taps` vectors.
+struct Gathering<'a> {
+    state: &'a State,
+    /// By the bit: places whose number modulo the taps has it.
+    places: &'a [Register],
+    /// By the tap: the permutation that orders its result channels.
+    orders: &'a [(Opcode, usize)],
+    /// From a tap to the next in the result.
+    tap: Register,
+}
+
+impl Gathering<'_> {
+    /// What selects, orders and stores, piece by piece.
+    fn pieces(&self, b: &mut Builder, words: &[Register], to: Register) -> Vec<Piece<'_>> {
+        let taps = self.orders.len();
+        // Vector `i` of a place is that of tap 0 there, then 1 and so on.
+        let inverse = (0..taps).find(|n| n * LANES % taps == 1 % taps).unwrap_or(0);
+        let mut pieces: Vec<Piece<'_>> = Vec::new();
+        let mut words: Vec<Register> = (0..taps).map(|i| words[i * inverse % taps]).collect();
+        for (bit, &places) in self.places.iter().enumerate() {
+            let before = |i: usize| (i + (taps << bit) - (1 << bit)) % taps;
+            let next: Vec<Register> = (0..taps).map(|_| b.fresh(Class::V)).collect();
+            for (i, &y) in next.iter().enumerate() {
+                let (other, own) = (words[before(i)], words[i]);
+                pieces.push(Box::new(move |b| b.emit_to(y, Opcode::Vmux, (places, other, own))));
+            }
+            words = next;
+        }
+        for (y, &(opcode, index)) in words.into_iter().zip(self.orders) {
+            pieces.push(Box::new(move |b| {
+                let order = self.state.vector(b, index);
+                let y = b.emit(opcode, (y, order));
+                let y = b.emit(Opcode::Vxor, (y, self.state.flip));
+                b.store(Opcode::StoreVStep, (to, self.tap, y), self.state.memory.1);
+            }));
+        }
+        pieces
+    }
+
+    /// So many vectors of result channels from four rows, which whole vectors of memory hold: while one is gathered, the
+    /// words of the next are made.
+    fn vectors(&self, b: &mut Builder, from: (Register, Register), to: Register, vectors: usize) {
+        let taps = self.orders.len();
+        let unit = b.constant(-1);
+        let mut words: Vec<Register> = Vec::new();
+        let mut gathered: Vec<Piece<'_>> = Vec::new();
+        for vector in 0..=vectors {
+            // What makes the words of this vector of result channels.
+            let mut loads: Vec<Piece<'_>> = Vec::new();
+            while words.len() < vectors.min(vector + 1) * taps {
+                let (pieces, made) = self.words(b, from, unit, word(words.len() * LANES));
+                loads.extend(pieces);
+                words.extend(made);
+            }
+            weave(b, &[loads, gathered]);
+            gathered = Vec::new();
+            if vector < vectors {
+                let to = b.emit(Opcode::AddImmediate, (to, word(vector * VECTOR)));
+                gathered = self.pieces(b, &words[vector * taps..(vector + 1) * taps], to);
+            }
+        }
+    }
+
+    /// 128 bytes of each of four rows as four vectors of words: the pieces that make them, and the vectors.
+    fn words(
+        &self,
+        b: &mut Builder,
+        (from, row): (Register, Register),
+        unit: Register,
+        start: i32,
+    ) -> (Vec<Piece<'_>>, Vec<Register>) {
+        let memory = self.state.memory.0;
+        let pointer = b.fresh(Class::R);
+        let rows = [(); 4].map(|()| b.fresh(Class::V));
+        let [even, odd, low, high] = [(); 4].map(|()| b.fresh(Class::VV));
+        let mut pieces: Vec<Piece<'_>> =
+            vec![Box::new(move |b| b.emit_to(pointer, Opcode::AddImmediate, (from, start)))];
+        for y in rows {
+            pieces.push(Box::new(move |b| {
+                b.load_to(y, Opcode::LoadVStep, (pointer, row), memory);
+            }));
+        }
+        for (both, [upper, lower]) in [
+            (even, [rows[2], rows[0]]),
+            (odd, [rows[3], rows[1]]),
+            (low, [odd.low(), even.low()]),
+            (high, [odd.high(), even.high()]),
+        ] {
+            pieces.push(Box::new(move |b| {
+                b.emit_to(both, Opcode::Vshuff, (upper, lower, unit));
+            }));
+        }
+        (pieces, vec![low.low(), low.high(), high.low(), high.high()])
+    }
+}
+
 /// What the transposition of a run needs.
 struct Transposition<'a> {
     packing: &'a VectorPacking<'a>,
     state: &'a State,
     quads: usize,
+    load: Opcode,
     /// By the tap modulo 4: turns bytes within words.
     turns: Vec<Option<(Opcode, Register)>>,
     /// Places that are even; the lower half of each word.
@@ -400,7 +531,7 @@ impl Transposition<'_> {
         let mut words: Vec<Register> = (0..HALF)
             .map(|_| {
                 let memory = self.state.memory.0;
-                let y = b.load(Opcode::LoadVUnalignedStep, (from, self.row), memory);
+                let y = b.load(self.load, (from, self.row), memory);
                 // Both runs of quads at the start of their half.
                 spread.map_or(y, |(opcode, control)| b.emit(opcode, (y, control)))
             })

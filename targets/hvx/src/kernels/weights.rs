@@ -23,7 +23,8 @@ pub struct WeightStrides {
 }
 
 impl WindowProduct {
-    /// `void pack(weights, packed weights)`, both aligned to 128 bytes, and the table that it reads, if any.
+    /// `void pack(weights, packed weights, working memory)`, all aligned to 128 bytes, and the table that it reads, if any;
+    /// the working memory is of [`Self::packing_bytes`].
     ///
     /// By vectors for an odd number of taps and whole vectors of result channels (see [`super::weight_vectors`]), else
     /// byte by byte.
@@ -46,6 +47,18 @@ impl WindowProduct {
         Ok((self.pack_weight_bytes(name, strides)?, None))
     }
 
+    /// Bytes of working memory that the packing of weights takes.
+    #[must_use]
+    pub fn packing_bytes(&self, strides: &WeightStrides) -> usize {
+        VectorPacking::of(self, strides).map_or(0, |packing| packing.memory_bytes())
+    }
+
+    /// An estimate of the packets of a packing by vectors, if there is one.
+    #[must_use]
+    pub fn packing_packets(&self, strides: &WeightStrides) -> Option<usize> {
+        VectorPacking::of(self, strides).map(|packing| packing.packets())
+    }
+
     /// Weights of one tap whose result channels lie side by side (the error of a fully connected layer), at least a vector of
     /// them: 128 of four rows at a time are interleaved to words. The last of a row end with it, so that nothing behind it is read.
     fn pack_weight_rows(
@@ -59,7 +72,7 @@ impl WindowProduct {
         if !rows || !(1..=MOST_GROUPS).contains(&(features / VECTOR)) || channels % 4 != 0 {
             return Ok(None);
         }
-        let mut b = Builder::new(name, 2);
+        let mut b = Builder::new(name, 3);
         b.purpose(
             "Puts weights, 128 added, in the order of the products, 128 of four rows at a time.",
         );
@@ -125,7 +138,7 @@ impl WindowProduct {
         name: &str,
         strides: &WeightStrides,
     ) -> Result<Function, MachineError> {
-        let mut b = Builder::new(name, 2);
+        let mut b = Builder::new(name, 3);
         b.purpose("Puts weights, 128 added, in the order of the products.");
         let packer = Packer {
             strides: *strides,

@@ -27,6 +27,36 @@ impl<'e> ClampedSum<'e> {
     }
 }
 
+/// What is brought between two numbers of bytes before it is stored as one: narrowing saturates, and bytes are four times as
+/// many a vector.
+pub(super) struct ClampedByte<'e> {
+    pub value: &'e Expr,
+    /// Least and most in all bytes of a word, where they are not those of bytes.
+    pub limits: [Option<Expr>; 2],
+}
+
+impl<'e> ClampedByte<'e> {
+    pub(super) fn of(e: &'e Expr) -> Option<ClampedByte<'e>> {
+        let Node::Binary(Binary::Minimum, bounded, high) = &*e.node else { return None };
+        let Node::Binary(Binary::Maximum, value, low) = &*bounded.node else { return None };
+        let limits = [low.as_constant()?, high.as_constant()?].map(i8::try_from);
+        let [Ok(low), Ok(high)] = limits else { return None };
+        let replicated = |limit: i8| Expr::i32(i32::from_ne_bytes([limit.cast_unsigned(); 4]));
+        let limits = [(low, i8::MIN), (high, i8::MAX)]
+            .map(|(limit, own)| (limit != own).then(|| replicated(limit)));
+        (e.ty == Scalar::I32 && low <= high).then_some(ClampedByte { value, limits })
+    }
+}
+
+/// `x >> 1 >> k` without sign, as `x` and `k`, which is 0 to 31: lanes shift by amounts of up to 32 of their own.
+pub(super) fn shifted_by_one_more<'e>(e: &'e Expr, known: &Known<'_>) -> Option<[&'e Expr; 2]> {
+    let Node::Binary(Binary::ShiftRightUnsigned, half, k) = &*e.node else { return None };
+    let Node::Binary(Binary::ShiftRightUnsigned, x, one) = &*half.node else { return None };
+    let (low, high) = known.interval(k);
+    let fits = e.ty == Scalar::I32 && one.as_constant() == Some(1) && low >= 0 && high < 32;
+    fits.then_some([x, k])
+}
+
 /// `x` of an integer's magnitude, as a maximum or as a selection; the least integer is its own.
 pub(super) fn magnitude(e: &Expr) -> Option<&Expr> {
     let negates =

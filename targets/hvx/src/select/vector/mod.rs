@@ -14,10 +14,11 @@ mod truth;
 
 use std::collections::BTreeMap;
 
+use trainc_ir::Element;
 use trainc_ir::loops::{Expr, Local, Stmt};
 use trainc_loops::{Linear, Reason, VectorLoop};
 
-use forms::ClampedSum;
+use forms::{ClampedByte, ClampedSum};
 use reduce::Kept;
 
 use super::Selector;
@@ -62,6 +63,8 @@ struct Plan {
     scalars: Vec<(Expr, Register)>,
     /// The loop variable in each lane of a round's first part, where it is a value.
     counter: Option<Register>,
+    /// The same in the other parts, as far as they are computed.
+    counted: Vec<Register>,
     /// Words of loaded streams, all parts.
     loaded: BTreeMap<usize, Vec<Register>>,
     /// Values of the current part.
@@ -84,6 +87,11 @@ impl Plan {
         }
     }
 
+    /// Rounds of a part.
+    fn part_lanes(&self) -> Expr {
+        Expr::i32((self.lanes / self.parts as i64) as i32)
+    }
+
     fn equal(&self) -> Opcode {
         self.of(Opcode::VcompareEqW, Opcode::VcompareEqH, Opcode::VcompareEqB)
     }
@@ -91,6 +99,12 @@ impl Plan {
     /// `x` of a magnitude that an instruction computes: of bytes only later versions do.
     fn magnitude<'e>(&self, e: &'e Expr) -> Option<&'e Expr> {
         forms::magnitude(e).filter(|_| self.width > 1)
+    }
+
+    /// A value that is narrowed to signed bytes as it is stored, to be clamped as such.
+    fn clamped_byte<'e>(&self, element: Element, e: &'e Expr) -> Option<ClampedByte<'e>> {
+        let narrows = element == Element::I8 && self.width > 1 && self.clamped_sum(e).is_none();
+        ClampedByte::of(e).filter(|_| narrows)
     }
 
     /// A sum for saturating lanes, with those of its limits that they do not have themselves. Words wrap as the sum does.
@@ -139,6 +153,7 @@ impl Selector<'_> {
             splats: Vec::new(),
             scalars: Vec::new(),
             counter: None,
+            counted: Vec::new(),
             loaded: BTreeMap::new(),
             values: Vec::new(),
             locals: BTreeMap::new(),

@@ -6,6 +6,7 @@ use trainc_loops::{Linear, Step};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
+use super::forms::ClampedByte;
 use super::reduce::{Kept, ones};
 use super::{Plan, Stream, VECTOR};
 use crate::machine::{Builder, Class, Opcode, Register};
@@ -44,7 +45,16 @@ impl Selector<'_> {
                 }
                 Step::Store(buffer, index, value) => {
                     self.open_stream(b, plan, buffer.0, &index, &first);
-                    self.prepare_value(b, plan, &value, &first, false);
+                    let element = self.kernel.buffers[buffer.0 as usize].element;
+                    match plan.clamped_byte(element, &value) {
+                        Some(ClampedByte { value, limits }) => {
+                            self.prepare_value(b, plan, value, &first, false);
+                            for limit in limits.iter().flatten() {
+                                self.prepare_value(b, plan, limit, &first, false);
+                            }
+                        }
+                        None => self.prepare_value(b, plan, &value, &first, false),
+                    }
                 }
                 Step::Change(..) | Step::Loop { .. } => {
                     self.failure = Some("a loop in a vector loop was not offered".into());
@@ -132,6 +142,10 @@ impl Selector<'_> {
                 .into_iter()
                 .for_each(|x| self.prepare_value(b, plan, x, first, false));
         }
+        if let Some((x, amount)) = self.one_more(plan, e) {
+            self.prepare_value(b, plan, x, first, false);
+            return self.prepare_value(b, plan, &amount, first, false);
+        }
         match &*e.node {
             Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
             Node::Load(buffer, index) => self.open_stream(b, plan, buffer.0, index, first),
@@ -153,10 +167,6 @@ impl Selector<'_> {
                     op,
                     Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned
                 );
-                if *op == Binary::Multiply && plan.width == 4 {
-                    let sixteen = Expr::i32(16);
-                    self.prepare_value(b, plan, &sixteen, first, true);
-                }
                 self.prepare_value(b, plan, x, first, false);
                 self.prepare_value(b, plan, y, first, shift && self.stays(plan, y));
             }
@@ -177,11 +187,8 @@ impl Selector<'_> {
 
     /// The loop variable's first values, and what is added to them.
     fn prepare_counter(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr, first: &Linear) {
-        let lanes = plan.lanes as i32;
-        for part in 1..=plan.parts as i32 {
-            let added = Expr::i32(part * lanes / plan.parts as i32);
-            self.prepare_value(b, plan, &added, first, false);
-        }
+        let added = plan.part_lanes();
+        self.prepare_value(b, plan, &added, first, false);
         let start = self.value(b, start);
         let start = b.emit(Opcode::VsplatW, (start,));
         let zero = b.zero();

@@ -6,7 +6,7 @@ use trainc_loops::Step;
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::forms::ClampedSum;
+use super::forms::{ClampedByte, ClampedSum};
 use super::{Lanes, Plan, Stream, VECTOR};
 use crate::machine::{Builder, Opcode, Register};
 
@@ -33,7 +33,10 @@ impl Selector<'_> {
                     Step::Reduce(at, value) => {
                         self.reduce(b, plan, *at, value, part);
                     }
-                    Step::Store(_, _, value) => {
+                    Step::Store(buffer, _, value) => {
+                        let element = self.kernel.buffers[buffer.0 as usize].element;
+                        let clamped = plan.clamped_byte(element, value);
+                        let value = clamped.as_ref().map_or(value, |clamped| clamped.value);
                         let words = self.words(b, plan, value, part);
                         if part == 0 {
                             stores.push(Vec::new());
@@ -47,12 +50,29 @@ impl Selector<'_> {
             }
         }
         let statements = steps.iter().filter_map(|step| match step {
-            Step::Store(buffer, index, _) => Some((buffer, index)),
+            Step::Store(buffer, index, value) => Some((buffer, index, value)),
             _ => None,
         });
-        for ((buffer, index), words) in statements.zip(stores) {
+        for ((buffer, index, value), words) in statements.zip(stores) {
             let Some(stream) = self.find_stream(plan, buffer.0, index) else { continue };
-            let vectors = narrowed(b, plan.width, self.size(buffer.0), &words);
+            let element = self.kernel.buffers[buffer.0 as usize].element;
+            let vectors = match plan.clamped_byte(element, value) {
+                Some(ClampedByte { limits, .. }) => {
+                    let saturating = [Opcode::VpackWHSaturate, Opcode::VpackHBSaturate];
+                    let mut vectors = narrowed(b, plan.width, 1, &words, saturating);
+                    for (limit, opcode) in limits.iter().zip([Opcode::VmaxB, Opcode::VminB]) {
+                        if let Some(limit) = limit {
+                            let limit = self.known(plan, limit, false);
+                            vectors = vectors.iter().map(|&y| b.emit(opcode, (y, limit))).collect();
+                        }
+                    }
+                    vectors
+                }
+                None => {
+                    let truncating = [Opcode::VpackeH, Opcode::VpackeB];
+                    narrowed(b, plan.width, self.size(buffer.0), &words, truncating)
+                }
+            };
             let Stream { pointer, aligned, .. } = plan.streams[stream];
             let object = self.object(buffer.0);
             let opcode = if aligned { Opcode::StoreV } else { Opcode::StoreVUnaligned };
@@ -66,22 +86,24 @@ impl Selector<'_> {
             b.emit_to(stream.pointer, Opcode::AddImmediate, (stream.pointer, step));
         }
         if let Some(counter) = plan.counter {
-            let next = self.counter(b, plan, plan.parts as i64);
+            let next = self.counter(b, plan, plan.parts);
             b.emit_to(counter, Opcode::Vassign, (next,));
         }
+        plan.counted.clear();
         plan.loaded.clear();
     }
 
-    /// The loop variable in each lane of a part.
-    fn counter(&mut self, b: &mut Builder, plan: &Plan, part: i64) -> Register {
-        let added = plan.lanes * part / plan.parts as i64;
-        match plan.counter {
-            Some(counter) if added == 0 => counter,
-            Some(counter) => {
-                let added = self.known(plan, &Expr::i32(added as i32), false);
-                b.emit(Opcode::VaddW, (counter, added))
-            }
-            None => self.known(plan, &Expr::i32(added as i32), false),
+    /// The loop variable in each lane of a part: each part's from the one before, so that one vector is added to all.
+    fn counter(&mut self, b: &mut Builder, plan: &mut Plan, part: usize) -> Register {
+        let added = self.known(plan, &plan.part_lanes(), false);
+        let mut last = plan.counted.last().copied().or(plan.counter).unwrap_or(added);
+        while plan.counted.len() < part {
+            last = b.emit(Opcode::VaddW, (last, added));
+            plan.counted.push(last);
+        }
+        match part {
+            0 => plan.counter.unwrap_or(added),
+            part => plan.counted[part - 1],
         }
     }
 
@@ -162,10 +184,12 @@ impl Selector<'_> {
             }
             return sum;
         }
+        if let Some((x, amount)) = self.one_more(plan, e) {
+            let (x, amount) = (self.words(b, plan, x, part), self.known(plan, &amount, false));
+            return b.emit(Opcode::VlsrWv, (x, amount));
+        }
         match &*e.node {
-            Node::Local(local) if *local == plan.vectors.variable => {
-                self.counter(b, plan, part as i64)
-            }
+            Node::Local(local) if *local == plan.vectors.variable => self.counter(b, plan, part),
             Node::Local(local) => match plan.locals.get(local) {
                 Some(Lanes::Words(words)) => *words,
                 _ => {
@@ -223,10 +247,8 @@ impl Selector<'_> {
                 match op {
                     Binary::Multiply if plan.width == 2 => b.emit(Opcode::VmpyiH, (x, y)),
                     Binary::Multiply => {
-                        // x * (y's high half * 2^16 + y's low half).
-                        let sixteen = self.known(plan, &Expr::i32(16), true);
-                        let high = b.emit(Opcode::VmpyioWH, (x, y));
-                        let product = b.emit(Opcode::VaslW, (high, sixteen));
+                        // x * (y's high half * 2^16 + y's low half): of the first, only x's low half counts.
+                        let product = b.emit(Opcode::VmpyieoH, (x, y));
                         b.update(Opcode::VmpyieWUhAccumulate, (product, x, y));
                         product
                     }
@@ -279,10 +301,16 @@ fn widened(b: &mut Builder, element: Element, width: i32, vector: Register) -> V
     lanes
 }
 
-/// Lanes of `width` bytes as vectors of elements of `size` bytes, truncated, in order.
-fn narrowed(b: &mut Builder, width: i32, size: i32, lanes: &[Register]) -> Vec<Register> {
+/// Lanes of `width` bytes as vectors of elements of `size` bytes, in order, by what makes halves of words and bytes of halves.
+fn narrowed(
+    b: &mut Builder,
+    width: i32,
+    size: i32,
+    lanes: &[Register],
+    [to_halves, to_bytes]: [Opcode; 2],
+) -> Vec<Register> {
     let mut vectors = lanes.to_vec();
-    for (to, opcode) in [(2, Opcode::VpackeH), (1, Opcode::VpackeB)] {
+    for (to, opcode) in [(2, to_halves), (1, to_bytes)] {
         if size <= to && to < width {
             vectors = vectors.chunks(2).map(|pair| b.emit(opcode, (pair[1], pair[0]))).collect();
         }

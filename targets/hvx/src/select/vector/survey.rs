@@ -6,7 +6,7 @@ use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Scalar, Stmt, Unary};
 use trainc_loops::{Form, Known, Linear, Place, Reason, Reduction, VectorLoop, Vectors, bits_of};
 
 use super::super::Selector;
-use super::forms::{Bytes, ClampedSum, is_short_product};
+use super::forms::{Bytes, ClampedSum, is_short_product, shifted_by_one_more};
 use super::{Plan, lanes};
 use crate::machine::Object;
 
@@ -40,6 +40,13 @@ impl Selector<'_> {
     /// What is known of a plan's expressions.
     pub(super) fn of_plan<'a>(&'a self, plan: &'a Plan) -> Known<'a> {
         Known { plan: &plan.vectors, intervals: &self.intervals, machine: self }
+    }
+
+    /// Of two shifts to the right in lanes of words, what is shifted, and the sum of the amounts, which stays.
+    pub(super) fn one_more<'e>(&self, plan: &Plan, e: &'e Expr) -> Option<(&'e Expr, Expr)> {
+        let [x, amount] = shifted_by_one_more(e, &self.of_plan(plan))?;
+        let fits = plan.width == 4 && self.stays(plan, amount);
+        fits.then(|| (x, amount.clone() + Expr::i32(1)))
     }
 
     pub(super) fn stays(&self, plan: &Plan, e: &Expr) -> bool {
