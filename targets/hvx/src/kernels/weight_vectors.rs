@@ -5,7 +5,7 @@
 //! lie at four different bytes of their words: three selections and a turn within words give the word of the tap.
 //!
 //! Where rows of result channels are whole vectors, another transposition takes fewer packets
-//! ([`weight_transposition`](super::weight_transposition)).
+//! (`weight_transposition`).
 //!
 //! Where a channel's weights lie side by side (the error gradient), bytes of four rows are interleaved to words; word `k` is
 //! that of tap `k mod taps`. Of `taps` vectors, a place holds each tap once: selections by bits of the place modulo the taps
