@@ -69,6 +69,7 @@ mod planes;
 mod pools;
 mod portable;
 mod products;
+mod rectangles;
 mod requantize;
 mod scratch;
 mod sweep;

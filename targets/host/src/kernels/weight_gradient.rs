@@ -5,6 +5,9 @@
 //! dilation and the size of the plane, every step of the reduction is one position, a tap is an
 //! offset, and nothing is gathered tap by tap. With few input channels the lanes would stay
 //! empty: then the taps are spread over the lanes as well.
+//!
+//! Threads take rectangles of the gradient, some rows by some channels, and each repacks what its
+//! own reads: what another core has written is dearer to read than to pack.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,15 +15,19 @@ use super::convolution::overlap;
 use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::own::Own;
-use super::parts::Parts;
+use super::parts::MOST_PARTS;
+use super::rectangles::{Rectangle, Rectangles};
 use super::scratch::{Scratch, items_bytes, words_bytes, words_of, words_of_mut};
 use super::threads;
 
 /// Most units of both repacked operands at a time.
 const PANEL_UNITS: usize = 160 * 1024;
 
-/// Least rows of a thread: each repacks the whole input.
+/// Least rows of a thread: each repacks the input of its channels.
 const LEAST_ROWS: usize = 4;
+
+/// Steps of a vector of sums that take as long as repacking one unit.
+const PACKING: usize = 2;
 
 /// Sizes of the working buffers under one engine.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +52,11 @@ struct Plan {
 }
 
 impl Plan {
-    /// For `rows` output channels of one group.
-    fn new<E: Engine>(g: &ConvGeometry, rows: usize) -> Self {
-        let channels = g.group_in_channels();
+    /// For `rows` output channels and `channels` input channels of one group.
+    fn new<E: Engine>(g: &ConvGeometry, rows: usize, channels: usize) -> Self {
         let taps = g.taps();
-        let direct = channels.div_ceil(E::LANES) * taps;
+        let spread = is_spread::<E>(g);
         let spread_blocks = (channels * taps).div_ceil(E::LANES);
-        let spread = channels <= E::LANES && spread_blocks * 4 <= direct * 3;
         let blocks = if spread { spread_blocks } else { channels.div_ceil(E::LANES) };
         let width = g.out_width.saturating_sub(1) * g.stride_width
             + (g.kernel_width - 1) * g.dilation_width
@@ -86,6 +91,11 @@ impl Plan {
             width,
             height: height(grid_rows),
         }
+    }
+
+    /// For one whole group.
+    fn whole<E: Engine>(g: &ConvGeometry) -> Self {
+        Self::new::<E>(g, g.group_out_channels(), g.group_in_channels())
     }
 
     /// Units of the lane panels.
@@ -164,14 +174,57 @@ impl Plan {
     }
 }
 
+/// Whether the lanes are (tap, channel) pairs rather than channels.
+const fn is_spread<E: Engine>(g: &ConvGeometry) -> bool {
+    let channels = g.group_in_channels();
+    let spread_blocks = (channels * g.taps()).div_ceil(E::LANES);
+    channels <= E::LANES && spread_blocks * 4 <= channels.div_ceil(E::LANES) * g.taps() * 3
+}
+
+/// How threads share the gradient of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    /// Pieces of the rows.
+    rows: usize,
+    /// Pieces of the channels.
+    channels: usize,
+}
+
+impl Share {
+    /// The quickest among so many threads: the more pieces the channels are cut into, the less of the input each thread repacks, and the
+    /// more of the gradient of the output.
+    fn new<E: Engine>(g: &ConvGeometry, threads: usize) -> Self {
+        let all = g.group_out_channels();
+        let most_rows = all.div_ceil(LEAST_ROWS.max(E::LEAST_ROWS));
+        let blocks = g.group_in_channels().div_ceil(E::LANES);
+        let most_channels = if is_spread::<E>(g) { 1 } else { blocks };
+        let shares = (1..=most_channels.min(threads)).map(|channels| {
+            let rows = (threads / channels).clamp(1, most_rows);
+            Self { rows, channels }
+        });
+        // Of the thread that has most; of lanes a vector at a time, over all positions of the output.
+        let time = |share: &Self| {
+            let (rows, blocks) = (all.div_ceil(share.rows), blocks.div_ceil(share.channels));
+            let products = rows * blocks * g.taps() * g.out_plane();
+            let packed = rows * g.out_plane() + blocks * E::LANES * g.in_plane();
+            products + PACKING * packed
+        };
+        shares.min_by_key(time).unwrap_or(Self { rows: 1, channels: 1 })
+    }
+
+    const fn threads(self) -> usize {
+        self.rows * self.channels
+    }
+}
+
 /// Scratch of [`weight_gradient`] under `E`.
 pub(crate) fn bytes<E: Engine>(g: &ConvGeometry) -> usize {
-    Plan::new::<E>(g, g.group_out_channels()).bytes::<E>(g)
+    Plan::whole::<E>(g).bytes::<E>(g)
 }
 
 /// Whether `E` suits [`weight_gradient`].
 pub(crate) fn suits<E: Engine>(g: &ConvGeometry) -> bool {
-    let plan = Plan::new::<E>(g, g.group_out_channels());
+    let plan = Plan::whole::<E>(g);
     E::suits(plan.block, &plan.nest::<E>(g, plan.groups, plan.grid_rows, plan.height))
 }
 
@@ -191,30 +244,37 @@ pub(crate) fn weight_gradient<E: Engine>(
         dw.fill(E::Sum::default());
         return 0;
     }
-    let rows = g.group_out_channels();
-    let line = g.group_in_channels() * g.taps();
+    let (rows, channels) = (g.group_out_channels(), g.group_in_channels());
+    let share = Share::new::<E>(g, threads::parts(g.multiplications() / g.groups, MOST_PARTS));
+    let piece_of_rows = |index| threads::piece(rows, 1, share.rows, index);
+    let piece_of_channels = |index| threads::piece(channels, E::LANES, share.channels, index);
     let mut most = 0;
     for (group, dw) in dw.chunks_exact_mut(per_group).enumerate() {
-        let count = threads::parts(
-            g.multiplications() / g.groups,
-            rows.div_ceil(LEAST_ROWS.max(E::LEAST_ROWS)),
+        let parts = Rectangles::new(
+            dw,
+            channels * g.taps(),
+            share.channels,
+            |index| piece_of_rows(index).start,
+            |index| piece_of_channels(index).start * g.taps(),
         );
-        let piece = |index| threads::piece(rows, 1, count, index);
-        let parts = Parts::new(dw, |index| piece(index).start * line);
         let found = AtomicU32::new(0);
         let own = Own::new(scratch);
-        threads::run(count, &|index| {
-            let piece = piece(index);
-            let plan = Plan::new::<E>(g, piece.len());
-            let engine = core::marker::PhantomData::<E>;
-            let first = group * rows + piece.start;
-            let product = Product { g, plan: &plan, group, first, engine };
-            let dw = parts.take(index);
+        threads::run(share.threads(), &|index| {
+            let own_rows = piece_of_rows(index / share.channels);
+            let own_channels = piece_of_channels(index % share.channels);
+            let product = Product {
+                g,
+                plan: &Plan::new::<E>(g, own_rows.len(), own_channels.len()),
+                first_row: group * rows + own_rows.start,
+                first_channel: group * channels + own_channels.start,
+                engine: core::marker::PhantomData::<E>,
+            };
+            let mut dw = parts.take(index);
             let mut largest = Largest::default();
             // A plan of fewer rows may choose larger chunks than the one that sized the scratch.
-            let needed = plan.bytes::<E>(g);
+            let needed = product.plan.bytes::<E>(g);
             own.with(needed, |bytes| {
-                product.run(x, dy, dw, &mut Scratch::new(bytes), &mut largest);
+                product.run(x, dy, &mut dw, &mut Scratch::new(bytes), &mut largest);
             });
             found.fetch_max(largest.value(), Ordering::Relaxed);
         });
@@ -223,18 +283,21 @@ pub(crate) fn weight_gradient<E: Engine>(
     most
 }
 
-/// Some output channels of one group.
+/// Some output channels by some input channels of one group.
 struct Product<'a, E: Engine> {
     g: &'a ConvGeometry,
     plan: &'a Plan,
-    group: usize,
     /// First output channel, over all groups.
-    first: usize,
+    first_row: usize,
+    /// First input channel, over all groups.
+    first_channel: usize,
     engine: core::marker::PhantomData<E>,
 }
 
 /// One block of rows in one chunk of the reduction.
 struct Block<'a, E: Engine> {
+    /// First row, within the plan's.
+    first: usize,
     /// Packed rows.
     a: &'a [u32],
     bias: &'a [E::Sum],
@@ -242,8 +305,6 @@ struct Block<'a, E: Engine> {
     begins: bool,
     /// Whether they are complete with it.
     ends: bool,
-    /// Where they go.
-    dw: &'a mut [E::Sum],
 }
 
 /// Lists for taps that are spread over lanes, in the scratch.
@@ -274,7 +335,7 @@ impl<E: Engine> Product<'_, E> {
         &self,
         x: &[E::Element],
         dy: &[E::Element],
-        dw: &mut [E::Sum],
+        dw: &mut Rectangle<'_, E::Sum>,
         scratch: &mut Scratch<'_>,
         largest: &mut Largest,
     ) {
@@ -320,16 +381,9 @@ impl<E: Engine> Product<'_, E> {
                     let a = &mut rows[first * steps..][..count * steps];
                     E::bias(a, count, bias);
                     E::arrange(a, count, &nest, staging);
-                    let size = plan.channels * plan.taps;
-                    let block = Block {
-                        a,
-                        bias: &bias[..count],
-                        begins,
-                        ends,
-                        dw: &mut dw[first * size..][..count * size],
-                    };
+                    let block = Block { first, a, bias: &bias[..count], begins, ends };
                     let sums = &mut sums[first * plan.line::<E>()..];
-                    self.tiles(&chunk, &nest, block, lanes, sums, staging, largest);
+                    self.tiles(&chunk, &nest, &block, lanes, sums, dw, staging, largest);
                 }
             }
         }
@@ -341,9 +395,10 @@ impl<E: Engine> Product<'_, E> {
         &self,
         chunk: &Chunk,
         nest: &Nest,
-        block: Block<'_, E>,
+        block: &Block<'_, E>,
         lanes: &[u32],
         sums: &mut [E::Sum],
+        dw: &mut Rectangle<'_, E::Sum>,
         staging: &mut [u32],
         largest: &mut Largest,
     ) {
@@ -384,8 +439,9 @@ impl<E: Engine> Product<'_, E> {
             if block.ends && !plan.spread {
                 let first = index * E::LANES;
                 let count = E::LANES.min(plan.channels - first);
-                for (row, dw) in block.dw.chunks_exact_mut(plan.channels * plan.taps).enumerate() {
-                    let dw = &mut dw[first * plan.taps..][..count * plan.taps];
+                for row in 0..rows {
+                    let dw = &mut dw.row(block.first + row)[first * plan.taps..];
+                    let dw = &mut dw[..count * plan.taps];
                     let from = &words_of(sums)[row * E::LANES..];
                     E::transpose(from, tile, plan.taps, count, words_of_mut(dw), plan.taps);
                     E::fold_max(largest, dw, dw.len(), 1, dw.len());
@@ -394,7 +450,8 @@ impl<E: Engine> Product<'_, E> {
         }
         if block.ends && plan.spread {
             let size = plan.channels * plan.taps;
-            for (row, dw) in block.dw.chunks_exact_mut(size).enumerate() {
+            for row in 0..rows {
+                let dw = dw.row(block.first + row);
                 let line = &mut staging[..plan.blocks * E::LANES];
                 for (index, line) in line.chunks_exact_mut(E::LANES).enumerate() {
                     let from = &words_of(sums)[index * tile + row * E::LANES..][..E::LANES];
@@ -418,7 +475,7 @@ impl<E: Engine> Product<'_, E> {
             for group in 0..chunk.groups {
                 let present = E::DEPTH.min(chunk.images - group * E::DEPTH);
                 let base = (chunk.first_image + group * E::DEPTH) * image
-                    + (self.first + first) * plane
+                    + (self.first_row + first) * plane
                     + chunk.first_row * g.out_width;
                 let at = first * chunk.groups * positions + group * positions * count;
                 let out = &mut out[at..][..positions * count];
@@ -480,7 +537,7 @@ impl<E: Engine> Product<'_, E> {
         let image = g.in_channels * g.in_plane();
         let present = E::DEPTH.min(chunk.images - group * E::DEPTH);
         let base = (chunk.first_image + group * E::DEPTH) * image
-            + (self.group * plan.channels + first) * g.in_plane()
+            + (self.first_channel + first) * g.in_plane()
             + rows.start * g.in_width;
         // Where channels lie `size` units apart, these rows first.
         let (units, size) = match E::Element::as_units(x) {
@@ -561,5 +618,59 @@ impl<E: Engine> Product<'_, E> {
                 E::gather(plane, bases, runs, 1, &mut out[to..]);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::portable::PortableI8;
+    use super::*;
+
+    fn square(channels: usize, side: usize, stride: usize) -> ConvGeometry {
+        ConvGeometry {
+            batch: 64,
+            in_channels: channels,
+            in_height: side,
+            in_width: side,
+            out_channels: channels,
+            out_height: side / stride,
+            out_width: side / stride,
+            kernel_height: 3,
+            kernel_width: 3,
+            stride_height: stride,
+            stride_width: stride,
+            dilation_height: 1,
+            dilation_width: 1,
+            pad_top: 1,
+            pad_left: 1,
+            groups: 1,
+        }
+    }
+
+    /// Units that all threads together repack, over what one alone does.
+    fn repacked(g: &ConvGeometry, share: Share) -> f64 {
+        let (x, dy) = (g.in_channels * g.in_plane(), g.out_channels * g.out_plane());
+        (share.rows * x + share.channels * dy) as f64 / (x + dy) as f64
+    }
+
+    #[test]
+    fn threads_do_not_repack_all_of_the_input_each() {
+        for (channels, side, stride) in [(512, 8, 1), (128, 32, 1), (256, 16, 2), (64, 64, 2)] {
+            let g = square(channels, side, stride);
+            for threads in [1, 2, 4, 8, 16] {
+                let share = Share::new::<PortableI8>(&g, threads);
+                assert_eq!(share.threads(), threads, "{channels} channels: no thread is idle");
+                let most = 1.07 * (threads as f64).sqrt();
+                let found = repacked(&g, share);
+                assert!(found <= most, "{channels} channels, {threads} threads: {found} times");
+            }
+        }
+    }
+
+    #[test]
+    fn shares_leave_threads_idle_rather_than_rows_few() {
+        let g = ConvGeometry { in_channels: 3, out_channels: 10, ..square(3, 32, 1) };
+        let share = Share::new::<PortableI8>(&g, 40);
+        assert_eq!(share, Share { rows: 10_usize.div_ceil(LEAST_ROWS), channels: 1 });
     }
 }
