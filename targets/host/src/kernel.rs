@@ -24,7 +24,6 @@ pub(crate) struct HostKernel {
     cost: Cost,
     has_vectors: bool,
     vector: OnceLock<Option<Staging>>,
-    object: OnceLock<Option<Staging>>,
     generic: OnceLock<Staging>,
 }
 
@@ -47,19 +46,10 @@ impl HostKernel {
 
     /// The kernel by vector kernels as far as there are any.
     pub(crate) fn vector(&self) -> &Staging {
-        let vector = self.vector.get_or_init(|| {
-            self.has_vectors.then(|| self.with(|s| Staging::vector(s, |_| true))).flatten()
-        });
+        let vector = self
+            .vector
+            .get_or_init(|| self.has_vectors.then(|| self.with(Staging::vector)).flatten());
         vector.as_ref().unwrap_or_else(|| self.generic())
-    }
-
-    /// Likewise, by those that objects have.
-    pub(crate) fn object(&self) -> &Staging {
-        let object = self.object.get_or_init(|| {
-            let described = |s: &Signature<'_>| Staging::vector(s, MicroKernel::is_described);
-            self.has_vectors.then(|| self.with(described)).flatten()
-        });
-        object.as_ref().unwrap_or_else(|| self.generic())
     }
 
     /// The kernel by its loops.
@@ -78,9 +68,8 @@ impl Implementation for HostKernel {
     }
 
     fn scratch_bytes(&self) -> usize {
-        // One plan serves the program in memory, by vector kernels or by loops, and the object.
-        let all = [self.vector(), self.object(), self.generic()];
-        all.map(|staging| staging.scratch_bytes).into_iter().max().unwrap_or(0)
+        // One plan serves the program by vector kernels and by loops.
+        self.vector().scratch_bytes.max(self.generic().scratch_bytes)
     }
 
     fn scalar_loops(&self) -> Vec<String> {
@@ -100,7 +89,7 @@ pub(crate) fn select(signature: &Signature<'_>) -> Selection {
         if let Some(Err(reason)) = MicroKernel::of(signature.ops(), signature.inputs) {
             ways.ask::<()>(VECTORS, Some(Err(reason)));
         }
-        if let Some(segments) = segments(signature.ops(), signature.inputs, |_| true) {
+        if let Some(segments) = segments(signature.ops(), signature.inputs) {
             cost = Cost::new(cost::cycles(&segments));
             has_vectors = segments.iter().any(Segment::is_vector);
         }
@@ -118,7 +107,6 @@ pub(crate) fn select(signature: &Signature<'_>) -> Selection {
         cost,
         has_vectors,
         vector: OnceLock::new(),
-        object: OnceLock::new(),
         generic: OnceLock::new(),
     })
 }

@@ -4,16 +4,15 @@
 
 #![allow(unsafe_code, reason = "addresses from generated code become slices here")]
 
-use trainc_ir::bit_product::BitTail;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{self, Finish as Finishes, Narrowing, Numbers, Shape};
 use trainc_ir::program::scale_offset;
 use trainc_ir::{Element, Op, TensorType};
 
-use crate::bits::Bits;
+use crate::bits;
 use crate::codes::Codes;
 use crate::geometry::{channels_last, geometry, matmul_geometry};
-use crate::grouped::Grouped;
+use crate::grouped;
 use crate::kernels::{
     Finish, Launch, MOST_INPUTS, Operand, Product, Rounding as Rounds, Source, Width,
     conv2d_channels_last_scratch_bytes, conv2d_f32_scratch_bytes,
@@ -29,10 +28,6 @@ use crate::staging::Pass;
 #[derive(Debug)]
 pub(crate) struct MicroKernel {
     launch: Launch,
-    /// In the place of all else.
-    grouped: Option<Grouped>,
-    /// Likewise.
-    bits: Option<Bits>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
 }
@@ -96,7 +91,8 @@ fn finish_of(narrowing: Narrowing) -> Finish {
 
 fn operand_of(ty: &TensorType) -> Operand {
     let exponent = (ty.scale_bytes() > 0).then(|| scale_offset(ty));
-    Operand { elements: ty.count(), exponent }
+    let elements = if ty.element.bits() < 8 { ty.element_bytes() } else { ty.count() };
+    Operand { elements, exponent }
 }
 
 impl MicroKernel {
@@ -113,17 +109,33 @@ impl MicroKernel {
         let first = ops.first()?;
         let sums = operands.first()?;
         if let Op::BinaryConv2d(_) = first {
-            return Some(Bits::of(ops, operands).map(|(bits, [taken, count], output)| {
-                let kernel = MicroKernel::new(None, None, &operands[..taken], output, 0);
-                (MicroKernel { bits: Some(bits), ..kernel }, count)
-            }));
+            return Some(bits::product_of(ops, operands).map(
+                |(product, [taken, count], output)| {
+                    let codes = Codes {
+                        source: Source::Bits(product),
+                        finish: None,
+                        ops: count,
+                        operands: taken,
+                        outputs: vec![output],
+                        scratch_bytes: product.scratch_bytes(),
+                    };
+                    (MicroKernel::of_codes(codes, operands), count)
+                },
+            ));
         }
         if let Op::GroupedProduct(op) = first {
-            return Some(Grouped::of(op, operands).and_then(|grouped| {
-                let operands = &operands[..4];
-                let output = first.infer(operands).ok().and_then(one).ok_or("it does not type")?;
-                let kernel = MicroKernel::new(None, None, operands, output, 0);
-                Ok((MicroKernel { grouped: Some(grouped), ..kernel }, 1))
+            return Some(grouped::product_of(op, operands).and_then(|product| {
+                let own = &operands[..4];
+                let output = first.infer(own).ok().and_then(one).ok_or("it does not type")?;
+                let codes = Codes {
+                    source: Source::Grouped(product),
+                    finish: None,
+                    ops: 1,
+                    operands: 4,
+                    outputs: vec![output],
+                    scratch_bytes: product.scratch_bytes(),
+                };
+                Ok((MicroKernel::of_codes(codes, operands), 1))
             }));
         }
         if let Some(codes) = Codes::of(ops, operands) {
@@ -195,12 +207,7 @@ impl MicroKernel {
         };
         let inputs = operands.iter().map(|&ty| ty.clone()).collect();
         let outputs = codes.outputs;
-        MicroKernel { launch, grouped: None, bits: None, inputs, outputs }
-    }
-
-    /// Whether objects have it, too: it is described by words.
-    pub(crate) fn is_described(&self) -> bool {
-        self.grouped.is_none() && self.bits.is_none()
+        MicroKernel { launch, inputs, outputs }
     }
 
     /// The description.
@@ -226,20 +233,6 @@ impl MicroKernel {
     /// What it does over whole tensors.
     pub(crate) fn passes(&self) -> Vec<Pass> {
         let mut passes = Vec::new();
-        if let Some(grouped) = &self.grouped {
-            passes.push(Pass::Grouped {
-                multiplications: grouped.multiplications(),
-                inputs: self.inputs.clone(),
-                output: self.output().clone(),
-            });
-        }
-        if let Some(bits) = &self.bits {
-            passes.push(Pass::Bits {
-                products: bits.products(),
-                inputs: self.inputs.clone(),
-                output: self.output().clone(),
-            });
-        }
         match &self.launch.source {
             Source::Product(product) => {
                 let float = self.output().is_f32();
@@ -252,6 +245,16 @@ impl MicroKernel {
                 });
             }
             Source::Operand => {}
+            Source::Grouped(product) => passes.push(Pass::Grouped {
+                multiplications: product.multiplications(),
+                inputs: self.inputs.clone(),
+                output: self.output().clone(),
+            }),
+            Source::Bits(product) => passes.push(Pass::Bits {
+                products: product.products(),
+                inputs: self.inputs.clone(),
+                output: self.output().clone(),
+            }),
             _ => {
                 let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
                 passes.push(Pass::Codes { inputs, outputs });
@@ -272,113 +275,19 @@ impl MicroKernel {
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.launch.scratch_bytes
     }
-
-    /// Runs the kernel.
-    ///
-    /// # Safety
-    /// `arguments` are the addresses of the operands, of the result and of the working memory, each valid for its
-    /// size and 4-byte aligned; nothing else refers to the result and the working memory.
-    unsafe fn run(&self, arguments: *const *mut u8) {
-        if self.is_described() {
-            // SAFETY: promised by the caller.
-            return unsafe { self.launch.run(arguments) };
-        }
-        // SAFETY: the caller passes one address an operand, and one for the result.
-        let addresses = unsafe { std::slice::from_raw_parts(arguments, self.inputs.len() + 1) };
-        let input = |i: usize| Tensor { address: addresses[i], ty: &self.inputs[i] };
-        let output = Tensor { address: addresses[self.inputs.len()], ty: self.output() };
-        // SAFETY: `Tensor`'s promise for each address.
-        unsafe {
-            if let Some(grouped) = &self.grouped {
-                grouped.run(
-                    [input(0).elements(), input(1).elements()],
-                    [input(2).elements(), input(3).elements()],
-                    input(0).exponent().wrapping_add(input(1).exponent()),
-                    output.elements_mut(),
-                );
-            }
-            if let Some(bits) = &self.bits {
-                let packed = [input(0).bytes(), input(1).bytes()];
-                if bits.tail == BitTail::Sums {
-                    bits.sums(packed, output.elements_mut());
-                } else {
-                    let flips = (bits.tail == BitTail::Flipped).then(|| input(3).elements());
-                    bits.bits(packed, input(2).elements(), flips, output.bytes_mut());
-                }
-            }
-        }
-    }
 }
 
 fn one(mut results: Vec<TensorType>) -> Option<TensorType> {
     if results.len() == 1 { results.pop() } else { None }
 }
 
-/// A tensor at an address that is valid for its size.
-struct Tensor<'a> {
-    address: *mut u8,
-    ty: &'a TensorType,
-}
-
-impl Tensor<'_> {
-    /// The elements as `T`, which has their width.
-    ///
-    /// # Safety
-    /// The address is valid and aligned, `T` fits the type's element, nothing writes meanwhile.
-    unsafe fn elements<'s, T>(&self) -> &'s [T] {
-        debug_assert_eq!(size_of::<T>() * 8, self.ty.element.bits() as usize);
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts(self.address.cast(), self.ty.count()) }
-    }
-
-    /// As [`Self::elements`], to write.
-    ///
-    /// # Safety
-    /// Likewise, and nothing else refers to the elements.
-    unsafe fn elements_mut<'s, T>(&self) -> &'s mut [T] {
-        debug_assert_eq!(size_of::<T>() * 8, self.ty.element.bits() as usize);
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.ty.count()) }
-    }
-
-    /// Packed elements.
-    ///
-    /// # Safety
-    /// The address is valid, nothing writes meanwhile.
-    unsafe fn bytes<'s>(&self) -> &'s [u8] {
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts(self.address, self.ty.element_bytes()) }
-    }
-
-    /// As [`Self::bytes`], to write.
-    ///
-    /// # Safety
-    /// Likewise, and nothing else refers to them.
-    unsafe fn bytes_mut<'s>(&self) -> &'s mut [u8] {
-        // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.address, self.ty.element_bytes()) }
-    }
-
-    /// The shared exponent.
-    ///
-    /// # Safety
-    /// The address is valid and 4-byte aligned.
-    unsafe fn exponent(&self) -> i32 {
-        if self.ty.scale_bytes() == 0 {
-            return 0;
-        }
-        // SAFETY: the exponent lies behind the elements, on a 4-byte boundary.
-        unsafe { self.address.add(scale_offset(self.ty)).cast::<i32>().read() }
-    }
-}
-
 /// Runs a vector kernel; generated code calls this.
 ///
 /// # Safety
-/// `kernel` is the address of a live [`MicroKernel`], `arguments` are as it takes them.
+/// `kernel` is the address of a live [`MicroKernel`], `arguments` are as [`Launch::run`] takes them.
 pub(crate) unsafe extern "C" fn launch(kernel: *const MicroKernel, arguments: *const *mut u8) {
     // SAFETY: promised by the caller.
-    unsafe { (*kernel).run(arguments) }
+    unsafe { (*kernel).launch.run(arguments) }
 }
 
 #[cfg(test)]
@@ -388,9 +297,10 @@ mod tests {
 
     use crate::kernels::numbers;
     use crate::kernels::{
-        ChannelSums, ChannelsLast, ConvGeometry, Finish, Launch, Line, Lines, MOST_INPUTS,
-        MatMulGeometry, Operand, Planes, PoolGeometry, Pooled, Product, Rounding as Rounds, Source,
-        Width, kept_shift, shift_beyond,
+        BitGeometry, BitProduct, ChannelSums, ChannelsLast, ConvGeometry, Finish, GroupedPass,
+        GroupedProduct, GroupedShape, Launch, Line, Lines, MOST_INPUTS, MatMulGeometry, Operand,
+        Planes, PoolGeometry, Pooled, Product, Rounding as Rounds, Source, Width, kept_shift,
+        shift_beyond,
     };
 
     #[test]
@@ -445,6 +355,22 @@ mod tests {
         let planes = Planes { batch: 1, channels: 2, space: 3 };
         let pool = PoolGeometry { planes: 1, height: 2, width: 3, rows: 4, columns: 5 };
         let line = |line| Source::Lines(Lines { planes, line });
+        let geometry = BitGeometry {
+            batch: 1,
+            x: [2, 3],
+            bytes: 4,
+            channels: 5,
+            features: 6,
+            kernel: [7, 8],
+            y: [9, 10],
+            strides: [11, 12],
+            pads: [13, 14],
+        };
+        let bits = BitProduct { geometry, groups: 15 };
+        let grouped = |shape| {
+            let steps = [[17, 18], [19, 20]];
+            Source::Grouped(GroupedProduct { shape, steps, by_part: true })
+        };
         let sources = [
             Source::Operand,
             Source::Product(Product::Forward(convolution)),
@@ -465,6 +391,11 @@ mod tests {
             line(Line::Error { batch: true }),
             Source::ChannelSums(planes, ChannelSums::Statistics),
             Source::ChannelSums(planes, ChannelSums::Gradients),
+            Source::Bits(bits),
+            grouped(GroupedShape::Convolution(GroupedPass::Forward, convolution)),
+            grouped(GroupedShape::Convolution(GroupedPass::InputGradient, convolution)),
+            grouped(GroupedShape::Convolution(GroupedPass::WeightGradient, convolution)),
+            grouped(GroupedShape::MatMul(matrices)),
         ];
         let widths = [Width::Sums(7), Width::Kept(5), Width::Given, Width::Shift(31)];
         let roundings =

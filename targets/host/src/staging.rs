@@ -66,14 +66,11 @@ impl Staging {
         Staging { stages: vec![stage], scratch_bytes: loop_bytes(&signature.lower()) }
     }
 
-    /// The kernel by those vector kernels that `serves` takes as far as there are any; `None` if there is none.
-    pub(crate) fn vector(
-        signature: &Signature<'_>,
-        serves: impl Fn(&MicroKernel) -> bool,
-    ) -> Option<Staging> {
+    /// The kernel by vector kernels as far as there are any; `None` if there is none.
+    pub(crate) fn vector(signature: &Signature<'_>) -> Option<Staging> {
         let inputs = signature.inputs;
-        let [output] = signature.outputs else { return Staging::of_two(signature, serves) };
-        let segments = segments(signature.ops(), inputs, serves)?;
+        let [output] = signature.outputs else { return Staging::of_two(signature) };
+        let segments = segments(signature.ops(), inputs)?;
         if !segments.iter().any(Segment::is_vector) {
             return None;
         }
@@ -107,8 +104,8 @@ impl Staging {
 
 impl Staging {
     /// A kernel of two results by one vector kernel; `None` if there is none.
-    fn of_two(signature: &Signature<'_>, serves: impl Fn(&MicroKernel) -> bool) -> Option<Staging> {
-        let kernel = of_two(signature).filter(|kernel| serves(kernel))?;
+    fn of_two(signature: &Signature<'_>) -> Option<Staging> {
+        let kernel = of_two(signature)?;
         let place = |place: fn(usize) -> Place, types: &[&TensorType]| {
             types.iter().enumerate().map(|(i, &ty)| (place(i), ty.clone())).collect()
         };
@@ -188,16 +185,10 @@ pub(crate) enum Pass {
     Loops { op: Op, inputs: Vec<TensorType>, output: TensorType },
 }
 
-/// Splits a sequence of operations, each applied to the result so far, with those vector kernels that `serves` takes. `None` if it does
-/// not type.
-pub(crate) fn segments(
-    ops: &[Op],
-    inputs: &[&TensorType],
-    serves: impl Fn(&MicroKernel) -> bool,
-) -> Option<Vec<Segment>> {
-    let vector = |at: usize, available: &[&TensorType]| {
-        MicroKernel::of(&ops[at..], available)?.ok().filter(|(kernel, _)| serves(kernel))
-    };
+/// Splits a sequence of operations, each applied to the result so far. `None` if it does not type.
+pub(crate) fn segments(ops: &[Op], inputs: &[&TensorType]) -> Option<Vec<Segment>> {
+    let vector =
+        |at: usize, available: &[&TensorType]| MicroKernel::of(&ops[at..], available)?.ok();
     let mut segments = Vec::new();
     let mut carried: Option<TensorType> = None;
     let (mut at, mut next) = (0, 0);

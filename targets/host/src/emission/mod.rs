@@ -21,7 +21,7 @@ const KERNELS: &str = "trainc_kernels.o";
 /// Whether a program's object calls the kernels.
 fn uses_kernels(program: &Program) -> Result<bool, HostError> {
     for kernel in &program.kernels {
-        let staging = HostKernel::of(kernel)?.object();
+        let staging = HostKernel::of(kernel)?.vector();
         if staging.stages.iter().any(|stage| matches!(stage.work, Work::Vector(_))) {
             return Ok(true);
         }

@@ -47,7 +47,7 @@ pub(super) fn emit(
     let initial = data(&mut module, &format!("{prefix}_initial_state"), state_image(program))?;
     let mut compiler = Compiler::new(&mut module, listing);
     compiler.describes = true;
-    let kernels = define_kernels(&mut compiler, program, HostKernel::object, |kernel| {
+    let kernels = define_kernels(&mut compiler, program, HostKernel::vector, |kernel| {
         format!("{prefix}.{}", identifier(&kernel.name))
     })?;
     let vector = match kernels.iter().flatten().any(StageCode::is_vector) {

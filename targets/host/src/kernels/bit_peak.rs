@@ -1,5 +1,7 @@
 //! How many products of bits this machine makes at most: exclusive or, a count of ones and a sum, of what stands in registers.
 
+#[cfg(target_arch = "x86_64")]
+use super::features;
 use super::path::{KernelPath, active_path};
 use super::peaks::Rounds;
 
@@ -19,7 +21,7 @@ fn rounds() -> fn(usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         let path = active_path();
-        if path.has_avx512() && std::is_x86_feature_detected!("avx512vpopcntdq") {
+        if path.has_avx512() && features::counts_ones() {
             // SAFETY: the machine has these instructions.
             return |count| unsafe { with_avx512(count) };
         }

@@ -43,7 +43,7 @@ fn reached(sums: &[i32], BitThresholds { least, flips }: BitThresholds<'_>, out:
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn with_avx2(sums: &[i32], BitThresholds { least, flips }: BitThresholds<'_>, out: &mut [u8]) {
-    use std::arch::x86_64::{
+    use core::arch::x86_64::{
         _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_loadu_si256, _mm256_movemask_ps,
         _mm256_xor_si256,
     };
@@ -65,7 +65,7 @@ fn with_avx2(sums: &[i32], BitThresholds { least, flips }: BitThresholds<'_>, ou
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx2")]
 fn with_avx512(sums: &[i32], thresholds: BitThresholds<'_>, out: &mut [u8]) {
-    use std::arch::x86_64::{_mm512_cmpge_epi32_mask, _mm512_loadu_si512, _mm512_xor_si512};
+    use core::arch::x86_64::{_mm512_cmpge_epi32_mask, _mm512_loadu_si512, _mm512_xor_si512};
     let BitThresholds { least, flips } = thresholds;
     let sixteen = |from: &[i32], at: usize| {
         let from = &from[16 * at..16 * at + 16];

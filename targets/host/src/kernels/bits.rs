@@ -5,13 +5,15 @@
 //! gains, and vectors go along the weights of a feature.
 
 use super::bit_thresholds::{BitThresholds, reached_on};
+#[cfg(target_arch = "x86_64")]
+use super::features;
 use super::path::{KernelPath, active_path};
 use super::scratch::{Scratch, words_bytes};
 use super::threads;
 
 /// A convolution of bits, channels last: map `[batch, height, width, bytes]`, weights `[features, rows, columns, bytes]`, sums `[batch,
 /// y_height, y_width, features]`. Taps outside the map add nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitGeometry {
     /// Images.
     pub batch: usize,
@@ -56,8 +58,19 @@ impl BitGeometry {
         self.pixels() * self.features * self.feature() * 8
     }
 
+    /// Words of the map, and of the weights in blocks; of few pixels nothing is laid out.
+    fn laid_out(&self) -> [usize; 2] {
+        if self.pixels() < FEW {
+            return [0; 2];
+        }
+        let words = self.bytes.div_ceil(4);
+        let taps = self.kernel[0] * self.kernel[1];
+        let blocks = self.features.div_ceil(BLOCK);
+        [self.batch * self.x[0] * self.x[1] * words, blocks * taps * words * BLOCK]
+    }
+
     /// The taps of a window that lie in the map: of `axis`, at that place of the result.
-    fn taps(&self, axis: usize, at: usize) -> std::ops::Range<usize> {
+    fn taps(&self, axis: usize, at: usize) -> core::ops::Range<usize> {
         let start = at * self.strides[axis];
         let first = self.pads[axis].saturating_sub(start).min(self.kernel[axis]);
         let end = (self.x[axis] + self.pads[axis]).saturating_sub(start).min(self.kernel[axis]);
@@ -65,20 +78,33 @@ impl BitGeometry {
     }
 }
 
+/// Bytes of the scratch of [`conv2d_bits`] and [`conv2d_bits_thresholds`].
+#[must_use]
+pub fn conv2d_bits_scratch_bytes(g: &BitGeometry) -> usize {
+    g.laid_out().map(words_bytes).iter().sum::<usize>() + Scratch::LOSS
+}
+
 /// The sums of a convolution.
 ///
 /// # Panics
-/// When an operand does not have the size of the shape.
-pub fn conv2d_bits(g: &BitGeometry, x: &[u8], w: &[u8], out: &mut [i32]) {
-    conv2d_bits_on(active_path(), g, x, w, out);
+/// When an operand does not have the size of the shape, or the scratch is too small.
+pub fn conv2d_bits(g: &BitGeometry, x: &[u8], w: &[u8], out: &mut [i32], scratch: &mut [u8]) {
+    conv2d_bits_on(active_path(), g, x, w, out, scratch);
 }
 
 /// [`conv2d_bits`] on a given path.
 ///
 /// # Panics
 /// Likewise, and when the machine lacks the path.
-pub fn conv2d_bits_on(path: KernelPath, g: &BitGeometry, x: &[u8], w: &[u8], out: &mut [i32]) {
-    product(path, g, x, w, 1, out, &|_, sums, out| out.copy_from_slice(sums));
+pub fn conv2d_bits_on(
+    path: KernelPath,
+    g: &BitGeometry,
+    x: &[u8],
+    w: &[u8],
+    out: &mut [i32],
+    scratch: &mut [u8],
+) {
+    product(path, g, x, w, 1, out, scratch, &|_, sums, out| out.copy_from_slice(sums));
 }
 
 /// The bits of sums that reach thresholds; features are a whole number of bytes.
@@ -91,8 +117,9 @@ pub fn conv2d_bits_thresholds(
     w: &[u8],
     thresholds: BitThresholds<'_>,
     out: &mut [u8],
+    scratch: &mut [u8],
 ) {
-    conv2d_bits_thresholds_on(active_path(), g, x, w, thresholds, out);
+    conv2d_bits_thresholds_on(active_path(), g, x, w, thresholds, out, scratch);
 }
 
 /// [`conv2d_bits_thresholds`] on a given path.
@@ -106,10 +133,11 @@ pub fn conv2d_bits_thresholds_on(
     w: &[u8],
     BitThresholds { least, flips }: BitThresholds<'_>,
     out: &mut [u8],
+    scratch: &mut [u8],
 ) {
     assert!(g.features.is_multiple_of(8) && least.len() == g.features, "thresholds");
     let reached = reached_on(path);
-    product(path, g, x, w, 8, out, &|first, sums, out| {
+    product(path, g, x, w, 8, out, scratch, &|first, sums, out| {
         let own = first..first + sums.len();
         let flips = flips.map(|flips| &flips[own.clone()]);
         reached(sums, BitThresholds { least: &least[own], flips }, out);
@@ -117,6 +145,7 @@ pub fn conv2d_bits_thresholds_on(
 }
 
 /// Sums, of which `per` features are an element of `out`: `finish` makes elements of the sums from a feature on.
+#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 fn product<T: Send>(
     path: KernelPath,
     g: &BitGeometry,
@@ -124,6 +153,7 @@ fn product<T: Send>(
     w: &[u8],
     per: usize,
     out: &mut [T],
+    scratch: &mut [u8],
     finish: &(impl Fn(usize, &[i32], &mut [T]) + Sync),
 ) {
     let map = g.batch * g.x[0] * g.x[1] * g.bytes;
@@ -138,26 +168,22 @@ fn product<T: Send>(
         return;
     }
     let words = g.bytes.div_ceil(4);
-    let (blocks, taps) = (g.features.div_ceil(BLOCK), g.kernel[0] * g.kernel[1]);
-    let lengths = [g.batch * g.x[0] * g.x[1] * words, blocks * taps * words * BLOCK];
-    let bytes = lengths.iter().map(|&length| words_bytes(length)).sum::<usize>();
-    threads::with_scratch(bytes + Scratch::LOSS, |scratch| {
-        let mut scratch = Scratch::new(scratch);
-        let [map, weights] = lengths.map(|length| scratch.units(length));
-        for (to, from) in map.chunks_exact_mut(words).zip(x.chunks_exact(g.bytes)) {
-            words_of(from, to);
+    let taps = g.kernel[0] * g.kernel[1];
+    let mut scratch = Scratch::new(scratch);
+    let [map, weights] = g.laid_out().map(|length| scratch.units(length));
+    for (to, from) in map.chunks_exact_mut(words).zip(x.chunks_exact(g.bytes)) {
+        words_of(from, to);
+    }
+    threads::fill(weights, BLOCK, w.len(), &|start, out| {
+        for (number, out) in (start..).zip(out.chunks_exact_mut(BLOCK)) {
+            let (block, place) = (number / (taps * words), number % (taps * words));
+            lay_out(g, w, block * BLOCK, [place / words, place % words], out);
         }
-        threads::fill(weights, BLOCK, w.len(), &|start, out| {
-            for (number, out) in (start..).zip(out.chunks_exact_mut(BLOCK)) {
-                let (block, place) = (number / (taps * words), number % (taps * words));
-                lay_out(g, w, block * BLOCK, [place / words, place % words], out);
-            }
-        });
-        let (map, weights) = (&*map, &*weights);
-        let row = g.y[1] * g.features / per;
-        threads::fill(out, row, work, &|start, out| {
-            rows(path, g, map, weights, start, per, out, finish);
-        });
+    });
+    let (map, weights) = (&*map, &*weights);
+    let row = g.y[1] * g.features / per;
+    threads::fill(out, row, work, &|start, out| {
+        rows(path, g, map, weights, start, per, out, finish);
     });
 }
 
@@ -275,7 +301,7 @@ impl<'a> Windows<'a> {
         let Windows { map, next, weights, length, steps, .. } = *self;
         (0..self.rows).map(move |row| {
             let pixel = |p: usize| &map[row * steps[0] + p * next.unwrap_or(0)..][..length];
-            (std::array::from_fn(pixel), &weights[row * steps[1]..][..length * BLOCK])
+            (core::array::from_fn(pixel), &weights[row * steps[1]..][..length * BLOCK])
         })
     }
 }
@@ -287,7 +313,7 @@ fn counts_on(path: KernelPath) -> Counts {
     assert!(path.is_available(), "this machine lacks the path {}", path.name());
     #[cfg(target_arch = "x86_64")]
     {
-        if path.has_avx512() && std::is_x86_feature_detected!("avx512vpopcntdq") {
+        if path.has_avx512() && features::counts_ones() {
             // SAFETY: the machine has the features.
             return |windows, differ| unsafe { counts_avx512(windows, differ) };
         }
@@ -333,7 +359,7 @@ fn counts_avx512(windows: &Windows<'_>, differ: &mut [[u32; BLOCK]; 2]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
 fn vectors<const P: usize>(windows: &Windows<'_>, differ: &mut [[u32; BLOCK]; 2]) {
-    use std::arch::x86_64::{
+    use core::arch::x86_64::{
         _mm512_add_epi32, _mm512_loadu_si512, _mm512_popcnt_epi32, _mm512_set1_epi32,
         _mm512_setzero_si512, _mm512_storeu_si512, _mm512_xor_si512,
     };
@@ -393,7 +419,7 @@ fn along_weights<T>(
         let first = start + at * per;
         let mut sums = [0; 8];
         sums.iter_mut().zip(first..).take(per).for_each(|(to, number)| *to = sum(number));
-        finish(first % g.features, &sums[..per], std::slice::from_mut(out));
+        finish(first % g.features, &sums[..per], core::slice::from_mut(out));
     }
 }
 
@@ -412,7 +438,7 @@ fn ones_on(path: KernelPath) -> Ones {
         fn with_avx512(a: &[u8], b: &[u8]) -> u32 {
             ones(a, b)
         }
-        if path.has_avx512() && std::is_x86_feature_detected!("avx512vpopcntdq") {
+        if path.has_avx512() && features::counts_ones() {
             // SAFETY: the machine has the features.
             return |a, b| unsafe { with_avx512(a, b) };
         }

@@ -66,9 +66,10 @@ fn products_of_bits_on_every_path() {
             let expected = sums(&g, &a, &b);
             let least: Vec<i32> = (0..features).map(|f| expected[f] + f as i32 % 3 - 1).collect();
             let flips: Vec<i32> = (0..features).map(|f| -((f / 3) as i32 % 2)).collect();
+            let mut scratch = vec![0xa5; conv2d_bits_scratch_bytes(&g)];
             for path in paths() {
                 let mut found = vec![7; expected.len()];
-                conv2d_bits_on(path, &g, &a, &b, &mut found);
+                conv2d_bits_on(path, &g, &a, &b, &mut found, &mut scratch);
                 assert_eq!(found, expected, "{path:?} {g:?}");
                 if features % 8 > 0 {
                     continue;
@@ -76,7 +77,15 @@ fn products_of_bits_on_every_path() {
                 for flips in [None, Some(&flips[..])] {
                     let thresholds = BitThresholds { least: &least, flips };
                     let mut found = vec![7; expected.len() / 8];
-                    conv2d_bits_thresholds_on(path, &g, &a, &b, thresholds, &mut found);
+                    conv2d_bits_thresholds_on(
+                        path,
+                        &g,
+                        &a,
+                        &b,
+                        thresholds,
+                        &mut found,
+                        &mut scratch,
+                    );
                     for (i, sum) in expected.iter().enumerate() {
                         let f = i % features;
                         let reached = sum ^ flips.map_or(0, |flips| flips[f]) >= least[f];

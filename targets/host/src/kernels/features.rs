@@ -1,6 +1,7 @@
 //! What the processor has, asked without the standard library.
 
 use core::arch::x86_64::{__cpuid_count, _xgetbv};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 #[cfg(trainc_archive)]
 use super::path::KernelPath;
@@ -31,6 +32,18 @@ pub(super) fn tiles() -> bool {
     }
     let leaf = __cpuid_count(7, 0);
     bit(leaf.edx, 24) && bit(leaf.edx, 25) && saves(STATE) && is_permitted()
+}
+
+/// Whether vectors of 512 bits count the ones of each number (AVX512-VPOPCNTDQ) on a machine that has AVX-512.
+pub(super) fn counts_ones() -> bool {
+    /// 1 where there are none, 2 where there are.
+    static KNOWN: AtomicU8 = AtomicU8::new(0);
+    let mut known = KNOWN.load(Ordering::Relaxed);
+    if known == 0 {
+        known = 1 + u8::from(__cpuid_count(0, 0).eax >= 7 && bit(__cpuid_count(7, 0).ecx, 14));
+        KNOWN.store(known, Ordering::Relaxed);
+    }
+    known == 2
 }
 
 /// `arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)`.
@@ -83,6 +96,15 @@ pub(super) fn has(path: KernelPath) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn counts_of_ones() {
+        for _ in 0..2 {
+            let known = std::is_x86_feature_detected!("avx512f");
+            let found = known && super::counts_ones();
+            assert_eq!(found, known && std::is_x86_feature_detected!("avx512vpopcntdq"));
+        }
+    }
+
     /// The system's answer fits the processor's: it permits nothing that it does not save.
     #[test]
     fn permission() {

@@ -5,10 +5,12 @@
 
 use super::depthwise;
 use super::geometry::{ConvGeometry, MatMulGeometry};
+use super::numbers::power_of_two_factors;
+use super::own::Own;
 use super::path::{KernelPath, active_path, on_features};
 use super::products::DIRECT;
 use super::scratch::{Scratch, words_bytes};
-use super::threads::{self, with_scratch};
+use super::threads;
 
 /// Which sums of a convolution are wanted, of which operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +52,82 @@ pub struct GroupedSums<'a> {
     pub factors: [f32; 2],
 }
 
+/// The shape of a product of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupedShape {
+    /// A convolution, or a gradient of one.
+    Convolution(GroupedPass, ConvGeometry),
+    /// Matrices.
+    MatMul(MatMulGeometry),
+}
+
+/// A product of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupedProduct {
+    /// Shape of the operands.
+    pub shape: GroupedShape,
+    /// [`GroupScales::steps`] of each operand.
+    pub steps: [[usize; 2]; 2],
+    /// As in [`GroupedSums`].
+    pub by_part: bool,
+}
+
+impl GroupedProduct {
+    /// Multiplications.
+    #[must_use]
+    pub fn multiplications(&self) -> usize {
+        match &self.shape {
+            GroupedShape::Convolution(_, g) => g.multiplications(),
+            GroupedShape::MatMul(g) => g.multiplications(),
+        }
+    }
+
+    /// Bytes of working memory.
+    #[must_use]
+    pub fn scratch_bytes(&self) -> usize {
+        match &self.shape {
+            GroupedShape::Convolution(_, g) => grouped_convolution_scratch_bytes(g),
+            GroupedShape::MatMul(g) => grouped_matmul_scratch_bytes(g),
+        }
+    }
+
+    /// The product of `a` and `b` by their scales and by 2 to `exponent`.
+    pub(super) fn run(
+        &self,
+        [a, b]: [&[i8]; 2],
+        scales: [&[f32]; 2],
+        exponent: i32,
+        out: &mut [f32],
+        scratch: &mut [u8],
+    ) {
+        let scale = |i: usize| GroupScales { values: scales[i], steps: self.steps[i] };
+        let factors = power_of_two_factors(exponent);
+        let sums = GroupedSums { scales: [scale(0), scale(1)], by_part: self.by_part, factors };
+        match &self.shape {
+            GroupedShape::Convolution(pass, g) => {
+                grouped_convolution(*pass, g, a, b, &sums, out, scratch);
+            }
+            GroupedShape::MatMul(g) => grouped_matmul(g, a, b, &sums, out, scratch),
+        }
+    }
+}
+
 /// Words of working memory of a plane of sums, twice: of a part and of all parts.
 fn plane_words(g: &ConvGeometry) -> usize {
     g.in_plane().max(g.out_plane()).max(g.taps())
+}
+
+/// The convolution of one plane by one plane.
+fn of_one_plane(g: &ConvGeometry) -> ConvGeometry {
+    ConvGeometry { batch: 1, in_channels: 1, out_channels: 1, groups: 1, ..*g }
+}
+
+/// Bytes of the scratch of [`grouped_convolution`].
+#[must_use]
+pub fn grouped_convolution_scratch_bytes(g: &ConvGeometry) -> usize {
+    let own = of_one_plane(g);
+    let product = depthwise::padded_bytes(&own).max(depthwise::spaced_bytes(&own));
+    2 * words_bytes(plane_words(g)) + Scratch::LOSS + product
 }
 
 /// A convolution or a gradient of one, as FP32.
@@ -66,14 +141,16 @@ pub fn grouped_convolution(
     b: &[i8],
     sums: &GroupedSums<'_>,
     out: &mut [f32],
+    scratch: &mut [u8],
 ) {
-    grouped_convolution_on(active_path(), pass, g, a, b, sums, out);
+    grouped_convolution_on(active_path(), pass, g, a, b, sums, out, scratch);
 }
 
 /// [`grouped_convolution`] on a given path.
 ///
 /// # Panics
 /// Likewise, and when the machine lacks the path.
+#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub fn grouped_convolution_on(
     path: KernelPath,
     pass: GroupedPass,
@@ -82,6 +159,7 @@ pub fn grouped_convolution_on(
     b: &[i8],
     sums: &GroupedSums<'_>,
     out: &mut [f32],
+    scratch: &mut [u8],
 ) {
     g.check();
     let (first, second, result, plane) = match pass {
@@ -97,12 +175,14 @@ pub fn grouped_convolution_on(
         return;
     }
     let work = DIRECT * g.multiplications();
+    let own = Own::new(scratch);
     threads::fill(out, plane, work, &|start, out| {
         let words = plane_words(g);
-        with_scratch(2 * words_bytes(words) + Scratch::LOSS, |scratch| {
+        own.with(grouped_convolution_scratch_bytes(g), |scratch| {
             let mut scratch = Scratch::new(scratch);
             let part = scratch.sums::<i32>(words);
             let all = scratch.sums::<i32>(words);
+            let scratch = scratch.rest();
             on_features!(
                 path,
                 convolution_planes(
@@ -115,6 +195,7 @@ pub fn grouped_convolution_on(
                     part: &mut [i32],
                     all: &mut [i32],
                     out: &mut [f32],
+                    scratch: &mut [u8],
                 )
             );
         });
@@ -134,8 +215,9 @@ fn convolution_planes(
     part: &mut [i32],
     all: &mut [i32],
     out: &mut [f32],
+    scratch: &mut [u8],
 ) {
-    let own = ConvGeometry { batch: 1, in_channels: 1, out_channels: 1, groups: 1, ..*g };
+    let own = of_one_plane(g);
     let (inputs, outputs, taps) = (g.group_in_channels(), g.group_out_channels(), g.taps());
     let x = |image: usize, channel: usize| {
         &a[(image * g.in_channels + channel) * g.in_plane()..][..g.in_plane()]
@@ -162,16 +244,8 @@ fn convolution_planes(
                 let (image, feature) = (index / g.out_channels, index % g.out_channels);
                 for channel in 0..inputs {
                     let source = feature / outputs * inputs + channel;
-                    with_scratch(depthwise::padded_bytes(&own), |scratch| {
-                        depthwise::forward(
-                            &own,
-                            x(image, source),
-                            w(feature, channel),
-                            0,
-                            part,
-                            scratch,
-                        );
-                    });
+                    let (x, w) = (x(image, source), w(feature, channel));
+                    depthwise::forward(&own, x, w, 0, part, scratch);
                     scale = scale_a.at(image, source) * scale_b.at(feature, channel);
                     total.add(part, scale);
                 }
@@ -182,10 +256,8 @@ fn convolution_planes(
                 for member in 0..outputs {
                     let feature = channel / inputs * outputs + member;
                     let error = &a[dy(a, image, feature)];
-                    with_scratch(depthwise::spaced_bytes(&own), |scratch| {
-                        let w = w(feature, channel_of_group);
-                        depthwise::input_gradient(&own, error, w, 0, part, scratch);
-                    });
+                    let w = w(feature, channel_of_group);
+                    depthwise::input_gradient(&own, error, w, 0, part, scratch);
                     scale = scale_a.at(image, feature) * scale_b.at(feature, channel_of_group);
                     total.add(part, scale);
                 }
@@ -195,9 +267,7 @@ fn convolution_planes(
                 let source = feature / outputs * inputs + channel;
                 for image in 0..g.batch {
                     let error = &b[dy(b, image, feature)];
-                    with_scratch(depthwise::padded_bytes(&own), |scratch| {
-                        depthwise::weight_gradient(&own, x(image, source), error, 0, part, scratch);
-                    });
+                    depthwise::weight_gradient(&own, x(image, source), error, 0, part, scratch);
                     scale = scale_a.at(image, source) * scale_b.at(image, feature);
                     total.add(part, scale);
                 }
@@ -252,6 +322,12 @@ impl Total<'_> {
     }
 }
 
+/// Bytes of the scratch of [`grouped_matmul`].
+#[must_use]
+pub fn grouped_matmul_scratch_bytes(g: &MatMulGeometry) -> usize {
+    words_bytes(g.n) + Scratch::LOSS
+}
+
 /// A product of two matrices, as FP32; a part is one product.
 ///
 /// # Panics
@@ -262,8 +338,9 @@ pub fn grouped_matmul(
     b: &[i8],
     sums: &GroupedSums<'_>,
     out: &mut [f32],
+    scratch: &mut [u8],
 ) {
-    grouped_matmul_on(active_path(), g, a, b, sums, out);
+    grouped_matmul_on(active_path(), g, a, b, sums, out, scratch);
 }
 
 /// [`grouped_matmul`] on a given path.
@@ -277,6 +354,7 @@ pub fn grouped_matmul_on(
     b: &[i8],
     sums: &GroupedSums<'_>,
     out: &mut [f32],
+    scratch: &mut [u8],
 ) {
     assert_eq!(g.batch, 1, "one product");
     assert!(
@@ -286,8 +364,9 @@ pub fn grouped_matmul_on(
     if out.is_empty() {
         return;
     }
+    let own = Own::new(scratch);
     threads::fill(out, g.n, DIRECT * g.multiplications(), &|start, out| {
-        with_scratch(words_bytes(g.n) + Scratch::LOSS, |scratch| {
+        own.with(grouped_matmul_scratch_bytes(g), |scratch| {
             let all = Scratch::new(scratch).sums::<i32>(g.n);
             on_features!(
                 path,

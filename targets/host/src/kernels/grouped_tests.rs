@@ -95,9 +95,10 @@ fn check_convolution(g: &ConvGeometry, by_part: bool, random: &mut Random) {
             by_part,
             factors: [0.5, 4.0],
         };
+        let mut scratch = vec![0xa5; grouped_convolution_scratch_bytes(g)];
         for path in paths() {
             let mut out = vec![f32::NAN; expected.len()];
-            grouped_convolution_on(path, pass, g, a, b, &sums, &mut out);
+            grouped_convolution_on(path, pass, g, a, b, &sums, &mut out, &mut scratch);
             assert!(bits(&out) == bits(&expected), "{pass:?} {path:?} by part {by_part} {g:?}");
         }
     }
@@ -151,9 +152,10 @@ fn matrices() {
                 by_part,
                 factors: [0.5, 4.0],
             };
+            let mut scratch = vec![0xa5; grouped_matmul_scratch_bytes(&g)];
             for path in paths() {
                 let mut out = vec![f32::NAN; expected.len()];
-                grouped_matmul_on(path, &g, &a, &b, &sums, &mut out);
+                grouped_matmul_on(path, &g, &a, &b, &sums, &mut out, &mut scratch);
                 assert!(bits(&out) == bits(&expected), "{path:?} by part {by_part} {g:?}");
             }
         }

@@ -4,11 +4,14 @@
 use core::sync::atomic::AtomicU32;
 
 use super::aligned::aligned_add;
+use super::bit_groups::BitProduct;
+use super::bit_thresholds::BitThresholds;
 use super::chunks::Chunks;
 use super::clips::{clip, clip_bounds, gate, inner_bounds};
 use super::direct;
 use super::finish::{Finish, Further, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
+use super::grouped::GroupedProduct;
 use super::path::active_path;
 use super::planes::{ChannelSums, Line, Lines, Planes};
 use super::pools::{
@@ -67,12 +70,17 @@ pub enum Source {
     Clip([u32; 2]),
     /// Errors, the second operand, where the first lies strictly inside real bounds.
     ClipGradient([u32; 2]),
+    /// A convolution of the first two operands' bits: sums; or bits of those that reach the third operand's thresholds, of which the
+    /// fourth flips some.
+    Bits(BitProduct),
+    /// A product of the first two operands by the scales of their groups, the others.
+    Grouped(GroupedProduct),
 }
 
 /// A tensor: its elements, and where its shared exponent lies, in bytes behind the first element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operand {
-    /// How many.
+    /// How many; bytes of packed ones.
     pub elements: usize,
     /// Nothing of one that has none.
     pub exponent: Option<usize>,
@@ -194,6 +202,22 @@ impl Launch {
                         [addresses[0], addresses[1], output.address].map(<*mut u8>::cast::<i8>);
                     gate(bounds, x, dy, out, output.operand.elements);
                     output.set_exponent(exponent);
+                }
+                Source::Bits(product) => {
+                    let operands = [input(0).elements(), input(1).elements()];
+                    if count == 2 {
+                        product.sums(operands, output.elements_mut(), scratch);
+                    } else {
+                        let flips = (count > 3).then(|| input(3).elements());
+                        let thresholds = BitThresholds { least: input(2).elements(), flips };
+                        product.bits(operands, thresholds, output.elements_mut(), scratch);
+                    }
+                }
+                Source::Grouped(product) => {
+                    let scales = [input(2).elements(), input(3).elements()];
+                    let [(a, exponent_a), (b, exponent_b)] = [codes(0), codes(1)];
+                    let exponent = exponent_a.wrapping_add(exponent_b);
+                    product.run([a, b], scales, exponent, output.elements_mut(), scratch);
                 }
                 Source::ChannelSums(planes, sums) => {
                     let results = [result(0).elements_mut(), result(1).elements_mut()];

@@ -28,11 +28,10 @@ mod amx_tests;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bit_groups;
 #[cfg(not(trainc_archive))]
 mod bit_peak;
-#[cfg(not(trainc_archive))]
 mod bit_thresholds;
-#[cfg(not(trainc_archive))]
 mod bits;
 #[cfg(test)]
 mod bits_tests;
@@ -51,7 +50,6 @@ mod engines;
 mod features;
 mod finish;
 mod geometry;
-#[cfg(not(trainc_archive))]
 mod grouped;
 #[cfg(test)]
 mod grouped_tests;
@@ -85,22 +83,22 @@ mod weight_gradient;
 mod words;
 
 pub use aligned::{aligned_add, aligned_add_on};
+pub use bit_groups::BitProduct;
 #[cfg(not(trainc_archive))]
 pub use bit_peak::bit_peak;
-#[cfg(not(trainc_archive))]
 pub use bit_thresholds::BitThresholds;
-#[cfg(not(trainc_archive))]
 pub use bits::{
-    BitGeometry, conv2d_bits, conv2d_bits_on, conv2d_bits_thresholds, conv2d_bits_thresholds_on,
+    BitGeometry, conv2d_bits, conv2d_bits_on, conv2d_bits_scratch_bytes, conv2d_bits_thresholds,
+    conv2d_bits_thresholds_on,
 };
 pub use finish::{Finish, Rounding, Width};
 #[cfg(all(test, not(trainc_archive)))]
 pub(crate) use finish::{kept_shift, shift_beyond};
 pub use geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
-#[cfg(not(trainc_archive))]
 pub use grouped::{
-    GroupScales, GroupedPass, GroupedSums, grouped_convolution, grouped_convolution_on,
-    grouped_matmul, grouped_matmul_on,
+    GroupScales, GroupedPass, GroupedProduct, GroupedShape, GroupedSums, grouped_convolution,
+    grouped_convolution_on, grouped_convolution_scratch_bytes, grouped_matmul, grouped_matmul_on,
+    grouped_matmul_scratch_bytes,
 };
 pub use launch::{Launch, MOST_INPUTS, Operand, Product, Source};
 pub use path::{KernelPath, active_path};

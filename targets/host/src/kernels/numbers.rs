@@ -37,13 +37,18 @@ pub(crate) fn largest_finite(values: &[f32]) -> f32 {
     values.iter().fold(0.0f32, |m, x| if x.abs() > m { x.abs() } else { m }).min(f32::MAX)
 }
 
-/// `x * 2^exponent` by two multiplications with normal powers of two.
-pub(crate) fn scale_by_power_of_two(x: f32, exponent: i32) -> f32 {
+/// Two normal powers of two whose product is `2^exponent`, or what is as good.
+pub(crate) fn power_of_two_factors(exponent: i32) -> [f32; 2] {
     let exponent = exponent.clamp(-1000, 1000);
     let first = exponent.clamp(-126, 127);
     let second = (exponent - first).clamp(-126, 127);
-    let power = |exponent: i32| f32::from_bits(((exponent + 127) as u32) << 23);
-    x * power(first) * power(second)
+    [first, second].map(|exponent| f32::from_bits(((exponent + 127) as u32) << 23))
+}
+
+/// `x * 2^exponent` by two multiplications with normal powers of two.
+pub(crate) fn scale_by_power_of_two(x: f32, exponent: i32) -> f32 {
+    let [first, second] = power_of_two_factors(exponent);
+    x * first * second
 }
 
 /// The nearest integer within `limit`, which is below 2^31, halves to even; 0 of NaN.

@@ -27,6 +27,8 @@ pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: integers and floats.
 unsafe impl Plain for i8 {}
 // SAFETY: likewise.
+unsafe impl Plain for u8 {}
+// SAFETY: likewise.
 unsafe impl Plain for f32 {}
 // SAFETY: likewise.
 unsafe impl Plain for usize {}

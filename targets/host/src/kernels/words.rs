@@ -1,16 +1,19 @@
 //! Launches as words, which objects hold as data, and back.
 
+use super::bit_groups::BitProduct;
+use super::bits::BitGeometry;
 use super::finish::{Finish, Rounding, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
+use super::grouped::{GroupedPass, GroupedProduct, GroupedShape};
 use super::launch::{Launch, Operand, Product, Source};
 use super::planes::{ChannelSums, Line, Lines, Planes};
 use super::pools::{PoolGeometry, Pooled};
 
 /// Words of a description.
-pub const LAUNCH_WORDS: usize = 48;
+pub const LAUNCH_WORDS: usize = 52;
 
 /// Words of a shape.
-const SHAPE: usize = 17;
+const SHAPE: usize = 21;
 
 /// Puts words one after another.
 struct Writer {
@@ -68,6 +71,13 @@ impl Launch {
             Source::Clip(bounds) => (12, filled(&bounds.map(|bits| bits as usize))),
             Source::ClipGradient(bounds) => (13, filled(&bounds.map(|bits| bits as usize))),
             Source::ChannelSums(sizes, sums) => (9, planes(sizes, *sums as usize)),
+            Source::Bits(product) => (14, bits(product)),
+            Source::Grouped(product) => match product.shape {
+                GroupedShape::Convolution(GroupedPass::Forward, _) => (15, grouped(product)),
+                GroupedShape::Convolution(GroupedPass::InputGradient, _) => (16, grouped(product)),
+                GroupedShape::Convolution(GroupedPass::WeightGradient, _) => (17, grouped(product)),
+                GroupedShape::MatMul(_) => (18, grouped(product)),
+            },
         };
         to.put(kind);
         shape.into_iter().for_each(|size| to.put(size as i64));
@@ -115,6 +125,16 @@ impl Launch {
             11 => Source::PoolGradient(pool_of(&shape), pooled_of(shape[5])),
             12 => Source::Clip([0, 1].map(|at: usize| shape[at] as u32)),
             13 => Source::ClipGradient([0, 1].map(|at: usize| shape[at] as u32)),
+            14 => Source::Bits(bits_of(&shape)),
+            15..=18 => {
+                let pass = match kind {
+                    15 => Some(GroupedPass::Forward),
+                    16 => Some(GroupedPass::InputGradient),
+                    17 => Some(GroupedPass::WeightGradient),
+                    _ => None,
+                };
+                Source::Grouped(grouped_of(pass, &shape))
+            }
             9 => Source::ChannelSums(
                 planes_of(&shape),
                 match shape[3] {
@@ -198,8 +218,54 @@ fn line_of(word: usize) -> Line {
     }
 }
 
+fn bits(BitProduct { geometry: g, groups }: &BitProduct) -> [usize; SHAPE] {
+    let ([x, kernel], [y, strides, pads]) = ([g.x, g.kernel], [g.y, g.strides, g.pads]);
+    filled(&[
+        g.batch, x[0], x[1], g.bytes, g.channels, g.features, kernel[0], kernel[1], y[0], y[1],
+        strides[0], strides[1], pads[0], pads[1], *groups,
+    ])
+}
+
+fn bits_of(sizes: &[usize; SHAPE]) -> BitProduct {
+    let pair = |at: usize| [sizes[at], sizes[at + 1]];
+    let geometry = BitGeometry {
+        batch: sizes[0],
+        x: pair(1),
+        bytes: sizes[3],
+        channels: sizes[4],
+        features: sizes[5],
+        kernel: pair(6),
+        y: pair(8),
+        strides: pair(10),
+        pads: pair(12),
+    };
+    BitProduct { geometry, groups: sizes[14] }
+}
+
+/// Words of the steps of scales, and whether they change within a sum, the last of a shape.
+const SCALES: usize = 5;
+
+fn grouped(product: &GroupedProduct) -> [usize; SHAPE] {
+    let mut words = match &product.shape {
+        GroupedShape::Convolution(_, g) => convolution(g),
+        GroupedShape::MatMul(g) => matrices(g),
+    };
+    let [[a, b], [c, d]] = product.steps;
+    words[SHAPE - SCALES..].copy_from_slice(&[a, b, c, d, usize::from(product.by_part)]);
+    words
+}
+
+fn grouped_of(pass: Option<GroupedPass>, sizes: &[usize; SHAPE]) -> GroupedProduct {
+    let shape = match pass {
+        Some(pass) => GroupedShape::Convolution(pass, convolution_of(sizes)),
+        None => GroupedShape::MatMul(matrices_of(sizes)),
+    };
+    let &[.., a, b, c, d, by_part] = sizes;
+    GroupedProduct { shape, steps: [[a, b], [c, d]], by_part: by_part != 0 }
+}
+
 fn convolution(g: &ConvGeometry) -> [usize; SHAPE] {
-    [
+    filled(&[
         g.batch,
         g.in_channels,
         g.in_height,
@@ -216,8 +282,7 @@ fn convolution(g: &ConvGeometry) -> [usize; SHAPE] {
         g.pad_top,
         g.pad_left,
         g.groups,
-        0,
-    ]
+    ])
 }
 
 fn convolution_of(sizes: &[usize; SHAPE]) -> ConvGeometry {
@@ -238,7 +303,7 @@ fn convolution_of(sizes: &[usize; SHAPE]) -> ConvGeometry {
         pad_top,
         pad_left,
         groups,
-        _,
+        ..,
     ] = sizes;
     ConvGeometry {
         batch,
@@ -273,7 +338,7 @@ fn matrices_of(sizes: &[usize; SHAPE]) -> MatMulGeometry {
 }
 
 fn channels_last(g: &ChannelsLast) -> [usize; SHAPE] {
-    [
+    filled(&[
         g.batch,
         g.height,
         g.width,
@@ -291,7 +356,7 @@ fn channels_last(g: &ChannelsLast) -> [usize; SHAPE] {
         g.pad_left,
         usize::from(g.padding),
         usize::from(g.unsigned),
-    ]
+    ])
 }
 
 fn channels_last_of(sizes: &[usize; SHAPE]) -> ChannelsLast {
@@ -313,6 +378,7 @@ fn channels_last_of(sizes: &[usize; SHAPE]) -> ChannelsLast {
         pad_left,
         padding,
         unsigned,
+        ..,
     ] = sizes;
     ChannelsLast {
         batch,
