@@ -1,5 +1,7 @@
 //! Tensors as bytes: packed elements, then (4-byte aligned) the run-time part of the scale, little-endian.
 
+use std::mem::MaybeUninit;
+
 use trainc_ir::program::buffer_bytes;
 use trainc_ir::tensor_bytes::tensor_from_bytes;
 use trainc_ir::{Tensor, TensorType};
@@ -21,7 +23,11 @@ pub(crate) struct AlignedBytes {
 
 impl AlignedBytes {
     pub(crate) fn new(length: usize) -> AlignedBytes {
-        AlignedBytes { lines: vec![Line([0; ALIGNMENT]); length.div_ceil(ALIGNMENT)], length }
+        let count = length.div_ceil(ALIGNMENT);
+        let mut lines = Vec::with_capacity(count);
+        ask_for_large_pages(lines.spare_capacity_mut());
+        lines.resize(count, Line([0; ALIGNMENT]));
+        AlignedBytes { lines, length }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -31,6 +37,26 @@ impl AlignedBytes {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let length = self.length;
         &mut self.lines.as_flattened_lines_mut()[..length]
+    }
+}
+
+/// Asks Linux for large pages of memory that nothing has touched yet, of which the processor remembers where they are; without them all
+/// works the same.
+#[allow(unsafe_code, reason = "a call of the system")]
+fn ask_for_large_pages(memory: &mut [MaybeUninit<Line>]) {
+    /// Bytes of a large page, and of one that the system takes addresses of.
+    const LARGE: usize = 2 << 20;
+    const PAGE: usize = 64 << 10;
+    let bytes = size_of_val(memory);
+    let skip = memory.as_ptr().align_offset(PAGE).saturating_mul(ALIGNMENT);
+    if !cfg!(target_os = "linux") || bytes < 2 * LARGE || skip >= bytes {
+        return;
+    }
+    #[cfg(target_os = "linux")]
+    // SAFETY: the range lies within the memory, and the advice changes nothing of what it holds.
+    unsafe {
+        let start = memory.as_mut_ptr().byte_add(skip);
+        libc::madvise(start.cast(), bytes - skip, libc::MADV_HUGEPAGE);
     }
 }
 
