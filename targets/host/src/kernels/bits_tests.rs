@@ -97,3 +97,57 @@ fn products_of_bits_on_every_path() {
         }
     }
 }
+
+#[test]
+fn groups_of_bits() {
+    let mut random = Random(12);
+    let mut bytes = |count: usize| -> Vec<u8> {
+        random.operands_i8(count, 0).into_iter().map(|b| b as u8).collect()
+    };
+    for (groups, pixel, features, side) in [(3, 2, 16, 5), (2, 5, 8, 1), (4, 4, 72, 4)] {
+        let g = BitGeometry {
+            batch: 2,
+            x: [side, side],
+            bytes: pixel,
+            channels: 8 * pixel - 3,
+            features,
+            kernel: [3, 3],
+            y: [side, side],
+            strides: [1, 1],
+            pads: [1, 1],
+        };
+        let product = BitProduct { geometry: g, groups };
+        let pixels = g.batch * side * side;
+        let x = bytes(pixels * groups * pixel);
+        let w = bytes(groups * features * 9 * pixel);
+        let mut expected = vec![0; pixels * groups * features];
+        for group in 0..groups {
+            let of = |all: &[u8]| all[group * pixel..][..pixel].to_vec();
+            let own: Vec<u8> = x.chunks_exact(groups * pixel).flat_map(of).collect();
+            let w = &w[group * features * 9 * pixel..][..features * 9 * pixel];
+            let sums = sums(&g, &own, w);
+            for (all, own) in
+                expected.chunks_exact_mut(groups * features).zip(sums.chunks_exact(features))
+            {
+                all[group * features..][..features].copy_from_slice(own);
+            }
+        }
+        let mut scratch = vec![0xa5; product.scratch_bytes()];
+        let mut found = vec![7; expected.len()];
+        product.sums([&x, &w], &mut found, &mut scratch);
+        assert_eq!(found, expected, "{product:?}");
+        let least: Vec<i32> =
+            (0..groups * features).map(|f| expected[f] + f as i32 % 3 - 1).collect();
+        let flips: Vec<i32> = (0..groups * features).map(|f| -((f / 3) as i32 % 2)).collect();
+        for flips in [None, Some(&flips[..])] {
+            let thresholds = BitThresholds { least: &least, flips };
+            let mut found = vec![7; expected.len() / 8];
+            product.bits([&x, &w], thresholds, &mut found, &mut scratch);
+            for (i, sum) in expected.iter().enumerate() {
+                let f = i % (groups * features);
+                let reached = sum ^ flips.map_or(0, |flips| flips[f]) >= least[f];
+                assert_eq!(found[i / 8] >> (i % 8) & 1 == 1, reached, "{product:?}, {i}");
+            }
+        }
+    }
+}
