@@ -300,7 +300,7 @@ impl Product {
         }
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(finish, out, width, |out, low| {
-            out.line(format!("rounding = trainc_xpulp_rounding(shift, {low});"));
+            out.line(format!("rounding = {};", rounding(finish, low)));
         });
         self.each_phase(out, |layout, places, out| {
             declare(out, "int32_t", "sums", layout.sums, "Rounded where they are.");
@@ -349,13 +349,23 @@ impl Product {
         Product::result_fields(layout, out);
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(finish, out, width, |out, low| {
-            out.line(format!("results.rounding = trainc_xpulp_rounding(shift, {low});"));
+            out.line(format!("results.rounding = {};", rounding(finish, low)));
         });
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_store_{});",
             layout.matrices() * layout.rows.count,
             suffix(finish)
         ));
+    }
+}
+
+/// The C of a rounding by `shift`, of sums of a known width where the shift follows from it.
+fn rounding(finish: Option<Narrowing>, low: i8) -> String {
+    match finish {
+        Some(Narrowing::Requantize { .. } | Narrowing::Gradient { .. }) => {
+            format!("trainc_xpulp_rounding_of(shift, {low}, width)")
+        }
+        _ => format!("trainc_xpulp_rounding(shift, {low})"),
     }
 }
 
