@@ -128,7 +128,7 @@ impl Strips {
         let by_lines = strips.room();
         strips.turns_rows = channels.is_multiple_of(4);
         // Of large operands, strips take less room.
-        strips.turns_rows &= strips.segment() >= SEGMENT_WORDS && strips.room() <= 2 * by_lines;
+        strips.turns_rows &= strips.segment() >= SEGMENT_WORDS && strips.room() <= by_lines;
         // Places of weights are 16-bit.
         (strips.vector() < 1 << 15 && strips.segment() >= SEGMENT_WORDS).then_some(strips)
     }

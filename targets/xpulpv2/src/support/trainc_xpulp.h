@@ -335,6 +335,7 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_SWI(rs, step, at) ".insn s 0x2b, 2, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SHI(rs, step, at) ".insn s 0x2b, 1, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SBI(rs, step, at) ".insn s 0x2b, 0, " #rs ", " #step "(" #at ")\n\t"
+#define TRAINC_XPULP_SB(rs, step, at) ".insn r 0x2b, 4, 0, " #step ", " #at ", " #rs "\n\t"
 #define TRAINC_XPULP_SW(rs, step, at) ".insn r 0x2b, 6, 0, " #step ", " #at ", " #rs "\n\t"
 #define TRAINC_XPULP_SDOT(rd, a, b) ".insn r 0x57, 1, 0x5c, " #rd ", " #a ", " #b "\n\t"
 /* p.mac; p.clip to bytes; p.clipur and p.clipr with a register. */

@@ -26,6 +26,8 @@ struct trainc_xpulp_tile {
      * next; from the end of a tile's last row word to the next tile's rows; tiles below each other;
      * and from a word of the last lane to the next word of the first. */
     int32_t segments, jump, rest, tiles, back;
+    /* From a lane's sum to the next lane's, where these do not lie side by side. */
+    int32_t apart;
 };
 
 #if defined(TRAINC_XPULP_INSN)
@@ -240,6 +242,47 @@ TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments2, TRAINC_XPULP_WORD2, TRAINC_XPULP_L
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, TRAINC_XPULP_WORD1, TRAINC_XPULP_LAST1,
     TRAINC_XPULP_STORE(x12, x13, x14, x15))
 
+/* Tiles of four rows below each other, whose words lie side by side, where lanes' sums lie apart: a
+ * row's start and its end, of which sums_stride is the way from behind the last lane. */
+#define TRAINC_XPULP_START_APART(a, b, c, d) \
+    TRAINC_XPULP_LW(a, x6, x5) TRAINC_XPULP_LW(b, x6, x5) TRAINC_XPULP_LW(c, x6, x5) \
+    TRAINC_XPULP_LW(d, x6, x5) "add x5, x5, x1\n\t"
+#define TRAINC_XPULP_STORE_APART(a, b, c, d) \
+    TRAINC_XPULP_SW(a, x6, x7) TRAINC_XPULP_SW(b, x6, x7) TRAINC_XPULP_SW(c, x6, x7) \
+    TRAINC_XPULP_SW(d, x6, x7) "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) \
+    TRAINC_XPULP_WIDTH(c) TRAINC_XPULP_WIDTH(d)
+#define TRAINC_XPULP_ROWS_AND_LANES "lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
+#define TRAINC_XPULP_BACK \
+    "slli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
+#define TRAINC_XPULP_TILES_APART(name, ...) \
+    static inline void name(struct trainc_xpulp_tile *tile, int32_t tiles) \
+    { \
+        register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
+        register int32_t x12 __asm__("x12") = tiles; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) __VA_ARGS__ \
+            TRAINC_XPULP_LOOP(0, 5, 9) TRAINC_XPULP_WORD4(TRAINC_XPULP_SDOT) \
+            "9: " TRAINC_XPULP_LAST4(TRAINC_XPULP_SDOT) "sw x7, 0(x10)\n\tlw x6, 56(x10)\n\t" \
+            TRAINC_XPULP_SUMS TRAINC_XPULP_STORE_APART(x12, x13, x14, x15) \
+            TRAINC_XPULP_STORE_APART(x16, x17, x18, x19) \
+            TRAINC_XPULP_STORE_APART(x20, x21, x22, x23) \
+            TRAINC_XPULP_STORE_APART(x24, x25, x26, x27) \
+            "sw x7, 24(x10)\n\t8: sw x11, 32(x10)\n\t.option pop" \
+            : "+r"(x12) : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x13", "x14", "x15", "x16", "x17", "x18", "x19", \
+              "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31", \
+              "memory"); \
+    }
+/* At least two words. */
+TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_tiles_apart,
+    TRAINC_XPULP_ROWS_AND_LANES TRAINC_XPULP_BACK TRAINC_XPULP_WORD4(TRAINC_XPULP_DOT)
+    "lw x5, 12(x10)\n\t" TRAINC_XPULP_LAST4(TRAINC_XPULP_DOT) "addi x5, x5, -1\n\t")
+/* To the sums that are there. */
+TRAINC_XPULP_TILES_APART(trainc_xpulp_add_tiles_apart,
+    "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x1, 28(x10)\n\t"
+    TRAINC_XPULP_START_APART(x12, x13, x14, x15) TRAINC_XPULP_START_APART(x16, x17, x18, x19)
+    TRAINC_XPULP_START_APART(x20, x21, x22, x23) TRAINC_XPULP_START_APART(x24, x25, x26, x27)
+    TRAINC_XPULP_ROWS_AND_LANES "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK)
+
 /* A word, the rest of a piece, and the gap behind it. */
 #define TRAINC_XPULP_PIECES(words, loads, stores) \
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 13, 8) \
@@ -423,6 +466,40 @@ static inline void trainc_xpulp_segments2(struct trainc_xpulp_tile *tile)
 static inline void trainc_xpulp_segments1(struct trainc_xpulp_tile *tile)
 {
     trainc_xpulp_segments_some(tile, 1, 4);
+}
+
+static inline void trainc_xpulp_add_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
+    for (; tiles > 0; tiles--, tile->sums += 4 * stride, tile->rows += 16 * tile->words) {
+        for (int32_t n = 0; n < 16; n++) {
+            const int8_t *a = tile->rows + 4 * (n >> 2), *b = tile->lanes + (n & 3) * tile->stride;
+            int32_t *const to = tile->sums + (n >> 2) * stride + (n & 3) * apart;
+            uint32_t sum = (uint32_t)*to;
+            for (int32_t i = 0; i < tile->words; i++, a += 16, b += 4) {
+#if defined(TRAINC_XPULP_BUILTINS)
+                sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a), trainc_xpulp_load(b));
+#else
+                for (int32_t k = 0; k < 4; k++) {
+                    sum += (uint32_t)(a[k] * b[k]);
+                }
+#endif
+            }
+            *to = (int32_t)sum;
+            tile->bits |= trainc_xpulp_abs(sum);
+        }
+    }
+}
+
+static inline void trainc_xpulp_multiply_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
+    for (int32_t row = 0; row < 4 * tiles; row++) {
+        for (int32_t lane = 0; lane < 4; lane++) {
+            tile->sums[row * stride + lane * apart] = 0;
+        }
+    }
+    trainc_xpulp_add_tiles_apart(tile, tiles);
 }
 
 static inline int8_t *trainc_xpulp_pieces(const int8_t *from, int32_t stride, int32_t count,

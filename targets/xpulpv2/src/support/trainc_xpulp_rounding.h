@@ -331,7 +331,38 @@ static inline void trainc_xpulp_store_pseudo_stochastic(void *context, int32_t b
         } \
     }
 TRAINC_XPULP_PLACE(trainc_xpulp_place_words, int32_t)
+#if defined(TRAINC_XPULP_INSN)
+/* Lines of pairs of bytes, and of one more. */
+#define TRAINC_XPULP_PLACE_LINES(more) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
+        TRAINC_XPULP_LBI(x5, 1, x10) TRAINC_XPULP_LBI(x6, 1, x10) TRAINC_XPULP_SB(x5, x14, x11) \
+        "9: " TRAINC_XPULP_SB(x6, x14, x11) more "8: add x11, x11, x15\n\t.option pop" \
+        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15) : "x5", "x6", "memory")
+static inline void trainc_xpulp_place_bytes(const struct trainc_xpulp_results *work, int32_t n,
+    const int8_t *from)
+{
+    int8_t *to = (int8_t *)work->y + n * work->plane + work->first;
+    if (work->columns == 1) {
+        for (int32_t i = 0; i < work->lanes; i++, to += work->down) {
+            *to = *from++;
+        }
+        return;
+    }
+    register const int8_t *x10 __asm__("x10") = from;
+    register int8_t *x11 __asm__("x11") = to;
+    register int32_t x12 __asm__("x12") = work->lanes / work->columns;
+    register int32_t x13 __asm__("x13") = work->columns >> 1;
+    register int32_t x14 __asm__("x14") = work->right;
+    register int32_t x15 __asm__("x15") = work->down - work->columns * work->right;
+    if ((work->columns & 1) != 0) {
+        TRAINC_XPULP_PLACE_LINES(TRAINC_XPULP_LBI(x5, 1, x10) TRAINC_XPULP_SB(x5, x14, x11));
+    } else {
+        TRAINC_XPULP_PLACE_LINES("nop\n\t");
+    }
+}
+#else
 TRAINC_XPULP_PLACE(trainc_xpulp_place_bytes, int8_t)
+#endif
 
 static inline void trainc_xpulp_place_sums(void *context, int32_t begin, int32_t end)
 {
