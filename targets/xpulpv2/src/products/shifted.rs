@@ -171,3 +171,41 @@ impl Shifted {
         share(self.tiles(), "multiply_shifted");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each element that a window meets in the padded operand lies in its column's copy, and where the tap's vector has it.
+    #[test]
+    fn taps_meet_the_operand_in_copies() {
+        for (size, taps, stride, pad) in
+            [(8, 3, 1, 1), (8, 3, 2, 1), (9, 3, 2, 1), (8, 1, 2, 0), (12, 5, 3, 2), (8, 2, 4, 0)]
+        {
+            let rows = (size + 2 * pad - taps) / stride + 1;
+            let shifted = Shifted {
+                channels: 4,
+                height: size,
+                width: size,
+                taps: [taps, taps],
+                strides: [stride, stride],
+                pads: [pad, pad],
+                rows,
+                columns: rows,
+                outputs: 4,
+                copies: 0,
+                words: 0,
+            };
+            for tap in 0..taps {
+                // As `multiply_shifted` places it.
+                let vector = tap % stride * shifted.class() + tap / stride;
+                for row in 0..rows {
+                    let padded = row * stride + tap;
+                    let place = padded % stride * shifted.class() + padded / stride;
+                    assert_eq!(vector + row, place, "{size} {taps} {stride} {pad}");
+                    assert!(place < shifted.copy() / shifted.columns);
+                }
+            }
+        }
+    }
+}
