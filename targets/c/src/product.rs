@@ -77,7 +77,7 @@ pub fn emit_finish(
 /// See the module documentation.
 #[derive(Debug)]
 pub struct ProductKernel {
-    /// Its sizes; no channel is convolved by itself.
+    /// Its sizes.
     pub convolution: Convolution,
     /// What becomes of the sums.
     pub finish: Option<Narrowing>,
@@ -93,6 +93,19 @@ impl ProductKernel {
     /// # Errors
     /// Why it is none of those.
     pub fn of(signature: &Signature<'_>) -> Option<Result<ProductKernel, String>> {
+        Some(ProductKernel::of_any(signature)?.and_then(|kernel| {
+            if kernel.convolution.is_depthwise() {
+                return Err("each channel is convolved by itself".into());
+            }
+            Ok(kernel)
+        }))
+    }
+
+    /// The same, where channels may be convolved by themselves, too.
+    ///
+    /// # Errors
+    /// Why it is none of those.
+    pub fn of_any(signature: &Signature<'_>) -> Option<Result<ProductKernel, String>> {
         let fuses = |finish: &Finish| finish.narrowing().and_then(named).is_some();
         let product = Product::of(signature.ops(), signature.inputs, fuses)?;
         Some(product.and_then(Product::of_bytes).and_then(|p| ProductKernel::new(signature, &p)))
@@ -100,9 +113,6 @@ impl ProductKernel {
 
     fn new(signature: &Signature<'_>, product: &Product) -> Result<ProductKernel, String> {
         let convolution = product.convolution()?;
-        if convolution.is_depthwise() {
-            return Err("each channel is convolved by itself".into());
-        }
         let behind = Behind::of(signature, product.ops, product.operands, &product.result);
         Ok(ProductKernel {
             convolution,

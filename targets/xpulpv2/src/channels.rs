@@ -18,7 +18,7 @@ const ROW: u64 = 30;
 const STATISTICS: u64 = 500;
 /// Of a root and a quotient.
 const INVERSE: u64 = 530;
-const GRADIENTS: u64 = 320;
+const GRADIENTS: u64 = 510;
 const COEFFICIENTS: u64 = 200;
 const ERROR_COEFFICIENTS: u64 = 380;
 
@@ -110,10 +110,10 @@ impl ChannelKernel {
         match self.kind {
             Kind::Inverse { .. } => 0,
             Kind::Statistics | Kind::Gradients => 4,
-            Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 4 + 24,
-            Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 4 + 36,
+            Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 4 + 19,
+            Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 4 + 29,
             Kind::Lines { finish: Finish::Sums, .. } => 24,
-            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 24 + 76,
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 24 + 60,
         }
     }
 

@@ -1,5 +1,5 @@
 //! Kernels that go element by element: updates, masks and positive parts of bytes, four at a time; sums rounded by chance; pools of windows that
-//! do not overlap; sums of bytes with two exponents; and conversions of floats, for which a
+//! do not overlap and means of whole planes, backward; sums of bytes with two exponents; and conversions of floats, for which a
 //! core without arithmetic of floats takes hundreds of cycles an element.
 
 use trainc_c::text::{Text, declare};
@@ -20,9 +20,16 @@ enum Kind {
     Subtract,
     WhereAbove,
     Relu,
-    Dither { stream: u32 },
+    Dither {
+        stream: u32,
+    },
     Quantize,
+    Pool,
     Unpool,
+    /// Of planes of so many elements, whose errors are divided by moving the exponent.
+    Spread {
+        plane: usize,
+    },
     Sum,
     Dequantize,
 }
@@ -52,7 +59,9 @@ impl Elements {
             Op::Relu(_) => Kind::Relu,
             Op::RequantizeStochastic(op) => Kind::Dither { stream: op.stream },
             Op::QuantizeExponent(_) => Kind::Quantize,
+            Op::MaxPool2d(op) if op.kernel == [2, 2] => Kind::Pool,
             Op::MaxPool2dGradient(_) => Kind::Unpool,
+            Op::AvgPool2dGradient(op) => Kind::Spread { plane: op.kernel[0] * op.kernel[1] },
             Op::AlignedAdd(_) => Kind::Sum,
             Op::Dequantize(_) => Kind::Dequantize,
             _ => return None,
@@ -79,7 +88,7 @@ impl Elements {
             Kind::Relu => bytes(inputs),
             Kind::Dither { .. } => inputs[0].element == Element::I32,
             Kind::Quantize => inputs[0].element == Element::F32 && bytes(outputs),
-            Kind::Unpool => bytes(inputs) && bytes(outputs),
+            Kind::Pool | Kind::Unpool | Kind::Spread { .. } => bytes(inputs) && bytes(outputs),
         };
         if !suits {
             return Err("its operands are no bytes with exponents, as many each".into());
@@ -89,6 +98,18 @@ impl Elements {
             let apart = op.kernel == op.strides && op.dilations == [1, 1] && op.pads == [0; 4];
             if !(whole && apart && dy.count() > 0) {
                 return Err("its windows overlap or leave the plane".into());
+            }
+        }
+        if let (Op::MaxPool2d(op), &[x], &[y]) = (op, inputs, outputs) {
+            let whole = (0..2).all(|a| y.shape[2 + a] * 2 <= x.shape[2 + a]);
+            if !(whole && op.strides == [2, 2] && op.dilations == [1, 1] && op.pads == [0; 4]) {
+                return Err("its windows overlap or leave the plane".into());
+            }
+        }
+        if let (Op::AvgPool2dGradient(op), Kind::Spread { plane }, &[dy]) = (op, kind, inputs) {
+            let single = op.kernel == op.input_size && op.pads == [0; 4] && dy.shape[2..] == [1, 1];
+            if !(single && plane.is_power_of_two() && plane < 1 << 28) {
+                return Err("a plane is no single window of 2^n elements".into());
             }
         }
         if matches!(kind, Kind::Dequantize) && count < 256 {
@@ -111,10 +132,12 @@ impl Implementation for Elements {
         let (whole, each) = match self.kind {
             Kind::Subtract => (0, 20),
             Kind::WhereAbove | Kind::Relu => (0, 10),
-            Kind::Dither { .. } => (1000, 136),
-            Kind::Quantize => (0, 400),
-            Kind::Unpool => (0, 80),
-            Kind::Sum => (400, 120),
+            Kind::Dither { .. } => (1000, 106),
+            Kind::Quantize => (0, 170),
+            Kind::Pool => (0, 14),
+            Kind::Unpool => (0, 40),
+            Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
+            Kind::Sum => (400, 52),
             Kind::Dequantize => (4000, 60),
         };
         Cost::new(CALL + whole + each * self.count as u64 / 8)
@@ -215,6 +238,34 @@ impl CKernel for Elements {
             out.line(format!("    {add}"));
             out.line("}");
             out.line("y0_exponent[0] = trainc_add32(exponent, 2 * work.divides);");
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Spread { plane } = kind {
+            out.long(format!(
+                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent)"
+            ));
+            out.open("{");
+            let divided = plane.ilog2();
+            out.line(format!("y0_exponent[0] = trainc_subtract32(x0_exponent[0], {divided});"));
+            out.line(format!("struct trainc_xpulp_spread work = {{ x0, y0, {plane} }};"));
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_spread_planes);"));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Pool = kind {
+            let (x, y) = (&inputs[0].shape, &kernel.outputs[0].shape);
+            out.long(format!(
+                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent)"
+            ));
+            out.open("{");
+            out.line("y0_exponent[0] = x0_exponent[0];");
+            out.long(format!(
+                "struct trainc_xpulp_pool work = {{ x0, 0, y0, {}, {}, {}, {}, 2, 2 }};",
+                x[2], x[3], y[2], y[3]
+            ));
+            let planes = x[0] * x[1];
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {planes}, trainc_xpulp_pool_planes);"));
             out.close();
             return Ok(out.finish().into());
         }

@@ -31,6 +31,9 @@ const ROUNDING: &str = include_str!("support/trainc_xpulp_rounding.h");
 /// Windows that overlap, on the rounding.
 const STRIPS: &str = include_str!("support/trainc_xpulp_strips.h");
 
+/// Shifted copies, on the rounding.
+const SHIFTED: &str = include_str!("support/trainc_xpulp_shifted.h");
+
 /// Errors of single images, on the rounding.
 const ADDED: &str = include_str!("support/trainc_xpulp_added.h");
 
@@ -120,6 +123,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_products.h", PRODUCTS),
             ("trainc_xpulp_rounding.h", ROUNDING),
             ("trainc_xpulp_strips.h", STRIPS),
+            ("trainc_xpulp_shifted.h", SHIFTED),
             ("trainc_xpulp_added.h", ADDED),
             ("trainc_xpulp_outer.h", OUTER),
             ("trainc_xpulp_dither.h", DITHER),

@@ -5,13 +5,14 @@ use trainc_ir::product::{Convolution, Pass};
 
 use super::added::Added;
 use super::phases::Phase;
+use super::shifted::Shifted;
 use super::strips::Strips;
 
 /// Most cores that multiply side by side.
 pub(super) const CORES: usize = 8;
 
 /// Cycles of a tile of four rows beside its products, and of a word of each of its vectors; of two rows, and of one.
-const TILE: u64 = 115;
+const TILE: u64 = 75;
 const WORDS: u64 = 24;
 const TILE_OF_TWO: u64 = 90;
 const WORDS_OF_TWO: u64 = 14;
@@ -208,6 +209,8 @@ pub(crate) struct Layout {
     pub(crate) volume: Option<Volume>,
     /// Where windows are of strips instead.
     pub(crate) strips: Option<Strips>,
+    /// Where windows are of shifted copies instead.
+    pub(crate) shifted: Option<Shifted>,
     /// Where rows of weights are added up instead.
     pub(crate) added: Option<Added>,
     /// Bytes of the volume before the first window.
@@ -278,6 +281,7 @@ impl Layout {
             windows: None,
             volume: None,
             strips: None,
+            shifted: None,
             added: None,
             start: 0,
             sums: 0,
@@ -370,7 +374,7 @@ impl Layout {
                     [1, c.rows, c.columns],
                     [0, c.strides[0] * row, c.strides[1]],
                 );
-                Layout { lanes, windows, volume: Some(volume), ..adding }.simplified()
+                Layout { lanes, windows, volume: Some(volume), ..adding }.simplified().or_shifted(c)
             }
         }
     }
@@ -410,8 +414,26 @@ impl Layout {
         if strips.strips.is_some() && strips.cycles() < self.cycles() { strips } else { self }
     }
 
+    /// By shifted copies, where that takes less and not much more room.
+    fn or_shifted(self, c: &Convolution) -> Layout {
+        let Some(shifted) = Shifted::of(c) else { return self };
+        let placed = self.volume.map_or(0, |volume| volume.planes * volume.plane());
+        let rows =
+            if self.rows.kind == Kind::InPlace { 0 } else { self.rows.bytes() * self.rows.count };
+        let room = placed + self.parts() * 4 * self.lanes.bytes() + rows;
+        let sums = self.matrices() * self.sum_rows() * self.lanes.tiles() * 16;
+        // Half as much more for what is packed, or a quarter of all.
+        let fits =
+            2 * shifted.room() <= 3 * room || 4 * (shifted.room() + sums) <= 5 * (room + sums);
+        let shifted = Layout { shifted: Some(shifted), ..self.clone() };
+        if fits && shifted.cycles() < self.cycles() { shifted } else { self }
+    }
+
     /// An estimate of the cycles.
     pub(crate) fn cycles(&self) -> u64 {
+        if let Some(shifted) = &self.shifted {
+            return (self.groups * self.blocks) as u64 * shifted.cycles();
+        }
         if let Some(added) = &self.added {
             return added.cycles();
         }
@@ -439,9 +461,13 @@ impl Layout {
         self.groups as u64 * (blocks * block + rows)
     }
 
+    /// Rows of a matrix of sums: of the last ones, three fill a tile, one or two have a tile of their own.
+    pub(crate) fn sum_rows(&self) -> usize {
+        self.rows.count + usize::from(self.rows.count % 4 == 3)
+    }
+
     fn lay_out_sums(&mut self, scratch: &mut Scratch) {
-        let (row_tiles, lane_tiles) = (self.rows.tiles(), self.lanes.tiles());
-        self.sums = scratch.take(self.matrices() * row_tiles * lane_tiles * 64);
+        self.sums = scratch.take(self.matrices() * self.sum_rows() * self.lanes.tiles() * 16);
         // Rounding reads a word behind the sums.
         self.bits = scratch.take(self.groups * self.widths() * 4);
     }
@@ -463,6 +489,11 @@ impl Layout {
         }
         if let Some(strips) = &mut self.strips {
             strips.lay_out(&mut scratch, self.groups);
+            self.bytes = scratch.bytes();
+            return;
+        }
+        if let Some(shifted) = &mut self.shifted {
+            shifted.lay_out(&mut scratch);
             self.bytes = scratch.bytes();
             return;
         }

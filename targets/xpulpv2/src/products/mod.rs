@@ -8,11 +8,12 @@ mod added;
 mod layout;
 mod outer;
 mod phases;
+mod shifted;
 mod strips;
 
 use trainc_c::product::{ProductKernel, emit_finish, suffix};
 use trainc_c::text::{Text, declare, times};
-use trainc_c::{CKernel, Emitted};
+use trainc_c::{CKernel, Emitted, Floats, Loops};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
@@ -20,12 +21,16 @@ use trainc_ir::program::Kernel;
 use layout::{Kind, Layout, Set};
 use outer::Outer;
 use phases::{Places, phases};
+use shifted::Shifted;
 use strips::Strips;
 
 /// Cycles of a call: set-up of sets, loops.
 const CALL: u64 = 500;
-/// Cycles of the finish for each result.
-const FINISH: u64 = 14;
+/// Cycles of the finish for each result: kept or rounded to nearest, rounded as gradients of weights are, and put in its
+/// place among those of other phases.
+const FINISH: u64 = 5;
+const FINISH_GRADIENT: u64 = 9;
+const PLACE: u64 = 3;
 
 /// A kernel that starts with a product.
 #[derive(Debug)]
@@ -57,11 +62,22 @@ impl Product {
             let (layouts, places) = (vec![layout], Vec::new());
             Ok(Product { kernel, layouts, places, has_zeros: false, outer })
         };
-        Some(ProductKernel::of(signature)?.and_then(planned))
+        let product = ProductKernel::of_any(signature)?.and_then(planned);
+        Some(product.and_then(|product| {
+            // Of a channel by itself most of a tile may be filled up.
+            let depthwise = product.kernel.convolution.is_depthwise();
+            let loops = |product: &Product| {
+                product.cost() >= Loops::with(signature, Floats::Software).cost()
+            };
+            if depthwise && loops(&product) {
+                return Err("channels are convolved by themselves, which loops do in less".into());
+            }
+            Ok(product)
+        }))
     }
 
     fn declarations(layout: &Layout, out: &mut Text) {
-        let (rows, lanes) = (layout.rows.tiles() * 4, layout.lanes.tiles() * 4);
+        let (rows, lanes) = (layout.sum_rows(), layout.lanes.tiles() * 4);
         let matrices = layout.matrices();
         let sums = format!("[{matrices}][{rows} rows][{lanes} lanes]");
         declare(out, "int32_t", "sums", layout.sums, &sums);
@@ -76,8 +92,13 @@ impl Product {
             return;
         }
         declare(out, "uint32_t", "widths", layout.bits, "Of the sums, by tiles of lanes.");
+        if let Some(shifted) = &layout.shifted {
+            shifted.declarations(out);
+            return;
+        }
         if layout.rows.kind != Kind::InPlace {
-            let text = format!("{} vectors of {} bytes.", rows, layout.rows.bytes());
+            let vectors = layout.rows.tiles() * 4;
+            let text = format!("{vectors} vectors of {} bytes.", layout.rows.bytes());
             declare(out, "int8_t", "rows", layout.packed_rows, &text);
         }
         if layout.lanes.kind != Kind::InPlace {
@@ -132,6 +153,28 @@ impl Product {
         }
     }
 
+    /// The products by shifted copies.
+    fn shifted(layout: &Layout, shifted: &Shifted, out: &mut Text) {
+        shifted.clear(out);
+        if layout.blocks > 1 {
+            out.for_("image", layout.blocks);
+        }
+        if layout.groups > 1 {
+            out.for_("group", layout.groups);
+        } else {
+            out.open("{");
+        }
+        let [lanes, rows] = [&layout.lanes, &layout.rows].map(|set| Product::source(layout, set));
+        let matrix = layout.sum_rows() * layout.lanes.tiles() * 4;
+        let sums = plus("sums", "group", matrix, layout.groups);
+        let bits = plus("widths", "group", layout.widths(), layout.groups);
+        shifted.multiply(out, [&lanes, &rows, &sums, &bits], layout.blocks > 1);
+        out.close();
+        if layout.blocks > 1 {
+            out.close();
+        }
+    }
+
     /// The products by strips.
     fn strips(layout: &Layout, strips: &Strips, out: &mut Text) {
         out.line(format!("trainc_xpulp_zero(widths, {});", layout.groups * layout.widths() * 4));
@@ -151,7 +194,7 @@ impl Product {
             out.for_("image", layout.blocks);
         }
         groups(out);
-        let matrix = layout.rows.tiles() * layout.lanes.tiles() * 16;
+        let matrix = layout.sum_rows() * layout.lanes.tiles() * 4;
         let sums = plus("sums", "group", matrix, layout.groups);
         let sums = plus(&sums, "image", matrix * layout.groups, layout.blocks);
         let bits = plus("widths", "group", layout.widths(), layout.groups);
@@ -175,8 +218,12 @@ impl Product {
         let bits = layout.groups * layout.lanes.tiles() * 4;
         out.line(format!("trainc_xpulp_zero(widths, {bits});"));
         if layout.adds && layout.blocks > 1 {
-            let bytes = layout.matrices() * layout.rows.tiles() * layout.lanes.tiles() * 64;
+            let bytes = layout.matrices() * layout.sum_rows() * layout.lanes.tiles() * 16;
             out.line(format!("trainc_xpulp_zero(sums, {bytes});"));
+        }
+        if let Some(shifted) = &layout.shifted {
+            Product::shifted(layout, shifted, out);
+            return;
         }
         if let Some(volume) = &layout.volume {
             let bytes = volume.planes * volume.plane();
@@ -242,7 +289,7 @@ impl Product {
         out.line(format!("work.parts = {};", layout.parts()));
         let packed = if layout.lanes.kind == Kind::InPlace { "0" } else { "lanes" };
         out.line(format!("work.packed = {packed};"));
-        let matrix = row_tiles * lane_tiles * 16;
+        let matrix = layout.sum_rows() * lane_tiles * 4;
         let sums = plus("sums", "group", matrix, layout.groups);
         let sums = if layout.adds {
             sums
@@ -300,7 +347,7 @@ impl Product {
         }
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(finish, out, width, |out, low| {
-            out.line(format!("rounding = trainc_xpulp_rounding(shift, {low});"));
+            out.line(format!("rounding = {};", rounding(finish, low)));
         });
         self.each_phase(out, |layout, places, out| {
             declare(out, "int32_t", "sums", layout.sums, "Rounded where they are.");
@@ -330,7 +377,7 @@ impl Product {
         out.line("results.sums = sums;");
         for (field, value) in [
             ("rows", layout.rows.count),
-            ("all_rows", layout.rows.tiles() * 4),
+            ("all_rows", layout.sum_rows()),
             ("lanes", layout.lanes.count),
             ("all_lanes", layout.lanes.tiles() * 4),
         ] {
@@ -349,13 +396,23 @@ impl Product {
         Product::result_fields(layout, out);
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(finish, out, width, |out, low| {
-            out.line(format!("results.rounding = trainc_xpulp_rounding(shift, {low});"));
+            out.line(format!("results.rounding = {};", rounding(finish, low)));
         });
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_store_{});",
             layout.matrices() * layout.rows.count,
             suffix(finish)
         ));
+    }
+}
+
+/// The C of a rounding by `shift`, of sums of a known width where the shift follows from it.
+fn rounding(finish: Option<Narrowing>, low: i8) -> String {
+    match finish {
+        Some(Narrowing::Requantize { .. } | Narrowing::Gradient { .. }) => {
+            format!("trainc_xpulp_rounding_of(shift, {low}, width)")
+        }
+        _ => format!("trainc_xpulp_rounding(shift, {low})"),
     }
 }
 
@@ -411,7 +468,12 @@ impl Implementation for Product {
             return Cost::new(CALL + outer.cycles() + self.kernel.rest_cycles());
         }
         let products: u64 = self.layouts.iter().map(Layout::cycles).sum();
-        let finish = self.kernel.result.count() as u64 * FINISH;
+        let each = match self.kernel.finish {
+            Some(Narrowing::Gradient { .. }) => FINISH_GRADIENT,
+            _ => FINISH,
+        };
+        let each = if self.places.is_empty() { each } else { each + PLACE };
+        let finish = self.kernel.result.count() as u64 * each;
         Cost::new(CALL + products + finish + self.kernel.rest_cycles())
     }
 

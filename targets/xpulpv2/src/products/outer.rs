@@ -5,7 +5,7 @@ use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
 use super::layout::{CORES, Kind, Layout, Set, is_matrix};
-use super::set;
+use super::{rounding, set};
 
 /// Most images, which fill a word.
 const IMAGES: usize = 4;
@@ -128,7 +128,7 @@ impl Outer {
         out.line("work.bits = bits;");
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(Some(self.finish), out, width, |out, low| {
-            out.line(format!("work.rounding = trainc_xpulp_rounding(shift, {low});"));
+            out.line(format!("work.rounding = {};", rounding(Some(self.finish), low)));
         });
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_store_outer_{});",

@@ -1,5 +1,7 @@
 //! Sums over windows by strips: a line of results has a strip of its operand, in which a column holds all channels and all
-//! rows of a window, so that each window lies there whole, some columns behind the one before. `trainc_xpulp_strips.h`.
+//! rows of a window, so that each window lies there whole, some columns behind the one before. Where channels are whole
+//! words, each row of the operand is turned into columns of all channels but once, and a window is a segment of each
+//! row; those outside of the operand are skipped. `trainc_xpulp_strips.h`.
 
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Pass};
@@ -12,10 +14,14 @@ const LANES: usize = 4;
 /// Cycles of a strip's row of four bytes a column, and of four columns of it.
 const ROW: u64 = 70;
 const TURN: u64 = 22;
-/// Cycles of a line, of a tile beside its products, and of a word of it.
+/// Cycles of a line, of four columns of it, of a tile beside its products, of a segment and of a word of it.
 const LINE: u64 = 100;
-const TILE: u64 = 110;
+const COLUMNS: u64 = 40;
+const TILE: u64 = 70;
+const SEGMENT: u64 = 4;
 const WORD: u64 = 24;
+/// Fewest words of a segment: the first one's products are not added to anything.
+const SEGMENT_WORDS: usize = 2;
 /// Cycles of a weight that is packed: four at a time, or alone.
 const WEIGHT: u64 = 2;
 const SINGLE: u64 = 11;
@@ -47,6 +53,8 @@ pub(crate) struct Strips {
     channel_step: usize,
     /// For each tap of a channel of weights the row and column of the window that it is for.
     places: Vec<Option<[usize; 2]>>,
+    /// Whether rows of the operand are turned once, in place of strips for each line.
+    turns_rows: bool,
     /// In the working memory.
     packed_rows: usize,
     unused: usize,
@@ -95,7 +103,7 @@ impl Strips {
         } else {
             (weights.channel, c.channels * weights.channel)
         };
-        let strips = Strips {
+        let mut strips = Strips {
             channels,
             height,
             width,
@@ -111,23 +119,59 @@ impl Strips {
             row_step,
             channel_step,
             places,
+            turns_rows: false,
             packed_rows: 0,
             unused: 0,
             strips: 0,
             zeros: 0,
         };
+        let by_lines = strips.room();
+        strips.turns_rows = channels.is_multiple_of(4);
+        // Of large operands, strips take less room.
+        strips.turns_rows &= strips.segment() >= SEGMENT_WORDS && strips.room() <= by_lines;
         // Places of weights are 16-bit.
-        (strips.vector() < 1 << 15).then_some(strips)
+        (strips.vector() < 1 << 15 && strips.segment() >= SEGMENT_WORDS).then_some(strips)
     }
 
-    /// Bytes of a column.
+    /// Bytes of a column: of one row, or of all of a window's.
     fn column(&self) -> usize {
-        (self.taps[0] * self.channels).next_multiple_of(4)
+        let rows = if self.turns_rows { 1 } else { self.taps[0] };
+        (rows * self.channels).next_multiple_of(4)
+    }
+
+    /// Parts of a window that lie apart.
+    fn segments(&self) -> usize {
+        if self.turns_rows { self.taps[0] } else { 1 }
+    }
+
+    /// Words of a segment.
+    fn segment(&self) -> usize {
+        self.taps[1] * self.column() / 4
+    }
+
+    /// Segments of a line's windows that lie in the operand.
+    fn segments_of(&self, line: usize) -> usize {
+        if !self.turns_rows {
+            return 1;
+        }
+        let top = (line * self.steps[0]) as isize - self.top;
+        let row = |tap: usize| top + (tap * self.dilation) as isize;
+        (0..self.taps[0]).filter(|&tap| (0..self.height as isize).contains(&row(tap))).count()
     }
 
     /// Bytes of a window.
     fn vector(&self) -> usize {
-        self.taps[1] * self.column()
+        self.segments() * self.taps[1] * self.column()
+    }
+
+    /// Strips, or rows that are turned.
+    fn strip_count(&self) -> usize {
+        if self.turns_rows { self.height } else { self.parts() }
+    }
+
+    /// Bytes of all of them.
+    fn room(&self) -> usize {
+        self.strip_count() * self.bytes()
     }
 
     /// Bytes of a strip.
@@ -153,19 +197,24 @@ impl Strips {
     pub(crate) fn cycles(&self) -> (u64, u64) {
         let weights = (self.rows * self.channels * self.places.len()) as u64;
         let weights = weights * if self.turns() { WEIGHT } else { SINGLE };
-        let rows = (self.column() / 4) as u64;
-        let fill = rows * (ROW + TURN * self.used.div_ceil(4) as u64);
-        let words = (self.vector() / 4) as u64;
-        let tiles = |columns: usize, rows: usize| {
+        let columns = self.used.div_ceil(4) as u64;
+        let fill = (self.column() / 4) as u64 * (ROW + TURN * columns);
+        let fills = if self.turns_rows { self.height } else { self.lines } as u64;
+        let tiles = |segments: u64, columns: usize, rows: usize| {
             // Half a tile has about half the products.
             let [columns, rows] = [columns, rows].map(|n| (n / 4, n % 4));
             let half = |rest| u64::from(rest > 0 && rest <= 2);
             let whole = |(tiles, rest)| tiles as u64 + u64::from(rest > 2);
             let (c, r) = ((whole(columns), half(columns.1)), (whole(rows), half(rows.1)));
             let (full, halves) = (c.0 * r.0 + c.1 * r.1, c.1 * r.0 + c.0 * r.1);
-            full * (TILE + WORD * words) + halves * (TILE + WORD * words) * 7 / 12
+            let tile = TILE + segments * (SEGMENT + WORD * self.segment() as u64);
+            full * tile + halves * tile * 7 / 12
         };
-        (weights, self.lines as u64 * (LINE + fill + tiles(self.columns, self.rows)))
+        let lines: u64 = (0..self.lines)
+            .map(|line| tiles(self.segments_of(line) as u64, self.columns, self.rows))
+            .sum();
+        let lines = lines + self.lines as u64 * (LINE + COLUMNS * self.columns.div_ceil(4) as u64);
+        (weights, fills * fill + lines)
     }
 
     /// Takes its working memory, with weights of some groups.
@@ -175,21 +224,28 @@ impl Strips {
         if self.places.contains(&None) {
             self.unused = scratch.take(tiles * 4 * self.channels);
         }
-        self.strips = scratch.take(self.parts() * self.bytes());
-        self.zeros = scratch.take(self.width.next_multiple_of(4));
+        self.strips = scratch.take(self.room());
+        if !self.turns_rows {
+            self.zeros = scratch.take(self.width.next_multiple_of(4));
+        }
     }
 
     /// Declares its working memory and packs nothing yet.
     pub(crate) fn declarations(&self, out: &mut Text) {
         let text = format!("{} vectors of {} bytes.", self.rows.div_ceil(4) * 4, self.vector());
         declare(out, "int8_t", "rows", self.packed_rows, &text);
-        let text = format!("{} of {} bytes.", self.parts(), self.bytes());
+        let text = format!("{} of {} bytes.", self.strip_count(), self.bytes());
         declare(out, "int8_t", "strips", self.strips, &text);
-        declare(out, "int8_t", "zeros", self.zeros, "A row of the operand's.");
+        if !self.turns_rows {
+            declare(out, "int8_t", "zeros", self.zeros, "A row of the operand's.");
+        }
         let list: Vec<String> = self
             .places
             .iter()
             .map(|place| match place {
+                Some([down, right]) if self.turns_rows => {
+                    ((down * self.taps[1] + right) * self.channels).to_string()
+                }
                 Some([down, right]) => (right * self.column() + down * self.channels).to_string(),
                 None => "-1".into(),
             })
@@ -203,7 +259,11 @@ impl Strips {
         if self.vector() != self.taps[1] * self.taps[0] * self.channels || self.rows % 4 == 3 {
             out.line(format!("trainc_xpulp_zero(rows, {bytes});"));
         }
-        out.line(format!("trainc_xpulp_zero(zeros, {});", self.width));
+        if !self.turns_rows {
+            out.line(format!("trainc_xpulp_zero(zeros, {});", self.width));
+        } else if self.bytes() != self.width * self.column() {
+            out.line(format!("trainc_xpulp_zero(strips, {});", self.room()));
+        }
     }
 
     /// Packs the weights at `from` to `to`.
@@ -237,13 +297,17 @@ impl Strips {
     /// Multiplies the operand at `from` by the weights at `rows`.
     pub(crate) fn multiply(&self, out: &mut Text, from: &str, rows: &str, sums: &str, bits: &str) {
         out.line("struct trainc_xpulp_strips work;");
+        let jump = match self.turns_rows {
+            true => (self.dilation * self.bytes()) as isize - (4 * self.segment()) as isize,
+            false => 0,
+        };
         let number = |n: usize| n.to_string();
         for (field, value) in [
             ("from", from.to_string()),
             ("channels", number(self.channels)),
             ("height", number(self.height)),
             ("width", number(self.width)),
-            ("zeros", "zeros".into()),
+            ("zeros", if self.turns_rows { "0" } else { "zeros" }.into()),
             ("taps", number(self.taps[0])),
             ("dilation", number(self.dilation)),
             ("down", number(self.steps[0])),
@@ -254,6 +318,8 @@ impl Strips {
             ("bytes", number(self.bytes())),
             ("right", number(self.steps[1] * self.column())),
             ("words", number(self.vector() / 4)),
+            ("segment", number(self.segment())),
+            ("jump", jump.to_string()),
             ("strips", "strips".into()),
             ("rows", rows.to_string()),
             ("row_count", number(self.rows)),
@@ -266,10 +332,15 @@ impl Strips {
         ] {
             out.line(format!("work.{field} = {value};"));
         }
-        out.long(format!(
-            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_multiply_strips);",
-            self.parts()
-        ));
+        let mut share = |count: usize, name: &str| {
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
+        };
+        if self.turns_rows {
+            share(self.height, "turn_rows");
+            share(self.lines, "multiply_lines");
+        } else {
+            share(self.parts(), "multiply_strips");
+        }
     }
 
     /// Bytes of a group's packed weights.

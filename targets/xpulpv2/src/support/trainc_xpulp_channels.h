@@ -6,18 +6,20 @@
 #include "trainc_xpulp_dither.h"
 
 #if defined(TRAINC_XPULP_INSN)
-/* a factor + b turn of two elements in x5 and x6. */
-#define TRAINC_XPULP_LINES \
-    TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x7, 1, x11) \
-    TRAINC_XPULP_LBSI(x6, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x11) \
-    "mul x5, x5, x13\n\tmul x6, x6, x13\n\t" \
-    TRAINC_XPULP_MAC(x5, x7, x14) TRAINC_XPULP_MAC(x6, x28, x14)
-#define TRAINC_XPULP_LINE_PAIRS(hashes) \
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES \
-        "add x5, x5, x15\n\tadd x6, x6, x15\n\t" hashes TRAINC_XPULP_DITHERED ".option pop" \
+/* a factor + b turn of two elements. */
+#define TRAINC_XPULP_LINES(p, q) \
+    TRAINC_XPULP_LBSI(p, 1, x10) TRAINC_XPULP_LBSI(x7, 1, x11) \
+    TRAINC_XPULP_LBSI(q, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x11) \
+    "mul " #p ", " #p ", x13\n\tmul " #q ", " #q ", x13\n\t" \
+    TRAINC_XPULP_MAC(p, x7, x14) TRAINC_XPULP_MAC(q, x28, x14)
+#define TRAINC_XPULP_LINE_FOURS(hashes) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
+        TRAINC_XPULP_LINES(x5, x6) TRAINC_XPULP_LINES(x1, x9) \
+        "add x5, x5, x15\n\tadd x6, x6, x15\n\tadd x1, x1, x15\n\tadd x9, x9, x15\n\t" \
+        hashes TRAINC_XPULP_DITHERED ".option pop" \
         : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) \
         : "r"(x13), "r"(x14), "r"(x15), TRAINC_XPULP_DITHER_OPERANDS \
-        : "x5", "x6", "x7", "x28", "x29", "x30", "memory")
+        : TRAINC_XPULP_DITHER_CLOBBERS)
 #endif
 
 /* [images][channels][space] elements, at most 2^16 of a channel. */
@@ -310,7 +312,7 @@ static inline void trainc_xpulp_line_extremes(const int8_t *a, const int8_t *b, 
         register int32_t x14 __asm__("x14") = turn;
         register int32_t x15 __asm__("x15") = least;
         register int32_t x16 __asm__("x16") = greatest;
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6)
             TRAINC_XPULP_SCALAR(4, x15, x15, x5) TRAINC_XPULP_SCALAR(6, x16, x16, x5)
             TRAINC_XPULP_SCALAR(4, x15, x15, x6)
             "9: " TRAINC_XPULP_SCALAR(6, x16, x16, x6) ".option pop"
@@ -400,41 +402,58 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
 {
     int32_t i = 0;
 #if defined(TRAINC_XPULP_INSN)
-    if (r->shift > 0 && count > 1) {
+    if (r->shift > 0 && count > 3) {
         register const int8_t *x10 __asm__("x10") = a;
         register int8_t *x11 __asm__("x11") = y;
-        register int32_t x12 __asm__("x12") = count >> 1;
+        register int32_t x12 __asm__("x12") = count >> 2;
         register int32_t x13 __asm__("x13") = factor;
         register int32_t x14 __asm__("x14") = offset + (int32_t)r->unit;
         register int32_t x15 __asm__("x15") = r->shift;
         register int32_t x16 __asm__("x16") = 127;
         register int32_t x17 __asm__("x17") = r->low;
         register int32_t x18 __asm__("x18") = (int32_t)r->unit;
+        /* Four sums in x5, x6, x7 and x28. */
+#define TRAINC_XPULP_LINE_OF_ONE \
+        TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10) \
+        TRAINC_XPULP_LBSI(x7, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x10) \
+        "mul x5, x5, x13\n\tmul x6, x6, x13\n\tmul x7, x7, x13\n\tmul x28, x28, x13\n\t"
+#define TRAINC_XPULP_FOUR_OF(x, each) each(x5, x) each(x6, x) each(x7, x) each(x28, x)
+#define TRAINC_XPULP_UP_BY(x, a) TRAINC_XPULP_ADD_SHIFT(x, a, x15)
+#define TRAINC_XPULP_TO_127(x, a) TRAINC_XPULP_CLIPU(x, x, a)
+#define TRAINC_XPULP_PLUS(x, a) "add " #x ", " #x ", " #a "\n\t"
+        /* Less one below zero. */
+#define TRAINC_XPULP_AWAY(x, a) \
+        "slt x29, " #x ", " #a "\n\t" TRAINC_XPULP_SUB_SHIFT(x, x29, x15)
+#define TRAINC_XPULP_WITHIN_BYTE(x, a) TRAINC_XPULP_CLIP8(x, x)
         if (r->low == 0) {
             /* Negative sums are 0. */
             __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-                TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10)
-                "mul x5, x5, x13\n\tmul x6, x6, x13\n\tadd x5, x5, x14\n\tadd x6, x6, x14\n\t"
-                "sra x5, x5, x15\n\tsra x6, x6, x15\n\t"
-                TRAINC_XPULP_CLIPU(x5, x5, x16) TRAINC_XPULP_CLIPU(x6, x6, x16)
-                TRAINC_XPULP_SBI(x5, 1, x11) "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop"
+                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_UP_BY)
+                TRAINC_XPULP_FOUR_OF(x16, TRAINC_XPULP_TO_127)
+                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28)
+                "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
                 : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16)
-                : "x5", "x6", "memory");
+                : "x5", "x6", "x7", "x28", "memory");
         } else {
             /* Below zero, half a unit less the least. */
             __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-                TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10)
-                "mul x5, x5, x13\n\tmul x6, x6, x13\n\tadd x5, x5, x14\n\tadd x6, x6, x14\n\t"
-                "slt x7, x5, x18\n\tslt x28, x6, x18\n\tsub x5, x5, x7\n\tsub x6, x6, x28\n\t"
-                "sra x5, x5, x15\n\tsra x6, x6, x15\n\t"
-                TRAINC_XPULP_SCALAR(4, x5, x5, x16) TRAINC_XPULP_SCALAR(4, x6, x6, x16)
-                TRAINC_XPULP_SCALAR(6, x5, x5, x17) TRAINC_XPULP_SCALAR(6, x6, x6, x17)
-                TRAINC_XPULP_SBI(x5, 1, x11) "9: " TRAINC_XPULP_SBI(x6, 1, x11) ".option pop"
-                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16),
-                "r"(x17), "r"(x18)
-                : "x5", "x6", "x7", "x28", "memory");
+                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS)
+                TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY)
+                TRAINC_XPULP_FOUR_OF(x0, TRAINC_XPULP_WITHIN_BYTE)
+                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) TRAINC_XPULP_PV(5, 0x18, x5, x5, x17)
+                "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
+                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x17),
+                "r"(x18)
+                : "x5", "x6", "x7", "x28", "x29", "memory");
         }
-        i = count & ~1;
+#undef TRAINC_XPULP_LINE_OF_ONE
+#undef TRAINC_XPULP_FOUR_OF
+#undef TRAINC_XPULP_UP_BY
+#undef TRAINC_XPULP_TO_127
+#undef TRAINC_XPULP_PLUS
+#undef TRAINC_XPULP_AWAY
+#undef TRAINC_XPULP_WITHIN_BYTE
+        i = count & ~3;
     }
 #endif
     for (; i < count; i++) {
@@ -447,24 +466,26 @@ static inline void trainc_xpulp_line_dither(const int8_t *a, const int8_t *b, in
     int32_t count, const int32_t *line, int32_t shift, uint32_t counter)
 {
     const int32_t factor = line[0], turn = line[1], offset = line[2];
-    int32_t i = 0;
+    for (int32_t i = 0; i < count; i++) {
 #if defined(TRAINC_XPULP_INSN)
-    if (shift > 0 && count > 1) {
-        register const int8_t *x10 __asm__("x10") = a;
-        register const int8_t *x11 __asm__("x11") = b;
-        register int32_t x13 __asm__("x13") = factor;
-        register int32_t x14 __asm__("x14") = turn;
-        register int32_t x15 __asm__("x15") = offset;
-        TRAINC_XPULP_DITHER_REGISTERS(count >> 1, y, shift, counter);
-        if (shift <= 16) {
-            TRAINC_XPULP_LINE_PAIRS(TRAINC_XPULP_HASHES);
-        } else {
-            TRAINC_XPULP_LINE_PAIRS(TRAINC_XPULP_HASHES_OF_32);
+        const int32_t fours = shift > 0
+            ? trainc_xpulp_dither_fours(count - i, counter + (uint32_t)i) : 0;
+        if (fours > 0) {
+            register const int8_t *x10 __asm__("x10") = a + i;
+            register const int8_t *x11 __asm__("x11") = b + i;
+            register int32_t x13 __asm__("x13") = factor;
+            register int32_t x14 __asm__("x14") = turn;
+            register int32_t x15 __asm__("x15") = offset;
+            TRAINC_XPULP_DITHER_REGISTERS(fours, y + i, shift, counter + (uint32_t)i);
+            if (shift <= 16) {
+                TRAINC_XPULP_LINE_FOURS(TRAINC_XPULP_HASHES);
+            } else {
+                TRAINC_XPULP_LINE_FOURS(TRAINC_XPULP_HASHES_OF_32);
+            }
+            i += 4 * fours - 1;
+            continue;
         }
-        i = count & ~1;
-    }
 #endif
-    for (; i < count; i++) {
         y[i] = trainc_xpulp_dither(a[i] * factor + b[i] * turn + offset, shift,
             counter + (uint32_t)i);
     }
@@ -485,7 +506,7 @@ static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int3
         register int32_t x14 __asm__("x14") = turn;
         register int32_t x15 __asm__("x15") = offset;
         register int32_t *x17 __asm__("x17") = y;
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6)
             "add x5, x5, x15\n\tadd x6, x6, x15\n\t"
             TRAINC_XPULP_SWI(x5, 4, x17) "9: " TRAINC_XPULP_SWI(x6, 4, x17) ".option pop"
             : "+r"(x10), "+r"(x11), "+r"(x17) : "r"(x12), "r"(x13), "r"(x14), "r"(x15)

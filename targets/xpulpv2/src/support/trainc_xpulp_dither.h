@@ -38,62 +38,87 @@ static inline int8_t trainc_xpulp_dither(int32_t x, int32_t shift, uint32_t coun
 }
 
 #if defined(TRAINC_XPULP_INSN)
-/* Of two elements: hashes of the counter in x16 and the next one in x7 and x28; the upper half of
- * the last step does not change the upper half of a hash. */
+/* Hashes of four counters, of which the first is a multiple of 4, in x7 and x28 to x30. The upper
+ * half of a counter is the same for all of a block: x24 holds it without its last two bits, x22 and
+ * x25 to x27 the first factor's products by what becomes of the last two bits of the four, which are
+ * to be added. The upper half of the last step does not change the upper half of a hash. */
 #define TRAINC_XPULP_HASHES \
-    "srli x29, x16, 16\n\txor x7, x29, x16\n\taddi x16, x16, 1\n\t" \
-    "srli x30, x16, 16\n\txor x28, x30, x16\n\taddi x16, x16, 1\n\t" \
-    "mul x7, x7, x20\n\tmul x28, x28, x20\n\t" \
-    "srli x29, x7, 15\n\tsrli x30, x28, 15\n\txor x7, x7, x29\n\txor x28, x28, x30\n\t" \
-    "mul x7, x7, x21\n\tmul x28, x28, x21\n\t"
+    "xor x31, x16, x24\n\tmul x31, x31, x20\n\taddi x16, x16, 4\n\tadd x7, x31, x22\n\t" \
+    "add x28, x31, x25\n\tadd x29, x31, x26\n\tadd x30, x31, x27\n\t" \
+    "srli x31, x7, 15\n\txor x7, x7, x31\n\tsrli x31, x28, 15\n\txor x28, x28, x31\n\t" \
+    "srli x31, x29, 15\n\txor x29, x29, x31\n\tsrli x31, x30, 15\n\txor x30, x30, x31\n\t" \
+    "mul x7, x7, x21\n\tmul x28, x28, x21\n\tmul x29, x29, x21\n\tmul x30, x30, x21\n\t"
 #define TRAINC_XPULP_HASHES_OF_32 \
     TRAINC_XPULP_HASHES \
-    "srli x29, x7, 16\n\tsrli x30, x28, 16\n\txor x7, x7, x29\n\txor x28, x28, x30\n\t"
-/* The sums in x5 and x6, below 2^31 with what is added, rounded and stored. */
+    "srli x31, x7, 16\n\txor x7, x7, x31\n\tsrli x31, x28, 16\n\txor x28, x28, x31\n\t" \
+    "srli x31, x29, 16\n\txor x29, x29, x31\n\tsrli x31, x30, 16\n\txor x30, x30, x31\n\t"
+/* The sums in x5, x6, x1 and x9, below 2^31 with what is added, rounded and stored. */
 #define TRAINC_XPULP_DITHERED \
-    "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tadd x5, x5, x7\n\tadd x6, x6, x28\n\t" \
-    "sra x5, x5, x18\n\tsra x6, x6, x18\n\t" \
-    TRAINC_XPULP_SCALAR(4, x5, x5, x22) TRAINC_XPULP_SCALAR(4, x6, x6, x22) \
-    TRAINC_XPULP_SCALAR(6, x5, x5, x23) TRAINC_XPULP_SCALAR(6, x6, x6, x23) \
-    TRAINC_XPULP_SBI(x5, 1, x17) "9: " TRAINC_XPULP_SBI(x6, 1, x17)
-/* What both take: x12 counts pairs, x17 is the result's place. */
-#define TRAINC_XPULP_DITHER_REGISTERS(pairs, to, shift, counter) \
-    register int32_t x12 __asm__("x12") = (pairs); \
+    "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tsrl x29, x29, x19\n\tsrl x30, x30, x19\n\t" \
+    TRAINC_XPULP_ADD_SHIFT(x5, x7, x18) TRAINC_XPULP_ADD_SHIFT(x6, x28, x18) \
+    TRAINC_XPULP_ADD_SHIFT(x1, x29, x18) TRAINC_XPULP_ADD_SHIFT(x9, x30, x18) \
+    TRAINC_XPULP_CLIP8(x5, x5) TRAINC_XPULP_CLIP8(x6, x6) TRAINC_XPULP_CLIP8(x1, x1) \
+    TRAINC_XPULP_CLIP8(x9, x9) TRAINC_XPULP_BYTES(x5, x5, x6, x1, x9) \
+    TRAINC_XPULP_PV(5, 0x18, x5, x5, x23) "9: " TRAINC_XPULP_SWI(x5, 4, x17)
+/* What both take: x12 counts fours, x17 is the result's place. */
+#define TRAINC_XPULP_DITHER_REGISTERS(fours, to, shift, counter) \
+    register int32_t x12 __asm__("x12") = (fours); \
     register uint32_t x16 __asm__("x16") = (counter); \
     register int8_t *x17 __asm__("x17") = (to); \
     register int32_t x18 __asm__("x18") = (shift); \
     register int32_t x19 __asm__("x19") = 32 - (shift); \
     register uint32_t x20 __asm__("x20") = TRAINC_XPULP_HASH_FIRST; \
     register uint32_t x21 __asm__("x21") = TRAINC_XPULP_HASH_SECOND; \
-    register int32_t x22 __asm__("x22") = 127; \
-    register int32_t x23 __asm__("x23") = -127
+    register int32_t x23 __asm__("x23") = -127; \
+    const uint32_t trainc_lowest = (counter) >> 16 & 3; \
+    register uint32_t x22 __asm__("x22") = trainc_lowest * TRAINC_XPULP_HASH_FIRST; \
+    register uint32_t x24 __asm__("x24") = (counter) >> 16 & ~UINT32_C(3); \
+    register uint32_t x25 __asm__("x25") = (trainc_lowest ^ 1) * TRAINC_XPULP_HASH_FIRST; \
+    register uint32_t x26 __asm__("x26") = (trainc_lowest ^ 2) * TRAINC_XPULP_HASH_FIRST; \
+    register uint32_t x27 __asm__("x27") = (trainc_lowest ^ 3) * TRAINC_XPULP_HASH_FIRST
 #define TRAINC_XPULP_DITHER_OPERANDS \
-    "r"(x12), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x22), "r"(x23)
-#define TRAINC_XPULP_DITHER_PAIRS(hashes) \
+    "r"(x12), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x22), "r"(x23), "r"(x24), "r"(x25), \
+        "r"(x26), "r"(x27)
+#define TRAINC_XPULP_DITHER_CLOBBERS \
+    "x1", "x5", "x6", "x7", "x9", "x28", "x29", "x30", "x31", "memory"
+#define TRAINC_XPULP_DITHER_FOURS(hashes) \
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LWI(x5, 4, x10) \
-        TRAINC_XPULP_LWI(x6, 4, x10) hashes TRAINC_XPULP_DITHERED ".option pop" \
+        TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x1, 4, x10) TRAINC_XPULP_LWI(x9, 4, x10) \
+        hashes TRAINC_XPULP_DITHERED ".option pop" \
         : "+r"(x10), "+r"(x16), "+r"(x17) : TRAINC_XPULP_DITHER_OPERANDS \
-        : "x5", "x6", "x7", "x28", "x29", "x30", "memory")
+        : TRAINC_XPULP_DITHER_CLOBBERS)
+
+/* How many fours of elements have counters from this one on whose upper half is the same; 0 where
+ * it is no multiple of 4 or there are less. */
+static inline int32_t trainc_xpulp_dither_fours(int32_t count, uint32_t counter)
+{
+    if ((counter & 3) != 0) {
+        return 0;
+    }
+    return trainc_minimum32(count, (int32_t)(UINT32_C(0x10000) - (counter & 0xffff))) >> 2;
+}
 #endif
 
 /* Some 32-bit sums in a row; the first one's counter. */
 static inline void trainc_xpulp_row_dither(const int32_t *from, int8_t *to, int32_t count,
     int32_t shift, uint32_t counter)
 {
-    int32_t i = 0;
+    for (int32_t i = 0; i < count; i++) {
 #if defined(TRAINC_XPULP_INSN)
-    if (shift > 0 && shift <= 23 && count > 1) {
-        register const int32_t *x10 __asm__("x10") = from;
-        TRAINC_XPULP_DITHER_REGISTERS(count >> 1, to, shift, counter);
-        if (shift <= 16) {
-            TRAINC_XPULP_DITHER_PAIRS(TRAINC_XPULP_HASHES);
-        } else {
-            TRAINC_XPULP_DITHER_PAIRS(TRAINC_XPULP_HASHES_OF_32);
+        const int32_t fours = shift > 0 && shift <= 23
+            ? trainc_xpulp_dither_fours(count - i, counter + (uint32_t)i) : 0;
+        if (fours > 0) {
+            register const int32_t *x10 __asm__("x10") = from + i;
+            TRAINC_XPULP_DITHER_REGISTERS(fours, to + i, shift, counter + (uint32_t)i);
+            if (shift <= 16) {
+                TRAINC_XPULP_DITHER_FOURS(TRAINC_XPULP_HASHES);
+            } else {
+                TRAINC_XPULP_DITHER_FOURS(TRAINC_XPULP_HASHES_OF_32);
+            }
+            i += 4 * fours - 1;
+            continue;
         }
-        i = count & ~1;
-    }
 #endif
-    for (; i < count; i++) {
         to[i] = trainc_xpulp_dither(from[i], shift, counter + (uint32_t)i);
     }
 }

@@ -128,12 +128,54 @@ struct trainc_xpulp_pool {
     int32_t height, width, rows, columns, down, right;
 };
 
+#if defined(TRAINC_XPULP_INSN)
+/* A row of pairs of windows of two by two: of the two rows of x and dx the upper ones. An element
+ * wins that is the largest unless one before it is, too. */
+static inline void trainc_xpulp_unpool_pairs(const int8_t *x, int32_t width, const int8_t *dy,
+    int8_t *dx, int32_t pairs)
+{
+    register const int8_t *x10 __asm__("x10") = x;
+    register const int8_t *x11 __asm__("x11") = x + width;
+    register const int8_t *x12 __asm__("x12") = dy;
+    register int8_t *x13 __asm__("x13") = dx;
+    register int8_t *x14 __asm__("x14") = dx + width;
+    register int32_t x15 __asm__("x15") = pairs;
+    register uint32_t x16 __asm__("x16") = 0x02030001;
+    register uint32_t x17 __asm__("x17") = 0xff00ff00;
+    register uint32_t x18 __asm__("x18") = 0x01010000;
+    register int32_t x19 __asm__("x19") = -127;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 15, 9)
+        TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) TRAINC_XPULP_LHI(x7, 2, x12)
+        /* Neighbours, the largest of a row's two and of all four, and whether it lies above. */
+        TRAINC_XPULP_PV(1, 0x60, x28, x5, x16) TRAINC_XPULP_PV(1, 0x60, x29, x6, x16)
+        TRAINC_XPULP_PV(1, 0x18, x30, x5, x28) TRAINC_XPULP_PV(1, 0x18, x31, x6, x29)
+        TRAINC_XPULP_PV(1, 0x18, x9, x30, x31) TRAINC_XPULP_PV(1, 0x02, x30, x30, x9)
+        TRAINC_XPULP_PV(1, 0x02, x5, x5, x9) TRAINC_XPULP_PV(1, 0x02, x28, x28, x9)
+        "and x28, x28, x17\n\tand x28, x28, x5\n\txor x5, x5, x28\n\t"
+        TRAINC_XPULP_PV(1, 0x02, x6, x6, x9) TRAINC_XPULP_PV(1, 0x02, x29, x29, x9)
+        "and x29, x29, x17\n\tand x29, x29, x6\n\txor x6, x6, x29\n\t"
+        "and x30, x30, x6\n\txor x6, x6, x30\n\t"
+        TRAINC_XPULP_PV(1, 0x60, x7, x7, x18) TRAINC_XPULP_PV(5, 0x18, x7, x7, x19)
+        "and x5, x5, x7\n\tand x6, x6, x7\n\t" TRAINC_XPULP_SWI(x5, 4, x13)
+        "9: " TRAINC_XPULP_SWI(x6, 4, x14) ".option pop"
+        : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x13), "+r"(x14)
+        : "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19)
+        : "x5", "x6", "x7", "x9", "x28", "x29", "x30", "x31", "memory");
+}
+#endif
+
 /* The errors of some planes go to the first largest element of their window. */
 static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_pool work = *(const struct trainc_xpulp_pool *)context;
     const int32_t plane = work.height * work.width;
     const int8_t *dy = work.dy + begin * work.rows * work.columns;
+    int32_t pairs = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (work.down == 2 && work.right == 2) {
+        pairs = work.columns >> 1;
+    }
+#endif
     for (int32_t n = begin; n < end; n++) {
         int8_t *const dx = work.dx + n * plane;
         int32_t i = 0;
@@ -145,7 +187,13 @@ static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end
         }
         for (int32_t row = 0; row < work.rows; row++) {
             const int32_t top = n * plane + row * work.down * work.width;
-            for (int32_t column = 0; column < work.columns; column++, dy++) {
+#if defined(TRAINC_XPULP_INSN)
+            if (pairs > 0) {
+                trainc_xpulp_unpool_pairs(work.x + top, work.width, dy, work.dx + top, pairs);
+                dy += 2 * pairs;
+            }
+#endif
+            for (int32_t column = 2 * pairs; column < work.columns; column++, dy++) {
                 const int32_t first = top + column * work.right;
                 int32_t winner = first, most = work.x[first];
                 for (int32_t down = 0; down < work.down; down++) {
@@ -165,6 +213,85 @@ static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end
     }
 }
 
+/* Four windows of two by two. */
+static inline uint32_t trainc_xpulp_pool_four(const int8_t *top, const int8_t *bottom)
+{
+    const uint32_t a = trainc_xpulp_max_b(trainc_xpulp_load(top), trainc_xpulp_load(bottom));
+    const uint32_t b = trainc_xpulp_max_b(trainc_xpulp_load(top + 4), trainc_xpulp_load(bottom + 4));
+    return trainc_xpulp_max_b(trainc_xpulp_shuffle2_b(a, b, 0x06040200),
+        trainc_xpulp_shuffle2_b(a, b, 0x07050301));
+}
+
+/* The largest elements of windows of two by two, which lie side by side, of some planes: x, and dx
+ * in the place of the result. */
+static inline void trainc_xpulp_pool_planes(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_pool work = *(const struct trainc_xpulp_pool *)context;
+    for (int32_t n = begin; n < end; n++) {
+        const int8_t *top = work.x + n * work.height * work.width;
+        int8_t *to = work.dx + n * work.rows * work.columns;
+        for (int32_t row = 0; row < work.rows; row++, top += 2 * work.width, to += work.columns) {
+            const int8_t *const bottom = top + work.width;
+            int32_t column = 0;
+#if defined(TRAINC_XPULP_INSN)
+            if (work.columns >= 4) {
+                register const int8_t *x10 __asm__("x10") = top;
+                register const int8_t *x11 __asm__("x11") = bottom;
+                register int8_t *x12 __asm__("x12") = to;
+                register int32_t x13 __asm__("x13") = work.columns >> 2;
+                register uint32_t x14 __asm__("x14") = 0x06040200;
+                register uint32_t x15 __asm__("x15") = 0x07050301;
+                __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9)
+                    TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+                    TRAINC_XPULP_LWI(x7, 4, x11) TRAINC_XPULP_LWI(x28, 4, x11)
+                    TRAINC_XPULP_PV(1, 0x18, x5, x5, x7) TRAINC_XPULP_PV(1, 0x18, x6, x6, x28)
+                    "mv x7, x5\n\t" TRAINC_XPULP_PV(1, 0x64, x7, x6, x14)
+                    TRAINC_XPULP_PV(1, 0x64, x5, x6, x15) TRAINC_XPULP_PV(1, 0x18, x5, x5, x7)
+                    "9: " TRAINC_XPULP_SWI(x5, 4, x12) ".option pop"
+                    : "+r"(x10), "+r"(x11), "+r"(x12) : "r"(x13), "r"(x14), "r"(x15)
+                    : "x5", "x6", "x7", "x28", "memory");
+                column = work.columns & ~3;
+            }
+#endif
+            for (; column < work.columns; column += 4) {
+                if (work.columns >= 4) {
+                    /* The last four overlap those before. */
+                    const int32_t at = trainc_minimum32(column, work.columns - 4);
+                    trainc_xpulp_store(to + at, trainc_xpulp_pool_four(top + 2 * at,
+                        bottom + 2 * at));
+                    continue;
+                }
+                for (int32_t i = column; i < work.columns; i++) {
+                    const int32_t above = trainc_maximum32(top[2 * i], top[2 * i + 1]);
+                    const int32_t below = trainc_maximum32(bottom[2 * i], bottom[2 * i + 1]);
+                    to[i] = (int8_t)trainc_maximum32(above, below);
+                }
+            }
+        }
+    }
+}
+
+/* A byte a plane, which fills it. */
+struct trainc_xpulp_spread {
+    const int8_t *x;
+    int8_t *y;
+    int32_t plane;
+};
+
+/* Some planes, clamped to -127 and above. */
+static inline void trainc_xpulp_spread_planes(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_spread work = *(const struct trainc_xpulp_spread *)context;
+    for (int32_t n = begin; n < end; n++) {
+        const int32_t value = trainc_maximum32(work.x[n], -127);
+        const uint32_t word = (uint8_t)value * UINT32_C(0x01010101);
+        int8_t *const to = work.y + n * work.plane;
+        for (int32_t i = 0; i < work.plane; i += 4) {
+            trainc_xpulp_put_word(to, i, work.plane, word);
+        }
+    }
+}
+
 /* Floats by an exponent to bytes, without arithmetic of floats. */
 struct trainc_xpulp_floats {
     const float *x;
@@ -172,10 +299,39 @@ struct trainc_xpulp_floats {
     int32_t exponent;
 };
 
+/* The largest of the bits of magnitudes, NaNs and infinities among them, doubled. */
+static inline uint32_t trainc_xpulp_most_bits(const float *x, int32_t count)
+{
+    uint32_t most = 0;
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 1) {
+        register const float *x10 __asm__("x10") = x;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register uint32_t x13 __asm__("x13") = 0;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            "slli x5, x5, 1\n\tslli x6, x6, 1\n\t" TRAINC_XPULP_SCALAR(7, x13, x13, x5)
+            "9: " TRAINC_XPULP_SCALAR(7, x13, x13, x6) ".option pop"
+            : "+r"(x10), "+r"(x13) : "r"(x12) : "x5", "x6", "memory");
+        most = x13;
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        most = trainc_xpulp_maxu(most, (uint32_t)trainc_bits(x[i]) << 1);
+    }
+    return most;
+}
+
 /* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. */
 static inline int32_t trainc_xpulp_largest(const float *x, int32_t count)
 {
     int32_t largest = 0;
+    const uint32_t most = trainc_xpulp_most_bits(x, count);
+    if (most < UINT32_C(0xff000000)) {
+        return (int32_t)(most >> 1);
+    }
     for (int32_t i = 0; i < count; i++) {
         const int32_t bits = trainc_bits(x[i]) & INT32_MAX;
         if (bits > largest && bits <= 0x7f800000) {
@@ -185,11 +341,51 @@ static inline int32_t trainc_xpulp_largest(const float *x, int32_t count)
     return largest < 0x7f7fffff ? largest : 0x7f7fffff;
 }
 
+#if defined(TRAINC_XPULP_INSN)
+/* A float in x, of which a byte of the same register is made; x28 to x30 are free. Where it is not
+ * above half of a unit, too much is shifted out for anything to be left. */
+#define TRAINC_XPULP_TO_BYTE(x) \
+    ".insn r 0x33, 1, 0x67, x28, " #x ", x23\n\t" ".insn r 0x33, 1, 0x76, x29, " #x ", x0\n\t" \
+    "sub x28, x13, x28\n\tor x29, x29, x14\n\t" TRAINC_XPULP_SCALAR(5, x28, x28, x15) \
+    "srl x30, x29, x28\n\tandi x30, x30, 1\n\tadd x29, x29, x30\n\taddi x29, x29, -1\n\t" \
+    TRAINC_XPULP_ADDU_ROUND(x29, x0, x28) \
+    "srai " #x ", " #x ", 31\n\txor x29, x29, " #x "\n\tsub " #x ", x29, " #x "\n\t" \
+    TRAINC_XPULP_CLIP8(x, x)
+
+/* Fours of floats, at least one, none of them a NaN or infinite, subnormal numbers less than half a
+ * unit: trainc_xpulp_to_bytes. */
+static inline void trainc_xpulp_fours_to_bytes(const float *x, int8_t *y, int32_t fours,
+    int32_t exponent)
+{
+    register const float *x10 __asm__("x10") = x;
+    register int8_t *x11 __asm__("x11") = y;
+    register int32_t x12 __asm__("x12") = fours;
+    register int32_t x13 __asm__("x13") = exponent + 150;
+    register int32_t x14 __asm__("x14") = 0x800000;
+    register int32_t x15 __asm__("x15") = 31;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+        TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x10)
+        TRAINC_XPULP_LWI(x31, 4, x10) TRAINC_XPULP_TO_BYTE(x5) TRAINC_XPULP_TO_BYTE(x6)
+        TRAINC_XPULP_TO_BYTE(x7) TRAINC_XPULP_TO_BYTE(x31) TRAINC_XPULP_BYTES(x5, x5, x6, x7, x31)
+        "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
+        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15)
+        : "x5", "x6", "x7", "x28", "x29", "x30", "x31", "memory");
+}
+#endif
+
 /* x / 2^exponent, rounded to nearest with ties to even, clamped to bytes; 0 for NaN. Magnitudes are
  * at most 2^(exponent + 7), but for infinities. */
 static inline void trainc_xpulp_to_bytes(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_floats work = *(const struct trainc_xpulp_floats *)context;
+#if defined(TRAINC_XPULP_INSN)
+    if (end - begin >= 4 && work.exponent >= -124
+        && trainc_xpulp_most_bits(work.x + begin, end - begin) < UINT32_C(0xff000000)) {
+        const int32_t fours = (end - begin) >> 2;
+        trainc_xpulp_fours_to_bytes(work.x + begin, work.y + begin, fours, work.exponent);
+        begin += 4 * fours;
+    }
+#endif
     for (int32_t i = begin; i < end; i++) {
         const int32_t bits = trainc_bits(work.x[i]);
         const int32_t biased = (bits >> 23) & 255;

@@ -9,7 +9,7 @@
 #include "trainc_rt.h"
 #include "trainc_xpulp.h"
 
-/* A tile, and where its sums go. Strides are in bytes. */
+/* A tile, and where its sums go. Strides are in bytes; blocks of assembler know the places. */
 struct trainc_xpulp_tile {
     const int8_t *rows, *lanes;
     /* Of vectors to the next. */
@@ -22,6 +22,12 @@ struct trainc_xpulp_tile {
     int32_t sums_stride;
     /* The bits of the magnitudes of all sums so far. */
     uint32_t bits;
+    /* Of vectors in segments, of `words` each: how many; from the end of a lane's segment to its
+     * next; from the end of a tile's last row word to the next tile's rows; tiles below each other;
+     * and from a word of the last lane to the next word of the first. */
+    int32_t segments, jump, rest, tiles, back;
+    /* From a lane's sum to the next lane's, where these do not lie side by side. */
+    int32_t apart;
 };
 
 #if defined(TRAINC_XPULP_INSN)
@@ -38,12 +44,6 @@ struct trainc_xpulp_tile {
     "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tsw " #c ", 8(x7)\n\tsw " #d ", 12(x7)\n\t" \
     "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
     TRAINC_XPULP_WIDTH(d)
-
-/* Of two lanes. */
-#define TRAINC_XPULP_START2(a, b) "lw " #a ", 0(x5)\n\tlw " #b ", 4(x5)\n\tadd x5, x5, x6\n\t"
-#define TRAINC_XPULP_STORE2(a, b) \
-    "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tadd x7, x7, x9\n\t" \
-    TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b)
 
 /* The first loads of a tile of rows, and what its last stores need. */
 #define TRAINC_XPULP_OPEN \
@@ -82,10 +82,45 @@ struct trainc_xpulp_tile {
 TRAINC_XPULP_MULTIPLY4(trainc_xpulp_multiply4,
     TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x11, x7)
     TRAINC_XPULP_LW(x30, x11, x7) TRAINC_XPULP_LW(x31, x1, x7))
-/* Of rows whose words lie side by side. */
-TRAINC_XPULP_MULTIPLY4(trainc_xpulp_multiply4_words,
-    TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7)
-    TRAINC_XPULP_LWI(x30, 4, x7) TRAINC_XPULP_LWI(x31, 4, x7))
+/* Tiles of four rows below each other, which start from zeros: their first words' products are not
+ * added to anything, so vectors have at least two words. Rows and sums move on to behind the tiles.
+ * `step` prints how x7, which the loads of words have moved on, comes to the next tile's rows. */
+#define TRAINC_XPULP_DOT(rd, a, b) TRAINC_XPULP_PV(1, 0x4c, rd, a, b)
+#define TRAINC_XPULP_WORD(of, ...) \
+    __VA_ARGS__ \
+    TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9) \
+    of(x12, x28, x5) of(x16, x29, x5) of(x20, x30, x5) of(x24, x31, x5) \
+    TRAINC_XPULP_LW(x5, x11, x9) \
+    of(x13, x28, x6) of(x17, x29, x6) of(x21, x30, x6) of(x25, x31, x6) \
+    TRAINC_XPULP_LW(x6, x1, x9) \
+    of(x14, x28, x5) of(x18, x29, x5) of(x22, x30, x5) of(x26, x31, x5) \
+    of(x15, x28, x6) of(x19, x29, x6) of(x23, x30, x6)
+#define TRAINC_XPULP_MULTIPLY_TILES(name, step, ...) \
+    static inline void name(struct trainc_xpulp_tile *tile, int32_t tiles) \
+    { \
+        register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
+        register int32_t x12 __asm__("x12") = tiles; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN \
+            "lw x11, 8(x10)\n\tslli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\t" \
+            "addi x1, x1, 4\n\t" TRAINC_XPULP_LOOP(1, 12, 8) \
+            "lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t" \
+            TRAINC_XPULP_WORD(TRAINC_XPULP_DOT, __VA_ARGS__) "lw x5, 12(x10)\n\t" \
+            TRAINC_XPULP_DOT(x27, x31, x6) "addi x5, x5, -1\n\t" \
+            TRAINC_XPULP_LOOP(0, 5, 9) TRAINC_XPULP_WORD(TRAINC_XPULP_SDOT, __VA_ARGS__) \
+            "9: " TRAINC_XPULP_SDOT(x27, x31, x6) \
+            step "sw x7, 0(x10)\n\t" TRAINC_XPULP_SUMS \
+            TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19) \
+            TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27) \
+            "sw x7, 24(x10)\n\t8: sw x11, 32(x10)\n\t.option pop" \
+            : "+r"(x12) : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x13", "x14", "x15", "x16", "x17", \
+              "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", \
+              "x30", "x31", "memory"); \
+    }
+/* From the second row of a tile to the next tile's first one: three rows. */
+TRAINC_XPULP_MULTIPLY_TILES(trainc_xpulp_multiply_tiles, "sub x7, x7, x1\n\taddi x7, x7, 4\n\t",
+    TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x11, x7)
+    TRAINC_XPULP_LW(x30, x11, x7) TRAINC_XPULP_LW(x31, x1, x7))
 
 /* 14 instructions for 32 products: of two rows. */
 #define TRAINC_XPULP_MULTIPLY2(name, ...) \
@@ -111,30 +146,6 @@ TRAINC_XPULP_MULTIPLY4(trainc_xpulp_multiply4_words,
     }
 TRAINC_XPULP_MULTIPLY2(trainc_xpulp_multiply2,
     TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x30, x7))
-TRAINC_XPULP_MULTIPLY2(trainc_xpulp_multiply2_words,
-    TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7))
-
-/* 14 instructions for 32 products: of four rows, whose words lie side by side, and two lanes. */
-static inline void trainc_xpulp_multiply_pair(struct trainc_xpulp_tile *tile)
-{
-    register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_OPEN
-        TRAINC_XPULP_START2(x12, x13) TRAINC_XPULP_START2(x16, x17)
-        TRAINC_XPULP_START2(x20, x21) TRAINC_XPULP_START2(x24, x25)
-        "lw x5, 12(x10)\n\tneg x1, x11\n\taddi x1, x1, 4\n\t" TRAINC_XPULP_LOOP(0, 5, 9)
-        TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7)
-        TRAINC_XPULP_LWI(x30, 4, x7) TRAINC_XPULP_LWI(x31, 4, x7)
-        TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x1, x9)
-        TRAINC_XPULP_LANE(x12, x16, x20, x24, x5)
-        TRAINC_XPULP_SDOT(x13, x28, x6) TRAINC_XPULP_SDOT(x17, x29, x6)
-        TRAINC_XPULP_SDOT(x21, x30, x6) "9: " TRAINC_XPULP_SDOT(x25, x31, x6) TRAINC_XPULP_SUMS
-        TRAINC_XPULP_STORE2(x12, x13) TRAINC_XPULP_STORE2(x16, x17)
-        TRAINC_XPULP_STORE2(x20, x21) TRAINC_XPULP_STORE2(x24, x25)
-        TRAINC_XPULP_CLOSE
-        : : "r"(x10)
-        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x16", "x17", "x20", "x21", "x24",
-          "x25", "x28", "x29", "x30", "x31", "memory");
-}
 
 /* 9 instructions for 16 products: of one row. */
 static inline void trainc_xpulp_multiply1(struct trainc_xpulp_tile *tile)
@@ -165,17 +176,112 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
     }
 }
 
-/* The same where a row's words lie beside those of the other rows, four or as many as there are. */
-static inline void trainc_xpulp_multiply_words(struct trainc_xpulp_tile *tile, int32_t rows)
-{
-    if (rows > 2) {
-        trainc_xpulp_multiply4_words(tile);
-    } else if (rows == 2) {
-        trainc_xpulp_multiply2_words(tile);
-    } else {
-        trainc_xpulp_multiply1(tile);
+/* Of two lanes. */
+#define TRAINC_XPULP_STORE2(a, b) \
+    "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tadd x7, x7, x9\n\t" \
+    TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b)
+
+/* Tiles of rows whose words lie side by side, by vectors in segments of at least two words: the
+ * first word's products, those of all others, and what is stored. */
+#define TRAINC_XPULP_SEGMENTS(name, word, last, ...) \
+    static inline void name(struct trainc_xpulp_tile *tile) \
+    { \
+        register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN "lw x1, 52(x10)\n\t" \
+            "7: lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t" \
+            word(TRAINC_XPULP_DOT) "lw x5, 12(x10)\n\t" last(TRAINC_XPULP_DOT) \
+            "lw x6, 36(x10)\n\taddi x5, x5, -1\n\t" \
+            TRAINC_XPULP_LOOP(1, 6, 8) TRAINC_XPULP_LOOP(0, 5, 9) \
+            word(TRAINC_XPULP_SDOT) "9: " last(TRAINC_XPULP_SDOT) \
+            "lw x6, 40(x10)\n\tlw x5, 12(x10)\n\t8: add x9, x9, x6\n\t" \
+            "lw x6, 44(x10)\n\tlw x5, 48(x10)\n\tadd x7, x7, x6\n\tsw x7, 0(x10)\n\t" \
+            "addi x5, x5, -1\n\tsw x5, 48(x10)\n\t" \
+            TRAINC_XPULP_SUMS __VA_ARGS__ \
+            "lw x5, 48(x10)\n\tsw x7, 24(x10)\n\tsw x11, 32(x10)\n\tbne x5, x0, 7b\n\t" \
+            ".option pop" \
+            : : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", \
+              "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", \
+              "x30", "x31", "memory"); \
     }
-}
+/* Four rows by four lanes: 24 instructions for 64 products. */
+#define TRAINC_XPULP_WORD4(of) \
+    TRAINC_XPULP_WORD(of, TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7) \
+        TRAINC_XPULP_LWI(x30, 4, x7) TRAINC_XPULP_LWI(x31, 4, x7))
+#define TRAINC_XPULP_LAST4(of) of(x27, x31, x6)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments4, TRAINC_XPULP_WORD4, TRAINC_XPULP_LAST4,
+    TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19)
+    TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27))
+/* Four rows by two lanes: 14 instructions for 32 products. */
+#define TRAINC_XPULP_WORD_PAIR(of) \
+    TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7) \
+    TRAINC_XPULP_LWI(x30, 4, x7) TRAINC_XPULP_LWI(x31, 4, x7) \
+    TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x1, x9) \
+    of(x12, x28, x5) of(x16, x29, x5) of(x20, x30, x5) of(x24, x31, x5) \
+    of(x13, x28, x6) of(x17, x29, x6) of(x21, x30, x6)
+#define TRAINC_XPULP_LAST_PAIR(of) of(x25, x31, x6)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments_pair, TRAINC_XPULP_WORD_PAIR, TRAINC_XPULP_LAST_PAIR,
+    TRAINC_XPULP_STORE2(x12, x13) TRAINC_XPULP_STORE2(x16, x17)
+    TRAINC_XPULP_STORE2(x20, x21) TRAINC_XPULP_STORE2(x24, x25))
+/* Two rows by four lanes: the same. */
+#define TRAINC_XPULP_WORD2(of) \
+    TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LWI(x29, 4, x7) \
+    TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LW(x6, x11, x9) \
+    of(x12, x28, x5) of(x16, x29, x5) TRAINC_XPULP_LW(x5, x11, x9) \
+    of(x13, x28, x6) of(x17, x29, x6) TRAINC_XPULP_LW(x6, x1, x9) \
+    of(x14, x28, x5) of(x18, x29, x5) of(x15, x28, x6)
+#define TRAINC_XPULP_LAST2(of) of(x19, x29, x6)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments2, TRAINC_XPULP_WORD2, TRAINC_XPULP_LAST2,
+    TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19))
+/* One row: 9 instructions for 16 products. */
+#define TRAINC_XPULP_WORD1(of) \
+    TRAINC_XPULP_LW(x5, x11, x9) TRAINC_XPULP_LWI(x28, 4, x7) TRAINC_XPULP_LW(x6, x11, x9) \
+    of(x12, x28, x5) TRAINC_XPULP_LW(x5, x11, x9) of(x13, x28, x6) TRAINC_XPULP_LW(x6, x1, x9) \
+    of(x14, x28, x5)
+#define TRAINC_XPULP_LAST1(of) of(x15, x28, x6)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, TRAINC_XPULP_WORD1, TRAINC_XPULP_LAST1,
+    TRAINC_XPULP_STORE(x12, x13, x14, x15))
+
+/* Tiles of four rows below each other, whose words lie side by side, where lanes' sums lie apart: a
+ * row's start and its end, of which sums_stride is the way from behind the last lane. */
+#define TRAINC_XPULP_START_APART(a, b, c, d) \
+    TRAINC_XPULP_LW(a, x6, x5) TRAINC_XPULP_LW(b, x6, x5) TRAINC_XPULP_LW(c, x6, x5) \
+    TRAINC_XPULP_LW(d, x6, x5) "add x5, x5, x1\n\t"
+#define TRAINC_XPULP_STORE_APART(a, b, c, d) \
+    TRAINC_XPULP_SW(a, x6, x7) TRAINC_XPULP_SW(b, x6, x7) TRAINC_XPULP_SW(c, x6, x7) \
+    TRAINC_XPULP_SW(d, x6, x7) "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) \
+    TRAINC_XPULP_WIDTH(c) TRAINC_XPULP_WIDTH(d)
+#define TRAINC_XPULP_ROWS_AND_LANES "lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
+#define TRAINC_XPULP_BACK \
+    "slli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
+#define TRAINC_XPULP_TILES_APART(name, ...) \
+    static inline void name(struct trainc_xpulp_tile *tile, int32_t tiles) \
+    { \
+        register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
+        register int32_t x12 __asm__("x12") = tiles; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) __VA_ARGS__ \
+            TRAINC_XPULP_LOOP(0, 5, 9) TRAINC_XPULP_WORD4(TRAINC_XPULP_SDOT) \
+            "9: " TRAINC_XPULP_LAST4(TRAINC_XPULP_SDOT) "sw x7, 0(x10)\n\tlw x6, 56(x10)\n\t" \
+            TRAINC_XPULP_SUMS TRAINC_XPULP_STORE_APART(x12, x13, x14, x15) \
+            TRAINC_XPULP_STORE_APART(x16, x17, x18, x19) \
+            TRAINC_XPULP_STORE_APART(x20, x21, x22, x23) \
+            TRAINC_XPULP_STORE_APART(x24, x25, x26, x27) \
+            "sw x7, 24(x10)\n\t8: sw x11, 32(x10)\n\t.option pop" \
+            : "+r"(x12) : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x13", "x14", "x15", "x16", "x17", "x18", "x19", \
+              "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31", \
+              "memory"); \
+    }
+/* At least two words. */
+TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_tiles_apart,
+    TRAINC_XPULP_ROWS_AND_LANES TRAINC_XPULP_BACK TRAINC_XPULP_WORD4(TRAINC_XPULP_DOT)
+    "lw x5, 12(x10)\n\t" TRAINC_XPULP_LAST4(TRAINC_XPULP_DOT) "addi x5, x5, -1\n\t")
+/* To the sums that are there. */
+TRAINC_XPULP_TILES_APART(trainc_xpulp_add_tiles_apart,
+    "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x1, 28(x10)\n\t"
+    TRAINC_XPULP_START_APART(x12, x13, x14, x15) TRAINC_XPULP_START_APART(x16, x17, x18, x19)
+    TRAINC_XPULP_START_APART(x20, x21, x22, x23) TRAINC_XPULP_START_APART(x24, x25, x26, x27)
+    TRAINC_XPULP_ROWS_AND_LANES "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK)
 
 /* A word, the rest of a piece, and the gap behind it. */
 #define TRAINC_XPULP_PIECES(words, loads, stores) \
@@ -303,14 +409,97 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
     trainc_xpulp_multiply_some(tile, rows, 4, 4, tile->stride);
 }
 
-static inline void trainc_xpulp_multiply_words(struct trainc_xpulp_tile *tile, int32_t rows)
+static inline void trainc_xpulp_multiply_tiles(struct trainc_xpulp_tile *tile, int32_t tiles)
 {
-    trainc_xpulp_multiply_some(tile, rows, 4, rows > 2 ? 16 : 4 * rows, 4);
+    for (; tiles > 0; tiles--) {
+        trainc_xpulp_multiply(tile, 4);
+        tile->rows += 4 * tile->stride;
+        tile->sums += tile->sums_stride;
+    }
 }
 
-static inline void trainc_xpulp_multiply_pair(struct trainc_xpulp_tile *tile)
+/* Tiles of some rows and lanes by vectors in segments. */
+static inline void trainc_xpulp_segments_some(struct trainc_xpulp_tile *tile, int32_t rows,
+    int32_t lanes)
 {
-    trainc_xpulp_multiply_some(tile, 4, 2, 16, 4);
+    for (; tile->tiles > 0; tile->tiles--) {
+        for (int32_t row = 0; row < rows; row++) {
+            for (int32_t lane = 0; lane < lanes; lane++) {
+                const int8_t *a = tile->rows + 4 * row, *b = tile->lanes + lane * tile->stride;
+                uint32_t sum = 0;
+                for (int32_t n = 0; n < tile->segments; n++, b += tile->jump) {
+                    for (int32_t i = 0; i < tile->words; i++, a += 4 * rows, b += 4) {
+#if defined(TRAINC_XPULP_BUILTINS)
+                        sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a),
+                            trainc_xpulp_load(b));
+#else
+                        for (int32_t k = 0; k < 4; k++) {
+                            sum += (uint32_t)(a[k] * b[k]);
+                        }
+#endif
+                    }
+                }
+                tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
+                tile->bits |= trainc_xpulp_abs(sum);
+            }
+        }
+        tile->rows += 4 * rows * tile->segments * tile->words + tile->rest;
+        tile->sums += rows * (tile->sums_stride / 4);
+    }
+}
+
+static inline void trainc_xpulp_segments4(struct trainc_xpulp_tile *tile)
+{
+    trainc_xpulp_segments_some(tile, 4, 4);
+}
+
+static inline void trainc_xpulp_segments_pair(struct trainc_xpulp_tile *tile)
+{
+    trainc_xpulp_segments_some(tile, 4, 2);
+}
+
+static inline void trainc_xpulp_segments2(struct trainc_xpulp_tile *tile)
+{
+    trainc_xpulp_segments_some(tile, 2, 4);
+}
+
+static inline void trainc_xpulp_segments1(struct trainc_xpulp_tile *tile)
+{
+    trainc_xpulp_segments_some(tile, 1, 4);
+}
+
+static inline void trainc_xpulp_add_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
+    for (; tiles > 0; tiles--, tile->sums += 4 * stride, tile->rows += 16 * tile->words) {
+        for (int32_t n = 0; n < 16; n++) {
+            const int8_t *a = tile->rows + 4 * (n >> 2), *b = tile->lanes + (n & 3) * tile->stride;
+            int32_t *const to = tile->sums + (n >> 2) * stride + (n & 3) * apart;
+            uint32_t sum = (uint32_t)*to;
+            for (int32_t i = 0; i < tile->words; i++, a += 16, b += 4) {
+#if defined(TRAINC_XPULP_BUILTINS)
+                sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a), trainc_xpulp_load(b));
+#else
+                for (int32_t k = 0; k < 4; k++) {
+                    sum += (uint32_t)(a[k] * b[k]);
+                }
+#endif
+            }
+            *to = (int32_t)sum;
+            tile->bits |= trainc_xpulp_abs(sum);
+        }
+    }
+}
+
+static inline void trainc_xpulp_multiply_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
+    for (int32_t row = 0; row < 4 * tiles; row++) {
+        for (int32_t lane = 0; lane < 4; lane++) {
+            tile->sums[row * stride + lane * apart] = 0;
+        }
+    }
+    trainc_xpulp_add_tiles_apart(tile, tiles);
 }
 
 static inline int8_t *trainc_xpulp_pieces(const int8_t *from, int32_t stride, int32_t count,
@@ -587,7 +776,12 @@ static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product 
     tile.start = work->adds ? tile.sums : trainc_xpulp_zeros;
     tile.start_stride = work->adds ? tile.sums_stride : 0;
     tile.bits = 0;
-    for (int32_t row = 0; row < work->row_count; row += 4) {
+    int32_t row = 0;
+    if (!work->adds && tile.words > 1 && work->row_count >= 4) {
+        row = work->row_count & ~3;
+        trainc_xpulp_multiply_tiles(&tile, row >> 2);
+    }
+    for (; row < work->row_count; row += 4) {
         trainc_xpulp_multiply(&tile, work->row_count - row);
         tile.rows += 4 * bytes;
         tile.sums += work->sums_stride * 4;

@@ -22,6 +22,8 @@ struct trainc_xpulp_rounding {
     uint32_t unit;
     int32_t half, odd;
     uint32_t low_mask, high_mask;
+    /* Whether shifted magnitudes are known to have at most 7 bits. */
+    int32_t fits;
 };
 
 /* For a shift by any amount from 0 on: from 64 bits on, all is as it is by 64. */
@@ -35,6 +37,16 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_rounding(int64_t amount,
     r.odd = r.shift & 1;
     r.low_mask = r.half < 32 ? (UINT32_C(1) << r.half) - 1 : UINT32_MAX;
     r.high_mask = r.shift - r.half < 32 ? (UINT32_C(1) << (r.shift - r.half)) - 1 : UINT32_MAX;
+    r.fits = 0;
+    return r;
+}
+
+/* The same for sums whose magnitudes have so many bits. */
+static inline struct trainc_xpulp_rounding trainc_xpulp_rounding_of(int64_t amount, int32_t low,
+    int64_t width)
+{
+    struct trainc_xpulp_rounding r = trainc_xpulp_rounding(amount, low);
+    r.fits = width - amount <= 7;
     return r;
 }
 
@@ -123,10 +135,106 @@ static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t
     "srl x28, x6, x16\n\tand x28, x28, x31\n\tand x29, x6, x30\n\tsll x29, x29, x17\n\t" \
     "sltu x29, x29, x28\n\tsrl x6, x6, x15\n\tadd x6, x6, x29\n\t"
 
+/* Four sums in x5, x6, x7 and x28 become bytes in x5; the rest of a round. */
+#define TRAINC_XPULP_FOUR \
+    TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x10) \
+    TRAINC_XPULP_LWI(x28, 4, x10)
+#define TRAINC_XPULP_QUADS(each, ...) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_FOUR each \
+        "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop" \
+        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), __VA_ARGS__ \
+        : "x5", "x6", "x7", "x9", "x28", "x29", "x30", "x31", "memory")
+#define TRAINC_XPULP_QUADS_OF(from, to, quads, x13_is, r) \
+    register const int32_t *x10 __asm__("x10") = (from); \
+    register int8_t *x11 __asm__("x11") = (to); \
+    register int32_t x12 __asm__("x12") = (quads); \
+    register uint32_t x13 __asm__("x13") = (x13_is); \
+    register int32_t x15 __asm__("x15") = (r)->shift
+
+/* Half a unit is added by the shift itself, below zero one less: 19 instructions. Clamped before,
+ * to 127 units, nothing exceeds 32 bits. Of non-negative results: 15 instructions. */
+static inline void trainc_xpulp_quads_half_away(const int32_t *from, int8_t *to, int32_t quads,
+    const struct trainc_xpulp_rounding *r)
+{
+    TRAINC_XPULP_QUADS_OF(from, to, quads, UINT32_C(127) << r->shift, r);
+    if (r->low == 0) {
+        TRAINC_XPULP_QUADS(TRAINC_XPULP_CLIPU(x5, x5, x13) TRAINC_XPULP_CLIPU(x6, x6, x13)
+            TRAINC_XPULP_CLIPU(x7, x7, x13) TRAINC_XPULP_CLIPU(x28, x28, x13)
+            TRAINC_XPULP_ADDU_ROUND(x5, x0, x15) TRAINC_XPULP_ADDU_ROUND(x6, x0, x15)
+            TRAINC_XPULP_ADDU_ROUND(x7, x0, x15) TRAINC_XPULP_ADDU_ROUND(x28, x0, x15)
+            TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28), "r"(x15));
+        return;
+    }
+    TRAINC_XPULP_QUADS(TRAINC_XPULP_CLIPR(x5, x5, x13) TRAINC_XPULP_CLIPR(x6, x6, x13)
+        TRAINC_XPULP_CLIPR(x7, x7, x13) TRAINC_XPULP_CLIPR(x28, x28, x13)
+        "srai x29, x5, 31\n\tsrai x30, x6, 31\n\tsrai x31, x7, 31\n\tsrai x9, x28, 31\n\t"
+        TRAINC_XPULP_ADD_ROUND(x5, x29, x15) TRAINC_XPULP_ADD_ROUND(x6, x30, x15)
+        TRAINC_XPULP_ADD_ROUND(x7, x31, x15) TRAINC_XPULP_ADD_ROUND(x28, x9, x15)
+        TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28), "r"(x15));
+}
+
+/* Magnitudes of x5, x6, x7 and x28 in x29, x30, x31 and x9; the former become their upper bytes, in
+ * x5: signs, with x14 as the lanes 3 and 7, twice. */
+#define TRAINC_XPULP_MAGNITUDES \
+    TRAINC_XPULP_SCALAR(0, x29, x5, x0) TRAINC_XPULP_SCALAR(0, x30, x6, x0) \
+    TRAINC_XPULP_SCALAR(0, x31, x7, x0) TRAINC_XPULP_SCALAR(0, x9, x28, x0) \
+    TRAINC_XPULP_PV(1, 0x64, x5, x6, x14) TRAINC_XPULP_PV(1, 0x64, x7, x28, x14) \
+    TRAINC_XPULP_PV(0, 0x68, x5, x7, x5) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3)
+/* Magnitudes in x6, and signs. */
+#define TRAINC_XPULP_SIGNED \
+    TRAINC_XPULP_PV(5, 0x14, x6, x6, x13) "xor x6, x6, x5\n\t" TRAINC_XPULP_PV(1, 0x04, x5, x6, x5)
+
+/* Of shifted magnitudes that are bytes. Up to 16 bits are shifted out: both halves of them are bytes,
+ * too, which are compared four at a time, 34 instructions. More: 42. */
+static inline void trainc_xpulp_quads_pseudo_stochastic(const int32_t *from, int8_t *to,
+    int32_t quads, const struct trainc_xpulp_rounding *r)
+{
+    TRAINC_XPULP_QUADS_OF(from, to, quads, 127, r);
+    register uint32_t x14 __asm__("x14") = 0x07030703;
+    register int32_t x17 __asm__("x17") = r->odd;
+    if (r->shift <= 16) {
+        register int32_t x16 __asm__("x16") = r->half;
+        register int32_t x18 __asm__("x18") = r->shift - r->half;
+        register uint32_t x19 __asm__("x19") = 0x06040200;
+        register uint32_t x20 __asm__("x20") = r->low_mask * 0x01010101;
+        register uint32_t x21 __asm__("x21") = r->high_mask * 0x01010101;
+        TRAINC_XPULP_QUADS(TRAINC_XPULP_MAGNITUDES
+            /* Lower halves in x6. */
+            TRAINC_XPULP_BYTES(x6, x29, x30, x31, x9)
+            "srl x29, x29, x16\n\tsrl x30, x30, x16\n\tsrl x31, x31, x16\n\tsrl x9, x9, x16\n\t"
+            TRAINC_XPULP_PV(0, 0x68, x29, x30, x29) TRAINC_XPULP_PV(0, 0x68, x31, x9, x31)
+            /* Upper halves in x7. */
+            "mv x7, x29\n\t" TRAINC_XPULP_PV(1, 0x64, x7, x31, x19)
+            TRAINC_XPULP_PV(4, 0x20, x29, x29, x18) TRAINC_XPULP_PV(4, 0x20, x31, x31, x18)
+            "and x6, x6, x20\n\tand x7, x7, x21\n\t" TRAINC_XPULP_PV(1, 0x64, x29, x31, x19)
+            TRAINC_XPULP_PV(5, 0x28, x6, x6, x17) TRAINC_XPULP_PV(1, 0x22, x6, x6, x7)
+            TRAINC_XPULP_PV(1, 0x04, x6, x29, x6) TRAINC_XPULP_SIGNED,
+            "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x20), "r"(x21));
+        return;
+    }
+    register int32_t x16 __asm__("x16") = (r->shift - r->half - 1) << 5 | r->half;
+    register uint32_t x20 __asm__("x20") = r->low_mask;
+#define TRAINC_XPULP_UP(m) \
+    TRAINC_XPULP_EXTRACTU(x7, m, x16) "and x28, " #m ", x20\n\tsll x28, x28, x17\n\t" \
+    "srl " #m ", " #m ", x15\n\tsltu x28, x28, x7\n\tadd " #m ", " #m ", x28\n\t"
+    TRAINC_XPULP_QUADS(TRAINC_XPULP_MAGNITUDES TRAINC_XPULP_UP(x29) TRAINC_XPULP_UP(x30)
+        TRAINC_XPULP_UP(x31) TRAINC_XPULP_UP(x9) TRAINC_XPULP_BYTES(x6, x29, x30, x31, x9)
+        TRAINC_XPULP_SIGNED, "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x20));
+#undef TRAINC_XPULP_UP
+}
+
 /* A row of results; a word behind the sums is read, too. */
 static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, int32_t count,
     const struct trainc_xpulp_rounding *r)
 {
+    if (count >= 4 && r->shift > 1 && r->shift <= 24 && (r->low == 0 || r->low == -127)) {
+        trainc_xpulp_quads_half_away(from, to, count >> 2, r);
+        if ((count & 3) != 0) {
+            /* The last four overlap others: in place, too, where sums lie further on than bytes. */
+            trainc_xpulp_quads_half_away(from + count - 4, to + count - 4, 1, r);
+        }
+        return;
+    }
     if (r->shift < 32) {
         TRAINC_XPULP_ROUND_ROW(from, to, count, r);
         register uint32_t x16 __asm__("x16") = r->unit;
@@ -147,6 +255,13 @@ static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, i
 static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_t *to,
     int32_t count, const struct trainc_xpulp_rounding *r)
 {
+    if (count >= 4 && r->shift > 0 && r->shift < 32 && r->fits != 0 && r->low == -127) {
+        trainc_xpulp_quads_pseudo_stochastic(from, to, count >> 2, r);
+        if ((count & 3) != 0) {
+            trainc_xpulp_quads_pseudo_stochastic(from + count - 4, to + count - 4, 1, r);
+        }
+        return;
+    }
     if (r->shift < 32) {
         TRAINC_XPULP_ROUND_ROW(from, to, count, r);
         register int32_t x16 __asm__("x16") = r->half;
@@ -216,7 +331,38 @@ static inline void trainc_xpulp_store_pseudo_stochastic(void *context, int32_t b
         } \
     }
 TRAINC_XPULP_PLACE(trainc_xpulp_place_words, int32_t)
+#if defined(TRAINC_XPULP_INSN)
+/* Lines of pairs of bytes, and of one more. */
+#define TRAINC_XPULP_PLACE_LINES(more) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
+        TRAINC_XPULP_LBI(x5, 1, x10) TRAINC_XPULP_LBI(x6, 1, x10) TRAINC_XPULP_SB(x5, x14, x11) \
+        "9: " TRAINC_XPULP_SB(x6, x14, x11) more "8: add x11, x11, x15\n\t.option pop" \
+        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15) : "x5", "x6", "memory")
+static inline void trainc_xpulp_place_bytes(const struct trainc_xpulp_results *work, int32_t n,
+    const int8_t *from)
+{
+    int8_t *to = (int8_t *)work->y + n * work->plane + work->first;
+    if (work->columns == 1) {
+        for (int32_t i = 0; i < work->lanes; i++, to += work->down) {
+            *to = *from++;
+        }
+        return;
+    }
+    register const int8_t *x10 __asm__("x10") = from;
+    register int8_t *x11 __asm__("x11") = to;
+    register int32_t x12 __asm__("x12") = work->lanes / work->columns;
+    register int32_t x13 __asm__("x13") = work->columns >> 1;
+    register int32_t x14 __asm__("x14") = work->right;
+    register int32_t x15 __asm__("x15") = work->down - work->columns * work->right;
+    if ((work->columns & 1) != 0) {
+        TRAINC_XPULP_PLACE_LINES(TRAINC_XPULP_LBI(x5, 1, x10) TRAINC_XPULP_SB(x5, x14, x11));
+    } else {
+        TRAINC_XPULP_PLACE_LINES("nop\n\t");
+    }
+}
+#else
 TRAINC_XPULP_PLACE(trainc_xpulp_place_bytes, int8_t)
+#endif
 
 static inline void trainc_xpulp_place_sums(void *context, int32_t begin, int32_t end)
 {

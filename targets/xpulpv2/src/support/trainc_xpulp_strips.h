@@ -120,9 +120,10 @@ struct trainc_xpulp_strips {
     int32_t taps, dilation, down, top;
     /* Columns of a strip before the operand's, and how many of these it holds: at least four. */
     int32_t left, used;
-    /* Bytes of a column, of a strip, and from a window to the next; words of a window. */
-    int32_t column, bytes, right, words;
-    /* One for each part. */
+    /* Bytes of a column, of a strip, and from a window to the next; words of a window, and of each of
+     * its segments; from a segment's end to the next one. */
+    int32_t column, bytes, right, words, segment, jump;
+    /* One for each part; or, where the operand's rows are turned once, one for each of these. */
     int8_t *strips;
     /* As trainc_xpulp_pack_taps leaves them. */
     const int8_t *rows;
@@ -173,33 +174,53 @@ static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *wor
     }
 }
 
-/* The windows of a strip by all rows. */
-static inline uint32_t trainc_xpulp_multiply_strip(const struct trainc_xpulp_strips *work,
-    const int8_t *strip, int32_t *sums)
+/* The windows of a line by all rows: segments of `work->segment` words each, from `lanes` on, of
+ * which the first has number `first` of a vector; at least one. */
+static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_strips *work,
+    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums)
 {
+    /* Of three last rows a fourth fills up a tile. */
+    const int32_t tiles = (work->row_count + 1) >> 2, last = work->row_count & 3;
+    const int32_t skipped = work->words - segments * work->segment;
     struct trainc_xpulp_tile tile;
     tile.stride = work->right;
-    tile.words = work->words;
-    tile.start = trainc_xpulp_zeros;
-    tile.start_stride = 0;
+    tile.words = work->segment;
     tile.sums_stride = 4 * work->sums_stride;
     tile.bits = 0;
+    tile.segments = segments;
+    tile.jump = work->jump;
     for (int32_t column = 0; column < work->columns; column += 4) {
         const int32_t left = work->columns - column;
-        tile.rows = work->rows;
-        for (int32_t row = 0; row < work->row_count; row += 4) {
-            const int32_t rows = work->row_count - row;
-            /* The last windows overlap those before. */
-            const int32_t windows = left <= 2 && rows > 2 ? 2 : 4;
-            const int32_t first = left < windows ? work->columns - windows : column;
-            tile.lanes = strip + first * work->right;
-            tile.sums = sums + row * work->sums_stride + first;
-            if (windows == 2) {
-                trainc_xpulp_multiply_pair(&tile);
+        /* The last windows overlap those before. */
+        int32_t from = left < 4 ? work->columns - 4 : column;
+        if (tiles > 0) {
+            tile.rows = work->rows + 16 * first * work->segment;
+            tile.rest = 16 * skipped;
+            tile.tiles = tiles;
+            if (left <= 2) {
+                tile.lanes = lanes + (work->columns - 2) * work->right;
+                tile.sums = sums + work->columns - 2;
+                tile.back = 4 - work->right;
+                trainc_xpulp_segments_pair(&tile);
             } else {
-                trainc_xpulp_multiply_words(&tile, rows);
+                tile.lanes = lanes + from * work->right;
+                tile.sums = sums + from;
+                tile.back = 4 - 3 * work->right;
+                trainc_xpulp_segments4(&tile);
             }
-            tile.rows += 16 * work->words;
+        }
+        if (last == 1 || last == 2) {
+            tile.rows = work->rows + 16 * tiles * work->words + 4 * last * first * work->segment;
+            tile.rest = 0;
+            tile.tiles = 1;
+            tile.lanes = lanes + from * work->right;
+            tile.sums = sums + 4 * tiles * work->sums_stride + from;
+            tile.back = 4 - 3 * work->right;
+            if (last == 2) {
+                trainc_xpulp_segments2(&tile);
+            } else {
+                trainc_xpulp_segments1(&tile);
+            }
         }
     }
     return tile.bits;
@@ -215,8 +236,60 @@ static inline void trainc_xpulp_multiply_strips(void *context, int32_t begin, in
         for (int32_t line = part * work->lines / work->parts;
              line < (part + 1) * work->lines / work->parts; line++) {
             trainc_xpulp_fill_strip(work, line, strip);
-            work->bits[line] |= trainc_xpulp_multiply_strip(work, strip,
+            work->bits[line] |= trainc_xpulp_multiply_line(work, strip, 0, 1,
                 work->sums + line * work->columns);
+        }
+    }
+}
+
+/* Some rows of the operand as columns of all channels, where columns outside of it are zeros. */
+static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
+    const int32_t plane = work->height * work->width, rest = work->used & 3;
+    const int32_t channels = work->channels;
+    for (int32_t row = begin; row < end; row++) {
+        const int8_t *from = work->from + row * work->width;
+        int8_t *to = work->strips + row * work->bytes + work->left * channels;
+        for (int32_t k = 0; k < channels; k += 4, from += 4 * plane, to += 4) {
+            const int8_t *const rows[4] = { from, from + plane, from + 2 * plane, from + 3 * plane };
+            int8_t *const places[4] = { to, to + channels, to + 2 * channels, to + 3 * channels };
+            trainc_xpulp_turn_to(rows, 4, work->used >> 2, places, 4 * channels);
+            if (rest > 0) {
+                /* The last four columns overlap those before. */
+                const int32_t skip = work->used - 4;
+                const int8_t *const last[4] = { rows[0] + skip, rows[1] + skip, rows[2] + skip,
+                    rows[3] + skip };
+                int8_t *const ends[4] = { places[0] + skip * channels, places[1] + skip * channels,
+                    places[2] + skip * channels, places[3] + skip * channels };
+                trainc_xpulp_turn_to(last, 4, 1, ends, 4 * channels);
+            }
+        }
+    }
+}
+
+/* Some lines of an operand whose rows were turned: rows of windows outside of it are skipped. */
+static inline void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
+    for (int32_t line = begin; line < end; line++) {
+        const int32_t top = line * work->down - work->top;
+        int32_t first = 0, behind = work->taps;
+        while (first < behind && top + first * work->dilation < 0) {
+            first++;
+        }
+        while (behind > first && top + (behind - 1) * work->dilation >= work->height) {
+            behind--;
+        }
+        int32_t *const sums = work->sums + line * work->columns;
+        if (first < behind) {
+            work->bits[line] |= trainc_xpulp_multiply_line(work,
+                work->strips + (top + first * work->dilation) * work->bytes, first, behind - first,
+                sums);
+            continue;
+        }
+        for (int32_t n = 0; n < work->row_count; n++) {
+            trainc_xpulp_zero(sums + n * work->sums_stride, 4 * work->columns);
         }
     }
 }

@@ -1,0 +1,211 @@
+//! Weight gradients by shifted copies: for each column of a window there is a copy of the operand whose rows hold what that
+//! column meets of it, so that all elements of a tap lie side by side, some rows behind those of the tap above. Four
+//! channels of a tap are the lanes of a tile. `trainc_xpulp_shifted.h`.
+
+use trainc_c::text::{Scratch, Text, declare};
+use trainc_ir::product::{Convolution, Pass};
+
+/// Cycles of a row of a copy, of four bytes of it side by side and of four that lie apart.
+const ROW: u64 = 12;
+const WORD: u64 = 5;
+const WORD_APART: u64 = 6;
+/// Of a channel's copy, beside its rows.
+const COPY: u64 = 80;
+/// Of a column of tiles, of a tile beside its products, and of a word of it.
+const COLUMN: u64 = 45;
+const TILE: u64 = 70;
+const PRODUCTS: u64 = 24;
+
+/// See the module documentation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shifted {
+    /// Of the operand.
+    channels: usize,
+    height: usize,
+    width: usize,
+    /// Of a window, and from one to the next.
+    taps: [usize; 2],
+    strides: [usize; 2],
+    /// Above and before the operand.
+    pads: [usize; 2],
+    /// Of errors.
+    rows: usize,
+    columns: usize,
+    /// Rows of weights.
+    outputs: usize,
+    /// In the working memory.
+    copies: usize,
+    words: usize,
+}
+
+impl Shifted {
+    /// How a weight gradient goes by shifted copies; `None` where channels or outputs are no whole tiles, or rows no words.
+    pub(crate) fn of(c: &Convolution) -> Option<Shifted> {
+        let tiles = c.channels.is_multiple_of(4) && c.outputs.is_multiple_of(4);
+        let suits = c.pass == Pass::Gradient
+            && c.dilations == [1, 1]
+            && tiles
+            && c.columns.is_multiple_of(4)
+            // A tile's first word is not added to anything.
+            && c.places() >= 8;
+        suits.then_some(Shifted {
+            channels: c.channels,
+            height: c.height,
+            width: c.width,
+            taps: c.taps,
+            strides: c.strides,
+            pads: [c.pads[0], c.pads[1]],
+            rows: c.rows,
+            columns: c.columns,
+            outputs: c.outputs,
+            copies: 0,
+            words: 0,
+        })
+    }
+
+    /// Rows of a copy whose numbers have the same remainder by the stride, which lie side by side.
+    fn class(&self) -> usize {
+        self.rows - 1 + self.taps[0].div_ceil(self.strides[0])
+    }
+
+    /// Bytes of a copy.
+    fn copy(&self) -> usize {
+        self.class() * self.strides[0] * self.columns
+    }
+
+    /// Bytes of all copies.
+    fn copied(&self) -> usize {
+        self.channels * self.taps[1] * self.copy()
+    }
+
+    /// Bytes of the errors.
+    fn errors(&self) -> usize {
+        self.outputs * self.rows * self.columns
+    }
+
+    /// Bytes of its working memory.
+    pub(crate) fn room(&self) -> usize {
+        self.copied() + self.errors()
+    }
+
+    /// Columns of tiles.
+    fn tiles(&self) -> usize {
+        self.channels / 4 * self.taps[0] * self.taps[1]
+    }
+
+    /// An estimate of an image's cycles.
+    pub(crate) fn cycles(&self) -> u64 {
+        let [columns, tiles, rows] =
+            [self.columns, self.tiles(), self.outputs / 4].map(|n| n as u64);
+        let word = if self.strides[1] == 1 { WORD } else { WORD_APART };
+        let row = ROW + columns.div_ceil(4) * word;
+        let copied = (self.rows * self.strides[0]).min(self.height) as u64;
+        let copies = (self.channels * self.taps[1]) as u64;
+        let words = (self.rows * self.columns / 4) as u64;
+        let errors = self.errors() as u64 / 2 + rows * COPY;
+        copies * (COPY + copied * row)
+            + errors
+            + tiles * (COLUMN + rows * (TILE + PRODUCTS * words))
+    }
+
+    /// Takes its working memory.
+    pub(crate) fn lay_out(&mut self, scratch: &mut Scratch) {
+        self.copies = scratch.take(self.copied());
+        self.words = scratch.take(self.errors());
+    }
+
+    /// Declares its working memory.
+    pub(crate) fn declarations(&self, out: &mut Text) {
+        let text = format!(
+            "[{}][{}][{}][{}][{}]",
+            self.channels,
+            self.taps[1],
+            self.strides[0],
+            self.class(),
+            self.columns
+        );
+        declare(out, "int8_t", "copies", self.copies, &text);
+        let text = format!("[{}][{}][4]", self.outputs / 4, self.rows * self.columns);
+        declare(out, "int8_t", "words", self.words, &text);
+    }
+
+    /// Zeroes what stays zero.
+    pub(crate) fn clear(&self, out: &mut Text) {
+        out.line(format!("trainc_xpulp_zero(copies, {});", self.copied()));
+    }
+
+    /// Multiplies the errors at `rows` by the operand at `from`.
+    pub(crate) fn multiply(&self, out: &mut Text, [from, rows, sums, bits]: [&str; 4], adds: bool) {
+        out.line("struct trainc_xpulp_shifted work;");
+        let number = |n: usize| n.to_string();
+        for (field, value) in [
+            ("from", from.to_string()),
+            ("channels", number(self.channels)),
+            ("height", number(self.height)),
+            ("width", number(self.width)),
+            ("taps[0]", number(self.taps[0])),
+            ("taps[1]", number(self.taps[1])),
+            ("strides[0]", number(self.strides[0])),
+            ("strides[1]", number(self.strides[1])),
+            ("pads[0]", number(self.pads[0])),
+            ("pads[1]", number(self.pads[1])),
+            ("rows", number(self.rows)),
+            ("columns", number(self.columns)),
+            ("alike", number(self.class() * self.columns)),
+            ("copy", number(self.copy())),
+            ("copies", "copies".into()),
+            ("errors", rows.to_string()),
+            ("words", "words".into()),
+            ("outputs", number(self.outputs)),
+            ("sums", sums.to_string()),
+            ("adds", number(usize::from(adds))),
+            ("bits", bits.to_string()),
+        ] {
+            out.line(format!("work.{field} = {value};"));
+        }
+        let mut share = |count: usize, name: &str| {
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
+        };
+        share(self.channels, "shift_channels");
+        share(self.outputs / 4, "error_words");
+        share(self.tiles(), "multiply_shifted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each element that a window meets in the padded operand lies in its column's copy, and where the tap's vector has it.
+    #[test]
+    fn taps_meet_the_operand_in_copies() {
+        for (size, taps, stride, pad) in
+            [(8, 3, 1, 1), (8, 3, 2, 1), (9, 3, 2, 1), (8, 1, 2, 0), (12, 5, 3, 2), (8, 2, 4, 0)]
+        {
+            let rows = (size + 2 * pad - taps) / stride + 1;
+            let shifted = Shifted {
+                channels: 4,
+                height: size,
+                width: size,
+                taps: [taps, taps],
+                strides: [stride, stride],
+                pads: [pad, pad],
+                rows,
+                columns: rows,
+                outputs: 4,
+                copies: 0,
+                words: 0,
+            };
+            for tap in 0..taps {
+                // As `multiply_shifted` places it.
+                let vector = tap % stride * shifted.class() + tap / stride;
+                for row in 0..rows {
+                    let padded = row * stride + tap;
+                    let place = padded % stride * shifted.class() + padded / stride;
+                    assert_eq!(vector + row, place, "{size} {taps} {stride} {pad}");
+                    assert!(padded / stride < shifted.class());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+/* Weight gradients: each column of a window has its own copy of the operand, in whose rows the
+ * elements that it meets lie side by side, as many as a row of errors has. All elements that a tap
+ * meets are then side by side, too: those of the next tap below start a row further on. */
+#ifndef TRAINC_XPULP_SHIFTED_H
+#define TRAINC_XPULP_SHIFTED_H
+
+#include "trainc_xpulp_rounding.h"
+
+struct trainc_xpulp_shifted {
+    /* [channels][height][width] */
+    const int8_t *from;
+    int32_t channels, height, width;
+    /* Of a window, from one to the next, and above and before the operand. */
+    int32_t taps[2], strides[2], pads[2];
+    /* Of errors. */
+    int32_t rows, columns;
+    /* [channels][taps[1]] copies of so many bytes, in which rows a stride apart lie together, bytes
+     * of as many as there are. */
+    int32_t alike, copy;
+    int8_t *copies;
+    /* [outputs][rows][columns], and of four outputs each all first words, then all second ones. */
+    const int8_t *errors;
+    int8_t *words;
+    int32_t outputs;
+    /* [outputs][channels][taps[0]][taps[1]]; whether to add to them. */
+    int32_t *sums;
+    int32_t adds;
+    /* The bits of the sums' magnitudes, by four channels and taps. */
+    uint32_t *bits;
+};
+
+/* Some rows of bytes, at least four of each, which are as many bytes apart as `step` says: from and
+ * to every so many bytes. */
+static inline void trainc_xpulp_shift_rows(const int8_t *from, int32_t from_stride, int32_t step,
+    int8_t *to, int32_t to_stride, int32_t rows, int32_t bytes)
+{
+#if defined(TRAINC_XPULP_INSN)
+    if (bytes >= 4 && step <= 2) {
+        /* The last word overlaps others. */
+        const int32_t words = bytes >> 2, back = (bytes & 3) - 4;
+        register const int8_t *x10 __asm__("x10") = from;
+        register int8_t *x11 __asm__("x11") = to;
+        register int32_t x12 __asm__("x12") = rows;
+        register int32_t x13 __asm__("x13") = words;
+        register int32_t x14 __asm__("x14") = back * step;
+        register int32_t x15 __asm__("x15") = back;
+        register int32_t x16 __asm__("x16") = from_stride - (4 * words + back) * step;
+        register int32_t x17 __asm__("x17") = to_stride - (4 * words + back);
+        register uint32_t x28 __asm__("x28") = 0x07050200;
+#define TRAINC_XPULP_SHIFT(word, ...) \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
+            word "9: " TRAINC_XPULP_SWI(x5, 4, x11) "add x10, x10, x14\n\tadd x11, x11, x15\n\t" \
+            __VA_ARGS__ "add x10, x10, x16\n\tsw x5, 0(x11)\n\t8: add x11, x11, x17\n\t.option pop" \
+            : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), \
+              "r"(x28) \
+            : "x5", "x6", "memory")
+        if (step == 1) {
+            TRAINC_XPULP_SHIFT(TRAINC_XPULP_LWI(x5, 4, x10) "nop\n\t", "lw x5, 0(x10)\n\t");
+        } else {
+            /* Every other byte of seven. */
+            TRAINC_XPULP_SHIFT(TRAINC_XPULP_LWI(x5, 3, x10) TRAINC_XPULP_LWI(x6, 5, x10)
+                "nop\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x6, x28),
+                "lw x5, 0(x10)\n\tlw x6, 3(x10)\n\tnop\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x6, x28));
+        }
+#undef TRAINC_XPULP_SHIFT
+        return;
+    }
+#endif
+    for (int32_t row = 0; row < rows; row++) {
+        for (int32_t i = 0; i < bytes; i++) {
+            to[row * to_stride + i] = from[row * from_stride + i * step];
+        }
+    }
+}
+
+/* The copies of some channels, where what lies outside of the operand is zero already. */
+static inline void trainc_xpulp_shift_channels(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t down = work->strides[0], right = work->strides[1];
+    for (int32_t n = begin; n < end; n++) {
+        const int8_t *const from = work->from + n * work->height * work->width;
+        for (int32_t tap = 0; tap < work->taps[1]; tap++) {
+            int8_t *const to = work->copies + (n * work->taps[1] + tap) * work->copy;
+            /* The columns of errors that meet the operand by this column. */
+            const int32_t left = tap - work->pads[1];
+            const int32_t first = left < 0 ? (right - 1 - left) / right : 0;
+            const int32_t last = left < work->width
+                ? trainc_minimum32((work->width - 1 - left) / right + 1, work->columns) : 0;
+            if (first >= last) {
+                continue;
+            }
+            for (int32_t alike = 0; alike < down; alike++) {
+                /* Row number `alike + down * i` of the padded operand. */
+                const int32_t top = alike - work->pads[0];
+                const int32_t begins = top < 0 ? (down - 1 - top) / down : 0;
+                const int32_t ends = top < work->height
+                    ? trainc_minimum32((work->height - 1 - top) / down + 1,
+                        work->alike / work->columns) : 0;
+                if (begins < ends) {
+                    trainc_xpulp_shift_rows(
+                        from + (top + begins * down) * work->width + left + first * right,
+                        down * work->width, right,
+                        to + alike * work->alike + begins * work->columns + first, work->columns,
+                        ends - begins, last - first);
+                }
+            }
+        }
+    }
+}
+
+/* The words of some fours of rows of errors. */
+static inline void trainc_xpulp_error_words(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t bytes = work->rows * work->columns;
+    for (int32_t n = begin; n < end; n++) {
+        const int8_t *const from = work->errors + 4 * n * bytes;
+        int8_t *const to = work->words + 4 * n * bytes;
+#if defined(TRAINC_XPULP_INSN)
+        register const int8_t *x10 __asm__("x10") = from;
+        register const int8_t *x11 __asm__("x11") = from + bytes;
+        register const int8_t *x12 __asm__("x12") = from + 2 * bytes;
+        register const int8_t *x13 __asm__("x13") = from + 3 * bytes;
+        register int8_t *x14 __asm__("x14") = to;
+        register int32_t x15 __asm__("x15") = bytes >> 2;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 15, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) TRAINC_XPULP_LWI(x7, 4, x12)
+            TRAINC_XPULP_LWI(x28, 4, x13) TRAINC_XPULP_SWI(x5, 4, x14) TRAINC_XPULP_SWI(x6, 4, x14)
+            TRAINC_XPULP_SWI(x7, 4, x14) "9: " TRAINC_XPULP_SWI(x28, 4, x14) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x13), "+r"(x14) : "r"(x15)
+            : "x5", "x6", "x7", "x28", "memory");
+#else
+        for (int32_t i = 0; i < 4 * bytes; i++) {
+            to[i] = from[(i >> 2 & 3) * bytes + ((i >> 4) << 2) + (i & 3)];
+        }
+#endif
+    }
+}
+
+/* Some taps of four channels each, by all outputs. */
+static inline void trainc_xpulp_multiply_shifted(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t taps = work->taps[0] * work->taps[1], bytes = work->rows * work->columns;
+    int32_t four = begin / taps, tap = begin - four * taps;
+    for (int32_t n = begin; n < end; n++) {
+        const int32_t down = tap / work->taps[1], right = tap - down * work->taps[1];
+        const int32_t row = down / work->strides[0], alike = down - row * work->strides[0];
+        struct trainc_xpulp_tile tile;
+        tile.rows = work->words;
+        tile.lanes = work->copies + (4 * four * work->taps[1] + right) * work->copy
+            + alike * work->alike + row * work->columns;
+        tile.stride = work->taps[1] * work->copy;
+        tile.words = bytes >> 2;
+        tile.sums = work->sums + 4 * four * taps + tap;
+        tile.apart = 4 * taps;
+        tile.sums_stride = 4 * (work->channels - 4) * taps;
+        tile.bits = 0;
+        if (work->adds) {
+            trainc_xpulp_add_tiles_apart(&tile, work->outputs >> 2);
+        } else {
+            trainc_xpulp_multiply_tiles_apart(&tile, work->outputs >> 2);
+        }
+        work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
+        if (++tap == taps) {
+            tap = 0;
+            four++;
+        }
+    }
+}
+
+#endif
