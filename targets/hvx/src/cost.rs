@@ -3,12 +3,17 @@
 use trainc_ir::implementation::Memory;
 use trainc_ir::loops::LoopKernel;
 
-use crate::machine::Count;
 use crate::machine::function::Node;
+use crate::machine::packets::fewest_packets;
+use crate::machine::pipeline::LARGEST;
+use crate::machine::table::Unit;
+use crate::machine::{Count, Version};
 use crate::select::select;
 
 /// Packets of five instructions, about: what schedules reach in loops.
 const PACKETS_OF_FIVE: u64 = 2;
+/// Packets of as many that units are busy in, about.
+const PACKETS_BUSY: (u64, u64) = (8, 7);
 /// Rounds of a loop whose count is known at run time only.
 const UNKNOWN_ROUNDS: u64 = 8;
 /// Packets of a routine: a division, a root.
@@ -41,9 +46,19 @@ fn node(node: &Node) -> u64 {
                 Count::Constant(rounds) => rounds.into(),
                 Count::Register(_) => UNKNOWN_ROUNDS,
             };
-            LOOP + nodes(&l.body).saturating_mul(rounds)
+            LOOP + pipelined(&l.body).unwrap_or_else(|| nodes(&l.body)).saturating_mul(rounds)
         }
+        Node::Branch(branch) if branch.rare => 1 + nodes(&branch.otherwise),
         Node::Branch(branch) => 1 + nodes(&branch.then).max(nodes(&branch.otherwise)),
         Node::Call(_) => ROUTINE,
     }
+}
+
+/// A round of a loop of vectors that overlaps others, as instructions: what the units take, and a little more.
+fn pipelined(body: &[Node]) -> Option<u64> {
+    let [Node::Straight(run)] = body else { return None };
+    let units = || run.iter().map(|instruction| instruction.opcode.row().unit);
+    let overlaps = run.len() <= LARGEST && units().any(Unit::is_vector);
+    let fewest = fewest_packets(units(), Version::V66) as u64;
+    overlaps.then_some((fewest * PACKETS_BUSY.0).div_ceil(PACKETS_BUSY.1) * 5 / PACKETS_OF_FIVE)
 }

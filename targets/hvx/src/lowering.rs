@@ -3,8 +3,9 @@
 use trainc_ir::loops::builder::{LoopBuilder, broadcast_index, flat_index};
 use trainc_ir::loops::{Expr, LoopKernel, Scalar, Unary};
 use trainc_ir::numeric::Rounding;
+use trainc_ir::numeric::dither::DitherLoop;
 use trainc_ir::numeric::integer::{self, RightShift};
-use trainc_ir::ops::{self, QuantizeGradient, Requantize};
+use trainc_ir::ops::{self, QuantizeGradient, Requantize, RequantizeStochastic};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::{batch_norm, conversions};
@@ -24,6 +25,7 @@ pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKe
         Op::RequantizeStochastic(op) if inputs[0].is_f32() => {
             conversions::quantize_stochastic(op, inputs, outputs)
         }
+        Op::RequantizeStochastic(op) => requantize_stochastic(op, inputs, outputs),
         Op::Dequantize(_) if inputs[0].element.bits() <= 16 => {
             conversions::dequantize(inputs, outputs)
         }
@@ -118,6 +120,36 @@ fn requantize(op: &Requantize, inputs: &[&TensorType], outputs: &[&TensorType]) 
         let x = b.load(x, i.clone());
         let q = shift.apply(b, x);
         b.store(y, i, integer::clamp(q, op.low.into(), 127));
+    });
+    b.finish()
+}
+
+/// [`dither::shift_right`](trainc_ir::numeric::dither::shift_right) as one shift of a sum: `x` and the uniform bits have 33 bits
+/// together, which lanes that halve sums need not hold. They halve one even where nothing is shifted out, of `x` and itself then.
+fn requantize_stochastic(
+    op: &RequantizeStochastic,
+    inputs: &[&TensorType],
+    outputs: &[&TensorType],
+) -> LoopKernel {
+    let mut b = LoopBuilder::new(inputs, outputs, true);
+    let (x, y, count) = (b.input(0), b.output(0), inputs[0].count());
+    let dither = DitherLoop::new(&mut b, op.stream);
+    let magnitudes = integer::magnitude_bits(&mut b, x, count);
+    let excess = integer::bit_width(magnitudes) - Expr::i32(7);
+    let s = b.let_("s", excess.maximum(Expr::i32(0)));
+    let exponent = b.input_exponent(0) + s.clone();
+    b.set_output_exponent(0, exponent);
+    let whole = b.let_("whole", s.clone().equal(Expr::i32(0)));
+    let shift = b.let_("shift", s.maximum(Expr::i32(1)).minimum(Expr::i32(31)));
+    let spread = b.let_("spread", Expr::i32(31) - shift.clone());
+    b.for_("i", count, |b, i| {
+        let x = b.load(x, i.clone());
+        let bits = dither.bits(b, i.clone());
+        let uniform = bits.shr_unsigned(Expr::i32(1)).shr_unsigned(spread.clone());
+        let added = whole.clone().select(x.clone(), uniform);
+        let sum = x.extend() + added.extend();
+        let q = b.let_("q", sum.shift_right(shift.clone().extend()).truncate());
+        b.store(y, i, integer::clamp(q, -127, 127));
     });
     b.finish()
 }

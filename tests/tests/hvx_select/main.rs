@@ -9,6 +9,7 @@ mod packets;
 mod planes;
 mod routines;
 mod training;
+mod vector_loops;
 mod weights;
 
 use std::path::Path;

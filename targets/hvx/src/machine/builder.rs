@@ -1,5 +1,6 @@
 //! Writes structured code: fresh virtual registers for results, loops and branches as closures.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::error::MachineError;
@@ -357,7 +358,15 @@ impl Builder {
         }
         let then = self.inside(then);
         let otherwise = self.inside(otherwise);
-        self.nodes().push(Node::Branch(Branch { condition, then, otherwise }));
+        self.nodes().push(Node::Branch(Branch { condition, then, otherwise, rare: false }));
+    }
+
+    /// Runs a body if a predicate holds that seldom does.
+    pub fn when_rarely(&mut self, condition: Register, then: impl FnOnce(&mut Self)) {
+        self.when(condition, then);
+        if let Some(Node::Branch(branch)) = self.nodes().last_mut() {
+            branch.rare = true;
+        }
     }
 
     /// Calls a function with up to six 32-bit arguments; gives r0 in a fresh register.
@@ -388,6 +397,38 @@ impl Builder {
         match self.error {
             Some(error) => Err(error),
             None => Ok(self.function),
+        }
+    }
+
+    /// Where the next instruction stands: the number of its piece of straight code, and its place in it.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        let nodes = self.open.last().map_or(&[][..], Vec::as_slice);
+        match nodes.last() {
+            Some(Node::Straight(run)) => (nodes.len() - 1, run.len()),
+            _ => (nodes.len(), 0),
+        }
+    }
+
+    /// Mixes parts of one piece of straight code, which begin at these places and reach to its end, an instruction of each in turn
+    /// as far as they do not depend on each other: what is scheduled within a window then overlaps.
+    pub(crate) fn interleave(&mut self, starts: &[(usize, usize)]) {
+        let last = self.place().0;
+        let together = starts.iter().all(|(piece, _)| *piece == last);
+        let Some(Node::Straight(run)) = self.nodes().last_mut().filter(|_| together) else {
+            return;
+        };
+        let mut parts: VecDeque<VecDeque<Instruction>> = VecDeque::new();
+        for (_, start) in starts.iter().rev() {
+            parts.push_front(run.split_off(*start).into());
+        }
+        while parts.iter().any(|part| !part.is_empty()) {
+            for at in 0..parts.len() {
+                let Some(next) = parts[at].front() else { continue };
+                let waits = parts.iter().take(at).flatten().any(|other| other.meets(next));
+                if !waits && let Some(next) = parts[at].pop_front() {
+                    run.push(next);
+                }
+            }
         }
     }
 

@@ -230,15 +230,16 @@ fn around_loops(
     None
 }
 
-/// Pipelines that were made: by the loop, the most rounds in flight, and what the loop writes that lives on.
-type Known = BTreeMap<(usize, usize, Vec<u32>), Option<Pipelined>>;
+/// Pipelines that were made: by the loop, the most rounds in flight and the fewest packets between them, and what the loop
+/// writes that lives on.
+type Known = BTreeMap<(usize, (usize, usize), Vec<u32>), Option<Pipelined>>;
 
 /// A function whose blocks are packets.
 struct Scheduled {
     flow: Flow,
     loops: Vec<LoopReport>,
-    /// Rounds in flight of pipelined loops by [`FlowBlock::origin`].
-    pipelined: BTreeMap<usize, usize>,
+    /// Rounds in flight of pipelined loops, and packets between them, by [`FlowBlock::origin`].
+    pipelined: BTreeMap<usize, (usize, usize)>,
 }
 
 impl Scheduled {
@@ -261,10 +262,10 @@ fn packets(flow: &Flow, version: Version, plan: &Plan, known: &mut Known) -> Sch
     while index < flow.blocks.len() {
         let block = &flow.blocks[index];
         let (origin, before) = (block.origin, kernels.len());
-        let most = plan.stages(origin);
-        if block.inner.is_some() && block.packets.is_none() && most > 0 {
+        let most = (plan.stages(origin), plan.interval(origin));
+        if block.inner.is_some() && block.packets.is_none() && most.0 > 0 {
             index = pipeline_block(&mut flow, index, version, most, known, &mut kernels);
-            pipelined.extend(kernels.get(before).map(|(_, stages)| (origin, *stages)));
+            pipelined.extend(kernels.get(before).map(|(_, made)| (origin, *made)));
         }
         index += 1;
     }
@@ -279,7 +280,7 @@ fn packets(flow: &Flow, version: Version, plan: &Plan, known: &mut Known) -> Sch
             && let Some(packets) = &block.packets
         {
             let label = block.label.clone().unwrap_or_else(|| "".into());
-            let stages = kernels.iter().find(|(l, _)| *l == label).map_or(1, |(_, s)| *s);
+            let stages = kernels.iter().find(|(l, _)| *l == label).map_or(1, |(_, (s, _))| *s);
             loops.push(LoopReport {
                 purpose: block.purpose.as_deref().unwrap_or_default().to_string(),
                 packets: packets.len(),
@@ -299,9 +300,9 @@ fn pipeline_block(
     flow: &mut Flow,
     index: usize,
     version: Version,
-    most: usize,
+    (most, interval): (usize, usize),
     known: &mut Known,
-    kernels: &mut Vec<(std::rc::Rc<str>, usize)>,
+    kernels: &mut Vec<(std::rc::Rc<str>, (usize, usize))>,
 ) -> usize {
     let Some((count, at_least)) = flow.blocks[index].inner else { return index };
     let Some(label) = flow.blocks[index].label.clone() else { return index };
@@ -315,9 +316,10 @@ fn pipeline_block(
     };
     let written = body.iter().flat_map(Instruction::writes).flat_map(Register::units);
     let kept: Vec<u32> = written.filter(|unit| live[index].contains(unit)).collect();
-    let made = known
-        .entry((flow.blocks[index].origin, most, kept))
-        .or_insert_with(|| pipeline(body, version, (plain.len(), cycles), most, &lives_on));
+    let made =
+        known.entry((flow.blocks[index].origin, (most, interval), kept)).or_insert_with(|| {
+            pipeline(body, version, (plain.len(), cycles), (most, interval), &lives_on)
+        });
     let Some(made) = made.clone() else { return index };
     // The prologue and epilogue cost about a round in each stage.
     let overhead = (made.stages - 1) * made.kernel.len();
@@ -328,7 +330,7 @@ fn pipeline_block(
     {
         return index;
     }
-    kernels.push((label.clone(), made.stages));
+    kernels.push((label.clone(), (made.stages, made.interval)));
     let fewer = -i32::try_from(made.stages - 1).unwrap_or(i32::MAX);
     // The block before holds the set-up.
     let before = &mut flow.blocks[index - 1].run;

@@ -84,7 +84,9 @@ pub(crate) fn execute(step: &mut Step<'_>) -> Result<bool, MachineError> {
         PredicateXor => w(1)? ^ w(2)?,
         PredicateNot => !w(1)? & 0xff,
         PredicateToR | PredicateFromR => w(1)? & 0xff,
-        Mux | MuxImmediate | MuxRImmediate => w(if step.predicate(1) & 1 == 1 { 2 } else { 3 })?,
+        Mux | MuxImmediate | MuxImmediateR | MuxRImmediate => {
+            w(if step.predicate(1) & 1 == 1 { 2 } else { 3 })?
+        }
         MoveIf | MoveIfNot => match (step.predicate(1) & 1 == 1) == (step.opcode() == MoveIf) {
             true => w(2)?,
             false => w(0)?,

@@ -101,6 +101,16 @@ impl Instruction {
         self.registers().filter(|(_, role, _)| role.writes()).map(|(_, _, r)| r)
     }
 
+    /// Whether it and another one must stay in their order.
+    pub(crate) fn meets(&self, other: &Instruction) -> bool {
+        let share = |x: Register, y: Register| x.units().any(|u| y.units().any(|v| u == v));
+        let feeds = |from: &Instruction, to: &Instruction| {
+            from.writes().any(|x| to.registers().any(|(_, _, y)| share(x, y)))
+        };
+        let stores = self.effect() == Effect::Store || other.effect() == Effect::Store;
+        feeds(self, other) || feeds(other, self) || stores
+    }
+
     /// What it does to memory.
     #[must_use]
     pub fn effect(&self) -> Effect {
@@ -228,6 +238,8 @@ pub struct Branch {
     pub then: Vec<Node>,
     /// Runs if it does not.
     pub otherwise: Vec<Node>,
+    /// Whether the condition seldom holds.
+    pub rare: bool,
 }
 
 /// A call of another function by the calling convention; clobbers everything that a callee may.

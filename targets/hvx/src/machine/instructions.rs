@@ -131,6 +131,7 @@ opcodes! {
     PredicateFromR    Xtype V62 [d P, u R] "{0} = {1}";
     Mux               Alu32 V62 [d R, u P, u R, u R] "{0} = mux({1},{2},{3})";
     MuxImmediate      Alu32 V62 [d R, u P, u S8X, u S8] "{0} = mux({1},{2},{3})";
+    MuxImmediateR     Alu32 V62 [d R, u P, u S8X, u R] "{0} = mux({1},{2},{3})";
     MuxRImmediate     Alu32 V62 [d R, u P, u R, u S8X] "{0} = mux({1},{2},{3})";
     MoveIf            Alu32 V62 [x R, u P, u R] "if ({1}) {0} = {2}";
     MoveIfNot         Alu32 V62 [x R, u P, u R] "if (!{1}) {0} = {2}";

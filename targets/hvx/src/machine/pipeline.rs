@@ -5,9 +5,10 @@
 //! (prologue) and the last rounds' ends (epilogue) come back as straight code for the surrounding blocks, where the
 //! list scheduler mixes them with what is there.
 
+use super::dependence::Reason;
 use super::function::Instruction;
 use super::packets::{Packet, fewest_packets};
-use super::registers::{Register, Version};
+use super::registers::{Class, Register, Version};
 use super::schedule::Graph;
 
 /// A pipelined loop.
@@ -21,19 +22,21 @@ pub struct Pipelined {
     pub epilogue: Vec<Instruction>,
     /// Rounds in flight.
     pub stages: usize,
+    /// Packets from a round's beginning to the next one's, those that are empty included.
+    pub interval: usize,
 }
 
 /// Largest body that is tried.
-const LARGEST: usize = 200;
+pub const LARGEST: usize = 200;
 
 /// Pipelines a body if that gives a better steady state than the plain loop's packets and cycles a round, with at most
-/// `most_stages` rounds in flight.
+/// `most_stages` rounds in flight, and at least `least_interval` packets from a round to the next.
 #[must_use]
 pub fn pipeline(
     body: &[Instruction],
     version: Version,
     (packets, cycles): (usize, usize),
-    most_stages: usize,
+    (most_stages, least_interval): (usize, usize),
     lives_on: &dyn Fn(Register) -> bool,
 ) -> Option<Pipelined> {
     if body.len() > LARGEST || body.is_empty() {
@@ -42,7 +45,7 @@ pub fn pipeline(
     let graph = Graph::new(body, true);
     let units = body.iter().map(|i| i.opcode.row().unit);
     let least = fewest_packets(units, version).max(1);
-    for interval in least..packets.max(cycles) {
+    for interval in least.max(least_interval)..packets.max(cycles) {
         let stages_of = |times: &[i64]| {
             times.iter().max().map_or(1, |last| (last / interval as i64) as usize + 1)
         };
@@ -65,6 +68,7 @@ pub fn pipeline(
             }
         }
         let Some(times) = found else { continue };
+        let times = settled(&graph, version, interval as i64, &times);
         let stages = stages_of(&times);
         if stages > most_stages {
             continue;
@@ -83,25 +87,33 @@ pub fn pipeline(
             continue;
         }
         let stage = |index: usize| (times[index] / interval as i64) as usize;
-        let mut prologue = Vec::new();
-        for round in 0..stages - 1 {
-            let begun = stages - 1 - round;
-            prologue.extend(
-                body.iter().enumerate().filter(|(i, _)| stage(*i) < begun).map(|(_, x)| x.clone()),
-            );
-        }
-        let mut epilogue = Vec::new();
-        for left in (0..stages - 1).rev() {
-            epilogue.extend(
-                body.iter().enumerate().filter(|(i, _)| stage(*i) > left).map(|(_, x)| x.clone()),
-            );
-        }
+        // Of each round what is before the steady state, and what is after it, in the order of the steady state: rounds overlap,
+        // and values live no longer than there.
+        let begun = |round: usize, index: usize| stage(index) + round < stages - 1;
+        let left = |round: usize, index: usize| stage(index) + round >= stages - 1;
+        let mut prologue = in_order(body, &times, interval, stages - 1, &begun);
+        let mut epilogue = in_order(body, &times, interval, stages - 1, &left);
         for instruction in prologue.iter_mut().chain(&mut epilogue) {
             instruction.comment = None;
         }
-        return Some(Pipelined { prologue, kernel, epilogue, stages });
+        return Some(Pipelined { prologue, kernel, epilogue, stages, interval });
     }
     None
+}
+
+/// Instructions of some rounds, by their times.
+fn in_order(
+    body: &[Instruction],
+    times: &[i64],
+    interval: usize,
+    rounds: usize,
+    belongs: &dyn Fn(usize, usize) -> bool,
+) -> Vec<Instruction> {
+    let all = (0..rounds).flat_map(|round| (0..body.len()).map(move |index| (round, index)));
+    let mut own: Vec<(usize, usize)> =
+        all.filter(|&(round, index)| belongs(round, index)).collect();
+    own.sort_by_key(|&(round, index)| (times[index] + (round * interval) as i64, round, index));
+    own.into_iter().map(|(_, index)| body[index].clone()).collect()
 }
 
 /// Members of each packet of the steady state.
@@ -180,6 +192,80 @@ fn modulo(graph: &Graph<'_>, version: Version, interval: i64, close: bool) -> Op
     let first = times.iter().min().copied().unwrap_or(0);
     let shift = first.div_euclid(interval) * interval;
     Some(times.into_iter().map(|t| t - shift).collect())
+}
+
+/// Most passes over a loop's instructions that settle them.
+const SETTLING: usize = 4;
+
+/// The same schedule with instructions as late as the lives of values become shorter by: what is loaded long before it is
+/// needed takes a register, which another round lacks.
+fn settled(graph: &Graph<'_>, version: Version, interval: i64, times: &[i64]) -> Vec<i64> {
+    let mut placed = Placed::new(times.len(), interval);
+    times.iter().enumerate().for_each(|(index, time)| placed.insert(index, *time));
+    let end = times.iter().max().copied().unwrap_or(0);
+    let mut order: Vec<usize> = (0..times.len()).collect();
+    for _ in 0..SETTLING {
+        let mut moved = false;
+        order.sort_by_key(|&index| (std::cmp::Reverse(placed.times[index]), index));
+        for &index in &order {
+            let Some(time) = placed.times[index] else { continue };
+            let after = graph.after[index].iter().map(|e| &graph.edges[*e]);
+            let bounds = after.filter(|edge| edge.to != index).filter_map(|edge| {
+                Some(placed.times[edge.to]? - edge.latency + edge.rounds * interval)
+            });
+            let latest = bounds.min().unwrap_or(end).min(end);
+            if latest <= time {
+                continue;
+            }
+            placed.remove(index);
+            let (mut best, mut least) = (time, lives_around(graph, &placed, index, time));
+            let alone = placed.row(time).is_empty();
+            for later in time + 1..=latest {
+                // Packets that are empty stay so.
+                if !alone && placed.row(later).is_empty() {
+                    continue;
+                }
+                let lives = lives_around(graph, &placed, index, later);
+                if lives < least && placed.fits(graph, version, index, later, &[]) {
+                    (best, least) = (later, lives);
+                }
+            }
+            placed.insert(index, best);
+            moved |= best != time;
+        }
+        if !moved {
+            break;
+        }
+    }
+    placed.times.iter().zip(times).map(|(now, before)| now.unwrap_or(*before)).collect()
+}
+
+/// Packets that the values which an instruction makes and reads live if its time is that, vectors more important than scalars.
+fn lives_around(graph: &Graph<'_>, placed: &Placed, index: usize, time: i64) -> i64 {
+    let at = |other: usize| if other == index { Some(time) } else { placed.times[other] };
+    let life = |from: usize| {
+        let Some(start) = at(from) else { return 0 };
+        let weights = graph.run[from].writes().map(|register| match register.class() {
+            Class::V | Class::Q => 8,
+            Class::VV => 16,
+            Class::RR => 2,
+            _ => 1,
+        });
+        let values = graph.after[from].iter().map(|e| &graph.edges[*e]);
+        let values = values.filter(|edge| edge.reason == Reason::Value);
+        let ends =
+            values.filter_map(|edge| Some(at(edge.to)? + edge.rounds * placed.interval - start));
+        weights.sum::<i64>() * ends.max().unwrap_or(0)
+    };
+    let mut read: Vec<usize> = graph.before[index]
+        .iter()
+        .map(|e| &graph.edges[*e])
+        .filter(|edge| edge.reason == Reason::Value && edge.from != index)
+        .map(|edge| edge.from)
+        .collect();
+    read.sort_unstable();
+    read.dedup();
+    life(index) + read.into_iter().map(life).sum::<i64>()
 }
 
 /// Instructions that have their times, and those of each packet of the steady state.

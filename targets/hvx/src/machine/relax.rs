@@ -10,6 +10,9 @@ use super::schedule::Order;
 /// Most rounds in flight of a loop nobody has complained about.
 const STAGES: usize = 6;
 
+/// How often a large loop's rounds come to be farther apart before it is not pipelined.
+const YIELDS: usize = 3;
+
 /// Instructions of a body that is large.
 const LARGE: usize = 64;
 
@@ -20,6 +23,8 @@ const LARGE: usize = 64;
 pub(super) struct Plan {
     /// Most rounds in flight of a loop; 0 if it is not pipelined.
     stages: BTreeMap<usize, usize>,
+    /// Packets from a round of a large loop to the next, at least, and how often there came to be more.
+    intervals: BTreeMap<usize, (usize, usize)>,
     /// Orders of blocks that gave way.
     orders: BTreeMap<usize, Order>,
     /// Whether no loop is pipelined, and whether all blocks are in source order.
@@ -49,6 +54,11 @@ impl Plan {
         self.stages.get(&origin).copied().unwrap_or(unless)
     }
 
+    /// Fewest packets from a round of a loop to the next.
+    pub(super) fn interval(&self, origin: usize) -> usize {
+        self.intervals.get(&origin).map_or(0, |(least, _)| *least)
+    }
+
     /// Small innermost loops that have given rounds up, the deepest first.
     pub(super) fn given_up(&self, flow: &Flow) -> Vec<usize> {
         let loops = flow.blocks.iter().filter(|block| {
@@ -76,14 +86,14 @@ impl Plan {
     }
 
     /// Gives something up where a scheduled flow is short of registers; false if nothing is left there. `pipelined` are
-    /// the rounds in flight of its pipelined loops.
+    /// the rounds in flight of its pipelined loops, and the packets between them.
     pub(super) fn relax(
         &mut self,
         flow: &Flow,
         segments: &BTreeMap<u32, Vec<(u32, u32)>>,
         starts: &[u32],
         limits: Limits,
-        pipelined: &BTreeMap<usize, usize>,
+        pipelined: &BTreeMap<usize, (usize, usize)>,
     ) -> bool {
         let crowds = crowds(flow, segments, starts, limits);
         // Even where there are enough, places may not fit together.
@@ -106,13 +116,18 @@ impl Plan {
                 .flatten()
                 .filter_map(origin)
                 .find_map(|origin| Some((origin, *pipelined.get(&origin)?)));
-            if let Some((origin, rounds)) = rounds {
-                // Large bodies take long to pipeline, and gain little.
+            if let Some((origin, (rounds, interval))) = rounds {
+                // Large bodies lose much by less overlap: packets between rounds first.
                 let large = near.into_iter().flatten().any(|i| {
                     let block = flow.blocks.get(i);
                     block.is_some_and(|b| b.origin == origin && b.run.len() > LARGE)
                 });
-                self.stages.insert(origin, if large { 0 } else { rounds / 2 });
+                let given = self.intervals.get(&origin).map_or(0, |(_, given)| *given);
+                if large && given < YIELDS {
+                    self.intervals.insert(origin, (interval + 1 + given, given + 1));
+                } else {
+                    self.stages.insert(origin, if large { 0 } else { rounds / 2 });
+                }
                 return true;
             }
             let Some(origin) = origin(index) else { continue };

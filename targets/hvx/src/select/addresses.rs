@@ -7,6 +7,7 @@ use trainc_ir::loops::{Buffer, Expr, Local, Node, Stmt, height};
 use trainc_loops::{Changes, Linear};
 
 use super::integers::multiply;
+use super::quotients::calls;
 use super::{Selector, emit};
 use crate::machine::{Builder, Object, Opcode, Register};
 
@@ -167,6 +168,17 @@ impl Selector<'_> {
         }
     }
 
+    /// An open loop's pointer to an address, and the number of bytes from there.
+    pub(super) fn open_pointer(&mut self, buffer: u32, bytes: &Linear) -> Option<(Register, i32)> {
+        let known = self
+            .pointers
+            .iter_mut()
+            .rev()
+            .find(|p| p.buffer == buffer && p.bytes.is_parallel(bytes) && !p.moves_itself)?;
+        known.uses += 1;
+        Some((known.register, (bytes.constant - known.bytes.constant) as i32))
+    }
+
     fn address(&mut self, b: &mut Builder, buffer: u32, index: &Expr) -> Address {
         let bytes = self.bytes(buffer, index);
         let base = self.buffers[buffer as usize].base;
@@ -301,7 +313,11 @@ impl Selector<'_> {
     fn requests(&self, block: &[Stmt], once: bool, out: &mut Vec<Request>) {
         for statement in block {
             match statement {
-                Stmt::Assign(_, value) => self.requests_of(value, once, out),
+                // Routines may do again what a quotient takes.
+                Stmt::Assign(_, value) => {
+                    let times = if calls(value) { 2 } else { 1 };
+                    (0..times).for_each(|_| self.requests_of(value, once, out));
+                }
                 Stmt::Store(buffer, index, value) => {
                     self.requests_of(index, once, out);
                     self.requests_of(value, once, out);

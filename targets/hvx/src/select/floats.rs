@@ -1,6 +1,6 @@
 //! IEEE binary32 on the scalar core: one rounding an operation, ties to even.
 
-use trainc_ir::loops::{Binary, Expr, Scalar, Unary};
+use trainc_ir::loops::{Binary, Expr, Node, Scalar, Unary};
 
 use super::routines::Routine;
 use super::{Selector, emit};
@@ -23,6 +23,11 @@ impl Selector<'_> {
         y: &Expr,
         target: Option<Register>,
     ) -> Register {
+        if op == Binary::Divide
+            && let Some(quotient) = self.guarded_quotient(b, x, y)
+        {
+            return self.moved(b, quotient, target);
+        }
         let (x, y) = (self.value(b, x), self.value(b, y));
         match op {
             Binary::Add => emit(b, target, Opcode::FloatAdd, (x, y)),
@@ -68,6 +73,12 @@ impl Selector<'_> {
         target: Option<Register>,
     ) -> Register {
         debug_assert!(x.ty != Scalar::I64, "a float operation of an I64");
+        if let (Unary::ToInteger, Node::Unary(Unary::RoundTiesEven, fraction)) = (op, &*x.node)
+            && self.cache.get(x, false).is_none()
+        {
+            let fraction = self.value(b, fraction);
+            return to_integer(b, Opcode::FloatToW, fraction, target);
+        }
         let x = self.value(b, x);
         match op {
             Unary::Negate => {
@@ -76,16 +87,12 @@ impl Selector<'_> {
             }
             Unary::FloatAbs => emit(b, target, Opcode::AndImmediate, (x, i32::MAX)),
             Unary::Sqrt => {
-                let root = self.call(b, Routine::SquareRoot, &[x]);
+                let root = self.guarded_root(b, x);
+                let root = root.unwrap_or_else(|| self.call(b, Routine::SquareRoot, &[x]));
                 self.moved(b, root, target)
             }
             Unary::ToFloat => emit(b, target, Opcode::FloatFromW, (x,)),
-            Unary::ToInteger => {
-                let whole = b.emit(Opcode::FloatToWChop, (x,));
-                let unordered = b.emit(Opcode::FloatCompareUnordered, (x, x));
-                let zero = b.zero();
-                emit(b, target, Opcode::Mux, (unordered, zero, whole))
-            }
+            Unary::ToInteger => to_integer(b, Opcode::FloatToWChop, x, target),
             Unary::RoundTiesEven => {
                 let magnitude = b.emit(Opcode::AndImmediate, (x, i32::MAX));
                 let limit = number(b, INTEGRAL);
@@ -105,6 +112,13 @@ impl Selector<'_> {
             }
         }
     }
+}
+
+/// The nearest integer that a conversion gives; 0 of what is no number.
+fn to_integer(b: &mut Builder, convert: Opcode, x: Register, target: Option<Register>) -> Register {
+    let whole = b.emit(convert, (x,));
+    let unordered = b.emit(Opcode::FloatCompareUnordered, (x, x));
+    emit(b, target, Opcode::MuxImmediateR, (unordered, 0, whole))
 }
 
 /// A float that is not below 0 with the sign of another, so that zeros keep theirs.

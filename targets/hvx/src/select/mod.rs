@@ -10,10 +10,13 @@ mod cache;
 mod cleanup;
 mod conditions;
 mod division;
+mod fill;
 mod floats;
 mod integers;
+mod quotients;
 mod routines;
 mod statements;
+mod unrolled;
 mod vector;
 mod wide;
 
@@ -63,7 +66,7 @@ pub fn select(
     kernel: &LoopKernel,
     memory: Memory,
 ) -> Result<Selected, SelectError> {
-    let kernel = simplified(kernel).map_err(SelectError::Kernel)?;
+    let kernel = unrolled::unrolled(simplified(kernel).map_err(SelectError::Kernel)?);
     let locals = Locals::of_kernel(&kernel).map_err(SelectError::Kernel)?;
     let intervals = Intervals::of_kernel(&kernel, &locals);
     let parameters = kernel.buffers.iter().filter(|b| b.role != Role::Scratch).count();
@@ -84,6 +87,8 @@ pub fn select(
         pointers: Vec::new(),
         disjoint: BTreeSet::new(),
         hoisted: 0,
+        guards: None,
+        divisors: Vec::new(),
         failure: None,
         predicates: BTreeMap::new(),
         routines: BTreeSet::new(),
@@ -128,6 +133,10 @@ struct Selector<'k> {
     disjoint: BTreeSet<Object>,
     /// Values that were computed ahead of the open loops.
     hoisted: usize,
+    /// What is seen of the operands of quotients that stand in the code.
+    guards: Option<quotients::Guards>,
+    /// Divisors that stay the same in all rounds of the open loops.
+    divisors: Vec<(Expr, quotients::Divisor)>,
     /// Bools that are set once: predicates, and whether the opposite is meant.
     predicates: BTreeMap<Local, (Register, bool)>,
     /// A mistake of the selection.

@@ -24,15 +24,15 @@ pub enum Routine {
     SquareRoot,
 }
 
-const SIGN: i32 = i32::MIN;
+pub(super) const SIGN: i32 = i32::MIN;
 const INFINITY: i32 = 0x7f80_0000;
 const NOT_A_NUMBER: i32 = 0x7fc0_0000;
 /// The bits of 1, and of all fractions.
-const ONE: i32 = 0x3f80_0000;
-const FRACTION: i32 = 0x7f_ffff;
+pub(super) const ONE: i32 = 0x3f80_0000;
+pub(super) const FRACTION: i32 = 0x7f_ffff;
 /// The least normal number, and how many there are.
-const LEAST_NORMAL: i32 = 0x80_0000;
-const NORMAL: i32 = 0x7f00_0000;
+pub(super) const LEAST_NORMAL: i32 = 0x80_0000;
+pub(super) const NORMAL: i32 = 0x7f00_0000;
 /// The bits of an inverse root are about this less half of the number's (C. Lomont, "Fast inverse square root", 2003).
 const INVERSE_ROOT: i32 = 0x5f37_59df;
 
@@ -189,12 +189,12 @@ fn parts(b: &mut Builder, magnitude: Register) -> (Register, Register) {
 }
 
 /// Below [`NORMAL`], as unsigned, if these are the bits of a positive normal number.
-fn below_normal(b: &mut Builder, magnitude: Register) -> Register {
+pub(super) fn below_normal(b: &mut Builder, magnitude: Register) -> Register {
     b.emit(Opcode::AddImmediate, (magnitude, -LEAST_NORMAL))
 }
 
 /// A float in [1, 2) with the fraction of a magnitude.
-fn fraction(b: &mut Builder, magnitude: Register) -> Register {
+pub(super) fn fraction(b: &mut Builder, magnitude: Register) -> Register {
     let fraction = b.emit(Opcode::ExtractBits, (magnitude, 23, 0));
     b.emit(Opcode::OrImmediate, (fraction, ONE))
 }
@@ -232,18 +232,8 @@ fn float_divide(name: &str) -> Result<Function, MachineError> {
         |b| long_division(b, [of_x, of_y], sign, result),
         |b| {
             let dividend = fraction(b, of_x);
-            let reciprocal = number(b, 24.0 / 17.0);
-            let slope = number(b, 8.0 / 17.0);
-            b.update(Opcode::FloatMultiplySub, (reciprocal, slope, divisor));
-            for _ in 0..4 {
-                let error = number(b, 1.0);
-                b.update(Opcode::FloatMultiplySub, (error, divisor, reciprocal));
-                b.update(Opcode::FloatMultiplyAdd, (reciprocal, error, reciprocal));
-            }
-            let quotient = b.emit(Opcode::FloatMultiply, (dividend, reciprocal));
-            let rest = b.copy(dividend);
-            b.update(Opcode::FloatMultiplySub, (rest, divisor, quotient));
-            b.update(Opcode::FloatMultiplyAdd, (quotient, rest, reciprocal));
+            let reciprocal = reciprocal_of(b, divisor);
+            let quotient = quotient_by(b, dividend, divisor, reciprocal);
             let power = b.emit(Opcode::ShiftLeftImmediate, (apart, 23));
             let bits = b.emit(Opcode::Add, (quotient, power));
             b.emit_to(result, Opcode::Or, (bits, sign));
@@ -254,6 +244,33 @@ fn float_divide(name: &str) -> Result<Function, MachineError> {
 
 fn number(b: &mut Builder, value: f32) -> Register {
     b.constant(value.to_bits().cast_signed())
+}
+
+/// The nearest float to the reciprocal of a fraction in [1, 2), all but the greatest.
+pub(super) fn reciprocal_of(b: &mut Builder, divisor: Register) -> Register {
+    let reciprocal = number(b, 24.0 / 17.0);
+    let slope = number(b, 8.0 / 17.0);
+    b.update(Opcode::FloatMultiplySub, (reciprocal, slope, divisor));
+    for _ in 0..4 {
+        let error = number(b, 1.0);
+        b.update(Opcode::FloatMultiplySub, (error, divisor, reciprocal));
+        b.update(Opcode::FloatMultiplyAdd, (reciprocal, error, reciprocal));
+    }
+    reciprocal
+}
+
+/// A quotient by the nearest float to the divisor's reciprocal, if it and all of its remainder's bits are normal numbers'.
+pub(super) fn quotient_by(
+    b: &mut Builder,
+    dividend: Register,
+    divisor: Register,
+    reciprocal: Register,
+) -> Register {
+    let quotient = b.emit(Opcode::FloatMultiply, (dividend, reciprocal));
+    let rest = b.copy(dividend);
+    b.update(Opcode::FloatMultiplySub, (rest, divisor, quotient));
+    b.update(Opcode::FloatMultiplyAdd, (quotient, rest, reciprocal));
+    quotient
 }
 
 /// Long division of the fractions of two magnitudes: 26 bits, and whether anything remains.
@@ -354,36 +371,42 @@ fn square_root(name: &str) -> Result<Function, MachineError> {
         special,
         |b| root_by_bits(b, x, result),
         |b| {
-            // Odd exponents stand for even powers.
-            let odd = b.emit(Opcode::TestBit, (x, 23));
-            let fraction = b.emit(Opcode::ExtractBits, (x, 23, 0));
-            let (one, two) = (number(b, 1.0), number(b, 2.0));
-            let scale = b.emit(Opcode::Mux, (odd, one, two));
-            let m = b.emit(Opcode::Or, (fraction, scale));
-            let exponent = b.emit(Opcode::LogicalRightImmediate, (x, 23));
-            let power = b.emit(Opcode::AddImmediate, (exponent, -127));
-            let power = b.emit(Opcode::ArithmeticRightImmediate, (power, 1));
-            let power = b.emit(Opcode::ShiftLeftImmediate, (power, 23));
-            // Within 3.5 % of 1 / sqrt(m): its exponent is about half of m's, negated.
-            let half_bits = b.emit(Opcode::LogicalRightImmediate, (m, 1));
-            let magic = b.constant(INVERSE_ROOT);
-            let inverse = b.emit(Opcode::Sub, (magic, half_bits));
-            let half = number(b, 0.5);
-            let root = b.emit(Opcode::FloatMultiply, (m, inverse));
-            let inverse = b.emit(Opcode::FloatMultiply, (half, inverse));
-            for _ in 0..3 {
-                let error = b.copy(half);
-                b.update(Opcode::FloatMultiplySub, (error, root, inverse));
-                b.update(Opcode::FloatMultiplyAdd, (root, root, error));
-                b.update(Opcode::FloatMultiplyAdd, (inverse, inverse, error));
-            }
-            let rest = b.copy(m);
-            b.update(Opcode::FloatMultiplySub, (rest, root, root));
-            b.update(Opcode::FloatMultiplyAdd, (root, rest, inverse));
-            b.emit_to(result, Opcode::Add, (root, power));
+            let root = root_of_normal(b, x);
+            b.emit_to(result, Opcode::Move, (root,));
         },
     );
     b.finish(Some(result))
+}
+
+/// The root of a positive normal number.
+pub(super) fn root_of_normal(b: &mut Builder, x: Register) -> Register {
+    // Odd exponents stand for even powers.
+    let odd = b.emit(Opcode::TestBit, (x, 23));
+    let fraction = b.emit(Opcode::ExtractBits, (x, 23, 0));
+    let (one, two) = (number(b, 1.0), number(b, 2.0));
+    let scale = b.emit(Opcode::Mux, (odd, one, two));
+    let m = b.emit(Opcode::Or, (fraction, scale));
+    let exponent = b.emit(Opcode::LogicalRightImmediate, (x, 23));
+    let power = b.emit(Opcode::AddImmediate, (exponent, -127));
+    let power = b.emit(Opcode::ArithmeticRightImmediate, (power, 1));
+    let power = b.emit(Opcode::ShiftLeftImmediate, (power, 23));
+    // Within 3.5 % of 1 / sqrt(m): its exponent is about half of m's, negated.
+    let half_bits = b.emit(Opcode::LogicalRightImmediate, (m, 1));
+    let magic = b.constant(INVERSE_ROOT);
+    let inverse = b.emit(Opcode::Sub, (magic, half_bits));
+    let half = number(b, 0.5);
+    let root = b.emit(Opcode::FloatMultiply, (m, inverse));
+    let inverse = b.emit(Opcode::FloatMultiply, (half, inverse));
+    for _ in 0..3 {
+        let error = b.copy(half);
+        b.update(Opcode::FloatMultiplySub, (error, root, inverse));
+        b.update(Opcode::FloatMultiplyAdd, (root, root, error));
+        b.update(Opcode::FloatMultiplyAdd, (inverse, inverse, error));
+    }
+    let rest = b.copy(m);
+    b.update(Opcode::FloatMultiplySub, (rest, root, root));
+    b.update(Opcode::FloatMultiplyAdd, (root, rest, inverse));
+    b.emit(Opcode::Add, (root, power))
 }
 
 /// Bit by bit, in 32 bits: the root so far and what its square leaves.

@@ -12,7 +12,17 @@ const MOST_HOISTED: usize = 10;
 
 impl Selector<'_> {
     pub(super) fn block(&mut self, b: &mut Builder, block: &[Stmt]) {
-        for statement in block {
+        let mut done = 0;
+        for (at, statement) in block.iter().enumerate() {
+            if at < done {
+                continue;
+            }
+            let quotients = self.independent_quotients(&block[at..]);
+            if quotients > 1 {
+                self.quotients(b, &block[at..at + quotients]);
+                done = at + quotients;
+                continue;
+            }
             match statement {
                 Stmt::Assign(local, value) => {
                     let register = self.register(*local);
@@ -85,7 +95,7 @@ impl Selector<'_> {
         {
             let done = self.vectorise(b, variable, (start, end), rounds, body);
             let rest = rounds - done;
-            if rest == 0 {
+            if rest == 0 || done == 0 && self.fill(b, variable, start, rounds, body) {
                 return;
             }
             let start = match (done, start.as_constant()) {
@@ -140,6 +150,8 @@ impl Selector<'_> {
         self.open_pointers(b, variable, start, body);
         let known = self.cache.clone();
         self.hoist(b, body, &changes, true);
+        let divisors = self.divisors.len();
+        self.prepare_divisors(b, body, &changes);
         let outside = std::mem::take(&mut self.disjoint);
         self.disjoint.extend(self.disjoint_rounds(variable, body));
         let name = &self.kernel.locals[variable.0 as usize].0;
@@ -160,6 +172,7 @@ impl Selector<'_> {
         }
         self.disjoint = outside;
         self.pointers.truncate(pointers);
+        self.divisors.truncate(divisors);
         self.hoisted = hoisted;
         self.cache = known;
     }

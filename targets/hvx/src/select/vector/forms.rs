@@ -1,6 +1,6 @@
 //! Expressions that lanes compute in fewer instructions than their operations.
 
-use trainc_ir::loops::{Binary, Comparison, Expr, Node, Scalar, Unary};
+use trainc_ir::loops::{Binary, Comparison, Expr, Local, Node, Scalar, Unary};
 use trainc_loops::{Known, bits_of};
 
 /// A sum or difference that is brought between two numbers: saturating lanes need hold no more than its operands.
@@ -55,6 +55,47 @@ pub(super) fn shifted_by_one_more<'e>(e: &'e Expr, known: &Known<'_>) -> Option<
     let (low, high) = known.interval(k);
     let fits = e.ty == Scalar::I32 && one.as_constant() == Some(1) && low >= 0 && high < 32;
     fits.then_some([x, k])
+}
+
+/// `(x + y) >> amount` of words, computed with the sum's 33rd bit, as `x`, `y` and `amount`, which is 1 to 31: lanes halve sums
+/// that they do not hold.
+pub(super) fn shifted_sum<'e>(e: &'e Expr, known: &Known<'_>) -> Option<([&'e Expr; 2], &'e Expr)> {
+    let Node::Unary(Unary::Truncate, shifted) = &*e.node else { return None };
+    let Node::Binary(Binary::ShiftRight, sum, amount) = &*shifted.node else { return None };
+    let Node::Binary(Binary::Add, x, y) = &*sum.node else { return None };
+    let word = |e: &'e Expr| match &*e.node {
+        Node::Unary(Unary::Extend, word) => Some(word),
+        _ => None,
+    };
+    let (low, high) = known.interval(amount);
+    let fits = low >= 1 && high < 32 && known.is_uniform(amount);
+    fits.then_some(([word(x)?, word(y)?], amount))
+}
+
+/// Whether `e` is `variable`, whatever its width.
+fn is_counter(e: &Expr, variable: Local) -> bool {
+    match &*e.node {
+        Node::Unary(Unary::Truncate | Unary::Extend, x) => is_counter(x, variable),
+        _ => e.as_local() == Some(variable),
+    }
+}
+
+/// What is added to the loop variable, if that is what `e` is made of and the other part stays: each lane's sum moves on as the
+/// variable does.
+pub(super) fn counted_from<'e>(e: &'e Expr, known: &Known<'_>) -> Option<&'e Expr> {
+    let Node::Binary(Binary::Add, x, y) = &*e.node else { return None };
+    let variable = known.plan.variable;
+    let other = match (is_counter(x, variable), is_counter(y, variable)) {
+        (true, false) => y,
+        (false, true) => x,
+        _ => return None,
+    };
+    (e.ty == Scalar::I32 && known.is_uniform(other)).then_some(other)
+}
+
+/// Whether all words shift right by half their bits, without sign: halves change places.
+pub(super) fn is_upper_half(op: Binary, amount: &Expr, width: i32) -> bool {
+    op == Binary::ShiftRightUnsigned && width == 4 && amount.as_constant() == Some(16)
 }
 
 /// `x` of an integer's magnitude, as a maximum or as a selection; the least integer is its own.

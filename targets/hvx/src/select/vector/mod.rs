@@ -7,6 +7,7 @@
 
 mod forms;
 mod prepare;
+mod products;
 mod reduce;
 mod round;
 mod survey;
@@ -46,6 +47,17 @@ struct Stream {
     aligned: bool,
 }
 
+/// The loop variable, or a sum of it and something that stays, in each lane.
+#[derive(Clone, Debug)]
+struct Counter {
+    /// What is added to the variable.
+    added: Option<Expr>,
+    /// Of a round's first part.
+    first: Register,
+    /// Of the other parts, as far as they are computed.
+    others: Vec<Register>,
+}
+
 /// A loop that runs on vectors.
 struct Plan {
     vectors: VectorLoop,
@@ -61,10 +73,21 @@ struct Plan {
     splats: Vec<(Expr, Register)>,
     /// What is the same in all rounds, as a scalar.
     scalars: Vec<(Expr, Register)>,
-    /// The loop variable in each lane of a round's first part, where it is a value.
-    counter: Option<Register>,
-    /// The same in the other parts, as far as they are computed.
-    counted: Vec<Register>,
+    /// Conditions that are the same in all rounds, as predicates that hold where they do not.
+    refusals: Vec<(Expr, Register)>,
+    /// The first value of the loop variable.
+    start: Expr,
+    /// The numbers of the lanes, where something counts.
+    numbers: Option<Register>,
+    counters: Vec<Counter>,
+    /// Factors that are the same in all rounds, in every lane of 16 bits.
+    halves: Vec<(Expr, Register)>,
+    /// What interleaves words, where products of halves are made.
+    interleaves: Option<Register>,
+    /// Halves of loaded streams, two parts a vector.
+    half_loads: Vec<(usize, Vec<Register>)>,
+    /// Sums of products of halves, by the number of their two parts.
+    products: Vec<(Expr, usize, Register)>,
     /// Words of loaded streams, all parts.
     loaded: BTreeMap<usize, Vec<Register>>,
     /// Values of the current part.
@@ -152,8 +175,14 @@ impl Selector<'_> {
             reductions: Vec::new(),
             splats: Vec::new(),
             scalars: Vec::new(),
-            counter: None,
-            counted: Vec::new(),
+            refusals: Vec::new(),
+            start: start.clone(),
+            numbers: None,
+            counters: Vec::new(),
+            halves: Vec::new(),
+            interleaves: None,
+            half_loads: Vec::new(),
+            products: Vec::new(),
             loaded: BTreeMap::new(),
             values: Vec::new(),
             locals: BTreeMap::new(),

@@ -1,23 +1,23 @@
 //! What a vector loop needs ahead of its rounds.
 
 use trainc_ir::implementation::Memory;
-use trainc_ir::loops::{Binary, Expr, Local, Node, Role, Scalar, Stmt, Unary};
+use trainc_ir::loops::{Binary, Expr, Node, Role, Scalar, Stmt, Unary};
 use trainc_loops::{Linear, Step};
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::forms::ClampedByte;
-use super::reduce::{Kept, ones};
-use super::{Plan, Stream, VECTOR};
+use super::forms::{ClampedByte, counted_from, is_upper_half};
+use super::reduce::{INFINITY, Kept, NO_NUMBER, ones};
+use super::{Counter, Plan, Stream, VECTOR};
 use crate::machine::{Builder, Class, Opcode, Register};
+
+/// Predicates that hold a condition while a loop runs: there are four, and rounds need some.
+const MOST_REFUSALS: usize = 1;
 
 impl Selector<'_> {
     /// Pointers, splats and empty reductions, ahead of the loop.
     pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr) {
         let first = self.linear(start);
-        if plan.vectors.steps.iter().any(|step| counts(step, plan.vectors.variable)) {
-            self.prepare_counter(b, plan, start, &first);
-        }
         for step in plan.vectors.steps.clone() {
             match step {
                 Step::Assign(_, value) => self.prepare_value(b, plan, &value, &first, false),
@@ -26,9 +26,18 @@ impl Selector<'_> {
                     let reduction = plan.vectors.reductions[at].clone();
                     // Sums are words.
                     let width = if reduction.op == Binary::Add { 4 } else { plan.width };
-                    let empty = b.constant(reduction.identity(8 * width as u32));
+                    let empty = match reduction.value.ty {
+                        // No number: nothing is less.
+                        Scalar::F32 => NO_NUMBER,
+                        _ => reduction.identity(8 * width as u32),
+                    };
+                    let empty = b.constant(empty);
                     let splat = if width == 2 { Opcode::VsplatH } else { Opcode::VsplatW };
                     let lanes = b.emit(splat, (empty,));
+                    if reduction.value.ty == Scalar::F32 {
+                        self.splat(b, plan, INFINITY);
+                        self.splat(b, plan, NO_NUMBER);
+                    }
                     match self.dot(plan, &reduction, &value) {
                         Some(bytes) => {
                             for x in bytes.factors() {
@@ -127,6 +136,12 @@ impl Selector<'_> {
             }
             if e.ty == Scalar::Bool {
                 self.splat(b, plan, 0);
+                if plan.refusals.len() < MOST_REFUSALS {
+                    let (words, zero) =
+                        (self.known(plan, e, false), self.known(plan, &Expr::i32(0), false));
+                    let refusal = b.emit(plan.equal(), (words, zero));
+                    plan.refusals.push((e.clone(), refusal));
+                }
             }
             return;
         }
@@ -146,7 +161,20 @@ impl Selector<'_> {
             self.prepare_value(b, plan, x, first, false);
             return self.prepare_value(b, plan, &amount, first, false);
         }
+        if let Some((parts, amount)) = self.half_sum(plan, e) {
+            parts.into_iter().for_each(|x| self.prepare_value(b, plan, x, first, false));
+            return self.prepare_value(b, plan, &amount, first, true);
+        }
+        if self.prepare_products(b, plan, e, first) {
+            return;
+        }
+        if let Some(added) = counted_from(e, &self.of_plan(plan)) {
+            return self.prepare_counter(b, plan, Some(added), first);
+        }
         match &*e.node {
+            Node::Local(local) if *local == plan.vectors.variable => {
+                self.prepare_counter(b, plan, None, first);
+            }
             Node::Integer(_) | Node::Float(_) | Node::Local(_) => {}
             Node::Load(buffer, index) => self.open_stream(b, plan, buffer.0, index, first),
             Node::Unary(op, x) => {
@@ -168,6 +196,9 @@ impl Selector<'_> {
                     Binary::ShiftLeft | Binary::ShiftRight | Binary::ShiftRightUnsigned
                 );
                 self.prepare_value(b, plan, x, first, false);
+                if is_upper_half(*op, y, plan.width) {
+                    return self.splat(b, plan, 0);
+                }
                 self.prepare_value(b, plan, y, first, shift && self.stays(plan, y));
             }
             Node::Compare(_, x, y) => {
@@ -185,12 +216,33 @@ impl Selector<'_> {
         }
     }
 
-    /// The loop variable's first values, and what is added to them.
-    fn prepare_counter(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr, first: &Linear) {
-        let added = plan.part_lanes();
-        self.prepare_value(b, plan, &added, first, false);
-        let start = self.value(b, start);
+    /// The first values of the loop variable, or of it and something that stays, and what is added to them.
+    fn prepare_counter(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan,
+        added: Option<&Expr>,
+        first: &Linear,
+    ) {
+        if plan.counters.iter().any(|counter| counter.added.as_ref() == added) {
+            return;
+        }
+        let step = plan.part_lanes();
+        self.prepare_value(b, plan, &step, first, false);
+        let numbers = self.lane_numbers(b, plan);
+        let start = plan.start.clone().truncate();
+        let start = added.map_or(start.clone(), |added| start + added.clone());
+        let start = self.value(b, &start);
         let start = b.emit(Opcode::VsplatW, (start,));
+        let first = b.emit(Opcode::VaddW, (numbers, start));
+        plan.counters.push(Counter { added: added.cloned(), first, others: Vec::new() });
+    }
+
+    /// The number of each lane.
+    fn lane_numbers(&mut self, b: &mut Builder, plan: &mut Plan) -> Register {
+        if let Some(numbers) = plan.numbers {
+            return numbers;
+        }
         let zero = b.zero();
         let one = b.constant(1);
         let one = b.emit(Opcode::VsplatW, (one,));
@@ -202,7 +254,8 @@ impl Selector<'_> {
             let odd = b.emit(Opcode::VaddW, (even, one));
             numbers = b.emit(Opcode::Vshuff, (odd, even, word)).low();
         }
-        plan.counter = Some(b.emit(Opcode::VaddW, (numbers, start)));
+        plan.numbers = Some(numbers);
+        numbers
     }
 
     pub(super) fn splat(&mut self, b: &mut Builder, plan: &mut Plan, number: i32) {
@@ -219,19 +272,4 @@ impl Selector<'_> {
             }
         }
     }
-}
-
-/// Whether a step computes with the loop variable, beyond the places of its accesses.
-fn counts(step: &Step, variable: Local) -> bool {
-    fn is_value(e: &Expr, variable: Local) -> bool {
-        match &*e.node {
-            Node::Load(..) => false,
-            _ => e.as_local() == Some(variable) || e.operands().any(|x| is_value(x, variable)),
-        }
-    }
-    let value = match step {
-        Step::Assign(_, value) | Step::Store(_, _, value) | Step::Reduce(_, value) => value,
-        Step::Once(..) | Step::Change(..) | Step::Loop { .. } => return false,
-    };
-    is_value(value, variable)
 }

@@ -1,12 +1,17 @@
 //! Locals that all rounds of a vector loop add to.
 
-use trainc_ir::loops::{Binary, Expr};
+use trainc_ir::loops::{Binary, Expr, Scalar};
 use trainc_loops::Reduction;
 
 use super::super::Selector;
 use super::Plan;
 use super::forms::Bytes;
 use crate::machine::{Builder, Opcode, Register};
+
+/// Bits of infinity; above it, as numbers without sign, are those of no number.
+pub(super) const INFINITY: i32 = f32::INFINITY.to_bits().cast_signed();
+/// Bits of no number, below all magnitudes as an integer with sign.
+pub(super) const NO_NUMBER: i32 = -1;
 
 /// A local that all rounds add to, and the lanes that keep it.
 #[derive(Clone, Debug)]
@@ -39,6 +44,9 @@ impl Selector<'_> {
         part: usize,
     ) {
         let Kept { reduction, width, lanes } = plan.reductions[at].clone();
+        if reduction.value.ty == Scalar::F32 {
+            return self.reduce_magnitudes(b, plan, lanes, value, part);
+        }
         let Some(bytes) = self.dot(plan, &reduction, value) else {
             let added = self.words(b, plan, value, part);
             return b.emit_to(lanes, folding(reduction.op, width), (lanes, added));
@@ -58,9 +66,26 @@ impl Selector<'_> {
         b.update(Opcode::VdmpyHBAccumulate, (lanes, halves, ones));
     }
 
+    /// The greatest of floats' magnitudes by their bits. What is no number counts for less than all.
+    fn reduce_magnitudes(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan,
+        lanes: Register,
+        value: &Expr,
+        part: usize,
+    ) {
+        let bits = self.words(b, plan, value, part);
+        let infinity = self.known(plan, &Expr::i32(INFINITY), false);
+        let none = self.known(plan, &Expr::i32(NO_NUMBER), false);
+        let beyond = b.emit(Opcode::VcompareGtW, (bits, infinity));
+        let number = b.emit(Opcode::Vmux, (beyond, none, bits));
+        b.emit_to(lanes, Opcode::VmaxW, (lanes, number));
+    }
+
     /// Folds the lanes of a reduction into its local.
     pub(super) fn fold(&mut self, b: &mut Builder, kept: &Kept) {
-        let Kept { reduction: Reduction { local, op, .. }, width, lanes } = *kept;
+        let Kept { reduction: Reduction { local, op, ref value }, width, lanes } = *kept;
         for shift in [64, 32, 16, 8, 4, 2].into_iter().filter(|shift| *shift >= width) {
             let shift = b.constant(shift);
             let turned = b.emit(Opcode::Vror, (lanes, shift));
@@ -72,6 +97,10 @@ impl Selector<'_> {
             folded = b.emit(Opcode::SignExtendH, (folded,));
         }
         let register = self.register(local);
+        if value.ty == Scalar::F32 {
+            let more = b.emit(Opcode::FloatCompareGt, (folded, register));
+            return b.emit_to(register, Opcode::Mux, (more, folded, register));
+        }
         let opcode = match op {
             Binary::Add => Opcode::Add,
             Binary::Or => Opcode::Or,

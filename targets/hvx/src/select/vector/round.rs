@@ -6,7 +6,7 @@ use trainc_loops::Step;
 
 use super::super::Selector;
 use super::super::addresses::element_bytes;
-use super::forms::{ClampedByte, ClampedSum};
+use super::forms::{ClampedByte, ClampedSum, counted_from, is_upper_half};
 use super::{Lanes, Plan, Stream, VECTOR};
 use crate::machine::{Builder, Opcode, Register};
 
@@ -85,25 +85,42 @@ impl Selector<'_> {
             let step = plan.lanes as i32 * self.size(stream.buffer);
             b.emit_to(stream.pointer, Opcode::AddImmediate, (stream.pointer, step));
         }
-        if let Some(counter) = plan.counter {
-            let next = self.counter(b, plan, plan.parts);
-            b.emit_to(counter, Opcode::Vassign, (next,));
+        for at in 0..plan.counters.len() {
+            let last = self.counter(b, plan, at, plan.parts - 1);
+            let step = self.known(plan, &plan.part_lanes(), false);
+            b.emit_to(plan.counters[at].first, Opcode::VaddW, (last, step));
+            plan.counters[at].others.clear();
         }
-        plan.counted.clear();
         plan.loaded.clear();
+        plan.half_loads.clear();
+        plan.products.clear();
     }
 
-    /// The loop variable in each lane of a part: each part's from the one before, so that one vector is added to all.
-    fn counter(&mut self, b: &mut Builder, plan: &mut Plan, part: usize) -> Register {
-        let added = self.known(plan, &plan.part_lanes(), false);
-        let mut last = plan.counted.last().copied().or(plan.counter).unwrap_or(added);
-        while plan.counted.len() < part {
-            last = b.emit(Opcode::VaddW, (last, added));
-            plan.counted.push(last);
+    /// A counter of a part: each part's from the one before, so that one vector is added to all.
+    fn counter(&mut self, b: &mut Builder, plan: &mut Plan, at: usize, part: usize) -> Register {
+        let step = self.known(plan, &plan.part_lanes(), false);
+        let counter = &mut plan.counters[at];
+        while counter.others.len() < part {
+            let last = counter.others.last().copied().unwrap_or(counter.first);
+            counter.others.push(b.emit(Opcode::VaddW, (last, step)));
         }
         match part {
-            0 => plan.counter.unwrap_or(added),
-            part => plan.counted[part - 1],
+            0 => counter.first,
+            part => counter.others[part - 1],
+        }
+    }
+
+    /// The loop variable, and `added`, in each lane of a part.
+    fn counter_of(
+        &mut self,
+        b: &mut Builder,
+        plan: &mut Plan,
+        added: Option<&Expr>,
+        part: usize,
+    ) -> Register {
+        match plan.counters.iter().position(|counter| counter.added.as_ref() == added) {
+            Some(at) => self.counter(b, plan, at, part),
+            None => self.known(plan, &Expr::i32(0), false),
         }
     }
 
@@ -188,8 +205,22 @@ impl Selector<'_> {
             let (x, amount) = (self.words(b, plan, x, part), self.known(plan, &amount, false));
             return b.emit(Opcode::VlsrWv, (x, amount));
         }
+        if let Some((parts, amount)) = self.half_sum(plan, e) {
+            let [x, y] = parts.map(|x| self.words(b, plan, x, part));
+            let half = b.emit(Opcode::VavgW, (x, y));
+            let amount = self.known(plan, &amount, true);
+            return b.emit(Opcode::VasrW, (half, amount));
+        }
+        if let Some(sum) = self.products(b, plan, e, part) {
+            return sum;
+        }
+        if let Some(added) = counted_from(e, &self.of_plan(plan)) {
+            return self.counter_of(b, plan, Some(added), part);
+        }
         match &*e.node {
-            Node::Local(local) if *local == plan.vectors.variable => self.counter(b, plan, part),
+            Node::Local(local) if *local == plan.vectors.variable => {
+                self.counter_of(b, plan, None, part)
+            }
             Node::Local(local) => match plan.locals.get(local) {
                 Some(Lanes::Words(words)) => *words,
                 _ => {
@@ -235,6 +266,10 @@ impl Selector<'_> {
                 };
                 if let Some((words, halves, by_lanes)) = by {
                     let left = self.words(b, plan, x, part);
+                    if is_upper_half(*op, y, plan.width) {
+                        let zero = self.known(plan, &Expr::i32(0), false);
+                        return b.emit(Opcode::VshuffoH, (zero, left));
+                    }
                     if self.stays(plan, y) {
                         let amount = self.known(plan, y, true);
                         let opcode = if plan.width == 2 { halves } else { words };

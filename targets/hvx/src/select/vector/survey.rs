@@ -6,7 +6,7 @@ use trainc_ir::loops::{Binary, Buffer, Expr, Local, Node, Scalar, Stmt, Unary};
 use trainc_loops::{Form, Known, Linear, Place, Reason, Reduction, VectorLoop, Vectors, bits_of};
 
 use super::super::Selector;
-use super::forms::{Bytes, ClampedSum, is_short_product, shifted_by_one_more};
+use super::forms::{Bytes, ClampedSum, is_short_product, shifted_by_one_more, shifted_sum};
 use super::{Plan, lanes};
 use crate::machine::Object;
 
@@ -49,6 +49,12 @@ impl Selector<'_> {
         fits.then(|| (x, amount.clone() + Expr::i32(1)))
     }
 
+    /// Of a sum of words that is shifted right, its parts, and the amount less 1, which stays.
+    pub(super) fn half_sum<'e>(&self, plan: &Plan, e: &'e Expr) -> Option<([&'e Expr; 2], Expr)> {
+        let (parts, amount) = shifted_sum(e, &self.of_plan(plan))?;
+        Some((parts, amount.clone() - Expr::i64(1)))
+    }
+
     pub(super) fn stays(&self, plan: &Plan, e: &Expr) -> bool {
         !self.touches(&plan.vectors.changes, e)
     }
@@ -72,6 +78,9 @@ impl Vectors for Selector<'_> {
             if let Some(bits @ (8 | 16)) = bits {
                 return Ok(Form { bits, operands: sum.operands.map(|x| (x, bits)).to_vec() });
             }
+        }
+        if let Some((operands, _)) = shifted_sum(e, known) {
+            return Ok(Form { bits: 32, operands: operands.map(|x| (x, 32)).to_vec() });
         }
         match &*e.node {
             Node::Unary(
@@ -108,7 +117,11 @@ impl Vectors for Selector<'_> {
 
     fn reduction<'e>(&self, r: &'e Reduction, known: &Known<'_>) -> Result<Form<'e>, Reason> {
         if r.value.ty == Scalar::F32 {
-            return Err(Reason::Float);
+            // Bits of floats without a sign have the floats' order.
+            return match known.is_magnitude(&r.value) {
+                true => Ok(Form::of_one(&r.value, 32)),
+                false => Err(Reason::Float),
+            };
         }
         let narrow = trainc_loops::is_narrow(self.intervals.local(r.local));
         match r.op {

@@ -28,6 +28,9 @@ impl Selector<'_> {
         part: usize,
     ) -> (Register, bool) {
         if self.stays(plan, e) {
+            if let Some((_, refusal)) = plan.refusals.iter().find(|(known, _)| known == e) {
+                return (*refusal, true);
+            }
             let words = self.known(plan, e, false);
             return self.not_zero(b, plan, words);
         }
