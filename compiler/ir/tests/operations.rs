@@ -1,6 +1,6 @@
 //! Every operation's cases: known results, and the loop lowering against the meaning, bit for bit.
 
-use trainc_ir::ops::lower_by_images;
+use trainc_ir::ops::{lower_by_images, lower_in_halves};
 use trainc_ir::{Op, OpKind, RunContext, Tensor, TensorType, loops};
 
 /// The number of kernels that go image by image.
@@ -43,6 +43,9 @@ fn check(kind: OpKind) -> usize {
             if let Some(kernel) = lower_by_images(&case.op, &types, &outputs, vector) {
                 same(&kernel, "by images ");
                 by_images += 1;
+            }
+            if let Some(kernel) = lower_in_halves(&case.op, &types, &outputs, vector) {
+                same(&kernel, "in halves ");
             }
         }
         // The text form of the attributes reads back.

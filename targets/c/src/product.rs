@@ -111,6 +111,19 @@ impl ProductKernel {
         Some(product.and_then(Product::of_bytes).and_then(|p| ProductKernel::new(signature, &p)))
     }
 
+    /// The convolution of each channel by itself that a kernel starts with; `None` if it starts with something else.
+    ///
+    /// # Errors
+    /// Why it is none of those.
+    pub fn of_depthwise(signature: &Signature<'_>) -> Option<Result<ProductKernel, String>> {
+        let fuses = |finish: &Finish| finish.narrowing().and_then(named).is_some();
+        let product = Product::of(signature.ops(), signature.inputs, fuses)?;
+        let convolution = product.as_ref().ok()?.convolution().ok()?;
+        convolution.is_depthwise().then(|| {
+            product.and_then(Product::of_bytes).and_then(|p| ProductKernel::new(signature, &p))
+        })
+    }
+
     fn new(signature: &Signature<'_>, product: &Product) -> Result<ProductKernel, String> {
         let convolution = product.convolution()?;
         let behind = Behind::of(signature, product.ops, product.operands, &product.result);

@@ -21,6 +21,8 @@ const IN_PLACE: (&str, &str) =
     ("trainc_neon_in_place.h", include_str!("../support/trainc_neon_in_place.h"));
 const MATRIX: (&str, &str) =
     ("trainc_neon_matrix.h", include_str!("../support/trainc_neon_matrix.h"));
+const DEPTHWISE: (&str, &str) =
+    ("trainc_neon_depthwise.h", include_str!("../support/trainc_neon_depthwise.h"));
 const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/trainc_neon_float.h"));
 const DOTPROD: (&str, &str) =
     ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
@@ -61,8 +63,8 @@ impl Level {
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],
             Level::Baseline => vec![BASELINE, FLOAT],
-            Level::Dotprod => vec![IN_PLACE, DOTPROD, MATRIX, FLOAT],
-            Level::I8mm => vec![IN_PLACE, DOTPROD, I8MM, MATRIX, FLOAT],
+            Level::Dotprod => vec![IN_PLACE, DOTPROD, MATRIX, DEPTHWISE, FLOAT],
+            Level::I8mm => vec![IN_PLACE, DOTPROD, I8MM, MATRIX, DEPTHWISE, FLOAT],
             Level::Dispatch => vec![IN_PLACE, BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });
         headers

@@ -2,6 +2,7 @@
 
 use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Expr, LoopKernel, Unary};
+use trainc_ir::numeric::Rounding;
 use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{self, MaxPool2dGradient, QuantizeGradient};
 use trainc_ir::{Element, Op, TensorType};
@@ -17,7 +18,11 @@ pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKe
     let own = match op {
         Op::MaxPool2dGradient(op) => max_pool2d_gradient(op, inputs, outputs),
         Op::QuantizeGradient(op) => Some(quantize_gradient(op, inputs, outputs)),
-        _ => ops::lower_by_images(op, inputs, outputs, VECTOR),
+        Op::AlignedAdd(_) => aligned_add(inputs, outputs, -127),
+        Op::Chain(chain) if matches!(&chain.ops[..], [Op::AlignedAdd(_), Op::Relu(_)]) => {
+            aligned_add(inputs, outputs, 0)
+        }
+        _ => ops::lower_in_halves(op, inputs, outputs, VECTOR),
     };
     own.unwrap_or_else(|| op.lower(inputs, outputs))
 }
@@ -100,6 +105,89 @@ fn max_pool2d_gradient(
             zeros(b, row, 0);
         });
     });
+    Some(b.finish())
+}
+
+/// Operands of one shape; results are `low` at least. Sums are kept in 16 bits, and what is shifted, and whether anything is, is asked
+/// outside of the loops.
+fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType], low: i32) -> Option<LoopKernel> {
+    let [x, y] = [inputs[0], inputs[1]];
+    if x.shape != y.shape {
+        return None;
+    }
+    let count = x.count();
+    let mut b = LoopBuilder::new(inputs, outputs, false);
+    let e = [0, 1].map(|i| b.input_exponent(i));
+    let e = [b.let_("e0", e[0].clone()), b.let_("e1", e[1].clone())];
+    let larger = b.let_("larger", e[0].clone().maximum(e[1].clone()));
+    let smaller = b.let_("smaller", e[0].clone().minimum(e[1].clone()));
+    let distance = larger.clone().extend() - smaller.clone().extend();
+    let distance = b.let_("distance", distance);
+    let doubles = b.let_("doubles", distance.clone().equal(Expr::i64(1)));
+    let exponent = doubles.clone().select(smaller, larger);
+    let exponent = b.let_("exponent", exponent);
+    let factor = b.let_("factor", doubles.select(Expr::i32(2), Expr::i32(1)));
+    let ordered = b.let_("ordered", e[1].clone().less(e[0].clone()));
+    let sums = b.scratch("sums", Element::I16, count);
+    let bits = b.local("magnitude_bits", Expr::i32(0));
+    // The operand `above` has the larger exponent.
+    let sum = |b: &mut LoopBuilder, above: usize, shift: Option<&RightShift>| {
+        b.for_("i", count, |b, i| {
+            let high = b.load(b.input(above), i.clone());
+            let other = b.load(b.input(1 - above), i.clone());
+            let sum = match shift {
+                None => high * factor.clone() + other,
+                Some(shift) => {
+                    let shifted = shift.apply(b, other);
+                    high + shifted
+                }
+            };
+            let sum = b.let_("sum", sum);
+            let all = b.get(bits).or(integer::magnitude(sum.clone()));
+            b.set(bits, all);
+            b.store(sums, i, sum);
+        });
+    };
+    let either = |b: &mut LoopBuilder, shift: Option<&RightShift>| {
+        b.if_else(ordered.clone(), |b| sum(b, 0, shift), |b| sum(b, 1, shift));
+    };
+    b.if_else(
+        distance.clone().less(Expr::i64(2)),
+        |b| either(b, None),
+        |b| {
+            // Magnitudes of 8 bits vanish from a shift of 16 on.
+            let amount = b.let_("amount", distance.clone().minimum(Expr::i64(31)).truncate());
+            let shift = RightShift::run_time(b, amount, Rounding::PseudoStochastic);
+            either(b, Some(&shift));
+        },
+    );
+    let exceeds = b.let_("exceeds", Expr::i32(127).less(b.get(bits)));
+    let last = exceeds.clone().select(Expr::i32(2), Expr::i32(0));
+    b.set_output_exponent(0, exponent + last);
+    let results = |b: &mut LoopBuilder, result: &dyn Fn(&mut LoopBuilder, Expr) -> Expr| {
+        b.for_("i", count, |b, i| {
+            let sum = b.load(sums, i.clone());
+            let q = result(b, sum);
+            b.store(b.output(0), i, integer::clamp(q, low, 127));
+        });
+    };
+    b.if_else(
+        exceeds,
+        |b| {
+            results(b, &|b, sum| {
+                // Sums are 384 at most; that magnitudes have 16 bits, loops of vectors are told so.
+                let sum = b.let_("value", sum.maximum(Expr::i32(-384)));
+                let magnitude = b.let_("magnitude", integer::magnitude(sum.clone()));
+                // Of two bits that are shifted out, the upper exceeds the lower if it is set alone.
+                let up = magnitude.clone().and(Expr::i32(3)).equal(Expr::i32(2));
+                let quotient = magnitude.shift_right(Expr::i32(2)) + up.unary(Unary::BoolToInteger);
+                let quotient = b.let_("quotient", quotient);
+                let negative = sum.less(Expr::i32(0));
+                negative.select(quotient.clone().unary(Unary::Negate), quotient)
+            });
+        },
+        |b| results(b, &|_, sum| sum),
+    );
     Some(b.finish())
 }
 

@@ -13,7 +13,7 @@ use crate::bits::Bits;
 use crate::depthwise::Depthwise;
 use crate::level::Level;
 use crate::loops::Loops;
-use crate::products::{FloatProduct, Product};
+use crate::products::{DepthwiseProduct, FloatProduct, Product};
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -115,6 +115,10 @@ impl Target for NeonTarget {
         }
         if let Some(bits) = ways.ask(Bits::NAME, Bits::of(self.level, signature)) {
             return trainc_c::take(ways, bits);
+        }
+        let windows = DepthwiseProduct::of(self.level, signature);
+        if let Some(windows) = ways.ask(DepthwiseProduct::NAME, windows) {
+            return trainc_c::take(ways, windows);
         }
         if let Some(depthwise) = ways.ask(Depthwise::NAME, Depthwise::of(self.level, signature)) {
             return trainc_c::take(ways, depthwise);

@@ -140,9 +140,16 @@ TRAINC_SHARED void trainc_pack_quarters(const int8_t *const *sources, int32_t bl
 
 TRAINC_SHARED void trainc_zero(int8_t *place, int32_t bytes)
 {
+    const int8x16_t zero = vdupq_n_s8(0);
     int32_t i = 0;
+    for (; i + 64 <= bytes; i += 64) {
+        vst1q_s8(place + i, zero);
+        vst1q_s8(place + i + 16, zero);
+        vst1q_s8(place + i + 32, zero);
+        vst1q_s8(place + i + 48, zero);
+    }
     for (; i + 16 <= bytes; i += 16) {
-        vst1q_s8(place + i, vdupq_n_s8(0));
+        vst1q_s8(place + i, zero);
     }
     for (; i < bytes; i++) {
         place[i] = 0;

@@ -136,9 +136,84 @@ struct trainc_border {
     int32_t rows, columns;
 };
 
-/* Copies a plane; zeros are there before. */
-TRAINC_SHARED void trainc_bordered(const struct trainc_border *b, const int8_t *src, int8_t *dst)
+/* Rows of so many neighbours, by the longest moves that fit; the last move overlaps the one before. */
+TRAINC_SHARED void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
+    int32_t rows, int32_t count)
 {
+    if (count == 32) {
+        for (; rows > 0; rows--, x += x_step, y += y_step) {
+            const int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
+            vst1q_s8(y, low);
+            vst1q_s8(y + 16, high);
+        }
+    } else if (count >= 16) {
+        const ptrdiff_t last = count - 16;
+        for (; rows > 0; rows--, x += x_step, y += y_step) {
+            for (ptrdiff_t i = 0; i < last; i += 16) {
+                vst1q_s8(y + i, vld1q_s8(x + i));
+            }
+            vst1q_s8(y + last, vld1q_s8(x + last));
+        }
+    } else if (count >= 8) {
+        const ptrdiff_t last = count - 8;
+        for (; rows > 0; rows--, x += x_step, y += y_step) {
+            const int8x8_t low = vld1_s8(x), high = vld1_s8(x + last);
+            vst1_s8(y, low);
+            vst1_s8(y + last, high);
+        }
+    } else if (count >= 4) {
+        const ptrdiff_t last = count - 4;
+        for (; rows > 0; rows--, x += x_step, y += y_step) {
+            uint32_t low, high;
+            __builtin_memcpy(&low, x, 4);
+            __builtin_memcpy(&high, x + last, 4);
+            __builtin_memcpy(y, &low, 4);
+            __builtin_memcpy(y + last, &high, 4);
+        }
+    } else {
+        for (; rows > 0; rows--, x += x_step, y += y_step) {
+            for (int32_t i = 0; i < count; i++) {
+                y[i] = x[i];
+            }
+        }
+    }
+}
+
+/* The same of every other place of a row, of which the first is `odd` places behind the pairs' first;
+ * `whole` says whether the last pair has both places. */
+TRAINC_PART void trainc_copy_pairs(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
+    int32_t rows, int32_t count, int32_t odd, int32_t whole)
+{
+    const int32_t pairs = whole ? count : count - 1;
+    for (; rows > 0; rows--, x += x_step, y += y_step) {
+        int32_t i = 0;
+        for (; pairs >= 8 && i < pairs; i += 8) {
+            i = trainc_minimum32(i, pairs - 8);
+            const int8x8x2_t both = vld2_s8(x - odd + 2 * i);
+            vst1_s8(y + i, odd != 0 ? both.val[1] : both.val[0]);
+        }
+        for (; i < count; i++) {
+            y[i] = x[2 * i];
+        }
+    }
+}
+
+/* The first row of a part that has one of the plane, and behind the last. */
+TRAINC_PART int32_t trainc_first_row(const struct trainc_border *b, int32_t upper)
+{
+    return b->top > upper ? (b->top - upper + b->down - 1) / b->down : 0;
+}
+
+TRAINC_PART int32_t trainc_last_row(const struct trainc_border *b, int32_t upper)
+{
+    return trainc_minimum32((b->height + b->top - upper + b->down - 1) / b->down, b->rows);
+}
+
+/* Copies a plane; zeros are there before. */
+TRAINC_SHARED void trainc_bordered(const struct trainc_border *border, const int8_t *src, int8_t *dst)
+{
+    /* A copy, which stores of bytes cannot change. */
+    const struct trainc_border own = *border, *const b = &own;
     for (int32_t part = 0; part < b->high * b->wide; part++) {
         const int32_t upper = part / b->wide, column = part % b->wide;
         /* The first column of the part, and where it comes from. */
@@ -146,35 +221,23 @@ TRAINC_SHARED void trainc_bordered(const struct trainc_border *b, const int8_t *
         const int32_t from = to * b->right + column - b->left;
         const int32_t all = (b->width - from + b->right - 1) / b->right;
         const int32_t count = trainc_minimum32(all, b->columns - to);
-        for (int32_t r = 0; r < b->rows; r++) {
-            const int32_t row = r * b->down + upper - b->top;
-            if ((uint32_t)row >= (uint32_t)b->height) {
-                continue;
-            }
-            const int8_t *const x = src + row * b->width + from;
-            int8_t *const y = dst + (part * b->rows + r) * b->columns + to;
-            int32_t i = 0;
-            if (b->right == 1) {
-                for (; i + 16 <= count; i += 16) {
-                    vst1q_s8(y + i, vld1q_s8(x + i));
+        const int32_t first = trainc_first_row(b, upper), last = trainc_last_row(b, upper);
+        const int32_t x_step = b->down * b->width;
+        const int8_t *x = src + (first * b->down + upper - b->top) * b->width + from;
+        int8_t *y = dst + (part * b->rows + first) * b->columns + to;
+        if (b->right == 1) {
+            trainc_copy_rows(x, x_step, y, b->columns, last - first, count);
+        } else if (b->right == 2) {
+            const int32_t odd = from & 1;
+            trainc_copy_pairs(x, x_step, y, b->columns, last - first, count, odd,
+                from - odd + 2 * count <= b->width);
+        } else {
+            for (int32_t r = first; r < last; r++) {
+                for (int32_t i = 0; i < count; i++) {
+                    y[i] = x[i * b->right];
                 }
-                for (; i + 8 <= count; i += 8) {
-                    vst1_s8(y + i, vld1_s8(x + i));
-                }
-                if (i < count && count >= 8) {
-                    vst1_s8(y + count - 8, vld1_s8(x + count - 8));
-                    i = count;
-                }
-            } else if (b->right == 2) {
-                /* Pairs of columns, of which this part has one. */
-                const int32_t odd = from & 1;
-                for (; i + 8 <= count && from - odd + 2 * i + 16 <= b->width; i += 8) {
-                    const int8x8x2_t pairs = vld2_s8(x - odd + 2 * i);
-                    vst1_s8(y + i, odd ? pairs.val[1] : pairs.val[0]);
-                }
-            }
-            for (; i < count; i++) {
-                y[i] = x[i * b->right];
+                x += x_step;
+                y += b->columns;
             }
         }
     }
@@ -243,30 +306,113 @@ TRAINC_SHARED void trainc_pack_weights(const struct trainc_weights *s, const int
             temporary, trainc_put_##order);                                                       \
     }
 
+/* Bytes of the lanes 0 and 4, 1 and 5, 2 and 6, 3 and 7 of a tile, [8 rows][2] each, as [8 rows][8
+ * lanes]. */
+TRAINC_PART int8x16x4_t trainc_lanes_together(int8x16_t a, int8x16_t b, int8x16_t c, int8x16_t d)
+{
+    const int8x16_t even = vzip1q_s8(a, c), odd = vzip1q_s8(b, d);
+    const int8x16_t even4 = vzip2q_s8(a, c), odd4 = vzip2q_s8(b, d);
+    const int8x16x4_t rows = {{vzip1q_s8(even, odd), vzip2q_s8(even, odd), vzip1q_s8(even4, odd4),
+        vzip2q_s8(even4, odd4)}};
+    return rows;
+}
+
+/* The results of the lanes at a and at b, [8 rows][2]. */
+TRAINC_PART int8x16_t trainc_two_by_sums(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding)
+{
+    const int16x8_t a0 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(a), rounding));
+    const int16x8_t a4 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(a + 4), rounding));
+    const int16x8_t b0 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(b), rounding));
+    const int16x8_t b4 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(b + 4), rounding));
+    return trainc_sixteen(vtrn2q_s16(a0, b0), vtrn2q_s16(a4, b4), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_two_by_halves(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding)
+{
+    const int16x8_t a0 = vreinterpretq_s16_s32(vld1q_s32(a));
+    const int16x8_t a4 = vreinterpretq_s16_s32(vld1q_s32(a + 4));
+    const int16x8_t b0 = vreinterpretq_s16_s32(vld1q_s32(b));
+    const int16x8_t b4 = vreinterpretq_s16_s32(vld1q_s32(b + 4));
+    return trainc_sixteen(trainc_aligned16(vtrn1q_s16(a0, b0), rounding),
+        trainc_aligned16(vtrn1q_s16(a4, b4), rounding), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_two_by_parts(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding)
+{
+    const int32x4_t a0 = vld1q_s32(a), a4 = vld1q_s32(a + 4);
+    const int32x4_t b0 = vld1q_s32(b), b4 = vld1q_s32(b + 4);
+    const uint16x8_t ma0 = trainc_bordered_magnitudes(a0, rounding);
+    const uint16x8_t ma4 = trainc_bordered_magnitudes(a4, rounding);
+    const uint16x8_t mb0 = trainc_bordered_magnitudes(b0, rounding);
+    const uint16x8_t mb4 = trainc_bordered_magnitudes(b4, rounding);
+    const int16x8_t upper0 = vtrn2q_s16(vreinterpretq_s16_s32(a0), vreinterpretq_s16_s32(b0));
+    const int16x8_t upper4 = vtrn2q_s16(vreinterpretq_s16_s32(a4), vreinterpretq_s16_s32(b4));
+    return trainc_with_signs(
+        trainc_by_parts(vtrn2q_u16(ma0, mb0), vtrn1q_u16(ma0, mb0), rounding),
+        trainc_by_parts(vtrn2q_u16(ma4, mb4), vtrn1q_u16(ma4, mb4), rounding),
+        vuzp2q_s8(vreinterpretq_s8_s16(upper0), vreinterpretq_s8_s16(upper4)), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_two_half_away(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding)
+{
+    const int8x16_t two = trainc_rounded16(a, b, rounding, trainc_half_away);
+    return vzip1q_s8(two, vextq_s8(two, two, 8));
+}
+
+TRAINC_PART int8x16_t trainc_two_pseudo_stochastic(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding)
+{
+    const int8x16_t two = trainc_rounded16(a, b, rounding, trainc_pseudo_stochastic);
+    return vzip1q_s8(two, vextq_s8(two, two, 8));
+}
+
+typedef int8x16_t trainc_two_lanes(const int32_t *a, const int32_t *b,
+    const struct trainc_rounding *rounding);
+
 /* The rounded sums of a tile, [8 lanes][8 rows], as bytes [8 rows][8 lanes]. */
 TRAINC_PART int8x16x4_t trainc_rounded_tile(const int32_t *sums,
-    const struct trainc_rounding *rounding, trainc_rounded *round)
+    const struct trainc_rounding *rounding, trainc_two_lanes *two)
 {
-    static const uint8_t order[16] = {0, 8, 16, 24, 32, 40, 48, 56, 1, 9, 17, 25, 33, 41, 49, 57};
-    const int8x16x4_t q = {{trainc_rounded16(sums, sums + 8, rounding, round),
-        trainc_rounded16(sums + 16, sums + 24, rounding, round),
-        trainc_rounded16(sums + 32, sums + 40, rounding, round),
-        trainc_rounded16(sums + 48, sums + 56, rounding, round)}};
-    const uint8x16_t first = vld1q_u8(order), two = vdupq_n_u8(2);
-    const uint8x16_t second = vaddq_u8(first, two), third = vaddq_u8(second, two);
-    const int8x16x4_t y = {{vqtbl4q_s8(q, first), vqtbl4q_s8(q, second), vqtbl4q_s8(q, third),
-        vqtbl4q_s8(q, vaddq_u8(third, two))}};
-    return y;
+    const int8x16_t a = two(sums, sums + 32, rounding), b = two(sums + 8, sums + 40, rounding);
+    const int8x16_t c = two(sums + 16, sums + 48, rounding);
+    return trainc_lanes_together(a, b, c, two(sums + 24, sums + 56, rounding));
 }
+
+/* Calls `store` of arguments and of what rounds two lanes half away from zero. Each has loops of its
+ * own, for compilers would do parts of all before they ask which it is. */
+#define TRAINC_TWO_HALF_AWAY(rounding, store, ...)          \
+    do {                                                    \
+        if ((rounding)->way == TRAINC_BY_SUMS) {            \
+            store(__VA_ARGS__, trainc_two_by_sums);         \
+        } else if ((rounding)->way == TRAINC_BY_HALVES) {   \
+            store(__VA_ARGS__, trainc_two_by_halves);       \
+        } else {                                            \
+            store(__VA_ARGS__, trainc_two_half_away);       \
+        }                                                   \
+    } while (0)
+
+/* The same pseudo-stochastically. */
+#define TRAINC_TWO_PSEUDO_STOCHASTIC(rounding, store, ...)  \
+    do {                                                    \
+        if ((rounding)->by_parts != 0) {                    \
+            store(__VA_ARGS__, trainc_two_by_parts);        \
+        } else {                                            \
+            store(__VA_ARGS__, trainc_two_pseudo_stochastic); \
+        }                                                   \
+    } while (0)
 
 /* Stores tiles of rows panel by panel: row r's 8 lanes at y + r row_stride. */
 TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t row_stride,
-    int8_t *y, const struct trainc_rounding *rounding, trainc_rounded *round)
+    int8_t *y, const struct trainc_rounding *rounding, trainc_two_lanes *two)
 {
     /* A copy, which stores of bytes cannot change, stays in registers. */
     const struct trainc_rounding own = *rounding;
     for (int32_t r = 0; r < rows; r += 8) {
-        const int8x16x4_t q = trainc_rounded_tile(sums, &own, round);
+        const int8x16x4_t q = trainc_rounded_tile(sums, &own, two);
         const int32_t left = rows - r;
         sums += 64;
         if (left >= 8) {
@@ -278,8 +424,8 @@ TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t 
             }
         } else {
             for (int32_t i = 0; i < left; i++) {
-                const int8x16_t two = q.val[i / 2];
-                vst1_s8(y, i % 2 == 0 ? vget_low_s8(two) : vget_high_s8(two));
+                const int8x16_t pair = q.val[i / 2];
+                vst1_s8(y, i % 2 == 0 ? vget_low_s8(pair) : vget_high_s8(pair));
                 y += row_stride;
             }
         }
@@ -289,13 +435,13 @@ TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t 
 TRAINC_SHARED void trainc_store_places_half_away(const int32_t *sums, int32_t rows,
     int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)
 {
-    trainc_store_places(sums, rows, row_stride, y, rounding, trainc_half_away);
+    TRAINC_TWO_HALF_AWAY(rounding, trainc_store_places, sums, rows, row_stride, y, rounding);
 }
 
 TRAINC_SHARED void trainc_store_places_pseudo_stochastic(const int32_t *sums, int32_t rows,
     int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)
 {
-    trainc_store_places(sums, rows, row_stride, y, rounding, trainc_pseudo_stochastic);
+    TRAINC_TWO_PSEUDO_STOCHASTIC(rounding, trainc_store_places, sums, rows, row_stride, y, rounding);
 }
 
 /* The same for sums as they are. */
@@ -312,18 +458,18 @@ TRAINC_SHARED void trainc_store_places_sums(const int32_t *sums, int32_t rows, i
 /* The same for lanes whose results are apart: lane l's of row r at y[results[l] + r row_stride]. */
 TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t row_stride,
     const int32_t *results, int8_t *y, const struct trainc_rounding *rounding,
-    trainc_rounded *round)
+    trainc_two_lanes *two)
 {
     const struct trainc_rounding own = *rounding;
     int8_t *y0 = y + results[0], *y1 = y + results[1], *y2 = y + results[2], *y3 = y + results[3];
     int8_t *y4 = y + results[4], *y5 = y + results[5], *y6 = y + results[6], *y7 = y + results[7];
     for (int32_t r = 0; r < rows; r += 8) {
-        const int8x16x4_t q = trainc_rounded_tile(sums, &own, round);
+        const int8x16x4_t q = trainc_rounded_tile(sums, &own, two);
         const int32_t left = trainc_minimum32(rows - r, 8);
         sums += 64;
         for (int32_t i = 0; i < left; i++) {
-            const int8x16_t two = q.val[i / 2];
-            const int8x8_t v = i % 2 == 0 ? vget_low_s8(two) : vget_high_s8(two);
+            const int8x16_t pair = q.val[i / 2];
+            const int8x8_t v = i % 2 == 0 ? vget_low_s8(pair) : vget_high_s8(pair);
 #define TRAINC_LANE(l)       \
     vst1_lane_s8(y##l, v, l); \
     y##l += row_stride
@@ -343,13 +489,13 @@ TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t r
 TRAINC_SHARED void trainc_store_apart_half_away(const int32_t *sums, int32_t rows,
     int32_t row_stride, const int32_t *results, int8_t *y, const struct trainc_rounding *rounding)
 {
-    trainc_store_apart(sums, rows, row_stride, results, y, rounding, trainc_half_away);
+    TRAINC_TWO_HALF_AWAY(rounding, trainc_store_apart, sums, rows, row_stride, results, y, rounding);
 }
 
 TRAINC_SHARED void trainc_store_apart_pseudo_stochastic(const int32_t *sums, int32_t rows,
     int32_t row_stride, const int32_t *results, int8_t *y, const struct trainc_rounding *rounding)
 {
-    trainc_store_apart(sums, rows, row_stride, results, y, rounding, trainc_pseudo_stochastic);
+    TRAINC_TWO_PSEUDO_STOCHASTIC(rounding, trainc_store_apart, sums, rows, row_stride, results, y, rounding);
 }
 
 TRAINC_SHARED void trainc_store_apart_sums(const int32_t *sums, int32_t rows, int32_t row_stride,

@@ -108,9 +108,57 @@ TRAINC_PART void trainc_row_of_taps(const int8_t *src, int32_t channels, int32_t
     }
 }
 
+/* Words of 4 outputs by 16 channels: src[4 outputs][16 channels] as [16 channels][4 outputs]. */
+TRAINC_PART void trainc_words_of_outputs(const int8_t *src, int8x16_t *words)
+{
+    const int8x16x2_t even = vzipq_s8(vld1q_s8(src), vld1q_s8(src + 32));
+    const int8x16x2_t odd = vzipq_s8(vld1q_s8(src + 16), vld1q_s8(src + 48));
+    const int8x16x2_t low = vzipq_s8(even.val[0], odd.val[0]);
+    const int8x16x2_t high = vzipq_s8(even.val[1], odd.val[1]);
+    words[0] = low.val[0];
+    words[1] = low.val[1];
+    words[2] = high.val[0];
+    words[3] = high.val[1];
+}
+
+/* A block of panels of 8 channels in quarters, from src[16 outputs][16 channels]; there is a second
+ * panel for more than 8. */
+TRAINC_PART void trainc_outputs_in_quarters(const int8_t *src, int32_t channels, int8_t *panel,
+    int32_t panel_bytes)
+{
+    for (int32_t o = 0; o < 4; o++) {
+        int8x16_t words[4];
+        trainc_words_of_outputs(src + 64 * o, words);
+        vst1q_s8(panel + 32 * o, words[0]);
+        vst1q_s8(panel + 32 * o + 16, words[1]);
+        if (channels > 8) {
+            vst1q_s8(panel + panel_bytes + 32 * o, words[2]);
+            vst1q_s8(panel + panel_bytes + 32 * o + 16, words[3]);
+        }
+    }
+}
+
+/* The same in halves. */
+TRAINC_PART void trainc_outputs_in_halves(const int8_t *src, int32_t channels, int8_t *panel,
+    int32_t panel_bytes)
+{
+    for (int32_t o = 0; o < 2; o++) {
+        int8x16_t first[4], second[4];
+        trainc_words_of_outputs(src + 128 * o, first);
+        trainc_words_of_outputs(src + 128 * o + 64, second);
+        for (int32_t i = 0; i < (channels > 8 ? 4 : 2); i++) {
+            const int32x4x2_t both = vzipq_s32(vreinterpretq_s32_s8(first[i]),
+                vreinterpretq_s32_s8(second[i]));
+            int8_t *const to = panel + i / 2 * panel_bytes + 64 * o + 32 * (i % 2);
+            vst1q_s8(to, vreinterpretq_s8_s32(both.val[0]));
+            vst1q_s8(to + 16, vreinterpretq_s8_s32(both.val[1]));
+        }
+    }
+}
+
 /* Packs weights w[outputs][channels][taps] for the error of the operand, in which channels are the
  * rows and outputs are summed: panels of 8 channels, each taps x blocks of 16 outputs, panel_bytes
- * apart; rows without a channel are left as they are. w_stride is the distance of outputs.
+ * apart; panels without a channel are left as they are. w_stride is the distance of outputs.
  * temporary takes 256 bytes a tap. */
 TRAINC_PART void trainc_rows_of_errors(const int8_t *w, int32_t outputs, int32_t channels,
     int32_t taps, int32_t w_stride, int8_t *panels, int32_t panel_bytes, int8_t *temporary,
@@ -132,8 +180,16 @@ TRAINC_PART void trainc_rows_of_errors(const int8_t *w, int32_t outputs, int32_t
             }
             for (int32_t t = 0; t < taps; t++) {
                 int8_t tile[256];
-                trainc_transpose16(temporary + 256 * t, 16, tile);
                 int8_t *panel = panels + c / 8 * panel_bytes + t * tap_bytes + 8 * o;
+                if (put == trainc_put_quarters) {
+                    trainc_outputs_in_quarters(temporary + 256 * t, count, panel, panel_bytes);
+                    continue;
+                }
+                if (put == trainc_put_halves) {
+                    trainc_outputs_in_halves(temporary + 256 * t, count, panel, panel_bytes);
+                    continue;
+                }
+                trainc_transpose16(temporary + 256 * t, 16, tile);
                 for (int32_t i = 0; i < count; i++) {
                     put(panel + i / 8 * panel_bytes, i % 8, vld1q_s8(tile + 16 * i));
                 }

@@ -27,6 +27,16 @@ struct trainc_rounding {
     /* Whether all magnitudes have 16 bits at most, and how these are rounded. */
     int32_t short_sums;
     struct trainc_rounding16 of16;
+    /* How sums are rounded half away from zero as numbers with signs: not at all, by 16 bits, or by 32;
+     * and what brings a result and 8 bits below it into the upper half of a sum, or into its lower. */
+    enum { TRAINC_BY_MAGNITUDES, TRAINC_BY_HALVES, TRAINC_BY_SUMS } way;
+    int16x8_t align16;
+    int32x4_t align;
+    /* Whether pseudo-stochastic rounding takes both halves of what is shifted out from the halves of a
+     * sum, what brings their border there, and the shifts of the upper half: up, and out. */
+    int32_t by_parts;
+    int32x4_t border;
+    int16x8_t up, out;
 };
 
 TRAINC_PART int16x8_t trainc_narrow(int32x4_t x)
@@ -57,15 +67,29 @@ TRAINC_SHARED void trainc_set_rounding(struct trainc_rounding *rounding, int64_t
     rounding->odd = vdupq_n_s32(shift & 1);
     rounding->low_mask = vdupq_n_u32(half < 32 ? (UINT32_C(1) << half) - 1 : UINT32_MAX);
     rounding->high_mask = vdupq_n_u32(high < 32 ? (UINT32_C(1) << high) - 1 : UINT32_MAX);
-    rounding->low = vdupq_n_s8((int8_t)low);
+    /* Magnitudes are 127 at most. */
+    rounding->low = vdupq_n_s8((int8_t)trainc_maximum32(low, -127));
     rounding->short_sums = 0;
     rounding->of16 = trainc_rounding_of16(rounding);
+    rounding->way = TRAINC_BY_MAGNITUDES;
+    rounding->align = vdupq_n_s32(24 - shift);
+    rounding->align16 = vdupq_n_s16((int16_t)(8 - shift));
+    rounding->by_parts = 0;
+    rounding->border = vdupq_n_s32(16 - half);
+    rounding->up = vdupq_n_s16((int16_t)(16 - high));
+    rounding->out = vdupq_n_s16((int16_t)-high);
 }
 
 /* For sums whose magnitudes have these bits at most. */
 TRAINC_SHARED void trainc_round_short(struct trainc_rounding *rounding, int32_t bits)
 {
+    const int32_t shift = -vgetq_lane_s32(rounding->shift, 0);
     rounding->short_sums = (uint32_t)bits <= UINT16_MAX;
+    /* Where no aligned sum overflows, and nothing is lost below it. */
+    if (shift <= 24 && (uint32_t)bits >> (shift + 7) == 0) {
+        rounding->way = bits <= INT16_MAX && shift <= 8 ? TRAINC_BY_HALVES : TRAINC_BY_SUMS;
+    }
+    rounding->by_parts = shift <= 32 && (uint64_t)(uint32_t)bits >> (16 + shift / 2) == 0;
 }
 
 /* A rounded magnitude: to nearest, ties away from zero. */
@@ -108,12 +132,93 @@ TRAINC_PART uint16x8_t trainc_short_magnitudes(int32x4_t x0, int32x4_t x1)
         vreinterpretq_u16_s32(vabsq_s32(x1))).val[0];
 }
 
+/* Numbers less 1 where below zero, so that halves go away from zero when halves go up: of those that
+ * are aligned, nothing else changes its result. */
+TRAINC_PART int32x4_t trainc_aligned(int32x4_t x, const struct trainc_rounding *rounding)
+{
+    const int32x4_t aligned = vshlq_s32(x, rounding->align);
+    return vsraq_n_s32(aligned, aligned, 31);
+}
+
+TRAINC_PART int16x8_t trainc_aligned16(int16x8_t x, const struct trainc_rounding *rounding)
+{
+    const int16x8_t aligned = vshlq_s16(x, rounding->align16);
+    return vsraq_n_s16(aligned, aligned, 15);
+}
+
+/* 8 results with 8 bits below them, of 16 bits. */
+TRAINC_PART int16x8_t trainc_eight_by_halves(int32x4_t x0, int32x4_t x1,
+    const struct trainc_rounding *rounding)
+{
+    return trainc_aligned16(vuzpq_s16(vreinterpretq_s16_s32(x0),
+        vreinterpretq_s16_s32(x1)).val[0], rounding);
+}
+
+TRAINC_PART int16x8_t trainc_eight_by_sums(int32x4_t x0, int32x4_t x1,
+    const struct trainc_rounding *rounding)
+{
+    return vuzpq_s16(vreinterpretq_s16_s32(trainc_aligned(x0, rounding)),
+        vreinterpretq_s16_s32(trainc_aligned(x1, rounding))).val[1];
+}
+
+/* 16 results without the 8 bits below them. */
+TRAINC_PART int8x16_t trainc_sixteen(int16x8_t low, int16x8_t high,
+    const struct trainc_rounding *rounding)
+{
+    return vmaxq_s8(vcombine_s8(vqrshrn_n_s16(low, 8), vqrshrn_n_s16(high, 8)), rounding->low);
+}
+
+/* Sums' magnitudes with the border between both halves of what is shifted out in their middle. */
+TRAINC_PART uint16x8_t trainc_bordered_magnitudes(int32x4_t x, const struct trainc_rounding *rounding)
+{
+    return vreinterpretq_u16_u32(vshlq_u32(vreinterpretq_u32_s32(vabsq_s32(x)),
+        rounding->border));
+}
+
+/* Magnitudes of 8 results from the upper and lower halves of those: up where the upper half of what
+ * is shifted out exceeds the lower, both of them from the highest bit on. */
+TRAINC_PART uint16x8_t trainc_by_parts(uint16x8_t upper, uint16x8_t lower,
+    const struct trainc_rounding *rounding)
+{
+    const uint16x8_t up = vcgtq_u16(vshlq_u16(upper, rounding->up), lower);
+    return vsubq_u16(vshlq_u16(upper, rounding->out), up);
+}
+
+TRAINC_PART uint16x8_t trainc_eight_by_parts(int32x4_t x0, int32x4_t x1,
+    const struct trainc_rounding *rounding)
+{
+    const uint16x8x2_t halves = vuzpq_u16(trainc_bordered_magnitudes(x0, rounding),
+        trainc_bordered_magnitudes(x1, rounding));
+    return trainc_by_parts(halves.val[1], halves.val[0], rounding);
+}
+
+/* 16 results of magnitudes and of their sums' upper bytes. */
+TRAINC_PART int8x16_t trainc_with_signs(uint16x8_t low, uint16x8_t high, int8x16_t upper,
+    const struct trainc_rounding *rounding)
+{
+    const int8x16_t magnitudes = vreinterpretq_s8_u8(vminq_u8(
+        vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)), vdupq_n_u8(127)));
+    const int8x16_t sign = vshrq_n_s8(upper, 7);
+    return vmaxq_s8(vsubq_s8(veorq_s8(magnitudes, sign), sign), rounding->low);
+}
+
 /* 16 results. */
 TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
     const struct trainc_rounding *rounding, trainc_rounded *round)
 {
     uint16x8_t low, high;
-    if (rounding->short_sums != 0) {
+    if (round == trainc_half_away && rounding->way == TRAINC_BY_SUMS) {
+        return trainc_sixteen(trainc_eight_by_sums(x0, x1, rounding),
+            trainc_eight_by_sums(x2, x3, rounding), rounding);
+    }
+    if (round == trainc_half_away && rounding->way == TRAINC_BY_HALVES) {
+        return trainc_sixteen(trainc_eight_by_halves(x0, x1, rounding),
+            trainc_eight_by_halves(x2, x3, rounding), rounding);
+    }
+    if (round == trainc_pseudo_stochastic && rounding->by_parts != 0) {
+        low = trainc_eight_by_parts(x0, x1, rounding);
+        high = trainc_eight_by_parts(x2, x3, rounding);
+    } else if (rounding->short_sums != 0) {
         trainc_rounded_of16 *const round16 = round == trainc_half_away ? trainc_half_away16
                                                                        : trainc_pseudo_stochastic16;
         low = round16(trainc_short_magnitudes(x0, x1), &rounding->of16);
@@ -122,16 +227,11 @@ TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t 
         low = vcombine_u16(vqmovn_u32(round(x0, rounding)), vqmovn_u32(round(x1, rounding)));
         high = vcombine_u16(vqmovn_u32(round(x2, rounding)), vqmovn_u32(round(x3, rounding)));
     }
-    const uint8x16_t magnitudes = vminq_u8(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)),
-        vdupq_n_u8(127));
-    /* The upper byte of each sum, then its sign in all bits. */
+    /* The upper byte of each sum. */
     const int16x8_t upper01 = vuzpq_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x1)).val[1];
     const int16x8_t upper23 = vuzpq_s16(vreinterpretq_s16_s32(x2), vreinterpretq_s16_s32(x3)).val[1];
-    const int8x16_t upper = vuzpq_s8(vreinterpretq_s8_s16(upper01),
-        vreinterpretq_s8_s16(upper23)).val[1];
-    const int8x16_t sign = vshrq_n_s8(upper, 7);
-    const int8x16_t result = vsubq_s8(veorq_s8(vreinterpretq_s8_u8(magnitudes), sign), sign);
-    return vmaxq_s8(result, rounding->low);
+    return trainc_with_signs(low, high, vuzpq_s8(vreinterpretq_s8_s16(upper01),
+        vreinterpretq_s8_s16(upper23)).val[1], rounding);
 }
 
 /* 16 results: of 8 sums at a, and of 8 at b. */

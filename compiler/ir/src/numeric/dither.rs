@@ -68,12 +68,21 @@ impl DitherLoop {
 
     /// As [`Dither::bits`], of an I64 index.
     pub fn bits(&self, b: &mut LoopBuilder, element: Expr) -> Expr {
+        let x = self.unfolded(b, element);
+        b.let_("bits", fold(x, 16))
+    }
+
+    /// The 16 most significant of [`Dither::bits`], of an I64 index: the last step of [`mix`] leaves them as they are.
+    pub fn upper(&self, b: &mut LoopBuilder, element: Expr) -> Expr {
+        self.unfolded(b, element).shr_unsigned(Expr::i32(16))
+    }
+
+    /// The bits before the last step of [`mix`].
+    fn unfolded(&self, b: &mut LoopBuilder, element: Expr) -> Expr {
         let word = |value: u32| Expr::i32(value as i32);
-        let fold = |x: Expr, bits: i32| x.clone().xor(x.shr_unsigned(Expr::i32(bits)));
         let x = b.let_("counter", element.truncate() + self.0.clone());
         let x = b.let_("hash", fold(x, 16) * word(MULTIPLIERS[0]));
-        let x = b.let_("hash", fold(x, 15) * word(MULTIPLIERS[1]));
-        b.let_("bits", fold(x, 16))
+        b.let_("hash", fold(x, 15) * word(MULTIPLIERS[1]))
     }
 
     /// As [`Dither::uniform`], of an I64 index.
@@ -81,6 +90,31 @@ impl DitherLoop {
         let bits = self.bits(b, element);
         let bits = bits.shr_unsigned(Expr::i32(32 - UNIFORM_BITS as i32));
         bits.unary(Unary::ToFloat) * Expr::f32(UNIFORM_UNIT)
+    }
+}
+
+/// `x ^ (x >> bits)`.
+fn fold(x: Expr, bits: i32) -> Expr {
+    x.clone().xor(x.shr_unsigned(Expr::i32(bits)))
+}
+
+/// [`shift_right`] in loops by few bits, in halves of words: what is kept is brought into the upper half, where the 16 most
+/// significant uniform bits, added to the lower half, carry as all of them would.
+#[derive(Clone, Debug)]
+pub struct DitheredHalves(Expr);
+
+impl DitheredHalves {
+    /// Largest amount.
+    pub const MOST: i32 = 16;
+
+    /// A shift by an I32 in 0..=16 of numbers x with `|x| < 2^(amount + 14)`.
+    pub fn new(b: &mut LoopBuilder, amount: Expr) -> DitheredHalves {
+        DitheredHalves(b.let_("align", Expr::i32(Self::MOST) - amount))
+    }
+
+    /// The shifted I32 `x`, given its 16 uniform bits of [`DitherLoop::upper`].
+    pub fn apply(&self, x: Expr, upper: Expr) -> Expr {
+        (x.shift_left(self.0.clone()) + upper).shift_right(Expr::i32(16))
     }
 }
 

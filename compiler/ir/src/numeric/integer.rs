@@ -151,6 +151,26 @@ impl SmallShift {
     }
 }
 
+/// As [`SmallShift`], in halves of words: what is kept and 8 bits below it are brought into the upper half.
+#[derive(Clone, Debug)]
+pub struct HalvesShift(Expr);
+
+impl HalvesShift {
+    /// A shift by an I32 in 0..=24 of numbers x with `|x| < 2^(amount + 7)`.
+    pub fn new(builder: &mut LoopBuilder, amount: Expr) -> HalvesShift {
+        HalvesShift(builder.let_("align", Expr::i32(24) - amount))
+    }
+
+    /// The shifted `x` (I32). Nothing is lost below the aligned number; less its least bit where it is below zero, a half goes
+    /// away from zero as halves go up, and no other number changes its result.
+    pub fn apply(&self, builder: &mut LoopBuilder, x: Expr) -> Expr {
+        let aligned = builder.let_("aligned", x.shift_left(self.0.clone()));
+        let lessened = aligned.clone() + aligned.shift_right(Expr::i32(31));
+        let upper = builder.let_("upper", lessened.shift_right(Expr::i32(16)));
+        (upper + Expr::i32(128)).shift_right(Expr::i32(8))
+    }
+}
+
 /// `|x|` of an I32; 2^31 (as unsigned) for the smallest.
 pub fn magnitude(x: Expr) -> Expr {
     let negative = x.clone().less(Expr::i32(0));

@@ -1,7 +1,8 @@
-//! Loops of normalizations by integers image by image, for targets whose vectors are longer than planes.
+//! Loops of normalizations by integers for vectors: image by image where these are longer than planes, and by halves of words.
 
 use crate::loops::LoopKernel;
 use crate::ops::Op;
+use crate::ops::support::channel_lines::LaneWidths;
 use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::types::TensorType;
 
@@ -18,13 +19,7 @@ pub fn lower_by_images(
     outputs: &[&TensorType],
     vector: usize,
 ) -> Option<LoopKernel> {
-    let sizes = || Channels::of(op.kind().name(), inputs.first()?).ok();
-    let fits = |least: usize| {
-        sizes().is_some_and(|sizes| {
-            let short = sizes.space < vector && sizes.image() >= vector;
-            short && sizes.count() <= MOST && sizes.batch >= least
-        })
-    };
+    let fits = |least: usize| go_by_images(op, inputs, vector, least);
     let walk = ChannelWalk::Images;
     match op {
         Op::IntegerBatchStatistics(op) if fits(2) => Some(op.lower_along(inputs, outputs, walk)),
@@ -33,7 +28,36 @@ pub fn lower_by_images(
         Op::IntegerBatchNormError(op) if fits(1) => {
             Some(op.lower_along(inputs, outputs, None, walk))
         }
-        Op::Chain(chain) if fits(1) => chain.lower_along(inputs, outputs, walk),
+        Op::Chain(chain) if fits(1) => chain.lower_along(inputs, outputs, walk, LaneWidths::Words),
         _ => None,
     }
+}
+
+/// As [`lower_by_images`], for vectors whose lanes halve for one instruction a pair: sums of normalizations, and sums that random
+/// bits round, are brought to 8 bits by halves of words.
+#[must_use]
+pub fn lower_in_halves(
+    op: &Op,
+    inputs: &[&TensorType],
+    outputs: &[&TensorType],
+    vector: usize,
+) -> Option<LoopKernel> {
+    let walk = match go_by_images(op, inputs, vector, 1) {
+        true => ChannelWalk::Images,
+        false => ChannelWalk::Channels,
+    };
+    match op {
+        Op::RequantizeStochastic(op) => op.lower_in_halves(inputs, outputs),
+        Op::Chain(chain) => chain.lower_along(inputs, outputs, walk, LaneWidths::Halves),
+        _ => lower_by_images(op, inputs, outputs, vector),
+    }
+}
+
+/// Whether planes are shorter than a vector, an image is not, and there are so many images.
+fn go_by_images(op: &Op, inputs: &[&TensorType], vector: usize, least: usize) -> bool {
+    let sizes = || Channels::of(op.kind().name(), inputs.first()?).ok();
+    sizes().is_some_and(|sizes| {
+        let short = sizes.space < vector && sizes.image() >= vector;
+        short && sizes.count() <= MOST && sizes.batch >= least
+    })
 }

@@ -6,7 +6,7 @@ use crate::operator;
 use crate::ops::properties::{Property, Work};
 use crate::ops::rule::ensure;
 use crate::ops::support::binary;
-use crate::ops::support::channel_lines::RoundedSums;
+use crate::ops::support::channel_lines::{LaneWidths, RoundedSums};
 use crate::ops::support::channels::ChannelWalk;
 use crate::ops::support::fusion::{Fusion, Place};
 use crate::ops::support::sample;
@@ -47,9 +47,10 @@ impl Chain {
         inputs: &[&TensorType],
         outputs: &[&TensorType],
         walk: ChannelWalk,
+        lanes: LaneWidths,
     ) -> Option<LoopKernel> {
         let [head, rounding] = &self.ops[..] else { return None };
-        let rounding = Some(RoundedSums::of(rounding)?);
+        let rounding = Some((RoundedSums::of(rounding)?, lanes));
         match head {
             Op::IntegerBatchNorm(op) => Some(op.lower_along(inputs, outputs, rounding, walk)),
             Op::IntegerBatchNormError(op) => Some(op.lower_along(inputs, outputs, rounding, walk)),
@@ -149,7 +150,7 @@ impl Operator for Chain {
         {
             return binary::lower(conv, inputs, outputs);
         }
-        if let Some(kernel) = self.lower_along(inputs, outputs, ChannelWalk::Channels) {
+        if let Some(kernel) = self.lower_along(inputs, outputs, ChannelWalk::Channels, LaneWidths::Words) {
             return kernel;
         }
         let links = self.links(inputs).expect("the type rule has checked the operands");

@@ -6,7 +6,7 @@ use crate::loops::builder::LoopBuilder;
 use crate::operator;
 use crate::ops::integer_batch_statistics::channels_of_codes;
 use crate::ops::properties::{Property, Work};
-use crate::ops::support::channel_lines::{self, Line, Lines, RoundedSums};
+use crate::ops::support::channel_lines::{self, LaneWidths, Line, Lines, RoundedSums};
 use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
@@ -46,20 +46,20 @@ impl IntegerBatchNorm {
         f(&Lines { sizes, walk, operands: [0], line: &line })
     }
 
-    /// The loops of this operation and, if there is one, of a rounding of its sums, which then are not kept.
+    /// The loops of this operation and, if there is one, of a rounding of its sums.
     pub(crate) fn lower_along(
         &self,
         inputs: &[&TensorType],
         outputs: &[&TensorType],
-        rounding: Option<RoundedSums<'_>>,
+        rounding: Option<(RoundedSums<'_>, LaneWidths)>,
         walk: ChannelWalk,
     ) -> LoopKernel {
         let sizes = Channels::of(Self::NAME, inputs[0]).expect("checked by infer");
-        let draws = rounding.is_some_and(RoundedSums::draws);
+        let draws = rounding.is_some_and(|(rounding, _)| rounding.draws());
         let mut b = LoopBuilder::new(inputs, outputs, draws);
         self.with_lines(sizes, walk, |lines| match rounding {
             None => lines.lower(&mut b),
-            Some(rounding) => lines.lower_rounded(&mut b, rounding),
+            Some((rounding, lanes)) => lines.lower_rounded(&mut b, rounding, lanes),
         });
         b.finish()
     }

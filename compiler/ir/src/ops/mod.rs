@@ -382,7 +382,7 @@ operations! {
     loops::Loops,
 }
 
-pub use along::lower_by_images;
+pub use along::{lower_by_images, lower_in_halves};
 pub use compare::Comparison;
 pub use example_precision::PrecisionOf;
 pub use matmul::ProductRole;

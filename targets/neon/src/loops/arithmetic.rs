@@ -201,6 +201,16 @@ impl Round<'_, '_, '_> {
         first.zip("vadd", &first.with(ramps))
     }
 
+    /// Whether a sum is of the loop variable's low bits and what is the same in all rounds.
+    fn is_counted_from(&self, counter: &Expr, start: &Expr) -> bool {
+        let counter = match &*counter.node {
+            Node::Unary(Unary::Truncate, x) => x,
+            _ => counter,
+        };
+        let of_words = start.ty == Scalar::I32 && self.is_uniform(start);
+        of_words && matches!(&*counter.node, Node::Local(local) if *local == self.plan.variable)
+    }
+
     fn unary(&mut self, op: Unary, x: &Expr, bits: u32) -> Lanes {
         match op {
             Unary::Negate => {
@@ -232,6 +242,12 @@ impl Round<'_, '_, '_> {
     fn binary(&mut self, e: &Expr, op: Binary, a: &Expr, b: &Expr, bits: u32) -> Lanes {
         match op {
             Binary::Add => {
+                if let Some(sum) = self.shift_added(a, b, bits) {
+                    return sum;
+                }
+                if bits == 32 && [(a, b), (b, a)].iter().any(|(a, b)| self.is_counted_from(a, b)) {
+                    return self.counted(e, bits);
+                }
                 let (a, b) = if self.view().is_wide_product(a, bits) { (b, a) } else { (a, b) };
                 if !self.is_uniform(a)
                     && !self.view().is_wide_product(b, bits)
@@ -293,6 +309,10 @@ impl Round<'_, '_, '_> {
                 let x = self.value(a, width).reinterpret(kind);
                 let shifted = match b.as_constant() {
                     Some(0) => x,
+                    Some(16) if width == 32 && bits <= 16 && x.parts.len().is_multiple_of(2) => {
+                        let x = self.short("wide", x);
+                        return self.converted(x.upper_halves(), bits);
+                    }
                     Some(amount) => {
                         let amount = amount.min(width.into());
                         x.with(shifted(&x, "vshr", &format!(", {amount}")))
@@ -306,6 +326,30 @@ impl Round<'_, '_, '_> {
             }
             Binary::Divide | Binary::Remainder => unreachable!("not planned"),
         }
+    }
+
+    /// `a + (b >> n)` of lanes that are as wide as the shift's, which is one instruction.
+    fn shift_added(&mut self, a: &Expr, b: &Expr, bits: u32) -> Option<Lanes> {
+        let shift = |s: &Self, e: &Expr| {
+            let Node::Binary(op @ (Binary::ShiftRight | Binary::ShiftRightUnsigned), x, amount) =
+                &*e.node
+            else {
+                return None;
+            };
+            let amount = amount.as_constant().filter(|n| (1..=bits.into()).contains(n))?;
+            let (width, unsigned) = s.view().right_shift(e, *op, x);
+            let kind = if unsigned { Kind::Unsigned } else { Kind::Signed };
+            let fits = width == bits && bits >= s.view().least && !s.is_uniform(x);
+            fits.then(|| (x.clone(), amount, kind))
+        };
+        let found = shift(self, b).map(|found| (a, found));
+        let (sum, (x, amount, kind)) = found.or_else(|| shift(self, a).map(|found| (b, found)))?;
+        let sum = self.value(sum, bits).reinterpret(kind);
+        let x = self.value(&x, bits).reinterpret(kind);
+        let name = format!("vsra{}_n_{}", quad(bits, self.count), suffix(kind, bits));
+        let pairs = sum.parts.iter().zip(&x.parts);
+        let parts = pairs.map(|(sum, x)| format!("{name}({sum}, {x}, {amount})")).collect();
+        Some(sum.with(parts).reinterpret(Kind::Signed))
     }
 
     /// An operation that is an instruction.
@@ -334,6 +378,9 @@ impl Round<'_, '_, '_> {
     fn wide_product(&mut self, e: &Expr, bits: u32, sum: Option<Lanes>) -> Lanes {
         let Node::Binary(Binary::Multiply, a, b) = &*e.node else { unreachable!("a product") };
         let half = bits / 2;
+        if let Some(lanes) = self.wide_product_of_registers(a, b, half, sum.as_ref()) {
+            return lanes;
+        }
         let (a, b) = (self.half_registers(a, half), self.half_registers(b, half));
         let pairs = a.iter().zip(&b);
         let parts = match sum {
@@ -346,6 +393,41 @@ impl Round<'_, '_, '_> {
                 .collect(),
         };
         self.lanes(Kind::Signed, bits, parts)
+    }
+
+    /// The same of whole registers, whose upper halves AArch64 multiplies where they are.
+    fn wide_product_of_registers(
+        &mut self,
+        a: &Expr,
+        b: &Expr,
+        half: u32,
+        sum: Option<&Lanes>,
+    ) -> Option<Lanes> {
+        if self.is_armv7() || quad(half, self.count).is_empty() {
+            return None;
+        }
+        let [a, b] = [a, b].map(|e| match self.is_uniform(e) {
+            true => self.splat(e, Kind::Signed, half),
+            false => {
+                let lanes = self.value(e, half);
+                self.bind("narrow", &lanes)
+            }
+        });
+        let mut sums = sum.iter().flat_map(|sum| &sum.parts);
+        let mut product = |upper: &str, operands: [String; 2]| {
+            let [a, b] = operands;
+            match sums.next() {
+                None => format!("vmull{upper}_s{half}({a}, {b})"),
+                Some(sum) => format!("vmlal{upper}_s{half}({sum}, {a}, {b})"),
+            }
+        };
+        let mut parts = Vec::new();
+        for (a, b) in a.parts.iter().zip(&b.parts) {
+            let low = [a, b].map(|x| format!("vget_low_s{half}({x})"));
+            parts.push(product("", low));
+            parts.push(product("_high", [a.clone(), b.clone()]));
+        }
+        Some(self.lanes(Kind::Signed, 2 * half, parts))
     }
 
     /// `sum + e`.
@@ -390,6 +472,11 @@ impl Round<'_, '_, '_> {
             (Node::Binary(op, a, b), Saturation::Sum) => {
                 let (a, b) = (self.value(a, bits), self.value(b, bits));
                 a.zip(if *op == Binary::Add { "vqadd" } else { "vqsub" }, &b)
+            }
+            (_, Saturation::Rounding) => {
+                let (x, amount) = self.view().rounding_shift(e, bits).expect("as planned");
+                let lanes = self.value(x, 2 * bits);
+                self.short("wide", lanes).narrowed_by("vqrshrn_n", &format!(", {amount}"))
             }
             _ => {
                 let mut lanes = self.value(e, self.natural(e));

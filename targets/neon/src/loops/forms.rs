@@ -17,14 +17,15 @@ pub(super) struct Machine<'k> {
     pub(super) kernel: &'k LoopKernel,
 }
 
-/// Rounds that may run at a time, the most first: values take four registers at most.
-pub(super) fn counts(plan: &VectorLoop) -> Vec<usize> {
+/// Rounds that may run at a time, the most first: values take four registers at most, two where there are 16 alone.
+pub(super) fn counts(level: Level, plan: &VectorLoop) -> Vec<usize> {
+    let most = if level == Level::Armv7 { 256 } else { 512 };
     let all: &[usize] = match plan.element_bits {
         8 => &[32, 16, 8],
         16 => &[16, 8],
         _ => &[8, 4],
     };
-    let fits = |count: &usize| *count <= 8 || plan.lane_bits as usize * count <= 256;
+    let fits = |count: &usize| *count <= 8 || plan.lane_bits as usize * count <= most;
     all.iter().copied().filter(fits).collect()
 }
 
@@ -66,7 +67,7 @@ impl Vectors for Machine<'_> {
     }
 
     fn least_rounds(&self, plan: &VectorLoop) -> i64 {
-        counts(plan).last().map_or(0, |&count| count as i64) + plan.reads_beyond()
+        counts(self.level, plan).last().map_or(0, |&count| count as i64) + plan.reads_beyond()
     }
 
     fn in_place(&self, a: Buffer, b: Buffer) -> bool {
@@ -190,6 +191,9 @@ fn saturated<'e>(e: &'e Expr, view: &View<'_>, form: &mut Form<'e>) {
             saturated_extremum(*op, a, b, view, form);
         }
         (Node::Binary(_, a, b), Saturation::Sum) => form.operands.extend([(a, bits), (b, bits)]),
+        (_, Saturation::Rounding) => {
+            form.operands.extend(view.rounding_shift(e, bits).map(|(x, _)| (x, 2 * bits)));
+        }
         _ => form.operands.push((e, bits.max(view.natural(e)))),
     }
 }
@@ -229,6 +233,8 @@ pub(super) enum Saturation {
     Extremum,
     /// Instructions saturate.
     Sum,
+    /// By narrowing that also shifts and rounds.
+    Rounding,
     /// By narrowing.
     Narrowing,
 }
@@ -256,6 +262,8 @@ impl View<'_> {
         let of_local = bits_of(self.known.intervals.local(r.local));
         match r.op {
             Binary::Add => of_local.max(32),
+            // The local's own bits join at the end.
+            Binary::And | Binary::Or | Binary::Xor => self.natural(&r.value),
             _ => of_local.max(self.natural(&r.value)),
         }
     }
@@ -313,8 +321,21 @@ impl View<'_> {
             Node::Binary(Binary::Add | Binary::Subtract, a, b) if fits(a) && fits(b) => {
                 Saturation::Sum
             }
+            _ if self.rounding_shift(e, bits).is_some() => Saturation::Rounding,
             _ => Saturation::Narrowing,
         }
+    }
+
+    /// What is shifted right and rounded, half up, on the way from twice so many bits: `(x + 2^(n - 1)) >> n`, and `n`.
+    pub(super) fn rounding_shift<'e>(&self, e: &'e Expr, bits: u32) -> Option<(&'e Expr, i64)> {
+        let Node::Binary(Binary::ShiftRight, sum, amount) = &*e.node else { return None };
+        let Node::Binary(Binary::Add, x, half) = &*sum.node else { return None };
+        let amount = amount.as_constant().filter(|n| (1..=i64::from(bits)).contains(n))?;
+        let half = half.as_constant().filter(|half| *half == 1 << (amount - 1))?;
+        let limit = if e.ty == Scalar::I32 { i32::MAX.into() } else { i64::MAX };
+        let exact = self.interval(x).1 + i128::from(half) <= i128::from(limit);
+        let fits = bits <= 16 && self.natural(x) <= 2 * bits && !self.known.is_uniform(x);
+        (exact && fits).then_some((x, amount))
     }
 
     /// Whether an expression is a product of two values of half the width.

@@ -145,9 +145,14 @@ impl Lanes {
 
     /// Lanes of half the width: the low bits (`vmovn`), or the values as far as they fit (`vqmovn`).
     pub(crate) fn narrowed(&self, operation: &str) -> Lanes {
+        self.narrowed_by(operation, "")
+    }
+
+    /// Lanes of half the width, by an operation with further arguments.
+    pub(crate) fn narrowed_by(&self, operation: &str, arguments: &str) -> Lanes {
         let (from, to) = (suffix(self.kind, self.bits), suffix(self.kind, self.bits / 2));
         let halves: Vec<String> =
-            self.parts.iter().map(|p| format!("{operation}_{from}({p})")).collect();
+            self.parts.iter().map(|p| format!("{operation}_{from}({p}{arguments})")).collect();
         let parts = match &halves[..] {
             [half] => vec![half.clone()],
             _ => halves
@@ -158,6 +163,15 @@ impl Lanes {
                 .collect(),
         };
         Lanes::new(self.kind, self.bits / 2, self.count, parts)
+    }
+
+    /// The upper halves of words, those of two vectors in one. There must be an even number of vectors.
+    pub(crate) fn upper_halves(&self) -> Lanes {
+        let halves = self.reinterpret_as(Kind::Signed, self.bits / 2);
+        let name = halves.intrinsic("vuzp");
+        let pairs = halves.parts.as_chunks::<2>().0.iter();
+        let parts = pairs.map(|[low, high]| format!("{name}({low}, {high}).val[1]")).collect();
+        Lanes::new(Kind::Signed, self.bits / 2, self.count, parts)
     }
 
     /// Whether each part is a variable or a member of one.

@@ -114,7 +114,7 @@ impl LeadingRounds for Leading {
         let plan = VectorLoop::of(place, &machine).ok()?;
         let mut left = place.start.as_constant().zip(place.rounds());
         let mut rest = None;
-        for count in counts(&plan) {
+        for count in counts(self.level, &plan) {
             let rounds = left.map_or(place.most_rounds(), |(_, rounds)| rounds);
             if rounds >= count as i64 + plan.reads_beyond() {
                 let round = Round::new(scope, &machine, &plan, place, count);

@@ -5,8 +5,10 @@
 //! multiplies pairs of panels into 8 by 8 sums, and a last pass rounds and orders them. What differs between levels is the
 //! tile kernel and the order of bytes in a block of a panel, not their sizes. Where processors multiply a lane's k as they lie
 //! (`sdot`, `smmla`), only rows are packed ([`in_place`]), or nothing is ([`few`], [`outer`]), if that takes fewer instructions.
+//! Convolutions of each channel by itself have a kernel of their own there ([`depthwise`]).
 
 mod cost;
+mod depthwise;
 mod few;
 mod float;
 mod gradient;
@@ -26,6 +28,7 @@ use trainc_ir::product::{Convolution, Narrowing, Pass};
 use trainc_ir::program::Kernel;
 
 use crate::level::Level;
+pub(crate) use depthwise::DepthwiseProduct;
 use few::FewImages;
 pub(crate) use float::FloatProduct;
 use gradient::GradientProduct;

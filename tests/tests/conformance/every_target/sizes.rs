@@ -108,7 +108,7 @@ pub(crate) fn all() -> Vec<Case> {
 /// Batch, channels, input, kernel, strides, pads.
 type Convolution = (usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 4]);
 
-const CONVOLUTIONS: [Convolution; 12] = [
+const CONVOLUTIONS: [Convolution; 19] = [
     (2, 3, [8, 8], [3, 3], [1, 1], [1, 1, 1, 1]),
     (1, 2, [14, 14], [3, 3], [1, 1], [1, 1, 1, 1]),
     (2, 2, [14, 14], [3, 3], [2, 2], [1, 1, 1, 1]),
@@ -121,6 +121,14 @@ const CONVOLUTIONS: [Convolution; 12] = [
     (1, 2, [19, 9], [3, 2], [2, 1], [1, 0, 0, 1]),
     (1, 2, [3, 2], [3, 3], [2, 2], [1, 1, 1, 1]),
     (1, 4, [16, 17], [1, 1], [2, 2], [0, 0, 0, 0]),
+    // Planes of whole vectors and a few columns more, several images, more channels than parts.
+    (3, 9, [7, 32], [3, 3], [1, 1], [1, 1, 1, 1]),
+    (2, 11, [4, 4], [3, 3], [1, 1], [1, 1, 1, 1]),
+    (1, 2, [6, 29], [3, 3], [1, 1], [0, 2, 2, 0]),
+    (2, 3, [8, 8], [3, 3], [2, 2], [1, 1, 1, 1]),
+    (1, 3, [9, 34], [4, 4], [1, 1], [3, 3, 0, 0]),
+    (1, 2, [11, 21], [4, 2], [2, 2], [1, 0, 2, 1]),
+    (1, 2, [12, 12], [2, 2], [1, 2], [0, 0, 0, 0]),
 ];
 
 /// The three products of each depthwise convolution, alone and with what follows them in a training step.

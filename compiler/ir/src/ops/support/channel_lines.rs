@@ -4,7 +4,7 @@
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Buffer, Expr, Unary};
 use crate::numeric::dither::DitherLoop;
-use crate::numeric::integer::{self, RightShift, SmallShift};
+use crate::numeric::integer::{self, HalvesShift, RightShift, SmallShift};
 use crate::numeric::{self, Rounding, exponent};
 use crate::ops::support::channels::{ChannelWalk, Channels};
 use crate::ops::{Op, Requantize, RequantizeStochastic};
@@ -75,6 +75,16 @@ pub(crate) fn evaluate<const N: usize>(
     Tensor::i32_shared(operands[0].shape().clone(), sums, integers.exponent as i32)
 }
 
+/// What loops that round sums are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LaneWidths {
+    /// Any machine: sums are not kept, and rounded in words.
+    Words,
+    /// Vectors whose lanes halve for one instruction a pair: sums that are measured one by one are kept, and rounded in halves of
+    /// words.
+    Halves,
+}
+
 /// What brings sums to 8 bits as they are made.
 #[derive(Clone, Copy)]
 pub(crate) enum RoundedSums<'a> {
@@ -101,10 +111,25 @@ impl<'a> RoundedSums<'a> {
     }
 
     /// Sets the result's exponent: what rounds one sum.
-    fn prepare(self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> Rounded<'a> {
+    fn prepare(
+        self,
+        b: &mut LoopBuilder,
+        lanes: LaneWidths,
+        magnitudes: Expr,
+        exponent: Expr,
+    ) -> Rounded<'a> {
         match self {
             RoundedSums::Fixed(op) => {
                 let s = op.shift(b, magnitudes, exponent);
+                if op.rounding == Rounding::HalfAway && lanes == LaneWidths::Halves && op.bits == 7
+                {
+                    // Shifts of 8 bits' magnitudes below 25.
+                    let shift = HalvesShift::new(b, s.minimum(Expr::i32(24)));
+                    return Box::new(move |b, sum, _| {
+                        let q = shift.apply(b, sum);
+                        op.clamped(q)
+                    });
+                }
                 if op.rounding == Rounding::HalfAway {
                     // Sums stay below 2^30 + 2^23, shifts below 25.
                     let shift = SmallShift::new(b, s);
@@ -149,9 +174,18 @@ impl<const N: usize> Lines<'_, N> {
         self.each(b, &integers, |b, sum, i| b.store(y, i, sum));
     }
 
-    /// The sums rounded to 8 bits, without keeping them: they are made once for their width and once more for the result.
-    pub(crate) fn lower_rounded(&self, b: &mut LoopBuilder, rounding: RoundedSums<'_>) {
+    /// The sums rounded to 8 bits. In words they are not kept: they are made once for their width and once more for the result.
+    pub(crate) fn lower_rounded(
+        &self,
+        b: &mut LoopBuilder,
+        rounding: RoundedSums<'_>,
+        lanes: LaneWidths,
+    ) {
         let integers = self.integers(b);
+        let count = self.sizes.batch * self.sizes.image();
+        let by_extremes = N == 1 && self.walk == ChannelWalk::Channels && !rounding.draws();
+        let kept = (lanes == LaneWidths::Halves && !by_extremes)
+            .then(|| b.scratch("sums", Element::I32, count));
         let bits = b.local("magnitude_bits", Expr::i32(0));
         let y = b.output(0);
         let measure = |b: &mut LoopBuilder, sum: Expr| {
@@ -159,7 +193,13 @@ impl<const N: usize> Lines<'_, N> {
             let all = b.get(bits).or(integer::magnitude(sum));
             b.set(bits, all);
         };
-        if N == 1 && self.walk == ChannelWalk::Channels {
+        if let Some(kept) = kept {
+            self.each(b, &integers, |b, sum, i| {
+                let sum = b.let_("sum", sum);
+                measure(b, sum.clone());
+                b.store(kept, i, sum);
+            });
+        } else if N == 1 && self.walk == ChannelWalk::Channels {
             b.for_("c", self.sizes.channels, |b, c| {
                 let line = integers.of(b, &c);
                 // A sum moves one way with its code: the least code and the greatest give the largest.
@@ -172,7 +212,18 @@ impl<const N: usize> Lines<'_, N> {
             self.each(b, &integers, |b, sum, _| measure(b, sum));
         }
         let magnitudes = b.get(bits);
-        let rounded = rounding.prepare(b, magnitudes, integers.exponent.clone().truncate());
+        let exponent = integers.exponent.clone().truncate();
+        if let (RoundedSums::Stochastic(op), Some(kept)) = (rounding, kept) {
+            return op.round_in_halves(b, kept, count, magnitudes, exponent);
+        }
+        let rounded = rounding.prepare(b, lanes, magnitudes, exponent);
+        if let Some(kept) = kept {
+            return b.for_("i", count, |b, i| {
+                let sum = b.load(kept, i.clone());
+                let rounded = rounded(b, sum, &i);
+                b.store(y, i, rounded);
+            });
+        }
         self.each(b, &integers, |b, sum, i| {
             let rounded = rounded(b, sum, &i);
             b.store(y, i, rounded);

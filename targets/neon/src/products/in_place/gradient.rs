@@ -235,20 +235,26 @@ impl<'a> GradientInPlace<'a> {
             ],
             None => vec![own("int32_t *", "y0")],
         });
-        // By rows, for panels of lanes may overlap.
-        parts.run(out, row_panels, &taken, |out| {
-            out.open("for (int32_t row = begin; row < end; row++) {");
-            out.line(format!("const int32_t count = {};", of_panel(c.outputs, "row")));
-            out.for_("panel", panels);
+        // Panels that overlap are of one part.
+        let overlaps = !self.lanes().is_multiple_of(8);
+        let units = if overlaps { panels - 1 } else { panels };
+        parts.run(out, units.max(1), &taken, |out| {
+            match overlaps && units > 0 {
+                true => {
+                    out.line(format!("const int32_t last = end == {units} ? {panels} : end;"));
+                    out.open("for (int32_t panel = begin; panel < last; panel++) {");
+                }
+                false => out.open("for (int32_t panel = begin; panel < end; panel++) {"),
+            }
             out.long(format!(
-                "trainc_store_places_{}(sums + (panel * {row_panels} + row) * 64, count, {}, y0 + {} + {}{});",
+                "trainc_store_places_{}(sums + panel * {}, {}, {}, y0 + {}{});",
                 suffix(finish),
+                64 * row_panels,
+                c.outputs,
                 self.lanes(),
-                times("row", 8 * self.lanes()),
                 self.first_lane(),
                 argument(finish)
             ));
-            out.close();
             out.close();
         });
     }

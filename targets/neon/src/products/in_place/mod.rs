@@ -108,21 +108,21 @@ impl Stretches {
 
 /// A plane that is copied with a border: `struct trainc_border`.
 #[derive(Clone, Debug)]
-struct Border {
-    plane: [usize; 2],
-    start: [usize; 2],
-    step: [usize; 2],
-    parts: [usize; 2],
-    size: [usize; 2],
+pub(super) struct Border {
+    pub(super) plane: [usize; 2],
+    pub(super) start: [usize; 2],
+    pub(super) step: [usize; 2],
+    pub(super) parts: [usize; 2],
+    pub(super) size: [usize; 2],
 }
 
 impl Border {
     /// Bytes of the copy.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.parts[0] * self.parts[1] * self.size[0] * self.size[1]
     }
 
-    fn emit(&self, name: &str, out: &mut Text) {
+    pub(super) fn emit(&self, name: &str, out: &mut Text) {
         let Border { plane, start, step, parts, size } = self;
         out.long(format!(
             "static const struct trainc_border {name} = {{ .height = {}, .width = {}, .top = {}, .left = {}, .down = {}, .right = {}, .high = {}, .wide = {}, .rows = {}, .columns = {} }};",
