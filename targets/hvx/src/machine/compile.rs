@@ -10,7 +10,7 @@ use super::function::{Count, Function, Instruction, Operand};
 use super::instructions::Opcode;
 use super::liveness::{Units, live_out};
 use super::packets::{LoopEnd, Packet};
-use super::pipeline::{Pipelined, pipeline};
+use super::pipeline::{Overlap, Pipelined, pipeline};
 use super::registers::{Class, Register, Version};
 use super::relax::Plan;
 use super::rename::rename;
@@ -230,9 +230,8 @@ fn around_loops(
     None
 }
 
-/// Pipelines that were made: by the loop, the most rounds in flight and the fewest packets between them, and what the loop
-/// writes that lives on.
-type Known = BTreeMap<(usize, (usize, usize), Vec<u32>), Option<Pipelined>>;
+/// Pipelines that were made: by the loop, how its rounds may overlap, and what the loop writes that lives on.
+type Known = BTreeMap<(usize, Overlap, Vec<u32>), Option<Pipelined>>;
 
 /// A function whose blocks are packets.
 struct Scheduled {
@@ -262,9 +261,9 @@ fn packets(flow: &Flow, version: Version, plan: &Plan, known: &mut Known) -> Sch
     while index < flow.blocks.len() {
         let block = &flow.blocks[index];
         let (origin, before) = (block.origin, kernels.len());
-        let most = (plan.stages(origin), plan.interval(origin));
-        if block.inner.is_some() && block.packets.is_none() && most.0 > 0 {
-            index = pipeline_block(&mut flow, index, version, most, known, &mut kernels);
+        let overlap = plan.overlap(origin);
+        if block.inner.is_some() && block.packets.is_none() && overlap.stages > 0 {
+            index = pipeline_block(&mut flow, index, version, overlap, known, &mut kernels);
             pipelined.extend(kernels.get(before).map(|(_, made)| (origin, *made)));
         }
         index += 1;
@@ -300,7 +299,7 @@ fn pipeline_block(
     flow: &mut Flow,
     index: usize,
     version: Version,
-    (most, interval): (usize, usize),
+    overlap: Overlap,
     known: &mut Known,
     kernels: &mut Vec<(std::rc::Rc<str>, (usize, usize))>,
 ) -> usize {
@@ -310,16 +309,16 @@ fn pipeline_block(
     let lives_on = lives(&live[index]);
     let body = &flow.blocks[index].run;
     let (plain, cycles) = schedule(body, version, Order::Critical, &lives_on);
-    let most = match count {
-        Count::Constant(n) => (n as usize).min(most),
-        Count::Register(_) => most,
+    let stages = match count {
+        Count::Constant(n) => (n as usize).min(overlap.stages),
+        Count::Register(_) => overlap.stages,
     };
+    let overlap = Overlap { stages, ..overlap };
     let written = body.iter().flat_map(Instruction::writes).flat_map(Register::units);
     let kept: Vec<u32> = written.filter(|unit| live[index].contains(unit)).collect();
-    let made =
-        known.entry((flow.blocks[index].origin, (most, interval), kept)).or_insert_with(|| {
-            pipeline(body, version, (plain.len(), cycles), (most, interval), &lives_on)
-        });
+    let made = known
+        .entry((flow.blocks[index].origin, overlap, kept))
+        .or_insert_with(|| pipeline(body, version, (plain.len(), cycles), overlap, &lives_on));
     let Some(made) = made.clone() else { return index };
     // The prologue and epilogue cost about a round in each stage.
     let overhead = (made.stages - 1) * made.kernel.len();

@@ -26,17 +26,27 @@ pub struct Pipelined {
     pub interval: usize,
 }
 
+/// How a loop's rounds may overlap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Overlap {
+    /// Most rounds in flight; 0: none.
+    pub stages: usize,
+    /// Fewest packets from a round to the next.
+    pub interval: usize,
+    /// Whether instructions move later where that shortens the lives of values.
+    pub settled: bool,
+}
+
 /// Largest body that is tried.
 pub const LARGEST: usize = 200;
 
-/// Pipelines a body if that gives a better steady state than the plain loop's packets and cycles a round, with at most
-/// `most_stages` rounds in flight, and at least `least_interval` packets from a round to the next.
+/// Pipelines a body if that gives a better steady state than the plain loop's packets and cycles a round.
 #[must_use]
 pub fn pipeline(
     body: &[Instruction],
     version: Version,
     (packets, cycles): (usize, usize),
-    (most_stages, least_interval): (usize, usize),
+    overlap: Overlap,
     lives_on: &dyn Fn(Register) -> bool,
 ) -> Option<Pipelined> {
     if body.len() > LARGEST || body.is_empty() {
@@ -45,7 +55,7 @@ pub fn pipeline(
     let graph = Graph::new(body, true);
     let units = body.iter().map(|i| i.opcode.row().unit);
     let least = fewest_packets(units, version).max(1);
-    for interval in least.max(least_interval)..packets.max(cycles) {
+    for interval in least.max(overlap.interval)..packets.max(cycles) {
         let stages_of = |times: &[i64]| {
             times.iter().max().map_or(1, |last| (last / interval as i64) as usize + 1)
         };
@@ -57,7 +67,7 @@ pub fn pipeline(
         let mut found = modulo(&graph, version, interval as i64, false);
         if found.as_ref().is_none_or(|times| packed(times) > least) {
             let closer = modulo(&graph, version, interval as i64, true)
-                .filter(|times| stages_of(times) <= most_stages);
+                .filter(|times| stages_of(times) <= overlap.stages);
             let fewer = match (&found, &closer) {
                 (Some(found), Some(closer)) => packed(closer) < packed(found),
                 (None, Some(_)) => true,
@@ -68,9 +78,12 @@ pub fn pipeline(
             }
         }
         let Some(times) = found else { continue };
-        let times = settled(&graph, version, interval as i64, &times);
+        let times = match overlap.settled {
+            true => settled(&graph, version, interval as i64, &times),
+            false => times,
+        };
         let stages = stages_of(&times);
-        if stages > most_stages {
+        if stages > overlap.stages {
             continue;
         }
         let rows = rows(&times, interval as i64);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::allocate::Limits;
 use super::flow::Flow;
+use super::pipeline::Overlap;
 use super::registers::{Class, FIRST_VIRTUAL_UNIT};
 use super::schedule::Order;
 
@@ -23,7 +24,8 @@ const LARGE: usize = 64;
 pub(super) struct Plan {
     /// Most rounds in flight of a loop; 0 if it is not pipelined.
     stages: BTreeMap<usize, usize>,
-    /// Packets from a round of a large loop to the next, at least, and how often there came to be more.
+    /// Of loops that were short of registers, which are settled: packets from a round to the next, at least, and how often a large loop
+    /// got more.
     intervals: BTreeMap<usize, (usize, usize)>,
     /// Orders of blocks that gave way.
     orders: BTreeMap<usize, Order>,
@@ -54,9 +56,11 @@ impl Plan {
         self.stages.get(&origin).copied().unwrap_or(unless)
     }
 
-    /// Fewest packets from a round of a loop to the next.
-    pub(super) fn interval(&self, origin: usize) -> usize {
-        self.intervals.get(&origin).map_or(0, |(least, _)| *least)
+    /// How the rounds of a loop may overlap.
+    pub(super) fn overlap(&self, origin: usize) -> Overlap {
+        let settled = self.intervals.get(&origin);
+        let interval = settled.map_or(0, |(least, _)| *least);
+        Overlap { stages: self.stages(origin), interval, settled: settled.is_some() }
     }
 
     /// Small innermost loops that have given rounds up, the deepest first.
@@ -117,12 +121,16 @@ impl Plan {
                 .filter_map(origin)
                 .find_map(|origin| Some((origin, *pipelined.get(&origin)?)));
             if let Some((origin, (rounds, interval))) = rounds {
+                // Values that live shorter cost nothing.
+                let Some(&(_, given)) = self.intervals.get(&origin) else {
+                    self.intervals.insert(origin, (0, 0));
+                    return true;
+                };
                 // Large bodies lose much by less overlap: packets between rounds first.
                 let large = near.into_iter().flatten().any(|i| {
                     let block = flow.blocks.get(i);
                     block.is_some_and(|b| b.origin == origin && b.run.len() > LARGE)
                 });
-                let given = self.intervals.get(&origin).map_or(0, |(_, given)| *given);
                 if large && given < YIELDS {
                     self.intervals.insert(origin, (interval + 1 + given, given + 1));
                 } else {
