@@ -227,11 +227,14 @@ impl Selector<'_> {
     }
 }
 
+/// One of the numbers that are seen of operands.
+type Which = fn(&Seen) -> Option<Register>;
+
 /// Whether any operand was special; none if none was seen.
 fn special(b: &mut Builder, guards: &Guards) -> Option<Register> {
     let mut found = Vec::new();
     // The greatest fraction is the one whose reciprocal is not the nearest float.
-    let limits: [(fn(&Seen) -> Option<Register>, i32); 3] = [
+    let limits: [(Which, i32); 3] = [
         (|seen| seen.magnitude, NORMAL - 1),
         (|seen| seen.exponent, 251),
         (|seen| seen.fraction, (ONE | FRACTION) - 1),

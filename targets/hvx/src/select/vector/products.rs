@@ -67,7 +67,7 @@ impl Selector<'_> {
 
     /// The terms of a sum in lanes of words all of whose products are of halves.
     fn product_terms<'e>(&self, plan: &Plan, e: &'e Expr) -> Option<Terms<'e>> {
-        if plan.width != 4 || plan.parts % 2 != 0 {
+        if plan.width != 4 || !plan.parts.is_multiple_of(2) {
             return None;
         }
         let mut terms = Terms::default();
@@ -133,7 +133,7 @@ impl Selector<'_> {
                 pair
             }
         };
-        let mut sum = if part % 2 == 0 { pair.low() } else { pair.high() };
+        let mut sum = if part.is_multiple_of(2) { pair.low() } else { pair.high() };
         for other in terms.others {
             let other = self.words(b, plan, other, part);
             sum = b.emit(Opcode::VaddW, (sum, other));
