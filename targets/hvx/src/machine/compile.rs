@@ -335,6 +335,11 @@ fn pipeline_block(
     let before = &mut flow.blocks[index - 1].run;
     let setup = before.iter().rposition(|i| i.opcode.row().unit == Unit::Loop);
     let Some(setup) = setup else { return index };
+    // Where the count went to memory, the set-up takes what came back.
+    let count = match (count, before[setup].operands.get(1)) {
+        (Count::Register(_), Some(Operand::Register(register))) => Count::Register(*register),
+        _ => count,
+    };
     match count {
         Count::Constant(n) => {
             let rounds = n.cast_signed() + fewer;
