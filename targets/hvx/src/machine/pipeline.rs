@@ -100,12 +100,13 @@ pub fn pipeline(
             continue;
         }
         let stage = |index: usize| (times[index] / interval as i64) as usize;
-        // Of each round what is before the steady state, and what is after it, in the order of the steady state: rounds overlap,
-        // and values live no longer than there.
+        // Of each round what is before the steady state, and what is after it. Where registers are short in the order of the steady
+        // state: rounds overlap, and values live no longer than there.
         let begun = |round: usize, index: usize| stage(index) + round < stages - 1;
         let left = |round: usize, index: usize| stage(index) + round >= stages - 1;
-        let mut prologue = in_order(body, &times, interval, stages - 1, &begun);
-        let mut epilogue = in_order(body, &times, interval, stages - 1, &left);
+        let order = overlap.settled.then_some((&times[..], interval));
+        let mut prologue = rounds_of(body, stages - 1, order, &begun);
+        let mut epilogue = rounds_of(body, stages - 1, order, &left);
         for instruction in prologue.iter_mut().chain(&mut epilogue) {
             instruction.comment = None;
         }
@@ -114,18 +115,19 @@ pub fn pipeline(
     None
 }
 
-/// Instructions of some rounds, by their times.
-fn in_order(
+/// Instructions of some rounds, one after the other, or by their times and the interval between rounds.
+fn rounds_of(
     body: &[Instruction],
-    times: &[i64],
-    interval: usize,
     rounds: usize,
+    order: Option<(&[i64], usize)>,
     belongs: &dyn Fn(usize, usize) -> bool,
 ) -> Vec<Instruction> {
     let all = (0..rounds).flat_map(|round| (0..body.len()).map(move |index| (round, index)));
     let mut own: Vec<(usize, usize)> =
         all.filter(|&(round, index)| belongs(round, index)).collect();
-    own.sort_by_key(|&(round, index)| (times[index] + (round * interval) as i64, round, index));
+    if let Some((times, interval)) = order {
+        own.sort_by_key(|&(round, index)| (times[index] + (round * interval) as i64, round, index));
+    }
     own.into_iter().map(|(_, index)| body[index].clone()).collect()
 }
 
