@@ -4,7 +4,7 @@ use trainc_ir::loops::builder::LoopBuilder;
 use trainc_ir::loops::{Expr, LoopKernel, Unary};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::numeric::integer::{self, RightShift};
-use trainc_ir::ops::{self, MaxPool2dGradient, QuantizeGradient};
+use trainc_ir::ops::{self, Alignment, MaxPool2dGradient, QuantizeGradient};
 use trainc_ir::{Element, Op, TensorType};
 
 /// Bytes that fill the smallest vector.
@@ -117,17 +117,10 @@ fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType], low: i32) -> Opt
     }
     let count = x.count();
     let mut b = LoopBuilder::new(inputs, outputs, false);
-    let e = [0, 1].map(|i| b.input_exponent(i));
-    let e = [b.let_("e0", e[0].clone()), b.let_("e1", e[1].clone())];
-    let larger = b.let_("larger", e[0].clone().maximum(e[1].clone()));
-    let smaller = b.let_("smaller", e[0].clone().minimum(e[1].clone()));
-    let distance = larger.clone().extend() - smaller.clone().extend();
-    let distance = b.let_("distance", distance);
-    let doubles = b.let_("doubles", distance.clone().equal(Expr::i64(1)));
-    let exponent = doubles.clone().select(smaller, larger);
-    let exponent = b.let_("exponent", exponent);
+    let alignment = Alignment::new(&mut b);
+    let ordered = alignment.ordered(&mut b);
+    let Alignment { distance, doubles, exponent, .. } = alignment;
     let factor = b.let_("factor", doubles.select(Expr::i32(2), Expr::i32(1)));
-    let ordered = b.let_("ordered", e[1].clone().less(e[0].clone()));
     let sums = b.scratch("sums", Element::I16, count);
     let bits = b.local("magnitude_bits", Expr::i32(0));
     // The operand `above` has the larger exponent.

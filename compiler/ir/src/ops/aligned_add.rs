@@ -22,6 +22,41 @@ operator! {
     }
 }
 
+/// How the operands of an [`AlignedAdd`] come to have one exponent, in loops.
+#[derive(Clone, Debug)]
+pub struct Alignment {
+    /// Of the operands.
+    exponents: [Expr; 2],
+    /// `|ea - eb|` as I64.
+    pub distance: Expr,
+    /// Whether the operand with the larger exponent is doubled.
+    pub doubles: Expr,
+    /// That of the sums.
+    pub exponent: Expr,
+}
+
+impl Alignment {
+    /// Of a kernel's first two operands.
+    pub fn new(b: &mut LoopBuilder) -> Alignment {
+        let e = [0, 1].map(|i| b.input_exponent(i));
+        let e = [b.let_("e0", e[0].clone()), b.let_("e1", e[1].clone())];
+        let larger = b.let_("larger", e[0].clone().maximum(e[1].clone()));
+        let smaller = b.let_("smaller", e[0].clone().minimum(e[1].clone()));
+        let distance = larger.clone().extend() - smaller.clone().extend();
+        let distance = b.let_("distance", distance);
+        let doubles = b.let_("doubles", distance.clone().equal(Expr::i64(1)));
+        let exponent = doubles.clone().select(smaller, larger);
+        let exponent = b.let_("exponent", exponent);
+        Alignment { exponents: e, distance, doubles, exponent }
+    }
+
+    /// Whether the first operand's exponent is the larger one.
+    pub fn ordered(&self, b: &mut LoopBuilder) -> Expr {
+        let [first, second] = self.exponents.clone();
+        b.let_("ordered", second.less(first))
+    }
+}
+
 impl Operator for AlignedAdd {
     const WORK: Work = Work::Little;
     const PROPERTIES: &'static [Property] = &[Property::BeginsChain, Property::ContinuesChain];
@@ -77,21 +112,14 @@ impl Operator for AlignedAdd {
         let mut b = LoopBuilder::new(inputs, outputs, false);
         let shape = outputs[0].shape.clone();
         let y = b.output(0);
-        let e = [0, 1].map(|i| b.input_exponent(i));
-        let e = [b.let_("e0", e[0].clone()), b.let_("e1", e[1].clone())];
-        let larger = b.let_("larger", e[0].clone().maximum(e[1].clone()));
-        let smaller = b.let_("smaller", e[0].clone().minimum(e[1].clone()));
-        let distance = larger.clone().extend() - smaller.clone().extend();
-        let distance = b.let_("distance", distance);
-        let doubles = b.let_("doubles", distance.clone().equal(Expr::i64(1)));
-        let exponent = doubles.clone().select(smaller, larger.clone());
-        let exponent = b.let_("exponent", exponent);
+        let alignment = Alignment::new(&mut b);
+        let Alignment { distance, doubles, exponent, .. } = &alignment;
         // i8 magnitudes vanish from a shift of 16 on. Which operand is shifted is decided outside of the loops; the other one,
         // `above`, is doubled where the shift is 0.
-        let amount = distance.minimum(Expr::i64(31)).truncate();
+        let amount = distance.clone().minimum(Expr::i64(31)).truncate();
         let amount = doubles.clone().select(Expr::i32(0), amount);
         let shift = RightShift::run_time(&mut b, amount, Rounding::PseudoStochastic);
-        let factor = b.let_("factor", doubles.select(Expr::i32(2), Expr::i32(1)));
+        let factor = b.let_("factor", doubles.clone().select(Expr::i32(2), Expr::i32(1)));
         // The sums are computed twice: to see whether they fit, and to store them.
         let sum = |b: &mut LoopBuilder, above: usize, indices: &[Expr]| {
             let load = |b: &mut LoopBuilder, i: usize| {
@@ -109,11 +137,11 @@ impl Operator for AlignedAdd {
                 b.set(bits, all);
             });
         };
-        let ordered = b.let_("ordered", e[1].clone().less(e[0].clone()));
+        let ordered = alignment.ordered(&mut b);
         b.if_else(ordered.clone(), |b| measure(b, 0), |b| measure(b, 1));
         let exceeds = Expr::i32(127).less(b.get(bits));
         let last = b.let_("last", exceeds.select(Expr::i32(2), Expr::i32(0)));
-        b.set_output_exponent(0, exponent + last.clone());
+        b.set_output_exponent(0, exponent.clone() + last.clone());
         let narrow = RightShift::run_time(&mut b, last, Rounding::PseudoStochastic);
         let store = |b: &mut LoopBuilder, above: usize| {
             b.for_shape("i", &shape, |b, indices| {

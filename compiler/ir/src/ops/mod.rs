@@ -382,6 +382,7 @@ operations! {
     loops::Loops,
 }
 
+pub use aligned_add::Alignment;
 pub use along::{lower_by_images, lower_in_halves};
 pub use compare::Comparison;
 pub use example_precision::PrecisionOf;

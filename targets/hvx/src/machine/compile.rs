@@ -162,44 +162,39 @@ fn best(
             Outcome::Spill(_) => Err(Box::new(scheduled)),
         }
     };
-    let mut relaxed = |mut plan: Plan| {
-        let mut found = None;
-        for _ in 0..RELAXATIONS {
-            match make(&plan) {
-                Ok(made) => {
-                    found = Some(made);
+    let mut plan = if pipeline { Plan::default() } else { Plan::plain() };
+    let mut found = None;
+    for _ in 0..RELAXATIONS {
+        match make(&plan) {
+            Ok(made) => {
+                found = Some(made);
+                break;
+            }
+            Err(scheduled) => {
+                let (segments, starts) = lives_of(&scheduled.flow);
+                let pipelined = &scheduled.pipelined;
+                if !plan.relax(&scheduled.flow, &segments, &starts, limits, pipelined) {
                     break;
                 }
-                Err(scheduled) => {
-                    let (segments, starts) = lives_of(&scheduled.flow);
-                    let pipelined = &scheduled.pipelined;
-                    if !plan.relax(&scheduled.flow, &segments, &starts, limits, pipelined) {
-                        break;
-                    }
-                }
             }
         }
-        for simple in [Plan::plain(), Plan::source()] {
-            if found.is_none() {
-                found = make(&simple).ok();
-                plan = simple;
+    }
+    for simple in [Plan::plain(), Plan::source()] {
+        if found.is_none() {
+            found = make(&simple).ok();
+            plan = simple;
+        }
+    }
+    let mut found = found?;
+    if pipeline {
+        for origin in plan.given_up(flow) {
+            let more = plan.restored(origin);
+            if let Ok(made) = make(&more) {
+                (plan, found) = (more, made);
             }
         }
-        let mut found = found?;
-        if pipeline {
-            for origin in plan.given_up(flow) {
-                let more = plan.restored(origin);
-                if let Ok(made) = make(&more) {
-                    (plan, found) = (more, made);
-                }
-            }
-        }
-        Some((found, plan.has_settled()))
-    };
-    let (found, settled) = relaxed(if pipeline { Plan::default() } else { Plan::plain() })?;
-    // Whether it pays to settle loops shows when all is done.
-    let firm = settled.then(|| relaxed(Plan::firm())).flatten().map(|(made, _)| made);
-    Some(firm.filter(|firm| firm.0.cost() < found.0.cost()).unwrap_or(found))
+    }
+    Some(found)
 }
 
 /// Schedules as planned, for whose sake values that no innermost loop touches go to memory.

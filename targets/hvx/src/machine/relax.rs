@@ -27,8 +27,6 @@ pub(super) struct Plan {
     /// Of loops that were short of registers, which are settled: packets from a round to the next, at least, and how often a large loop
     /// got more.
     intervals: BTreeMap<usize, (usize, usize)>,
-    /// Whether loops give rounds up at once, neither settled nor farther apart.
-    firm: bool,
     /// Orders of blocks that gave way.
     orders: BTreeMap<usize, Order>,
     /// Whether no loop is pipelined, and whether all blocks are in source order.
@@ -50,16 +48,6 @@ impl Plan {
     /// Pipelined loops, and the shortest live ranges around them.
     pub(super) fn loops() -> Self {
         Plan { all_source: true, ..Plan::default() }
-    }
-
-    /// Loops as they are, or with fewer rounds.
-    pub(super) fn firm() -> Self {
-        Plan { firm: true, ..Plan::default() }
-    }
-
-    /// Whether a loop was settled.
-    pub(super) fn has_settled(&self) -> bool {
-        !self.intervals.is_empty()
     }
 
     /// Most rounds in flight of a loop.
@@ -134,17 +122,16 @@ impl Plan {
                 .find_map(|origin| Some((origin, *pipelined.get(&origin)?)));
             if let Some((origin, (rounds, interval))) = rounds {
                 // Values that live shorter cost nothing.
-                let given = self.intervals.get(&origin).map(|(_, given)| *given);
-                if given.is_none() && !self.firm {
+                let Some(&(_, given)) = self.intervals.get(&origin) else {
                     self.intervals.insert(origin, (0, 0));
                     return true;
-                }
+                };
                 // Large bodies lose much by less overlap: packets between rounds first.
                 let large = near.into_iter().flatten().any(|i| {
                     let block = flow.blocks.get(i);
                     block.is_some_and(|b| b.origin == origin && b.run.len() > LARGE)
                 });
-                if let Some(given) = given.filter(|&given| large && given < YIELDS) {
+                if large && given < YIELDS {
                     self.intervals.insert(origin, (interval + 1 + given, given + 1));
                 } else {
                     self.stages.insert(origin, if large { 0 } else { rounds / 2 });
