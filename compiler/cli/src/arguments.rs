@@ -556,6 +556,9 @@ pub(crate) struct ZooArguments {
     /// Number of classes [default: the model's own]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) classes: Option<usize>,
+    /// Factor of the channels (mobilenetv2), in hundredths
+    #[arg(long, value_name = "FACTOR", default_value = "1")]
+    pub(crate) width: trainc_driver::zoo::Width,
     /// Seed of the weights
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,

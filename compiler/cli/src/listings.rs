@@ -140,6 +140,7 @@ pub(crate) fn zoo(arguments: &ZooArguments, output: &Output) -> anyhow::Result<(
     let mut spec = ZooSpec::new(name)?;
     spec.input = arguments.input.unwrap_or(spec.input);
     spec.classes = arguments.classes.unwrap_or(spec.classes);
+    spec.width = arguments.width;
     spec.seed = arguments.seed;
     spec.training = !arguments.inference;
     spec.bytes = arguments.bytes;

@@ -1,4 +1,4 @@
-//! MobileNetV2 (Sandler et al., "MobileNetV2: inverted residuals and linear bottlenecks", 2018), width 1, without
+//! MobileNetV2 (Sandler et al., "MobileNetV2: inverted residuals and linear bottlenecks", 2018), without
 //! dropout.
 
 use super::net::{Activation, Convolution, Net, Window};
@@ -60,10 +60,11 @@ pub(super) fn mobilenet_v2(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
     let (mut net, x) = Net::new(spec);
     let small = spec.input[1].max(spec.input[2]) <= SMALL_SIDE;
     let window = Window::square(3).padded().stride(if small { 1 } else { 2 });
-    let stem = Convolution { channels: 32, window, groups: 1 };
+    let stem = Convolution { channels: spec.width.of(32), window, groups: 1 };
     let mut x = unit(&mut net, "features.0", &x, stem)?;
     let mut index = 0;
     for (stage, (expansion, channels, repetitions, first)) in STAGES.into_iter().enumerate() {
+        let channels = spec.width.of(channels);
         let first = if small && stage == 1 { 1 } else { first };
         for repetition in 0..repetitions {
             let stride = if repetition == 0 { first } else { 1 };
@@ -72,7 +73,9 @@ pub(super) fn mobilenet_v2(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
             x = inverted_residual(&mut net, &name, &x, (expansion, channels, stride))?;
         }
     }
-    let last = Convolution { channels: 1280, window: Window::square(1), groups: 1 };
+    // Section 3: a width below 1 leaves the last convolution as it is.
+    let channels = spec.width.of_last(1280);
+    let last = Convolution { channels, window: Window::square(1), groups: 1 };
     x = unit(&mut net, &format!("features.{}", index + 1), &x, last)?;
     x = net.global_average_pool("avgpool", &x);
     x = net.flatten("flatten", &x);

@@ -16,6 +16,7 @@ mod resnet;
 mod small;
 mod transformer;
 mod vgg;
+mod width;
 
 #[cfg(test)]
 mod tests;
@@ -24,11 +25,15 @@ use trainc_onnx_import::write::WriteError;
 
 pub use boxes::{ANCHORS, Found, boxes};
 pub use net::{INPUT, MAX_WEIGHTS, OPSET, OUTPUT};
+pub use width::Width;
 
 /// Largest height and width for which nets that were made for ImageNet take their form for small images.
 pub const SMALL_SIDE: usize = 64;
 /// Most channels, largest height and width, and most classes.
 pub const MAX_DIMENSION: usize = 1 << 16;
+
+/// Models with a width multiplier.
+pub const WITH_WIDTHS: &[&str] = &["mobilenetv2"];
 
 /// Which model to build.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +50,8 @@ pub struct ZooSpec {
     pub training: bool,
     /// Whether the input is an image's bytes (UINT8), which the model takes as 0 to 255.
     pub bytes: bool,
+    /// Factor of the channels; other than 1 for [`WITH_WIDTHS`] alone.
+    pub width: Width,
 }
 
 impl ZooSpec {
@@ -61,6 +68,7 @@ impl ZooSpec {
             seed: 0,
             training: true,
             bytes: false,
+            width: Width::ONE,
         })
     }
 }
@@ -91,6 +99,12 @@ pub enum ZooError {
         what: &'static str,
         /// What was asked for.
         given: usize,
+    },
+    /// The model has no published form of another width.
+    #[error("`{model}` has one width; --width is for {all}", all = WITH_WIDTHS.join(", "))]
+    Width {
+        /// The model.
+        model: String,
     },
     /// The model would have more than [`MAX_WEIGHTS`] weights.
     #[error("{model} of that input and number of classes would have over {MAX_WEIGHTS} weights")]
@@ -211,7 +225,7 @@ pub fn find(name: &str) -> Result<&'static ZooModel, ZooError> {
 /// Builds a model: the bytes of an ONNX file.
 ///
 /// # Errors
-/// If there is no such model, the image is too small for it, or a dimension is out of range.
+/// If there is no such model, the image is too small for it, a dimension is out of range, or it has no such width.
 pub fn build(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
     let model = find(&spec.name)?;
     let [channels, height, width] = spec.input;
@@ -224,6 +238,9 @@ pub fn build(spec: &ZooSpec) -> Result<Vec<u8>, ZooError> {
         if !(1..=MAX_DIMENSION).contains(&given) {
             return Err(ZooError::Dimension { what, given });
         }
+    }
+    if spec.width != Width::ONE && !WITH_WIDTHS.contains(&model.name) {
+        return Err(ZooError::Width { model: spec.name.clone() });
     }
     if height.min(width) < model.smallest {
         return Err(ZooError::InputTooSmall {

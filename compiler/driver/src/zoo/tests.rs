@@ -7,7 +7,7 @@ use trainc_ir::interpreter::Interpreter;
 use trainc_ir::{RunContext, Tensor};
 use trainc_onnx_import::{ExternalLocation, ImportOptions, Imported, WarningKind, import_bytes};
 
-use super::{MAX_DIMENSION, OUTPUT, ZooError, ZooSpec, build, find, names};
+use super::{MAX_DIMENSION, OUTPUT, Width, ZooError, ZooSpec, build, find, names};
 
 fn spec(name: &str, input: [usize; 3], classes: usize) -> ZooSpec {
     ZooSpec { input, classes, ..ZooSpec::new(name).expect("a known model") }
@@ -109,6 +109,29 @@ fn published_parameters() {
         let imported = import(&spec(name, input, classes), 2);
         assert_eq!(parameters(&imported), published - biases, "{name} {input:?}");
     }
+}
+
+/// Parameters of `torchvision.models.mobilenet_v2(width_mult=...)`.
+#[test]
+fn published_parameters_of_widths() {
+    let at = |text: &str| text.parse::<Width>().expect("a width");
+    for (width, published) in [
+        ("0.25", 1_519_112),
+        ("0.35", 1_677_128),
+        ("0.5", 1_968_680),
+        ("0.75", 2_636_424),
+        ("1.0", 3_504_872),
+        ("1.4", 6_108_776),
+    ] {
+        let spec = ZooSpec { width: at(width), ..spec("mobilenetv2", [3, 224, 224], 1000) };
+        assert_eq!(parameters(&import(&spec, 2)), published, "{width}");
+    }
+    for wrong in ["0", "0.004", "0.333", "-1", "4.01", "NaN", "1e300", "", "x"] {
+        wrong.parse::<Width>().expect_err(wrong);
+    }
+    assert_eq!((at("0.35").to_string(), at("4").to_string()), ("0.35".into(), "4".into()));
+    let spec = ZooSpec { width: at("0.5"), ..ZooSpec::new("vgg11").expect("known") };
+    assert_eq!(build(&spec), Err(ZooError::Width { model: "vgg11".into() }));
 }
 
 /// Products an image: torchvision states them in billions, to three places. They tell strides and sizes.
