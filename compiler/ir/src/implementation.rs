@@ -87,6 +87,11 @@ impl<'a> Signature<'a> {
     pub fn lower(&self) -> LoopKernel {
         self.op.lower(self.inputs, self.outputs)
     }
+
+    /// Its generic loops for machines that run many rounds at a time.
+    pub fn lower_apart(&self) -> LoopKernel {
+        self.op.lower_apart(self.inputs, self.outputs)
+    }
 }
 
 /// A target's way of running a kernel.

@@ -39,6 +39,7 @@ fn check(kind: OpKind) -> usize {
             }
         };
         same(&case.op.lower(&types, &outputs), "");
+        same(&case.op.lower_apart(&types, &outputs), "apart ");
         for vector in [2, 8, 41, 128] {
             if let Some(kernel) = lower_by_images(&case.op, &types, &outputs, vector) {
                 same(&kernel, "by images ");

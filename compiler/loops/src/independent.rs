@@ -39,19 +39,18 @@ pub fn independent(
 ) -> Option<Independent> {
     let Stmt::For { body, .. } = statement else { return None };
     let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
-    let free = free_rounds(kernel, locals, intervals, statement, number, &[])?;
+    let free = free_rounds((kernel, locals, intervals), statement, number, &[], &|_| true)?;
     (free.rounds > if nested { 1 } else { MANY - 1 }).then_some(free)
 }
 
 /// A loop's rounds if they are independent in each round of the loops around it, whose variables `around` are. `number` is
-/// that of the body's first statement.
+/// that of the body's first statement; `overwrites` says of which operands the first result may take the place.
 pub fn free_rounds(
-    kernel: &LoopKernel,
-    locals: &Locals,
-    intervals: &Intervals<'_>,
+    (kernel, locals, intervals): (&LoopKernel, &Locals, &Intervals<'_>),
     statement: &Stmt,
     number: usize,
     around: &[Local],
+    overwrites: &dyn Fn(usize) -> bool,
 ) -> Option<Independent> {
     let Stmt::For { variable, start, end, body } = statement else { return None };
     let rounds = i32::try_from(end.as_constant()?).ok()?;
@@ -83,7 +82,7 @@ pub fn free_rounds(
     }
     // A single round meets no other.
     for &buffer in inside.buffers.iter().filter(|_| rounds > 1) {
-        let meets = |other| other == buffer || takes_place(kernel, buffer, other);
+        let meets = |other| other == buffer || takes_place(kernel, buffer, other, overwrites);
         let mut window: Option<Window> = None;
         for (_, index) in accesses.iter().filter(|(b, _)| meets(*b)) {
             let one = windows.of(index);
@@ -116,9 +115,17 @@ pub fn free_rounds(
 }
 
 /// Whether the first result takes the place of an operand of its type, element on element; nothing else shares memory.
-fn takes_place(kernel: &LoopKernel, result: Buffer, operand: Buffer) -> bool {
+fn takes_place(
+    kernel: &LoopKernel,
+    result: Buffer,
+    operand: Buffer,
+    overwrites: &dyn Fn(usize) -> bool,
+) -> bool {
     let [a, b] = [result, operand].map(|id| &kernel.buffers[id.0 as usize]);
-    let roles = matches!((&a.role, &b.role), (Role::Output(0), Role::Input(_)));
+    let roles = match (&a.role, &b.role) {
+        (Role::Output(0), Role::Input(operand)) => overwrites(*operand),
+        _ => false,
+    };
     roles && a.element == b.element && a.count == b.count
 }
 

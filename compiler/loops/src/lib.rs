@@ -10,6 +10,7 @@ mod independent;
 mod intervals;
 mod linear;
 mod locals;
+mod partial;
 mod phases;
 mod ranged;
 mod reasons;
@@ -28,6 +29,7 @@ pub use intervals::{
 };
 pub use linear::{Linear, is_linear};
 pub use locals::{Locals, count, without_dead_code};
+pub use partial::in_parts;
 pub use phases::{Between, Phase, phases};
 pub use ranged::{blocked, ranged};
 pub use reasons::Reason;

@@ -36,18 +36,22 @@ pub enum Between {
     FirstItem,
 }
 
-/// The phases of a kernel in order.
+/// The phases of a kernel in order; `overwrites` says of which operands the first result may take the place.
 ///
 /// # Errors
 /// If the kernel is not well formed.
-pub fn phases(kernel: &LoopKernel, between: Between) -> Result<Vec<Phase>, String> {
+pub fn phases(
+    kernel: &LoopKernel,
+    between: Between,
+    overwrites: &dyn Fn(usize) -> bool,
+) -> Result<Vec<Phase>, String> {
     let kernel = simplified(kernel)?;
     let locals = Locals::of_kernel(&kernel)?;
     let intervals = Intervals::of_kernel(&kernel, &locals);
     let mut parts: Vec<Part> = Vec::new();
     let mut number = 0;
     for statement in &kernel.body {
-        let rounds = nest(&kernel, &locals, &intervals, statement, number);
+        let rounds = nest((&kernel, &locals, &intervals), statement, number, overwrites);
         number += count(std::slice::from_ref(statement));
         let items: i64 = rounds.iter().map(|&n| i64::from(n)).product();
         let rounds = if items > 1 { rounds } else { Vec::new() };
@@ -159,16 +163,16 @@ fn mentioned(block: &[Stmt]) -> BTreeSet<Local> {
 /// Rounds of a loop and of those in it, one in the other, that are all independent. In front of an inner one nothing may
 /// stand but assignments, which each work item repeats; behind it nothing.
 fn nest(
-    kernel: &LoopKernel,
-    locals: &Locals,
-    intervals: &Intervals<'_>,
+    (kernel, locals, intervals): (&LoopKernel, &Locals, &Intervals<'_>),
     statement: &Stmt,
     number: usize,
+    overwrites: &dyn Fn(usize) -> bool,
 ) -> Vec<i32> {
     let (mut rounds, mut around) = (Vec::new(), Vec::new());
     let (mut statement, mut number) = (statement, number);
     while let Stmt::For { variable, body, .. } = statement {
-        let free = free_rounds(kernel, locals, intervals, statement, number + 1, &around);
+        let known = (kernel, locals, intervals);
+        let free = free_rounds(known, statement, number + 1, &around, overwrites);
         let Some(free) = free else { break };
         rounds.push(free.rounds);
         around.push(*variable);

@@ -36,7 +36,7 @@ fn divided(kernel: &LoopKernel, worth: i64) -> Option<Vec<Section>> {
         return None;
     }
     // A kernel that is not well formed is no more divided than one without independent rounds.
-    let phases = phases(&kernel, Between::Alone).ok()?;
+    let phases = phases(&kernel, Between::Alone, &|_| true).ok()?;
     let sections: Vec<Section> = phases.into_iter().map(|phase| section(phase, worth)).collect();
     sections.iter().any(|section| section.rounds.is_some()).then_some(sections)
 }

@@ -68,7 +68,7 @@ impl Loops {
 /// Sections, if one of them is divided.
 fn sections(kernel: &LoopKernel, memory: Memory) -> Option<Vec<Section>> {
     // A kernel that is not well formed is no more divided than one without independent rounds.
-    let phases = phases(kernel, Between::Alone).ok()?;
+    let phases = phases(kernel, Between::Alone, &|_| true).ok()?;
     let sections: Vec<Section> = phases.into_iter().map(|phase| section(phase, memory)).collect();
     sections.iter().any(|section| section.rounds.is_some()).then_some(sections)
 }

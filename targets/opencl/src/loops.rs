@@ -7,15 +7,20 @@ use trainc_c::syntax::Printed;
 use trainc_ir::implementation::{Cost, Signature};
 use trainc_ir::loops::{LoopKernel, Stmt};
 use trainc_ir::target::loop_scratch;
-use trainc_loops::{Between, Phase, phases};
+use trainc_loops::{Between, Phase, in_parts, phases};
 
 use crate::printed::{LANES, LAUNCH, PrintedPhase};
 use crate::syntax::OpenClC;
+
+/// Fewest rounds whose sum is made in parts: a launch costs a GPU as much as some hundred rounds of one work item.
+const FEWEST: i64 = 2048;
 
 /// The operation's loops.
 #[derive(Debug)]
 pub(crate) struct Loops {
     kernel: LoopKernel,
+    /// The operands of which the first result may take the place.
+    overwritten: Vec<usize>,
     cycles: u64,
     phases: OnceLock<Result<Vec<Phase>, String>>,
 }
@@ -23,15 +28,20 @@ pub(crate) struct Loops {
 impl Loops {
     /// Those of an operation.
     pub(crate) fn of(signature: &Signature<'_>) -> Loops {
-        let kernel = signature.lower();
+        let kernel = signature.lower_apart();
         let loops = kernel.body.iter().filter(|s| matches!(s, Stmt::For { .. })).count() as u64;
         // An estimate that asks no analysis: work items for all work, a launch for each outer loop.
         let cycles = (loop_cycles(&kernel) / LANES).saturating_add(LAUNCH * loops.max(1));
-        Loops { kernel, cycles, phases: OnceLock::new() }
+        let operands = 0..signature.inputs.len();
+        let overwritten = operands.filter(|&i| signature.op.may_overwrite(i)).collect();
+        Loops { kernel, overwritten, cycles, phases: OnceLock::new() }
     }
 
     fn phases(&self) -> Result<&[Phase], String> {
-        let all = self.phases.get_or_init(|| phases(&self.kernel, Between::FirstItem));
+        let all = self.phases.get_or_init(|| {
+            let overwrites = |operand: usize| self.overwritten.contains(&operand);
+            phases(&in_parts(&self.kernel, FEWEST), Between::FirstItem, &overwrites)
+        });
         all.as_ref().map(Vec::as_slice).map_err(Clone::clone)
     }
 

@@ -40,6 +40,62 @@ operator! {
 }
 
 impl AvgPool2dGradient {
+    /// The loops; `apart`: with working memory for each plane, so that none waits for another.
+    fn lower_planes(
+        &self,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+        apart: bool,
+    ) -> LoopKernel {
+        let float = inputs[0].is_f32();
+        let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
+        let op = self.forward();
+        let mean = op.mean(&pool, Element::I8);
+        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let (dy, dx) = (b.input(0), b.output(0));
+        // Integers add up in a wide plane and are clamped once.
+        let wide = match float {
+            true => None,
+            false => Some(b.scratch("sums", Element::I32, pool.x_plane() * if apart { pool.planes() } else { 1 })),
+        };
+        if wide.is_some() {
+            let exponent = mean.lower_exponent(b.input_exponent(0));
+            b.set_output_exponent(0, exponent);
+        }
+        b.for_("plane", pool.planes(), |b, plane| {
+            let start = b.let_("start", plane.clone() * Expr::index(pool.x_plane()));
+            let sums = wide.unwrap_or(dx);
+            let offset = if wide.is_some() && !apart { Expr::i64(0) } else { start.clone() };
+            let zero = if float { Expr::f32(0.0) } else { Expr::i32(0) };
+            b.for_("i", pool.x_plane(), |b, i| b.store(sums, offset.clone() + i, zero));
+            pool.for_windows(b, &plane, |b, window| {
+                let error = b.load(dy, window.at.clone());
+                let share = match (float, mean) {
+                    (true, _) => error.divide(op.lower_count(b, &pool, window)),
+                    (false, Mean::Windows) => {
+                        let count = op.lower_integer_count(&pool, window);
+                        error * lower_reciprocal(b, count)
+                    }
+                    (false, _) => error,
+                };
+                let share = b.let_("share", share);
+                window.for_taps(b, |b, tap| {
+                    let tap = b.let_("tap", offset.clone() + tap);
+                    let sum = b.load(sums, tap.clone()) + share;
+                    b.store(sums, tap, sum);
+                });
+            });
+            if let Some(sums) = wide {
+                b.for_("i", pool.x_plane(), |b, i| {
+                    let sum = b.load(sums, offset.clone() + i.clone());
+                    let mean = mean.lower(b, sum);
+                    b.store(dx, start + i, saturated(mean));
+                });
+            }
+        });
+        b.finish()
+    }
+
     fn forward(&self) -> AvgPool2d {
         let AvgPool2dGradient { kernel, strides, pads, ceil, count_include_pad, .. } = *self;
         AvgPool2d { kernel, strides, pads, ceil, count_include_pad }
@@ -111,53 +167,11 @@ impl Operator for AvgPool2dGradient {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let float = inputs[0].is_f32();
-        let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
-        let op = self.forward();
-        let mean = op.mean(&pool, Element::I8);
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        let (dy, dx) = (b.input(0), b.output(0));
-        // Integers add up in a wide plane and are clamped once.
-        let wide = match float {
-            true => None,
-            false => Some(b.scratch("sums", Element::I32, pool.x_plane())),
-        };
-        if wide.is_some() {
-            let exponent = mean.lower_exponent(b.input_exponent(0));
-            b.set_output_exponent(0, exponent);
-        }
-        b.for_("plane", pool.planes(), |b, plane| {
-            let start = b.let_("start", plane.clone() * Expr::index(pool.x_plane()));
-            let sums = wide.unwrap_or(dx);
-            let offset = if wide.is_some() { Expr::i64(0) } else { start.clone() };
-            let zero = if float { Expr::f32(0.0) } else { Expr::i32(0) };
-            b.for_("i", pool.x_plane(), |b, i| b.store(sums, offset.clone() + i, zero));
-            pool.for_windows(b, &plane, |b, window| {
-                let error = b.load(dy, window.at.clone());
-                let share = match (float, mean) {
-                    (true, _) => error.divide(op.lower_count(b, &pool, window)),
-                    (false, Mean::Windows) => {
-                        let count = op.lower_integer_count(&pool, window);
-                        error * lower_reciprocal(b, count)
-                    }
-                    (false, _) => error,
-                };
-                let share = b.let_("share", share);
-                window.for_taps(b, |b, tap| {
-                    let tap = b.let_("tap", offset + tap);
-                    let sum = b.load(sums, tap.clone()) + share;
-                    b.store(sums, tap, sum);
-                });
-            });
-            if let Some(sums) = wide {
-                b.for_("i", pool.x_plane(), |b, i| {
-                    let sum = b.load(sums, i.clone());
-                    let mean = mean.lower(b, sum);
-                    b.store(dx, start + i, saturated(mean));
-                });
-            }
-        });
-        b.finish()
+        self.lower_planes(inputs, outputs, false)
+    }
+
+    fn lower_apart(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        self.lower_planes(inputs, outputs, true)
     }
 
     fn cases() -> Vec<Case> {

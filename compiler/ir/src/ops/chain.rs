@@ -58,6 +58,73 @@ impl Chain {
         }
     }
 
+    /// The operations' loops in turn; results on the way are working memory. Bits of a convolution of bits are made of each sum, and
+    /// sums of a normalization are rounded as they are made.
+    fn lower_links(
+        &self,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+        lower: impl Fn(&Op, &[&TensorType], &[&TensorType]) -> LoopKernel,
+    ) -> LoopKernel {
+        if let [Op::BinaryConv2d(conv), Op::Threshold(stage)] = &self.ops[..]
+            && (stage.low, stage.element, inputs[2].shape[1]) == (0, Element::B1, 1)
+        {
+            return binary::lower(conv, inputs, outputs);
+        }
+        if let Some(kernel) = self.lower_along(inputs, outputs, ChannelWalk::Channels, LaneWidths::Words) {
+            return kernel;
+        }
+        let links = self.links(inputs).expect("the type rule has checked the operands");
+        let kernels: Vec<LoopKernel> = links
+            .iter()
+            .enumerate()
+            .map(|(position, link)| {
+                let before = position.checked_sub(1).map(|before| &links[before].result);
+                let own = inputs[link.first..][..link.count].iter().copied();
+                lower(link.op, &before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
+            })
+            .collect();
+        let random =
+            kernels.iter().flat_map(|kernel| &kernel.buffers).any(|b| b.role == Role::RunContext);
+        let mut fusion = Fusion::new(LoopBuilder::new(inputs, outputs, random).finish().buffers);
+        let between: Vec<_> = links[..links.len() - 1]
+            .iter()
+            .enumerate()
+            .map(|(position, Link { result, .. })| {
+                let mut scratch = |name: String, element, count| {
+                    fusion.scratch(BufferParameter { name, element, count, role: Role::Scratch })
+                };
+                let elements = scratch(format!("t{position}"), result.element, result.count());
+                let exponent = (result.scale == Scale::Exponent)
+                    .then(|| scratch(format!("t{position}_exponent"), Element::I32, 1));
+                (elements, exponent)
+            })
+            .collect();
+        for (position, (link, kernel)) in links.iter().zip(&kernels).enumerate() {
+            let so_far = position.checked_sub(1).map(|before| between[before]);
+            // The chain's operand that is the kernel's operand `i`, unless that is the result so far.
+            let own = |i: usize| (i + link.first).checked_sub(usize::from(so_far.is_some()));
+            let exponent =
+                |exponent| Place::Buffer(Option::expect(exponent, "the type has an exponent"));
+            fusion.append(kernel, |role| match (role, so_far, between.get(position)) {
+                (Role::Input(0), Some((elements, _)), _) => Place::Buffer(elements),
+                (Role::InputScale(0), Some((_, scale)), _) => exponent(scale),
+                (Role::Output(_), _, Some(&(elements, _))) => Place::Buffer(elements),
+                (Role::OutputScale(_), _, Some(&(_, scale))) => exponent(scale),
+                (Role::Input(i), ..) => {
+                    Place::Role(Role::Input(own(*i).expect("operand 0 is the result so far")))
+                }
+                (Role::InputScale(i), ..) => {
+                    Place::Role(Role::InputScale(own(*i).expect("operand 0 is the result so far")))
+                }
+                (Role::Output(_) | Role::OutputScale(_) | Role::RunContext | Role::Scratch, ..) => {
+                    Place::Role(role.clone())
+                }
+            });
+        }
+        fusion.finish()
+    }
+
     /// Divides the chain's operands among its operations: each takes the most that it types with.
     fn links(&self, inputs: &[&TensorType]) -> Result<Vec<Link<'_>>, TypeError> {
         ensure(self.ops.len() >= 2, || {
@@ -142,66 +209,12 @@ impl Operator for Chain {
         so_far
     }
 
-    /// The operations' loops in turn; results on the way are working memory. Bits of a convolution of bits are made of each sum, and
-    /// sums of a normalization are rounded as they are made.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        if let [Op::BinaryConv2d(conv), Op::Threshold(stage)] = &self.ops[..]
-            && (stage.low, stage.element, inputs[2].shape[1]) == (0, Element::B1, 1)
-        {
-            return binary::lower(conv, inputs, outputs);
-        }
-        if let Some(kernel) = self.lower_along(inputs, outputs, ChannelWalk::Channels, LaneWidths::Words) {
-            return kernel;
-        }
-        let links = self.links(inputs).expect("the type rule has checked the operands");
-        let kernels: Vec<LoopKernel> = links
-            .iter()
-            .enumerate()
-            .map(|(position, link)| {
-                let before = position.checked_sub(1).map(|before| &links[before].result);
-                let own = inputs[link.first..][..link.count].iter().copied();
-                link.op.lower_elements(&before.into_iter().chain(own).collect::<Vec<_>>(), &[&link.result])
-            })
-            .collect();
-        let random =
-            kernels.iter().flat_map(|kernel| &kernel.buffers).any(|b| b.role == Role::RunContext);
-        let mut fusion = Fusion::new(LoopBuilder::new(inputs, outputs, random).finish().buffers);
-        let between: Vec<_> = links[..links.len() - 1]
-            .iter()
-            .enumerate()
-            .map(|(position, Link { result, .. })| {
-                let mut scratch = |name: String, element, count| {
-                    fusion.scratch(BufferParameter { name, element, count, role: Role::Scratch })
-                };
-                let elements = scratch(format!("t{position}"), result.element, result.count());
-                let exponent = (result.scale == Scale::Exponent)
-                    .then(|| scratch(format!("t{position}_exponent"), Element::I32, 1));
-                (elements, exponent)
-            })
-            .collect();
-        for (position, (link, kernel)) in links.iter().zip(&kernels).enumerate() {
-            let so_far = position.checked_sub(1).map(|before| between[before]);
-            // The chain's operand that is the kernel's operand `i`, unless that is the result so far.
-            let own = |i: usize| (i + link.first).checked_sub(usize::from(so_far.is_some()));
-            let exponent =
-                |exponent| Place::Buffer(Option::expect(exponent, "the type has an exponent"));
-            fusion.append(kernel, |role| match (role, so_far, between.get(position)) {
-                (Role::Input(0), Some((elements, _)), _) => Place::Buffer(elements),
-                (Role::InputScale(0), Some((_, scale)), _) => exponent(scale),
-                (Role::Output(_), _, Some(&(elements, _))) => Place::Buffer(elements),
-                (Role::OutputScale(_), _, Some(&(_, scale))) => exponent(scale),
-                (Role::Input(i), ..) => {
-                    Place::Role(Role::Input(own(*i).expect("operand 0 is the result so far")))
-                }
-                (Role::InputScale(i), ..) => {
-                    Place::Role(Role::InputScale(own(*i).expect("operand 0 is the result so far")))
-                }
-                (Role::Output(_) | Role::OutputScale(_) | Role::RunContext | Role::Scratch, ..) => {
-                    Place::Role(role.clone())
-                }
-            });
-        }
-        fusion.finish()
+        self.lower_links(inputs, outputs, Op::lower_elements)
+    }
+
+    fn lower_apart(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        self.lower_links(inputs, outputs, Op::lower_elements_apart)
     }
 
     fn cases() -> Vec<Case> {

@@ -7,6 +7,7 @@ use crate::ops::properties::{Property, Work, by_index};
 use crate::ops::rule::{self, operands};
 use crate::ops::support::convolution::{Convolution, rank4};
 use crate::ops::support::product::{self, Product, Term};
+use crate::ops::support::terms::{PlainSum, ProductOf, Terms};
 use crate::ops::support::{derivation, sample};
 use crate::ops::support::window::Geometry;
 use crate::ops::{
@@ -201,6 +202,15 @@ impl Operator for Conv2dGradientInput {
                 });
             });
         });
+        b.finish()
+    }
+
+    fn lower_apart(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        let terms = Terms::new(&ProductOf::Conv2dGradientInput(self.clone()), &inputs[0].shape, &inputs[1].shape)
+            .expect("the type rule has checked the operands");
+        let mut b = product::builder(inputs, outputs);
+        let (operands, dx) = ([b.input(0), b.input(1)], b.output(0));
+        terms.lower(&mut b, dx, &mut PlainSum::new(operands, product::zero(outputs[0])));
         b.finish()
     }
 

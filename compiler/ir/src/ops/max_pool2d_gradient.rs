@@ -33,6 +33,60 @@ operator! {
 }
 
 impl MaxPool2dGradient {
+    /// The loops; `apart`: with working memory for each plane, so that none waits for another.
+    fn lower_planes(
+        &self,
+        inputs: &[&TensorType],
+        outputs: &[&TensorType],
+        apart: bool,
+    ) -> LoopKernel {
+        let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
+        let float = inputs[0].element == Element::F32;
+        let mut b = LoopBuilder::new(inputs, outputs, false);
+        let (x, dy, dx) = (b.input(0), b.input(1), b.output(0));
+        let (least, zero) = match float {
+            true => (Expr::f32(f32::NEG_INFINITY), Expr::f32(0.0)),
+            false if inputs[0].element == Element::U8 => (Expr::i32(0), Expr::i32(0)),
+            false => (Expr::i32(i32::from(i8::MIN)), Expr::i32(0)),
+        };
+        // Integers add up in a wide plane and are clamped once.
+        let wide: Option<Buffer> = match float {
+            true => None,
+            false => Some(b.scratch("sums", Element::I32, pool.x_plane() * if apart { pool.planes() } else { 1 })),
+        };
+        if wide.is_some() {
+            b.set_output_exponent(0, b.input_exponent(1));
+        }
+        b.for_("plane", pool.planes(), |b, plane| {
+            let start = b.let_("start", plane.clone() * Expr::index(pool.x_plane()));
+            let sums = wide.unwrap_or(dx);
+            let offset = if wide.is_some() && !apart { Expr::i64(0) } else { start.clone() };
+            b.for_("i", pool.x_plane(), |b, i| b.store(sums, offset.clone() + i, zero));
+            pool.for_windows(b, &plane, |b, window| {
+                let most = b.local("most", least);
+                let winner = b.local("winner", window.first());
+                window.for_taps(b, |b, tap| {
+                    let tap = b.let_("tap", tap);
+                    let value = b.let_("value", b.load(x, window.x_plane.clone() + tap.clone()));
+                    b.if_(b.get(most).less(value.clone()), |b| {
+                        b.set(most, value);
+                        b.set(winner, tap);
+                    });
+                });
+                let at = b.let_("winner_index", offset.clone() + b.get(winner));
+                let sum = b.load(sums, at.clone()) + b.load(dy, window.at.clone());
+                b.store(sums, at, sum);
+            });
+            if let Some(sums) = wide {
+                b.for_("i", pool.x_plane(), |b, i| {
+                    let sum = b.load(sums, offset.clone() + i.clone());
+                    b.store(dx, start + i, saturated(sum));
+                });
+            }
+        });
+        b.finish()
+    }
+
     fn pool(&self, x: &Shape) -> Result<Pool, TypeError> {
         let geometry = Geometry {
             kernel: self.kernel,
@@ -111,51 +165,11 @@ impl Operator for MaxPool2dGradient {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let pool = self.pool(&inputs[0].shape).expect("the type rule has checked the operand");
-        let float = inputs[0].element == Element::F32;
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        let (x, dy, dx) = (b.input(0), b.input(1), b.output(0));
-        let (least, zero) = match float {
-            true => (Expr::f32(f32::NEG_INFINITY), Expr::f32(0.0)),
-            false if inputs[0].element == Element::U8 => (Expr::i32(0), Expr::i32(0)),
-            false => (Expr::i32(i32::from(i8::MIN)), Expr::i32(0)),
-        };
-        // Integers add up in a wide plane and are clamped once.
-        let wide: Option<Buffer> = match float {
-            true => None,
-            false => Some(b.scratch("sums", Element::I32, pool.x_plane())),
-        };
-        if wide.is_some() {
-            b.set_output_exponent(0, b.input_exponent(1));
-        }
-        b.for_("plane", pool.planes(), |b, plane| {
-            let start = b.let_("start", plane.clone() * Expr::index(pool.x_plane()));
-            let sums = wide.unwrap_or(dx);
-            let offset = if wide.is_some() { Expr::i64(0) } else { start.clone() };
-            b.for_("i", pool.x_plane(), |b, i| b.store(sums, offset.clone() + i, zero));
-            pool.for_windows(b, &plane, |b, window| {
-                let most = b.local("most", least);
-                let winner = b.local("winner", window.first());
-                window.for_taps(b, |b, tap| {
-                    let tap = b.let_("tap", tap);
-                    let value = b.let_("value", b.load(x, window.x_plane.clone() + tap.clone()));
-                    b.if_(b.get(most).less(value.clone()), |b| {
-                        b.set(most, value);
-                        b.set(winner, tap);
-                    });
-                });
-                let at = b.let_("winner_index", offset + b.get(winner));
-                let sum = b.load(sums, at.clone()) + b.load(dy, window.at.clone());
-                b.store(sums, at, sum);
-            });
-            if let Some(sums) = wide {
-                b.for_("i", pool.x_plane(), |b, i| {
-                    let sum = b.load(sums, i.clone());
-                    b.store(dx, start + i, saturated(sum));
-                });
-            }
-        });
-        b.finish()
+        self.lower_planes(inputs, outputs, false)
+    }
+
+    fn lower_apart(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        self.lower_planes(inputs, outputs, true)
     }
 
     fn cases() -> Vec<Case> {

@@ -112,6 +112,12 @@ pub trait Operator: Attributes + Into<Op> {
     /// The loops that compute the same bits as [`Operator::evaluate`], with a place for each element, however narrow.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel;
 
+    /// [`Operator::lower`] for machines that run many rounds at a time: where a result's terms come from several rounds there,
+    /// one round gathers them here, with the same bits. By default the same loops, of which fewer run at a time.
+    fn lower_apart(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        self.lower(inputs, outputs)
+    }
+
     /// Whether result 0 may be written over an operand, given that both have the same type: element `i` of the result
     /// depends on element `i` of that operand only, or the loops are done with all other elements before. Every target must
     /// honour this. By default not: a buffer more.
@@ -296,6 +302,15 @@ macro_rules! operations {
                 match self { $(Op::$name(op) => op.lower(inputs, outputs)),* }
             }
 
+            /// See [`Operator::lower_apart`]: loops over elements, however narrow they are.
+            pub(crate) fn lower_elements_apart(
+                &self,
+                inputs: &[&TensorType],
+                outputs: &[&TensorType],
+            ) -> LoopKernel {
+                match self { $(Op::$name(op) => op.lower_apart(inputs, outputs)),* }
+            }
+
             /// The text form of one attribute's value.
             pub fn attribute_text(&self, field: &str) -> Option<String> {
                 match self { $(Op::$name(op) => Attributes::field_text(op, field)),* }
@@ -411,6 +426,12 @@ impl Op {
     /// than a byte are packed ([`packed::packed`]).
     pub fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
         packed::packed(self.lower_elements(inputs, outputs))
+    }
+
+    /// [`Op::lower`] for machines that run many rounds at a time: results made by rounds of their own, where there are such
+    /// loops.
+    pub fn lower_apart(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
+        packed::packed(self.lower_elements_apart(inputs, outputs))
     }
 
     /// The random stream that the operation draws from, if it draws.

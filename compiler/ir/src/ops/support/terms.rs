@@ -4,7 +4,7 @@
 use super::convolution::Convolution;
 use crate::attributes::Attribute;
 use crate::loops::builder::{LoopBuilder, broadcast_index, flat_index};
-use crate::loops::{Buffer, Expr};
+use crate::loops::{Buffer, Expr, Local};
 use crate::ops::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, Op, TypeError};
 use crate::text::cursor::{Cursor, SyntaxError};
 use crate::types::{Shape, TensorType};
@@ -89,6 +89,42 @@ pub(crate) trait SumLoop {
     fn part(&mut self, b: &mut LoopBuilder, left: &[Expr], right: &[Expr]);
     /// The result, after its last part; what is summed over is 0 among the axes.
     fn finish(&mut self, b: &mut LoopBuilder, left: &[Expr], right: &[Expr]) -> Expr;
+}
+
+/// The sum of all terms in their order.
+pub(crate) struct PlainSum {
+    operands: [Buffer; 2],
+    zero: Expr,
+    sum: Option<Local>,
+}
+
+impl PlainSum {
+    /// The sum of products of elements of two operands, from `zero`.
+    pub(crate) fn new(operands: [Buffer; 2], zero: Expr) -> PlainSum {
+        PlainSum { operands, zero, sum: None }
+    }
+
+    fn sum(&self) -> Local {
+        self.sum.expect("the sum has started")
+    }
+}
+
+impl SumLoop for PlainSum {
+    fn start(&mut self, b: &mut LoopBuilder) {
+        self.sum = Some(b.local("sum", self.zero.clone()));
+    }
+
+    fn term(&mut self, b: &mut LoopBuilder, left: Expr, right: Expr) {
+        let product = b.load(self.operands[0], left) * b.load(self.operands[1], right);
+        let sum = b.get(self.sum()) + product;
+        b.set(self.sum(), sum);
+    }
+
+    fn part(&mut self, _b: &mut LoopBuilder, _left: &[Expr], _right: &[Expr]) {}
+
+    fn finish(&mut self, b: &mut LoopBuilder, _left: &[Expr], _right: &[Expr]) -> Expr {
+        b.get(self.sum())
+    }
 }
 
 impl Terms {
