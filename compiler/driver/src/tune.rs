@@ -223,6 +223,7 @@ fn fastest(calls: &[Call]) -> Call {
     Call {
         whole: calls.iter().map(|call| call.whole).min().unwrap_or(0),
         kernels: (0..kernels).map(least).collect(),
+        launches: Vec::new(),
     }
 }
 
@@ -279,7 +280,11 @@ mod tests {
 
     #[test]
     fn the_least_of_each_time() {
-        let call = |whole, kernels: &[Option<u64>]| Call { whole, kernels: kernels.to_vec() };
+        let call = |whole, kernels: &[Option<u64>]| Call {
+            whole,
+            kernels: kernels.to_vec(),
+            launches: Vec::new(),
+        };
         let calls = [call(9, &[Some(3), None]), call(7, &[Some(4), None])];
         assert_eq!(fastest(&calls), call(7, &[Some(3), None]));
     }

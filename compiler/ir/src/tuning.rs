@@ -49,10 +49,11 @@ pub struct Tuning {
 
 impl Tuning {
     /// Variable of the environment with the file of the choices to try: for each call a line for each kernel, of the variant's
-    /// number and the group's work items, all 0 for the driver's.
+    /// number and the group's work items, all 0 for the driver's. Without it kernels are launched as the artifact says.
     pub const PLAN: &str = "TRAINC_TUNING_PLAN";
     /// Variable of the environment with the file of times: a line with the device's name, then one a call of nanoseconds, of the
-    /// whole call and of each kernel. A choice that the device refuses takes `-`.
+    /// whole call, of each kernel and, behind `|`, of each launch that ran (`NUMBER:NANOSECONDS`). A choice that the device
+    /// refuses takes `-`.
     pub const TIMES: &str = "TRAINC_TUNING_TIMES";
 
     /// A line for each kernel: a choice by positions among the candidates.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use trainc_ir::Element;
 use trainc_ir::loops::{
     Binary, Buffer, BufferParameter, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt, Unary,
-    each_statement,
+    each_expression, each_statement,
 };
 
 use crate::collapse::collapsed;
@@ -29,6 +29,10 @@ pub fn in_parts(kernel: &LoopKernel, fewest: i64) -> LoopKernel {
     let mut body = Vec::with_capacity(statements.len());
     for statement in statements {
         let mut rest = statement;
+        if let Some([first, second]) = divided_within(&mut kernel, &uses, &rest, fewest) {
+            body.push(first);
+            rest = second;
+        }
         while let Some([first, second]) = divided(&mut kernel, &uses, &rest, fewest) {
             body.push(first);
             rest = second;
@@ -104,11 +108,12 @@ fn combined(kernel: &LoopKernel, uses: &[usize], body: &[Stmt]) -> Option<BTreeM
     each_statement(body, &mut |statement| {
         let Some(local) = statement.sets() else { return };
         let at = local.0 as usize;
-        if own[at] == uses[at] {
+        // Locals that parts brought are used where they were put.
+        if uses.get(at).is_none_or(|&all| own[at] == all) {
             return;
         }
         let reduction = match statement {
-            Stmt::Assign(_, value) if kernel.locals[at].1 == Scalar::I32 => {
+            Stmt::Assign(_, value) if matches!(value.ty, Scalar::I32 | Scalar::I64) => {
                 Reduction::of(local, value)
             }
             _ => None,
@@ -142,42 +147,174 @@ fn divided(
     if parts < PARTS[0] {
         return None;
     }
-    let mut own = BTreeMap::new();
-    for (&local, &op) in &sums {
-        let name = format!("{}_part", kernel.locals[local.0 as usize].0);
-        let part = new_local(kernel, &name, Scalar::I32);
-        let buffer = Buffer(kernel.buffers.len() as u32);
-        kernel.buffers.push(BufferParameter {
-            name: format!("{}_parts", kernel.locals[local.0 as usize].0),
-            element: Element::I32,
-            count: parts as usize,
-            role: Role::Scratch,
-        });
-        own.insert(local, Part { part, buffer, op });
-    }
-    let first = nest.first(kernel, &own);
-    let at = new_local(kernel, "part", Scalar::I64);
-    let combine = own.iter().map(|(&local, part)| {
-        let loaded = Expr {
-            ty: Scalar::I32,
-            node: Box::new(Node::Load(part.buffer, read(at, Scalar::I64))),
-        };
-        Stmt::Assign(local, loaded.binary(part.op, read(local, Scalar::I32)))
-    });
-    let second = Stmt::For {
-        variable: at,
-        start: Expr::i64(0),
-        end: Expr::i64(parts),
-        body: combine.collect(),
-    };
+    let own = Part::of_all(kernel, &sums, parts);
+    let first = nest.first(kernel, &own, Expr::i64(0));
+    let second = combine(kernel, &own, parts, Expr::i64(0));
     Some([first, second])
+}
+
+/// The two loops of a loop in each of whose rounds a sum over many is made, such as a channel's: one makes the parts of all, the
+/// other goes on from them. What stands in front of the sum is assignments, which both make; what is behind it changes nothing
+/// of what the first reads.
+fn divided_within(
+    kernel: &mut LoopKernel,
+    uses: &[usize],
+    statement: &Stmt,
+    fewest: i64,
+) -> Option<[Stmt; 2]> {
+    let Stmt::For { variable, start, end, body } = statement else { return None };
+    let rounds = count(start, end).filter(|rounds| (2..=PARTS[1] / PARTS[0]).contains(rounds))?;
+    let at = body.iter().position(|s| !matches!(s, Stmt::Assign(..)))?;
+    let (before, inner, behind) = (&body[..at], &body[at], &body[at + 1..]);
+    let Stmt::For { body: summed, .. } = inner else { return None };
+    let sums = combined(kernel, uses, summed)?;
+    let (first, rest) = (Changes::of(&body[..=at]), Changes::of(behind));
+    // The sums start anew in each round, and nothing of a round is left for the next.
+    let set = |local: &Local| before.iter().any(|s| s.sets() == Some(*local));
+    let own = count_uses(kernel, body);
+    let kept = |local: &Local| own[local.0 as usize] == uses[local.0 as usize];
+    if behind.is_empty()
+        || !first.buffers.is_empty()
+        || !sums.keys().all(set)
+        || !first.locals.iter().all(kept)
+        || reads(&body[..=at], kernel, &rest)
+    {
+        return None;
+    }
+    let nest = Nest::of(inner, &sums, fewest / rounds)?;
+    let parts = nest.parts();
+    if parts < PARTS[0] || parts * rounds > PARTS[1] {
+        return None;
+    }
+    let own = Part::of_all(kernel, &sums, parts * rounds);
+    // What the first assigns has names of its own there: the second assigns it, too.
+    let mut names = BTreeMap::new();
+    let mut renamed_local = |kernel: &mut LoopKernel, local: Local| {
+        let (name, ty) = kernel.locals[local.0 as usize].clone();
+        *names.entry(local).or_insert_with(|| new_local(kernel, &name, ty))
+    };
+    let channel = renamed_local(kernel, *variable);
+    for local in before.iter().filter_map(Stmt::sets).filter(|local| !sums.contains_key(local)) {
+        renamed_local(kernel, local);
+    }
+    let made = nest.first(kernel, &own, read(*variable, Scalar::I64));
+    let mut all: Vec<Stmt> = before
+        .iter()
+        .filter(|s| s.sets().is_none_or(|local| !sums.contains_key(&local)))
+        .cloned()
+        .collect();
+    all.push(made);
+    let first = Stmt::For {
+        variable: channel,
+        start: start.clone(),
+        end: end.clone(),
+        body: renamed_block(&all, &names),
+    };
+    let from = read(*variable, Scalar::I64) * Expr::i64(parts);
+    let mut all = before.to_vec();
+    all.push(combine(kernel, &own, parts, from));
+    all.extend_from_slice(behind);
+    let second =
+        Stmt::For { variable: *variable, start: start.clone(), end: end.clone(), body: all };
+    Some([first, second])
+}
+
+/// Whether a block reads what changes: a local, a buffer, or an operand that lies where a changed result does.
+fn reads(block: &[Stmt], kernel: &LoopKernel, changes: &Changes) -> bool {
+    let mut found = false;
+    let shares = |a: Buffer, b: Buffer| {
+        let [one, other] = [a, b].map(|id| &kernel.buffers[id.0 as usize]);
+        let place = |role: &Role| matches!(role, Role::Input(_) | Role::Output(_));
+        let both = place(&one.role) && place(&other.role);
+        a == b || both && one.element == other.element && one.count == other.count
+    };
+    each_expression(block, &mut |e| found |= changes.touch(e, &shares));
+    found
+}
+
+/// The loop that combines parts from a place on.
+fn combine(kernel: &mut LoopKernel, own: &BTreeMap<Local, Part>, parts: i64, from: Expr) -> Stmt {
+    let at = new_local(kernel, "part", Scalar::I64);
+    let place = match from.as_constant() {
+        Some(0) => read(at, Scalar::I64),
+        _ => from + read(at, Scalar::I64),
+    };
+    let combine = own.iter().map(|(&local, part)| {
+        Stmt::Assign(local, part.kept(&place).binary(part.op, read(local, part.ty)))
+    });
+    let body = combine.collect();
+    Stmt::For { variable: at, start: Expr::i64(0), end: Expr::i64(parts), body }
 }
 
 /// A local's sum over a part, and where the parts are kept.
 struct Part {
     part: Local,
+    ty: Scalar,
+    /// Words, two for each part of 64 bits: the low one first.
     buffer: Buffer,
     op: Binary,
+}
+
+impl Part {
+    /// Those of all sums, with memory for so many each.
+    fn of_all(
+        kernel: &mut LoopKernel,
+        sums: &BTreeMap<Local, Binary>,
+        count: i64,
+    ) -> BTreeMap<Local, Part> {
+        let part = |(&local, &op): (&Local, &Binary)| {
+            let (name, ty) = kernel.locals[local.0 as usize].clone();
+            let part = new_local(kernel, &format!("{name}_part"), ty);
+            let buffer = Buffer(kernel.buffers.len() as u32);
+            kernel.buffers.push(BufferParameter {
+                name: format!("{name}_parts"),
+                element: Element::I32,
+                count: if ty == Scalar::I64 { 2 * count as usize } else { count as usize },
+                role: Role::Scratch,
+            });
+            (local, Part { part, ty, buffer, op })
+        };
+        sums.iter().map(part).collect()
+    }
+
+    /// What changes no value.
+    fn identity(&self) -> Expr {
+        match (self.op, self.ty) {
+            (Binary::Minimum, Scalar::I64) => Expr::i64(i64::MAX),
+            (Binary::Maximum, Scalar::I64) => Expr::i64(i64::MIN),
+            (Binary::And, Scalar::I64) => Expr::i64(-1),
+            (_, Scalar::I64) => Expr::i64(0),
+            (Binary::Minimum, _) => Expr::i32(i32::MAX),
+            (Binary::Maximum, _) => Expr::i32(i32::MIN),
+            (Binary::And, _) => Expr::i32(-1),
+            _ => Expr::i32(0),
+        }
+    }
+
+    /// The part that is kept at a place.
+    fn kept(&self, place: &Expr) -> Expr {
+        let word = |at: Expr| Expr { ty: Scalar::I32, node: Box::new(Node::Load(self.buffer, at)) };
+        if self.ty != Scalar::I64 {
+            return word(place.clone());
+        }
+        let low = place.clone() * Expr::i64(2);
+        let high = word(low.clone() + Expr::i64(1)).extend().shift_left(Expr::i64(32));
+        high.or(word(low).unary(Unary::ExtendUnsigned))
+    }
+
+    /// Keeps the part at a place.
+    fn keep(&self, place: &Expr) -> Vec<Stmt> {
+        let part = read(self.part, self.ty);
+        if self.ty != Scalar::I64 {
+            return vec![Stmt::Store(self.buffer, place.clone(), part)];
+        }
+        let low = place.clone() * Expr::i64(2);
+        let high = part.clone().shift_right(Expr::i64(32)).truncate();
+        vec![
+            Stmt::Store(self.buffer, low.clone(), part.truncate()),
+            Stmt::Store(self.buffer, low + Expr::i64(1), high),
+        ]
+    }
 }
 
 fn read(local: Local, ty: Scalar) -> Expr {
@@ -242,16 +379,13 @@ impl<'s> Nest<'s> {
         outer.iter().map(|(_, rounds, _)| rounds).product::<i64>() * self.split.unwrap_or(last.1)
     }
 
-    /// The loops that make the parts.
-    fn first(&self, kernel: &mut LoopKernel, own: &BTreeMap<Local, Part>) -> Stmt {
-        let renamed = |e: &Expr| renamed(e, own);
-        let rename = |body: &[Stmt]| -> Vec<Stmt> {
-            let statement = |s: &Stmt| set_renamed(&mapped(s, &renamed), own);
-            body.iter().map(statement).collect()
-        };
-        let mut place = Expr::i64(0);
+    /// The loops that make the parts and keep them behind those of `before` rounds around.
+    fn first(&self, kernel: &mut LoopKernel, own: &BTreeMap<Local, Part>, before: Expr) -> Stmt {
+        let names: BTreeMap<Local, Local> =
+            own.iter().map(|(&local, part)| (local, part.part)).collect();
+        let mut place = before;
         let mut loops = self.loops.clone();
-        let mut body = rename(self.body);
+        let mut body = renamed_block(self.body, &names);
         if let (Some(parts), Some(last)) = (self.split, loops.last_mut()) {
             // Rounds of a part are as far from each other as there are parts: neighbours read neighbours.
             let (variable, rounds) = (last.0, last.1);
@@ -275,11 +409,9 @@ impl<'s> Nest<'s> {
             place = place * Expr::i64(*rounds) + read(*variable, Scalar::I64);
         }
         let mut inner: Vec<Stmt> =
-            own.values().map(|p| Stmt::Assign(p.part, identity(p.op))).collect();
+            own.values().map(|p| Stmt::Assign(p.part, p.identity())).collect();
         inner.append(&mut body);
-        inner.extend(
-            own.values().map(|p| Stmt::Store(p.buffer, place.clone(), read(p.part, Scalar::I32))),
-        );
+        inner.extend(own.values().flat_map(|p| p.keep(&place)));
         let mut statement = None;
         for (variable, rounds, before) in loops.iter().rev() {
             let mut body = before.to_vec();
@@ -309,47 +441,34 @@ fn part_count(rounds: i64, most: i64) -> i64 {
     (most / 2..=most).rev().find(|&by| by > 0 && rounds % by == 0).unwrap_or(most)
 }
 
-/// What changes no value.
-fn identity(op: Binary) -> Expr {
-    Expr::i32(match op {
-        Binary::Minimum => i32::MAX,
-        Binary::Maximum => i32::MIN,
-        Binary::And => -1,
-        _ => 0,
-    })
-}
-
-/// An expression of parts instead of sums.
-fn renamed(e: &Expr, own: &BTreeMap<Local, Part>) -> Expr {
-    match e.as_local().and_then(|local| own.get(&local)) {
-        Some(part) => read(part.part, e.ty),
-        None => e.map_operands(&mut |x| Some(renamed(x, own))).unwrap_or_else(|| e.clone()),
+/// An expression of other locals.
+fn renamed(e: &Expr, names: &BTreeMap<Local, Local>) -> Expr {
+    match e.as_local().and_then(|local| names.get(&local)) {
+        Some(&other) => read(other, e.ty),
+        None => e.map_operands(&mut |x| Some(renamed(x, names))).unwrap_or_else(|| e.clone()),
     }
 }
 
-/// A statement with its expressions mapped.
-fn mapped(statement: &Stmt, f: &dyn Fn(&Expr) -> Expr) -> Stmt {
-    statement.map_expressions(&mut |e| Some(f(e))).unwrap_or_else(|| statement.clone())
-}
-
-/// A statement that sets parts instead of sums.
-fn set_renamed(statement: &Stmt, own: &BTreeMap<Local, Part>) -> Stmt {
-    let all = |block: &[Stmt]| block.iter().map(|s| set_renamed(s, own)).collect();
-    match statement {
-        Stmt::Assign(local, value) => {
-            Stmt::Assign(own.get(local).map_or(*local, |part| part.part), value.clone())
-        }
+/// Statements that read and set other locals.
+fn renamed_block(block: &[Stmt], names: &BTreeMap<Local, Local>) -> Vec<Stmt> {
+    let name = |local: Local| names.get(&local).copied().unwrap_or(local);
+    let value = |e: &Expr| renamed(e, names);
+    let of = |statement: &Stmt| match statement {
+        Stmt::Assign(local, e) => Stmt::Assign(name(*local), value(e)),
+        Stmt::Store(buffer, index, e) => Stmt::Store(*buffer, value(index), value(e)),
         Stmt::For { variable, start, end, body } => Stmt::For {
-            variable: *variable,
-            start: start.clone(),
-            end: end.clone(),
-            body: all(body),
+            variable: name(*variable),
+            start: value(start),
+            end: value(end),
+            body: renamed_block(body, names),
         },
-        Stmt::If { condition, then, otherwise } => {
-            Stmt::If { condition: condition.clone(), then: all(then), otherwise: all(otherwise) }
-        }
-        Stmt::Store(..) => statement.clone(),
-    }
+        Stmt::If { condition, then, otherwise } => Stmt::If {
+            condition: value(condition),
+            then: renamed_block(then, names),
+            otherwise: renamed_block(otherwise, names),
+        },
+    };
+    block.iter().map(of).collect()
 }
 
 #[cfg(test)]

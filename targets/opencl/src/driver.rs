@@ -96,6 +96,8 @@ pub(crate) fn device(artifact: &Artifact<'_>, out: &mut Lines) {
          \x20       trainc_opencl_show(&{device}, arena, {results}, {count}); \\\n\
          \x20       TRAINC_LAUNCHED(arena, state, launch, node); \\\n\
          \x20   }} while (0)\n\
+         #elif defined TRAINC_OPENCL_TRIALS\n\
+         #define {macros}_LAUNCHED(launch, node) trainc_trial_reached(launch)\n\
          #else\n\
          #define {macros}_LAUNCHED(launch, node) ((void)0)\n\
          #endif\n"

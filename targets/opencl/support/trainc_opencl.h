@@ -116,11 +116,12 @@ void trainc_opencl_part(struct trainc_opencl *cl, uint32_t kernel, uint32_t of,
 void trainc_opencl_end(const char *message);
 
 #ifdef TRAINC_OPENCL_TRIALS
-/* What `trainc tune` adds to a program: called when a call begins and ends, and for each launch with its event, or NULL where the
- * device refused how it was to be launched. */
+/* What `trainc tune` and `trainc bench` add to a program: called when a call begins and ends, for each kernel with its event, or NULL
+ * where the device refused how it was to be launched, and behind the kernels of a launch with its number. */
 struct _cl_event;
 void trainc_trial_begins(struct trainc_opencl *cl);
 void trainc_trial_launched(uint32_t kernel, struct _cl_event *event);
+void trainc_trial_reached(uint32_t launch);
 void trainc_trial_ends(struct trainc_opencl *cl);
 #endif
 

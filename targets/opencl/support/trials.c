@@ -1,5 +1,5 @@
-/* What `trainc tune` adds to a program: each call launches the kernels as the next lines of a file say, and writes how long each took
- * to another file. */
+/* What `trainc tune` and `trainc bench` add to a program: each call launches the kernels as the next lines of a file say, or as they were
+ * tuned if there is none, and writes to another file how long each took, and each launch of the entry. */
 #define _POSIX_C_SOURCE 199309L
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 120
@@ -19,10 +19,13 @@
 static FILE *plan, *times;
 /* The launches of a call: kernels and events. */
 static struct {
-    uint32_t kernel;
+    uint32_t kernel, launch;
     cl_event event;
 } *launches;
 static size_t launched, room;
+/* Launches up to here have their numbers. */
+static size_t numbered;
+static int is_open;
 static struct timespec began;
 
 static FILE *opened(const char *variable, const char *mode)
@@ -37,21 +40,22 @@ static FILE *opened(const char *variable, const char *mode)
 
 void trainc_trial_begins(struct trainc_opencl *cl)
 {
-    if (plan == NULL) {
+    if (!is_open) {
         char name[256] = "";
-        plan = opened("TRAINC_TUNING_PLAN", "r");
+        is_open = 1;
+        plan = getenv("TRAINC_TUNING_PLAN") != NULL ? opened("TRAINC_TUNING_PLAN", "r") : NULL;
         times = opened("TRAINC_TUNING_TIMES", "w");
         clGetDeviceInfo(cl->device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
         fprintf(times, "%s\n", name);
     }
-    for (uint32_t k = 0; k < cl->count; k++) {
+    for (uint32_t k = 0; plan != NULL && k < cl->count; k++) {
         unsigned variant, x, y, z;
         if (fscanf(plan, "%u %u %u %u", &variant, &x, &y, &z) != 4) {
             trainc_opencl_end("the plan of the trials ends too early");
         }
         cl->tuning[k] = (struct trainc_tuning){ variant, { x, y, z } };
     }
-    launched = 0;
+    launched = numbered = 0;
     clock_gettime(CLOCK_MONOTONIC, &began);
 }
 
@@ -69,6 +73,22 @@ void trainc_trial_launched(uint32_t kernel, struct _cl_event *event)
     launched++;
 }
 
+void trainc_trial_reached(uint32_t launch)
+{
+    for (; numbered < launched; numbered++) {
+        launches[numbered].launch = launch;
+    }
+}
+
+/* Nanoseconds that a kernel ran. */
+static unsigned long long duration(cl_event event)
+{
+    cl_ulong from = 0, to = 0;
+    clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL);
+    clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL);
+    return to - from;
+}
+
 void trainc_trial_ends(struct trainc_opencl *cl)
 {
     struct timespec ended;
@@ -79,7 +99,6 @@ void trainc_trial_ends(struct trainc_opencl *cl)
         unsigned long long sum = 0;
         int refused = 0;
         for (size_t at = 0; at < launched; at++) {
-            cl_ulong from = 0, to = 0;
             if (launches[at].kernel != k) {
                 continue;
             }
@@ -87,12 +106,24 @@ void trainc_trial_ends(struct trainc_opencl *cl)
                 refused = 1;
                 continue;
             }
-            clGetEventProfilingInfo(launches[at].event, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL);
-            clGetEventProfilingInfo(launches[at].event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL);
-            sum += to - from;
-            clReleaseEvent(launches[at].event);
+            sum += duration(launches[at].event);
         }
         fprintf(times, refused ? " -" : " %llu", sum);
+    }
+    /* Behind the kernels: launches that ran, each with its number. */
+    fprintf(times, " |");
+    for (size_t at = 0; at < numbered;) {
+        const uint32_t launch = launches[at].launch;
+        unsigned long long sum = 0;
+        for (; at < numbered && launches[at].launch == launch; at++) {
+            sum += launches[at].event != NULL ? duration(launches[at].event) : 0;
+        }
+        fprintf(times, " %u:%llu", (unsigned)launch, sum);
+    }
+    for (size_t at = 0; at < launched; at++) {
+        if (launches[at].event != NULL) {
+            clReleaseEvent(launches[at].event);
+        }
     }
     fprintf(times, "\n");
     fflush(times);

@@ -1,6 +1,7 @@
 //! What a training step costs, launch by launch: executed packets, instructions or cycles under the target's emulator or
-//! simulator, times on the host; bytes of code and memory, and what fills the arena where it is fullest.
+//! simulator, times on the host and on devices with a driver; bytes of code and memory, and what fills the arena where it is fullest.
 
+mod device;
 mod flame;
 mod host;
 mod machine;
@@ -73,7 +74,7 @@ pub struct BenchReport {
     pub macs: u64,
     /// What the whole call takes, everything included.
     pub units: u64,
-    /// What is counted: `packets`, `instructions`, `cycles`; `nanoseconds` on the host.
+    /// What is counted: `packets`, `instructions`, `cycles`; `nanoseconds` on the host and on devices with a driver.
     pub unit: &'static str,
     /// What this machine makes at most, where its time is measured.
     pub machine: Option<Machine>,
@@ -185,16 +186,26 @@ pub fn bench(
     let artifact = artifact::read(folder)?;
     let number = entry_number(&artifact.program, options.entry.as_deref())?;
     progress(Progress::Measure);
-    let host = trainc_host::HOST.description().name == artifact.target.description().name;
-    let measured = if host {
+    let measured = if is_host(&artifact) {
         host::measure(&artifact, number, options.seed)?
     } else {
         let BenchOptions { seed, compiler, runner, .. } = options.clone();
-        let options = MeasureOptions { seed, compiler, runner };
-        measure((folder, &artifact), number, &options, &workspace)?
+        let built = MeasureOptions { seed, compiler, runner };
+        match artifact.target.tuning(&artifact.program)? {
+            Some(tuning) => {
+                let keep = options.keep.as_deref();
+                device::measure((folder, &artifact), &tuning, number, &built, keep)?
+            }
+            None => measure((folder, &artifact), number, &built, &workspace)?,
+        }
     };
     let spans = spans(&artifact.program, &artifact.program.entries[number]);
     Ok((report(&artifact, number, &measured, &spans), spans))
+}
+
+/// Whether this machine's own clock is what counts.
+fn is_host(artifact: &Artifact) -> bool {
+    trainc_host::HOST.description().name == artifact.target.description().name
 }
 
 fn entry_number(program: &Program, named: Option<&str>) -> Result<usize> {
@@ -276,7 +287,7 @@ fn report(artifact: &Artifact, number: usize, measured: &Measured, spans: &[Span
         macs: all.iter().map(|l| l.macs).sum(),
         units,
         unit,
-        machine: (unit == "nanoseconds").then(|| Machine::measured(&all)),
+        machine: is_host(artifact).then(|| Machine::measured(&all)),
         instructions: (unit == "cycles").then_some(own.step.instructions),
         cycles_8_cores: cluster.map(|c| c.step.cycles),
         outside,

@@ -27,14 +27,14 @@ pub(super) struct Rounds {
 impl Rounds {
     /// Products a nanosecond on all threads of the kernels: the best of several tries.
     pub(super) fn on_all_threads(self) -> f64 {
-        on_all_threads(TRIES, ROUNDS * self.products, &|| {
+        on_all(threads::threads(), TRIES, ROUNDS * self.products, &|| {
             std::hint::black_box((self.run)(std::hint::black_box(ROUNDS)));
         })
     }
 }
 
-/// How much of `each` try's work a nanosecond does on all threads of the kernels, of each the best of its tries.
-fn on_all_threads(tries: usize, each: usize, work: &(dyn Fn() + Sync)) -> f64 {
+/// How much of `each` try's work a nanosecond does on so many threads, of each the best of its tries.
+fn on_all(threads: usize, tries: usize, each: usize, work: &(dyn Fn() + Sync)) -> f64 {
     let best = || {
         let time = |_| {
             let start = Instant::now();
@@ -44,7 +44,7 @@ fn on_all_threads(tries: usize, each: usize, work: &(dyn Fn() + Sync)) -> f64 {
         each as f64 / ((0..tries).map(time).fold(f64::INFINITY, f64::min) * 1e9)
     };
     std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads::threads()).map(|_| scope.spawn(best)).collect();
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(best)).collect();
         all.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
     })
 }
@@ -266,10 +266,10 @@ mod tests {
 
     #[test]
     fn a_peak_is_products_over_time() {
-        let slow = on_all_threads(1, 1000, &|| {
+        let slow = on_all(3, 1, 1000, &|| {
             std::thread::sleep(std::time::Duration::from_millis(20));
         });
-        let most = threads::threads() as f64 * 1000.0 / 20e6;
+        let most = 3.0 * 1000.0 / 20e6;
         assert!(slow > 0.0 && slow <= most, "{slow} of {most}");
     }
 }
