@@ -18,7 +18,8 @@ const PARTS: [i64; 2] = [4, 4096];
 /// Fewest rounds of a part, unless there are loops in it.
 const EACH: i64 = 32;
 
-/// The kernel with its sums made in parts where that can be, the same bits: of integers alone, whose sums have no order. A condition
+/// The kernel with its sums made in parts where that can be, the same bits: of integers, whose sums have no order, and of the largest
+/// magnitude. A condition
 /// around loops at the top is one inside of them. Fewer rounds than `fewest` are left as they are: what parts cost is more than
 /// what they save. Where there are many parts, those are combined in parts, too.
 pub fn in_parts(kernel: &LoopKernel, fewest: i64) -> LoopKernel {
@@ -113,8 +114,8 @@ fn combined(kernel: &LoopKernel, uses: &[usize], body: &[Stmt]) -> Option<BTreeM
             return;
         }
         let reduction = match statement {
-            Stmt::Assign(_, value) if matches!(value.ty, Scalar::I32 | Scalar::I64) => {
-                Reduction::of(local, value)
+            Stmt::Assign(_, value) => {
+                Reduction::of(local, value).filter(|sum| has_no_order(sum, value.ty, body))
             }
             _ => None,
         };
@@ -127,6 +128,29 @@ fn combined(kernel: &LoopKernel, uses: &[usize], body: &[Stmt]) -> Option<BTreeM
     // Each mention is of a sum: the assignment and its value.
     fits &= found.iter().all(|(local, (_, times))| own[local.0 as usize] == 2 * times);
     (fits && !found.is_empty()).then(|| found.into_iter().map(|(l, (op, _))| (l, op)).collect())
+}
+
+/// Whether a sum is the same in any order: of integers, and of the largest of magnitudes, whose zeros have no sign.
+fn has_no_order(sum: &Reduction, ty: Scalar, body: &[Stmt]) -> bool {
+    let magnitude = |e: &Expr| matches!(&*e.node, Node::Unary(Unary::FloatAbs, _));
+    match ty {
+        Scalar::I32 | Scalar::I64 => true,
+        Scalar::F32 => match sum.value.as_local() {
+            Some(local) => {
+                let (mut set, mut all) = (0, true);
+                each_statement(body, &mut |statement| match statement {
+                    Stmt::Assign(to, value) if *to == local => {
+                        set += 1;
+                        all &= magnitude(value);
+                    }
+                    _ => {}
+                });
+                set > 0 && all
+            }
+            None => magnitude(&sum.value),
+        },
+        Scalar::Bool => false,
+    }
 }
 
 /// The loops in which a loop's sums are made in parts.
@@ -142,7 +166,7 @@ fn divided(
     if !Changes::of(std::slice::from_ref(statement)).buffers.is_empty() {
         return None;
     }
-    let nest = Nest::of(statement, &sums, fewest)?;
+    let nest = Nest::of(statement, &sums, fewest, PARTS[1])?;
     let parts = nest.parts();
     if parts < PARTS[0] {
         return None;
@@ -181,9 +205,9 @@ fn divided_within(
     {
         return None;
     }
-    let nest = Nest::of(inner, &sums, fewest / rounds)?;
+    let nest = Nest::of(inner, &sums, fewest / rounds, PARTS[1] / rounds)?;
     let parts = nest.parts();
-    if parts < PARTS[0] || parts * rounds > PARTS[1] {
+    if parts < PARTS[0] {
         return None;
     }
     let own = Part::of_all(kernel, &sums, parts * rounds);
@@ -284,6 +308,8 @@ impl Part {
             (Binary::Maximum, Scalar::I64) => Expr::i64(i64::MIN),
             (Binary::And, Scalar::I64) => Expr::i64(-1),
             (_, Scalar::I64) => Expr::i64(0),
+            // Its only sum is the largest.
+            (_, Scalar::F32) => Expr::f32(f32::NEG_INFINITY),
             (Binary::Minimum, _) => Expr::i32(i32::MAX),
             (Binary::Maximum, _) => Expr::i32(i32::MIN),
             (Binary::And, _) => Expr::i32(-1),
@@ -294,8 +320,10 @@ impl Part {
     /// The part that is kept at a place.
     fn kept(&self, place: &Expr) -> Expr {
         let word = |at: Expr| Expr { ty: Scalar::I32, node: Box::new(Node::Load(self.buffer, at)) };
-        if self.ty != Scalar::I64 {
-            return word(place.clone());
+        match self.ty {
+            Scalar::I64 => {}
+            Scalar::F32 => return word(place.clone()).unary(Unary::FromBits),
+            _ => return word(place.clone()),
         }
         let low = place.clone() * Expr::i64(2);
         let high = word(low.clone() + Expr::i64(1)).extend().shift_left(Expr::i64(32));
@@ -305,8 +333,13 @@ impl Part {
     /// Keeps the part at a place.
     fn keep(&self, place: &Expr) -> Vec<Stmt> {
         let part = read(self.part, self.ty);
-        if self.ty != Scalar::I64 {
-            return vec![Stmt::Store(self.buffer, place.clone(), part)];
+        match self.ty {
+            Scalar::I64 => {}
+            Scalar::F32 => {
+                let bits = part.unary(Unary::ToBits);
+                return vec![Stmt::Store(self.buffer, place.clone(), bits)];
+            }
+            _ => return vec![Stmt::Store(self.buffer, place.clone(), part)],
         }
         let low = place.clone() * Expr::i64(2);
         let high = part.clone().shift_right(Expr::i64(32)).truncate();
@@ -338,7 +371,12 @@ struct Nest<'s> {
 }
 
 impl<'s> Nest<'s> {
-    fn of(statement: &'s Stmt, sums: &BTreeMap<Local, Binary>, fewest: i64) -> Option<Nest<'s>> {
+    fn of(
+        statement: &'s Stmt,
+        sums: &BTreeMap<Local, Binary>,
+        fewest: i64,
+        most: i64,
+    ) -> Option<Nest<'s>> {
         let mut loops = Vec::new();
         let (mut statement, mut all) = (statement, 1i64);
         loop {
@@ -354,7 +392,7 @@ impl<'s> Nest<'s> {
                 _ => None,
             };
             match inner {
-                Some((inner, before)) if beyond <= PARTS[1] => {
+                Some((inner, before)) if beyond <= most => {
                     loops.push((*variable, rounds, before));
                     (statement, all) = (inner, beyond);
                 }
@@ -365,7 +403,7 @@ impl<'s> Nest<'s> {
                     if !nested && beyond < fewest {
                         return None;
                     }
-                    let most = if nested { PARTS[1] } else { PARTS[1].min(beyond / EACH) };
+                    let most = if nested { most } else { most.min(beyond / EACH) };
                     let parts = part_count(rounds, (most / all).max(1));
                     let split = (parts != rounds).then_some(parts);
                     return Some(Nest { loops, body, split });
@@ -474,6 +512,7 @@ fn renamed_block(block: &[Stmt], names: &BTreeMap<Local, Local>) -> Vec<Stmt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainc_ir::loops::builder::LoopBuilder;
     use trainc_ir::loops::evaluate::run;
     use trainc_ir::{OpKind, RunContext, Tensor, TensorType};
 
@@ -508,11 +547,89 @@ mod tests {
         assert!(divided > 40, "{divided}");
     }
 
+    /// The largest of values with signs depends on which zero comes first; of magnitudes it does not.
+    #[test]
+    fn the_largest_float_keeps_its_order() {
+        let ty = TensorType::f32([256]);
+        let kernel = |magnitude: bool, named: bool| {
+            let mut b = LoopBuilder::new(&[&ty], &[&ty], false);
+            let (x, y) = (b.input(0), b.output(0));
+            let most = b.local("most", Expr::f32(f32::NEG_INFINITY));
+            b.for_("i", 256, |b, i| {
+                let x = b.load(x, i);
+                let x = if magnitude { x.unary(Unary::FloatAbs) } else { x };
+                let x = if named { b.let_("x", x) } else { x };
+                let most_so_far = x.maximum(b.get(most));
+                b.set(most, most_so_far);
+            });
+            b.store(y, Expr::i64(0), b.get(most));
+            in_parts(&b.finish(), 4)
+        };
+        for named in [false, true] {
+            let found = [false, true].map(|magnitude| parts(&kernel(magnitude, named)));
+            assert_eq!(found, [vec![], vec![8]], "{named}");
+        }
+    }
+
+    /// Channels of 256 elements whose sums are stored. A sum starts anew in each, or goes on; `store`: a channel changes what
+    /// the next sums; `after`: the loop leaves a sum for what is behind it.
+    fn channels(op: Binary, anew: bool, store: bool, after: bool) -> LoopKernel {
+        let ty = TensorType { element: Element::I32, ..TensorType::f32([4, 256]) };
+        let mut b = LoopBuilder::new(&[&ty], &[&ty], false);
+        let (x, y) = (b.input(0), b.output(0));
+        let copy = b.scratch("copy", Element::I32, 1024);
+        b.for_("i", 1024, |b, i| {
+            let value = b.load(x, i.clone());
+            b.store(copy, i.clone(), value.clone());
+            b.store(y, i, value);
+        });
+        let outside = (!anew || after).then(|| b.local("sum", Expr::i32(7)));
+        b.for_("c", 4, |b, c| {
+            let start = Expr::i32(if op == Binary::Maximum { i32::MIN } else { i32::MAX });
+            let sum = outside.unwrap_or_else(|| b.local("sum", start.clone()));
+            if anew && after {
+                b.set(sum, start);
+            }
+            let first = b.let_("first", c.clone() * Expr::i64(256));
+            b.for_("i", 256, |b, i| {
+                let next = b.get(sum).binary(op, b.load(copy, first.clone() + i));
+                b.set(sum, next);
+            });
+            if store {
+                b.store(copy, Expr::i64(600), Expr::i32(1));
+            }
+            b.store(y, c, b.get(sum));
+        });
+        if let Some(sum) = outside.filter(|_| after) {
+            b.store(y, Expr::i64(9), b.get(sum));
+        }
+        b.finish()
+    }
+
+    #[test]
+    fn sums_of_channels() {
+        let values = (0..1024).map(|i| 1000 + (i * 7919) % 1009).collect();
+        let x = Tensor::i32([4, 256], values);
+        let context = RunContext { seed: 0, step: 0 };
+        for op in [Binary::Minimum, Binary::Maximum, Binary::Add, Binary::And, Binary::Or] {
+            for case in 0..8 {
+                let [anew, store, after] = [0, 1, 2].map(|bit| case >> bit & 1 == 1);
+                let kernel = channels(op, anew, store, after);
+                let other = in_parts(&kernel, 4);
+                let ty = std::slice::from_ref(x.ty());
+                let [one, two] = [&kernel, &other].map(|k| run(k, &[&x], ty, &context));
+                assert!(one[0].bits_equal(&two[0]), "{op:?} {anew} {store} {after}");
+                let divided = anew && !store && !after;
+                assert_eq!(parts(&other), if divided { vec![32] } else { vec![] });
+            }
+        }
+    }
+
     #[test]
     fn many_rounds_are_parts_of_parts() {
         let ty = TensorType { element: Element::I32, ..TensorType::f32([131_072]) };
         let kernel = |rounds: i64| {
-            let mut b = trainc_ir::loops::builder::LoopBuilder::new(&[&ty], &[&ty], false);
+            let mut b = LoopBuilder::new(&[&ty], &[&ty], false);
             let (x, y) = (b.input(0), b.output(0));
             let all = b.local("all", Expr::i32(0));
             b.for_("i", rounds as usize, |b, i| {
