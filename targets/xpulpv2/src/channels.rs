@@ -14,13 +14,18 @@ const MOST: usize = 1 << 16;
 /// Cycles of a call, and of a row.
 const CALL: u64 = 400;
 const ROW: u64 = 30;
-/// Of a channel's floats: mean and variance, gradients, coefficients without and with errors.
-const STATISTICS: u64 = 500;
+/// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; and of two divisions by a count
+/// that is no power of two.
+const STATISTICS: u64 = 170;
+const DIVISIONS: u64 = 200;
 /// Of a root and a quotient.
-const INVERSE: u64 = 530;
-const GRADIENTS: u64 = 510;
-const COEFFICIENTS: u64 = 200;
-const ERROR_COEFFICIENTS: u64 = 380;
+const INVERSE: u64 = 330;
+const GRADIENTS: u64 = 280;
+const COEFFICIENTS: u64 = 430;
+const ERROR_COEFFICIENTS: u64 = 530;
+/// Of a table of what becomes of a channel's bytes, and what rounds an element by it instead, in quarters.
+const TABLE: u64 = 1200;
+const TABLED: u64 = 15;
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
@@ -130,7 +135,10 @@ impl ChannelKernel {
             names.push(("uint32_t", "widths"));
         }
         let take = |(ty, name)| (ty, name, scratch.take(4 * self.channels));
-        let parts = names.into_iter().map(take).collect();
+        let mut parts: Vec<_> = names.into_iter().map(take).collect();
+        if let Finish::HalfAway { .. } = finish {
+            parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
+        }
         (scratch, parts)
     }
 
@@ -177,15 +185,22 @@ impl Implementation for ChannelKernel {
         let floats = match self.kind {
             // No rows.
             Kind::Inverse { .. } => return Cost::new(CALL + self.channels as u64 * INVERSE),
-            Kind::Statistics => STATISTICS,
+            Kind::Statistics => {
+                let whole = (self.images * self.space).is_power_of_two();
+                STATISTICS + if whole { 0 } else { DIVISIONS }
+            }
             Kind::Gradients => GRADIENTS,
             Kind::Lines { errors: None, .. } => COEFFICIENTS,
             Kind::Lines { errors: Some(_), .. } => ERROR_COEFFICIENTS,
         };
         let [images, channels, space] =
             [self.images, self.channels, self.space].map(|size| size as u64);
-        let row = ROW + space * self.quarters() / 4;
-        Cost::new(CALL + channels * (floats + images * row))
+        let rows = |quarters: u64| images * (ROW + space * quarters / 4);
+        let mut own = rows(self.quarters());
+        if let Kind::Lines { finish: Finish::HalfAway { .. }, .. } = self.kind {
+            own = own.min(TABLE + rows(TABLED));
+        }
+        Cost::new(CALL + channels * (floats + own))
     }
 
     fn scratch_bytes(&self) -> usize {
@@ -279,7 +294,7 @@ impl CKernel for ChannelKernel {
                 }
                 let batch = i32::from(errors.is_some_and(|errors| errors.batch)).to_string();
                 fields(&mut out, &[("batch", &batch)]);
-                for part in ["factors", "turns", "offsets", "widths"] {
+                for part in ["factors", "turns", "offsets", "widths", "ranges"] {
                     let has = parts.iter().any(|&(_, name, _)| name == part);
                     fields(&mut out, &[(part, if has { part } else { "0" })]);
                 }

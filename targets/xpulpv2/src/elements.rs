@@ -1,4 +1,4 @@
-//! Kernels that go element by element: updates, masks and positive parts of bytes, four at a time; sums rounded by chance; pools of windows that
+//! Kernels that go element by element: updates, masks, clips and positive parts of bytes, four at a time; sums rounded by chance; pools of windows that
 //! do not overlap and means of whole planes, backward; sums of bytes with two exponents; and conversions of floats, for which a
 //! core without arithmetic of floats takes hundreds of cycles an element.
 
@@ -20,6 +20,14 @@ enum Kind {
     Subtract,
     WhereAbove,
     Relu,
+    /// Between two bounds.
+    Clip {
+        bounds: [f32; 2],
+    },
+    /// Where the first operand lies within two bounds.
+    ClipGradient {
+        bounds: [f32; 2],
+    },
     Dither {
         stream: u32,
     },
@@ -32,6 +40,8 @@ enum Kind {
     },
     Sum,
     Dequantize,
+    /// Of FP32 parameters.
+    Update,
 }
 
 /// Most cores that add side by side.
@@ -41,8 +51,9 @@ const TABLE: usize = 4 * 256;
 
 const OPERANDS: &str = "const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, int8_t *y0, int32_t *y0_exponent)";
 
-/// Cycles of a call.
+/// Cycles of a call, and of the bounds of a clip.
 const CALL: u64 = 60;
+const BOUNDS: u64 = 80;
 
 impl Elements {
     /// The name for readers.
@@ -57,6 +68,8 @@ impl Elements {
             Op::SaturatingSubtract(_) => Kind::Subtract,
             Op::ReluGradient(_) => Kind::WhereAbove,
             Op::Relu(_) => Kind::Relu,
+            Op::Clip(op) => Kind::Clip { bounds: [op.min.get(), op.max.get()] },
+            Op::ClipGradient(op) => Kind::ClipGradient { bounds: [op.min.get(), op.max.get()] },
             Op::RequantizeStochastic(op) => Kind::Dither { stream: op.stream },
             Op::QuantizeExponent(_) => Kind::Quantize,
             Op::MaxPool2d(op) if op.kernel == [2, 2] => Kind::Pool,
@@ -64,6 +77,7 @@ impl Elements {
             Op::AvgPool2dGradient(op) => Kind::Spread { plane: op.kernel[0] * op.kernel[1] },
             Op::AlignedAdd(_) => Kind::Sum,
             Op::Dequantize(_) => Kind::Dequantize,
+            Op::NormalizedUpdate(_) => Kind::Update,
             _ => return None,
         };
         let Signature { op, inputs, outputs, .. } = *signature;
@@ -81,14 +95,15 @@ impl Elements {
         let bytes = |types: &[&TensorType]| types.iter().all(|ty| byte(ty));
         let alike = |types: &[&TensorType]| types.iter().all(|ty| ty.count() == count);
         let suits = match kind {
-            Kind::Subtract | Kind::WhereAbove | Kind::Sum => {
+            Kind::Subtract | Kind::WhereAbove | Kind::Sum | Kind::ClipGradient { .. } => {
                 bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
             }
             Kind::Dequantize => bytes(inputs),
-            Kind::Relu => bytes(inputs),
+            Kind::Relu | Kind::Clip { .. } => bytes(inputs),
             Kind::Dither { .. } => inputs[0].element == Element::I32,
             Kind::Quantize => inputs[0].element == Element::F32 && bytes(outputs),
             Kind::Pool | Kind::Unpool | Kind::Spread { .. } => bytes(inputs) && bytes(outputs),
+            Kind::Update => inputs[0].is_f32(),
         };
         if !suits {
             return Err("its operands are no bytes with exponents, as many each".into());
@@ -122,6 +137,39 @@ impl Elements {
     }
 }
 
+/// A bound as `mantissa * 2^exponent`, of at most 24 bits; infinite ones are beyond all bytes by any exponent.
+fn mantissa(bound: f32) -> (i32, i32) {
+    let bits = bound.to_bits();
+    let (biased, fraction) = ((bits >> 23 & 0xff) as i32, (bits & 0x7f_ffff) as i32);
+    let sign = if bound.is_sign_negative() { -1 } else { 1 };
+    if bound.is_infinite() {
+        return (sign, INFINITE);
+    }
+    let whole = if biased > 0 { fraction | 0x80_0000 } else { fraction };
+    // The exponent of the smallest numbers is that of the subnormal ones.
+    if whole == 0 { (0, 0) } else { (sign * whole, biased.max(1) - 150) }
+}
+
+/// The exponent of an infinite bound.
+const INFINITE: i32 = 1 << 30;
+
+/// Sets `work` to a clip of `operand`'s bytes, of `x0` by bounds that functions of the support header make.
+fn clip(out: &mut Text, operand: &str, count: usize, bounds: &[(&str, &str, (i32, i32))]) {
+    out.line("struct trainc_xpulp_clip work;");
+    out.line("work.x = x0;");
+    out.line(format!("work.a = {operand};"));
+    out.line("work.y = y0;");
+    out.line(format!("work.count = {count};"));
+    for (field, function, (mantissa, exponent)) in bounds {
+        let power = if *exponent == INFINITE {
+            INFINITE.to_string()
+        } else {
+            format!("(int64_t){exponent} - x0_exponent[0]")
+        };
+        out.line(format!("work.{field} = trainc_xpulp_clip_{function}({mantissa}, {power});"));
+    }
+}
+
 impl Implementation for Elements {
     fn name(&self) -> &'static str {
         Elements::NAME
@@ -132,6 +180,8 @@ impl Implementation for Elements {
         let (whole, each) = match self.kind {
             Kind::Subtract => (0, 20),
             Kind::WhereAbove | Kind::Relu => (0, 10),
+            Kind::Clip { .. } => (BOUNDS, 10),
+            Kind::ClipGradient { .. } => (BOUNDS, 15),
             Kind::Dither { .. } => (1000, 106),
             Kind::Quantize => (0, 170),
             Kind::Pool => (0, 14),
@@ -139,6 +189,7 @@ impl Implementation for Elements {
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
             Kind::Sum => (400, 52),
             Kind::Dequantize => (4000, 60),
+            Kind::Update => (100, 1700),
         };
         Cost::new(CALL + whole + each * self.count as u64 / 8)
     }
@@ -210,6 +261,46 @@ impl CKernel for Elements {
             out.line(format!("struct trainc_xpulp_bytes work = {{ x0, x0, y0, {count} }};"));
             out.long(format!(
                 "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_positive_words);",
+                count.div_ceil(4)
+            ));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Update = kind {
+            out.line(format!(
+                "static void {name}(const float *x0, const float *x1, const int32_t *x2, float *y0)"
+            ));
+            out.open("{");
+            out.line("struct trainc_xpulp_update work = { x0, x1, y0, 0, 0 };");
+            out.line(format!("trainc_xpulp_update_start(&work, x2[0], {count});"));
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_updates);"));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Clip { bounds } = kind {
+            out.long(format!(
+                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent)"
+            ));
+            out.open("{");
+            out.line("y0_exponent[0] = x0_exponent[0];");
+            let [low, high] = bounds.map(mantissa);
+            clip(&mut out, "x0", count, &[("low", "low", low), ("high", "high", high)]);
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_clip_words);",
+                count.div_ceil(4)
+            ));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::ClipGradient { bounds } = kind {
+            out.long(format!("static void {name}({OPERANDS}"));
+            out.open("{");
+            out.line("y0_exponent[0] = x1_exponent[0];");
+            let [low, high] = bounds.map(mantissa);
+            // The least that passes is above the one bound, the largest below the other.
+            clip(&mut out, "x1", count, &[("low", "above", low), ("high", "below", high)]);
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_within_words);",
                 count.div_ceil(4)
             ));
             out.close();

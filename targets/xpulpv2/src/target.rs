@@ -40,6 +40,9 @@ const ADDED: &str = include_str!("support/trainc_xpulp_added.h");
 /// Outer products, on the rounding.
 const OUTER: &str = include_str!("support/trainc_xpulp_outer.h");
 
+/// Channels by themselves, on the rounding.
+const DEPTHWISE: &str = include_str!("support/trainc_xpulp_depthwise.h");
+
 /// Rounding by chance, on the rounding.
 const DITHER: &str = include_str!("support/trainc_xpulp_dither.h");
 
@@ -126,6 +129,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_shifted.h", SHIFTED),
             ("trainc_xpulp_added.h", ADDED),
             ("trainc_xpulp_outer.h", OUTER),
+            ("trainc_xpulp_depthwise.h", DEPTHWISE),
             ("trainc_xpulp_dither.h", DITHER),
             ("trainc_xpulp_channels.h", CHANNELS),
             ("trainc_xpulp_elements.h", ELEMENTS),

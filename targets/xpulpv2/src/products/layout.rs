@@ -333,6 +333,11 @@ impl Layout {
                 let mut rows = Set::new(Kind::Channels, 1, inputs, length, inputs * channel)
                     .steps(outputs * inputs * channel, 0);
                 rows.taps = taps_of_weights;
+                if channel == 1 {
+                    // Weights of a single tap are a matrix.
+                    rows = Set::new(Kind::Columns, 1, inputs, length, inputs)
+                        .steps(outputs * inputs, 0);
+                }
                 if pointwise {
                     let lanes = Set::new(Kind::Columns, 0, c.plane(), outputs, c.places())
                         .steps(outputs * c.places(), y_image);

@@ -5,6 +5,7 @@
 //! multiplies by tiles of 4 by 4 and rounds. Tiles, packing and rounding are divided by `TRAINC_PARALLEL_FOR`.
 
 mod added;
+mod depthwise;
 mod layout;
 mod outer;
 mod phases;
@@ -18,6 +19,7 @@ use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
 
+use depthwise::Depthwise;
 use layout::{Kind, Layout, Set};
 use outer::Outer;
 use phases::{Places, phases};
@@ -43,6 +45,8 @@ pub(crate) struct Product {
     /// Whether results are in no phase, for they have no taps: zeros.
     has_zeros: bool,
     outer: Option<Outer>,
+    /// Where each channel is convolved by itself.
+    depthwise: Option<Depthwise>,
 }
 
 impl Product {
@@ -52,15 +56,35 @@ impl Product {
     /// See [`ProductKernel::of`].
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Product, String>> {
         let planned = |kernel: ProductKernel| {
+            if let Some(depthwise) = Depthwise::of(&kernel.convolution) {
+                let depthwise = Some(depthwise);
+                let (layouts, places) = (Vec::new(), Vec::new());
+                return Ok(Product {
+                    kernel,
+                    layouts,
+                    places,
+                    has_zeros: false,
+                    outer: None,
+                    depthwise,
+                });
+            }
+            let depthwise = None;
             if let Some((phases, whole)) = phases(&kernel.convolution) {
                 let layouts = Layout::of_phases(&phases)?;
                 let places = phases.iter().map(|phase| phase.places).collect();
-                return Ok(Product { kernel, layouts, places, has_zeros: !whole, outer: None });
+                return Ok(Product {
+                    kernel,
+                    layouts,
+                    places,
+                    has_zeros: !whole,
+                    outer: None,
+                    depthwise,
+                });
             }
             let layout = Layout::of(&kernel.convolution)?;
             let outer = Outer::of(&kernel.convolution, &layout, kernel.finish);
             let (layouts, places) = (vec![layout], Vec::new());
-            Ok(Product { kernel, layouts, places, has_zeros: false, outer })
+            Ok(Product { kernel, layouts, places, has_zeros: false, outer, depthwise })
         };
         let product = ProductKernel::of_any(signature)?.and_then(planned);
         Some(product.and_then(|product| {
@@ -374,13 +398,16 @@ impl Product {
     }
 
     fn result_fields(layout: &Layout, out: &mut Text) {
+        let [rows, lanes] = [layout.rows.count, layout.lanes.count];
+        Product::sums_fields([rows, layout.sum_rows(), lanes, layout.lanes.tiles() * 4], out);
+    }
+
+    /// Rows of a matrix of sums, with those that fill it up, and lanes of a row likewise.
+    fn sums_fields([rows, all_rows, lanes, all_lanes]: [usize; 4], out: &mut Text) {
         out.line("results.sums = sums;");
-        for (field, value) in [
-            ("rows", layout.rows.count),
-            ("all_rows", layout.sum_rows()),
-            ("lanes", layout.lanes.count),
-            ("all_lanes", layout.lanes.tiles() * 4),
-        ] {
+        for (field, value) in
+            [("rows", rows), ("all_rows", all_rows), ("lanes", lanes), ("all_lanes", all_lanes)]
+        {
             out.line(format!("results.{field} = {value};"));
         }
         out.line("results.y = y0;");
@@ -388,21 +415,37 @@ impl Product {
 
     /// What becomes of the sums of a product without phases.
     fn results(&self, layout: &Layout, out: &mut Text) {
+        let rows = layout.matrices() * layout.rows.count;
+        self.rounded(&Product::width(layout), rows, out, |out| Product::result_fields(layout, out));
+    }
+
+    /// Rounds rows of sums, whose bits `width` gathers and whose fields `fields` sets.
+    fn rounded(&self, width: &str, rows: usize, out: &mut Text, fields: impl Fn(&mut Text)) {
         let finish = self.kernel.finish;
         if finish.is_some_and(Narrowing::asks_magnitude) {
-            out.line(format!("const uint32_t bits = {};", Product::width(layout)));
+            out.line(format!("const uint32_t bits = {width};"));
         }
         out.line("struct trainc_xpulp_results results;");
-        Product::result_fields(layout, out);
+        fields(out);
         let width = "32 - trainc_leading_zeros((int32_t)bits)";
         emit_finish(finish, out, width, |out, low| {
             out.line(format!("results.rounding = {};", rounding(finish, low)));
         });
         out.long(format!(
-            "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_store_{});",
-            layout.matrices() * layout.rows.count,
+            "TRAINC_PARALLEL_FOR(&results, {rows}, trainc_xpulp_store_{});",
             suffix(finish)
         ));
+    }
+
+    /// The products of channels by themselves.
+    fn depthwise(&self, depthwise: &Depthwise, out: &mut Text) {
+        depthwise.emit(out);
+        out.line("");
+        let [rows, lanes] = depthwise.results();
+        let width = format!("trainc_xpulp_bits(widths, {})", depthwise.parts());
+        self.rounded(&width, rows, out, |out| {
+            Product::sums_fields([rows, rows, lanes, lanes], out);
+        });
     }
 }
 
@@ -468,6 +511,7 @@ impl Implementation for Product {
             return Cost::new(CALL + outer.cycles() + self.kernel.rest_cycles());
         }
         let products: u64 = self.layouts.iter().map(Layout::cycles).sum();
+        let products = products + self.depthwise.as_ref().map_or(0, Depthwise::cycles);
         let each = match self.kernel.finish {
             Some(Narrowing::Gradient { .. }) => FINISH_GRADIENT,
             _ => FINISH,
@@ -480,6 +524,7 @@ impl Implementation for Product {
     fn scratch_bytes(&self) -> usize {
         let products = self.layouts.iter().map(|layout| layout.bytes).max().unwrap_or(0);
         let own = self.outer.as_ref().map_or(products, |outer| outer.bytes);
+        let own = self.depthwise.as_ref().map_or(own, |depthwise| depthwise.bytes);
         self.kernel.scratch_bytes(own)
     }
 }
@@ -489,6 +534,10 @@ impl CKernel for Product {
         let body = |out: &mut Text| {
             if let Some(outer) = &self.outer {
                 outer.emit(out);
+                return;
+            }
+            if let Some(depthwise) = &self.depthwise {
+                self.depthwise(depthwise, out);
                 return;
             }
             if !self.places.is_empty() {

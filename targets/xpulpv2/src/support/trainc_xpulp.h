@@ -332,6 +332,8 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_LBI(rd, step, at) ".insn i 0x0b, 4, " #rd ", " #step "(" #at ")\n\t"
 /* A byte with its sign. */
 #define TRAINC_XPULP_LBSI(rd, step, at) ".insn i 0x0b, 0, " #rd ", " #step "(" #at ")\n\t"
+/* The byte that lies so many bytes behind `at`. */
+#define TRAINC_XPULP_LB_AT(rd, by, at) ".insn r 0x03, 7, 0x00, " #rd ", " #at ", " #by "\n\t"
 #define TRAINC_XPULP_SWI(rs, step, at) ".insn s 0x2b, 2, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SHI(rs, step, at) ".insn s 0x2b, 1, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SBI(rs, step, at) ".insn s 0x2b, 0, " #rs ", " #step "(" #at ")\n\t"

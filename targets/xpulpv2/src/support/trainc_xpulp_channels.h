@@ -4,6 +4,7 @@
 #define TRAINC_XPULP_CHANNELS_H
 
 #include "trainc_xpulp_dither.h"
+#include "trainc_xpulp_elements.h"
 
 #if defined(TRAINC_XPULP_INSN)
 /* a factor + b turn of two elements. */
@@ -28,12 +29,6 @@ struct trainc_xpulp_sizes {
     /* Of a channel; its reciprocal where that is exact, else 0. */
     float count, reciprocal;
 };
-
-/* x / count. */
-static inline float trainc_xpulp_average(float x, const struct trainc_xpulp_sizes *sizes)
-{
-    return trainc_bits(sizes->reciprocal) != 0 ? x * sizes->reciprocal : x / sizes->count;
-}
 
 /* A whole number, to nearest with ties to even; its magnitude is below 2^48. */
 static inline float trainc_xpulp_float_of(int64_t x)
@@ -61,9 +56,11 @@ static inline float trainc_xpulp_float_of(int64_t x)
     return trainc_float((int32_t)(sign | bits));
 }
 
-/* 2^exponent as two factors that are normal numbers, clamped. */
+/* 2^exponent as two factors that are normal numbers, clamped; where the second one is 1, also the
+ * first one's exponent. */
 struct trainc_xpulp_power {
     float first, second;
+    int32_t exponent;
 };
 
 static inline struct trainc_xpulp_power trainc_xpulp_power(int32_t exponent)
@@ -74,12 +71,28 @@ static inline struct trainc_xpulp_power trainc_xpulp_power(int32_t exponent)
     const int32_t second = trainc_maximum32(trainc_minimum32(e - first, 127), -126);
     power.first = trainc_float((first + 127) << 23);
     power.second = trainc_float((second + 127) << 23);
+    power.exponent = second == 0 ? first : 0;
     return power;
 }
 
 static inline float trainc_xpulp_scaled_by(float x, const struct trainc_xpulp_power *power)
 {
+    float moved;
+    if (trainc_bits(power->second) == 0x3f800000 && trainc_xpulp_moved(x, power->exponent, &moved)) {
+        return moved;
+    }
     return x * power->first * power->second;
+}
+
+/* x / count. */
+static inline float trainc_xpulp_average(float x, const struct trainc_xpulp_sizes *sizes)
+{
+    const int32_t reciprocal = trainc_bits(sizes->reciprocal);
+    float moved;
+    if (reciprocal != 0 && trainc_xpulp_moved(x, (reciprocal >> 23) - 127, &moved)) {
+        return moved;
+    }
+    return reciprocal != 0 ? x * sizes->reciprocal : x / sizes->count;
 }
 
 /* sums[0] += the elements of a, sums[1] += their products with those of b. */
@@ -153,6 +166,26 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
     }
 }
 
+/* The root of a float that is positive and normal. */
+static inline float trainc_xpulp_root(float x)
+{
+    const int32_t bits = trainc_bits(x), odd = ~(bits >> 23) & 1;
+    /* x = whole 2^(2 half), whole of 25 or 26 bits. */
+    const uint32_t whole = ((uint32_t)(bits & 0x7fffff) | 0x800000) << (1 + odd);
+    const int32_t half = ((bits >> 23) - 151 - odd) / 2;
+    /* Its root of 13 bits: a line, and two steps of Newton's, which are less than 1 above it. */
+    uint32_t root = (whole >> 14) + (whole >> 16) + (whole >> 18) + 2741;
+    root = (root + whole / root) >> 1;
+    root = (root + whole / root) >> 1;
+    root -= root * root > whole;
+    /* Twelve bits more by the quotient of what is left, which may be one too much. */
+    const uint32_t left = (whole - root * root) << 11;
+    const uint32_t next = left / root, rest = left - next * root;
+    root = (root << 12) + next - (rest << 13 < next * next);
+    /* It is never halfway between two floats. */
+    return trainc_float(((half + 138) << 23) + (int32_t)((root + 1) >> 1));
+}
+
 /* What centred elements of channels are multiplied by. */
 struct trainc_xpulp_inverses {
     const float *variance;
@@ -164,7 +197,10 @@ static inline void trainc_xpulp_inverse_deviations(void *context, int32_t begin,
 {
     const struct trainc_xpulp_inverses *const work = (const struct trainc_xpulp_inverses *)context;
     for (int32_t c = begin; c < end; c++) {
-        work->inverse[c] = 1.0f / trainc_sqrt(work->variance[c] + work->epsilon);
+        const float square = work->variance[c] + work->epsilon;
+        const int32_t bits = trainc_bits(square);
+        work->inverse[c] = 1.0f / (bits >= 0x800000 && bits < 0x7f800000
+            ? trainc_xpulp_root(square) : trainc_sqrt(square));
     }
 }
 
@@ -203,6 +239,8 @@ struct trainc_xpulp_lines {
     int32_t factor_power, turn_power, offset_power;
     /* Bits of the magnitudes of each channel's sums; none where these are kept. */
     uint32_t *widths;
+    /* Of one operand, the least and the greatest byte of each channel. */
+    int8_t *ranges;
     struct trainc_xpulp_rounding rounding;
     uint32_t key;
     int8_t *y;
@@ -370,7 +408,11 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
                     all = i == 0 ? trainc_xpulp_min_b(all, all >> by | all << (32 - by))
                         : trainc_xpulp_max_b(all, all >> by | all << (32 - by));
                 }
-                extremes[i] = (int8_t)(all & 255) * factor;
+                const int8_t byte = (int8_t)(all & 255);
+                if (work->ranges != 0) {
+                    work->ranges[2 * c + i] = byte;
+                }
+                extremes[i] = byte * factor;
             }
         }
         work->widths[c] = trainc_xpulp_abs((uint32_t)(extremes[0] + offset))
@@ -519,7 +561,70 @@ static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int3
     }
 }
 
+/* Bytes of a row by a table, in whose middle 0 has its place. */
+static inline void trainc_xpulp_line_by_table(const int8_t *a, int8_t *y, int32_t count,
+    const int8_t *middle)
+{
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 3) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register int8_t *x11 __asm__("x11") = y;
+        register int32_t x12 __asm__("x12") = count >> 2;
+        register const int8_t *x13 __asm__("x13") = middle;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10)
+            TRAINC_XPULP_LBSI(x7, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x10)
+            TRAINC_XPULP_LB_AT(x5, x5, x13) TRAINC_XPULP_LB_AT(x6, x6, x13)
+            TRAINC_XPULP_LB_AT(x7, x7, x13) TRAINC_XPULP_LB_AT(x28, x28, x13)
+            TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) "9: " TRAINC_XPULP_SWI(x5, 4, x11)
+            ".option pop"
+            : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13) : "x5", "x6", "x7", "x28", "memory");
+        i = count & ~3;
+    }
+#endif
+    for (; i < count; i++) {
+        y[i] = middle[a[i]];
+    }
+}
+
+/* The sums of one operand in a channel's rows, rounded to nearest: where these have more elements
+ * than there are bytes from the least to the greatest, by a table of what becomes of each of these. */
+static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_lines *work, int32_t c)
+{
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    const int32_t factor = work->factors[c], offset = work->offsets[c];
+    const int32_t least = work->ranges[2 * c], bytes = work->ranges[2 * c + 1] - least + 1;
+    const int32_t tabled = 2 * sizes->images * sizes->space > 3 * bytes + 64;
+    int8_t table[256], all[256];
+    if (tabled) {
+        uint32_t word = trainc_xpulp_add_b((uint8_t)least * UINT32_C(0x01010101), 0x03020100);
+        for (int32_t i = 0; i < bytes; i += 4) {
+            trainc_xpulp_store(all + i, word);
+            word = trainc_xpulp_add_b(word, 0x04040404);
+        }
+        trainc_xpulp_line_half_away(all, table + 128 + least, bytes, factor, offset,
+            &work->rounding);
+    }
+    for (int32_t n = 0; n < sizes->images; n++) {
+        const int32_t start = (n * sizes->channels + c) * sizes->space;
+        if (tabled) {
+            trainc_xpulp_line_by_table(work->a + start, work->y + start, sizes->space, table + 128);
+        } else {
+            trainc_xpulp_line_half_away(work->a + start, work->y + start, sizes->space, factor,
+                offset, &work->rounding);
+        }
+    }
+}
+
 /* Results of some channels. */
+static inline void trainc_xpulp_lines_half_away_of(void *context, int32_t begin, int32_t end)
+{
+    for (int32_t c = begin; c < end; c++) {
+        trainc_xpulp_channel_half_away((const struct trainc_xpulp_lines *)context, c);
+    }
+}
+
 #define TRAINC_XPULP_LINES_OF(name, ...) \
     static inline void trainc_xpulp_lines_##name##_of(void *context, int32_t begin, int32_t end) \
     { \
@@ -534,9 +639,6 @@ static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int3
             } \
         } \
     }
-TRAINC_XPULP_LINES_OF(half_away,
-    trainc_xpulp_line_half_away(work->a + start, work->y + start, sizes->space, line[0], line[2],
-        &work->rounding))
 TRAINC_XPULP_LINES_OF(dither,
     trainc_xpulp_line_dither(work->a + start, work->b + start, work->y + start, sizes->space, line,
         work->rounding.shift, work->key + (uint32_t)start))

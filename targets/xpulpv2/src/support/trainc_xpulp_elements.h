@@ -121,6 +121,114 @@ TRAINC_XPULP_WORDS_OF(subtract)
 TRAINC_XPULP_WORDS_OF(where_above)
 TRAINC_XPULP_WORDS_OF(positive)
 
+/* mantissa 2^power, whose magnitude is below 2^24 before, rounded down and up and within +-2^9. */
+static inline int32_t trainc_xpulp_floor(int32_t mantissa, int64_t power)
+{
+    if (power > 9) {
+        return mantissa == 0 ? 0 : mantissa < 0 ? -512 : 512;
+    }
+    if (power > 0) {
+        mantissa = trainc_maximum32(trainc_minimum32(mantissa, 512), -512);
+        mantissa *= 1 << power;
+    } else {
+        mantissa >>= power < -31 ? 31 : -power;
+    }
+    return trainc_maximum32(trainc_minimum32(mantissa, 512), -512);
+}
+
+static inline int32_t trainc_xpulp_ceiling(int32_t mantissa, int64_t power)
+{
+    return -trainc_xpulp_floor(-mantissa, power);
+}
+
+/* Bytes of a, clipped to the bounds; or kept where x lies within them, else 0. */
+struct trainc_xpulp_clip {
+    const int8_t *x, *a;
+    int8_t *y;
+    int32_t count;
+    int32_t low, high;
+};
+
+/* The bounds of a clip as bytes. */
+static inline int32_t trainc_xpulp_clip_low(int32_t mantissa, int64_t power)
+{
+    return trainc_maximum32(trainc_minimum32(trainc_xpulp_ceiling(mantissa, power), 127), -128);
+}
+
+static inline int32_t trainc_xpulp_clip_high(int32_t mantissa, int64_t power)
+{
+    return trainc_maximum32(trainc_minimum32(trainc_xpulp_floor(mantissa, power), 127), -128);
+}
+
+/* The least whole number above the lower bound, the largest one below the upper bound. */
+static inline int32_t trainc_xpulp_clip_above(int32_t mantissa, int64_t power)
+{
+    return trainc_xpulp_floor(mantissa, power) + 1;
+}
+
+static inline int32_t trainc_xpulp_clip_below(int32_t mantissa, int64_t power)
+{
+    return trainc_xpulp_ceiling(mantissa, power) - 1;
+}
+
+#if defined(TRAINC_XPULP_INSN)
+/* Whole words, at least one: 4 instructions, and 7. */
+#define TRAINC_XPULP_CLIP_LOOP(each, ...) \
+    register const int8_t *x10 __asm__("x10") = work->a + 4 * begin; \
+    register const int8_t *x11 __asm__("x11") = work->x + 4 * begin; \
+    register int8_t *x12 __asm__("x12") = work->y + 4 * begin; \
+    register int32_t x13 __asm__("x13") = words; \
+    register int32_t x14 __asm__("x14") = low; \
+    register int32_t x15 __asm__("x15") = high; \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9) TRAINC_XPULP_LWI(x5, 4, x10) \
+        each "9: " TRAINC_XPULP_SWI(x5, 4, x12) ".option pop" \
+        : "+r"(x10), "+r"(x11), "+r"(x12) : "r"(x13), "r"(x14), "r"(x15) \
+        : "x5", "x6", "x7", "memory")
+#endif
+
+/* Some words. */
+static inline void trainc_xpulp_clip_words(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_clip *const work = (const struct trainc_xpulp_clip *)context;
+    const int32_t low = work->low, high = work->high;
+    const int32_t last = trainc_minimum32(4 * end, work->count);
+    int32_t i = 4 * begin;
+#if defined(TRAINC_XPULP_INSN)
+    const int32_t words = (last - i) >> 2;
+    if (words > 0) {
+        TRAINC_XPULP_CLIP_LOOP(
+            TRAINC_XPULP_PV(5, 0x18, x5, x5, x14) TRAINC_XPULP_PV(5, 0x10, x5, x5, x15));
+        i += 4 * words;
+    }
+#endif
+    for (; i < last; i++) {
+        work->y[i] = (int8_t)trainc_minimum32(trainc_maximum32(work->a[i], low), high);
+    }
+}
+
+static inline void trainc_xpulp_within_words(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_clip *const work = (const struct trainc_xpulp_clip *)context;
+    const int32_t none = work->low > work->high || work->low > 127 || work->high < -128;
+    const int32_t low = none ? 127 : trainc_maximum32(work->low, -128);
+    const int32_t high = none ? -128 : trainc_minimum32(work->high, 127);
+    const int32_t last = trainc_minimum32(4 * end, work->count);
+    int32_t i = 4 * begin;
+#if defined(TRAINC_XPULP_INSN)
+    const int32_t words = (last - i) >> 2;
+    if (words > 0) {
+        TRAINC_XPULP_CLIP_LOOP(TRAINC_XPULP_LWI(x6, 4, x11)
+            TRAINC_XPULP_PV(5, 0x16, x7, x6, x15) TRAINC_XPULP_PV(5, 0x0e, x6, x6, x14)
+            "and x5, x5, x7\n\tand x5, x5, x6\n\t");
+        i += 4 * words;
+    }
+#endif
+    for (; i < last; i++) {
+        const int8_t error = work->a[i];
+        work->y[i] = work->x[i] >= low && work->x[i] <= high ? error : 0;
+    }
+}
+
 /* The errors of windows that do not overlap, by planes. */
 struct trainc_xpulp_pool {
     const int8_t *x, *dy;
@@ -404,6 +512,50 @@ static inline void trainc_xpulp_to_bytes(void *context, int32_t begin, int32_t e
         }
         const int32_t y = (int32_t)(bits < 0 ? 0 - q : q);
         work.y[i] = (int8_t)(y > 127 ? 127 : y);
+    }
+}
+
+/* The product of a float by 2^exponent where both are normal numbers, in `to`; 0 if not. Zeros have
+ * the same product by any. */
+static inline int trainc_xpulp_moved(float x, int32_t exponent, float *to)
+{
+    const int32_t bits = trainc_bits(x), biased = (bits >> 23) & 255;
+    const int32_t moved = biased + exponent;
+    if ((uint32_t)biased - 1 < 254 && (uint32_t)moved - 1 < 254) {
+        *to = trainc_float(bits + (int32_t)((uint32_t)exponent << 23));
+        return 1;
+    }
+    *to = x;
+    return (uint32_t)bits << 1 == 0;
+}
+
+/* Parameters less a power of two of what gradients are of a divisor: w - rate (g / divisor). */
+struct trainc_xpulp_update {
+    const float *w, *g;
+    float *y;
+    float rate, divisor;
+};
+
+/* The rate of a step of so many bits, and the divisor, which is the largest finite magnitude. */
+static inline void trainc_xpulp_update_start(struct trainc_xpulp_update *work, int32_t bits,
+    int32_t count)
+{
+    const int32_t largest = trainc_xpulp_largest(work->g, count);
+    const int32_t kept = trainc_maximum32(trainc_minimum32(bits, 7), 0);
+    work->rate = largest == 0 || kept == 0 ? 0.0f : trainc_float((kept + 117) << 23);
+    work->divisor = largest == 0 ? 1.0f : trainc_float(largest);
+}
+
+static inline void trainc_xpulp_updates(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_update work = *(const struct trainc_xpulp_update *)context;
+    const int32_t rate = trainc_bits(work.rate);
+    for (int32_t i = begin; i < end; i++) {
+        float step = work.g[i] / work.divisor;
+        if (rate == 0 || !trainc_xpulp_moved(step, (rate >> 23) - 127, &step)) {
+            step = work.rate * step;
+        }
+        work.y[i] = work.w[i] - step;
     }
 }
 
