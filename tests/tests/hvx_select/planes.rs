@@ -213,6 +213,12 @@ fn planes_and_rows() {
         (false, [1, 1, 3, 9, 12, 5, 2, 1, 2, 1]),
         (true, [1, 1, 4, 5, 125, 4, 1, 1, 1, 1]),
         (false, [3, 1, 9, 6, 8, 5, 4, 1, 1, 1]),
+        // Windows of single positions: rows as long as can be, all lanes results or not.
+        (false, [4, 24, 16, 32, 32, 1, 0, 1, 1, 1]),
+        (true, [2, 5, 8, 8, 12, 1, 0, 1, 1, 1]),
+        (false, [1, 8, 12, 14, 14, 1, 0, 1, 1, 1]),
+        (true, [3, 16, 6, 4, 16, 1, 0, 1, 1, 1]),
+        (false, [1, 3, 4, 2, 127, 1, 0, 2, 1, 1]),
     ] {
         cases.extend(passes(&mut random, extreme, shape));
     }

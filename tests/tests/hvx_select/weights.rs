@@ -24,6 +24,11 @@ fn weights_by_vectors() {
         ([8, 128, 7, 1], true),
         ([16, 96, 3, 3], true),
         ([40, 128, 1, 1], true),
+        ([144, 96, 1, 1], true),
+        ([40, 64, 1, 1], true),
+        ([144, 32, 1, 1], true),
+        ([96, 24, 1, 1], true),
+        ([192, 5, 1, 1], true),
     ];
     let mut random = Random(31);
     let mut failures = Vec::new();
@@ -54,7 +59,8 @@ fn weights_by_vectors() {
                     for lane in first * LANES..(first + block) * LANES {
                         for channel in 4 * quad..4 * quad + 4 {
                             let at = lane * strides.feature + channel * strides.channel + tap;
-                            expected.push(weights[at] ^ 0x80);
+                            let is_weight = lane < features && channel < channels;
+                            expected.push(if is_weight { weights[at] ^ 0x80 } else { 0x80 });
                         }
                     }
                 }

@@ -8,6 +8,10 @@ use super::pool::{VECTOR, number};
 use super::support::{loop_over, or_lanes, zero_vector};
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
+/// Fewest vectors of a walk whose sums are stored in any order: more rounds overlap then, which short walks pay for in their first
+/// and last rounds.
+const LONG: usize = 5;
+
 impl Sweep {
     /// `int sums(padded planes, kernels, sums)`: the bitwise or of the magnitudes of all windows' sums; and the table that
     /// it reads.
@@ -18,11 +22,13 @@ impl Sweep {
         let (object, kernels) = (b.object("planes"), b.object("kernels"));
         let (result, constant) = (b.object("sums"), b.object("table"));
         let table = self.masks(name);
-        let address = b.address(&table.symbol, 0);
-        let masks: Vec<Register> =
-            (0..4).map(|i| b.load(Opcode::LoadV, (address, i), constant)).collect();
-        let all = b.fresh(Class::V);
-        zero_vector(&mut b, all);
+        // Lanes that are no windows are left out at the end: they are the same in all vectors.
+        let all = [(); 4].map(|()| b.fresh(Class::V));
+        all.iter().for_each(|&all| zero_vector(&mut b, all));
+        let turns: Vec<Register> = match self.turns() {
+            true => (1..=self.words()).map(|word| b.constant(number(4 * word))).collect(),
+            false => Vec::new(),
+        };
         let bias = b.constant(-128);
         let bias = b.emit(Opcode::VsplatB, (bias,));
         let taps = self.vertical.taps * self.horizontal.taps;
@@ -55,17 +61,18 @@ impl Sweep {
                 // The last vector covers rows of the one before again.
                 let end = (count > 1).then(|| b.emit(Opcode::AddImmediate, (plane, number(last))));
                 loop_over(b, count, "128 positions", |b| {
-                    let vectors = self.vector(b, at, &words, start, object);
-                    let mut magnitudes = Vec::new();
-                    for (vector, &mask) in vectors.into_iter().zip(&masks) {
-                        b.store(Opcode::StoreVNext, (sums, 1, vector), result);
-                        let valid = b.emit(Opcode::Vand, (vector, mask));
-                        magnitudes.push(b.emit(Opcode::VabsW, (valid,)));
+                    let vectors = self.vector(b, at, &words, (start, &turns), object);
+                    for ((i, vector), all) in (0..).zip(vectors).zip(all) {
+                        match count >= LONG {
+                            true => b.store(Opcode::StoreV, (sums, i, vector), result),
+                            false => b.store(Opcode::StoreVNext, (sums, 1, vector), result),
+                        }
+                        let magnitude = b.emit(Opcode::VabsW, (vector,));
+                        b.emit_to(all, Opcode::Vor, (all, magnitude));
                     }
-                    let low = b.emit(Opcode::Vor, (magnitudes[0], magnitudes[1]));
-                    let high = b.emit(Opcode::Vor, (magnitudes[2], magnitudes[3]));
-                    let both = b.emit(Opcode::Vor, (low, high));
-                    b.emit_to(all, Opcode::Vor, (all, both));
+                    if count >= LONG {
+                        step(b, sums, sums, 4 * VECTOR);
+                    }
                     if let Some(end) = end {
                         let next = b.emit(Opcode::AddImmediate, (at, number(distance)));
                         b.emit_to(at, Opcode::MinU, (next, end));
@@ -75,6 +82,17 @@ impl Sweep {
             });
             step(b, planes, planes, self.channel());
         });
+        let address = b.address(&table.symbol, 0);
+        let windows: Vec<Register> = (0..)
+            .zip(all)
+            .map(|(i, all)| {
+                let mask = b.load(Opcode::LoadV, (address, i), constant);
+                b.emit(Opcode::Vand, (all, mask))
+            })
+            .collect();
+        let low = b.emit(Opcode::Vor, (windows[0], windows[1]));
+        let high = b.emit(Opcode::Vor, (windows[2], windows[3]));
+        let all = b.emit(Opcode::Vor, (low, high));
         let all = or_lanes(&mut b, all);
         Ok((b.finish(Some(all))?, table))
     }
@@ -113,19 +131,23 @@ impl Sweep {
         (0..rows).map(|row| (0..self.words()).map(|w| word(b, row, w)).collect()).collect()
     }
 
+    /// Whether words behind a vector's end count only for positions behind the last that is used: then a vector that is turned serves
+    /// where they are read.
+    fn turns(&self) -> bool {
+        self.tile().length + self.horizontal.taps - 1 <= VECTOR
+    }
+
     /// The sums of 128 positions, of those that are 0, 1, 2, 3 mod 4.
     fn vector(
         &self,
         b: &mut Builder,
         at: Register,
         words: &[Vec<Register>],
-        start: Register,
+        (start, turns): (Register, &[Register]),
         object: Object,
     ) -> [Register; 4] {
         let even = b.emit(Opcode::Vcombine, (start, start));
         let odd = b.emit(Opcode::Vcombine, (start, start));
-        // Words behind a vector's end count only for positions behind the last that is used.
-        let turns = self.tile().length + self.horizontal.taps - 1 <= VECTOR;
         for (row, words) in words.iter().enumerate() {
             let offset = row * self.vertical.dilation * self.row();
             let mut address = at;
@@ -136,21 +158,20 @@ impl Sweep {
             let first = b.fresh(Class::VV);
             b.load_to(first.low(), Opcode::LoadVUnaligned, (address, 0), object);
             for (i, &word) in words.iter().enumerate() {
-                let ahead = |b: &mut Builder, result: Register, bytes: i32| {
-                    if turns {
-                        let distance = b.constant(bytes);
+                // So many words ahead, one at least.
+                let ahead = |b: &mut Builder, result: Register, words: usize| {
+                    if let Some(&distance) = turns.get(words - 1) {
                         b.emit_to(result, Opcode::Vror, (first.low(), distance));
                     } else {
-                        let address = b.emit(Opcode::AddImmediate, (address, bytes));
+                        let address = b.emit(Opcode::AddImmediate, (address, number(4 * words)));
                         b.load_to(result, Opcode::LoadVUnaligned, (address, 0), object);
                     }
                 };
                 let pair = if i == 0 { first } else { b.fresh(Class::VV) };
-                let bytes = 4 * i as i32;
                 if i > 0 {
-                    ahead(b, pair.low(), bytes);
+                    ahead(b, pair.low(), i);
                 }
-                ahead(b, pair.high(), bytes + 4);
+                ahead(b, pair.high(), i + 1);
                 b.update(Opcode::VrmpyUbBPairAccumulate, (even, pair, word, 0));
                 b.update(Opcode::VrmpyUbBPairAccumulate, (odd, pair, word, 1));
             }

@@ -95,6 +95,19 @@ impl PlaneAxis {
         }
     }
 
+    /// Windows that are a position each, one after the other.
+    #[must_use]
+    pub fn each_position(count: usize) -> PlaneAxis {
+        let (kernel, stride, dilation, before) = (1, 1, 1, 0);
+        Self::forward(&Span { input: count, output: count, kernel, stride, dilation, before })
+    }
+
+    /// Whether windows are a position each, one after the other.
+    #[must_use]
+    pub fn is_each_position(&self) -> bool {
+        *self == Self::each_position(self.input)
+    }
+
     /// The windows of a convolution at stride 1 whose neighbouring positions go four at a time, as one tap.
     #[must_use]
     pub fn forward_by_fours(span: &Span) -> PlaneAxis {

@@ -65,12 +65,31 @@ impl PlaneProduct {
         let [rows, columns] = Span::of(c);
         let single = c.channels == 1 && c.pass == Pass::Forward;
         let near = columns.stride == 1 && columns.dilation == 1 && columns.kernel > 1;
-        let product = Self::of_channels(c)?;
+        let product = Self::of_channels(c)?.flat();
         if !single || !near || c.width + LEAD > MOST_COLUMNS {
             return Ok(product);
         }
         let axes = [PlaneAxis::forward(&rows), PlaneAxis::forward_by_fours(&columns)];
         Ok(PlaneProduct { axes, columns: Some(columns.kernel), ..product })
+    }
+
+    /// The same product; where windows are single positions, each of them, rows are as long as can be: lanes between rows are
+    /// none, and fewer rows are put into frames.
+    fn flat(self) -> PlaneProduct {
+        if !self.axes.iter().all(PlaneAxis::is_each_position) {
+            return self;
+        }
+        let positions: usize = self.input().iter().product();
+        let columns = (1..=MOST_COLUMNS).rev().find(|n| positions.is_multiple_of(*n)).unwrap_or(1);
+        let axes = [positions / columns, columns].map(PlaneAxis::each_position);
+        PlaneProduct { axes, ..self }
+    }
+
+    /// Whether sums lie as results do, all lanes of all vectors: bytes of sums in order are the result.
+    pub(super) fn is_dense(&self) -> bool {
+        let [rows, columns] = self.output();
+        let side_by_side = self.result_parts().len() == 1 && self.pitch() == columns;
+        side_by_side && (rows * columns).is_multiple_of(LANES) && self.features.is_multiple_of(ROWS)
     }
 
     /// As [`Self::new`], words always of channels.
@@ -322,7 +341,11 @@ impl PlaneProduct {
         let tiles = self.tiles();
         let tile = |rows: usize, vectors: usize| -> usize {
             let step = (rows * vectors / 2).max(vectors + rows / 2);
-            let around = if parts.len() > 1 { 20 } else { 16 };
+            let around = match parts.len() {
+                1 if self.is_dense() => 12,
+                1 => 16,
+                _ => 20,
+            };
             let part =
                 |&part: &[&ResultPart; 2]| self.steps_of(part) * step + rows * vectors + around;
             parts.iter().map(part).sum()
@@ -333,6 +356,7 @@ impl PlaneProduct {
         let [rows, across] = self.output();
         let row = if columns.result.len() > 1 { 4 } else { 3 };
         let results = match self.rows_of_vector() {
+            _ if self.is_dense() => 0,
             Some(_) => {
                 let row = if columns.result.len() > 1 { 9 } else { 4 };
                 planes * (rows * row / 3 + rows * across / VECTOR + 8)
@@ -404,23 +428,29 @@ impl PlaneProduct {
         let mut scratch = Scratch::default();
         let frames = scratch.take(self.frame_bytes());
         let sums = scratch.take(self.sums_bytes());
-        let bytes = scratch.take(self.sum_vectors() * LANES + VECTOR);
-        let dense = scratch.take(self.result_bytes() + VECTOR);
         let [steps, lanes] = self.tables(name);
         let products = self.products(&phase_name("products"), &steps.symbol, &lanes.symbol)?;
         let round = requantize_in_order(&phase_name("requantize"), self.sum_vectors(), bits, low)?;
-        let phases = vec![
+        let y = Argument::Parameter(2);
+        let (bytes, dense) = match self.is_dense() {
+            true => (y, None),
+            false => {
+                let bytes = scratch.take(self.sum_vectors() * LANES + VECTOR);
+                (bytes, Some(scratch.take(self.result_bytes() + VECTOR)))
+            }
+        };
+        let mut phases = vec![
             Phase {
                 function: self.frames(&phase_name("frames"))?,
                 arguments: vec![Argument::Parameter(0), frames],
             },
             Phase { function: products, arguments: vec![frames, Argument::Parameter(1), sums] },
             Phase { function: round, arguments: vec![sums, bytes, Argument::Result(1)] },
-            Phase {
-                function: self.put_rows(&phase_name("rows"))?,
-                arguments: vec![bytes, dense, Argument::Parameter(2)],
-            },
         ];
+        if let Some(dense) = dense {
+            let function = self.put_rows(&phase_name("rows"))?;
+            phases.push(Phase { function, arguments: vec![bytes, dense, y] });
+        }
         Ok(Kernel {
             name: name.into(),
             purpose: "Sums over windows of planes, requantised by the largest magnitude.".into(),
@@ -428,7 +458,7 @@ impl PlaneProduct {
             scratch_bytes: scratch.bytes,
             phases,
             helpers: Vec::new(),
-            data: vec![steps, lanes],
+            data: if self.is_dense() { vec![steps] } else { vec![steps, lanes] },
         })
     }
 
@@ -482,7 +512,7 @@ impl PlaneProduct {
                 range.move_on(b, pointer, bytes);
             }
             let group = |b: &mut Builder, rows: usize| {
-                let mask = b.address(lanes, 0);
+                let mask = (!self.is_dense()).then(|| b.address(lanes, 0));
                 // A part: its start values and sums, and, of several, its list with how often two steps of it are.
                 let part = |b: &mut Builder, starts, sums, list: Option<(Register, Register)>| {
                     let (x, to) = (b.copy(frames), b.copy(sums));
@@ -501,7 +531,7 @@ impl PlaneProduct {
                             }
                         }
                         tile.finish(b, to, mask);
-                        for pointer in [x, to, mask] {
+                        for pointer in [x, to].into_iter().chain(mask) {
                             advance(b, pointer, vectors * VECTOR);
                         }
                     };

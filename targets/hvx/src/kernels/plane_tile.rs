@@ -202,17 +202,20 @@ impl Tile {
         self.multiply(b, 1, &loads[0]);
     }
 
-    /// Stores the sums and notes the magnitudes of those that are results.
-    pub(super) fn finish(&self, b: &mut Builder, to: Register, mask: Register) {
-        let masks: Vec<Register> = (0..)
+    /// Stores the sums and notes the magnitudes of those that are results, as masks say; of all, if there are none.
+    pub(super) fn finish(&self, b: &mut Builder, to: Register, mask: Option<Register>) {
+        let masks: Vec<Option<Register>> = (0..)
             .zip(&self.accumulators)
-            .map(|(at, _)| b.load(Opcode::LoadV, (mask, at), self.memory.lanes))
+            .map(|(at, _)| mask.map(|mask| b.load(Opcode::LoadV, (mask, at), self.memory.lanes)))
             .collect();
         let place = b.copy(to);
         for feature in 0..self.accumulators[0].len() {
             for (at, (vector, &mask)) in (0..).zip(self.accumulators.iter().zip(&masks)) {
                 b.store(Opcode::StoreV, (place, at, vector[feature]), self.memory.sums);
-                let result = b.emit(Opcode::Vand, (vector[feature], mask));
+                let result = match mask {
+                    Some(mask) => b.emit(Opcode::Vand, (vector[feature], mask)),
+                    None => vector[feature],
+                };
                 let magnitude = b.emit(Opcode::VabsW, (result,));
                 b.emit_to(self.magnitude, Opcode::Vor, (self.magnitude, magnitude));
             }

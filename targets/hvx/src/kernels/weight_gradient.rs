@@ -11,6 +11,8 @@
 //! | start values | `[quad of features][tap]` i32, the four features over and over |
 //! | sums | `[quad of features][block][tap][feature of the quad][vector of the block][32 lanes]` i32 |
 //!
+//! Of one tap, where no selections follow that are better, sums are `[feature][vector][32 lanes]`: rows of the result.
+//!
 //! Taps in the padding are never multiplied: each tap walks a list of its pairs of positions.
 //!
 //! The result is `[feature][channel][tap]`, so that taps of a channel end up side by side. With T taps, T odd, the bytes
@@ -19,10 +21,11 @@
 //! ([`interleave`](super::interleave)). The order of channels in lanes is chosen for that when the operand is packed, or, where a
 //! vector has bytes of four features or more, bytes are permuted.
 
-use super::interleave::quantize_gradient;
+use super::interleave::{quantize_gradient, quantize_gradient_in_order};
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::narrow_gradient::Narrow;
 use super::pack::{Order, Packing};
+use super::plane_memory::put_rows;
 use super::product::{GROUP, LANES, OperandStrides, VECTOR};
 use super::resident_gradient::Memory;
 use super::static_shift::StaticShift;
@@ -32,6 +35,8 @@ use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
 /// Features of a tile.
 pub(crate) const ROWS: usize = 4;
+/// What a kernel does.
+const PURPOSE: &str = "The weight gradient, quantised to a run-time number of bits.";
 /// Most taps whose start values are summed together.
 const START_TAPS: usize = 9;
 
@@ -141,6 +146,17 @@ impl WeightGradient {
         }
     }
 
+    /// Whether sums that are rounded by what all of them are lie in rows, a feature's one after the other: then their bytes in order are
+    /// the result, but for lanes without a channel.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.finish() == Finish::Bytes && self.taps() == 1 && self.narrow.is_none()
+    }
+
+    /// Whether there are no such lanes, and no features but those of the result.
+    fn fills_rows(&self) -> bool {
+        self.has_rows() && self.channels.is_multiple_of(LANES) && self.features.is_multiple_of(ROWS)
+    }
+
     /// Bytes of the sums.
     pub(crate) fn sums_bytes(&self) -> usize {
         self.feature_quads() * self.taps() * ROWS * self.vectors() * VECTOR
@@ -182,7 +198,11 @@ impl WeightGradient {
         let finish = match self.finish() {
             Finish::Interleave if self.block() == 1 => 4 * sums,
             Finish::Interleave => 3 * sums,
-            Finish::Bytes if self.taps() == 1 => 8 * sums,
+            Finish::Bytes if self.has_rows() => {
+                let vectors = 3 * self.channels.div_ceil(VECTOR) + 4;
+                let copied = self.features * (vectors + self.channels * 2 / VECTOR);
+                4 * sums + if self.fills_rows() { 0 } else { copied }
+            }
             Finish::Bytes => {
                 let channels = self.narrow.as_ref().map_or(self.channels, |narrow| narrow.channels);
                 2 * sums + self.features * channels * (self.weight_taps() + 4)
@@ -442,22 +462,45 @@ impl WeightGradient {
             self.packed(name)?;
         let starts = scratch.take(self.feature_quads() * self.taps() * VECTOR);
         let sums = scratch.take(self.sums_bytes().max(self.ahead_bytes()));
-        let bytes = scratch.take(self.sums_bytes() / 4);
+        let bytes = scratch.take(self.sums_bytes() / 4 + VECTOR);
         let words = scratch.take(if resident { self.word_bytes() } else { 0 });
-        let [quantize, long] = quantize_gradient(
-            &phase_name("quantize"),
-            self.sums_bytes() / VECTOR,
-            self.sum_bits(),
-        )?;
+        let quantize = if self.has_rows() { quantize_gradient_in_order } else { quantize_gradient };
+        let [quantize, long] =
+            quantize(&phase_name("quantize"), self.sums_bytes() / VECTOR, self.sum_bits())?;
         // Behind the start values.
         let products = phases.len() + 1;
+        let starts_phase =
+            phase(self.start_values(&phase_name("starts"), &tables.masks)?, &[error, starts]);
+        let sums_phase = phase(
+            self.products(&phase_name("products"), &tables.taps, tables.columns.as_deref())?,
+            &[operand, error, starts, sums],
+        );
+        let rounded = |to: Argument| [sums, to, Argument::Result(products), bits];
+        if self.has_rows() {
+            phases.extend([starts_phase, sums_phase]);
+            if self.fills_rows() {
+                phases.push(phase(quantize, &rounded(dw)));
+            } else {
+                let (pitch, columns) = (self.vectors() * LANES, self.channels);
+                let dense = scratch.take(self.features * columns + VECTOR);
+                let rows = put_rows(&phase_name("rows"), self.features, pitch, columns)?;
+                phases.push(phase(quantize, &rounded(bytes)));
+                phases.push(phase(rows, &[bytes, dense, dw]));
+            }
+            return Ok(Kernel {
+                name: name.into(),
+                purpose: PURPOSE.into(),
+                parameters: 4,
+                scratch_bytes: scratch.bytes,
+                phases,
+                helpers: vec![long],
+                data,
+            });
+        }
         let from_memory = [
-            phase(self.start_values(&phase_name("starts"), &tables.masks)?, &[error, starts]),
-            phase(
-                self.products(&phase_name("products"), &tables.taps, tables.columns.as_deref())?,
-                &[operand, error, starts, sums],
-            ),
-            phase(quantize, &[sums, bytes, Argument::Result(products), bits]),
+            starts_phase,
+            sums_phase,
+            phase(quantize, &rounded(bytes)),
             phase(self.ordered(name, &tables, &mut data)?, &[bytes, dw]),
         ];
         let mut helpers = vec![long];
@@ -472,7 +515,7 @@ impl WeightGradient {
         }
         Ok(Kernel {
             name: name.into(),
-            purpose: "The weight gradient, quantised to a run-time number of bits.".into(),
+            purpose: PURPOSE.into(),
             parameters: 4,
             scratch_bytes: scratch.bytes,
             phases,

@@ -72,7 +72,9 @@ impl WeightGradient {
         quads.move_on(&mut b, error, together * plane);
         quads.move_on(&mut b, starts, together * self.taps() * VECTOR);
         quads.move_on(&mut b, sums, together * quad_sums);
-        let tile = Tile::new(&mut b, self, [error, sums], shift.is_none());
+        // In rows, a feature's sums of all blocks follow each other; else those of a block do.
+        let row = (shift.is_none() && self.has_rows()).then(|| self.vectors() * VECTOR);
+        let tile = Tile { row, ..Tile::new(&mut b, self, [error, sums], shift.is_none()) };
         let narrow = shift.map(|shift| shift.narrow(&mut b, self.depth()));
         quads.repeat(&mut b, "quads of features", |b| {
             let column = b.copy(operand);
@@ -99,12 +101,15 @@ impl WeightGradient {
                 let block = word(self.block() * VECTOR);
                 b.emit_to(column, Opcode::AddImmediate, (column, block));
             });
-            // A single quad's sums have moved on.
-            for (pointer, bytes) in [
-                (starts, together * self.taps() * VECTOR),
-                (error, together * plane),
-                (sums, if together > 1 { together * quad_sums } else { 0 }),
-            ] {
+            // A single quad's sums have moved on, or by a row.
+            let rest = match (together, row) {
+                (1, Some(row)) => quad_sums - row,
+                (1, None) => 0,
+                _ => together * quad_sums,
+            };
+            for (pointer, bytes) in
+                [(starts, together * self.taps() * VECTOR), (error, together * plane), (sums, rest)]
+            {
                 if bytes > 0 {
                     b.emit_to(pointer, Opcode::AddImmediate, (pointer, word(bytes)));
                 }
@@ -120,6 +125,8 @@ struct Tile {
     quads: Vec<Quad>,
     steps: [Step; 2],
     magnitude: Register,
+    /// Bytes from a feature's sums to the next's, if all blocks of a feature lie between.
+    row: Option<usize>,
     /// What loads a vector of the operand.
     load: Opcode,
     operand_object: Object,
@@ -180,6 +187,7 @@ impl Tile {
             quads: (0..quads).map(|_| quad(b)).collect(),
             steps: [step(b), step(b)],
             magnitude,
+            row: None,
             load: if gradient.narrow.is_some() { Opcode::LoadVUnaligned } else { Opcode::LoadV },
             operand_object: b.object("packed operand"),
             error_object: b.object("packed error"),
@@ -307,9 +315,16 @@ impl Tile {
         });
         for quad in &self.quads {
             for feature in 0..ROWS {
-                for vector in &quad.accumulators {
+                let row = self.row.map(|row| match feature {
+                    0 => quad.sums,
+                    _ => b.emit(Opcode::AddImmediate, (quad.sums, word(feature * row))),
+                });
+                for (i, vector) in (0..).zip(&quad.accumulators) {
                     let sum = vector[feature];
-                    b.store(Opcode::StoreVNext, (quad.sums, 1, sum), self.sum_object);
+                    match row {
+                        Some(row) => b.store(Opcode::StoreV, (row, i, sum), self.sum_object),
+                        None => b.store(Opcode::StoreVNext, (quad.sums, 1, sum), self.sum_object),
+                    }
                     let result = match mask {
                         Some(mask) => b.emit(Opcode::Vand, (sum, mask)),
                         None => sum,
@@ -317,6 +332,10 @@ impl Tile {
                     let magnitude = b.emit(Opcode::VabsW, (result,));
                     b.emit_to(self.magnitude, Opcode::Vor, (self.magnitude, magnitude));
                 }
+            }
+            if self.row.is_some() {
+                let block = word(quad.accumulators.len() * VECTOR);
+                b.emit_to(quad.sums, Opcode::AddImmediate, (quad.sums, block));
             }
         }
     }

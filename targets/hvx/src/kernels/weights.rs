@@ -8,6 +8,8 @@ use super::weight_gradient::word;
 use super::weight_vectors::VectorPacking;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
+/// Packets of four rows of weights that are less than a vector each.
+const NARROW_ROWS: usize = 15;
 /// Most groups of 128 result channels that are interleaved in straight code.
 const MOST_GROUPS: usize = 8;
 
@@ -53,14 +55,23 @@ impl WindowProduct {
         VectorPacking::of(self, strides).map_or(0, |packing| packing.memory_bytes())
     }
 
-    /// An estimate of the packets of a packing by vectors, if there is one.
+    /// An estimate of the packets of a packing by vectors or by rows of less than one, if there is one.
     #[must_use]
     pub fn packing_packets(&self, strides: &WeightStrides) -> Option<usize> {
-        VectorPacking::of(self, strides).map(|packing| packing.packets())
+        let narrow = self.has_weight_rows(strides) && self.features < VECTOR;
+        let rows = narrow.then(|| self.quads() * NARROW_ROWS);
+        VectorPacking::of(self, strides).map(|packing| packing.packets()).or(rows)
     }
 
-    /// Weights of one tap whose result channels lie side by side (the error of a fully connected layer), at least a vector of
-    /// them: 128 of four rows at a time are interleaved to words. The last of a row end with it, so that nothing behind it is read.
+    /// Whether weights are of one tap, and those of four channels rows of result channels side by side.
+    fn has_weight_rows(&self, strides: &WeightStrides) -> bool {
+        let side_by_side = strides.feature == 1 && strides.channel == self.features;
+        side_by_side && self.taps() == 1 && self.channels.is_multiple_of(4)
+    }
+
+    /// Weights of one tap whose result channels lie side by side (the error of a fully connected layer, or of a convolution by
+    /// windows of 1): 128 of four rows at a time are interleaved to words. The last of a row end with it, so that nothing behind it
+    /// is read. Rows of less than a vector are read with those behind them, the last ones as the end of the last whole vector.
     fn pack_weight_rows(
         &self,
         name: &str,
@@ -68,8 +79,7 @@ impl WindowProduct {
     ) -> Result<Option<Function>, MachineError> {
         let WindowProduct { channels, features, .. } = *self;
         let groups = features.div_ceil(VECTOR);
-        let rows = strides.feature == 1 && strides.channel == features && self.taps() == 1;
-        if !rows || !(1..=MOST_GROUPS).contains(&(features / VECTOR)) || channels % 4 != 0 {
+        if !self.has_weight_rows(strides) || features / VECTOR > MOST_GROUPS {
             return Ok(None);
         }
         let mut b = Builder::new(name, 3);
@@ -92,15 +102,26 @@ impl WindowProduct {
             let lanes = b.constant(word(4 * (features % LANES)));
             b.emit(Opcode::Vsetq, (lanes,))
         });
+        // Where the last vector of the weights begins, if a row is less than one.
+        let last = (features < VECTOR).then(|| {
+            let readable = (channels * features).next_multiple_of(VECTOR);
+            b.emit(Opcode::AddImmediate, (source, word(readable - VECTOR)))
+        });
         loop_over(&mut b, channels / 4, "quads of channels", |b| {
             for group in 0..groups {
-                let first = (group * VECTOR).min(features - VECTOR);
+                let first = (group * VECTOR).min(features.saturating_sub(VECTOR));
                 let turn = group * VECTOR - first;
                 let turn = (turn > 0).then(|| b.constant(word(turn)));
                 let rows: Vec<Register> = (0..4)
                     .map(|row| {
                         let at = word(row * features + first);
                         let at = b.emit(Opcode::AddImmediate, (source, at));
+                        if let Some(last) = last {
+                            let from = b.emit(Opcode::MinU, (at, last));
+                            let turn = b.emit(Opcode::Sub, (at, from));
+                            let y = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
+                            return b.emit(Opcode::Vror, (y, turn));
+                        }
                         let y = b.load(Opcode::LoadVUnaligned, (at, 0), memory.0);
                         match turn {
                             Some(turn) => b.emit(Opcode::Vror, (y, turn)),
