@@ -27,6 +27,8 @@ const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/tra
 const DOTPROD: (&str, &str) =
     ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
 const I8MM: (&str, &str) = ("trainc_neon_i8mm.h", include_str!("../support/trainc_neon_i8mm.h"));
+const SHIFTED: (&str, &str) =
+    ("trainc_neon_shifted.h", include_str!("../support/trainc_neon_shifted.h"));
 const DISPATCH: (&str, &str) =
     ("trainc_neon_dispatch.h", include_str!("../support/trainc_neon_dispatch.h"));
 
@@ -63,8 +65,8 @@ impl Level {
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],
             Level::Baseline => vec![BASELINE, FLOAT],
-            Level::Dotprod => vec![IN_PLACE, DOTPROD, MATRIX, DEPTHWISE, FLOAT],
-            Level::I8mm => vec![IN_PLACE, DOTPROD, I8MM, MATRIX, DEPTHWISE, FLOAT],
+            Level::Dotprod => vec![IN_PLACE, DOTPROD, SHIFTED, MATRIX, DEPTHWISE, FLOAT],
+            Level::I8mm => vec![IN_PLACE, DOTPROD, I8MM, SHIFTED, MATRIX, DEPTHWISE, FLOAT],
             Level::Dispatch => vec![IN_PLACE, BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });
         headers

@@ -157,25 +157,25 @@ TRAINC_SHARED void trainc_zero(int8_t *place, int32_t bytes)
 }
 
 /* dst[j][i] = src[i][j] of 16 by 16 bytes; rows of src lie src_stride bytes apart, dst is dense.
- * Each of the two passes moves two of the four bits of j. */
+ * Each of the two passes moves two of the four bits of i. */
 TRAINC_SHARED void trainc_transpose16(const int8_t *src, ptrdiff_t src_stride, int8_t *dst)
 {
-    int8_t half[256];
-    for (int32_t i = 0; i < 16; i += 4) {
-        int8_t rows[64];
+    /* [4 fours of rows][16 columns], words of four rows. */
+    int32_t half[64];
+    for (int32_t i = 0; i < 4; i++) {
+        int8x16x4_t v;
         for (int32_t r = 0; r < 4; r++) {
-            vst1q_s8(rows + 16 * r, vld1q_s8(src + (i + r) * src_stride));
+            v.val[r] = vld1q_s8(src);
+            src += src_stride;
         }
-        const int8x16x4_t v = vld4q_s8(rows);
-        for (int32_t r = 0; r < 4; r++) {
-            vst1q_s8(half + 64 * r + 4 * i, v.val[r]);
-        }
+        vst4q_s8((int8_t *)half + 64 * i, v);
     }
-    for (int32_t r = 0; r < 4; r++) {
-        const int8x16x4_t v = vld4q_s8(half + 64 * r);
-        for (int32_t c = 0; c < 4; c++) {
-            vst1q_s8(dst + 64 * c + 16 * r, v.val[c]);
+    for (int32_t j = 0; j < 16; j += 4) {
+        int32x4x4_t v;
+        for (int32_t i = 0; i < 4; i++) {
+            v.val[i] = vreinterpretq_s32_s8(vld1q_s8((int8_t *)half + 64 * i + 4 * j));
         }
+        vst4q_s32((int32_t *)(void *)(dst + 16 * j), v);
     }
 }
 

@@ -171,10 +171,14 @@ TRAINC_PART TRAINC_DOTPROD uint32x4_t trainc_tiles_dotprod(const int8_t *rows, i
     return bits;
 }
 
-TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 0)
-TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 1)
-TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 2)
-TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, 3)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, tiles, 0)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, tiles, 1)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, tiles, 2)
+TRAINC_TILES_IN_PLACE(dotprod, TRAINC_DOTPROD, tiles, 3)
+
+/* Where a lane's sum of a row is in a tile of these. */
+#define TRAINC_AT_DOTPROD(lane, row) (8 * (lane) + (row))
+TRAINC_STORES_IN_PLACE(dotprod, turn, TRAINC_AT_DOTPROD)
 
 /* The tile kernel for panels of rows: always this one. */
 TRAINC_PART trainc_tile *trainc_tile_for_dotprod(const int8_t *rows, int32_t bytes)

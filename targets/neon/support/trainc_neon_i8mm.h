@@ -72,9 +72,39 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const 
     return vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
 }
 
-/* sums[panel][lane][row] of panels of rows, each 8 by 8, over all stretches, whose words are even in
- * number; returns the bits of their magnitudes. Rows are packed in halves, panels panel_bytes
- * apart. */
+/* Two registers of 2 by 2 sums as they are; returns the bits of their magnitudes. */
+TRAINC_PART uint32x4_t trainc_store_2x2x2(int32_t *sums, int32x4_t first, int32x4_t second)
+{
+    vst1q_s32(sums, first);
+    vst1q_s32(sums + 4, second);
+    return vreinterpretq_u32_s32(vorrq_s32(vabsq_s32(first), vabsq_s32(second)));
+}
+
+/* What is done for each pair of lanes: a to d. */
+#define TRAINC_PAIRS(LANES) \
+    LANES(a, 0, 1);         \
+    LANES(b, 2, 3);         \
+    LANES(c, 4, 5);         \
+    LANES(d, 6, 7)
+/* The sums of lanes l with four pairs of rows. */
+#define TRAINC_FOUR_SUMS(l, first, second) \
+    int32x4_t l##0 = zero, l##1 = zero, l##2 = zero, l##3 = zero
+#define TRAINC_PAIR(l, x, y)                    \
+    l##0 = vmmlaq_s32(l##0, x, y.val[0]);       \
+    l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
+    l##2 = vmmlaq_s32(l##2, x, y.val[2]);       \
+    l##3 = vmmlaq_s32(l##3, x, y.val[3])
+/* Keeps sums in the registers in which they are: compilers would copy them to and fro between loops. */
+#define TRAINC_KEEP(l, m)                                                     \
+    __asm__("" : "+w"(l##0), "+w"(l##1), "+w"(l##2), "+w"(l##3), "+w"(m##0),  \
+        "+w"(m##1), "+w"(m##2), "+w"(m##3))
+#define TRAINC_STORE_FOUR(l, first, second)                                    \
+    bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first, l##0, l##1));  \
+    bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first + 8, l##2, l##3))
+
+/* sums[panel] of panels of rows, each 8 by 8, over all stretches, whose words are even in number;
+ * returns the bits of their magnitudes. Sums are [4 pairs of lanes][4 pairs of rows][2 lanes][2 rows].
+ * Rows are packed in halves, panels panel_bytes apart. */
 TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t panels,
     int32_t panel_bytes, const int8_t *operand, const int32_t *places,
     const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t words, int32_t *sums)
@@ -85,17 +115,8 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t
     const int8_t *const x4 = operand + places[4], *const x5 = operand + places[5];
     const int8_t *const x6 = operand + places[6], *const x7 = operand + places[7];
     uint32x4_t bits = vdupq_n_u32(0);
-#define TRAINC_PAIR(l, x, y)                    \
-    l##0 = vmmlaq_s32(l##0, x, y.val[0]);       \
-    l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
-    l##2 = vmmlaq_s32(l##2, x, y.val[2]);       \
-    l##3 = vmmlaq_s32(l##3, x, y.val[3])
     for (int32_t panel = 0; panel < panels; panel++) {
-        /* Of the lanes 0 and 1, 2 and 3, ..; each with the rows 0 and 1, 2 and 3, .. */
-        int32x4_t a0 = zero, a1 = zero, a2 = zero, a3 = zero;
-        int32x4_t b0 = zero, b1 = zero, b2 = zero, b3 = zero;
-        int32x4_t c0 = zero, c1 = zero, c2 = zero, c3 = zero;
-        int32x4_t d0 = zero, d1 = zero, d2 = zero, d3 = zero;
+        TRAINC_PAIRS(TRAINC_FOUR_SUMS);
         for (const struct trainc_stretch *at = s, *end = s + count; at != end; at++) {
             const int8_t *y = rows + at->rows;
             ptrdiff_t k = at->lanes;
@@ -106,44 +127,104 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t
                 const int8x16x4_t y1 = vld1q_s8_x4(y);
                 y += 64;
 #define TRAINC_LANES(l, first, second)                                           \
-        {                                                                            \
-            const int64x2_t u = vreinterpretq_s64_s8(vld1q_s8(first + k));           \
-            const int64x2_t v = vreinterpretq_s64_s8(vld1q_s8(second + k));          \
-            TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip1q_s64(u, v)), y0);              \
-            TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip2q_s64(u, v)), y1);              \
-        }
-                TRAINC_LANES(a, x0, x1);
-                TRAINC_LANES(b, x2, x3);
-                TRAINC_LANES(c, x4, x5);
-                TRAINC_LANES(d, x6, x7);
+    {                                                                            \
+        const int64x2_t u = vreinterpretq_s64_s8(vld1q_s8(x##first + k));        \
+        const int64x2_t v = vreinterpretq_s64_s8(vld1q_s8(x##second + k));       \
+        TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip1q_s64(u, v)), y0);              \
+        TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip2q_s64(u, v)), y1);              \
+    }
+                TRAINC_PAIRS(TRAINC_LANES)
 #undef TRAINC_LANES
                 k += 16;
             }
             if (words != 0) {
                 const int8x16x4_t y0 = vld1q_s8_x4(y);
-                TRAINC_PAIR(a, vcombine_s8(vld1_s8(x0 + k), vld1_s8(x1 + k)), y0);
-                TRAINC_PAIR(b, vcombine_s8(vld1_s8(x2 + k), vld1_s8(x3 + k)), y0);
-                TRAINC_PAIR(c, vcombine_s8(vld1_s8(x4 + k), vld1_s8(x5 + k)), y0);
-                TRAINC_PAIR(d, vcombine_s8(vld1_s8(x6 + k), vld1_s8(x7 + k)), y0);
+#define TRAINC_LANES(l, first, second) \
+    TRAINC_PAIR(l, vcombine_s8(vld1_s8(x##first + k), vld1_s8(x##second + k)), y0)
+                TRAINC_PAIRS(TRAINC_LANES);
+#undef TRAINC_LANES
             }
         }
-        bits = vorrq_u32(bits, trainc_store_2x4(sums, a0, a1));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 4, a2, a3));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 16, b0, b1));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 20, b2, b3));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 32, c0, c1));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 36, c2, c3));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 48, d0, d1));
-        bits = vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
+        TRAINC_PAIRS(TRAINC_STORE_FOUR);
         rows += panel_bytes;
         sums += 64;
     }
-#undef TRAINC_PAIR
     return bits;
 }
 
-TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, 0)
-TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, 2)
+TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 0)
+TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
+
+/* The same of lanes that lie in pairs (trainc_pixels_in_pairs): an even lane's place is that of itself
+ * with the next one, and all that lies together is twice as far apart. */
+TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(const int8_t *rows, int32_t panels,
+    int32_t panel_bytes, const int8_t *operand, const int32_t *places,
+    const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t words, int32_t *sums)
+{
+    const int32x4_t zero = vdupq_n_s32(0);
+    const int8_t *x0 = operand + places[0], *x2 = operand + places[2];
+    const int8_t *x4 = operand + places[4], *x6 = operand + places[6];
+    TRAINC_OPAQUE(x0);
+    TRAINC_OPAQUE(x2);
+    TRAINC_OPAQUE(x4);
+    TRAINC_OPAQUE(x6);
+    uint32x4_t bits = vdupq_n_u32(0);
+    for (int32_t panel = 0; panel < panels; panel++) {
+        TRAINC_PAIRS(TRAINC_FOUR_SUMS);
+        for (const struct trainc_stretch *at = s, *end = s + count; at != end; at++) {
+            const int8_t *y = rows + at->rows;
+            const ptrdiff_t k = at->lanes;
+            const int8_t *u0 = x0 + k, *u2 = x2 + k, *u4 = x4 + k, *u6 = x6 + k;
+            int32_t block = blocks;
+            /* Stretches without words have a block or more. */
+            if (words == 0 || block > 0) {
+                do {
+                    const int8x16x4_t y0 = vld1q_s8_x4(y);
+                    y += 64;
+                    TRAINC_OPAQUE(y);
+                    const int8x16x4_t y1 = vld1q_s8_x4(y);
+                    y += 64;
+                    TRAINC_OPAQUE(y);
+#define TRAINC_LANES(l, first, second)                \
+    {                                                 \
+        const int8x16x2_t u = vld1q_s8_x2(u##first);  \
+        u##first += 32;                               \
+        TRAINC_OPAQUE(u##first);                      \
+        TRAINC_PAIR(l, u.val[0], y0);                 \
+        TRAINC_PAIR(l, u.val[1], y1);                 \
+    }
+                    TRAINC_PAIRS(TRAINC_LANES)
+#undef TRAINC_LANES
+                    TRAINC_KEEP(a, b);
+                    TRAINC_KEEP(c, d);
+                } while (--block != 0);
+            }
+            if (words != 0) {
+                const int8x16x4_t y0 = vld1q_s8_x4(y);
+#define TRAINC_LANES(l, first, second) TRAINC_PAIR(l, vld1q_s8(u##first), y0)
+                TRAINC_PAIRS(TRAINC_LANES);
+#undef TRAINC_LANES
+            }
+        }
+        TRAINC_PAIRS(TRAINC_STORE_FOUR);
+        rows += panel_bytes;
+        sums += 64;
+    }
+    return bits;
+}
+
+TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, pairs, 0)
+TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, pairs, 2)
+
+#undef TRAINC_PAIRS
+#undef TRAINC_FOUR_SUMS
+#undef TRAINC_PAIR
+#undef TRAINC_KEEP
+#undef TRAINC_STORE_FOUR
+
+/* Where a lane's sum of a row is in a tile of these. */
+#define TRAINC_AT_I8MM(lane, row) (16 * ((lane) / 2) + 4 * ((row) / 2) + 2 * ((lane) % 2) + (row) % 2)
+TRAINC_STORES_IN_PLACE(i8mm, order, TRAINC_AT_I8MM)
 
 /* The tile kernel for panels of rows: always this one. */
 TRAINC_PART trainc_tile *trainc_tile_for_i8mm(const int8_t *rows, int32_t bytes)

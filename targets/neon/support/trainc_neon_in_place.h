@@ -28,14 +28,14 @@ TRAINC_SHARED void trainc_stretches(struct trainc_stretch *s, int32_t outer, int
     }
 }
 
-/* A level's tile kernel for stretches that end with so many words. */
-#define TRAINC_TILES_IN_PLACE(level, ATTRIBUTE, words)                                            \
-    TRAINC_SHARED ATTRIBUTE uint32x4_t trainc_tiles_words##words##_##level(const int8_t *rows,    \
+/* A level's tile kernel (tiles, or pairs) for stretches that end with so many words. */
+#define TRAINC_TILES_IN_PLACE(level, ATTRIBUTE, kind, words)                                      \
+    TRAINC_SHARED ATTRIBUTE uint32x4_t trainc_##kind##_words##words##_##level(const int8_t *rows, \
         int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
         const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t *sums)             \
     {                                                                                             \
-        return trainc_tiles_##level(rows, panels, panel_bytes, operand, places, s, count, blocks, \
-            words, sums);                                                                         \
+        return trainc_##kind##_##level(rows, panels, panel_bytes, operand, places, s, count,      \
+            blocks, words, sums);                                                                 \
     }
 
 /* places[row * columns + column] = first + row * down + column * right. */
@@ -82,6 +82,18 @@ TRAINC_PART struct trainc_met trainc_meet(const struct trainc_rows_met *w, int32
     return met;
 }
 
+/* Stores 16 pixels of 16 channels at their places, or from the last to the first. */
+TRAINC_PART void trainc_put_pixels(const int8_t *tile, const int32_t *places, int8_t *to,
+    int32_t mirrored)
+{
+    /* One register, from which places are as far as they are. */
+    TRAINC_OPAQUE(places);
+    for (int32_t i = 0; i < 16; i++) {
+        const int32_t pixel = mirrored ? 15 - i : i;
+        vst1q_s8(to + places[pixel], vld1q_s8(tile + 16 * pixel));
+    }
+}
+
 /* Channels come last: dst[places[p] + c] = src[c][p] of an image's planes. Behind the last channel
  * of a pixel up to 15 bytes become zero before the next pixels are written: places rise with p, or
  * fall where columns are mirrored and pixels are written from the last to the first. */
@@ -90,7 +102,7 @@ TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t
 {
     int8_t from[256], tile[256];
     trainc_zero(from, 256);
-    const int32_t pixels = trainc_minimum32(plane, 16), step = mirrored ? -1 : 1;
+    const int32_t pixels = trainc_minimum32(plane, 16);
     for (int32_t first = 0; first < plane; first += 16) {
         const int32_t begin = trainc_minimum32(first, plane - pixels);
         const int32_t p = mirrored ? plane - pixels - begin : begin;
@@ -114,14 +126,99 @@ TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t
                 trainc_transpose16(from, 16, tile);
             }
             int8_t *const to = dst + c;
-            const int32_t *place = mirrored ? places + p + pixels - 1 : places + p;
-            const int8_t *pixel = mirrored ? tile + 16 * (pixels - 1) : tile;
-            for (int32_t i = 0; i < pixels; i++) {
-                vst1q_s8(to + *place, vld1q_s8(pixel));
-                place += step;
-                pixel += 16 * step;
+            if (pixels == 16 && mirrored) {
+                trainc_put_pixels(tile, places + p, to, 1);
+            } else if (pixels == 16) {
+                trainc_put_pixels(tile, places + p, to, 0);
+            } else {
+                for (int32_t i = 0; i < pixels; i++) {
+                    const int32_t pixel = mirrored ? pixels - 1 - i : i;
+                    vst1q_s8(to + places[p + pixel], vld1q_s8(tile + 16 * pixel));
+                }
             }
         }
+    }
+}
+
+/* The same of up to four channels, 16 columns or more, in pixels of 4 bytes: row r of the planes from
+ * dst + r row_bytes on. */
+TRAINC_SHARED void trainc_four_channels(const int8_t *src, int32_t channels, int32_t rows,
+    int32_t columns, int8_t *dst, int32_t row_bytes)
+{
+    const int32_t plane = rows * columns;
+    for (int32_t r = 0; r < rows; r++) {
+        for (int32_t first = 0; first < columns; first += 16) {
+            const int32_t column = trainc_minimum32(first, columns - 16);
+            int8x16x4_t v;
+            for (int32_t c = 0; c < 4; c++) {
+                v.val[c] = c < channels ? vld1q_s8(src + c * plane + column) : vdupq_n_s8(0);
+            }
+            vst4q_s8(dst + 4 * column, v);
+        }
+        src += columns;
+        dst += row_bytes;
+    }
+}
+
+/* Pixels two by two, for processors with smmla: pixel i and the one `apart` behind it (1 or more, or
+ * -1) lie as [units of 8 bytes][both][8]. Pixels themselves, of `bytes` (a multiple of 8), are from
+ * pixels + 1 of them on in the same memory, where the last pairs are written when all before have been
+ * read. Pixels whose partner is not there are left as they are. */
+TRAINC_SHARED void trainc_pixels_in_pairs(int8_t *to, int32_t pixels, int32_t bytes, int32_t apart)
+{
+    const int32_t first = apart < 0 ? -apart : 0, last = apart > 0 ? pixels - apart : pixels;
+    const ptrdiff_t partner = apart * (ptrdiff_t)bytes;
+    const int8_t *from = to + (pixels + 1 + first) * (ptrdiff_t)bytes;
+    /* Pixels lie without gaps, and so do pairs. */
+    int32_t left = (last - first) * bytes;
+    to += 2 * first * (ptrdiff_t)bytes;
+    for (; left >= 64; left -= 64) {
+#define TRAINC_UNITS(n)                                                           \
+    const int64x2_t a##n = vreinterpretq_s64_s8(vld1q_s8(from + 16 * (n)));       \
+    const int64x2_t b##n = vreinterpretq_s64_s8(vld1q_s8(other + 16 * (n)))
+        const int8_t *const other = from + partner;
+        TRAINC_UNITS(0);
+        TRAINC_UNITS(1);
+        TRAINC_UNITS(2);
+        TRAINC_UNITS(3);
+#undef TRAINC_UNITS
+#define TRAINC_UNITS(n)                                                           \
+    vst1q_s8(to + 32 * (n), vreinterpretq_s8_s64(vzip1q_s64(a##n, b##n)));        \
+    vst1q_s8(to + 32 * (n) + 16, vreinterpretq_s8_s64(vzip2q_s64(a##n, b##n)))
+        TRAINC_UNITS(0);
+        TRAINC_UNITS(1);
+        TRAINC_UNITS(2);
+        TRAINC_UNITS(3);
+#undef TRAINC_UNITS
+        from += 64;
+        to += 128;
+    }
+    for (; left > 0; left -= 8) {
+        vst1q_s8(to, vcombine_s8(vld1_s8(from), vld1_s8(from + partner)));
+        from += 8;
+        to += 16;
+    }
+}
+
+/* The same of windows over pixels of few bytes: of pixel i and of the one `apart` behind it, the `bytes`
+ * (8 or 16) from there on. */
+TRAINC_SHARED void trainc_windows_in_pairs(const int8_t *from, int32_t pixels, int32_t pixel_bytes,
+    int32_t bytes, int32_t apart, int8_t *to)
+{
+    const int8_t *other = from + apart * pixel_bytes;
+    for (int32_t left = pixels - apart; left > 0; left--) {
+        if (bytes == 8) {
+            vst1q_s8(to, vcombine_s8(vld1_s8(from), vld1_s8(other)));
+            to += 16;
+        } else {
+            const int64x2_t a = vreinterpretq_s64_s8(vld1q_s8(from));
+            const int64x2_t b = vreinterpretq_s64_s8(vld1q_s8(other));
+            vst1q_s8(to, vreinterpretq_s8_s64(vzip1q_s64(a, b)));
+            vst1q_s8(to + 16, vreinterpretq_s8_s64(vzip2q_s64(a, b)));
+            to += 32;
+        }
+        from += pixel_bytes;
+        other += pixel_bytes;
     }
 }
 
@@ -306,10 +403,110 @@ TRAINC_SHARED void trainc_pack_weights(const struct trainc_weights *s, const int
             temporary, trainc_put_##order);                                                       \
     }
 
-/* Bytes of the lanes 0 and 4, 1 and 5, 2 and 6, 3 and 7 of a tile, [8 rows][2] each, as [8 rows][8
- * lanes]. */
-TRAINC_PART int8x16x4_t trainc_lanes_together(int8x16_t a, int8x16_t b, int8x16_t c, int8x16_t d)
+/* 16 rounded sums. */
+typedef int8x16_t trainc_sixteen_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
+    const struct trainc_rounding *rounding);
+
+/* In order. */
+TRAINC_PART int8x16_t trainc_order_by_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
+    const struct trainc_rounding *rounding)
 {
+    return trainc_sixteen(trainc_eight_by_sums(x0, x1, rounding),
+        trainc_eight_by_sums(x2, x3, rounding), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_order_by_halves(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    return trainc_sixteen(trainc_eight_by_halves(x0, x1, rounding),
+        trainc_eight_by_halves(x2, x3, rounding), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_order_by_parts(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    const int16x8_t upper01 = vuzp2q_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x1));
+    const int16x8_t upper23 = vuzp2q_s16(vreinterpretq_s16_s32(x2), vreinterpretq_s16_s32(x3));
+    return trainc_with_signs(trainc_eight_by_parts(x0, x1, rounding),
+        trainc_eight_by_parts(x2, x3, rounding),
+        vuzp2q_s8(vreinterpretq_s8_s16(upper01), vreinterpretq_s8_s16(upper23)), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_order_half_away(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    return trainc_rounded_sums(x0, x1, x2, x3, rounding, trainc_half_away);
+}
+
+TRAINC_PART int8x16_t trainc_order_pseudo_stochastic(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    return trainc_rounded_sums(x0, x1, x2, x3, rounding, trainc_pseudo_stochastic);
+}
+
+/* The first eight and the last, in turn. */
+TRAINC_PART int8x16_t trainc_turn_by_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
+    const struct trainc_rounding *rounding)
+{
+    const int16x8_t a0 = vreinterpretq_s16_s32(trainc_aligned(x0, rounding));
+    const int16x8_t a4 = vreinterpretq_s16_s32(trainc_aligned(x1, rounding));
+    const int16x8_t b0 = vreinterpretq_s16_s32(trainc_aligned(x2, rounding));
+    const int16x8_t b4 = vreinterpretq_s16_s32(trainc_aligned(x3, rounding));
+    return trainc_sixteen(vtrn2q_s16(a0, b0), vtrn2q_s16(a4, b4), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_turn_by_halves(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    const int16x8_t a0 = vreinterpretq_s16_s32(x0), a4 = vreinterpretq_s16_s32(x1);
+    const int16x8_t b0 = vreinterpretq_s16_s32(x2), b4 = vreinterpretq_s16_s32(x3);
+    return trainc_sixteen(trainc_aligned16(vtrn1q_s16(a0, b0), rounding),
+        trainc_aligned16(vtrn1q_s16(a4, b4), rounding), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_turn_by_parts(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
+    const struct trainc_rounding *rounding)
+{
+    const uint16x8_t ma0 = trainc_bordered_magnitudes(x0, rounding);
+    const uint16x8_t ma4 = trainc_bordered_magnitudes(x1, rounding);
+    const uint16x8_t mb0 = trainc_bordered_magnitudes(x2, rounding);
+    const uint16x8_t mb4 = trainc_bordered_magnitudes(x3, rounding);
+    const int16x8_t upper0 = vtrn2q_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x2));
+    const int16x8_t upper4 = vtrn2q_s16(vreinterpretq_s16_s32(x1), vreinterpretq_s16_s32(x3));
+    return trainc_with_signs(
+        trainc_by_parts(vtrn2q_u16(ma0, mb0), vtrn1q_u16(ma0, mb0), rounding),
+        trainc_by_parts(vtrn2q_u16(ma4, mb4), vtrn1q_u16(ma4, mb4), rounding),
+        vuzp2q_s8(vreinterpretq_s8_s16(upper0), vreinterpretq_s8_s16(upper4)), rounding);
+}
+
+TRAINC_PART int8x16_t trainc_turn_half_away(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    const int8x16_t two = trainc_order_half_away(x0, x1, x2, x3, rounding);
+    return vzip1q_s8(two, vextq_s8(two, two, 8));
+}
+
+TRAINC_PART int8x16_t trainc_turn_pseudo_stochastic(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+    int32x4_t x3, const struct trainc_rounding *rounding)
+{
+    const int8x16_t two = trainc_order_pseudo_stochastic(x0, x1, x2, x3, rounding);
+    return vzip1q_s8(two, vextq_s8(two, two, 8));
+}
+
+/* A tile's rounded sums. */
+typedef int8x16x4_t trainc_rounded_tile(const int32_t *sums,
+    const struct trainc_rounding *rounding, trainc_sixteen_sums *sixteen);
+
+/* Of [8 lanes][8 rows], lane after lane rounded in turn with the one four behind: the rows 0 and 1,
+ * 2 and 3, 4 and 5, 6 and 7. */
+TRAINC_PART int8x16x4_t trainc_tile_in_turn(const int32_t *sums,
+    const struct trainc_rounding *rounding, trainc_sixteen_sums *sixteen)
+{
+#define TRAINC_TWO(at)                                                                      \
+    sixteen(vld1q_s32(sums + (at)), vld1q_s32(sums + (at) + 4), vld1q_s32(sums + (at) + 32), \
+        vld1q_s32(sums + (at) + 36), rounding)
+    const int8x16_t a = TRAINC_TWO(0), b = TRAINC_TWO(8), c = TRAINC_TWO(16), d = TRAINC_TWO(24);
+#undef TRAINC_TWO
     const int8x16_t even = vzip1q_s8(a, c), odd = vzip1q_s8(b, d);
     const int8x16_t even4 = vzip2q_s8(a, c), odd4 = vzip2q_s8(b, d);
     const int8x16x4_t rows = {{vzip1q_s8(even, odd), vzip2q_s8(even, odd), vzip1q_s8(even4, odd4),
@@ -317,140 +514,93 @@ TRAINC_PART int8x16x4_t trainc_lanes_together(int8x16_t a, int8x16_t b, int8x16_
     return rows;
 }
 
-/* The results of the lanes at a and at b, [8 rows][2]. */
-TRAINC_PART int8x16_t trainc_two_by_sums(const int32_t *a, const int32_t *b,
-    const struct trainc_rounding *rounding)
+/* Of [4 pairs of lanes][4 pairs of rows][2 lanes][2 rows], a pair of rows after the other: the rows 0
+ * and 2, 1 and 3, 4 and 6, 5 and 7. */
+TRAINC_PART int8x16x4_t trainc_tile_in_order(const int32_t *sums,
+    const struct trainc_rounding *rounding, trainc_sixteen_sums *sixteen)
 {
-    const int16x8_t a0 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(a), rounding));
-    const int16x8_t a4 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(a + 4), rounding));
-    const int16x8_t b0 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(b), rounding));
-    const int16x8_t b4 = vreinterpretq_s16_s32(trainc_aligned(vld1q_s32(b + 4), rounding));
-    return trainc_sixteen(vtrn2q_s16(a0, b0), vtrn2q_s16(a4, b4), rounding);
+#define TRAINC_TWO(at)                                                                      \
+    sixteen(vld1q_s32(sums + (at)), vld1q_s32(sums + (at) + 16), vld1q_s32(sums + (at) + 32), \
+        vld1q_s32(sums + (at) + 48), rounding)
+    const int8x16_t a = TRAINC_TWO(0), b = TRAINC_TWO(4), c = TRAINC_TWO(8), d = TRAINC_TWO(12);
+#undef TRAINC_TWO
+    const int8x16x4_t rows = {{vuzp1q_s8(a, b), vuzp2q_s8(a, b), vuzp1q_s8(c, d),
+        vuzp2q_s8(c, d)}};
+    return rows;
 }
 
-TRAINC_PART int8x16_t trainc_two_by_halves(const int32_t *a, const int32_t *b,
-    const struct trainc_rounding *rounding)
+/* Where a row is: the register, and whether its upper half. */
+TRAINC_PART int32_t trainc_register_of(trainc_rounded_tile *tile, int32_t row)
 {
-    const int16x8_t a0 = vreinterpretq_s16_s32(vld1q_s32(a));
-    const int16x8_t a4 = vreinterpretq_s16_s32(vld1q_s32(a + 4));
-    const int16x8_t b0 = vreinterpretq_s16_s32(vld1q_s32(b));
-    const int16x8_t b4 = vreinterpretq_s16_s32(vld1q_s32(b + 4));
-    return trainc_sixteen(trainc_aligned16(vtrn1q_s16(a0, b0), rounding),
-        trainc_aligned16(vtrn1q_s16(a4, b4), rounding), rounding);
+    return tile == trainc_tile_in_order ? row / 4 * 2 + row % 2 : row / 2;
 }
 
-TRAINC_PART int8x16_t trainc_two_by_parts(const int32_t *a, const int32_t *b,
-    const struct trainc_rounding *rounding)
+TRAINC_PART int32_t trainc_half_of(trainc_rounded_tile *tile, int32_t row)
 {
-    const int32x4_t a0 = vld1q_s32(a), a4 = vld1q_s32(a + 4);
-    const int32x4_t b0 = vld1q_s32(b), b4 = vld1q_s32(b + 4);
-    const uint16x8_t ma0 = trainc_bordered_magnitudes(a0, rounding);
-    const uint16x8_t ma4 = trainc_bordered_magnitudes(a4, rounding);
-    const uint16x8_t mb0 = trainc_bordered_magnitudes(b0, rounding);
-    const uint16x8_t mb4 = trainc_bordered_magnitudes(b4, rounding);
-    const int16x8_t upper0 = vtrn2q_s16(vreinterpretq_s16_s32(a0), vreinterpretq_s16_s32(b0));
-    const int16x8_t upper4 = vtrn2q_s16(vreinterpretq_s16_s32(a4), vreinterpretq_s16_s32(b4));
-    return trainc_with_signs(
-        trainc_by_parts(vtrn2q_u16(ma0, mb0), vtrn1q_u16(ma0, mb0), rounding),
-        trainc_by_parts(vtrn2q_u16(ma4, mb4), vtrn1q_u16(ma4, mb4), rounding),
-        vuzp2q_s8(vreinterpretq_s8_s16(upper0), vreinterpretq_s8_s16(upper4)), rounding);
+    return tile == trainc_tile_in_order ? row / 2 % 2 : row % 2;
 }
 
-TRAINC_PART int8x16_t trainc_two_half_away(const int32_t *a, const int32_t *b,
-    const struct trainc_rounding *rounding)
-{
-    const int8x16_t two = trainc_rounded16(a, b, rounding, trainc_half_away);
-    return vzip1q_s8(two, vextq_s8(two, two, 8));
-}
-
-TRAINC_PART int8x16_t trainc_two_pseudo_stochastic(const int32_t *a, const int32_t *b,
-    const struct trainc_rounding *rounding)
-{
-    const int8x16_t two = trainc_rounded16(a, b, rounding, trainc_pseudo_stochastic);
-    return vzip1q_s8(two, vextq_s8(two, two, 8));
-}
-
-typedef int8x16_t trainc_two_lanes(const int32_t *a, const int32_t *b,
-    const struct trainc_rounding *rounding);
-
-/* The rounded sums of a tile, [8 lanes][8 rows], as bytes [8 rows][8 lanes]. */
-TRAINC_PART int8x16x4_t trainc_rounded_tile(const int32_t *sums,
-    const struct trainc_rounding *rounding, trainc_two_lanes *two)
-{
-    const int8x16_t a = two(sums, sums + 32, rounding), b = two(sums + 8, sums + 40, rounding);
-    const int8x16_t c = two(sums + 16, sums + 48, rounding);
-    return trainc_lanes_together(a, b, c, two(sums + 24, sums + 56, rounding));
-}
-
-/* Calls `store` of arguments and of what rounds two lanes half away from zero. Each has loops of its
- * own, for compilers would do parts of all before they ask which it is. */
-#define TRAINC_TWO_HALF_AWAY(rounding, store, ...)          \
-    do {                                                    \
-        if ((rounding)->way == TRAINC_BY_SUMS) {            \
-            store(__VA_ARGS__, trainc_two_by_sums);         \
-        } else if ((rounding)->way == TRAINC_BY_HALVES) {   \
-            store(__VA_ARGS__, trainc_two_by_halves);       \
-        } else {                                            \
-            store(__VA_ARGS__, trainc_two_half_away);       \
-        }                                                   \
+/* Calls `store` of arguments, of a tile's order and of what rounds 16 sums half away from zero in turn
+ * or in order. Each has loops of its own, for compilers would do parts of all before they ask which it
+ * is. */
+#define TRAINC_STORE_HALF_AWAY(order, rounding, store, ...)                                 \
+    do {                                                                                    \
+        if ((rounding)->way == TRAINC_BY_SUMS) {                                            \
+            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_by_sums);           \
+        } else if ((rounding)->way == TRAINC_BY_HALVES) {                                   \
+            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_by_halves);         \
+        } else {                                                                            \
+            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_half_away);         \
+        }                                                                                   \
     } while (0)
 
 /* The same pseudo-stochastically. */
-#define TRAINC_TWO_PSEUDO_STOCHASTIC(rounding, store, ...)  \
-    do {                                                    \
-        if ((rounding)->by_parts != 0) {                    \
-            store(__VA_ARGS__, trainc_two_by_parts);        \
-        } else {                                            \
-            store(__VA_ARGS__, trainc_two_pseudo_stochastic); \
-        }                                                   \
+#define TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, store, ...)                         \
+    do {                                                                                    \
+        if ((rounding)->by_parts != 0) {                                                    \
+            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_by_parts);          \
+        } else {                                                                            \
+            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_pseudo_stochastic); \
+        }                                                                                   \
     } while (0)
 
 /* Stores tiles of rows panel by panel: row r's 8 lanes at y + r row_stride. */
 TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t row_stride,
-    int8_t *y, const struct trainc_rounding *rounding, trainc_two_lanes *two)
+    int8_t *y, const struct trainc_rounding *rounding, trainc_rounded_tile *tile,
+    trainc_sixteen_sums *sixteen)
 {
     /* A copy, which stores of bytes cannot change, stays in registers. */
     const struct trainc_rounding own = *rounding;
     for (int32_t r = 0; r < rows; r += 8) {
-        const int8x16x4_t q = trainc_rounded_tile(sums, &own, two);
+        const int8x16x4_t q = tile(sums, &own, sixteen);
         const int32_t left = rows - r;
         sums += 64;
         if (left >= 8) {
-            for (int32_t i = 0; i < 4; i++) {
-                vst1_s8(y, vget_low_s8(q.val[i]));
-                y += row_stride;
-                vst1_s8(y, vget_high_s8(q.val[i]));
-                y += row_stride;
-            }
+#define TRAINC_ROW(row)                                                                     \
+    {                                                                                       \
+        const int64x2_t both = vreinterpretq_s64_s8(q.val[trainc_register_of(tile, row)]);  \
+        if (trainc_half_of(tile, row) != 0) {                                               \
+            vst1q_lane_s64((int64_t *)(void *)y, both, 1);                                  \
+        } else {                                                                            \
+            vst1q_lane_s64((int64_t *)(void *)y, both, 0);                                  \
+        }                                                                                   \
+        y += row_stride;                                                                    \
+    }
+            TRAINC_ROW(0)
+            TRAINC_ROW(1)
+            TRAINC_ROW(2)
+            TRAINC_ROW(3)
+            TRAINC_ROW(4)
+            TRAINC_ROW(5)
+            TRAINC_ROW(6)
+            TRAINC_ROW(7)
+#undef TRAINC_ROW
         } else {
             for (int32_t i = 0; i < left; i++) {
-                const int8x16_t pair = q.val[i / 2];
-                vst1_s8(y, i % 2 == 0 ? vget_low_s8(pair) : vget_high_s8(pair));
+                const int8x16_t two = q.val[trainc_register_of(tile, i)];
+                vst1_s8(y, trainc_half_of(tile, i) != 0 ? vget_high_s8(two) : vget_low_s8(two));
                 y += row_stride;
             }
-        }
-    }
-}
-
-TRAINC_SHARED void trainc_store_places_half_away(const int32_t *sums, int32_t rows,
-    int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)
-{
-    TRAINC_TWO_HALF_AWAY(rounding, trainc_store_places, sums, rows, row_stride, y, rounding);
-}
-
-TRAINC_SHARED void trainc_store_places_pseudo_stochastic(const int32_t *sums, int32_t rows,
-    int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)
-{
-    TRAINC_TWO_PSEUDO_STOCHASTIC(rounding, trainc_store_places, sums, rows, row_stride, y, rounding);
-}
-
-/* The same for sums as they are. */
-TRAINC_SHARED void trainc_store_places_sums(const int32_t *sums, int32_t rows, int32_t row_stride,
-    int32_t *y)
-{
-    for (int32_t r = 0; r < rows; r++) {
-        for (int32_t l = 0; l < 8; l++) {
-            y[r * row_stride + l] = sums[64 * (r / 8) + 8 * l + r % 8];
         }
     }
 }
@@ -458,18 +608,18 @@ TRAINC_SHARED void trainc_store_places_sums(const int32_t *sums, int32_t rows, i
 /* The same for lanes whose results are apart: lane l's of row r at y[results[l] + r row_stride]. */
 TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t row_stride,
     const int32_t *results, int8_t *y, const struct trainc_rounding *rounding,
-    trainc_two_lanes *two)
+    trainc_rounded_tile *tile, trainc_sixteen_sums *sixteen)
 {
     const struct trainc_rounding own = *rounding;
     int8_t *y0 = y + results[0], *y1 = y + results[1], *y2 = y + results[2], *y3 = y + results[3];
     int8_t *y4 = y + results[4], *y5 = y + results[5], *y6 = y + results[6], *y7 = y + results[7];
     for (int32_t r = 0; r < rows; r += 8) {
-        const int8x16x4_t q = trainc_rounded_tile(sums, &own, two);
+        const int8x16x4_t q = tile(sums, &own, sixteen);
         const int32_t left = trainc_minimum32(rows - r, 8);
         sums += 64;
         for (int32_t i = 0; i < left; i++) {
-            const int8x16_t pair = q.val[i / 2];
-            const int8x8_t v = i % 2 == 0 ? vget_low_s8(pair) : vget_high_s8(pair);
+            const int8x16_t two = q.val[trainc_register_of(tile, i)];
+            const int8x8_t v = trainc_half_of(tile, i) != 0 ? vget_high_s8(two) : vget_low_s8(two);
 #define TRAINC_LANE(l)       \
     vst1_lane_s8(y##l, v, l); \
     y##l += row_stride
@@ -486,26 +636,52 @@ TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t r
     }
 }
 
-TRAINC_SHARED void trainc_store_apart_half_away(const int32_t *sums, int32_t rows,
-    int32_t row_stride, const int32_t *results, int8_t *y, const struct trainc_rounding *rounding)
-{
-    TRAINC_TWO_HALF_AWAY(rounding, trainc_store_apart, sums, rows, row_stride, results, y, rounding);
-}
-
-TRAINC_SHARED void trainc_store_apart_pseudo_stochastic(const int32_t *sums, int32_t rows,
-    int32_t row_stride, const int32_t *results, int8_t *y, const struct trainc_rounding *rounding)
-{
-    TRAINC_TWO_PSEUDO_STOCHASTIC(rounding, trainc_store_apart, sums, rows, row_stride, results, y, rounding);
-}
-
-TRAINC_SHARED void trainc_store_apart_sums(const int32_t *sums, int32_t rows, int32_t row_stride,
-    const int32_t *results, int32_t *y)
-{
-    for (int32_t r = 0; r < rows; r++) {
-        for (int32_t l = 0; l < 8; l++) {
-            y[results[l] + r * row_stride] = sums[64 * (r / 8) + 8 * l + r % 8];
-        }
+/* The storing functions of a level: of its tiles' order, and where in a tile a lane's sum of a row is. */
+#define TRAINC_STORES_IN_PLACE(level, order, at)                                                  \
+    TRAINC_SHARED void trainc_store_places_half_away_##level(const int32_t *sums, int32_t rows,   \
+        int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)                    \
+    {                                                                                             \
+        TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_places, sums, rows, row_stride, y,   \
+            rounding);                                                                            \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_places_pseudo_stochastic_##level(const int32_t *sums,         \
+        int32_t rows, int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)      \
+    {                                                                                             \
+        TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_places, sums, rows,          \
+            row_stride, y, rounding);                                                             \
+    }                                                                                             \
+    /* The same for sums as they are. */                                                          \
+    TRAINC_SHARED void trainc_store_places_sums_##level(const int32_t *sums, int32_t rows,        \
+        int32_t row_stride, int32_t *y)                                                           \
+    {                                                                                             \
+        for (int32_t r = 0; r < rows; r++) {                                                      \
+            for (int32_t l = 0; l < 8; l++) {                                                     \
+                y[r * row_stride + l] = sums[64 * (r / 8) + at(l, r % 8)];                        \
+            }                                                                                     \
+        }                                                                                         \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_apart_half_away_##level(const int32_t *sums, int32_t rows,    \
+        int32_t row_stride, const int32_t *results, int8_t *y,                                    \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_apart, sums, rows, row_stride,       \
+            results, y, rounding);                                                                \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_apart_pseudo_stochastic_##level(const int32_t *sums,          \
+        int32_t rows, int32_t row_stride, const int32_t *results, int8_t *y,                      \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_apart, sums, rows,           \
+            row_stride, results, y, rounding);                                                    \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_apart_sums_##level(const int32_t *sums, int32_t rows,         \
+        int32_t row_stride, const int32_t *results, int32_t *y)                                   \
+    {                                                                                             \
+        for (int32_t r = 0; r < rows; r++) {                                                      \
+            for (int32_t l = 0; l < 8; l++) {                                                     \
+                y[results[l] + r * row_stride] = sums[64 * (r / 8) + at(l, r % 8)];               \
+            }                                                                                     \
+        }                                                                                         \
     }
-}
 
 #endif

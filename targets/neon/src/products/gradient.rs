@@ -327,47 +327,65 @@ impl<'a> GradientProduct<'a> {
             out.line("(void)bits;");
         }
         emit_finish(finish, out);
-        if grouped {
-            out.for_("group", c.groups);
-        }
-        let row_bytes = c.channels * taps;
-        let y = of_group("y0", c.outputs * row_bytes);
-        let mut taken = match grouped {
-            true => vec![own("int32_t ", "group")],
-            false => Vec::new(),
-        };
-        taken.push(own("const int32_t *", "sums"));
-        taken.extend(match finish {
-            Some(_) => vec![
-                own("int8_t *", "y0"),
-                own("int8_t *", "temporary"),
-                given("const struct trainc_rounding *", "rounding", "&rounding"),
-            ],
-            None => vec![own("int32_t *", "y0")],
-        });
-        let temporary = match finish {
-            Some(_) => format!(", {temporary}"),
-            None => String::new(),
-        };
-        parts.run(out, layout.row_parts, &taken, |out| {
-            for_parts(out);
-            let [begin, end] = range(row_panels, layout.row_parts);
-            out.open(format!("for (int32_t row = {begin}; row < {end}; row++) {{"));
-            out.long(format!(
-                "trainc_store_taps_{}(sums + {panel} * {}, {}, {}, {taps}, {y} + {}, {row_bytes}{temporary}{});",
-                suffix(finish),
-                lane_panels * taps * 64,
-                of_panel(c.outputs, "row"),
-                c.channels,
-                times("row", 8 * row_bytes),
-                argument(finish)
-            ));
-            out.close();
-            out.close();
-        });
-        if grouped {
-            out.close();
-        }
+        emit_store(c, finish, [layout.row_parts, layout.temporary_bytes], parts, out);
+    }
+}
+
+/// Prints how sums[groups][panels of rows][panels of lanes][taps][8][8] are rounded and stored, in so many parts, each of
+/// which has so many bytes of the temporary.
+pub(super) fn emit_store(
+    c: &Convolution,
+    finish: Option<Narrowing>,
+    [row_parts, temporary_bytes]: [usize; 2],
+    parts: &mut Parts<'_>,
+    out: &mut Text,
+) {
+    let grouped = c.groups > 1;
+    let (row_panels, lane_panels) = (c.outputs.div_ceil(8), c.channels.div_ceil(8));
+    let taps = c.tap_count();
+    if grouped {
+        out.for_("group", c.groups);
+    }
+    let row_bytes = c.channels * taps;
+    let (panel, y, mut taken) = match grouped {
+        true => (
+            format!("(group * {row_panels} + row)"),
+            format!("y0 + {}", times("group", c.outputs * row_bytes)),
+            vec![own("int32_t ", "group")],
+        ),
+        false => ("row".to_string(), "y0".to_string(), Vec::new()),
+    };
+    taken.push(own("const int32_t *", "sums"));
+    taken.extend(match finish {
+        Some(_) => vec![
+            own("int8_t *", "y0"),
+            own("int8_t *", "temporary"),
+            given("const struct trainc_rounding *", "rounding", "&rounding"),
+        ],
+        None => vec![own("int32_t *", "y0")],
+    });
+    let temporary = match finish {
+        Some(_) => format!(", temporary + {}", times("part", temporary_bytes)),
+        None => String::new(),
+    };
+    parts.run(out, row_parts, &taken, |out| {
+        for_parts(out);
+        let [begin, end] = range(row_panels, row_parts);
+        out.open(format!("for (int32_t row = {begin}; row < {end}; row++) {{"));
+        out.long(format!(
+            "trainc_store_taps_{}(sums + {panel} * {}, {}, {}, {taps}, {y} + {}, {row_bytes}{temporary}{});",
+            suffix(finish),
+            lane_panels * taps * 64,
+            of_panel(c.outputs, "row"),
+            c.channels,
+            times("row", 8 * row_bytes),
+            argument(finish)
+        ));
+        out.close();
+        out.close();
+    });
+    if grouped {
+        out.close();
     }
 }
 

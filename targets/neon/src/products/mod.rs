@@ -32,7 +32,7 @@ pub(crate) use depthwise::DepthwiseProduct;
 use few::FewImages;
 pub(crate) use float::FloatProduct;
 use gradient::GradientProduct;
-use in_place::{GradientInPlace, WindowsInPlace};
+use in_place::{GradientInPlace, ShiftedGradient, WindowsInPlace};
 use parts::{Parts, of_panel};
 use windows::WindowProduct;
 
@@ -81,6 +81,7 @@ impl Product {
             Way::FewImages(product) => product.emit(finish, parts, out),
             Way::WindowsInPlace(product) => product.emit(finish, parts, out),
             Way::GradientInPlace(product) => product.emit(finish, parts, out),
+            Way::ShiftedGradient(product) => product.emit(finish, parts, out),
             Way::Gradient(product) => {
                 emit_level(level, out);
                 product.emit(level, finish, parts, out);
@@ -102,6 +103,7 @@ enum Way<'a> {
     Gradient(GradientProduct<'a>),
     WindowsInPlace(WindowsInPlace<'a>),
     GradientInPlace(GradientInPlace<'a>),
+    ShiftedGradient(ShiftedGradient<'a>),
 }
 
 impl<'a> Way<'a> {
@@ -117,9 +119,16 @@ impl<'a> Way<'a> {
             return Way::FewImages(product);
         }
         match c.pass {
-            Pass::Gradient => GradientInPlace::of(level, c, finish)
-                .filter(|product| less(product.instructions()))
-                .map_or_else(|| Way::Gradient(GradientProduct::new(c)), Way::GradientInPlace),
+            Pass::Gradient => {
+                let in_place = GradientInPlace::of(level, c, finish)
+                    .map(|product| (product.instructions(), Way::GradientInPlace(product)));
+                let shifted = ShiftedGradient::of(level, c, finish)
+                    .map(|product| (product.instructions(), Way::ShiftedGradient(product)));
+                let least = [in_place, shifted].into_iter().flatten().min_by_key(|(n, _)| *n);
+                least
+                    .filter(|(instructions, _)| less(*instructions))
+                    .map_or_else(|| Way::Gradient(GradientProduct::new(c)), |(_, way)| way)
+            }
             Pass::Forward | Pass::Error => WindowsInPlace::of(level, c, finish)
                 .filter(|product| less(product.instructions()))
                 .map_or_else(|| Way::Windows(WindowProduct::new(c, finish)), Way::WindowsInPlace),
@@ -134,6 +143,7 @@ impl<'a> Way<'a> {
             Way::Gradient(product) => product.scratch_bytes(),
             Way::WindowsInPlace(product) => product.scratch_bytes(),
             Way::GradientInPlace(product) => product.scratch_bytes(),
+            Way::ShiftedGradient(product) => product.scratch_bytes(),
         }
     }
 }
@@ -157,6 +167,7 @@ impl Implementation for Product {
             Way::FewImages(product) => product.instructions() as u64,
             Way::WindowsInPlace(product) => product.instructions() as u64,
             Way::GradientInPlace(product) => product.instructions() as u64,
+            Way::ShiftedGradient(product) => product.instructions() as u64,
             Way::Windows(_) | Way::Gradient(_) => {
                 cost::instructions(c, self.level, self.kernel.finish.is_some())
             }
@@ -231,6 +242,25 @@ mod tests {
     }
 
     #[test]
+    fn operands_of_gradients_are_copied_where_that_takes_less() {
+        let copied = |level, channels, size, stride| {
+            let c = convolution(Pass::Gradient, 8, channels, size, 3, stride);
+            let sums =
+                Some(Narrowing::Gradient { rounding: trainc_ir::numeric::Rounding::HalfAway });
+            matches!(Way::of(level, &c, sums), Way::ShiftedGradient(_))
+        };
+        for level in [Level::Dotprod, Level::I8mm] {
+            assert!(copied(level, [16, 16], 32, 1) && copied(level, [16, 32], 32, 2));
+            assert!(copied(level, [64, 64], 8, 1));
+            // Channels fill no panels, columns no unit of 8.
+            assert!(!copied(level, [3, 16], 32, 1) && !copied(level, [64, 64], 4, 1));
+        }
+        // Errors are read in place by `sdot` where rows have whole units.
+        assert!(!copied(Level::Dotprod, [32, 32], 14, 1) && copied(Level::I8mm, [32, 32], 14, 1));
+        assert!(!copied(Level::Baseline, [16, 16], 32, 1));
+    }
+
+    #[test]
     fn lanes_are_read_in_place_where_that_takes_less() {
         let narrowing =
             Some(Narrowing::Gradient { rounding: trainc_ir::numeric::Rounding::HalfAway });
@@ -240,7 +270,9 @@ mod tests {
                 Way::Outer => "outer",
                 Way::FewImages(_) => "few images",
                 Way::Windows(_) | Way::Gradient(_) => "panels",
-                Way::WindowsInPlace(_) | Way::GradientInPlace(_) => "in place",
+                Way::WindowsInPlace(_) | Way::GradientInPlace(_) | Way::ShiftedGradient(_) => {
+                    "in place"
+                }
             }
         };
         use Pass::{Error, Forward, Gradient};

@@ -135,6 +135,18 @@ pub(crate) const SHAPES: &[Shape] = &[
     (8, 1, [24, 8], [1, 1], [1, 1], [1, 1], [1, 1], [0; 4]),
     // Windows that lie in the padding alone.
     (2, 1, [16, 4], [2, 3], [2, 2], [1, 1], [1, 1], [3, 2, 2, 3]),
+    // Rows of the result in units of 8 and of 16 columns, taps beyond both borders, by strides and dilations.
+    (3, 1, [16, 8], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (2, 1, [32, 16], [10, 24], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (2, 1, [16, 8], [11, 33], [3, 5], [2, 2], [2, 1], [2, 2, 1, 3]),
+    (2, 1, [16, 8], [13, 20], [3, 3], [3, 1], [1, 1], [1; 4]),
+    (2, 1, [16, 16], [8, 32], [3, 3], [2, 2], [1, 1], [1; 4]),
+    // Few channels; even rows of windows, whose neighbours lie in pairs; places that follow each other.
+    (3, 1, [3, 12], [9, 18], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (2, 1, [4, 9], [6, 12], [2, 4], [1, 2], [1, 1], [1; 4]),
+    (2, 1, [1, 8], [9, 14], [5, 5], [1, 1], [1, 1], [2; 4]),
+    (2, 1, [24, 17], [6, 10], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (2, 1, [40, 24], [7, 7], [1, 1], [1, 1], [1, 1], [0; 4]),
 ];
 
 /// Windows of which some have no tap, in the error gradient or in the convolution: planes smaller and larger than a vector,

@@ -77,10 +77,10 @@ impl<'a> GradientInPlace<'a> {
             let stretches = if whole {
                 // Behind the last row there is nothing to sum.
                 let bytes = ((rows - 1) * pitch + columns).next_multiple_of(unit);
-                Stretches { outer, inner: Axis::ONE, bytes }
+                Stretches { outer, inner: Axis::ONE, bytes, paired: false }
             } else {
                 let inner = Axis { count: rows, rows: 8 * pitch, lanes: size[1] as i64 };
-                Stretches { outer, inner, bytes: pitch }
+                Stretches { outer, inner, bytes: pitch, paired: false }
             };
             (pitch, image_k, stretches)
         };
@@ -173,7 +173,9 @@ impl<'a> GradientInPlace<'a> {
             "int32_t",
             "sums",
             layout.sums,
-            &format!("[{panels} panels of channels at taps][{row_panels} panels][8 lanes][8 rows]"),
+            &format!(
+                "[{panels} panels of channels at taps][{row_panels} panels][8 lanes by 8 rows]"
+            ),
         );
         let text = "Panels of 8 output channels: [images][places][8].";
         declare(out, "int8_t", "rows", layout.rows, text);
@@ -247,8 +249,8 @@ impl<'a> GradientInPlace<'a> {
                 false => out.open("for (int32_t panel = begin; panel < end; panel++) {"),
             }
             out.long(format!(
-                "trainc_store_places_{}(sums + panel * {}, {}, {}, y0 + {}{});",
-                suffix(finish),
+                "{}(sums + panel * {}, {}, {}, y0 + {}{});",
+                self.level.function(&format!("store_places_{}", suffix(finish))),
                 64 * row_panels,
                 c.outputs,
                 self.lanes(),

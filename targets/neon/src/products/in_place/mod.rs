@@ -2,16 +2,18 @@
 //!
 //! A lane is a place of an operand from which stretches of k lie together, so that nothing of it is gathered tap by tap. For
 //! processors with `sdot` or `smmla`, whose tile kernels take a lane's k as they are. [`windows`] has the forward pass and the
-//! operand's error, [`gradient`] the weight's.
+//! operand's error, [`gradient`] the weight's, [`shifted`] those whose operand is copied for each column of taps.
 
 mod gradient;
 mod met;
+mod shifted;
 mod windows;
 
 use super::text::Text;
 use crate::level::Level;
 
 pub(super) use gradient::GradientInPlace;
+pub(super) use shifted::ShiftedGradient;
 pub(super) use windows::WindowsInPlace;
 
 /// Bytes of k that lie together in a block of a level's panels of rows; `None` where no tile kernel reads lanes in place.
@@ -35,6 +37,8 @@ struct Stretches {
     inner: Axis,
     /// Bytes of one, in whole units.
     bytes: usize,
+    /// Whether lanes lie in pairs, for `smmla`.
+    paired: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +58,8 @@ impl Stretches {
     fn instructions(&self, level: Level) -> usize {
         let (blocks, words) = (self.bytes / 16, self.bytes % 16 / 4);
         let [block, two, one] = match level {
-            Level::I8mm => [54, 36, 0],
+            Level::I8mm if self.paired => [40, 22, 0],
+            Level::I8mm => [67, 36, 0],
             _ => [78, 48, 28],
         };
         let stretch = 12 + block * blocks + two * (words / 2) + one * (words % 2);
@@ -63,7 +68,8 @@ impl Stretches {
 
     /// The tile kernel's name.
     fn tiles(&self) -> String {
-        format!("tiles_words{}", self.bytes % 16 / 4)
+        let kind = if self.paired { "pairs" } else { "tiles" };
+        format!("{kind}_words{}", self.bytes % 16 / 4)
     }
 
     /// An estimate of the instructions of an outer one.
@@ -142,9 +148,9 @@ impl Border {
 
 /// Instructions of a tile kernel's call, of each pair of panels in it besides its stretches, of a tile that is rounded and stored,
 /// and of one whose lanes' results are apart.
-const TILES: usize = 75;
-const TILE: usize = 92;
-const STORE: usize = 135;
-const STORE_APART: usize = 200;
+const TILES: usize = 55;
+const TILE: usize = 72;
+const STORE: usize = 95;
+const STORE_APART: usize = 215;
 /// Of a function's call for all.
 const CALL: usize = 300;

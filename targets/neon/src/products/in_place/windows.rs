@@ -37,8 +37,12 @@ pub(crate) struct WindowsInPlace<'a> {
     margin: [usize; 2],
     size: [usize; 2],
     pixel_bytes: usize,
+    /// Of what lies together for a lane in pairs: a pixel, or all that the taps of a row meet of few channels.
+    lane_bytes: usize,
     /// Of the taps of a row of the weights, in a row of a panel.
     tap_row_bytes: usize,
+    /// Pixels from a lane to the next, where each pixel lies beside that of the lane behind.
+    apart: Option<i64>,
     layout: Layout,
 }
 
@@ -103,6 +107,21 @@ impl<'a> WindowsInPlace<'a> {
         c: &'a Convolution,
         finish: Option<Narrowing>,
     ) -> Option<WindowsInPlace<'a>> {
+        let alone = WindowsInPlace::plan(level, c, finish, false);
+        let paired = match level {
+            Level::I8mm => WindowsInPlace::plan(level, c, finish, true),
+            _ => None,
+        };
+        [alone, paired].into_iter().flatten().min_by_key(WindowsInPlace::instructions)
+    }
+
+    /// Plans one whose pixels lie alone, or two by two, where it is one.
+    fn plan(
+        level: Level,
+        c: &'a Convolution,
+        finish: Option<Narrowing>,
+        paired: bool,
+    ) -> Option<WindowsInPlace<'a>> {
         let unit = unit(level)?;
         let (inner, outer, plane, result_plane) = match c.pass {
             Pass::Forward => (c.channels, c.outputs, [c.height, c.width], c.places()),
@@ -117,10 +136,13 @@ impl<'a> WindowsInPlace<'a> {
             Pass::Error => c.strides[1] == 1 && c.dilations[1] == 1,
             _ => c.dilations[1] == 1,
         };
-        let pixel_bytes = match (together && c.pass == Pass::Forward, inner) {
-            (true, 1) => 1,
-            (true, _) => inner.next_multiple_of(4),
-            (false, _) => inner.next_multiple_of(unit),
+        let forward = together && c.pass == Pass::Forward;
+        let least = if inner == 1 { 1 } else { inner.next_multiple_of(4) };
+        let of_taps = (c.taps[1] * least).next_multiple_of(unit);
+        let (pixel_bytes, lane_bytes) = match (forward, paired) {
+            (true, false) => (least, least),
+            (true, true) if inner <= 4 && of_taps <= 16 => (least, of_taps),
+            (_, _) => (inner.next_multiple_of(unit), inner.next_multiple_of(unit)),
         };
         let phases: Vec<Phase> = phases(c)
             .into_iter()
@@ -165,9 +187,14 @@ impl<'a> WindowsInPlace<'a> {
             margin,
             size,
             pixel_bytes,
+            lane_bytes,
             tap_row_bytes,
+            apart: None,
             layout: Layout::default(),
         };
+        if paired {
+            product.apart = Some(product.lanes_apart(&phases)?);
+        }
         let readings = phases.into_iter().map(|phase| product.reading(phase));
         product.phases = readings.filter(|reading| !reading.is_empty()).collect();
         if product.phases.is_empty() {
@@ -182,17 +209,36 @@ impl<'a> WindowsInPlace<'a> {
         self.convolution.pass == Pass::Error
     }
 
+    /// Pixels from each even lane to the next one, where that is the same for all.
+    fn lanes_apart(&self, phases: &[Phase]) -> Option<i64> {
+        let sign = if self.mirrored() { -1 } else { 1 };
+        let mut all = phases.iter().map(|phase| {
+            let w = &phase.windows;
+            let [down, right] = [sign * w.step[0] * self.size[1] as i64, sign * w.step[1]];
+            // A panel's first lane is even, or lanes follow each other from row to row.
+            let follow = w.size[1] % 2 == 0 || down == w.size[1] as i64 * right;
+            (follow && right != 0 && right >= -1).then_some(right)
+        });
+        let apart = all.next()??;
+        all.all(|other| other == Some(apart)).then_some(apart)
+    }
+
+    /// Bytes from a pixel to the next, where lanes read them.
+    fn pixel_step(&self) -> usize {
+        if self.apart.is_some() { 2 * self.lane_bytes } else { self.pixel_bytes }
+    }
+
     /// Where a place of the operand with its border is.
     fn place(&self, [row, column]: [i64; 2]) -> i64 {
         let [rows, columns] = self.size.map(|n| n as i64);
         let at = row * columns + column;
         let at = if self.mirrored() { rows * columns - 1 - at } else { at };
-        at * self.pixel_bytes as i64
+        at * self.pixel_step() as i64
     }
 
     fn reading(&self, phase: Phase) -> Reading {
         let w = &phase.windows;
-        let pixel = self.pixel_bytes as i64;
+        let pixel = self.pixel_step() as i64;
         let row = self.size[1] as i64 * pixel;
         let sign = if self.mirrored() { -1 } else { 1 };
         let first = self.place([0, 1].map(|axis| self.margin[axis] as i64 + w.start[axis]));
@@ -208,16 +254,17 @@ impl<'a> WindowsInPlace<'a> {
             rows: tap(phase.tap_row / kernel * self.tap_row_bytes),
             lanes: sign * w.tap_step[0] * row,
         };
+        let paired = self.apart.is_some();
         let stretches = if together {
             let bytes = (wide * self.pixel_bytes).next_multiple_of(self.unit);
-            Stretches { outer, inner: Axis::ONE, bytes }
+            Stretches { outer, inner: Axis::ONE, bytes, paired }
         } else {
             let inner = Axis {
                 count: wide,
                 rows: tap(phase.tap_column * self.pixel_bytes),
                 lanes: tap_right,
             };
-            Stretches { outer, inner, bytes: self.pixel_bytes }
+            Stretches { outer, inner, bytes: self.pixel_bytes, paired }
         };
         let (down, right) = (sign * w.step[0] * row, sign * w.step[1] * pixel);
         Reading { first, down, right, rows, stretches, phase }
@@ -239,6 +286,34 @@ impl<'a> WindowsInPlace<'a> {
         self.outer.div_ceil(8)
     }
 
+    /// Pixels of an image with its border.
+    fn pixels(&self) -> usize {
+        self.size[0] * self.size[1]
+    }
+
+    /// Where in an image's memory pixels lie alone, until they lie in pairs.
+    fn plain_at(&self) -> usize {
+        match self.narrow() {
+            true => self.pixels() * self.pixel_step(),
+            false => (self.pixels() + 1) * self.pixel_bytes,
+        }
+    }
+
+    /// Whether lanes have the taps of a row beside each other.
+    fn narrow(&self) -> bool {
+        self.lane_bytes > self.pixel_bytes
+    }
+
+    /// Whether up to four channels are interleaved, rows of the operand as they are.
+    fn interleaved(&self) -> bool {
+        self.pixel_bytes == 4 && !self.mirrored() && self.plane[1] >= 16
+    }
+
+    /// Whether pixels are written to places of a table.
+    fn has_places(&self) -> bool {
+        self.pixel_bytes > 1 && !self.interleaved()
+    }
+
     /// Panels of rows that stay in the cache.
     fn panels_together(&self) -> usize {
         (BLOCK_BYTES / self.layout.rows_bytes.max(1)).clamp(1, self.row_panels())
@@ -257,11 +332,14 @@ impl<'a> WindowsInPlace<'a> {
         layout.sums = scratch.take(c.images * panels * self.row_panels() * 256);
         layout.rows_bytes = 8 * c.taps[0] * self.tap_row_bytes;
         layout.weights = scratch.take(self.row_panels() * layout.rows_bytes);
-        let image = self.size[0] * self.size[1] * self.pixel_bytes;
+        let image = match self.apart {
+            Some(_) => self.plain_at() + self.pixels() * self.pixel_bytes,
+            None => self.pixels() * self.pixel_bytes,
+        };
         // The last pixel is written, and the last stretch read, past its end.
         layout.image_bytes = (image + 16).next_multiple_of(16);
         layout.pixels = scratch.take(c.images * layout.image_bytes);
-        if self.pixel_bytes > 1 {
+        if self.has_places() {
             layout.places = scratch.take(4 * self.plane[0] * self.plane[1]);
         }
         let lanes: usize = self.phases.iter().map(Reading::places).sum();
@@ -311,7 +389,13 @@ impl<'a> WindowsInPlace<'a> {
         let plane = self.plane[0] * self.plane[1];
         let pixels = match self.pixel_bytes {
             1 => plane / 3,
+            _ if self.interleaved() => self.plane[0] * (8 + 12 * self.plane[1].div_ceil(16)),
             _ => 11 * plane * self.inner.div_ceil(16),
+        };
+        let pairs = match self.apart {
+            Some(_) if self.narrow() => 8 * self.pixels(),
+            Some(_) => self.pixels() * self.pixel_bytes / 4,
+            None => 0,
         };
         let weights = self.outer * self.inner * c.tap_count();
         let weights = match (self.whole_blocks(), c.pass) {
@@ -324,7 +408,7 @@ impl<'a> WindowsInPlace<'a> {
         let places = plane + self.result_plane;
         let stored: usize = self.phases.iter().map(Reading::places).sum();
         let zeros = (self.result_plane - stored.min(self.result_plane)) * self.outer / 8;
-        CALL + c.images * (tiles + pixels + zeros) + weights + 4 * places
+        CALL + c.images * (tiles + pixels + pairs + zeros) + weights + 4 * places
     }
 
     /// The kernel's body.
@@ -336,16 +420,18 @@ impl<'a> WindowsInPlace<'a> {
             "int32_t",
             "sums",
             layout.sums,
-            &format!("[panels of 8 places][{row_panels} panels][8 places][8 {what} channels]"),
+            &format!("[panels of 8 places][{row_panels} panels][8 places by 8 {what} channels]"),
         );
         let text = format!("Panels of 8 {what} channels: [{} taps][channels][8]", c.tap_count());
         declare(out, "int8_t", "weights", layout.weights, &text);
-        let text = match self.mirrored() {
-            true => "The operand, mirrored, channels last, with a border.",
-            false => "The operand, channels last, with a border.",
+        let mut text = match self.mirrored() {
+            true => "The operand, mirrored, channels last, with a border".to_string(),
+            false => "The operand, channels last, with a border".to_string(),
         };
-        declare(out, "int8_t", "pixels", layout.pixels, text);
-        if self.pixel_bytes > 1 {
+        text +=
+            if self.apart.is_some() { "; each pixel beside its lane's neighbour's." } else { "." };
+        declare(out, "int8_t", "pixels", layout.pixels, &text);
+        if self.has_places() {
             declare(out, "int32_t", "places", layout.places, "Of the operand's pixels.");
         }
         declare(out, "int32_t", "lanes", layout.lanes, "Where lanes start to read.");
@@ -472,9 +558,9 @@ impl<'a> WindowsInPlace<'a> {
         let pixel = self.pixel_bytes as i64;
         let row = self.size[1] as i64 * pixel;
         let mut taken = vec![own("const int8_t *", "x0"), own("int8_t *", "pixels")];
-        if self.pixel_bytes > 1 {
+        let first = self.place(self.margin.map(|n| n as i64)) / self.pixel_step() as i64 * pixel;
+        if self.has_places() {
             let sign = if self.mirrored() { -1 } else { 1 };
-            let first = self.place(self.margin.map(|n| n as i64));
             let (down, right) = (sign * row, sign * pixel);
             out.long(format!(
                 "trainc_places(places, {rows}, {columns}, {first}, {down}, {right});"
@@ -497,17 +583,41 @@ impl<'a> WindowsInPlace<'a> {
                 "int8_t *const to = pixels + {};",
                 times("image", layout.image_bytes)
             ));
-            out.line(format!("trainc_zero(to, {});", layout.image_bytes));
+            let plain = match self.apart {
+                Some(_) => self.plain_at(),
+                None => 0,
+            };
+            let at = if plain == 0 { "to".to_string() } else { format!("to + {plain}") };
+            out.line(format!("trainc_zero({at}, {});", layout.image_bytes - plain));
             let from = format!("x0 + {}", times("image", self.inner * rows * columns));
             if self.pixel_bytes == 1 {
-                out.line(format!("trainc_bordered(&border, {from}, to);"));
+                out.line(format!("trainc_bordered(&border, {from}, {at});"));
+            } else if self.interleaved() {
+                out.long(format!(
+                    "trainc_four_channels({from}, {}, {rows}, {columns}, {at} + {first}, {row});",
+                    self.inner
+                ));
             } else {
                 out.long(format!(
-                    "trainc_pixels_at({from}, {}, {}, places, {}, to);",
+                    "trainc_pixels_at({from}, {}, {}, places, {}, {at});",
                     self.inner,
                     rows * columns,
                     i32::from(self.mirrored())
                 ));
+            }
+            match self.apart {
+                Some(apart) if self.narrow() => out.long(format!(
+                    "trainc_windows_in_pairs({at}, {}, {}, {}, {apart}, to);",
+                    self.pixels(),
+                    self.pixel_bytes,
+                    self.lane_bytes
+                )),
+                Some(apart) => out.long(format!(
+                    "trainc_pixels_in_pairs(to, {}, {}, {apart});",
+                    self.pixels(),
+                    self.pixel_bytes
+                )),
+                None => {}
             }
             out.close();
         });
@@ -671,8 +781,8 @@ impl<'a> WindowsInPlace<'a> {
                 (false, _) => ("apart", format!("results + {lanes} + first, y0 + image * {plane}")),
             };
             out.long(format!(
-                "trainc_store_{function}_{}(sums + {tile} * {}, {}, {}, {to}{});",
-                suffix(finish),
+                "{}(sums + {tile} * {}, {}, {}, {to}{});",
+                self.level.function(&format!("store_{function}_{}", suffix(finish))),
                 row_panels * 64,
                 self.outer,
                 self.result_plane,
