@@ -53,6 +53,17 @@ fn the_best_is_written_and_bits_stay() {
         let line = table.lines().find(|line| line.contains(&format!("/* {name} */")));
         assert!(line.expect("a line").contains(&numbers), "{name}: {table}");
     }
+    // What was chosen is what `bench` times, launch by launch, on the same device.
+    let lines = folder.json(&["bench", "out"]);
+    let benched = lines.last().expect("lines");
+    assert_eq!((&benched["reason"], &benched["unit"]), (&"benched".into(), &"nanoseconds".into()));
+    assert_eq!((&benched["runner"], &benched["machine"]), (&last["device"], &Value::Null));
+    let launches = benched["launches"].as_array().expect("launches");
+    let numbers: Vec<u64> = launches.iter().filter_map(|l| l["launch"].as_u64()).collect();
+    assert_eq!(numbers, (0..launches.len() as u64).collect::<Vec<_>>(), "{benched}");
+    let sum: u64 = launches.iter().filter_map(|l| l["units"].as_u64()).sum();
+    let outside = benched["outside"].as_i64().expect("a difference");
+    assert!(sum > 0 && sum as i64 + outside == benched["units"].as_i64().expect("a time"));
     let output = folder.run(&["verify", "out", "--steps", "1", "--no-extremes", "--launches"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("is not as trainc wrote it"), "{said}");
