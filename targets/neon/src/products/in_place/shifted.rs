@@ -140,8 +140,8 @@ impl<'a> ShiftedGradient<'a> {
         let c = self.convolution;
         let (row_panels, lane_panels) = (self.row_panels(), self.lane_panels());
         let mut scratch = Scratch::default();
-        let mut layout = Layout::default();
-        layout.sums = scratch.take(row_panels * lane_panels * c.tap_count() * 256);
+        let sums = scratch.take(row_panels * lane_panels * c.tap_count() * 256);
+        let mut layout = Layout { sums, ..Layout::default() };
         match self.packed() {
             true => {
                 layout.rows_bytes = c.images * self.image_k * 8;
