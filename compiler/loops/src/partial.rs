@@ -18,10 +18,9 @@ const PARTS: [i64; 2] = [4, 4096];
 /// Fewest rounds of a part, unless there are loops in it.
 const EACH: i64 = 32;
 
-/// The kernel with its sums made in parts where that can be, the same bits: of integers, whose sums have no order, and of the largest
-/// magnitude. A condition
-/// around loops at the top is one inside of them. Fewer rounds than `fewest` are left as they are: what parts cost is more than
-/// what they save. Where there are many parts, those are combined in parts, too.
+/// The kernel with its sums made in parts where that can be, the same bits: of integers, whose sums have no order, and of the
+/// largest magnitude. A condition around loops at the top is one inside of them. Fewer rounds than `fewest` are left as they are:
+/// what parts cost is more than what they save. Where there are many parts, those are combined in parts, too.
 pub fn in_parts(kernel: &LoopKernel, fewest: i64) -> LoopKernel {
     let mut kernel = collapsed(&guarded(kernel));
     let statements = std::mem::take(&mut kernel.body);

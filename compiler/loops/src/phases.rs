@@ -304,3 +304,24 @@ impl<'k> Kept<'k> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainc_ir::TensorType;
+    use trainc_ir::ops::{Op, Transpose};
+
+    /// A round that reads what another writes waits for it only where the result may lie there.
+    #[test]
+    fn rounds_of_a_transposition() {
+        let (x, y) = (TensorType::f32([5, 7]), TensorType::f32([7, 5]));
+        let op = Op::from(Transpose { permutation: vec![1, 0] });
+        let kernel = op.lower(&[&x], &[&y]);
+        let rounds = |overwrites: bool| {
+            let all = phases(&kernel, Between::Alone, &|_| overwrites).expect("well formed");
+            all.into_iter().map(|phase| phase.rounds).collect::<Vec<_>>()
+        };
+        assert_eq!(rounds(false), [[7, 5]]);
+        assert_eq!(rounds(true), [[0; 0]]);
+    }
+}
