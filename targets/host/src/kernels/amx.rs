@@ -5,14 +5,17 @@
 //! [`Engine::arrange`] lays a panel out anew, once. Sums of integers may be taken in any order, so that of the three loops of a walk the one
 //! becomes the tiles' that fills them best.
 //!
-//! All eight registers have a use: two tiles of sums, one above the other, so that lanes are loaded once for 32 rows; two of rows and one of
-//! lanes for 16 steps; three of another shape for what is left of a loop.
+//! Two tiles of sums, one above the other, so that lanes are loaded once for 32 rows. More would have fewer loads for each product, but
+//! measured (Xeon of the fifth generation, cycles a product): two above two take as long, 28, and 66 instead of 47 where the core's other
+//! thread is busy; four above each other 31 and 72; loads before the products that they follow 37. Products without loads take 19.
+//!
+//! All registers have the shapes of one call: the steps of a loop are taken by as many as divide their count.
 
 use core::arch::asm;
 
 use super::avx2;
 use super::avx512;
-use super::engine::{Engine, Largest, Nest, Run, Side};
+use super::engine::{Engine, Largest, Nest, Panel, Run, Side};
 
 /// Rows, and units of a row, of a tile register.
 const TILE: usize = 16;
@@ -38,27 +41,46 @@ struct Loop {
     lanes: isize,
 }
 
-/// The loops of a walk as tiles take it: the last one is theirs, by blocks of 16 steps; the others keep their order.
-fn loops(nest: &Nest) -> [Loop; 3] {
-    let inner = Loop { count: nest.inner, panel: 1, lanes: nest.inner_step };
-    let middle = Loop { count: nest.middle, panel: nest.inner, lanes: nest.middle_step };
-    let panel = nest.middle * nest.inner;
-    let outer = Loop { count: nest.outer, panel, lanes: nest.outer_step };
-    let [by_inner, by_middle, by_outer] = [inner, middle, outer].map(|of| tiles(nest, of));
-    // The innermost of equal ones, whose lanes lie nearest to each other.
-    if by_inner <= by_middle.min(by_outer) {
-        [outer, middle, inner]
-    } else if by_middle <= by_outer {
-        [outer, inner, middle]
-    } else {
-        [middle, inner, outer]
+/// The loops of a walk as tiles take it: the last one is theirs, by blocks of as many steps each; the others keep their order.
+struct Loops {
+    outer: Loop,
+    inner: Loop,
+    run: Loop,
+    /// Steps of a tile.
+    block: usize,
+}
+
+impl Loops {
+    /// The loop whose tiles are fullest is theirs; of a part of a panel the innermost, whatever the part's counts.
+    fn new(nest: &Nest) -> Self {
+        let inner = Loop { count: nest.inner, panel: 1, lanes: nest.inner_step };
+        let start = |outer, middle| nest.panel_start(outer, middle);
+        let middle = Loop { count: nest.middle, panel: start(0, 1), lanes: nest.middle_step };
+        let outer = Loop { count: nest.outer, panel: start(1, 0), lanes: nest.outer_step };
+        let [by_inner, by_middle, by_outer] = [inner, middle, outer].map(|of| block(of.count));
+        let is_part = matches!(nest.panel, Panel::Part { .. });
+        // The innermost of equal ones, whose lanes lie nearest to each other.
+        if is_part || by_inner >= by_middle.max(by_outer) {
+            Self { outer, inner: middle, run: inner, block: by_inner }
+        } else if by_middle >= by_outer {
+            Self { outer, inner, run: middle, block: by_middle }
+        } else {
+            Self { outer: middle, inner, run: outer, block: by_outer }
+        }
+    }
+
+    /// Where the blocks of a run lie in an arranged panel, in steps.
+    const fn start(&self, nest: &Nest, outer: usize, inner: usize) -> usize {
+        match nest.panel {
+            Panel::Whole => (outer * self.inner.count + inner) * self.run.count,
+            Panel::Part { .. } => nest.panel_start(outer, inner),
+        }
     }
 }
 
-/// How many tiles of steps a walk has if a loop is the tiles'.
-const fn tiles(nest: &Nest, of: Loop) -> usize {
-    let count = if of.count == 0 { 1 } else { of.count };
-    nest.steps() / count * count.div_ceil(TILE)
+/// The most steps of a tile that divide so many evenly.
+fn block(count: usize) -> usize {
+    (1..=TILE).rev().find(|&steps| count.is_multiple_of(steps)).unwrap_or(1)
 }
 
 impl Engine for DotI8 {
@@ -105,22 +127,20 @@ impl Engine for DotI8 {
         units
     }
 
-    /// `[outer loop][inner loop][block of 16 steps of the tiles' loop][row][step]`.
+    /// `[outer loop][inner loop][block of the tiles' loop][row][step]`.
     fn arrange(panel: &mut [u32], rows: usize, nest: &Nest, buffer: &mut [u32]) {
         assert_eq!(panel.len(), nest.steps() * rows, "a panel of the walk");
         let packed = &mut buffer[..panel.len()];
         packed.copy_from_slice(panel);
-        let [outer, inner, run] = loops(nest);
-        let mut rest = panel;
+        let Loops { outer, inner, run, block } = Loops::new(nest);
+        let mut blocks = panel.chunks_exact_mut(block * rows);
         for i in 0..outer.count {
             for j in 0..inner.count {
-                for k in (0..run.count).step_by(TILE) {
-                    let steps = TILE.min(run.count - k);
+                for k in (0..run.count).step_by(block) {
                     let first = i * outer.panel + j * inner.panel + k * run.panel;
-                    let (block, behind) = rest.split_at_mut(steps * rows);
+                    let Some(to) = blocks.next() else { return };
                     let from = &packed[first * rows..];
-                    Self::transpose(from, run.panel * rows, steps, rows, block, steps);
-                    rest = behind;
+                    Self::transpose(from, run.panel * rows, block, rows, to, block);
                 }
             }
         }
@@ -128,10 +148,7 @@ impl Engine for DotI8 {
 
     /// Enough rows and steps, and tiles that are at least half full of them.
     fn suits(rows: usize, nest: &Nest) -> bool {
-        let steps = nest.steps();
-        rows >= LEAST_ROWS
-            && steps >= LEAST_STEPS
-            && 2 * steps >= TILE * tiles(nest, loops(nest)[2])
+        rows >= LEAST_ROWS && nest.steps() >= LEAST_STEPS && 2 * Loops::new(nest).block >= TILE
     }
 
     unsafe fn tile(
@@ -171,26 +188,18 @@ struct Shapes {
     last_zeros: [u8; 8],
 }
 
-// The registers. Their numbers are written out where instructions name them: sums 0 and 1, rows 2 and 3 by lanes 4, and for the last
-// steps of a loop rows 5 and 6 by lanes 7.
+// The registers. Their numbers are written out where instructions name them: sums 0 above 1, rows 2 above 3, lanes 4.
 
 impl Shapes {
-    /// For so many rows and so many last steps.
-    fn new(rows: usize, last: usize) -> Self {
+    /// For so many rows, and so many steps at a time.
+    fn new(rows: usize, steps: usize) -> Self {
         const { assert!(size_of::<Self>() == 64) };
         let (upper, lower) = (rows.min(TILE), rows.saturating_sub(TILE));
-        let shapes = [
-            (upper, ROW_BYTES),
-            (lower, ROW_BYTES),
-            (upper, ROW_BYTES),
-            (lower, ROW_BYTES),
-            (TILE, ROW_BYTES),
-            (upper, 4 * last),
-            (lower, 4 * last),
-            (last, ROW_BYTES),
-        ];
-        let whole = |(rows, bytes)| if rows == 0 || bytes == 0 { (0, 0) } else { (rows, bytes) };
-        let shapes = shapes.map(whole);
+        let (none, lanes) = ((0, 0), (steps, ROW_BYTES));
+        let [above, below] = [(upper, ROW_BYTES), (lower, ROW_BYTES)];
+        let [rows, rows_below] = [(upper, 4 * steps), (lower, 4 * steps)];
+        let shapes = [above, below, rows, rows_below, lanes, none, none, none];
+        let shapes = shapes.map(|(rows, bytes)| if rows == 0 { none } else { (rows, bytes) });
         Self {
             palette: 1,
             start_row: 0,
@@ -252,18 +261,19 @@ thread_local! {
 /// As [`Engine::tile`], with more than 16 rows where there are `TWO` tiles of them; the machine has tiles, which the process may use.
 unsafe fn dots<const TWO: bool>(
     rows: usize,
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     accumulate: bool,
     c: *mut i32,
     c_stride: usize,
 ) {
-    let [outer, inner, run] = loops(nest);
-    let (blocks, last) = (run.count / TILE, run.count % TILE);
-    let shapes = Shapes::new(rows, last);
+    let loops = Loops::new(nest);
+    let (outer, inner, run, block) = (&loops.outer, &loops.inner, &loops.run, loops.block);
+    let shapes = Shapes::new(rows, block);
     let lower = c.wrapping_add(TILE * c_stride);
-    let (c_bytes, b_bytes) = (4 * c_stride, 4 * run.lanes);
+    let (a_bytes, b_bytes, c_bytes) = (4 * block, 4 * run.lanes, 4 * c_stride);
+    let step = block as isize * run.lanes;
     // SAFETY: registers have the shapes that the instructions take them to have; what they read and write of operands are the rows,
     // steps and lanes that the caller promises to be in bounds, and the lower half of the sums is there where there are two.
     unsafe {
@@ -281,27 +291,18 @@ unsafe fn dots<const TWO: bool>(
         // Registers that were given shapes are zero.
         for i in 0..outer.count {
             for j in 0..inner.count {
-                let mut at = b.wrapping_offset(i as isize * outer.lanes + j as isize * inner.lanes);
-                for _ in 0..blocks {
-                    load!("tmm4", at, b_bytes);
-                    load!("tmm2", a, ROW_BYTES);
+                let mut a = a.add(loops.start(nest, i, j) * rows);
+                let mut b = b.wrapping_offset(i as isize * outer.lanes + j as isize * inner.lanes);
+                for _ in 0..run.count / block {
+                    load!("tmm4", b, b_bytes);
+                    load!("tmm2", a, a_bytes);
                     multiply!("tmm0", "tmm2", "tmm4");
                     if TWO {
-                        load!("tmm3", a.add(TILE * TILE), ROW_BYTES);
+                        load!("tmm3", a.add(TILE * block), a_bytes);
                         multiply!("tmm1", "tmm3", "tmm4");
                     }
-                    a = a.add(rows * TILE);
-                    at = at.wrapping_offset(TILE as isize * run.lanes);
-                }
-                if last > 0 {
-                    load!("tmm7", at, b_bytes);
-                    load!("tmm5", a, 4 * last);
-                    multiply!("tmm0", "tmm5", "tmm7");
-                    if TWO {
-                        load!("tmm6", a.add(TILE * last), 4 * last);
-                        multiply!("tmm1", "tmm6", "tmm7");
-                    }
-                    a = a.add(rows * last);
+                    a = a.add(rows * block);
+                    b = b.wrapping_offset(step);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::amx::{DotI8, PRODUCTS};
 use super::amx_emulator::is_configured;
-use super::engine::{Engine, Nest, Side};
+use super::engine::{Engine, Nest, Panel, Side};
 use super::geometry::{ConvGeometry, MatMulGeometry};
 use super::path::KernelPath;
 use super::tests::{Random, shape, shapes, terms};
@@ -132,87 +132,111 @@ fn matrices_by_tiles() {
     }
 }
 
-/// One tile along walks whose longest loop is the outer, the middle and the inner one, forwards and backwards, whole and with last steps,
-/// from the packed panel to the sums.
+/// One tile along walks that divide best by the outer, the middle and the inner loop, forwards and backwards, along all of a panel and
+/// along parts, from the packed panel to the sums.
 #[test]
 fn walks() {
     if !has_tiles() {
         return;
     }
     let mut random = Random(24);
-    // With the fewest tiles of steps.
+    // With their tiles of steps.
     let walks = [
         ([1, 1, 5], 1),
-        ([2, 3, 19], 2 * 3 * 2),
+        ([2, 3, 14], 2 * 3),
+        ([2, 3, 19], 2 * 19),
         ([3, 16, 2], 3 * 2),
-        ([2, 37, 3], 2 * 3 * 3),
+        ([2, 37, 3], 2 * 37),
         ([33, 2, 5], 2 * 5 * 3),
         ([32, 1, 3], 3 * 2),
         ([3, 3, 3], 3 * 3),
+        ([2, 5, 48], 2 * 5 * 3),
     ];
-    for ([outer, middle, inner], tiles) in walks {
+    for (counts, tiles) in walks {
         for rows in [1, 3, 15, 16, 17, 31, 32] {
             for backwards in [false, true] {
+                let [outer, middle, inner] = counts;
                 let (inner_step, middle_step) = (17isize, 17 * inner as isize + 5);
                 let outer_step = middle_step * middle as isize + 3;
                 let sign = if backwards { -1 } else { 1 };
-                let nest = Nest {
+                let whole = Nest {
                     outer,
                     outer_step,
                     middle,
                     middle_step: sign * middle_step,
                     inner,
                     inner_step: sign * inner_step,
+                    panel: Panel::Whole,
                 };
-                let steps = nest.steps();
-                let first = if backwards { outer_step as usize } else { 0 };
-                let length = 2 * outer_step as usize * outer + 16;
-                let b = random.operands_i8(4 * length, 0);
-                let a = random.operands_i8(4 * steps * rows, 3);
-                let mut units = [vec![0; steps * rows], vec![0; length]];
-                DotI8::widen(Side::Rows, &a, &mut units[0]);
-                DotI8::widen(Side::Lanes, &b, &mut units[1]);
-                let [panel, lanes] = &mut units;
-                assert!(nest.is_within(first, 16, lanes.len()));
-                let stride = 19;
-                let mut c: Vec<i32> = (0..rows * stride).map(|i| i as i32 - 99).collect();
-                let mut expected = c.clone();
-                let mut step = 0;
-                for o in 0..outer {
-                    for m in 0..middle {
-                        for i in 0..inner as isize {
-                            let at = first as isize + nest.middle_start(o, m) + i * nest.inner_step;
-                            for (row, sums) in expected.chunks_mut(stride).enumerate() {
-                                for (lane, sum) in sums[..16].iter_mut().enumerate() {
-                                    let a = &a[4 * (step * rows + row)..][..4];
-                                    let b = &b[4 * (at as usize + lane)..][..4];
-                                    let products = a.iter().zip(b);
-                                    *sum += products
-                                        .map(|(&a, &b)| i32::from(a) * i32::from(b))
-                                        .sum::<i32>();
-                                }
-                            }
-                            step += 1;
-                        }
-                    }
-                }
-                let mut buffer = vec![0; DotI8::arrangement(panel.len())];
-                DotI8::arrange(panel, rows, &nest, &mut buffer);
-                let zeros = [0; 32];
-                let before = products();
-                // SAFETY: the panel was arranged, every step lies within the lanes, and there are sums for all rows.
-                unsafe {
-                    let b = lanes.as_ptr().add(first);
-                    let (a, c) = (panel.as_ptr(), c.as_mut_ptr());
-                    DotI8::tile(rows, a, b, &nest, zeros.as_ptr(), true, c, stride);
-                }
-                assert!(c == expected, "{rows} rows along {nest:?}");
-                let halves = rows.div_ceil(16);
-                assert_eq!(products() - before, halves * tiles, "{rows} rows along {nest:?}");
-                assert!(!is_configured(), "registers are released");
+                walk(&mut random, &whole, &whole, [0, 0], rows, tiles);
+                // Every second of the outer loop, and of the middle one from its second on.
+                let of = |outer, middle| Panel::Part { outer, middle };
+                let panel = of(2 * middle * inner, 2 * inner);
+                let part = Nest { outer: outer.div_ceil(2), middle: middle / 2, panel, ..whole };
+                let whole = Nest { panel: of(middle * inner, inner), ..whole };
+                let tiles = part.steps() / (1..=16).rfind(|&n| inner % n == 0).unwrap();
+                walk(&mut random, &whole, &part, [0, 1], rows, tiles);
             }
         }
     }
+}
+
+/// Multiplies along a part of a walk by the panel of the whole, from there on in its outer and its middle loop.
+fn walk(
+    random: &mut Random,
+    whole: &Nest,
+    nest: &Nest,
+    [from_outer, from_middle]: [usize; 2],
+    rows: usize,
+    tiles: usize,
+) {
+    if nest.steps() == 0 {
+        return;
+    }
+    let (outer_step, steps) = (whole.outer_step as usize, whole.steps());
+    let first = if whole.inner_step < 0 { outer_step } else { 0 };
+    let length = 2 * outer_step * whole.outer + 16;
+    let b = random.operands_i8(4 * length, 0);
+    let a = random.operands_i8(4 * steps * rows, 3);
+    let mut units = [vec![0; steps * rows], vec![0; length]];
+    DotI8::widen(Side::Rows, &a, &mut units[0]);
+    DotI8::widen(Side::Lanes, &b, &mut units[1]);
+    let [panel, lanes] = &mut units;
+    assert!(nest.is_within(first, 16, lanes.len()));
+    let start = (from_outer * whole.middle + from_middle) * whole.inner;
+    let stride = 19;
+    let mut c: Vec<i32> = (0..rows * stride).map(|i| i as i32 - 99).collect();
+    let mut expected = c.clone();
+    for o in 0..nest.outer {
+        for m in 0..nest.middle {
+            for i in 0..nest.inner {
+                let at = first as isize + nest.middle_start(o, m) + i as isize * nest.inner_step;
+                let step = start + nest.panel_start(o, m) + i;
+                for (row, sums) in expected.chunks_mut(stride).enumerate() {
+                    for (lane, sum) in sums[..16].iter_mut().enumerate() {
+                        let a = &a[4 * (step * rows + row)..][..4];
+                        let b = &b[4 * (at as usize + lane)..][..4];
+                        let products = a.iter().zip(b);
+                        *sum += products.map(|(&a, &b)| i32::from(a) * i32::from(b)).sum::<i32>();
+                    }
+                }
+            }
+        }
+    }
+    let mut buffer = vec![0; DotI8::arrangement(panel.len())];
+    DotI8::arrange(panel, rows, whole, &mut buffer);
+    let zeros = [0; 32];
+    let before = products();
+    // SAFETY: the panel was arranged, every step lies within the lanes, and there are sums for all rows.
+    unsafe {
+        let b = lanes.as_ptr().add(first);
+        let (a, c) = (panel[start * rows..].as_ptr(), c.as_mut_ptr());
+        DotI8::tile(rows, a, b, nest, zeros.as_ptr(), true, c, stride);
+    }
+    assert!(c == expected, "{rows} rows along {nest:?}");
+    let halves = rows.div_ceil(16);
+    assert_eq!(products() - before, halves * tiles, "{rows} rows along {nest:?}");
+    assert!(!is_configured(), "registers are released");
 }
 
 /// Products that are worth it go by tiles, others by vectors.

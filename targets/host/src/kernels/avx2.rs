@@ -363,7 +363,7 @@ pub(crate) fn quad_bias(panel: &[u32], rows: usize, bias: &mut [i32]) {
 /// As [`Engine::tile`] with `R` rows.
 #[target_feature(enable = "avx2")]
 unsafe fn pairs<const R: usize>(
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     _bias: *const i32,
@@ -383,6 +383,7 @@ unsafe fn pairs<const R: usize>(
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
                 let mut at = b.offset(nest.middle_start(outer, middle));
+                let mut a = a.add(nest.panel_start(outer, middle) * R);
                 for _ in 0..nest.inner {
                     let b0 = _mm256_loadu_si256(at.cast());
                     let b1 = _mm256_loadu_si256(at.add(8).cast());
@@ -408,7 +409,7 @@ unsafe fn pairs<const R: usize>(
 /// As [`Engine::tile`] with `R` rows; the machine has AVX-VNNI.
 #[target_feature(enable = "avx2,avxvnni")]
 unsafe fn dots<const R: usize>(
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     bias: *const i32,
@@ -430,6 +431,7 @@ unsafe fn dots<const R: usize>(
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
                 let mut at = b.offset(nest.middle_start(outer, middle));
+                let mut a = a.add(nest.panel_start(outer, middle) * R);
                 for _ in 0..nest.inner {
                     let b0 = _mm256_loadu_si256(at.cast());
                     let b1 = _mm256_loadu_si256(at.add(8).cast());
@@ -455,7 +457,7 @@ unsafe fn dots<const R: usize>(
 /// As [`Engine::tile`] with `R` rows.
 #[target_feature(enable = "avx2")]
 unsafe fn singles<const R: usize>(
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     _bias: *const f32,
@@ -475,6 +477,7 @@ unsafe fn singles<const R: usize>(
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
                 let mut at = b.offset(nest.middle_start(outer, middle));
+                let mut a = a.add(nest.panel_start(outer, middle) * R);
                 for _ in 0..nest.inner {
                     let b0 = _mm256_loadu_ps(at.cast());
                     let b1 = _mm256_loadu_ps(at.add(8).cast());

@@ -261,7 +261,7 @@ fn quad_bias(panel: &[u32], rows: usize, bias: &mut [i32]) {
 /// As [`Engine::tile`] with `R` rows; the machine has AVX-512 VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn dots<const R: usize>(
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     bias: *const i32,
@@ -282,6 +282,7 @@ unsafe fn dots<const R: usize>(
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
                 let mut at = b.offset(nest.middle_start(outer, middle));
+                let mut a = a.add(nest.panel_start(outer, middle) * R);
                 for _ in 0..nest.inner {
                     let lanes = _mm512_loadu_si512(at.cast());
                     for (r, sum) in sums.iter_mut().enumerate() {
@@ -303,7 +304,7 @@ unsafe fn dots<const R: usize>(
 /// As [`Engine::tile`] with `R` rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn singles<const R: usize>(
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     _bias: *const f32,
@@ -322,6 +323,7 @@ unsafe fn singles<const R: usize>(
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
                 let mut at = b.offset(nest.middle_start(outer, middle));
+                let mut a = a.add(nest.panel_start(outer, middle) * R);
                 for _ in 0..nest.inner {
                     let lanes = _mm512_loadu_ps(at.cast());
                     for (r, sum) in sums.iter_mut().enumerate() {

@@ -126,8 +126,8 @@ impl Plan {
     }
 
     /// Bytes that the packed weights of one group take.
-    const fn weight_bytes(&self, staging: usize) -> usize {
-        words_bytes(self.rows * self.depth) + words_bytes(self.rows) + words_bytes(staging)
+    const fn weight_bytes(&self) -> usize {
+        words_bytes(self.rows * self.depth) + words_bytes(self.rows)
     }
 
     /// Bytes that one thread takes.
@@ -170,11 +170,11 @@ impl Direction {
         forward.into_iter().chain(phases.into_iter().flatten())
     }
 
-    /// Units that packing and arranging the weights stages.
+    /// Units that packing and arranging a block of the weights' rows stages.
     fn weight_staging<E: Engine>(self, g: &ConvGeometry, plan: &Plan) -> usize {
         let packing = match self {
             Self::Forward => plan.block * plan.depth,
-            Self::InputGradient => g.group_in_channels() * g.taps(),
+            Self::InputGradient => plan.block * g.taps(),
         };
         packing.max(E::arrangement(plan.block * plan.depth_block))
     }
@@ -216,7 +216,8 @@ fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
     let sweeps = direction.sweeps::<E>(g);
     let largest = sweeps.map(|sweep| {
         let plan = Plan::new::<E>(g, &sweep, channels, rows);
-        plan.weight_bytes(direction.weight_staging::<E>(g, &plan)) + plan.thread_bytes::<E>(&sweep)
+        let staging = words_bytes(direction.weight_staging::<E>(g, &plan));
+        plan.weight_bytes() + staging.max(plan.thread_bytes::<E>(&sweep))
     });
     // Once for what all threads read, once for a thread's own.
     2 * Scratch::LOSS + largest.max().unwrap_or(0)
@@ -267,26 +268,10 @@ fn run<E: Engine>(
             let mut scratch = Scratch::new(scratch);
             let panel = scratch.units(plan.rows * plan.depth);
             let bias = scratch.sums::<E::Sum>(plan.rows);
-            let staging = scratch.units(direction.weight_staging::<E>(g, &plan));
+            let rest = scratch.rest();
             let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
             let weights = &w[group * per_group..][..per_group];
-            match direction {
-                Direction::Forward => {
-                    pack_forward::<E>(g, &plan, &sweep, weights, panel, staging);
-                }
-                Direction::InputGradient => {
-                    pack_transposed::<E>(g, &plan, &sweep, weights, panel, staging);
-                }
-            }
-            for first in (0..plan.rows).step_by(plan.block) {
-                let count = plan.block.min(plan.rows - first);
-                let panel = &mut panel[first * plan.depth..][..count * plan.depth];
-                E::bias(panel, count, &mut bias[first..]);
-                for panel in panel.chunks_mut(plan.depth_block * count) {
-                    let nest = plan.nest::<E>(&sweep, panel.len() / count, 0);
-                    E::arrange(panel, count, &nest, staging);
-                }
-            }
+            pack_weights::<E>(g, direction, &plan, &sweep, weights, panel, bias, rest);
             let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
             let count = threads::parts(g.multiplications() / g.groups, g.batch);
             let images = |index| threads::piece(g.batch, 1, count, index);
@@ -294,7 +279,7 @@ fn run<E: Engine>(
             let source_image = channels * g.groups * sweep.source_height * sweep.source_width;
             let outs = Parts::new(out, |index| images(index).start * out_image);
             let found = AtomicU32::new(0);
-            let own = Own::new(scratch.rest());
+            let own = Own::new(rest);
             threads::run(count, &|index| {
                 let images = images(index);
                 let part = Part {
@@ -337,56 +322,100 @@ fn clear<E: Engine>(sweep: &Sweep, out: &mut [E::Sum]) {
     });
 }
 
-/// Weights `[rows, channels, taps]` into row panels, reduction order (plane, tap, depth).
+/// The weights of one group into panels of rows, which threads share, and what each row's sums start from.
+#[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
+fn pack_weights<E: Engine>(
+    g: &ConvGeometry,
+    direction: Direction,
+    plan: &Plan,
+    sweep: &Sweep,
+    weights: &[E::Element],
+    panel: &mut [u32],
+    bias: &mut [E::Sum],
+    scratch: &mut [u8],
+) {
+    let blocks = plan.rows.div_ceil(plan.block);
+    let count = threads::parts(DIRECT * weights.len(), blocks);
+    let piece = |index| {
+        let blocks = threads::piece(blocks, 1, count, index);
+        (blocks.start * plan.block).min(plan.rows)..(blocks.end * plan.block).min(plan.rows)
+    };
+    let panels = Parts::new(panel, |index| piece(index).start * plan.depth);
+    let biases = Parts::new(bias, |index| piece(index).start);
+    let units = direction.weight_staging::<E>(g, plan);
+    let own = Own::new(scratch);
+    threads::run(count, &|index| {
+        let (panels, biases) = (panels.take(index), biases.take(index));
+        own.with(Scratch::LOSS + words_bytes(units), |bytes| {
+            let staging = Scratch::new(bytes).units(units);
+            let panels = panels.chunks_mut(plan.block * plan.depth);
+            let firsts = piece(index).step_by(plan.block);
+            for ((first, panel), bias) in firsts.zip(panels).zip(biases.chunks_mut(plan.block)) {
+                match direction {
+                    Direction::Forward => {
+                        pack_forward::<E>(g, plan, sweep, weights, first, panel, staging);
+                    }
+                    Direction::InputGradient => {
+                        pack_transposed::<E>(g, plan, sweep, weights, first, panel, staging);
+                    }
+                }
+                let count = bias.len();
+                E::bias(panel, count, bias);
+                for panel in panel.chunks_mut(plan.depth_block * count) {
+                    let nest = plan.nest::<E>(sweep, panel.len() / count, 0);
+                    E::arrange(panel, count, &nest, staging);
+                }
+            }
+        });
+    });
+}
+
+/// A block of rows of weights `[rows, channels, taps]` into its panel, reduction order (plane, tap, depth).
 fn pack_forward<E: Engine>(
     g: &ConvGeometry,
     plan: &Plan,
     sweep: &Sweep,
     weights: &[E::Element],
+    first: usize,
     panel: &mut [u32],
     staging: &mut [u32],
 ) {
-    let taps = g.taps();
-    let channels = g.group_in_channels();
-    for first in (0..plan.rows).step_by(plan.block) {
-        let count = plan.block.min(plan.rows - first);
-        if let Some(units) = E::Element::as_units(weights) {
-            let out = &mut panel[first * plan.depth..][..count * plan.depth];
-            E::transpose(&units[first * plan.depth..], plan.depth, count, plan.depth, out, count);
+    let (taps, channels) = (g.taps(), g.group_in_channels());
+    let count = panel.len() / plan.depth;
+    if let Some(units) = E::Element::as_units(weights) {
+        E::transpose(&units[first * plan.depth..], plan.depth, count, plan.depth, panel, count);
+        return;
+    }
+    for row in 0..count {
+        let from = &weights[(first + row) * channels * taps..][..channels * taps];
+        let units = &mut staging[row * plan.depth..][..plan.depth];
+        if sweep.tap_units.is_some() {
+            let lines = from.chunks_exact(g.kernel_width);
+            let units = units.chunks_exact_mut(g.kernel_width.div_ceil(E::DEPTH));
+            for (line, units) in lines.zip(units) {
+                E::widen(Side::Rows, line, units);
+            }
             continue;
         }
-        for row in 0..count {
-            let from = &weights[(first + row) * channels * taps..][..channels * taps];
-            let units = &mut staging[row * plan.depth..][..plan.depth];
-            if sweep.tap_units.is_some() {
-                let lines = from.chunks_exact(g.kernel_width);
-                let units = units.chunks_exact_mut(g.kernel_width.div_ceil(E::DEPTH));
-                for (line, units) in lines.zip(units) {
-                    E::widen(Side::Rows, line, units);
-                }
-                continue;
-            }
-            if taps == 1 {
-                E::widen(Side::Rows, from, units);
-                continue;
-            }
-            for (plane, units) in units.chunks_exact_mut(taps).enumerate() {
-                let present = E::DEPTH.min(channels - plane * E::DEPTH);
-                E::interleave(Side::Rows, &from[plane * E::DEPTH * taps..], taps, present, units);
-            }
+        if taps == 1 {
+            E::widen(Side::Rows, from, units);
+            continue;
         }
-        let out = &mut panel[first * plan.depth..][..count * plan.depth];
-        E::transpose(staging, plan.depth, count, plan.depth, out, count);
+        for (plane, units) in units.chunks_exact_mut(taps).enumerate() {
+            let present = E::DEPTH.min(channels - plane * E::DEPTH);
+            E::interleave(Side::Rows, &from[plane * E::DEPTH * taps..], taps, present, units);
+        }
     }
+    E::transpose(staging, plan.depth, count, plan.depth, panel, count);
 }
 
-/// Weights `[channels, rows, all taps]` into row panels, reduction order (plane, tap of the sweep,
-/// depth).
+/// A block of rows of weights `[channels, rows, all taps]` into its panel, reduction order (plane, tap of the sweep, depth).
 fn pack_transposed<E: Engine>(
     g: &ConvGeometry,
     plan: &Plan,
     sweep: &Sweep,
     weights: &[E::Element],
+    first: usize,
     panel: &mut [u32],
     staging: &mut [u32],
 ) {
@@ -394,28 +423,24 @@ fn pack_transposed<E: Engine>(
     let line = plan.rows * all;
     let taps = sweep.taps.len();
     let channels = g.group_out_channels();
-    for plane in 0..plan.planes {
+    let count = panel.len() / plan.depth;
+    for (plane, panel) in panel.chunks_exact_mut(taps * count).enumerate() {
         let present = E::DEPTH.min(channels - plane * E::DEPTH);
-        let weights = &weights[plane * E::DEPTH * line..];
-        let units = match E::Element::as_units(weights) {
-            Some(units) => units,
+        let weights = &weights[plane * E::DEPTH * line + first * all..];
+        let from = match E::Element::as_units(weights) {
+            Some(units) => &units[..count * all],
             None => {
-                E::interleave(Side::Rows, weights, line, present, &mut staging[..line]);
-                &*staging
+                E::interleave(Side::Rows, weights, line, present, &mut staging[..count * all]);
+                &staging[..count * all]
             }
         };
-        for first in (0..plan.rows).step_by(plan.block) {
-            let count = plan.block.min(plan.rows - first);
-            let out = &mut panel[first * plan.depth + plane * taps * count..][..taps * count];
-            let from = &units[first * all..][..count * all];
-            if taps == all {
-                E::transpose(from, all, count, all, out, count);
-                continue;
-            }
-            for (out, tap) in out.chunks_exact_mut(count).zip(sweep.taps.iter()) {
-                for (row, unit) in out.iter_mut().enumerate() {
-                    *unit = from[row * all + tap.index];
-                }
+        if taps == all {
+            E::transpose(from, all, count, all, panel, count);
+            continue;
+        }
+        for (panel, tap) in panel.chunks_exact_mut(count).zip(sweep.taps.iter()) {
+            for (row, unit) in panel.iter_mut().enumerate() {
+                *unit = from[row * all + tap.index];
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use core::ops::Range;
 
-use super::engine::{Engine, Nest, Side};
+use super::engine::{Engine, Nest, Panel, Side};
 use super::geometry::ConvGeometry;
 use super::scratch::{Scratch, items_bytes, words_bytes};
 
@@ -348,6 +348,7 @@ impl Units {
                 middle_step: row as isize,
                 inner: columns,
                 inner_step: (E::DEPTH * h.dilation) as isize,
+                panel: Panel::Whole,
             };
             let (units, panel) = (&units[residue * size..][..size], &panel[range]);
             assert!(panel.len() == nest.steps() && sums.len().is_multiple_of(E::LANES));

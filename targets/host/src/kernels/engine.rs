@@ -17,8 +17,20 @@ pub(crate) enum Side {
     Lanes,
 }
 
-/// The walk of a tile over the lanes' units: three nested counted steps, forwards or backwards. The row panel is read straight through, in
-/// the order that [`Engine::arrange`] gave it.
+/// Where a walk reads the panel of rows, which [`Engine::arrange`] has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Panel {
+    /// Straight through: the panel is this walk's.
+    Whole,
+    /// Inner walks of a larger walk's, which lie one behind the other there, in the order of that walk: so many steps from one outer walk
+    /// to the next, and from one middle walk.
+    Part {
+        outer: usize,
+        middle: usize,
+    },
+}
+
+/// The walk of a tile over the lanes' units: three nested counted steps, forwards or backwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nest {
     pub(crate) outer: usize,
@@ -27,17 +39,20 @@ pub(crate) struct Nest {
     pub(crate) middle_step: isize,
     pub(crate) inner: usize,
     pub(crate) inner_step: isize,
+    pub(crate) panel: Panel,
 }
 
 impl Nest {
     /// `count` steps of `step` units.
     pub(crate) const fn line(count: usize, step: usize) -> Self {
         let inner_step = step as isize;
-        Self { outer: 1, outer_step: 0, middle: 1, middle_step: 0, inner: count, inner_step }
+        let panel = Panel::Whole;
+        Self { outer: 1, outer_step: 0, middle: 1, middle_step: 0, inner: count, inner_step, panel }
     }
 
-    /// The same walk with steps that follow each other evenly counted together.
+    /// The same walk, which reads all of its panel, with steps that follow each other evenly counted together.
     pub(crate) const fn merged(mut self) -> Self {
+        assert!(matches!(self.panel, Panel::Whole));
         if self.middle == 1 || self.middle_step == self.inner as isize * self.inner_step {
             self.inner *= self.middle;
             self.middle = self.outer;
@@ -62,6 +77,25 @@ impl Nest {
     #[inline(always)]
     pub(crate) const fn middle_start(&self, outer: usize, middle: usize) -> isize {
         outer as isize * self.outer_step + middle as isize * self.middle_step
+    }
+
+    /// Which step of the panel an inner walk starts with.
+    #[inline(always)]
+    pub(crate) const fn panel_start(&self, outer: usize, middle: usize) -> usize {
+        match self.panel {
+            Panel::Whole => (outer * self.middle + middle) * self.inner,
+            Panel::Part { outer: outer_steps, middle: middle_steps } => {
+                outer * outer_steps + middle * middle_steps
+            }
+        }
+    }
+
+    /// Steps of a panel that it reads the last of.
+    pub(crate) const fn panel_steps(&self) -> usize {
+        if self.steps() == 0 {
+            return 0;
+        }
+        self.panel_start(self.outer - 1, self.middle - 1) + self.inner
     }
 
     /// Whether every step of a tile of `lanes` that begins at `first` lies within `length` units.
@@ -224,7 +258,8 @@ pub(crate) trait Engine: 'static {
     }
 
     /// Puts what a call of [`Self::tile`] reads of a packed panel of `rows` rows, `[step][row]`, into the order in which it reads it: once,
-    /// behind [`Self::bias`], by a nest whose counts are those of the call's.
+    /// behind [`Self::bias`], by a nest whose counts are those of the call's, or those of the walk of which calls read a [`Panel::Part`];
+    /// that one is marked so, too.
     fn arrange(panel: &mut [u32], rows: usize, nest: &Nest, buffer: &mut [u32]) {
         let _ = (panel, rows, nest, buffer);
     }
@@ -239,7 +274,7 @@ pub(crate) trait Engine: 'static {
     /// it was, where `accumulate`) plus the sums over `nest`.
     ///
     /// # Safety
-    /// `rows` is in `1..=ROWS`; `a` holds `nest.steps() * rows` units, which [`Self::arrange`] has seen; from `b` on, every step of
+    /// `rows` is in `1..=ROWS`; `a` holds `nest.panel_steps() * rows` units, which [`Self::arrange`] has seen; from `b` on, every step of
     /// `nest` has `LANES` units; `bias` holds `rows` sums; `c` holds `(rows - 1) * c_stride +
     /// LANES` sums that nothing else reads or writes.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]

@@ -5,8 +5,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::depthwise::Scalar;
-use super::engine::{Engine, Largest, Nest, Side};
-use super::engines::{most_i8, with_i8};
+use super::engine::{Engine, Largest, Nest, Panel, Side};
+use super::engines::{most_tiles_i8, with_i8};
 use super::geometry::ConvGeometry;
 use super::own::Own;
 use super::path::KernelPath;
@@ -21,6 +21,10 @@ const LEAST: usize = 16;
 
 /// Most images: beyond, what is laid out leaves the caches.
 const MOST_IMAGES: usize = 1024;
+
+/// Most units of channels that are summed over before the next ones: with all taps and positions few enough for the nearest cache, and as
+/// many as tiles take steps.
+const MOST_UNITS: usize = 16;
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ impl ImagesBeside for i8 {
         scratch: &mut [u8],
     ) -> Option<u32> {
         let beside = Beside::of(pass, g)?;
-        Some(with_i8!(path, E => match pass {
+        Some(with_i8!(path, E if beside.suits::<E>() => match pass {
             Pass::WeightGradient => beside.weights::<E>(operands, out, scratch),
             _ => beside.maps::<E>(operands, out, scratch),
         }))
@@ -70,7 +74,7 @@ impl ImagesBeside for i8 {
 
     fn bytes(pass: Pass, g: &ConvGeometry) -> usize {
         Beside::of(pass, g).map_or(0, |beside| {
-            most_i8!(E => match pass {
+            most_tiles_i8!(E => match pass {
                 Pass::WeightGradient => beside.weights_bytes::<E>(),
                 _ => beside.maps_bytes::<E>(),
             })
@@ -110,10 +114,33 @@ impl Axis {
         first..first + (first..self.output).take_while(is).count()
     }
 
+    /// The taps for which `place` gives one, which are evenly spaced, as are their places.
+    fn line(&self, place: impl Fn(usize) -> Option<usize>) -> Option<Line> {
+        let mut taps = (0..self.taps).filter_map(|tap| Some((tap, place(tap)?)));
+        let (first, from) = taps.next()?;
+        let Some((second, next)) = taps.next() else {
+            return Some(Line { count: 1, first, step: 0, from, slope: 0 });
+        };
+        let slope = next as isize - from as isize;
+        Some(Line { count: 2 + taps.count(), first, step: second - first, from, slope })
+    }
+
     /// Pairs of an output and a tap that lies inside.
     fn pairs(&self) -> usize {
         (0..self.taps).map(|tap| self.inside(tap).len()).sum()
     }
+}
+
+/// The taps of one direction that lie inside for one position of the result.
+#[derive(Clone, Copy)]
+struct Line {
+    count: usize,
+    /// The first of them, and from one to the next.
+    first: usize,
+    step: usize,
+    /// Where the first one reads, and from one to the next.
+    from: usize,
+    slope: isize,
 }
 
 /// A product of this form.
@@ -165,37 +192,67 @@ impl<'g> Beside<'g> {
         if matches!(self.pass, Pass::Forward) { [input, output] } else { [output, input] }
     }
 
-    /// The position that a result's position reads with a tap.
-    fn read(&self, position: usize, tap: usize) -> Option<usize> {
+    /// The taps of a result's position that lie inside: rows, then columns.
+    fn taps(&self, position: usize) -> Option<[Line; 2]> {
         let (v, h) = (&self.vertical, &self.horizontal);
-        let (row, column) = (tap / h.taps, tap % h.taps);
         if self.pass == Pass::Forward {
-            let (r, c) = (position / h.output, position % h.output);
-            return Some(v.input(r, row)? * h.input + h.input(c, column)?);
+            let (row, column) = (position / h.output, position % h.output);
+            return Some([v.line(|tap| v.input(row, tap))?, h.line(|tap| h.input(column, tap))?]);
         }
-        let (r, c) = (position / h.input, position % h.input);
-        Some(v.output(r, row)? * h.output + h.output(c, column)?)
+        let (row, column) = (position / h.input, position % h.input);
+        Some([v.line(|tap| v.output(row, tap))?, h.line(|tap| h.output(column, tap))?])
     }
 
-    /// Rows of a tile.
-    const fn block<E: Engine>(rows: usize) -> usize {
-        rows.div_ceil(rows.div_ceil(E::ROWS))
+    /// Groups of units of channels, and units of each.
+    const fn groups<E: Engine>(&self) -> [usize; 2] {
+        let [[channels, _], _] = self.maps_of();
+        let quads = channels.div_ceil(E::DEPTH);
+        let groups = quads.div_ceil(MOST_UNITS);
+        [groups, quads.div_ceil(groups)]
     }
 
-    /// Words that a thread of [`Self::maps`] takes: of rows as units, of their panel, of sums, of a channel's results, and of its bias.
-    fn maps_words<E: Engine>(&self) -> [usize; 5] {
-        let [[channels, _], [rows, positions]] = self.maps_of();
-        let (n, depth) = (Self::block::<E>(rows), channels.div_ceil(E::DEPTH) * self.g.taps());
+    /// The walk over all taps of a group of units of channels, of which those over the taps of a position are parts.
+    fn window<E: Engine>(&self) -> Nest {
+        let [_, size] = self.groups::<E>();
+        let [outer, middle] = [self.vertical.taps, self.horizontal.taps];
+        let panel = Panel::Part { outer: middle * size, middle: size };
+        Nest { outer, middle, panel, ..Nest::line(size, E::LANES) }
+    }
+
+    /// The walk over all positions of errors of the gradient of weights, of which those of taps are parts.
+    fn plane<E: Engine>(&self) -> Nest {
+        let (g, quads) = (self.g, self.g.batch.div_ceil(E::DEPTH));
+        let panel = Panel::Part { outer: g.out_width * quads, middle: quads };
+        Nest { outer: g.out_height, middle: g.out_width, panel, ..Nest::line(quads, E::LANES) }
+    }
+
+    /// Whether tiles of `E` are worth it.
+    fn suits<E: Engine>(&self) -> bool {
+        match self.pass {
+            Pass::WeightGradient => E::suits(E::block(self.g.out_channels), &self.plane::<E>()),
+            _ => E::suits(E::block(self.maps_of()[1][0]), &self.window::<E>()),
+        }
+    }
+
+    /// Words that a thread of [`Self::maps`] takes: of rows as units, of their panel, of sums, of a channel's results, of its biases, and
+    /// of a position's.
+    fn maps_words<E: Engine>(&self) -> [usize; 6] {
+        let [_, [rows, positions]] = self.maps_of();
+        let (n, taps, [groups, size]) = (E::block(rows), self.g.taps(), self.groups::<E>());
         let images = self.g.batch.next_multiple_of(E::LANES);
-        [n * depth, n * depth, positions * images * n, E::LANES * positions, n]
+        let group = n * taps * size;
+        let staging = group.max(E::arrangement(group));
+        let biases = groups * taps * n;
+        [staging, groups * group, positions * images * n, E::LANES * positions, biases, n]
     }
 
     fn maps_bytes<E: Engine>(&self) -> usize {
-        let [[channels, from], _] = self.maps_of();
+        let [[_, from], _] = self.maps_of();
+        let ([groups, size], staging) = (self.groups::<E>(), words_bytes(E::LANES * from));
         let images = self.g.batch.next_multiple_of(E::LANES);
-        let shared = words_bytes(channels.div_ceil(E::DEPTH) * from * images);
+        let shared = words_bytes(groups * size * from * images);
         let own: usize = self.maps_words::<E>().map(words_bytes).iter().sum();
-        2 * Scratch::LOSS + shared + own.max(words_bytes(self.g.batch * from))
+        2 * Scratch::LOSS + shared + own.max(staging)
     }
 
     /// The sums of maps: rows are channels, lanes images.
@@ -206,28 +263,40 @@ impl<'g> Beside<'g> {
         scratch: &mut [u8],
     ) -> u32 {
         let [[channels, from], [rows, positions]] = self.maps_of();
-        let (batch, quads) = (self.g.batch, channels.div_ceil(E::DEPTH));
+        let (batch, [groups, size]) = (self.g.batch, self.groups::<E>());
         let images = batch.next_multiple_of(E::LANES);
         let mut scratch = Scratch::new(scratch);
-        let units = scratch.units(quads * from * images);
+        // [tile of images][group of units][position][unit of channels][image]
+        let units = scratch.units(groups * size * from * images);
         let rest = scratch.rest();
         let own = Own::new(&mut *rest);
         let work = self.g.multiplications();
-        threads::fill(units, from * images, work, &|first, units| {
-            own.with(Scratch::LOSS + words_bytes(batch * from), |bytes| {
-                let staging = Scratch::new(bytes).units(batch * from);
-                for (quad, units) in (first..).zip(units.chunks_exact_mut(from * images)) {
-                    let present = E::DEPTH.min(channels - quad * E::DEPTH);
-                    for (image, staging) in staging.chunks_exact_mut(from).enumerate() {
-                        let at = (image * channels + quad * E::DEPTH) * from;
-                        E::interleave(Side::Lanes, &source[at..], from, present, staging);
+        let part = from * size * E::LANES;
+        threads::fill(units, part, work, &|first, units| {
+            own.with(Scratch::LOSS + words_bytes(E::LANES * from), |bytes| {
+                let staging = Scratch::new(bytes).units(E::LANES * from);
+                for (number, units) in (first..).zip(units.chunks_exact_mut(part)) {
+                    let (image, quad) = (number / groups * E::LANES, number % groups * size);
+                    let here = E::LANES.min(batch - image);
+                    for k in 0..size {
+                        let channel = (quad + k) * E::DEPTH;
+                        let present = E::DEPTH.min(channels.saturating_sub(channel));
+                        if present == 0 {
+                            break;
+                        }
+                        let staging = &mut staging[..here * from];
+                        for (image, staging) in (image..).zip(staging.chunks_exact_mut(from)) {
+                            let source = &source[(image * channels + channel) * from..];
+                            E::interleave(Side::Lanes, source, from, present, staging);
+                        }
+                        let to = &mut units[k * E::LANES..];
+                        E::transpose(staging, from, here, from, to, size * E::LANES);
                     }
-                    E::transpose(staging, from, batch, from, units, images);
                 }
             });
         });
         let units = &*units;
-        let n = Self::block::<E>(rows);
+        let n = E::block(rows);
         let blocks = rows.div_ceil(n);
         let count = threads::parts(work, blocks);
         let (sums, found) = (&Sums(out.as_mut_ptr()), AtomicU32::new(0));
@@ -241,13 +310,13 @@ impl<'g> Beside<'g> {
                 let [staging, panel] = [words[0], words[1]].map(|n| scratch.units(n));
                 let tiles = scratch.sums::<i32>(words[2]);
                 let planes = scratch.sums::<i32>(words[3]);
-                let bias = scratch.sums::<i32>(words[4]);
+                let [biases, bias] = [words[4], words[5]].map(|n| scratch.sums::<i32>(n));
                 let mut largest = Largest::default();
                 for block in threads::piece(blocks, 1, count, index) {
                     let first = block * n;
                     let n = n.min(rows - first);
-                    self.pack::<E>(w, first, n, staging, panel);
-                    self.tiles::<E>(units, images, n, panel, bias, tiles);
+                    self.pack::<E>(w, first, n, staging, panel, biases);
+                    self.tiles::<E>(units, n, panel, biases, bias, tiles);
                     for row in 0..n {
                         for (tile, image) in (0..batch).step_by(E::LANES).enumerate() {
                             let here = E::LANES.min(batch - image);
@@ -274,7 +343,7 @@ impl<'g> Beside<'g> {
         found.into_inner()
     }
 
-    /// A block of the weights' rows into a panel, tap by tap: `[tap][unit of channels][row]`.
+    /// A block of the weights' rows into a panel, `[group of units][tap][unit of channels][row]`, and the biases of each group and tap.
     fn pack<E: Engine<Element = i8, Sum = i32>>(
         &self,
         w: &[i8],
@@ -282,26 +351,37 @@ impl<'g> Beside<'g> {
         n: usize,
         staging: &mut [u32],
         panel: &mut [u32],
+        biases: &mut [i32],
     ) {
         let [[channels, _], [rows, _]] = self.maps_of();
-        let (taps, quads) = (self.g.taps(), channels.div_ceil(E::DEPTH));
-        let depth = quads * taps;
-        for quad in 0..quads {
-            let present = E::DEPTH.min(channels - quad * E::DEPTH);
-            let (from, stride) = if self.pass == Pass::Forward {
-                for row in 0..n {
-                    let w = &w[((first + row) * channels + quad * E::DEPTH) * taps..];
-                    let units = &mut staging[row * depth + quad * taps..][..taps];
-                    E::interleave(Side::Rows, w, taps, present, units);
+        let (taps, [groups, size]) = (self.g.taps(), self.groups::<E>());
+        let (group, window) = (taps * size * n, self.window::<E>());
+        let panels = panel[..groups * group].chunks_exact_mut(group);
+        let biases = biases.chunks_mut(taps * n);
+        for ((number, panel), biases) in panels.enumerate().zip(biases) {
+            for k in 0..size {
+                let channel = (number * size + k) * E::DEPTH;
+                let present = E::DEPTH.min(channels.saturating_sub(channel));
+                if present == 0 {
+                    panel.chunks_exact_mut(size * n).for_each(|tap| tap[k * n..].fill(0));
+                    break;
                 }
-                (&staging[quad * taps..], depth)
-            } else {
-                let w = &w[(quad * E::DEPTH * rows + first) * taps..];
                 let units = &mut staging[..n * taps];
-                E::interleave(Side::Rows, w, rows * taps, present, units);
-                (&*staging, taps)
-            };
-            E::transpose(from, stride, n, taps, &mut panel[quad * n..], quads * n);
+                if self.pass == Pass::Forward {
+                    for (row, units) in (first..).zip(units.chunks_exact_mut(taps)) {
+                        let w = &w[(row * channels + channel) * taps..];
+                        E::interleave(Side::Rows, w, taps, present, units);
+                    }
+                } else {
+                    let w = &w[(channel * rows + first) * taps..];
+                    E::interleave(Side::Rows, w, rows * taps, present, units);
+                }
+                E::transpose(units, taps, n, taps, &mut panel[k * n..], size * n);
+            }
+            for (tap, bias) in panel.chunks_exact(size * n).zip(biases.chunks_exact_mut(n)) {
+                E::bias(tap, n, bias);
+            }
+            E::arrange(panel, n, &window, staging);
         }
     }
 
@@ -309,54 +389,81 @@ impl<'g> Beside<'g> {
     fn tiles<E: Engine<Element = i8, Sum = i32>>(
         &self,
         units: &[u32],
-        images: usize,
         n: usize,
         panel: &[u32],
+        biases: &[i32],
         bias: &mut [i32],
         tiles: &mut [i32],
     ) {
-        let [[channels, from], [_, positions]] = self.maps_of();
-        let quads = channels.div_ceil(E::DEPTH);
-        let nest = Nest::line(quads, from * images);
-        assert!(nest.is_within((from - 1) * images, images, units.len()));
-        let mut seen = [false; MOST_POSITIONS];
-        for tap in 0..self.g.taps() {
-            let panel = &panel[tap * quads * n..][..quads * n];
-            E::bias(panel, n, &mut bias[..n]);
-            for (position, seen) in seen.iter_mut().enumerate().take(positions) {
-                let Some(read) = self.read(position, tap) else { continue };
-                let tiles =
-                    tiles[position * images * n..][..images * n].chunks_exact_mut(n * E::LANES);
-                for (tile, sums) in tiles.enumerate() {
-                    // SAFETY: the panel has its length; images of the position that is read lie within the units at each step, as
-                    // asserted for the last one; a tile writes its own sums.
+        let [[_, from], [_, positions]] = self.maps_of();
+        let (taps, [groups, size]) = (self.g.taps(), self.groups::<E>());
+        let (tile, part, group) = (n * E::LANES, from * size * E::LANES, taps * size * n);
+        let images = self.g.batch.div_ceil(E::LANES);
+        let (of_tap, of_place) = (size * n, size * E::LANES);
+        let (width, across) = match self.pass {
+            Pass::Forward => (self.horizontal.taps, self.horizontal.input),
+            _ => (self.horizontal.taps, self.horizontal.output),
+        };
+        let bias = &mut bias[..n];
+        for number in 0..groups {
+            let panel = &panel[number * group..][..group];
+            for position in 0..positions {
+                let tiles = &mut tiles[position * images * tile..][..images * tile];
+                let Some([rows, columns]) = self.taps(position) else {
+                    tiles.fill(0);
+                    continue;
+                };
+                let nest = Nest {
+                    outer: rows.count,
+                    outer_step: rows.slope * (across * of_place) as isize,
+                    middle: columns.count,
+                    middle_step: columns.slope * of_place as isize,
+                    panel: Panel::Part {
+                        outer: rows.step * width * size,
+                        middle: columns.step * size,
+                    },
+                    ..Nest::line(size, E::LANES)
+                };
+                bias.fill(0);
+                for row in 0..rows.count {
+                    for column in 0..columns.count {
+                        let tap = (rows.first + row * rows.step) * width
+                            + columns.first
+                            + column * columns.step;
+                        let of_tap = &biases[(number * taps + tap) * n..][..n];
+                        bias.iter_mut().zip(of_tap).for_each(|(sum, bias)| *sum += bias);
+                    }
+                }
+                let panel = &panel[(rows.first * width + columns.first) * of_tap..];
+                let first = (rows.from * across + columns.from) * of_place;
+                assert!(nest.panel_steps() * n <= panel.len() && n <= E::ROWS);
+                assert!(nest.is_within(first, E::LANES, part));
+                for (image, sums) in tiles.chunks_exact_mut(tile).enumerate() {
+                    let units = &units[(image * groups + number) * part..][..part];
+                    // SAFETY: the assertions give panel and units their lengths; a tile writes its own sums.
                     unsafe {
                         E::tile(
                             n,
                             panel.as_ptr(),
-                            units[read * images + tile * E::LANES..].as_ptr(),
+                            units[first..].as_ptr(),
                             &nest,
                             bias.as_ptr(),
-                            *seen,
+                            number > 0,
                             sums.as_mut_ptr(),
                             E::LANES,
                         );
                     }
                 }
-                *seen = true;
             }
-        }
-        for position in (0..positions).filter(|&position| !seen[position]) {
-            tiles[position * images * n..][..images * n].fill(0);
         }
     }
 
     /// Words that a thread of [`Self::weights`] takes: of rows as units, of their panel, of sums, of a row's results, and of biases.
     fn weights_words<E: Engine>(&self) -> [usize; 5] {
-        let (n, quads) = (Self::block::<E>(self.g.out_channels), self.g.batch.div_ceil(E::DEPTH));
+        let (n, quads) = (E::block(self.g.out_channels), self.g.batch.div_ceil(E::DEPTH));
         let (rows, taps) = (n * self.g.out_plane(), self.g.taps());
-        let biases = taps * self.g.out_height * n;
-        [rows, rows * quads, taps * n * E::LANES, taps * E::LANES, biases]
+        let staging = rows.max(E::arrangement(rows * quads));
+        [staging, rows * quads, taps * n * E::LANES, taps * E::LANES, rows + n]
     }
 
     fn weights_bytes<E: Engine>(&self) -> usize {
@@ -364,7 +471,8 @@ impl<'g> Beside<'g> {
         let lanes = channels.next_multiple_of(E::LANES);
         let quads = self.g.batch.div_ceil(E::DEPTH);
         let own: usize = self.weights_words::<E>().map(words_bytes).iter().sum();
-        2 * Scratch::LOSS + words_bytes(input * quads * lanes) + words_bytes(channels * input) + own
+        let staging = words_bytes(E::LANES * input);
+        2 * Scratch::LOSS + words_bytes(input * quads * lanes) + own.max(staging)
     }
 
     /// The gradient of the weights: rows are channels of the errors, lanes channels of the input; images and positions are summed over.
@@ -378,25 +486,31 @@ impl<'g> Beside<'g> {
         let (input, channels, taps) = (g.in_plane(), g.in_channels, g.taps());
         let (lanes, quads) = (channels.next_multiple_of(E::LANES), g.batch.div_ceil(E::DEPTH));
         let mut scratch = Scratch::new(scratch);
-        // [position][unit of images][channel]
+        // [block of channels][position][unit of images][channel]
         let units = scratch.units(input * quads * lanes);
-        let staging = scratch.units(channels * input);
-        for quad in 0..quads {
-            let present = E::DEPTH.min(g.batch - quad * E::DEPTH);
-            let x = &x[quad * E::DEPTH * channels * input..];
-            E::interleave(Side::Lanes, x, channels * input, present, staging);
-            E::transpose(
-                staging,
-                input,
-                channels,
-                input,
-                &mut units[quad * lanes..],
-                quads * lanes,
-            );
-        }
+        let rest = scratch.rest();
+        let own = Own::new(&mut *rest);
+        let part = input * quads * E::LANES;
+        threads::fill(units, part, g.multiplications(), &|first, units| {
+            own.with(Scratch::LOSS + words_bytes(E::LANES * input), |bytes| {
+                let staging = Scratch::new(bytes).units(E::LANES * input);
+                for (block, units) in (first..).zip(units.chunks_exact_mut(part)) {
+                    let channel = block * E::LANES;
+                    let here = E::LANES.min(channels - channel);
+                    for quad in 0..quads {
+                        let present = E::DEPTH.min(g.batch - quad * E::DEPTH);
+                        let x = &x[(quad * E::DEPTH * channels + channel) * input..];
+                        let staging = &mut staging[..here * input];
+                        E::interleave(Side::Lanes, x, channels * input, present, staging);
+                        let to = &mut units[quad * E::LANES..];
+                        E::transpose(staging, input, here, input, to, quads * E::LANES);
+                    }
+                }
+            });
+        });
         let units = &*units;
-        let n = Self::block::<E>(g.out_channels);
-        let own = Own::new(scratch.rest());
+        let n = E::block(g.out_channels);
+        let own = Own::new(rest);
         let words = self.weights_words::<E>();
         let bytes = Scratch::LOSS + words.map(words_bytes).iter().sum::<usize>();
         let found = AtomicU32::new(0);
@@ -410,17 +524,11 @@ impl<'g> Beside<'g> {
                 for (block, dw) in (block..).zip(dw.chunks_mut(n * channels * taps)) {
                     let first = block * n;
                     let n = dw.len() / (channels * taps);
-                    let plane = g.out_plane();
-                    for quad in 0..quads {
-                        let present = E::DEPTH.min(g.batch - quad * E::DEPTH);
-                        let dy = &dy[(quad * E::DEPTH * g.out_channels + first) * plane..];
-                        let staging = &mut staging[..n * plane];
-                        E::interleave(Side::Rows, dy, g.out_channels * plane, present, staging);
-                        E::transpose(staging, plane, n, plane, &mut panel[quad * n..], quads * n);
-                    }
-                    self.biases::<E>(panel, n, biases);
-                    for channel in (0..channels).step_by(E::LANES) {
-                        self.tile_of_weights::<E>(&units[channel..], panel, biases, n, sums);
+                    self.pack_errors::<E>(dy, first, n, staging, panel, biases);
+                    for (channel, units) in
+                        (0..).step_by(E::LANES).zip(units.chunks_exact(input * quads * E::LANES))
+                    {
+                        self.tile_of_weights::<E>(units, panel, biases, n, sums);
                         let here = E::LANES.min(channels - channel);
                         for (r, dw) in dw.chunks_exact_mut(channels * taps).enumerate() {
                             let from = &words_of(sums)[r * E::LANES..];
@@ -437,88 +545,86 @@ impl<'g> Beside<'g> {
         found.into_inner()
     }
 
-    /// The rows of errors that a tap reads, with the first of their columns and how many there are, and the first input.
-    fn rows(&self, tap: usize) -> impl Iterator<Item = (usize, core::ops::Range<usize>, usize)> {
-        let (v, h) = (self.vertical, self.horizontal);
-        let (row, column) = (tap / h.taps, tap % h.taps);
-        let columns = h.inside(column);
-        let from = h.input(columns.start, column);
-        v.inside(row)
-            .filter_map(move |r| Some((r, columns.clone(), v.input(r, row)? * h.input + from?)))
-    }
-
-    /// The panel of a row of errors, `[column][unit of images][row]`.
-    fn line<'p>(
+    /// A block of the errors' rows into a panel, `[position][unit of images][row]`, and the biases of each position.
+    fn pack_errors<E: Engine<Element = i8, Sum = i32>>(
         &self,
-        panel: &'p [u32],
-        row: usize,
-        columns: &core::ops::Range<usize>,
-        size: usize,
-    ) -> &'p [u32] {
-        let at = row * self.g.out_width + columns.start;
-        &panel[at * size..][..columns.len() * size]
-    }
-
-    /// What cancels the lanes' encoding, for each tap and row of errors.
-    fn biases<E: Engine<Element = i8, Sum = i32>>(
-        &self,
-        panel: &[u32],
+        dy: &[i8],
+        first: usize,
         n: usize,
+        staging: &mut [u32],
+        panel: &mut [u32],
         biases: &mut [i32],
     ) {
-        let size = self.g.batch.div_ceil(E::DEPTH) * n;
-        for tap in 0..self.g.taps() {
-            for (row, columns, _) in self.rows(tap) {
-                let line = self.line(panel, row, &columns, size);
-                E::bias(line, n, &mut biases[(tap * self.g.out_height + row) * n..][..n]);
-            }
+        let (g, plane) = (self.g, self.g.out_plane());
+        let quads = g.batch.div_ceil(E::DEPTH);
+        let panel = &mut panel[..plane * quads * n];
+        for quad in 0..quads {
+            let present = E::DEPTH.min(g.batch - quad * E::DEPTH);
+            let dy = &dy[(quad * E::DEPTH * g.out_channels + first) * plane..];
+            let units = &mut staging[..n * plane];
+            E::interleave(Side::Rows, dy, g.out_channels * plane, present, units);
+            E::transpose(units, plane, n, plane, &mut panel[quad * n..], quads * n);
         }
+        for (panel, bias) in panel.chunks_exact(quads * n).zip(biases.chunks_exact_mut(n)) {
+            E::bias(panel, n, bias);
+        }
+        E::arrange(panel, n, &self.plane::<E>(), staging);
     }
 
-    /// The sums of a block of rows and of a tile of channels, `[tap][row][channel]`.
+    /// The gradients of a block of rows and of lanes, `[tap][row][lane]`.
     fn tile_of_weights<E: Engine<Element = i8, Sum = i32>>(
         &self,
         units: &[u32],
         panel: &[u32],
-        biases: &[i32],
+        biases: &mut [i32],
         n: usize,
         sums: &mut [i32],
     ) {
-        let g = self.g;
+        let (g, v, h) = (self.g, self.vertical, self.horizontal);
         let quads = g.batch.div_ceil(E::DEPTH);
-        let lanes = g.in_channels.next_multiple_of(E::LANES);
+        let of_place = quads * E::LANES;
+        let (biases, bias) = biases.split_at_mut(g.out_plane() * n);
+        let bias = &mut bias[..n];
         for (tap, sums) in sums.chunks_exact_mut(n * E::LANES).take(g.taps()).enumerate() {
-            let mut seen = false;
-            for (row, columns, from) in self.rows(tap) {
-                let line = self.line(panel, row, &columns, quads * n);
-                let nest = Nest {
-                    outer: 1,
-                    outer_step: 0,
-                    middle: columns.len(),
-                    middle_step: (g.stride_width * quads * lanes) as isize,
-                    inner: quads,
-                    inner_step: lanes as isize,
-                };
-                assert!(line.len() == nest.steps() * n);
-                assert!(nest.is_within(from * quads * lanes, E::LANES, units.len()));
-                let bias = &biases[(tap * g.out_height + row) * n..][..n];
-                // SAFETY: the assertions give the operands their lengths; sums are of `n` rows.
-                unsafe {
-                    E::tile(
-                        n,
-                        line.as_ptr(),
-                        units[from * quads * lanes..].as_ptr(),
-                        &nest,
-                        bias.as_ptr(),
-                        seen,
-                        sums.as_mut_ptr(),
-                        E::LANES,
-                    );
-                }
-                seen = true;
-            }
-            if !seen {
+            let (down, right) = (tap / h.taps, tap % h.taps);
+            let (rows, columns) = (v.inside(down), h.inside(right));
+            let from = v.input(rows.start, down).zip(h.input(columns.start, right));
+            let Some((row, column)) = from.filter(|_| !rows.is_empty() && !columns.is_empty())
+            else {
                 sums.fill(0);
+                continue;
+            };
+            let whole = self.plane::<E>();
+            let nest = Nest {
+                outer: rows.len(),
+                outer_step: (g.stride_height * h.input * of_place) as isize,
+                middle: columns.len(),
+                middle_step: (g.stride_width * of_place) as isize,
+                ..whole
+            };
+            bias.fill(0);
+            for row in rows.clone() {
+                for column in columns.clone() {
+                    let of_place = &biases[(row * g.out_width + column) * n..][..n];
+                    bias.iter_mut().zip(of_place).for_each(|(sum, bias)| *sum += bias);
+                }
+            }
+            let panel = &panel[(rows.start * g.out_width + columns.start) * quads * n..];
+            let first = (row * h.input + column) * of_place;
+            assert!(nest.panel_steps() * n <= panel.len() && n <= E::ROWS);
+            assert!(nest.is_within(first, E::LANES, units.len()));
+            // SAFETY: the assertions give the operands their lengths; sums are of `n` rows.
+            unsafe {
+                E::tile(
+                    n,
+                    panel.as_ptr(),
+                    units[first..].as_ptr(),
+                    &nest,
+                    bias.as_ptr(),
+                    false,
+                    sums.as_mut_ptr(),
+                    E::LANES,
+                );
             }
         }
     }

@@ -165,7 +165,7 @@ unsafe fn walk<S: super::engine::Sum, U: Copy>(
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 #[inline(always)]
 unsafe fn walk_rows<const R: usize, S: super::engine::Sum, U: Copy>(
-    mut a: *const u32,
+    a: *const u32,
     b: *const u32,
     nest: &Nest,
     bias: *const S,
@@ -188,6 +188,7 @@ unsafe fn walk_rows<const R: usize, S: super::engine::Sum, U: Copy>(
         for outer in 0..nest.outer {
             for middle in 0..nest.middle {
                 let mut at = b.offset(nest.middle_start(outer, middle));
+                let mut a = a.add(nest.panel_start(outer, middle) * R);
                 for _ in 0..nest.inner {
                     let lanes = at.cast::<[U; LANES]>().read_unaligned();
                     let row = a.cast::<[U; R]>().read_unaligned();

@@ -2,7 +2,7 @@
 //! gradient of the input one sweep for each phase of the stride, so that neither multiplies the
 //! zeros that a stride would put between gradients.
 
-use super::engine::Nest;
+use super::engine::{Nest, Panel};
 use super::geometry::ConvGeometry;
 
 /// One kernel position of a sweep.
@@ -93,6 +93,7 @@ impl Taps {
             middle_step: self.rows.slope * width as isize,
             inner: self.columns.count,
             inner_step: self.columns.slope,
+            panel: Panel::Whole,
         }
     }
 

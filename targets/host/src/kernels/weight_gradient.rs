@@ -12,7 +12,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::convolution::overlap;
-use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
+use super::engine::{Element, Engine, Largest, Nest, Panel, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
 use super::own::Own;
 use super::parts::MOST_PARTS;
@@ -129,6 +129,7 @@ impl Plan {
             middle_step: (g.stride_height * self.width * E::LANES) as isize,
             inner: g.out_width,
             inner_step: (g.stride_width * E::LANES) as isize,
+            panel: Panel::Whole,
         };
         nest.merged()
     }
