@@ -331,8 +331,12 @@ fn clips_and_pools() {
     }
 }
 
-/// Products that are rounded by a shift guessed from the last step: guesses that hold, that are too small, also at the last image alone,
-/// and too large.
+/// Largest codes of steps that follow each other, of which the width of sums is guessed: guesses that hold, that are too small, also at the
+/// last image alone, and too large.
+const STEPS: [(i32, Option<i8>); 7] =
+    [(100, None), (90, None), (1, None), (1, Some(-128)), (2, None), (0, None), (127, None)];
+
+/// Products that are rounded by a shift guessed from the last step, whose sums are kept and are not.
 #[test]
 fn guessed_shifts() {
     let mut random = Random(35);
@@ -340,7 +344,7 @@ fn guessed_shifts() {
         let pad = kernel / 2;
         Conv2d { strides: [1, 1], pads: [pad; 4], dilations: [1, 1], groups }.into()
     };
-    for (kernel, groups, channels, features) in [(1, 1, 8, 17), (3, 16, 16, 16)] {
+    for (kernel, groups, channels, features) in [(1, 1, 8, 17), (3, 16, 16, 16), (3, 1, 24, 12)] {
         let shape = [40, channels, 48, 48];
         let w = codes(&mut random, &[features, channels / groups, kernel, kernel], -5, 127, None);
         for rounding in [Rounding::HalfAway, Rounding::PseudoStochastic] {
@@ -349,19 +353,43 @@ fn guessed_shifts() {
             let x = codes(&mut random, &shape, -6, 1, None);
             let program = program(&op, &[x.ty(), w.ty()]);
             let mut compiled = HostProgram::compile(&program).expect("it compiles");
-            for (most, rare) in [
-                (100, None),
-                (90, None),
-                (1, None),
-                (1, Some(-128)),
-                (2, None),
-                (0, None),
-                (127, None),
-            ] {
+            for (most, rare) in STEPS {
                 let x = codes(&mut random, &shape, -6, most, rare);
                 let found = compiled.run("infer", &[&x, &w], &RUN).expect("the entry's operands");
                 assert_bits(&format!("{op}, {most}"), &op.evaluate(&[&x, &w], &RUN), &found);
             }
+        }
+    }
+}
+
+/// Likewise integer batch normalization and its error.
+#[test]
+fn guessed_shifts_of_planes() {
+    use trainc_ir::ops::{IntegerBatchNorm, IntegerBatchNormError};
+    let mut random = Random(36);
+    let shape = [3, 5, 9, 7];
+    let vector = |value: f32| Tensor::f32([5], vec![value; 5]);
+    let [scale, bias, mean, inverse] = [1.5, 0.01, 0.25, 2.0].map(vector);
+    let finish = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
+    let chain = |op: Op| Op::Chain(Chain { ops: vec![op, finish.clone().into()] });
+    let still = codes(&mut random, &shape, -6, 100, None);
+    let (norm, error) =
+        (chain(IntegerBatchNorm {}.into()), chain(IntegerBatchNormError { batch: false }.into()));
+    let compile = |op: &Op, inputs: &[&Tensor]| {
+        let types: Vec<&TensorType> = inputs.iter().map(|input| input.ty()).collect();
+        HostProgram::compile(&program(op, &types)).expect("it compiles")
+    };
+    let of_norm = [&still, &scale, &bias, &mean, &inverse];
+    let of_error = [&still, &still, &scale, &mean, &inverse, &bias, &bias];
+    let mut compiled = [compile(&norm, &of_norm), compile(&error, &of_error)];
+    for (most, rare) in STEPS {
+        let x = codes(&mut random, &shape, -6, most, rare);
+        let (mut of_norm, mut of_error) = (of_norm, of_error);
+        (of_norm[0], of_error[1]) = (&x, &x);
+        let cases: [(&Op, &[&Tensor]); 2] = [(&norm, &of_norm), (&error, &of_error)];
+        for (compiled, (op, inputs)) in compiled.iter_mut().zip(cases) {
+            let found = compiled.run("infer", inputs, &RUN).expect("the entry's operands");
+            assert_bits(&format!("{op}, {most}"), &op.evaluate(inputs, &RUN), &found);
         }
     }
 }

@@ -44,12 +44,12 @@ fn check(g: &ConvGeometry, kind: usize, random: &mut Random) {
     });
     let mut out = vec![7; g.output_len()];
     let most = with_scratch(convolution::forward_bytes::<DotI8>(g), |scratch| {
-        convolution::forward::<DotI8>(g, &x, &w, &mut out, scratch)
+        convolution::forward::<DotI8>(g, [&x, &w], &mut out, scratch, None)
     });
     assert!(out == y && most == largest(&y), "forward {g:?}");
     let mut out = vec![7; g.input_len()];
     let most = with_scratch(convolution::input_gradient_bytes::<DotI8>(g), |scratch| {
-        convolution::input_gradient::<DotI8>(g, &dy, &w, &mut out, scratch)
+        convolution::input_gradient::<DotI8>(g, [&dy, &w], &mut out, scratch, None)
     });
     assert!(out == dx && most == largest(&dx), "input gradient {g:?}");
     let mut out = vec![7; g.weight_len()];

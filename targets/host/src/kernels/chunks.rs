@@ -1,106 +1,108 @@
 //! Products whose sums are rounded while they are near: a few images at a time, by a shift that is guessed from the last step, as few
-//! tensors' largest magnitudes change their width from one step to the next. Where the guess was wrong, all is done once more: results
-//! do not depend on it.
+//! tensors' largest magnitudes change their width from one step to the next. Where the guess was wrong, all sums are rounded once more,
+//! and made once more where they were not kept: results do not depend on it.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
+use super::convolution::Near;
 use super::finish::{Finish, Further, Narrow};
 use super::geometry::ConvGeometry;
+use super::hint::Hint;
+use super::images_beside::Pass;
 use super::launch::Product;
-use super::threads;
+use super::path::active_path;
+use super::products::near_i8;
 
-/// Sums of a chunk, for each thread: half of a usual second-level cache.
-const SUMS: usize = 128 * 1024;
+/// Sums of a thread that are near: a quarter of a usual second-level cache.
+const SUMS: usize = 64 * 1024;
 
-/// Sums from which on they do not stay near.
+/// Most sums of an image.
+const MOST: usize = 128 * 1024;
+
+/// Sums from which on all of them are not.
 const MANY: usize = 1 << 20;
 
-/// Multiplications of a sum up to which its way to memory and back takes as long as they do.
+/// Multiplications of a sum up to which its way to memory takes as long as they do: then it is not kept.
 const FEW: usize = 200;
 
 /// A product by chunks of images.
-pub(super) struct Chunks {
-    geometry: ConvGeometry,
-    forward: bool,
-    images: usize,
-    /// Elements of an image of the source, and of the result.
-    image: [usize; 2],
+pub(super) struct Chunks<'p> {
+    product: &'p Product,
+    geometry: &'p ConvGeometry,
+    pass: Pass,
+    /// Elements of an image of the result.
+    image: usize,
+    /// Whether sums go to memory, too.
+    keeps: bool,
 }
 
-impl Chunks {
-    /// `None` where it would not pay: few sums, many multiplications for each, or weights that take longer to pack for each chunk than
-    /// sums to go to memory.
-    pub(super) fn of(product: &Product) -> Option<Chunks> {
-        let (geometry, forward) = match *product {
-            Product::Forward(geometry) => (geometry, true),
-            Product::InputGradient(geometry) => (geometry, false),
+/// Bytes that threads write to, each its own.
+struct Bytes(*mut i8);
+// SAFETY: each thread writes the bytes of its own images.
+unsafe impl Sync for Bytes {}
+
+impl<'p> Chunks<'p> {
+    /// `None` where sums are few, or those of an image many.
+    pub(super) fn of(product: &'p Product) -> Option<Self> {
+        let (geometry, pass) = match product {
+            Product::Forward(geometry) => (geometry, Pass::Forward),
+            Product::InputGradient(geometry) => (geometry, Pass::InputGradient),
             _ => return None,
         };
-        let g = &geometry;
-        let (input, output) = (g.in_channels * g.in_plane(), g.out_channels * g.out_plane());
-        let image = if forward { [input, output] } else { [output, input] };
-        let sums = g.batch * image[1];
-        let threads = threads::threads();
-        let images = (SUMS * threads / image[1].max(1) / threads * threads).max(threads);
-        let chunks = g.batch.div_ceil(images);
-        // Each phase of strides writes to all rows of an image.
-        let strided = !forward && g.stride_height * g.stride_width > 1;
-        let light = strided || g.multiplications() <= FEW * sums;
-        let pays = sums >= MANY && chunks > 1 && light && chunks * g.weight_len() <= sums;
-        pays.then_some(Chunks { geometry, forward, images, image })
+        let g = geometry;
+        let image = match pass {
+            Pass::Forward => g.out_channels * g.out_plane(),
+            _ => g.in_channels * g.in_plane(),
+        };
+        let sums = g.batch * image;
+        let keeps = g.multiplications() > FEW * sums;
+        let pays = sums >= MANY && image <= MOST;
+        pays.then_some(Self { product, geometry, pass, image, keeps })
     }
 
-    /// The bytes of all sums, and how they were rounded; `hint` is the width of the largest of the last step plus one, if there was one.
+    /// The bytes of all sums, and how they were rounded.
     #[allow(clippy::too_many_arguments, reason = "the operands of one launch")]
     pub(super) fn run(
         &self,
         finish: &Finish,
         further: Further<'_>,
         run: &dyn Fn() -> [u32; 3],
-        [source, w]: [&[i8]; 2],
+        operands: [&[i8]; 2],
         sums: &mut [i32],
         scratch: &mut [u8],
         out: &mut [i8],
-        hint: &AtomicU32,
+        hint: Hint<'_>,
     ) -> Narrow {
         let narrow = |largest: u32| finish.narrow(|| largest, further, run);
-        let width = |largest: u32| u32::BITS - largest.leading_zeros();
-        let mut guess = hint.load(Ordering::Relaxed).checked_sub(1);
-        loop {
-            // Without a guess, sums are looked at alone.
-            let mut rounded = guess.map(|bits| narrow(largest_of(bits)));
-            let mut largest = 0;
-            let [from, to] = self.image.map(|image| image * self.images);
-            for (number, out) in out.chunks_mut(to).enumerate() {
-                let images = out.len() / self.image[1];
-                let geometry = ConvGeometry { batch: images, ..self.geometry };
-                let product = match self.forward {
-                    true => Product::Forward(geometry),
-                    false => Product::InputGradient(geometry),
+        if let Some(last) = hint.last() {
+            let guess = narrow(last);
+            assert_eq!(out.len(), self.geometry.batch * self.image, "bytes of all images");
+            let bytes = &Bytes(out.as_mut_ptr());
+            let take = &|first: usize, sums: &[i32]| {
+                let start = first * self.image;
+                // SAFETY: those of images that this thread alone has the sums of, of which there are `batch`.
+                let out = unsafe {
+                    core::slice::from_raw_parts_mut(bytes.0.wrapping_add(start), sums.len())
                 };
-                let source = &source[number * from..][..images * self.image[0]];
-                let sums = &mut sums[..out.len()];
-                largest = largest.max(product.run_i8(source, w, sums, scratch));
-                if rounded.is_some_and(|rounded| rounded.shift != narrow(largest).shift)
-                    && guess.is_none_or(|bits| width(largest) > bits)
-                {
-                    rounded = None;
+                guess.round_here(sums, start, out);
+            };
+            let images = (SUMS / self.image.max(1)).max(1);
+            let near = Near { images, keeps: self.keeps, take };
+            let (pass, g) = (self.pass, self.geometry);
+            if let Some(largest) = near_i8(active_path(), pass, g, operands, sums, scratch, &near) {
+                hint.tell(largest);
+                let exact = narrow(largest);
+                if exact.shift == guess.shift {
+                    return guess;
                 }
-                if let Some(rounded) = &rounded {
-                    rounded.round(sums, number * to, out);
+                if self.keeps {
+                    exact.round(sums, 0, out);
+                    return exact;
                 }
             }
-            let exact = narrow(largest);
-            if let Some(rounded) = rounded.filter(|rounded| rounded.shift == exact.shift) {
-                hint.store(width(largest) + 1, Ordering::Relaxed);
-                return rounded;
-            }
-            guess = Some(width(largest));
         }
+        let largest = self.product.run_i8(operands[0], operands[1], sums, scratch);
+        hint.tell(largest);
+        let exact = narrow(largest);
+        exact.round(sums, 0, out);
+        exact
     }
-}
-
-/// A magnitude of so many bits.
-const fn largest_of(bits: u32) -> u32 {
-    if bits == 0 { 0 } else { u32::MAX >> (u32::BITS - bits) }
 }

@@ -213,113 +213,159 @@ pub(crate) fn input_gradient_suits<E: Engine>(g: &ConvGeometry) -> bool {
 
 fn bytes<E: Engine>(g: &ConvGeometry, direction: Direction) -> usize {
     let (channels, rows) = direction.channels(g);
-    let sweeps = direction.sweeps::<E>(g);
-    let largest = sweeps.map(|sweep| {
+    let mut panels = 0;
+    let mut own = 0;
+    for sweep in direction.sweeps::<E>(g) {
         let plan = Plan::new::<E>(g, &sweep, channels, rows);
-        let staging = words_bytes(direction.weight_staging::<E>(g, &plan));
-        plan.weight_bytes() + staging.max(plan.thread_bytes::<E>(&sweep))
-    });
-    // Once for what all threads read, once for a thread's own.
-    2 * Scratch::LOSS + largest.max().unwrap_or(0)
+        let staging = Scratch::LOSS + words_bytes(direction.weight_staging::<E>(g, &plan));
+        panels += g.groups * plan.weight_bytes();
+        own = own.max(staging).max(Scratch::LOSS + plan.thread_bytes::<E>(&sweep));
+    }
+    Scratch::LOSS + panels + own
 }
 
-/// `y = conv(x, w)`; returns the largest magnitude of `y`.
+/// What becomes of sums while they are near: a thread's, some images at a time.
+pub(crate) struct Near<'a, S> {
+    /// How many at most.
+    pub(crate) images: usize,
+    /// Whether sums are kept; otherwise each chunk's overwrite the last one's.
+    pub(crate) keeps: bool,
+    /// Takes the sums of whole images, of which the first one's number is given.
+    pub(crate) take: &'a (dyn Fn(usize, &[S]) + Sync),
+}
+
+/// `y = conv(x, w)`; returns the largest magnitude of `y`. Where sums are taken near and not kept, `y` is working memory.
 pub(crate) fn forward<E: Engine>(
     g: &ConvGeometry,
-    x: &[E::Element],
-    w: &[E::Element],
+    [x, w]: [&[E::Element]; 2],
     y: &mut [E::Sum],
     scratch: &mut [u8],
+    near: Option<&Near<'_, E::Sum>>,
 ) -> u32 {
-    run::<E>(g, Direction::Forward, x, w, y, scratch)
+    run::<E>(g, Direction::Forward, [x, w], y, scratch, near)
 }
 
-/// `dx`, the gradient of the input; returns its largest magnitude.
+/// `dx`, the gradient of the input; returns its largest magnitude. Where sums are taken near and not kept, `dx` is working memory.
 pub(crate) fn input_gradient<E: Engine>(
     g: &ConvGeometry,
-    dy: &[E::Element],
-    w: &[E::Element],
+    [dy, w]: [&[E::Element]; 2],
     dx: &mut [E::Sum],
     scratch: &mut [u8],
+    near: Option<&Near<'_, E::Sum>>,
 ) -> u32 {
-    run::<E>(g, Direction::InputGradient, dy, w, dx, scratch)
+    run::<E>(g, Direction::InputGradient, [dy, w], dx, scratch, near)
 }
 
 fn run<E: Engine>(
     g: &ConvGeometry,
     direction: Direction,
-    source: &[E::Element],
-    w: &[E::Element],
+    [source, w]: [&[E::Element]; 2],
     out: &mut [E::Sum],
     scratch: &mut [u8],
+    near: Option<&Near<'_, E::Sum>>,
 ) -> u32 {
     let (channels, rows) = direction.channels(g);
     if out.is_empty() {
         return 0;
     }
-    let mut most = 0;
-    for sweep in direction.sweeps::<E>(g) {
-        if sweep.taps.is_empty() || channels == 0 {
-            clear::<E>(&sweep, out);
-            continue;
-        }
-        let plan = Plan::new::<E>(g, &sweep, channels, rows);
-        for group in 0..g.groups {
-            let mut scratch = Scratch::new(scratch);
-            let panel = scratch.units(plan.rows * plan.depth);
-            let bias = scratch.sums::<E::Sum>(plan.rows);
-            let rest = scratch.rest();
-            let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
-            let weights = &w[group * per_group..][..per_group];
-            pack_weights::<E>(g, direction, &plan, &sweep, weights, panel, bias, rest);
-            let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
-            let count = threads::parts(g.multiplications() / g.groups, g.batch);
-            let images = |index| threads::piece(g.batch, 1, count, index);
-            let out_image = rows * g.groups * sweep.out_height * sweep.out_width;
-            let source_image = channels * g.groups * sweep.source_height * sweep.source_width;
-            let outs = Parts::new(out, |index| images(index).start * out_image);
-            let found = AtomicU32::new(0);
-            let own = Own::new(rest);
-            threads::run(count, &|index| {
-                let images = images(index);
-                let part = Part {
-                    images: images.len(),
-                    channels,
-                    source_stride: channels * g.groups,
-                    source_first: group * channels,
-                    out_stride: rows * g.groups,
-                    out_first: group * rows,
-                };
-                let source = &source[images.start * source_image..images.end * source_image];
-                let out = outs.take(index);
-                let mut largest = Largest::default();
-                own.with(Scratch::LOSS + plan.thread_bytes::<E>(&sweep), |bytes| {
-                    let scratch = &mut Scratch::new(bytes);
-                    operands.run(&part, source, out, scratch, &mut largest);
-                });
-                found.fetch_max(largest.value(), Ordering::Relaxed);
-            });
-            most = most.max(found.into_inner());
+    let mut scratch = Scratch::new(scratch);
+    // Where there is no tap, there is nothing to multiply by.
+    let sizes = |plan: &Plan| match plan.depth {
+        0 => (0, 0),
+        depth => (plan.rows * depth, plan.rows),
+    };
+    let planned = || {
+        direction.sweeps::<E>(g).map(|sweep| {
+            let plan = Plan::new::<E>(g, &sweep, channels, rows);
+            (sweep, plan)
+        })
+    };
+    let (units, sums) = planned().fold((0, 0), |(units, sums), (_, plan)| {
+        let (panel, bias) = sizes(&plan);
+        (units + g.groups * panel, sums + g.groups * bias)
+    });
+    // Of each sweep, of each group.
+    let panels = scratch.units(units);
+    let biases = scratch.sums::<E::Sum>(sums);
+    let rest = scratch.rest();
+    let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
+    let (mut unused, mut unused_biases) = (&mut *panels, &mut *biases);
+    for (sweep, plan) in planned() {
+        for weights in w.chunks_exact(per_group.max(1)) {
+            let (units, sums) = sizes(&plan);
+            let (panel, others) = unused.split_at_mut(units);
+            let (bias, other_biases) = unused_biases.split_at_mut(sums);
+            (unused, unused_biases) = (others, other_biases);
+            if units > 0 {
+                pack_weights::<E>(g, direction, &plan, &sweep, weights, panel, bias, rest);
+            }
         }
     }
-    most
+    let (panels, biases) = (&*panels, &*biases);
+    let count = threads::parts(g.multiplications(), g.batch);
+    let images = |index| threads::piece(g.batch, 1, count, index);
+    let image = out.len() / g.batch;
+    let source_image = source.len() / g.batch;
+    let outs = Parts::new(out, |index| images(index).start * image);
+    let found = AtomicU32::new(0);
+    let own = Own::new(rest);
+    threads::run(count, &|index| {
+        let images = images(index);
+        let out = outs.take(index);
+        let mut largest = Largest::default();
+        let at_once = near.map_or(images.len(), |near| near.images.min(images.len())).max(1);
+        let needed = planned().map(|(sweep, plan)| plan.thread_bytes::<E>(&sweep)).max();
+        own.with(Scratch::LOSS + needed.unwrap_or(0), |bytes| {
+            for first in images.clone().step_by(at_once) {
+                let count = at_once.min(images.end - first);
+                let source = &source[first * source_image..][..count * source_image];
+                let keeps = near.is_none_or(|near| near.keeps);
+                let start = if keeps { first - images.start } else { 0 };
+                let out = &mut out[start * image..][..count * image];
+                let (mut panels, mut biases) = (panels, biases);
+                for (sweep, plan) in planned() {
+                    if plan.depth == 0 {
+                        clear::<E>(&sweep, out);
+                        continue;
+                    }
+                    for group in 0..g.groups {
+                        let (panel, others) = panels.split_at(plan.rows * plan.depth);
+                        let (bias, other_biases) = biases.split_at(plan.rows);
+                        (panels, biases) = (others, other_biases);
+                        let part = Part {
+                            images: count,
+                            channels,
+                            source_stride: channels * g.groups,
+                            source_first: group * channels,
+                            out_stride: rows * g.groups,
+                            out_first: group * rows,
+                        };
+                        let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
+                        let scratch = &mut Scratch::new(bytes);
+                        operands.run(&part, source, out, scratch, &mut largest);
+                    }
+                }
+                if let Some(near) = near {
+                    (near.take)(first, out);
+                }
+            }
+        });
+        found.fetch_max(largest.value(), Ordering::Relaxed);
+    });
+    found.into_inner()
 }
 
 /// Zeroes the positions of a sweep that no tap reaches.
 fn clear<E: Engine>(sweep: &Sweep, out: &mut [E::Sum]) {
-    let plane = sweep.out_height * sweep.out_width;
-    let work = DIRECT * out.len();
-    threads::fill(out, plane, work, &|_, out| {
-        for plane in out.chunks_exact_mut(plane) {
-            for row in 0..sweep.grid_height {
-                let start = (sweep.out_first_row + row * sweep.out_step_height) * sweep.out_width
-                    + sweep.out_first_column;
-                for column in 0..sweep.grid_width {
-                    plane[start + column * sweep.out_step_width] = E::Sum::default();
-                }
+    for plane in out.chunks_exact_mut(sweep.out_height * sweep.out_width) {
+        for row in 0..sweep.grid_height {
+            let start = (sweep.out_first_row + row * sweep.out_step_height) * sweep.out_width
+                + sweep.out_first_column;
+            for column in 0..sweep.grid_width {
+                plane[start + column * sweep.out_step_width] = E::Sum::default();
             }
         }
-    });
+    }
 }
 
 /// The weights of one group into panels of rows, which threads share, and what each row's sums start from.

@@ -24,10 +24,7 @@ pub(crate) enum Panel {
     Whole,
     /// Inner walks of a larger walk's, which lie one behind the other there, in the order of that walk: so many steps from one outer walk
     /// to the next, and from one middle walk.
-    Part {
-        outer: usize,
-        middle: usize,
-    },
+    Part { outer: usize, middle: usize },
 }
 
 /// The walk of a tile over the lanes' units: three nested counted steps, forwards or backwards.

@@ -100,6 +100,16 @@ impl Finish {
 }
 
 impl Narrow {
+    /// As [`Self::round`], by this thread alone.
+    pub(super) fn round_here(&self, sums: &[i32], first: usize, out: &mut [i8]) {
+        assert_eq!(sums.len(), out.len(), "as many sums as bytes");
+        let narrow = self;
+        on_features!(
+            active_path(),
+            bytes(narrow: &Narrow, sums: &[i32], first: usize, out: &mut [i8])
+        );
+    }
+
     /// The bytes of sums, of which the first is number `start` of its tensor.
     pub(super) fn round(&self, sums: &[i32], start: usize, out: &mut [i8]) {
         assert_eq!(sums.len(), out.len(), "as many sums as bytes");

@@ -82,6 +82,11 @@ impl ImagesBeside for i8 {
     }
 }
 
+/// Whether products of bytes have this form.
+pub(crate) fn is_shorter(pass: Pass, g: &ConvGeometry) -> bool {
+    Beside::of(pass, g).is_some()
+}
+
 /// One direction of a map.
 #[derive(Clone, Copy)]
 struct Axis {

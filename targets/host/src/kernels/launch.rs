@@ -12,6 +12,7 @@ use super::direct;
 use super::finish::{Finish, Further, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::grouped::GroupedProduct;
+use super::hint::Hint;
 use super::path::active_path;
 use super::planes::{ChannelSums, Line, Lines, Planes};
 use super::pools::{
@@ -129,10 +130,10 @@ impl Launch {
                 0 => &mut [],
                 bytes => core::slice::from_raw_parts_mut(addresses[count + results], bytes),
             };
+            let hint = addresses[count + results + 2].cast::<AtomicU32>().as_ref().map(Hint);
             let codes = |i: usize| (input(i).elements::<i8>(), input(i).exponent());
             match &self.source {
                 Source::Operand | Source::Product(_) => {
-                    let hint = addresses[count + results + 2].cast::<AtomicU32>().as_ref();
                     self.sums(&input, output, scratch, &run, hint);
                 }
                 Source::Aligned { low } => {
@@ -152,9 +153,8 @@ impl Launch {
                     });
                     let vectors = &vectors[..count - first];
                     let (coefficients, exponent) = lines.coefficients(vectors, [ex, edy], scratch);
-                    let largest = || lines.largest((x, dy), coefficients);
-                    let narrow = finish.narrow(largest, Further::None, run);
-                    lines.round((x, dy), coefficients, &narrow, output.elements_mut());
+                    let out = output.elements_mut();
+                    let narrow = lines.bytes((x, dy), coefficients, &finish, run, out, hint);
                     output.set_exponent(exponent.wrapping_add(narrow.shift as i32));
                 }
                 Source::Pool(geometry, pooled) => {
@@ -246,7 +246,7 @@ impl Launch {
         output: Place,
         scratch: &mut [u8],
         run: &dyn Fn() -> [u32; 3],
-        hint: Option<&AtomicU32>,
+        hint: Option<Hint<'_>>,
     ) {
         let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
         let product = match &self.source {

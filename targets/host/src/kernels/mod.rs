@@ -53,6 +53,7 @@ mod geometry;
 mod grouped;
 #[cfg(test)]
 mod grouped_tests;
+mod hint;
 mod images_beside;
 mod launch;
 mod matmul;

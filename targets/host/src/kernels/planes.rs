@@ -1,10 +1,10 @@
 //! Tensors of codes, images of channels of planes: sums of a channel's codes, and sums of codes by integer coefficients of their
 //! channels, which are rounded as they are made. The passes of integer batch normalization.
 
-use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::finish::{Narrow, bytes};
+use super::finish::{Finish, Further, Narrow, bytes};
+use super::hint::Hint;
 use super::numbers::{
     ceil_log2, float_of_wide, largest_finite, round_ties_even, scale_by_power_of_two,
 };
@@ -22,6 +22,9 @@ const SHORT: usize = 32;
 
 /// Codes whose products i32 holds the sum of.
 const STRETCH: usize = 1 << 16;
+
+/// Codes that are summed apart from each other.
+const LANES: usize = 32;
 
 /// Bits of the magnitude of what a code is multiplied by.
 const FACTOR_BITS: i64 = 15;
@@ -156,56 +159,63 @@ impl Lines {
         (coefficients, exponent as i32)
     }
 
-    /// The largest magnitude of the sums.
-    pub(super) fn largest(&self, codes: Codes<'_>, coefficients: Coefficients<'_>) -> u32 {
-        let images = self.planes.batch;
-        let work = DIRECT * self.planes.elements();
-        let (units, unit) = self.units();
-        let count = threads::parts(work, units);
+    /// The sums as bytes, and how they were rounded: in one pass where a guess holds.
+    pub(super) fn bytes(
+        &self,
+        codes: Codes<'_>,
+        coefficients: Coefficients<'_>,
+        finish: &Finish,
+        run: impl Fn() -> [u32; 3],
+        out: &mut [i8],
+        hint: Option<Hint<'_>>,
+    ) -> Narrow {
+        let narrow = |largest: u32| finish.narrow(|| largest, Further::None, &run);
+        let mut all = |narrow: Option<&Narrow>| self.all(codes, coefficients, narrow, out);
+        if !finish.asks_magnitude() {
+            let exact = narrow(0);
+            all(Some(&exact));
+            return exact;
+        }
+        let guess = hint.and_then(Hint::last).map(narrow);
+        let largest = all(guess.as_ref());
+        if let Some(hint) = hint {
+            hint.tell(largest);
+        }
+        let exact = narrow(largest);
+        if guess.is_none_or(|guess| guess.shift != exact.shift) {
+            all(Some(&exact));
+        }
+        exact
+    }
+
+    /// The largest magnitude of the sums, and their bytes where it is known how they are rounded.
+    fn all(
+        &self,
+        codes: Codes<'_>,
+        coefficients: Coefficients<'_>,
+        narrow: Option<&Narrow>,
+        out: &mut [i8],
+    ) -> u32 {
+        let (_, unit) = self.units();
         let largest = AtomicU32::new(0);
-        debug_assert_eq!(units * unit, images * self.planes.image());
-        threads::run(count, &|index| {
-            let units = threads::piece(units, 1, count, index);
+        threads::fill(out, unit, ELEMENT * self.planes.elements(), &|first, out| {
             let (lines, all, mut own) = (self, &coefficients, 0u32);
             let most = &mut own;
             on_features!(
                 active_path(),
-                measure(
+                pass(
                     lines: &Lines,
                     codes: Codes<'_>,
                     all: &Coefficients<'_>,
-                    units: Range<usize>,
+                    narrow: Option<&Narrow>,
+                    first: usize,
+                    out: &mut [i8],
                     most: &mut u32,
                 )
             );
             largest.fetch_max(own, Ordering::Relaxed);
         });
         largest.into_inner()
-    }
-
-    /// The sums as bytes.
-    pub(super) fn round(
-        &self,
-        codes: Codes<'_>,
-        coefficients: Coefficients<'_>,
-        narrow: &Narrow,
-        out: &mut [i8],
-    ) {
-        let (_, unit) = self.units();
-        threads::fill(out, unit, ELEMENT * self.planes.elements(), &|first, out| {
-            let (lines, all) = (self, &coefficients);
-            on_features!(
-                active_path(),
-                round(
-                    lines: &Lines,
-                    codes: Codes<'_>,
-                    all: &Coefficients<'_>,
-                    narrow: &Narrow,
-                    first: usize,
-                    out: &mut [i8],
-                )
-            );
-        });
     }
 
     /// How many pieces with coefficients of their own there are, and elements of each: planes, or images where planes are short.
@@ -267,34 +277,14 @@ fn integers(values: &mut [f32], by: i64, limit: i32) -> &mut [i32] {
 }
 
 #[inline(always)]
-fn measure(
+fn pass(
     lines: &Lines,
     codes: Codes<'_>,
     all: &Coefficients<'_>,
-    units: Range<usize>,
-    most: &mut u32,
-) {
-    let (_, length) = lines.units();
-    let mut sums = [0i32; RUN];
-    for unit in units {
-        for at in (0..length).step_by(RUN) {
-            let sums = &mut sums[..RUN.min(length - at)];
-            lines.run(codes, all, unit, at, sums);
-            let mut own = 0;
-            largest_magnitude(sums, &mut own);
-            *most = (*most).max(own);
-        }
-    }
-}
-
-#[inline(always)]
-fn round(
-    lines: &Lines,
-    codes: Codes<'_>,
-    all: &Coefficients<'_>,
-    narrow: &Narrow,
+    narrow: Option<&Narrow>,
     first: usize,
     out: &mut [i8],
+    most: &mut u32,
 ) {
     let (_, length) = lines.units();
     let mut sums = [0i32; RUN];
@@ -302,7 +292,12 @@ fn round(
         for (part, out) in out.chunks_mut(RUN).enumerate() {
             let (at, sums) = (part * RUN, &mut sums[..out.len()]);
             lines.run(codes, all, unit, at, sums);
-            bytes(narrow, sums, unit * length + at, out);
+            let mut own = 0;
+            largest_magnitude(sums, &mut own);
+            *most = (*most).max(own);
+            if let Some(narrow) = narrow {
+                bytes(narrow, sums, unit * length + at, out);
+            }
         }
     }
 }
@@ -379,20 +374,57 @@ fn of_channels<'s>(
 #[inline(always)]
 fn sum_channels(planes: &Planes, a: &[i8], b: &[i8], first: usize, sums: &mut [[i64; 2]]) {
     for (channel, sums) in (first..).zip(sums) {
-        let (mut all, mut products) = (0i64, 0i64);
+        let [mut all, mut products] = [0i64; 2];
+        // Lanes are added up across images: planes may be short.
+        let [mut own, mut product] = [[0i32; LANES]; 2];
+        let mut left = STRETCH;
         for image in 0..planes.batch {
             let start = (image * planes.channels + channel) * planes.space;
             let [a, b] = [a, b].map(|codes| &codes[start..][..planes.space]);
-            for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH)) {
-                let (mut own, mut product) = (0i32, 0i32);
-                for (&a, &b) in a.iter().zip(b) {
-                    own += i32::from(a);
-                    product += i32::from(a) * i32::from(b);
+            for (a, b) in a.chunks(LANES * STRETCH).zip(b.chunks(LANES * STRETCH)) {
+                let steps = a.len().div_ceil(LANES);
+                if steps > left {
+                    let flush = |lanes: &mut [i32; LANES]| -> i64 {
+                        core::mem::take(lanes).into_iter().map(i64::from).sum()
+                    };
+                    all += flush(&mut own);
+                    products += flush(&mut product);
+                    left = STRETCH;
                 }
-                all += i64::from(own);
-                products += i64::from(product);
+                left -= steps;
+                let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+                for (a, b) in a.iter().zip(b) {
+                    for lane in 0..LANES {
+                        own[lane] += i32::from(a[lane]);
+                        product[lane] += i32::from(a[lane]) * i32::from(b[lane]);
+                    }
+                }
+                for (lane, (&a, &b)) in a_rest.iter().zip(b_rest).enumerate() {
+                    own[lane] += i32::from(a);
+                    product[lane] += i32::from(a) * i32::from(b);
+                }
             }
         }
+        all += own.into_iter().map(i64::from).sum::<i64>();
+        products += product.into_iter().map(i64::from).sum::<i64>();
         *sums = [all, products];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More of the largest products than i32 holds the sum of, in one lane and over images.
+    #[test]
+    fn sums_of_many_codes() {
+        for (batch, space) in [(1, 2_200_003), (4, 600_001)] {
+            let planes = Planes { batch, channels: 1, space };
+            let a = vec![-128i8; planes.elements()];
+            let mut scratch = vec![0; ChannelSums::scratch_bytes(&planes)];
+            let count = planes.elements() as i64;
+            let expected = [[-128 * count, 128 * 128 * count]];
+            assert_eq!(of_channels(&planes, &a, &a, &mut scratch), expected);
+        }
     }
 }

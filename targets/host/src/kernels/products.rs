@@ -1,11 +1,14 @@
 //! The products as they are called.
 
+use super::convolution::Near;
 use super::depthwise_products::Depthwise;
 use super::engines::{most_f32, most_tiles_i8, with_f32, with_i8};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::images_beside::{ImagesBeside, Pass};
 use super::path::{KernelPath, active_path, on_features};
-use super::{channels_last, convolution, matmul, requantize, threads, weight_gradient};
+use super::{
+    channels_last, convolution, images_beside, matmul, requantize, threads, weight_gradient,
+};
 
 /// Checks the operands of a convolution product.
 fn check(g: &ConvGeometry, input: usize, weights: usize, output: usize) {
@@ -69,7 +72,7 @@ macro_rules! products {
                 return $finish;
             }
             let $largest = $with!(path, E if convolution::forward_suits::<E>(g) => {
-                convolution::forward::<E>(g, x, w, y, scratch)
+                convolution::forward::<E>(g, [x, w], y, scratch, None)
             });
             $finish
         }
@@ -125,7 +128,7 @@ macro_rules! products {
                 return $finish;
             }
             let $largest = $with!(path, E if convolution::input_gradient_suits::<E>(g) => {
-                convolution::input_gradient::<E>(g, dy, w, dx, scratch)
+                convolution::input_gradient::<E>(g, [dy, w], dx, scratch, None)
             });
             $finish
         }
@@ -237,6 +240,39 @@ macro_rules! products {
             $most!(E => matmul::bytes::<E>(g))
         }
     };
+}
+
+/// The forward product of bytes, or the gradient of the input, whose sums are taken while they are near; those that are not kept leave
+/// rubbish behind. `None`, with nothing done, where another form than sweeps is shorter.
+#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+pub(crate) fn near_i8(
+    path: KernelPath,
+    pass: Pass,
+    g: &ConvGeometry,
+    operands: [&[i8]; 2],
+    sums: &mut [i32],
+    scratch: &mut [u8],
+    near: &Near<'_, i32>,
+) -> Option<u32> {
+    if g.is_depthwise() || images_beside::is_shorter(pass, g) {
+        return None;
+    }
+    let near = Some(near);
+    match pass {
+        Pass::Forward => {
+            check(g, operands[0].len(), operands[1].len(), sums.len());
+            Some(with_i8!(path, E if convolution::forward_suits::<E>(g) => {
+                convolution::forward::<E>(g, operands, sums, scratch, near)
+            }))
+        }
+        Pass::InputGradient => {
+            check(g, sums.len(), operands[1].len(), operands[0].len());
+            Some(with_i8!(path, E if convolution::input_gradient_suits::<E>(g) => {
+                convolution::input_gradient::<E>(g, operands, sums, scratch, near)
+            }))
+        }
+        Pass::WeightGradient => None,
+    }
 }
 
 /// Convolution of plain bytes, channels last: `x` `[batch, height, width, channels]` (unsigned bytes as their bits), `w` `[features, kernel

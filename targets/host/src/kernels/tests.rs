@@ -1,5 +1,10 @@
 //! Every path against plain loops written from the definitions. `grouped_tests` shares what is random here.
 
+use std::sync::Mutex;
+
+use super::convolution::Near;
+use super::images_beside::Pass;
+use super::products::near_i8;
 use super::*;
 
 /// SplitMix64, so that the operands are the same everywhere.
@@ -106,6 +111,42 @@ fn scratch(bytes: usize) -> Vec<u8> {
     vec![0xc3; bytes + 1]
 }
 
+/// Sums that are taken while they are near, one image at a time and two: each image's once.
+fn check_near(
+    path: KernelPath,
+    pass: Pass,
+    g: &ConvGeometry,
+    operands: [&[i8]; 2],
+    expected: &[i32],
+) {
+    for (images, keeps) in [(1, false), (2, false), (2, true)] {
+        let found = Mutex::new(vec![None; expected.len()]);
+        let take = &|first: usize, sums: &[i32]| {
+            let mut found = found.lock().unwrap();
+            let image = expected.len() / g.batch;
+            assert!(sums.len() <= images * image && sums.len().is_multiple_of(image));
+            for (found, &sum) in found[first * image..].iter_mut().zip(sums) {
+                assert!(found.replace(sum).is_none(), "an image that was taken");
+            }
+        };
+        let near = Near { images, keeps, take };
+        let (mut sums, bytes) = (
+            vec![7; expected.len()],
+            match pass {
+                Pass::Forward => conv2d_i8_scratch_bytes(g),
+                _ => conv2d_grad_input_i8_scratch_bytes(g),
+            },
+        );
+        let s = &mut scratch(bytes)[1..];
+        let Some(most) = near_i8(path, pass, g, operands, &mut sums, s, &near) else { return };
+        let found: Vec<i32> =
+            found.into_inner().unwrap().into_iter().map(|sum| sum.unwrap()).collect();
+        assert!(found == expected, "{pass:?} near {path:?} {g:?}");
+        assert!(!keeps || sums == expected, "{pass:?} kept {path:?} {g:?}");
+        assert_eq!(most, largest(expected), "{pass:?} near {path:?} {g:?}");
+    }
+}
+
 fn check_i8(g: &ConvGeometry, kind: usize, random: &mut Random) {
     let x = random.operands_i8(g.input_len(), kind);
     let w = random.operands_i8(g.weight_len(), if kind == 2 { 1 } else { kind });
@@ -135,6 +176,8 @@ fn check_i8(g: &ConvGeometry, kind: usize, random: &mut Random) {
         let mut s = scratch(conv2d_grad_weight_i8_scratch_bytes(g));
         let most = conv2d_grad_weight_i8_on(path, g, &x, &dy, &mut dw, &mut s[1..]);
         assert!(dw == dw_expected, "weight gradient {path:?} {g:?}");
+        check_near(path, Pass::Forward, g, [&x, &w], &y_expected);
+        check_near(path, Pass::InputGradient, g, [&dy, &w], &dx_expected);
         assert_eq!(most, largest(&dw_expected), "weight gradient {path:?} {g:?}");
     }
 }
