@@ -10,7 +10,7 @@ use super::numbers::{
 };
 use super::path::{active_path, on_features};
 use super::products::DIRECT;
-use super::requantize::{ELEMENT, largest_magnitude};
+use super::requantize::{ELEMENT, LANES as LARGEST, largest_magnitudes};
 use super::scratch::{Scratch, items_bytes, words_bytes};
 use super::threads;
 
@@ -170,37 +170,38 @@ impl Lines {
         hint: Option<Hint<'_>>,
     ) -> Narrow {
         let narrow = |largest: u32| finish.narrow(|| largest, Further::None, &run);
-        let mut all = |narrow: Option<&Narrow>| self.all(codes, coefficients, narrow, out);
+        let mut all = |narrow, measures| self.all(codes, coefficients, narrow, measures, out);
         if !finish.asks_magnitude() {
             let exact = narrow(0);
-            all(Some(&exact));
+            all(Some(&exact), false);
             return exact;
         }
         let guess = hint.and_then(Hint::last).map(narrow);
-        let largest = all(guess.as_ref());
+        let largest = all(guess.as_ref(), true);
         if let Some(hint) = hint {
             hint.tell(largest);
         }
         let exact = narrow(largest);
         if guess.is_none_or(|guess| guess.shift != exact.shift) {
-            all(Some(&exact));
+            all(Some(&exact), false);
         }
         exact
     }
 
-    /// The largest magnitude of the sums, and their bytes where it is known how they are rounded.
+    /// The largest magnitude of the sums, if it is asked for, and their bytes where it is known how they are rounded.
     fn all(
         &self,
         codes: Codes<'_>,
         coefficients: Coefficients<'_>,
         narrow: Option<&Narrow>,
+        measures: bool,
         out: &mut [i8],
     ) -> u32 {
         let (_, unit) = self.units();
         let largest = AtomicU32::new(0);
         threads::fill(out, unit, ELEMENT * self.planes.elements(), &|first, out| {
-            let (lines, all, mut own) = (self, &coefficients, 0u32);
-            let most = &mut own;
+            let (lines, all, mut own) = (self, &coefficients, [0; LARGEST]);
+            let most = measures.then_some(&mut own);
             on_features!(
                 active_path(),
                 pass(
@@ -210,10 +211,10 @@ impl Lines {
                     narrow: Option<&Narrow>,
                     first: usize,
                     out: &mut [i8],
-                    most: &mut u32,
+                    most: Option<&mut [u32; LARGEST]>,
                 )
             );
-            largest.fetch_max(own, Ordering::Relaxed);
+            largest.fetch_max(own.into_iter().fold(0, u32::max), Ordering::Relaxed);
         });
         largest.into_inner()
     }
@@ -284,7 +285,7 @@ fn pass(
     narrow: Option<&Narrow>,
     first: usize,
     out: &mut [i8],
-    most: &mut u32,
+    mut most: Option<&mut [u32; LARGEST]>,
 ) {
     let (_, length) = lines.units();
     let mut sums = [0i32; RUN];
@@ -292,9 +293,9 @@ fn pass(
         for (part, out) in out.chunks_mut(RUN).enumerate() {
             let (at, sums) = (part * RUN, &mut sums[..out.len()]);
             lines.run(codes, all, unit, at, sums);
-            let mut own = 0;
-            largest_magnitude(sums, &mut own);
-            *most = (*most).max(own);
+            if let Some(most) = &mut most {
+                largest_magnitudes(sums, most);
+            }
             if let Some(narrow) = narrow {
                 bytes(narrow, sums, unit * length + at, out);
             }

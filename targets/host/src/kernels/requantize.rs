@@ -90,8 +90,18 @@ pub fn max_abs_i32_on(path: KernelPath, values: &[i32]) -> u32 {
 /// Largest magnitude, 0 of nothing.
 #[inline(always)]
 pub(super) fn largest_magnitude(values: &[i32], out: &mut u32) {
-    let mut lanes = [0u32; 64];
-    let (chunks, rest) = values.as_chunks::<64>();
+    let mut lanes = [0u32; LANES];
+    largest_magnitudes(values, &mut lanes);
+    *out = lanes.into_iter().fold(0, u32::max);
+}
+
+/// Magnitudes that [`largest_magnitudes`] keeps apart.
+pub(super) const LANES: usize = 64;
+
+/// Raises magnitudes, of which the largest is that of all values so far.
+#[inline(always)]
+pub(super) fn largest_magnitudes(values: &[i32], lanes: &mut [u32; LANES]) {
+    let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
         for (lane, value) in lanes.iter_mut().zip(chunk) {
             *lane = (*lane).max(value.unsigned_abs());
@@ -100,7 +110,6 @@ pub(super) fn largest_magnitude(values: &[i32], out: &mut u32) {
     for (lane, value) in lanes.iter_mut().zip(rest) {
         *lane = (*lane).max(value.unsigned_abs());
     }
-    *out = lanes.into_iter().fold(0, u32::max);
 }
 
 /// `magnitude` with the sign of `value`, clamped to `low..=127`.
