@@ -171,6 +171,10 @@ impl Engine for DotI8 {
         }
     }
 
+    fn spread(sums: &[i32], step: usize, out: &mut [i32]) {
+        avx512::DotI8::spread(sums, step, out);
+    }
+
     fn fold_max(largest: &mut Largest, values: &[i32], stride: usize, rows: usize, count: usize) {
         avx512::DotI8::fold_max(largest, values, stride, rows, count);
     }

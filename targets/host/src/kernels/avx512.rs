@@ -4,6 +4,7 @@ use core::arch::x86_64::*;
 
 use super::avx2::{self, by_rows};
 use super::engine::{Engine, Largest, Nest, Run, Side};
+use super::scratch::{words_of, words_of_mut};
 use super::{pack, portable};
 
 /// A tile is one vector wide: the factors of its rows are then operands in memory that the instruction itself spreads, where a second
@@ -36,6 +37,15 @@ macro_rules! avx512_passes {
         fn gather(source: &[u32], offsets: &[usize], runs: &[Run], step: usize, out: &mut [u32]) {
             // SAFETY: as above.
             unsafe { gather(source, offsets, runs, step, out) }
+        }
+
+        fn spread(sums: &[$sum], step: usize, out: &mut [$sum]) {
+            if step == 2 {
+                // SAFETY: as above.
+                unsafe { spread_by_two(words_of(sums), words_of_mut(out)) }
+            } else {
+                pack::spread(sums, step, out);
+            }
         }
 
         fn fold_max(
@@ -137,6 +147,23 @@ impl Engine for SinglesF32 {
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
 fn gather(source: &[u32], offsets: &[usize], runs: &[Run], step: usize, out: &mut [u32]) {
     pack::gather(source, offsets, runs, step, LANES, out);
+}
+
+/// [`Engine::spread`] by two, eight words at a time.
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+fn spread_by_two(words: &[u32], out: &mut [u32]) {
+    assert!(words.is_empty() || out.len() > 2 * (words.len() - 1), "room for all sums");
+    for first in (0..words.len()).step_by(8) {
+        let count = (words.len() - first).min(8);
+        let read = (0xffu32 >> (8 - count)) as u8;
+        let write = (0x5555u32 >> (16 - 2 * count)) as u16;
+        // SAFETY: masks keep every access within the words, or the places two apart for which there is room.
+        unsafe {
+            let words = _mm256_maskz_loadu_epi32(read, words.as_ptr().add(first).cast());
+            let wide = _mm512_cvtepu32_epi64(words);
+            _mm512_mask_storeu_epi32(out.as_mut_ptr().add(2 * first).cast(), write, wide);
+        }
+    }
 }
 
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]

@@ -286,6 +286,11 @@ pub(crate) trait Engine: 'static {
         c_stride: usize,
     );
 
+    /// Writes sums `step` apart, and nothing between them.
+    fn spread(sums: &[Self::Sum], step: usize, out: &mut [Self::Sum]) {
+        super::pack::spread(sums, step, out);
+    }
+
     /// Folds the magnitudes of `rows` rows of `count` sums, `stride` apart, into `largest`.
     fn fold_max(
         largest: &mut Largest,

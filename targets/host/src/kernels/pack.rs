@@ -151,6 +151,15 @@ unsafe fn copy_spaced(
     }
 }
 
+/// See [`super::engine::Engine::spread`].
+#[inline(always)]
+pub(crate) fn spread<S: Sum>(sums: &[S], step: usize, out: &mut [S]) {
+    assert!(sums.is_empty() || out.len() > (sums.len() - 1) * step, "room for all sums");
+    for (out, &sum) in out.iter_mut().step_by(step).zip(sums) {
+        *out = sum;
+    }
+}
+
 /// See [`super::engine::Engine::fold_max`].
 #[inline(always)]
 pub(crate) fn fold_max<S: Sum>(

@@ -110,9 +110,7 @@ impl Target {
                 if self.step == 1 {
                     to[..run.length].copy_from_slice(&sums[run.lane..][..run.length]);
                 } else {
-                    for i in 0..run.length {
-                        to[i * self.step] = sums[run.lane + i];
-                    }
+                    E::spread(&sums[run.lane..][..run.length], self.step, to);
                 }
             }
         }
