@@ -205,6 +205,15 @@ impl Sweep {
             && (0..self.tile().images).all(|image| gather(&self.places(image)).is_some())
     }
 
+    /// Vectors of a channel that are copied, summed up and put in order.
+    fn work(&self) -> [usize; 3] {
+        let ordered = match self.tile().images {
+            1 => self.vectors(),
+            _ => self.images,
+        };
+        [self.packing(true).vectors(), self.vectors(), ordered]
+    }
+
     /// Bytes of the result.
     pub(super) fn results(&self) -> usize {
         self.images * self.channels * self.vertical.output * self.horizontal.output
@@ -299,11 +308,16 @@ impl Depthwise {
         self.error().ok_or_else(unsupported)?.kernel(name, bits, low)
     }
 
-    /// Vectors of positions of one pass over all channels.
+    /// Vectors of a channel that [`Self::convolution`] copies, sums up and puts in order.
     #[must_use]
-    pub fn vectors(&self, error: bool) -> usize {
-        let sweep = if error { self.error() } else { Some(self.forward()) };
-        sweep.map_or(0, |sweep| sweep.channels * sweep.vectors())
+    pub fn work(&self) -> [usize; 3] {
+        self.forward().work()
+    }
+
+    /// As [`Self::work`], of [`Self::error_gradient`]; nothing if it is not supported.
+    #[must_use]
+    pub fn error_work(&self) -> [usize; 3] {
+        self.error().map_or([0; 3], |sweep| sweep.work())
     }
 
     /// Multiplications, those with padding included.

@@ -26,7 +26,9 @@ impl Depthwise {
         }
     }
 
-    fn taps(&self) -> usize {
+    /// Taps of a channel's kernel.
+    #[must_use]
+    pub fn taps(&self) -> usize {
         self.vertical.kernel * self.horizontal.kernel
     }
 
@@ -42,6 +44,14 @@ impl Depthwise {
             && self.taps() <= LARGEST
             && self.forward().packing(false).is_supported()
             && self.spread_error().is_supported()
+    }
+
+    /// Vectors of a channel that [`Self::weight_gradient`] copies, multiplies with each tap, and puts in order.
+    #[must_use]
+    pub fn gradient_work(&self) -> [usize; 3] {
+        let operand = self.forward().packing(false);
+        let copied = operand.vectors() + self.spread_error().vectors();
+        [copied, self.forward().channel() / VECTOR, 0]
     }
 
     /// Bytes of the sums that [`Self::weight_gradient`] writes.

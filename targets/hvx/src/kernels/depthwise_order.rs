@@ -120,18 +120,22 @@ impl Sweep {
     ) {
         let tile = self.tile();
         let count = if tile.images == 1 { self.vectors_of_image() } else { 1 };
+        if count == 1 {
+            let vector = b.load(Opcode::LoadV, (from, 0), source);
+            let vector = b.emit(Opcode::Vrdelta, (vector, network));
+            target.store(b, plane, vector);
+            return;
+        }
         let (from, at) = (b.copy(from), b.copy(plane));
         let row = self.horizontal.output;
         let last = (self.vertical.output - tile.rows) * row;
-        let end = (count > 1).then(|| b.emit(Opcode::AddImmediate, (plane, number(last))));
+        let end = b.emit(Opcode::AddImmediate, (plane, number(last)));
         loop_over(b, count, "vectors of a plane", |b| {
             let vector = b.load(Opcode::LoadVNext, (from, 1), source);
             let vector = b.emit(Opcode::Vrdelta, (vector, network));
             target.store(b, at, vector);
-            if let Some(end) = end {
-                let next = b.emit(Opcode::AddImmediate, (at, number(tile.rows * row)));
-                b.emit_to(at, Opcode::MinU, (next, end));
-            }
+            let next = b.emit(Opcode::AddImmediate, (at, number(tile.rows * row)));
+            b.emit_to(at, Opcode::MinU, (next, end));
         });
     }
 

@@ -8,6 +8,8 @@ use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Largest buffer.
 const LARGEST: usize = 1 << 29;
+/// Most vectors of a channel or of a plane that are written out: the loop around them then runs several rounds at a time.
+const WRITTEN_OUT: usize = 6;
 
 /// Planes `[image][channel][row][column]` into `[channel][image][row][column]` with room between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,11 @@ impl PlanePacking {
         (self.channels * self.channel + self.first + self.row + 4 * VECTOR).next_multiple_of(VECTOR)
     }
 
+    /// Vectors of rows of a channel.
+    pub(super) fn vectors(&self) -> usize {
+        self.images * self.rows.div_ceil(self.together())
+    }
+
     fn source_bytes(&self) -> usize {
         self.images * self.channels * self.rows * self.columns
     }
@@ -99,58 +106,126 @@ impl PlanePacking {
         let (from_channel, to_channel) = (b.copy(x), b.fresh(planes.class()));
         step(&mut b, to_channel, planes, self.first);
         let plane = self.rows * self.columns;
-        loop_over(&mut b, self.channels, "channels", |b| {
-            let (from, to) = (b.copy(from_channel), b.copy(to_channel));
-            loop_over(b, self.images, "images", |b| {
-                self.one_plane(b, from, to, &constants);
-                step(b, from, from, self.channels * plane);
-                step(b, to, to, self.plane);
+        let channels = |b: &mut Builder, count: usize, guarded: bool| {
+            loop_over(b, count, "channels", |b| {
+                self.one_channel(b, from_channel, to_channel, &constants, guarded);
+                step(b, from_channel, from_channel, plane);
+                step(b, to_channel, to_channel, self.channel);
             });
-            let rest = self.channel - self.images * self.plane;
-            constants.zeros(b, to, rest.div_ceil(VECTOR));
-            step(b, from_channel, from_channel, plane);
-            step(b, to_channel, to_channel, self.channel);
-        });
+        };
+        let free = self.unguarded_channels();
+        channels(&mut b, free, false);
+        channels(&mut b, self.channels - free, true);
         Ok((b.finish(None)?, table))
     }
 
-    fn one_plane(&self, b: &mut Builder, from: Register, to: Register, constants: &Constants) {
+    /// Channels, from the first on, of whose rows whole vectors can be read in all images.
+    fn unguarded_channels(&self) -> usize {
+        let plane = self.rows * self.columns;
+        let last = ((self.images - 1) * self.channels + 1) * plane - self.together() * self.columns;
+        let bytes = self.source_bytes().next_multiple_of(VECTOR);
+        let room = (bytes + plane).saturating_sub(last + VECTOR) / plane;
+        room.min(self.channels)
+    }
+
+    /// All images of a channel, with the zeros behind them.
+    fn one_channel(
+        &self,
+        b: &mut Builder,
+        from: Register,
+        to: Register,
+        constants: &Constants,
+        guarded: bool,
+    ) {
+        let plane = self.rows * self.columns;
+        let vectors = self.rows.div_ceil(self.together());
+        let end = self.images * self.plane;
+        if vectors * self.images <= WRITTEN_OUT {
+            for image in 0..self.images {
+                let from = moved(b, from, image * self.channels * plane);
+                let to = moved(b, to, image * self.plane);
+                self.one_plane(b, from, to, constants, guarded);
+            }
+        } else {
+            let (from, to) = (b.copy(from), b.copy(to));
+            loop_over(b, self.images, "images", |b| {
+                self.one_plane(b, from, to, constants, guarded);
+                step(b, from, from, self.channels * plane);
+                step(b, to, to, self.plane);
+            });
+        }
+        // The last plane's vectors reach behind it.
+        let written = end - self.plane + self.written();
+        if written < self.channel {
+            let to = b.emit(Opcode::AddImmediate, (to, number(written)));
+            constants.zeros(b, to, (self.channel - written).div_ceil(VECTOR));
+        }
+    }
+
+    /// Bytes from a plane's first row to the end of what its vectors write, zeros behind it included.
+    fn written(&self) -> usize {
+        let done = (self.rows - self.together()) * self.pitch() + VECTOR;
+        done + self.plane.saturating_sub(done).next_multiple_of(VECTOR)
+    }
+
+    fn one_plane(
+        &self,
+        b: &mut Builder,
+        from: Register,
+        to: Register,
+        constants: &Constants,
+        guarded: bool,
+    ) {
         let rows = self.together();
         // Zeros behind the vector of some rows, up to the next.
         let gap = (rows * self.pitch()).saturating_sub(VECTOR).div_ceil(VECTOR);
-        let (source, target) = (b.copy(from), b.copy(to));
-        loop_over(b, self.rows / rows, "vectors of rows", |b| {
-            constants.rows(b, source, target);
+        let last = self.rows - rows;
+        let vector = |b: &mut Builder, source: Register, target: Register| {
+            constants.rows(b, source, target, guarded);
             if gap > 0 {
                 let behind = b.emit(Opcode::AddImmediate, (target, number(VECTOR)));
                 constants.zeros(b, behind, gap);
             }
-            step(b, source, source, rows * self.columns);
-            step(b, target, target, rows * self.pitch());
-        });
-        let last = self.rows - rows;
+        };
+        if self.rows.div_ceil(rows) <= WRITTEN_OUT {
+            for row in (0..=last).step_by(rows) {
+                let source = moved(b, from, row * self.columns);
+                let target = moved(b, to, row * self.pitch());
+                vector(b, source, target);
+            }
+        } else {
+            let (source, target) = (b.copy(from), b.copy(to));
+            loop_over(b, self.rows / rows, "vectors of rows", |b| {
+                vector(b, source, target);
+                step(b, source, source, rows * self.columns);
+                step(b, target, target, rows * self.pitch());
+            });
+        }
         if !self.rows.is_multiple_of(rows) {
-            step(b, source, from, last * self.columns);
-            step(b, target, to, last * self.pitch());
-            constants.rows(b, source, target);
+            let source = moved(b, from, last * self.columns);
+            let target = moved(b, to, last * self.pitch());
+            constants.rows(b, source, target, guarded);
         }
         let done = last * self.pitch() + VECTOR;
         let behind = self.plane.saturating_sub(done).div_ceil(VECTOR);
         if behind > 0 {
-            step(b, target, to, done);
+            let target = moved(b, to, done);
             constants.zeros(b, target, behind);
         }
     }
 }
 
 impl Constants {
-    /// A vector of rows.
-    fn rows(&self, b: &mut Builder, source: Register, target: Register) {
-        // Nothing behind the operand's last block of 128 bytes is read.
-        let address = b.emit(Opcode::MinU, (source, self.last));
-        let turn = b.emit(Opcode::Sub, (source, address));
-        let rows = b.load(Opcode::LoadVUnaligned, (address, 0), self.memory.0);
-        let rows = b.emit(Opcode::Vror, (rows, turn));
+    /// A vector of rows. Guarded, nothing behind the operand's last block of 128 bytes is read.
+    fn rows(&self, b: &mut Builder, source: Register, target: Register, guarded: bool) {
+        let rows = if guarded {
+            let address = b.emit(Opcode::MinU, (source, self.last));
+            let turn = b.emit(Opcode::Sub, (source, address));
+            let rows = b.load(Opcode::LoadVUnaligned, (address, 0), self.memory.0);
+            b.emit(Opcode::Vror, (rows, turn))
+        } else {
+            b.load(Opcode::LoadVUnaligned, (source, 0), self.memory.0)
+        };
         let rows = b.emit(Opcode::Vdelta, (rows, self.network));
         let rows = b.emit(Opcode::Vand, (rows, self.mask));
         let rows = b.emit(Opcode::Vxor, (rows, self.zeros));
@@ -163,6 +238,13 @@ impl Constants {
             b.store(Opcode::StoreVUnalignedNext, (to, 1, self.zeros), self.memory.1);
         });
     }
+}
+
+/// `source + bytes`, in a register of its own.
+pub(super) fn moved(b: &mut Builder, source: Register, bytes: usize) -> Register {
+    let result = b.fresh(source.class());
+    step(b, result, source, bytes);
+    result
 }
 
 /// `result = source + bytes`.

@@ -2,7 +2,7 @@
 //! multiplication of sliding words makes 128 sums, four products each, in two packets.
 
 use super::depthwise::Sweep;
-use super::depthwise_pack::step;
+use super::depthwise_pack::{moved, step};
 use super::kernel::DataObject;
 use super::pool::{VECTOR, number};
 use super::support::{loop_over, or_lanes, zero_vector};
@@ -11,6 +11,9 @@ use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Reg
 /// Fewest vectors of a walk whose sums are stored in any order: more rounds overlap then, which short walks pay for in their first
 /// and last rounds.
 const LONG: usize = 5;
+
+/// Most vectors of a walk that are written out: the loop around them then runs several rounds at a time.
+const WRITTEN_OUT: usize = 4;
 
 impl Sweep {
     /// `int sums(padded planes, kernels, sums)`: the bitwise or of the magnitudes of all windows' sums; and the table that
@@ -55,31 +58,50 @@ impl Sweep {
                 b.update(Opcode::VrmpyUbBAccumulate, (added, bias, word));
             }
             b.emit_to(start, Opcode::VsubW, (start, added));
-            let plane = b.copy(planes);
-            loop_over(b, walks, "images", |b| {
-                let at = b.copy(plane);
-                // The last vector covers rows of the one before again.
-                let end = (count > 1).then(|| b.emit(Opcode::AddImmediate, (plane, number(last))));
-                loop_over(b, count, "128 positions", |b| {
-                    let vectors = self.vector(b, at, &words, (start, &turns), object);
-                    for ((i, vector), all) in (0..).zip(vectors).zip(all) {
-                        match count >= LONG {
-                            true => b.store(Opcode::StoreV, (sums, i, vector), result),
-                            false => b.store(Opcode::StoreVNext, (sums, 1, vector), result),
+            let one = |b: &mut Builder, at: Register, in_order: bool| {
+                let vectors = self.vector(b, at, &words, (start, &turns), object);
+                for ((i, vector), all) in (0..).zip(vectors).zip(all) {
+                    match in_order {
+                        true => b.store(Opcode::StoreVNext, (sums, 1, vector), result),
+                        false => b.store(Opcode::StoreV, (sums, i, vector), result),
+                    }
+                    let magnitude = b.emit(Opcode::VabsW, (vector,));
+                    b.emit_to(all, Opcode::Vor, (all, magnitude));
+                }
+                if !in_order {
+                    step(b, sums, sums, 4 * VECTOR);
+                }
+            };
+            // The last vector covers rows of the one before again.
+            let places = (0..count).map(|i| (i * distance).min(last));
+            if (2..=WRITTEN_OUT).contains(&(walks * count)) {
+                let starts = (0..walks).map(|image| image * self.plane());
+                for at in starts.flat_map(|start| places.clone().map(move |at| start + at)) {
+                    let at = moved(b, planes, at);
+                    one(b, at, false);
+                }
+            } else {
+                let plane = b.copy(planes);
+                loop_over(b, walks, "images", |b| {
+                    if (2..=WRITTEN_OUT).contains(&count) {
+                        for at in places {
+                            let at = moved(b, plane, at);
+                            one(b, at, false);
                         }
-                        let magnitude = b.emit(Opcode::VabsW, (vector,));
-                        b.emit_to(all, Opcode::Vor, (all, magnitude));
+                    } else {
+                        let at = b.copy(plane);
+                        let end = (count > 1).then(|| moved(b, plane, last));
+                        loop_over(b, count, "128 positions", |b| {
+                            one(b, at, count < LONG);
+                            if let Some(end) = end {
+                                let next = b.emit(Opcode::AddImmediate, (at, number(distance)));
+                                b.emit_to(at, Opcode::MinU, (next, end));
+                            }
+                        });
                     }
-                    if count >= LONG {
-                        step(b, sums, sums, 4 * VECTOR);
-                    }
-                    if let Some(end) = end {
-                        let next = b.emit(Opcode::AddImmediate, (at, number(distance)));
-                        b.emit_to(at, Opcode::MinU, (next, end));
-                    }
+                    step(b, plane, plane, self.plane());
                 });
-                step(b, plane, plane, self.plane());
-            });
+            }
             step(b, planes, planes, self.channel());
         });
         let address = b.address(&table.symbol, 0);
