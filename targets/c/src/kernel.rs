@@ -120,7 +120,6 @@ pub fn in_c(kernel: &Kernel) -> Result<&dyn CKernel, String> {
 pub struct Loops {
     kernel: LoopKernel,
     cycles: u64,
-    floats: Floats,
 }
 
 impl Loops {
@@ -133,7 +132,7 @@ impl Loops {
     pub fn with(signature: &Signature<'_>, floats: Floats) -> Loops {
         let kernel = signature.lower();
         let cycles = cost::loop_cycles_with(&kernel, floats);
-        Loops { kernel, cycles, floats }
+        Loops { kernel, cycles }
     }
 }
 
@@ -153,6 +152,6 @@ impl Implementation for Loops {
 
 impl CKernel for Loops {
     fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
-        loops::function_by(self.floats, name, &self.kernel).map(Emitted::from)
+        loops::function(name, &self.kernel).map(Emitted::from)
     }
 }
