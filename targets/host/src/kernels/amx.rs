@@ -6,8 +6,9 @@
 //! becomes the tiles' that fills them best.
 //!
 //! Two tiles of sums, one above the other, so that lanes are loaded once for 32 rows. More would have fewer loads for each product, but
-//! measured (Xeon of the fifth generation, cycles a product): two above two take as long, 28, and 66 instead of 47 where the core's other
-//! thread is busy; four above each other 31 and 72; loads before the products that they follow 37. Products without loads take 19.
+//! measured (Intel Xeon, family 6, model 207; time-stamp cycles a product): two above two take as long, 28, and 66 instead of 47 where the
+//! core's other thread is busy; four above each other 31 and 72; loads before the products that they follow 37. Products without loads
+//! take 19 with four sums, 22 with two.
 //!
 //! All registers have the shapes of one call: the steps of a loop are taken by as many as divide their count.
 

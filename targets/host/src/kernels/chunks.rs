@@ -4,9 +4,8 @@
 
 use super::convolution::Near;
 use super::finish::{Finish, Further, Narrow};
-use super::geometry::ConvGeometry;
+use super::geometry::{ConvGeometry, Pass};
 use super::hint::Hint;
-use super::images_beside::Pass;
 use super::launch::Product;
 use super::path::active_path;
 use super::products::near_i8;

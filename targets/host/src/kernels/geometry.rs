@@ -1,5 +1,16 @@
 //! Shapes of the products.
 
+/// Which product of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// The result.
+    Forward,
+    /// The gradient of the input.
+    InputGradient,
+    /// The gradient of the weights.
+    WeightGradient,
+}
+
 /// The shape of a two-dimensional convolution, forward or backward.
 ///
 /// Activations are NCHW, weights OIHW (`I` counts the channels of one group), all dense and

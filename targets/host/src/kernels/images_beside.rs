@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::depthwise::Scalar;
 use super::engine::{Engine, Largest, Nest, Panel, Side};
 use super::engines::{most_tiles_i8, with_i8};
-use super::geometry::ConvGeometry;
+use super::geometry::{ConvGeometry, Pass};
 use super::own::Own;
 use super::path::KernelPath;
 use super::scratch::{Scratch, words_bytes, words_of, words_of_mut};
@@ -25,14 +25,6 @@ const MOST_IMAGES: usize = 1024;
 /// Most units of channels that are summed over before the next ones: with all taps and positions few enough for the nearest cache, and as
 /// many as tiles take steps.
 const MOST_UNITS: usize = 16;
-
-/// What is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    Forward,
-    InputGradient,
-    WeightGradient,
-}
 
 /// What has products of this form. FP32 has none, for whose sums the order counts.
 pub(crate) trait ImagesBeside: Scalar {
@@ -405,9 +397,10 @@ impl<'g> Beside<'g> {
         let (tile, part, group) = (n * E::LANES, from * size * E::LANES, taps * size * n);
         let images = self.g.batch.div_ceil(E::LANES);
         let (of_tap, of_place) = (size * n, size * E::LANES);
-        let (width, across) = match self.pass {
-            Pass::Forward => (self.horizontal.taps, self.horizontal.input),
-            _ => (self.horizontal.taps, self.horizontal.output),
+        let width = self.horizontal.taps;
+        let across = match self.pass {
+            Pass::Forward => self.horizontal.input,
+            _ => self.horizontal.output,
         };
         let bias = &mut bias[..n];
         for number in 0..groups {

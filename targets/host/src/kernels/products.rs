@@ -3,8 +3,8 @@
 use super::convolution::Near;
 use super::depthwise_products::Depthwise;
 use super::engines::{most_f32, most_tiles_i8, with_f32, with_i8};
-use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
-use super::images_beside::{ImagesBeside, Pass};
+use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry, Pass};
+use super::images_beside::ImagesBeside;
 use super::path::{KernelPath, active_path, on_features};
 use super::{
     channels_last, convolution, images_beside, matmul, requantize, threads, weight_gradient,

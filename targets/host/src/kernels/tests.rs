@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::convolution::Near;
-use super::images_beside::Pass;
+use super::geometry::Pass;
 use super::products::near_i8;
 use super::*;
 
