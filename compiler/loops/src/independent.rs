@@ -25,10 +25,7 @@ pub struct Independent {
     pub locals: BTreeSet<Local>,
 }
 
-/// Rounds without loops of which dividing pays.
-const MANY: i32 = 4096;
-
-/// A loop's rounds if they are independent, and dividing them pays: each has a loop of its own, or there are many. `number` is
+/// A loop's rounds if they are independent, and dividing them pays: each has a loop of its own, or there are `many`. `number` is
 /// that of the body's first statement.
 pub fn independent(
     kernel: &LoopKernel,
@@ -36,11 +33,12 @@ pub fn independent(
     intervals: &Intervals<'_>,
     statement: &Stmt,
     number: usize,
+    many: i32,
 ) -> Option<Independent> {
     let Stmt::For { body, .. } = statement else { return None };
     let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
     let free = free_rounds((kernel, locals, intervals), statement, number, &[], &|_| true)?;
-    (free.rounds > if nested { 1 } else { MANY - 1 }).then_some(free)
+    (free.rounds >= if nested { 2 } else { many }).then_some(free)
 }
 
 /// A loop's rounds if they are independent in each round of the loops around it, whose variables `around` are. `number` is

@@ -27,9 +27,10 @@ pub fn cycles(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> u64 {
 }
 
 /// What computes floats.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Floats {
     /// Instructions.
+    #[default]
     Hardware,
     /// Functions of integers, where a core has no such instructions.
     Software,
@@ -45,7 +46,20 @@ struct Prices {
     comparison: u64,
 }
 
+/// Rounds of a loop without loops in it of which dividing pays.
+const MANY: i32 = 4096;
+/// Cycles of a loop's floats of which dividing pays a cluster of small cores, whose forks take some dozens.
+const LONG: u64 = 512;
+
 impl Floats {
+    /// How many rounds a loop without loops in it must have for dividing to pay. Where functions compute its floats, few may
+    /// take long; of integers, such a cluster's kernels of its own divide what is worth it.
+    pub(crate) fn many(self, statement: &Stmt) -> i32 {
+        let by = |floats| estimate_of(floats, &BTreeMap::new()).statement(statement);
+        let long = || by(Floats::Software).saturating_sub(by(Floats::Hardware)) >= LONG;
+        if self == Floats::Software && long() { 2 } else { MANY }
+    }
+
     fn prices(self) -> Prices {
         match self {
             Floats::Hardware => Prices {
@@ -85,9 +99,13 @@ pub fn vector_cycles(kernel: &LoopKernel, lanes: &BTreeMap<Local, u64>) -> u64 {
 }
 
 fn estimate(kernel: &LoopKernel, floats: Floats, lanes: &BTreeMap<Local, u64>) -> u64 {
+    estimate_of(floats, lanes).block(&kernel.body).saturating_add(CALL)
+}
+
+/// An estimate of statements of which nothing is known yet.
+fn estimate_of(floats: Floats, lanes: &BTreeMap<Local, u64>) -> Estimate<'_> {
     let (most, rounds) = (BTreeMap::new(), BorderRounds::default());
-    let mut estimate = Estimate { prices: floats.prices(), most, rounds, lanes, as_vectors: false };
-    estimate.block(&kernel.body).saturating_add(CALL)
+    Estimate { prices: floats.prices(), most, rounds, lanes, as_vectors: false }
 }
 
 /// What is known on the way through a kernel.
@@ -201,5 +219,27 @@ impl Estimate<'_> {
                 1 + self.expression(c) + self.expression(a).max(self.expression(b))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loops::function_by;
+    use trainc_ir::ops::Mul;
+
+    /// A vector of products is divided where functions make them and there are enough for the work, and by instructions only
+    /// where it is long.
+    #[test]
+    fn products_by_functions_are_divided() {
+        let divided = |floats, count: usize| {
+            let ty = TensorType::f32([count]);
+            let kernel = Op::Mul(Mul {}).lower(&[&ty, &ty], &[&ty]);
+            let text = function_by(floats, "products", &kernel).expect("its text");
+            text.contains("TRAINC_PARALLEL_FOR")
+        };
+        let first = |floats, counts: [usize; 2]| counts.map(|count| divided(floats, count));
+        assert_eq!(first(Floats::Software, [8, 48]), [false, true]);
+        assert_eq!(first(Floats::Hardware, [4095, 4096]), [false, true]);
     }
 }

@@ -120,6 +120,7 @@ pub fn in_c(kernel: &Kernel) -> Result<&dyn CKernel, String> {
 pub struct Loops {
     kernel: LoopKernel,
     cycles: u64,
+    floats: Floats,
 }
 
 impl Loops {
@@ -132,7 +133,7 @@ impl Loops {
     pub fn with(signature: &Signature<'_>, floats: Floats) -> Loops {
         let kernel = signature.lower();
         let cycles = cost::loop_cycles_with(&kernel, floats);
-        Loops { kernel, cycles }
+        Loops { kernel, cycles, floats }
     }
 }
 
@@ -152,6 +153,6 @@ impl Implementation for Loops {
 
 impl CKernel for Loops {
     fn emit(&self, name: &str, _: &Kernel) -> Result<Emitted, String> {
-        loops::function(name, &self.kernel).map(Emitted::from)
+        loops::function_by(self.floats, name, &self.kernel).map(Emitted::from)
     }
 }

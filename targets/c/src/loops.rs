@@ -10,6 +10,7 @@ use trainc_loops::{
     independent, is_narrow, simplified, within,
 };
 
+use crate::cost::Floats;
 use crate::expression::{Expressions, Text};
 use crate::heads::{pointer, used};
 use crate::layout::Lines;
@@ -56,6 +57,18 @@ pub fn function_with(
     print(name, kernel, way).map(|printed| printed.text)
 }
 
+/// [`function`] for a machine whose floats something computes.
+///
+/// # Errors
+/// As [`function`].
+pub(crate) fn function_by(
+    floats: Floats,
+    name: &str,
+    kernel: &LoopKernel,
+) -> Result<String, String> {
+    print(name, kernel, Way { floats, ..Way::default() }).map(|printed| printed.text)
+}
+
 /// [`function`] in another language. Of the loops that the kernel's body ends in, one in the other, the caller runs as many
 /// as there are `rounds`.
 ///
@@ -77,6 +90,8 @@ struct Way<'a> {
     syntax: Option<&'a dyn Syntax>,
     /// Of the outer loops that the caller runs.
     rounds: &'a [i32],
+    /// What computes its floats.
+    floats: Floats,
 }
 
 fn print(name: &str, kernel: &LoopKernel, way: Way<'_>) -> Result<Printed, String> {
@@ -112,6 +127,7 @@ fn print(name: &str, kernel: &LoopKernel, way: Way<'_>) -> Result<Printed, Strin
         leading: way.leading,
         rounds: way.rounds,
         depth: 0,
+        floats: way.floats,
     };
     let pointers = match way.syntax {
         Some(syntax) => printer.head_in(syntax, name),
@@ -150,6 +166,7 @@ pub(crate) struct Printer<'k> {
     /// Of the loops that the caller runs, and how many of them are open.
     rounds: &'k [i32],
     depth: usize,
+    floats: Floats,
 }
 
 impl Printer<'_> {
@@ -224,7 +241,8 @@ impl Printer<'_> {
                     return;
                 }
                 let (locals, body_number) = (self.locals, self.statements);
-                let alone = || independent(kernel, locals, intervals, statement, body_number);
+                let many = self.floats.many(statement);
+                let alone = || independent(kernel, locals, intervals, statement, body_number, many);
                 let divides = !self.repeats && rest.is_none() && self.expressions.syntax.is_none();
                 if let Some(free) = divides.then(alone).flatten() {
                     return self.divide(variable, body, &free);
