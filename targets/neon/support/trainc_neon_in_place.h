@@ -565,14 +565,12 @@ TRAINC_PART int32_t trainc_half_of(trainc_rounded_tile *tile, int32_t row)
     } while (0)
 
 /* Stores tiles of rows panel by panel: row r's 8 lanes at y + r row_stride. */
-TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t row_stride,
-    int8_t *y, const struct trainc_rounding *rounding, trainc_rounded_tile *tile,
+TRAINC_PART void trainc_store_panel(const int32_t *sums, int32_t rows, int32_t row_stride,
+    int8_t *y, const struct trainc_rounding *own, trainc_rounded_tile *tile,
     trainc_sixteen_sums *sixteen)
 {
-    /* A copy, which stores of bytes cannot change, stays in registers. */
-    const struct trainc_rounding own = *rounding;
     for (int32_t r = 0; r < rows; r += 8) {
-        const int8x16x4_t q = tile(sums, &own, sixteen);
+        const int8x16x4_t q = tile(sums, own, sixteen);
         const int32_t left = rows - r;
         sums += 64;
         if (left >= 8) {
@@ -602,6 +600,21 @@ TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t rows, int32_t 
                 y += row_stride;
             }
         }
+    }
+}
+
+/* The same of panels of lanes whose results lie behind each other. */
+TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t panels, int32_t rows,
+    int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding,
+    trainc_rounded_tile *tile, trainc_sixteen_sums *sixteen)
+{
+    /* A copy, which stores of bytes cannot change, stays in registers. */
+    const struct trainc_rounding own = *rounding;
+    const ptrdiff_t step = 64 * (ptrdiff_t)((rows + 7) / 8);
+    for (; panels > 0; panels--) {
+        trainc_store_panel(sums, rows, row_stride, y, &own, tile, sixteen);
+        sums += step;
+        y += 8;
     }
 }
 
@@ -638,26 +651,31 @@ TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t r
 
 /* The storing functions of a level: of its tiles' order, and where in a tile a lane's sum of a row is. */
 #define TRAINC_STORES_IN_PLACE(level, order, at)                                                  \
-    TRAINC_SHARED void trainc_store_places_half_away_##level(const int32_t *sums, int32_t rows,   \
-        int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)                    \
-    {                                                                                             \
-        TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_places, sums, rows, row_stride, y,   \
-            rounding);                                                                            \
-    }                                                                                             \
-    TRAINC_SHARED void trainc_store_places_pseudo_stochastic_##level(const int32_t *sums,         \
+    TRAINC_SHARED void trainc_store_places_half_away_##level(const int32_t *sums, int32_t panels, \
         int32_t rows, int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)      \
     {                                                                                             \
-        TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_places, sums, rows,          \
+        TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_places, sums, panels, rows,          \
+            row_stride, y, rounding);                                                             \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_places_pseudo_stochastic_##level(const int32_t *sums,         \
+        int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_places, sums, panels, rows,  \
             row_stride, y, rounding);                                                             \
     }                                                                                             \
     /* The same for sums as they are. */                                                          \
-    TRAINC_SHARED void trainc_store_places_sums_##level(const int32_t *sums, int32_t rows,        \
-        int32_t row_stride, int32_t *y)                                                           \
+    TRAINC_SHARED void trainc_store_places_sums_##level(const int32_t *sums, int32_t panels,      \
+        int32_t rows, int32_t row_stride, int32_t *y)                                             \
     {                                                                                             \
-        for (int32_t r = 0; r < rows; r++) {                                                      \
-            for (int32_t l = 0; l < 8; l++) {                                                     \
-                y[r * row_stride + l] = sums[64 * (r / 8) + at(l, r % 8)];                        \
+        for (; panels > 0; panels--) {                                                            \
+            for (int32_t r = 0; r < rows; r++) {                                                  \
+                for (int32_t l = 0; l < 8; l++) {                                                 \
+                    y[r * row_stride + l] = sums[64 * (r / 8) + at(l, r % 8)];                    \
+                }                                                                                 \
             }                                                                                     \
+            sums += 64 * (ptrdiff_t)((rows + 7) / 8);                                             \
+            y += 8;                                                                               \
         }                                                                                         \
     }                                                                                             \
     TRAINC_SHARED void trainc_store_apart_half_away_##level(const int32_t *sums, int32_t rows,    \

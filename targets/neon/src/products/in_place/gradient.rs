@@ -249,7 +249,7 @@ impl<'a> GradientInPlace<'a> {
                 false => out.open("for (int32_t panel = begin; panel < end; panel++) {"),
             }
             out.long(format!(
-                "{}(sums + panel * {}, {}, {}, y0 + {}{});",
+                "{}(sums + panel * {}, 1, {}, {}, y0 + {}{});",
                 self.level.function(&format!("store_places_{}", suffix(finish))),
                 64 * row_panels,
                 c.outputs,

@@ -757,39 +757,56 @@ impl<'a> WindowsInPlace<'a> {
             taken.push(given("const struct trainc_rounding *", "rounding", "&rounding"));
         }
         parts.run(out, c.images * units, &taken, |out| {
-            out.open("for (int32_t n = begin; n < end; n++) {");
+            let dense = reading.dense();
+            out.open(match dense {
+                true => "for (int32_t n = begin; n < end;) {",
+                false => "for (int32_t n = begin; n < end; n++) {",
+            });
             let (image, unit) = match c.images {
                 1 => ("0".to_string(), "n".to_string()),
                 _ => (format!("n / {units}"), format!("n % {units}")),
             };
             out.line(format!("const int32_t image = {image}, unit = {unit};"));
-            if overlaps {
-                let all = format!("unit + (unit == {} ? 2 : 1)", units - 1);
-                out.open(format!("for (int32_t panel = unit; panel < {all}; panel++) {{"));
-                out.line(format!("const int32_t first = trainc_first_place(panel, {places});"));
-            } else {
-                out.line("const int32_t panel = unit, first = 8 * panel;");
+            if dense {
+                out.long(format!(
+                    "const int32_t some = trainc_minimum32(end - n, {units} - unit);"
+                ));
             }
-            let tile = match before {
-                0 => format!("(image * {panels} + panel)"),
-                _ => format!("({before} + image * {panels} + panel)"),
+            let store = |panel: &str, first: &str, out: &mut Text| {
+                let tile = match before {
+                    0 => format!("(image * {panels} + {panel})"),
+                    _ => format!("({before} + image * {panels} + {panel})"),
+                };
+                let plane = self.outer * self.result_plane;
+                let (function, count, to) = match (dense, lanes) {
+                    (true, _) => {
+                        let count = if panel == "unit" { "some, " } else { "1, " };
+                        ("places", count, format!("y0 + image * {plane} + {first}"))
+                    }
+                    (false, 0) => ("apart", "", format!("results + {first}, y0 + image * {plane}")),
+                    (false, _) => {
+                        let to = format!("results + {lanes} + {first}, y0 + image * {plane}");
+                        ("apart", "", to)
+                    }
+                };
+                out.long(format!(
+                    "{}(sums + {tile} * {}, {count}{}, {}, {to}{});",
+                    self.level.function(&format!("store_{function}_{}", suffix(finish))),
+                    row_panels * 64,
+                    self.outer,
+                    self.result_plane,
+                    argument(finish)
+                ));
             };
-            let plane = self.outer * self.result_plane;
-            let (function, to) = match (reading.dense(), lanes) {
-                (true, _) => ("places", format!("y0 + image * {plane} + first")),
-                (false, 0) => ("apart", format!("results + first, y0 + image * {plane}")),
-                (false, _) => ("apart", format!("results + {lanes} + first, y0 + image * {plane}")),
-            };
-            out.long(format!(
-                "{}(sums + {tile} * {}, {}, {}, {to}{});",
-                self.level.function(&format!("store_{function}_{}", suffix(finish))),
-                row_panels * 64,
-                self.outer,
-                self.result_plane,
-                argument(finish)
-            ));
+            store("unit", "8 * unit", out);
             if overlaps {
+                let unit = if dense { "unit + some" } else { "unit + 1" };
+                out.open(format!("if ({unit} == {units}) {{"));
+                store(&units.to_string(), &(places - 8).to_string(), out);
                 out.close();
+            }
+            if dense {
+                out.line("n += some;");
             }
             out.close();
         });
