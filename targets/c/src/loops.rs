@@ -241,8 +241,11 @@ impl Printer<'_> {
                     return;
                 }
                 let (locals, body_number) = (self.locals, self.statements);
-                let many = self.floats.many(statement);
-                let alone = || independent(kernel, locals, intervals, statement, body_number, many);
+                let floats = self.floats;
+                let alone = || {
+                    let many = floats.many(statement);
+                    independent(kernel, locals, intervals, statement, body_number, many)
+                };
                 let divides = !self.repeats && rest.is_none() && self.expressions.syntax.is_none();
                 if let Some(free) = divides.then(alone).flatten() {
                     return self.divide(variable, body, &free);

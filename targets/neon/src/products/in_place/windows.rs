@@ -772,7 +772,8 @@ impl<'a> WindowsInPlace<'a> {
                     "const int32_t some = trainc_minimum32(end - n, {units} - unit);"
                 ));
             }
-            let store = |panel: &str, first: &str, out: &mut Text| {
+            // Of `count` panels from `panel` on, whose first lane is `first`; where results are apart, of that panel.
+            let store = |panel: &str, count: &str, first: &str, out: &mut Text| {
                 let tile = match before {
                     0 => format!("(image * {panels} + {panel})"),
                     _ => format!("({before} + image * {panels} + {panel})"),
@@ -780,13 +781,16 @@ impl<'a> WindowsInPlace<'a> {
                 let plane = self.outer * self.result_plane;
                 let (function, count, to) = match (dense, lanes) {
                     (true, _) => {
-                        let count = if panel == "unit" { "some, " } else { "1, " };
-                        ("places", count, format!("y0 + image * {plane} + {first}"))
+                        let to = format!("y0 + image * {plane} + {first}");
+                        ("places", format!("{count}, "), to)
                     }
-                    (false, 0) => ("apart", "", format!("results + {first}, y0 + image * {plane}")),
+                    (false, 0) => {
+                        let to = format!("results + {first}, y0 + image * {plane}");
+                        ("apart", String::new(), to)
+                    }
                     (false, _) => {
                         let to = format!("results + {lanes} + {first}, y0 + image * {plane}");
-                        ("apart", "", to)
+                        ("apart", String::new(), to)
                     }
                 };
                 out.long(format!(
@@ -798,11 +802,11 @@ impl<'a> WindowsInPlace<'a> {
                     argument(finish)
                 ));
             };
-            store("unit", "8 * unit", out);
+            let count = if dense { "some" } else { "1" };
+            store("unit", count, "8 * unit", out);
             if overlaps {
-                let unit = if dense { "unit + some" } else { "unit + 1" };
-                out.open(format!("if ({unit} == {units}) {{"));
-                store(&units.to_string(), &(places - 8).to_string(), out);
+                out.open(format!("if (unit + {count} == {units}) {{"));
+                store(&units.to_string(), "1", &(places - 8).to_string(), out);
                 out.close();
             }
             if dense {
