@@ -14,7 +14,7 @@ pub struct Hold {
     _file: File,
 }
 
-/// Locks what is at `path`: `None` if somebody else holds it, or it was removed meanwhile.
+/// Locks what is at `path`: `None` if somebody else holds it, or it was removed or replaced meanwhile.
 ///
 /// # Errors
 /// If it cannot be opened, or the system has no locks for it.
@@ -29,8 +29,25 @@ pub(crate) fn lock(file: File, path: &Path) -> io::Result<Option<Hold>> {
         Err(fs::TryLockError::WouldBlock) => return Ok(None),
         Err(fs::TryLockError::Error(error)) => return Err(error),
     }
-    // Whoever removes what is stale holds it while removing it, so it may be gone.
-    Ok(fs::symlink_metadata(path).is_ok().then_some(Hold { _file: file }))
+    // Whoever removes what is stale holds it while removing it, so it may be gone, and the name another's since.
+    Ok(is_at(&file, path).then_some(Hold { _file: file }))
+}
+
+/// Whether `path` is the name of `file` itself, not of what was made there after it was removed.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(file), Ok(named)) => place(file) == place(named),
+        _ => false,
+    }
+}
+
+/// Whether `path` is there: what is open is not removed on other systems, so the name is still its own.
+#[cfg(not(unix))]
+fn is_at(_file: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 /// A new folder with the lock on it (none where the system has no locks), under the first of `names` that nothing has.
@@ -52,7 +69,7 @@ pub fn create_held(
         match hold(&path) {
             Ok(Some(held)) => return Ok((path, Some(held))),
             Ok(None) => {}
-            Err(_) if fs::symlink_metadata(&path).is_err() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) => return Ok((path, None)),
         }
     }
@@ -104,6 +121,19 @@ mod tests {
         assert!(other.exists());
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_held_as_what_it_names() {
+        let folder = TemporaryFolder::new();
+        let (path, link) = (folder.path().join("a"), folder.path().join("b"));
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let held = hold(&link).unwrap().unwrap();
+        assert!(hold(&path).unwrap().is_none());
+        drop(held);
+        assert!(hold(&path).unwrap().is_some());
+    }
+
     #[test]
     fn a_new_folder_outlives_those_who_clean_up() {
         let folder = TemporaryFolder::new();
@@ -122,11 +152,18 @@ mod tests {
                 .map(|maker| {
                     let root = folder.path();
                     scope.spawn(move || {
-                        for turn in 0..500 {
+                        for turn in 0..1000 {
+                            // Every other folder is removed by its maker, so its name is soon taken again.
+                            let again = turn % 2 == 0;
+                            let turn = if again { 0 } else { turn };
                             let name = |n: u32| root.join(format!("w-{maker}-{turn}-{n}"));
                             let (path, held) = create_held((0..).map(name)).unwrap();
                             fs::write(path.join("inside"), b"kept").unwrap();
+                            std::thread::yield_now();
                             assert!(held.is_some() && path.join("inside").exists());
+                            if again {
+                                fs::remove_dir_all(&path).unwrap();
+                            }
                             drop(held);
                         }
                     })
