@@ -2,18 +2,22 @@
 //!
 //! A rule is applied alone to random graphs that hold its left side, each of its forms in turn. What each application put
 //! into a class is extracted there and interpreted on random and extreme values. A form that does not fire, and what does
-//! not build or differs anywhere, fails.
+//! not build or differs anywhere, fails. Formulas that operations are gathered into, which is no rule, are proved so, too.
 
-use trainc_ir::graph::Graph;
+use trainc_driver::targets;
+use trainc_ir::graph::{Graph, InputRole, ValueId};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::ShiftRight;
+use trainc_ir::ops::formula::Function;
+use trainc_ir::ops::{OpKind, ShiftRight};
 use trainc_ir::target::Cost;
+use trainc_ir::verify::{Stage, verify};
 use trainc_ir::{Element, RunContext, Tensor, TensorType};
 use trainc_opt::egraph::convert::{load, operation_cost};
 use trainc_opt::egraph::extract::extract;
 use trainc_opt::egraph::language::canonical;
 use trainc_opt::egraph::saturate::{Limits, Term, saturate};
+use trainc_opt::gather_formulas::gather_formulas;
 use trainc_opt::optimise::rebuild;
 use trainc_opt::rules::instance::{Instance, Random, Value};
 use trainc_opt::rules::{Exactness, Patterns, Rule, RuleContext, Sides, rules};
@@ -69,12 +73,21 @@ fn prove_on(rule: &Rule, graph: &Graph, random: &mut Random) -> Result<(), Strin
 }
 
 fn compare(rule: &Rule, a: &Graph, b: &Graph, random: &mut Random) -> Result<(), String> {
+    compare_as(rule.exactness, a, b, random)
+}
+
+fn compare_as(
+    exactness: Exactness,
+    a: &Graph,
+    b: &Graph,
+    random: &mut Random,
+) -> Result<(), String> {
     let inputs: Vec<Tensor> = a.inputs().iter().map(|i| random.tensor(a.ty(i.value))).collect();
     let run = RunContext { seed: random.bits(), step: random.bits() as u32 };
     let step =
         |graph: &Graph| Interpreter::new(graph).step(&inputs, &run).map_err(|e| e.to_string());
     for (x, y) in step(a)?.iter().zip(&step(b)?) {
-        let equal = match rule.exactness {
+        let equal = match exactness {
             Exactness::Bit => same_bits(x, y),
             Exactness::Ulp(n) => within(x, y, n),
         };
@@ -165,4 +178,85 @@ fn names_of_rules_are_unique() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), rules().len());
+}
+
+/// A graph of operations that formulas have, on tensors of one shape or another, scalars, numbers and statistics; values are read
+/// several times or never, and leave the step anywhere.
+fn elementwise(random: &mut Random) -> Graph {
+    let mut graph = Graph::new("elementwise");
+    let shapes = [random.shape(2), random.shape(1)].map(|shape| shape.dims().to_vec());
+    let mut values: Vec<ValueId> = Vec::new();
+    for (i, shape) in [&shapes[0][..], &shapes[0], &shapes[1], &[], &[]].into_iter().enumerate() {
+        let ty = TensorType::f32(shape);
+        values.push(match random.range(0, 2) {
+            0 => graph.add_parameter(format!("p{i}"), random.tensor(&ty), false),
+            1 => graph.add_constant(format!("c{i}"), random.tensor(&ty)),
+            _ => graph.add_input(format!("x{i}"), ty, InputRole::Data),
+        });
+    }
+    for n in 0..random.range(2, 14) {
+        let function = random.choose(Function::ALL);
+        let operands: Vec<ValueId> =
+            (0..function.arity()).map(|_| random.choose(&values)).collect();
+        let op = function.operation().expect("it has no attributes");
+        if let Ok(result) = graph.add1(op, &operands, &format!("n{n}")) {
+            values.push(result);
+            if random.range(0, 3) == 0 {
+                graph.add_output(format!("y{n}"), result);
+            }
+        }
+    }
+    let last = values[values.len() - 1];
+    graph.add_output("last", last);
+    for parameter in 0..graph.parameters().len() {
+        let ty = graph.ty(graph.parameters()[parameter].value).clone();
+        let next = values.iter().copied().find(|&v| *graph.ty(v) == ty && v.index() % 2 == 0);
+        if let Some(next) = next {
+            graph.add_update(parameter, next);
+        }
+    }
+    graph
+}
+
+/// Formulas give the bits of what they are made of, on every target's choices, and there are fewer nodes.
+#[test]
+fn gathered_formulas_keep_every_bit() {
+    let mut gathered = 0;
+    for seed in 0..400 {
+        let mut random = Random::new(seed * 77 + 5);
+        let graph = elementwise(&mut random);
+        let target = targets::TARGETS[seed as usize % targets::TARGETS.len()];
+        let (other, formulas) = gather_formulas(&graph, &Stage::Float, target);
+        verify(&other, &Stage::Float).expect("what comes of it is a graph");
+        let live = |graph: &Graph| graph.live_nodes().into_iter().filter(|live| *live).count();
+        let fewer: usize = formulas.iter().map(|formula| formula.operations - 1).sum();
+        assert_eq!(live(&other) + fewer, live(&graph), "{graph:?}");
+        gathered += formulas.len();
+        for _ in 0..VALUES {
+            compare_as(Exactness::Bit, &graph, &other, &mut random)
+                .unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", target.description().name));
+        }
+    }
+    assert!(gathered > 100, "{gathered} formulas");
+}
+
+/// What an algorithm has no FP32 form of is no step of a formula, either.
+#[test]
+fn formulas_are_made_of_what_a_stage_allows() {
+    let mut graph = Graph::new("average");
+    let ty = TensorType::f32([4]);
+    let x = graph.add_input("x", ty.clone(), InputRole::Data);
+    let half = graph.add_constant("half", Tensor::f32([], vec![0.5]));
+    let op = |function: Function| function.operation().expect("it has no attributes");
+    let less = graph.add1(op(Function::Mul), &[x, half], "less").expect("it fits");
+    let sum = graph.add1(op(Function::Add), &[less, x], "sum").expect("it fits");
+    graph.add_output("y", sum);
+    let target = targets::find("c").expect("a target");
+    let count = |allowed: &[OpKind]| {
+        let stage = Stage::Quantized { float_operations: Some(allowed.iter().copied().collect()) };
+        gather_formulas(&graph, &stage, target).1.len()
+    };
+    assert_eq!(count(&[OpKind::Mul, OpKind::Add]), 1);
+    assert_eq!(count(&[OpKind::Formula]), 1);
+    assert_eq!(count(&[OpKind::Mul]), 0);
 }

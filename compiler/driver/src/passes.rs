@@ -9,6 +9,7 @@ use trainc_ir::verify::{Stage, verify};
 use trainc_opt::algorithm::{Algorithm, Otherwise};
 use trainc_opt::alternatives::alternatives;
 use trainc_opt::fold_relu::fold_relus;
+use trainc_opt::gather_formulas::gather_formulas;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::quantized::{StoredScales, quantize};
@@ -170,6 +171,12 @@ const STAGES: &[Pass] = &[
         body: Body::Stage(|module, _| module.map(|graph| Ok(fold_relus(graph)))),
     },
     Pass {
+        name: "gather-formulas",
+        summary: "FP32 operations of single elements that follow each other become one formula where it costs no more (part of `optimise`)",
+        takes: GRAPHS,
+        body: Body::Stage(gathered),
+    },
+    Pass {
         name: "optimise",
         summary: "every rewrite rule by equality saturation, extracted by the target's costs",
         takes: GRAPHS,
@@ -324,6 +331,11 @@ fn optimised(module: &mut Module, options: &PassOptions) -> Result<()> {
     })?;
     module.remarks.extend(remarks);
     Ok(())
+}
+
+fn gathered(module: &mut Module, options: &PassOptions) -> Result<()> {
+    let stage = module.stage(options);
+    module.map(|graph| Ok(gather_formulas(graph, &stage, options.target).0))
 }
 
 /// One rule, once. Where it finds nothing the module stays; where it finds several forms the result is their list.

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::graph::{Definition, Graph, NodeId, ValueId};
+use crate::ops::formula::Formula;
 use crate::ops::{Op, OpKind};
 use crate::types::{Scale, TensorType};
 
@@ -30,7 +31,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Whether a node of these operands and results may stand in the graph. The parts of a chain count one by one.
+    /// Whether a node of these operands and results may stand in the graph. The parts of a chain count one by one, and the steps of
+    /// a formula.
     ///
     /// The verifier asks this of every node, and the optimiser of every form before it may be chosen.
     pub fn allows(&self, op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> bool {
@@ -44,7 +46,12 @@ impl Stage {
                 })
             }),
             (Stage::Quantized { float_operations: Some(allowed) }, op) => {
-                !float || allowed.contains(&op.kind())
+                let steps = |formula: &Formula| {
+                    formula.steps.iter().all(|step| allowed.contains(&step.function.kind()))
+                };
+                !float
+                    || allowed.contains(&op.kind())
+                    || matches!(op, Op::Formula(formula) if steps(formula))
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::egraph::extract::{Extraction, extract};
 use crate::egraph::language::{Graph as EGraph, Node, Ty, canonical};
 use crate::egraph::saturate::{Application, Limits, saturate};
 use crate::fold_relu::fold_relus;
+use crate::gather_formulas::gather_formulas;
 use crate::rules::{Exactness, Rule, RuleContext, rules};
 
 /// How to search.
@@ -158,11 +159,20 @@ pub fn optimise(
         }
         Err(BuildError::Type(e)) => return Err(OptimiseError::Rule(e.to_string())),
     };
-    let fired = match built {
+    let mut fired = match built {
         Some(_) => fired(graph, egraph, &extraction, &run.applications, &rules, target),
         None => Vec::new(),
     };
-    let (result, cost_after) = built.unwrap_or_else(|| (graph.clone(), cost_before));
+    let (result, _) = built.unwrap_or_else(|| (graph.clone(), cost_before));
+    let (result, gathered) = gather_formulas(&result, stage, target);
+    verify(&result, stage)?;
+    let cost_after = graph_cost(&result, target)?;
+    fired.extend(gathered.into_iter().map(|formula| Fired {
+        rule: "gather-formulas",
+        node: formula.node,
+        chosen: format!("formula of {} operations", formula.operations),
+        saved: formula.saved as i64,
+    }));
     let mut applications: BTreeMap<usize, usize> = BTreeMap::new();
     run.applications.iter().for_each(|a| *applications.entry(a.rule).or_default() += 1);
     let report = Optimisation {

@@ -11,8 +11,7 @@ use trainc_ir::attributes::F32;
 use trainc_ir::graph::{Graph, ValueId};
 use trainc_ir::ops::formula::{Formula as FormulaOp, Function, Step, Term};
 use trainc_ir::ops::{Op, SquaredNorm, TypeError};
-use trainc_ir::text::cursor::Cursor;
-use trainc_ir::{OpKind, Shape, Tensor, TensorType};
+use trainc_ir::{Shape, Tensor, TensorType};
 
 use crate::algorithm::formula::Formula;
 use crate::algorithm::optimizer::{GRADIENT, GRID, Optimizer, State, StateOf, WEIGHT};
@@ -455,7 +454,7 @@ impl Update<'_> {
             (Function::Maximum, [_, Some(x)]) if *x == f64::NEG_INFINITY => operands[0],
             (Function::Minimum, [_, Some(x)]) if *x == f64::INFINITY => operands[0],
             _ if operands.iter().any(|part| self.has_own_shape(*part)) => {
-                match operation(function) {
+                match function.operation() {
                     Some(op) => self.part(Expression::Operation(op, operands, None)),
                     None => self.part(Expression::Function(function, operands)),
                 }
@@ -659,14 +658,8 @@ impl Update<'_> {
 /// The operation that a step of operands alone is.
 fn whole(step: &Step) -> Option<Op> {
     let operands = step.terms.iter().all(|term| matches!(term, Term::Operand(_)));
-    operation(step.function).filter(|_| operands)
+    step.function.operation().filter(|_| operands)
 }
-
-/// The operation of a function's name.
-fn operation(function: Function) -> Option<Op> {
-    OpKind::from_name(&function.name())?.parse_attributes(&mut Cursor::new("")).ok()
-}
-
 fn unknown(name: &str) -> TypeError {
     TypeError::new(format!("the optimizer's formulas name `?{name}`, which there is not"))
 }

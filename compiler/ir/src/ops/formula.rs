@@ -8,14 +8,14 @@ use crate::numeric;
 use crate::operator;
 use crate::ops::properties::{Property, Work};
 use crate::ops::support::elementwise;
-use crate::ops::{Case, OpKind, Operator, TypeError, rule};
+use crate::ops::{Case, Op, OpKind, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::Tensor;
 use crate::text::cursor::{Cursor, SyntaxError};
 use crate::types::{Shape, TensorType};
 
 /// The most steps of a formula.
-const LONGEST: usize = 256;
+pub const LONGEST: usize = 256;
 
 keyword_enum! {
     /// What a step computes: the operation of that name, of FP32 elements.
@@ -64,6 +64,17 @@ impl Function {
     /// The function that an operation is, if it is one.
     pub fn of(kind: OpKind) -> Option<Function> {
         Function::ALL.iter().copied().find(|f| f.name() == kind.name())
+    }
+
+    /// The operation's kind.
+    pub fn kind(self) -> OpKind {
+        let name = self.name();
+        OpKind::from_name(&name).unwrap_or_else(|| unreachable!("`{name}` is an operation"))
+    }
+
+    /// The operation, where it has no attributes.
+    pub fn operation(self) -> Option<Op> {
+        self.kind().parse_attributes(&mut Cursor::new("")).ok()
     }
 
     /// How many operands it takes.

@@ -53,35 +53,36 @@ pub(super) fn place(
     lower_bound: usize,
     search: bool,
 ) -> (Placement, Vec<(&'static str, usize)>) {
-    let mut tried = Vec::new();
-    let mut best: Option<(Placement, Vec<usize>)> = None;
-    let mut offer = |method, order: Vec<usize>, best: &mut Option<(Placement, Vec<usize>)>| {
-        let (offsets, peak) = lowest_fit(items, &order);
-        tried.push((method, peak));
-        if best.as_ref().is_none_or(|(b, _)| peak < b.peak) {
-            *best = Some((Placement { method, offsets, peak }, order));
-        }
-    };
     if items.len() > MOST_COMPARED {
         return place_many(items, search);
     }
+    let mut tried = Vec::new();
+    let mut placed: Vec<(Placement, Vec<usize>)> = Vec::new();
     for (method, order) in orders(items, search) {
-        offer(method, order, &mut best);
-        if best.as_ref().is_some_and(|(b, _)| b.peak <= lower_bound) {
+        let (offsets, peak) = lowest_fit(items, &order);
+        tried.push((method, peak));
+        placed.push((Placement { method, offsets, peak }, order));
+        if peak <= lower_bound {
             break;
         }
     }
-    let (mut placement, order) = best.unwrap_or_else(|| {
-        (Placement { method: "greedy-by-size", offsets: Vec::new(), peak: 0 }, Vec::new())
-    });
-    if search && placement.peak > lower_bound {
-        let improved = improve(items, order, &placement, lower_bound);
-        tried.push(("improved", improved.peak));
-        if improved.peak < placement.peak {
-            placement = improved;
+    placed.sort_by_key(|(placement, _)| placement.peak);
+    let mut best = placed[0].0.clone();
+    if search && best.peak > lower_bound {
+        // What is best as it comes need not be what can be made best.
+        let starts = (EFFORT / (4 * items.len() * items.len()).max(1)).max(1);
+        for (start, order) in placed.into_iter().take(starts) {
+            let improved = improve(items, order, &start, lower_bound);
+            if improved.peak < best.peak {
+                best = improved;
+            }
+            if best.peak <= lower_bound {
+                break;
+            }
         }
+        tried.push(("improved", best.peak));
     }
-    (placement, tried)
+    (best, tried)
 }
 
 /// [`place`] in time that hardly grows faster than the number of items.
@@ -286,6 +287,15 @@ fn improve(
         let mut changed = order.clone();
         let index = changed.remove(at);
         changed.insert(to, index);
+        // Every other round one of those that it met on its way makes room, too.
+        let below: Vec<usize> = (to + 1..=at)
+            .filter(|&other| items[changed[other]].meets(&items[index]))
+            .filter(|_| random >> 63 == 1)
+            .collect();
+        if let Some(&from) = below.get((random >> 23) as usize % below.len().max(1)) {
+            let other = changed.remove(from);
+            changed.insert((random >> 43) as usize % (changed.len() + 1), other);
+        }
         let (offsets, peak) = lowest_fit(items, &changed);
         if peak <= current.peak {
             order = changed;
