@@ -21,7 +21,7 @@ use trainc_opt::inference::inference_graph;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
-use trainc_opt::translate::{remove_operations, translate};
+use trainc_opt::translate::{float_operations, remove_operations, translate};
 use trainc_tests::cases::Case;
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, convolution, tensor};
@@ -37,9 +37,10 @@ fn modules(model: &str, target: &dyn Target) -> [Graph; 3] {
     let forward = remove_operations(&imported.expect("imports").graph, &niti.remove);
     let training = training_graph(&forward, None).expect("trains");
     let inference = inference_graph(&forward).expect("infers");
-    let stage = Stage::Quantized { float_operations: niti.float_operations.clone() };
     let [step, infer] = [&training, &inference].map(|graph| {
-        let (module, _) = translate(graph, &niti).expect("translates");
+        let (module, translation) = translate(graph, &niti).expect("translates");
+        let floated = translation.floated.iter().map(|(_, kind)| *kind);
+        let stage = Stage::Quantized { float_operations: float_operations(&niti, floated) };
         optimise(&module, &stage, target, &OptimiseOptions::default()).expect("optimises").0
     });
     [training, step, infer]
