@@ -76,7 +76,7 @@ pub fn gather_formulas(
             return Ok(Copied::Not);
         }
         let operands: Vec<ValueId> = formula.operands.iter().map(|v| new[v]).collect();
-        let results = copy.add(formula.op.clone(), &operands, &formula.name(graph))?;
+        let results = copy.add(formula.op.clone(), &operands, formula.name(graph))?;
         for (&old, &new) in formula.results.iter().zip(&results) {
             copy.set_name(new, &graph.value(old).name);
             earlier.insert(old, new);
