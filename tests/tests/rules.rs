@@ -199,7 +199,7 @@ fn elementwise(random: &mut Random) -> Graph {
         let operands: Vec<ValueId> =
             (0..function.arity()).map(|_| random.choose(&values)).collect();
         let op = function.operation().expect("it has no attributes");
-        if let Ok(result) = graph.add1(op, &operands, &format!("n{n}")) {
+        if let Ok(result) = graph.add1(op, &operands, format!("n{n}")) {
             values.push(result);
             if random.range(0, 3) == 0 {
                 graph.add_output(format!("y{n}"), result);
