@@ -16,7 +16,7 @@ use trainc_opt::inference::inference_graph;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
-use trainc_opt::translate::{remove_operations, translate};
+use trainc_opt::translate::{Translation, float_operations, remove_operations, translate};
 
 use crate::random::Random;
 
@@ -34,6 +34,12 @@ pub fn program(
     program_of(model, &algorithm, batch, target)
 }
 
+/// What a module may hold: what its algorithm allows, and what was left in FP32.
+pub fn stage(algorithm: &Algorithm, translation: &Translation) -> Stage {
+    let floated = translation.floated.iter().map(|(_, kind)| *kind);
+    Stage::Quantized { float_operations: float_operations(algorithm, floated) }
+}
+
 /// As [`program`], by any algorithm.
 pub fn program_of(
     model: &str,
@@ -48,9 +54,9 @@ pub fn program_of(
     let forward = remove_operations(&imported.expect("imports").graph, &algorithm.remove);
     let training = training_graph(&forward, None).expect("trains");
     let inference = inference_graph(&forward).expect("infers");
-    let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
     let [step, infer] = [&training, &inference].map(|graph| {
-        let (module, _) = translate(graph, algorithm).expect("translates");
+        let (module, translation) = translate(graph, algorithm).expect("translates");
+        let stage = stage(algorithm, &translation);
         optimise(&module, &stage, target, &OptimiseOptions::default()).expect("optimises").0
     });
     let entries = [

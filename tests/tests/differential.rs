@@ -7,7 +7,6 @@ use trainc_driver::zoo::{ZooSpec, build};
 use trainc_host::{HOST, HostProgram};
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::interpreter::Interpreter;
-use trainc_ir::verify::Stage;
 use trainc_ir::{RunContext, Tensor, TensorType};
 use trainc_onnx_import::{ImportOptions, import_bytes};
 use trainc_opt::algorithm::Algorithm;
@@ -17,6 +16,7 @@ use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::rules::instance::Random;
 use trainc_opt::training::training_graph;
 use trainc_opt::translate::{remove_operations, translate};
+use trainc_tests::programs::stage;
 
 /// Images like normalised pixels.
 fn images(random: &mut Random, ty: &TensorType) -> Tensor {
@@ -50,11 +50,13 @@ fn check(model: &str, algorithm: &str, batch: usize, steps: u32) {
         training_graph(&forward, None).expect("trains"),
         inference_graph(&forward).expect("infers"),
     ];
-    let [step, infer] = graphs.map(|g| translate(&g, &algorithm).expect("translates").0);
-    let stage = Stage::Quantized { float_operations: algorithm.float_operations.clone() };
-    let [fast_step, fast_infer] = [&step, &infer].map(|module| {
+    let translated = graphs.map(|g| translate(&g, &algorithm).expect("translates"));
+    let [fast_step, fast_infer] = [0, 1].map(|i| {
+        let (module, translation) = &translated[i];
+        let stage = stage(&algorithm, translation);
         optimise(module, &stage, &HOST, &OptimiseOptions::default()).expect("optimises").0
     });
+    let [step, infer] = translated.map(|(module, _)| module);
     let entries = [
         PlanEntry { name: "train_step", graph: &fast_step },
         PlanEntry { name: "infer", graph: &fast_infer },

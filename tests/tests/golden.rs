@@ -13,7 +13,6 @@ use trainc_ir::ops::{
 use trainc_ir::program::Program;
 use trainc_ir::target::Target;
 use trainc_ir::text::Printer;
-use trainc_ir::verify::Stage;
 use trainc_ir::{Element, Op, Tensor, TensorType, Verified};
 use trainc_onnx_import::{ImportOptions, import_bytes};
 use trainc_opt::algorithm::Algorithm;
@@ -21,8 +20,9 @@ use trainc_opt::inference::inference_graph;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 use trainc_opt::training::training_graph;
-use trainc_opt::translate::{float_operations, remove_operations, translate};
+use trainc_opt::translate::{remove_operations, translate};
 use trainc_tests::cases::Case;
+use trainc_tests::programs::stage;
 use trainc_tests::random::Random;
 use trainc_tests::xpulp_convolutions::{Shape, convolution, tensor};
 use trainc_xpulpv2::XPULPV2;
@@ -39,8 +39,7 @@ fn modules(model: &str, target: &dyn Target) -> [Graph; 3] {
     let inference = inference_graph(&forward).expect("infers");
     let [step, infer] = [&training, &inference].map(|graph| {
         let (module, translation) = translate(graph, &niti).expect("translates");
-        let floated = translation.floated.iter().map(|(_, kind)| *kind);
-        let stage = Stage::Quantized { float_operations: float_operations(&niti, floated) };
+        let stage = stage(&niti, &translation);
         optimise(&module, &stage, target, &OptimiseOptions::default()).expect("optimises").0
     });
     [training, step, infer]

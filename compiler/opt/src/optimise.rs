@@ -165,7 +165,9 @@ pub fn optimise(
     };
     let (result, _) = built.unwrap_or_else(|| (graph.clone(), cost_before));
     let (result, gathered) = gather_formulas(&result, stage, target);
-    verify(&result, stage)?;
+    if !gathered.is_empty() {
+        verify(&result, stage)?;
+    }
     let cost_after = graph_cost(&result, target)?;
     fired.extend(gathered.into_iter().map(|formula| Fired {
         rule: "gather-formulas",
