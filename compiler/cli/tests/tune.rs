@@ -134,11 +134,10 @@ fn built_programs_are_kept() {
     // Taken, not built.
     assert_eq!(modified(), written);
     let whole = fs::read(&file).expect("the file");
-    let half = whole.len() / 2;
-    fs::write(&file, &whole[..half]).expect("written");
+    fs::write(&file, &whole[..whole.len() / 2]).expect("written");
     // Built again, for which a driver need not give the same bytes twice, and taken by the next run.
     let (_, again) = verify();
-    assert!(again > half as u64, "{again} of {bytes} bytes");
+    assert!(again.abs_diff(bytes) < bytes / 100, "{again} instead of {bytes} bytes");
     let written = modified();
     assert_eq!(verify(), (file.clone(), again));
     assert_eq!(modified(), written);

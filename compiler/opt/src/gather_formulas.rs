@@ -236,14 +236,14 @@ impl Taken {
         nodes.sort_unstable();
         let mut operands: Vec<ValueId> = Vec::new();
         let mut steps: Vec<Step> = Vec::new();
-        let mut made: BTreeMap<ValueId, usize> = BTreeMap::new();
+        let mut step_of: BTreeMap<ValueId, usize> = BTreeMap::new();
         for &number in &nodes {
             let node = &graph.nodes()[number];
             let (function, _) = function(graph, number)?;
             let mut terms = Vec::new();
             for &v in &node.inputs {
                 let constant = graph.constant_of(v).filter(|_| is_number(graph, v));
-                terms.push(match (made.get(&v), constant) {
+                terms.push(match (step_of.get(&v), constant) {
                     (Some(&step), _) => Term::Step(step),
                     (None, Some(tensor)) => Term::Number(F32::new(tensor.as_f32()[0])),
                     (None, None) => {
@@ -255,7 +255,7 @@ impl Taken {
                     }
                 });
             }
-            made.insert(node.outputs[0], steps.len());
+            step_of.insert(node.outputs[0], steps.len());
             steps.push(Step { function, terms });
         }
         let own = |reader: &usize| nodes.contains(reader);
@@ -263,7 +263,7 @@ impl Taken {
             .iter()
             .map(|&number| graph.nodes()[number].outputs[0])
             .filter(|v| readers.roots.contains(v) || !readers.of[v.index()].iter().all(own))
-            .map(|v| (v, Term::Step(made[&v])))
+            .map(|v| (v, Term::Step(step_of[&v])))
             .unzip();
         let op = Formula { steps, results: terms };
         let types: Vec<&TensorType> = operands.iter().map(|&v| graph.ty(v)).collect();

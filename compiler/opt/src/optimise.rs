@@ -148,13 +148,15 @@ pub fn optimise(
             verify(&built, stage)?;
             let cost = graph_cost(&built, target)?;
             // Greedy extraction can lose against the graph as it came; that is then the result.
-            (cost <= cost_before).then_some((built, cost))
+            (cost <= cost_before).then_some(built)
         }
         // Extraction refuses cycles class by class; should one slip through, the graph stays as it is.
-        Err(BuildError::Cycle | BuildError::Infeasible(_)) => {
-            limit.get_or_insert_with(|| {
-                "the extracted terms were cyclic; nothing was rewritten".into()
-            });
+        Err(error @ (BuildError::Cycle | BuildError::Infeasible(_))) => {
+            let why = match error {
+                BuildError::Cycle => "the extracted terms were cyclic",
+                _ => "a value has no form that the stage allows and the target runs",
+            };
+            limit.get_or_insert_with(|| format!("{why}; nothing was rewritten"));
             None
         }
         Err(BuildError::Type(e)) => return Err(OptimiseError::Rule(e.to_string())),
@@ -163,7 +165,7 @@ pub fn optimise(
         Some(_) => fired(graph, egraph, &extraction, &run.applications, &rules, target),
         None => Vec::new(),
     };
-    let (result, _) = built.unwrap_or_else(|| (graph.clone(), cost_before));
+    let result = built.unwrap_or_else(|| graph.clone());
     let (result, gathered) = gather_formulas(&result, stage, target);
     if !gathered.is_empty() {
         verify(&result, stage)?;

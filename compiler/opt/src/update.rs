@@ -660,6 +660,7 @@ fn whole(step: &Step) -> Option<Op> {
     let operands = step.terms.iter().all(|term| matches!(term, Term::Operand(_)));
     step.function.operation().filter(|_| operands)
 }
+
 fn unknown(name: &str) -> TypeError {
     TypeError::new(format!("the optimizer's formulas name `?{name}`, which there is not"))
 }

@@ -260,7 +260,7 @@ fn lowest_fit(items: &[Item], order: &[usize]) -> (Vec<usize>, usize) {
     (offsets, peak)
 }
 
-/// Rounds of moving an item that ends at the peak forward in the order, kept unless they make it worse.
+/// Rounds of moving an item that ends at the peak forward in the order, and others out of its way, kept unless they make it worse.
 fn improve(
     items: &[Item],
     mut order: Vec<usize>,
@@ -287,14 +287,14 @@ fn improve(
         let mut changed = order.clone();
         let index = changed.remove(at);
         changed.insert(to, index);
-        // Every other round one of those that it met on its way makes room, too.
-        let below: Vec<usize> = (to + 1..=at)
-            .filter(|&other| items[changed[other]].meets(&items[index]))
-            .filter(|_| random >> 63 == 1)
-            .collect();
-        if let Some(&from) = below.get((random >> 23) as usize % below.len().max(1)) {
-            let other = changed.remove(from);
-            changed.insert((random >> 43) as usize % (changed.len() + 1), other);
+        // In half of the rounds one of those that it went in front of, and that are live with it, moves anywhere, too.
+        if random >> 63 == 1 {
+            let passed: Vec<usize> =
+                (to + 1..=at).filter(|&other| items[changed[other]].meets(&items[index])).collect();
+            if let Some(&from) = passed.get((random >> 23) as usize % passed.len().max(1)) {
+                let other = changed.remove(from);
+                changed.insert((random >> 43) as usize % (changed.len() + 1), other);
+            }
         }
         let (offsets, peak) = lowest_fit(items, &changed);
         if peak <= current.peak {
