@@ -357,8 +357,9 @@ TRAINC_PART int32_t trainc_of_unit(int32_t k, int32_t unit)
     return 8 * (k & -unit) + (k & (unit - 1));
 }
 
-/* Packs up to 8 rows: [high][stretch_bytes / unit][8 rows][unit], zeros where no weight is. */
-TRAINC_SHARED void trainc_pack_weights(const struct trainc_weights *s, const int8_t *w,
+/* Packs up to 8 rows: [high][stretch_bytes / unit][8 rows][unit], zeros where no weight is. In line, for
+ * it takes a fifth of the instructions where compilers know the order. */
+TRAINC_PART void trainc_pack_weights(const struct trainc_weights *s, const int8_t *w,
     int32_t rows, int8_t *panel)
 {
     trainc_zero(panel, 8 * s->high * s->stretch_bytes);

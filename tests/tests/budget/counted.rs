@@ -435,3 +435,38 @@ fn executed_training_steps() {
         snapshot(&format!("{target}_lenet5_{algorithm}_4_executed"), &table);
     }
 }
+
+/// First layers of few channels on NEON: rewrites and ways are chosen by what forward products and errors are said to take, which must
+/// be near what they execute, whatever the batch.
+#[test]
+fn neon_first_layers_are_near_their_estimates() {
+    let mut checked = 0;
+    for (input, batch) in [([1, 28, 28], 1), ([1, 28, 28], 8), ([2, 24, 36], 2), ([5, 20, 20], 1)] {
+        let spec = ZooSpec { input, ..ZooSpec::new("lenet5").expect("in the zoo") };
+        let bytes = build(&spec).expect("the zoo builds");
+        let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
+        for target in ["neon+dotprod", "neon+i8mm"] {
+            let config =
+                Config { target: target.to_string(), batch: Some(batch), ..Config::default() };
+            let report =
+                bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
+            let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
+            for launch in report.launches.iter().filter(|launch| {
+                ["conv2d_requantize_", "conv2d_gradient_input_"]
+                    .iter()
+                    .any(|kernel| launch.kernel.starts_with(kernel))
+            }) {
+                let ratio = launch.estimate.unwrap_or(0) as f64 / launch.units as f64;
+                assert!(
+                    (0.75..=1.25).contains(&ratio),
+                    "{target}, {input:?} at batch {batch}, {}: {} instructions, {:?} estimated",
+                    launch.node,
+                    launch.units,
+                    launch.estimate
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 24);
+}

@@ -7,7 +7,7 @@ use trainc_ir::product::{Convolution, Narrowing, Pass};
 use super::super::parts::{PARTS, Parts, for_parts, given, own, range};
 use super::super::text::{Scratch, Text, declare, times};
 use super::super::{argument, emit_finish, of_panel};
-use super::{Axis, Border, CALL, STORE, Stretches, TILE, TILES, order, unit};
+use super::{Axis, Border, CALL, Stretches, TILE, TILES, order, store, unit};
 use crate::level::Level;
 
 /// A weight gradient whose lanes are channels at taps.
@@ -21,6 +21,8 @@ pub(crate) struct GradientInPlace<'a> {
     pitch: usize,
     image_k: usize,
     stretches: Stretches,
+    /// Instructions of a tile that is stored.
+    store: usize,
     layout: Layout,
 }
 
@@ -96,6 +98,7 @@ impl<'a> GradientInPlace<'a> {
             pitch,
             image_k,
             stretches,
+            store: store(finish),
             layout: Layout::default(),
         };
         product.layout = product.lay_out();
@@ -147,7 +150,7 @@ impl<'a> GradientInPlace<'a> {
     pub(crate) fn instructions(&self) -> usize {
         let c = self.convolution;
         let pairs = self.lanes().div_ceil(8) * self.row_panels();
-        let tile = TILE + STORE + self.stretches.instructions(self.level);
+        let tile = TILE + self.store + self.stretches.instructions(self.level);
         let tiles = pairs * tile + self.lanes().div_ceil(8) * TILES;
         let pack = if self.rows_in_place() { 40 } else { 65 };
         let rows = c.images * self.row_panels() * self.image_k.div_ceil(16) * pack;

@@ -9,6 +9,9 @@ mod met;
 mod shifted;
 mod windows;
 
+use trainc_c::product::suffix;
+use trainc_ir::product::Narrowing;
+
 use super::text::Text;
 use crate::level::Level;
 
@@ -57,12 +60,20 @@ impl Stretches {
     /// An estimate of the instructions of a pair of panels, besides set-up and storing.
     fn instructions(&self, level: Level) -> usize {
         let (blocks, words) = (self.bytes / 16, self.bytes % 16 / 4);
+        // A block loads 8 registers of rows, and of each lane one: 64 `sdot` or 32 `smmla` beside it.
         let [block, two, one] = match level {
-            Level::I8mm if self.paired => [40, 22, 0],
-            Level::I8mm => [67, 36, 0],
-            _ => [78, 48, 28],
+            Level::I8mm if self.paired => [40, 21, 0],
+            Level::I8mm => [67, 34, 0],
+            _ => [77, 44, 41],
         };
-        let stretch = 12 + block * blocks + two * (words / 2) + one * (words % 2);
+        // Where it starts, and the loop of blocks; with words behind it, addresses are made again for these.
+        let around = match (blocks, words) {
+            (0, _) => 4,
+            (_, 0) => 9,
+            _ if self.paired => 28,
+            _ => 14,
+        };
+        let stretch = around + block * blocks + two * (words / 2) + one * (words % 2);
         self.count() * stretch
     }
 
@@ -146,11 +157,28 @@ impl Border {
     }
 }
 
-/// Instructions of a tile kernel's call, of each pair of panels in it besides its stretches, of a tile that is rounded and stored,
-/// and of one whose lanes' results are apart.
-const TILES: usize = 55;
-const TILE: usize = 72;
-const STORE: usize = 95;
-const STORE_APART: usize = 215;
+/// Instructions of a tile kernel's call with the loop around it, and of each pair of panels in it besides its stretches: 16 registers
+/// of sums become zero, and are stored with their magnitudes' bits.
+const TILES: usize = 45;
+const TILE: usize = 64;
 /// Of a function's call for all.
 const CALL: usize = 300;
+
+/// Instructions of a tile that is rounded and stored.
+fn store(finish: Option<Narrowing>) -> usize {
+    match suffix(finish) {
+        "half_away" => 80,
+        // More steps of rounding; of sums as they are, one after the other.
+        _ => 150,
+    }
+}
+
+/// Instructions of zeros for so many bytes, 64 at a time.
+fn zeros(bytes: usize) -> usize {
+    bytes * 5 / 64
+}
+
+/// Instructions of a table of places: four of a row at a time.
+fn places([rows, columns]: [usize; 2]) -> usize {
+    rows * (14 + columns * 3 / 4)
+}

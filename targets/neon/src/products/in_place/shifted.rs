@@ -10,7 +10,7 @@ use super::super::emit_finish;
 use super::super::gradient::emit_store;
 use super::super::parts::{PARTS, Parts, for_parts, own, range};
 use super::super::text::{Scratch, Text, declare, times};
-use super::{CALL, TILE, TILES, order};
+use super::{CALL, order};
 use crate::level::Level;
 
 /// Bytes that copies may take in all parts, where the rows' panels take no more.
@@ -176,7 +176,7 @@ impl<'a> ShiftedGradient<'a> {
         let (row_panels, lane_panels) = (self.row_panels(), self.lane_panels());
         let [around, image, block] = match self.packed() {
             true => [95, 9, 38],
-            false => [TILES + TILE, 8, 77],
+            false => [127, 8, 77],
         };
         let tile = around + c.images * (image + self.image_k / 16 * block);
         let tiles = row_panels * lane_panels * c.tap_count() * tile;
