@@ -219,6 +219,26 @@ static inline int32_t trainc_leading_zeros(int32_t a)
     return zeros;
 }
 
+/* 32 uniform bits for an element of a stream: Philox4x32-10 (Salmon et al. 2011), whose key is the
+ * seed, `run` being its halves and the step. */
+static inline int32_t trainc_draw(const int32_t *run, uint32_t stream, int32_t element)
+{
+    uint32_t c0 = (uint32_t)element >> 2, c1 = (uint32_t)run[2], c2 = stream, c3 = 0;
+    uint32_t k0 = (uint32_t)run[0], k1 = (uint32_t)run[1];
+    for (int32_t round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)c0 * UINT32_C(0xd2511f53);
+        const uint64_t p1 = (uint64_t)c2 * UINT32_C(0xcd9e8d57);
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += UINT32_C(0x9e3779b9);
+        k1 += UINT32_C(0xbb67ae85);
+    }
+    const int32_t lane = element & 3;
+    return (int32_t)(lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3);
+}
+
 /* IEEE binary32. */
 
 static inline int32_t trainc_bits(float x)

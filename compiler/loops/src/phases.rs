@@ -71,7 +71,8 @@ pub fn phases(
     let phase = |(at, part): (usize, &Part)| {
         let body = kept.around(at, &part.body);
         let (buffers, locals) = (buffers.clone(), kernel.locals.clone());
-        Phase { kernel: LoopKernel { buffers, locals, body }, rounds: part.rounds.clone() }
+        let draws = kernel.draws.clone();
+        Phase { kernel: LoopKernel { buffers, locals, body, draws }, rounds: part.rounds.clone() }
     };
     Ok(parts.iter().enumerate().map(phase).collect())
 }

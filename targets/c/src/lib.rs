@@ -16,6 +16,7 @@ mod dialect;
 mod documents;
 mod evaluate;
 mod example;
+mod exponents;
 mod expression;
 mod fraction;
 mod harness;

@@ -1,9 +1,9 @@
 //! A loop kernel as a C99 function.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::Element;
-use trainc_ir::loops::{Binary, Expr, Local, LoopKernel, Node, Scalar, Stmt};
+use trainc_ir::loops::{Binary, Draw, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt};
 use trainc_ir::names::unique;
 use trainc_loops::{
     Changes, Independent, Intervals, Locals, Place, addend, all, count, count_uses, exact,
@@ -128,6 +128,10 @@ fn print(name: &str, kernel: &LoopKernel, way: Way<'_>) -> Result<Printed, Strin
         rounds: way.rounds,
         depth: 0,
         floats: way.floats,
+        draws: match way.syntax {
+            None => Draws::of(&kernel),
+            Some(_) => Draws::default(),
+        },
     };
     let pointers = match way.syntax {
         Some(syntax) => printer.head_in(syntax, name),
@@ -142,6 +146,29 @@ fn print(name: &str, kernel: &LoopKernel, way: Way<'_>) -> Result<Printed, Strin
     let mut text = printer.parts.finish();
     text.push_str(&printer.lines.finish());
     Ok(Printed { text, pointers })
+}
+
+/// The uniform bits that a function calls for.
+#[derive(Default)]
+struct Draws {
+    bits: BTreeMap<Local, Draw>,
+    /// Locals of their steps, which are not printed.
+    steps: BTreeSet<Local>,
+}
+
+impl Draws {
+    /// Those of a kernel whose element and bits are still locals of their own.
+    fn of(kernel: &LoopKernel) -> Draws {
+        let set = Changes::of(&kernel.body).locals;
+        let mut draws = Draws::default();
+        for draw in &kernel.draws {
+            if set.contains(&draw.element) && set.contains(&draw.bits) {
+                draws.bits.insert(draw.bits, *draw);
+                draws.steps.extend((draw.element.0 + 1..draw.bits.0).map(Local));
+            }
+        }
+        draws
+    }
 }
 
 pub(crate) struct Printer<'k> {
@@ -167,6 +194,7 @@ pub(crate) struct Printer<'k> {
     rounds: &'k [i32],
     depth: usize,
     floats: Floats,
+    draws: Draws,
 }
 
 impl Printer<'_> {
@@ -206,6 +234,7 @@ impl Printer<'_> {
         let number = self.statements;
         self.statements += 1;
         match statement {
+            Stmt::Assign(local, _) if self.draws.steps.contains(local) => {}
             Stmt::Assign(local, value) => self.assign(*local, value, number),
             Stmt::Store(buffer, index, value) => {
                 let parameter = &self.expressions.kernel.buffers[buffer.0 as usize];
@@ -275,17 +304,28 @@ impl Printer<'_> {
     fn assign(&mut self, local: Local, value: &Expr, number: usize) {
         let ty = self.expressions.local_type(local);
         let fitted = |text: Text| if ty == "int64_t" { text } else { text.narrowed() };
-        let text = fitted(self.expressions.print(value));
+        let text = match self.draws.bits.get(&local) {
+            Some(draw) => self.draw(draw),
+            None => fitted(self.expressions.print(value)).text,
+        };
         if self.locals.declared_at(local) == Some(number) {
             let name = self.declare(local);
-            return self.lines.line(&format!("{ty} {name} = {};", text.text));
+            return self.lines.line(&format!("{ty} {name} = {text};"));
         }
         let name = &self.expressions.names[local.0 as usize];
         let line = match self.increment(local, value) {
             Some(more) => format!("{name} += {more};"),
-            None => format!("{name} = {};", text.text),
+            None => format!("{name} = {text};"),
         };
         self.lines.line(&line);
+    }
+
+    /// The call that gives uniform bits.
+    fn draw(&self, draw: &Draw) -> String {
+        let Expressions { kernel, names, .. } = &self.expressions;
+        let run = kernel.buffers.iter().find(|buffer| buffer.role == Role::RunContext);
+        let run = run.map_or("run", |run| &run.name);
+        format!("trainc_draw({run}, {}u, {})", draw.stream, names[draw.element.0 as usize])
     }
 
     /// What a plain `local += ...` adds, if that is what the assignment does.

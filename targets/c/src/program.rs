@@ -13,6 +13,7 @@ use trainc_ir::{Scale, TensorType, Verified};
 use crate::arranged::Arranged;
 use crate::dialect::Dialect;
 use crate::evaluate::Evaluation;
+use crate::exponents::{KernelFunction, found_behind};
 use crate::interface::{Function, Interface, Parameter, Passing};
 use crate::kernel::{CKernel, Piece, in_c};
 use crate::layout::Lines;
@@ -156,7 +157,7 @@ fn source(
     taken.extend(arguments.map(|p| p.name.clone()));
     let evaluation = Evaluation::of(interface);
     taken.extend(arrays.iter().map(|(name, ..)| name.clone()));
-    let (names, pieces) = kernels(program, arranged.0, prefix, dialect, &mut taken, &mut out)?;
+    let (functions, pieces) = kernels(program, arranged.0, prefix, dialect, &mut taken, &mut out)?;
     let macros = interface.macros();
     out.line("");
     out.open_function(&format!("void {prefix}_init(void *state)"));
@@ -185,8 +186,16 @@ fn source(
     for (entry, function) in program.entries.iter().zip(&interface.functions) {
         out.line("");
         let entered = format!("{}_ENTRY", entry_macro(interface, function));
-        EntryPrinter::new((program, dialect), entry, function, &names, &taken, prefix, arranged)
-            .print(&entered, &mut out);
+        EntryPrinter::new(
+            (program, dialect),
+            entry,
+            function,
+            &functions,
+            &taken,
+            prefix,
+            arranged,
+        )
+        .print(&entered, &mut out);
     }
     if let Some(evaluation) = &evaluation {
         out.line("");
@@ -195,7 +204,7 @@ fn source(
     Ok((out.finish(), pieces))
 }
 
-/// Prints the kernels that are launched: their functions' names, and the pieces that they need in other files, each once.
+/// Prints the kernels that are launched: their functions, and the pieces that they need in other files, each once.
 ///
 /// # Errors
 /// If one cannot be expressed.
@@ -206,7 +215,7 @@ pub(crate) fn kernels(
     dialect: &dyn Dialect,
     taken: &mut BTreeSet<String>,
     out: &mut Lines,
-) -> Result<(BTreeMap<KernelId, String>, Vec<Piece>), String> {
+) -> Result<(BTreeMap<KernelId, KernelFunction>, Vec<Piece>), String> {
     let mut pieces: Vec<Piece> = Vec::new();
     // Nodes that each launched kernel serves.
     let mut nodes: BTreeMap<KernelId, Vec<&str>> = BTreeMap::new();
@@ -218,7 +227,7 @@ pub(crate) fn kernels(
             }
         });
     }
-    let mut names: BTreeMap<KernelId, String> = BTreeMap::new();
+    let mut functions: BTreeMap<KernelId, KernelFunction> = BTreeMap::new();
     for (&id, nodes) in &nodes {
         let kernel = program.kernel(id);
         let name = unique(&dialect.kernel_name(prefix, kernel), taken);
@@ -230,15 +239,21 @@ pub(crate) fn kernels(
             false => own.emit(&name, kernel),
         });
         let emitted = emitted.map_err(|e| format!("kernel `{}`: {e}", kernel.name))?;
-        out.raw(&emitted.text);
+        // No exponent lies behind a constant in an order of its own.
+        let found = match arranged.is_constant(id) {
+            true => None,
+            false => found_behind(&emitted.text, &name, kernel),
+        };
+        let finds_exponents = found.is_some();
+        out.raw(&found.unwrap_or(emitted.text));
         for piece in emitted.pieces {
             if !pieces.contains(&piece) {
                 pieces.push(piece);
             }
         }
-        names.insert(id, name);
+        functions.insert(id, KernelFunction { name, finds_exponents });
     }
-    Ok((names, pieces))
+    Ok((functions, pieces))
 }
 
 /// A name for each array of an arranged constant.
@@ -290,7 +305,7 @@ struct EntryPrinter<'p> {
     dialect: &'p dyn Dialect,
     entry: &'p Entry,
     function: &'p Function,
-    kernels: &'p BTreeMap<KernelId, String>,
+    kernels: &'p BTreeMap<KernelId, KernelFunction>,
     constants: String,
     /// Constants of an order of their own, and the names of their arrays.
     arranged: (&'p Arranged, &'p [String]),
@@ -298,8 +313,27 @@ struct EntryPrinter<'p> {
     launches: usize,
     /// Names that a local must not take.
     taken: BTreeSet<String>,
-    /// Elements and exponent of each buffer in use.
-    places: BTreeMap<BufferId, (String, String)>,
+    /// Buffers in use.
+    places: BTreeMap<BufferId, Place>,
+    /// Those whose exponent a kernel is given.
+    exponents: BTreeSet<BufferId>,
+}
+
+/// Pointers to a buffer, as the entry's C has them.
+#[derive(Debug)]
+struct Place {
+    elements: String,
+    /// Empty if it has none, or if no kernel is given it.
+    exponent: String,
+    /// To the elements with the exponent behind them.
+    both: String,
+}
+
+impl Place {
+    /// Of a buffer without an exponent.
+    fn of(elements: String) -> Place {
+        Place { both: elements.clone(), elements, exponent: String::new() }
+    }
 }
 
 impl<'p> EntryPrinter<'p> {
@@ -307,7 +341,7 @@ impl<'p> EntryPrinter<'p> {
         (program, dialect): (&'p Program, &'p dyn Dialect),
         entry: &'p Entry,
         function: &'p Function,
-        kernels: &'p BTreeMap<KernelId, String>,
+        kernels: &'p BTreeMap<KernelId, KernelFunction>,
         taken: &BTreeSet<String>,
         prefix: &str,
         arranged: (&'p Arranged, &'p [String]),
@@ -327,6 +361,7 @@ impl<'p> EntryPrinter<'p> {
             launches: 0,
             taken,
             places: BTreeMap::new(),
+            exponents: BTreeSet::new(),
         }
     }
 
@@ -378,10 +413,13 @@ impl<'p> EntryPrinter<'p> {
     }
 
     /// Buffers that the steps name, and whether they are written.
-    fn uses(&self, steps: &[Step], used: &mut BTreeMap<BufferId, bool>, scratch: &mut bool) {
+    fn uses(&mut self, steps: &[Step], used: &mut BTreeMap<BufferId, bool>, scratch: &mut bool) {
         for step in steps {
             match step {
                 Step::Launch(launch) => {
+                    if !self.kernels[&launch.kernel].finds_exponents {
+                        self.exponents.extend(launch.inputs.iter().chain(&launch.outputs));
+                    }
                     for (i, &id) in launch.inputs.iter().enumerate() {
                         if self.arranged.0.operand(launch, i).is_none() {
                             used.entry(id).or_insert(false);
@@ -430,15 +468,21 @@ impl<'p> EntryPrinter<'p> {
             let parameter: &Parameter = &self.function.parameters[i];
             let name = &parameter.name;
             let place = if parameter.ty == buffer.ty && parameter.is_struct() {
-                Some((format!("{name}->elements"), format!("&{name}->exponent")))
+                let element = element_type(buffer.ty.element);
+                let constant = if written { "" } else { "const " }.max(constant);
+                Some(Place {
+                    elements: format!("{name}->elements"),
+                    exponent: format!("&{name}->exponent"),
+                    both: format!("({constant}{element} *)({constant}void *){name}"),
+                })
             } else if parameter.passing == Passing::Value && parameter.ty == buffer.ty {
-                Some((format!("&{name}"), String::new()))
+                Some(Place::of(format!("&{name}")))
             } else if !parameter.is_struct()
                 && exponent_offset.is_none()
                 && parameter.passing != Passing::Value
                 && parameter.ty.element == buffer.ty.element
             {
-                Some((name.clone(), String::new()))
+                Some(Place::of(name.clone()))
             } else {
                 None
             };
@@ -462,10 +506,11 @@ impl<'p> EntryPrinter<'p> {
             name
         };
         let elements = declare(buffer.name.clone(), element, buffer.offset);
-        let exponent = exponent_offset.map(|offset| {
+        let exponent = exponent_offset.filter(|_| self.exponents.contains(&id)).map(|offset| {
             declare(format!("{}_exponent", buffer.name), "int32_t", buffer.offset + offset)
         });
-        self.places.insert(id, (elements, exponent.unwrap_or_default()));
+        let place = Place { exponent: exponent.unwrap_or_default(), ..Place::of(elements) };
+        self.places.insert(id, place);
     }
 
     fn parameter_name(&self, id: BufferId) -> Option<String> {
@@ -479,7 +524,7 @@ impl<'p> EntryPrinter<'p> {
             match step {
                 Step::Launch(launch) => self.launch(launch, out),
                 Step::Branch { condition, then, otherwise } => {
-                    let place = &self.places[condition].0;
+                    let place = &self.places[condition].elements;
                     out.open(&format!("if (*(const int32_t *)(const void *){place} != 0) {{"));
                     self.steps(then, out);
                     if !otherwise.is_empty() {
@@ -495,19 +540,24 @@ impl<'p> EntryPrinter<'p> {
 
     fn launch(&mut self, launch: &Launch, out: &mut Lines) {
         let kernel = lower(self.program.kernel(launch.kernel));
+        let function = &self.kernels[&launch.kernel];
+        let elements = |id: BufferId| {
+            let place = &self.places[&id];
+            if function.finds_exponents { place.both.clone() } else { place.elements.clone() }
+        };
         let mut arguments: Vec<String> = Vec::new();
-        for buffer in &kernel.buffers {
+        for buffer in kernel.buffers.iter().filter(|buffer| function.takes(&buffer.role)) {
             arguments.push(match buffer.role {
                 Role::Input(i) => match self.arranged.0.operand(launch, i) {
-                    None => self.places[&launch.inputs[i]].0.clone(),
+                    None => elements(launch.inputs[i]),
                     Some(at) => {
                         let ty = element_type(buffer.element);
                         format!("(const {ty} *)(const void *){}", self.arranged.1[at])
                     }
                 },
-                Role::InputScale(i) => self.places[&launch.inputs[i]].1.clone(),
-                Role::Output(i) => self.places[&launch.outputs[i]].0.clone(),
-                Role::OutputScale(i) => self.places[&launch.outputs[i]].1.clone(),
+                Role::InputScale(i) => self.places[&launch.inputs[i]].exponent.clone(),
+                Role::Output(i) => elements(launch.outputs[i]),
+                Role::OutputScale(i) => self.places[&launch.outputs[i]].exponent.clone(),
                 Role::RunContext => "run".into(),
                 Role::Scratch => continue,
             });
@@ -520,7 +570,8 @@ impl<'p> EntryPrinter<'p> {
             let kernel = self.program.kernel(launch.kernel);
             arguments.push(working_memory(self.dialect, kernel, place));
         }
-        for (argument, buffer) in arguments.iter().zip(&kernel.buffers) {
+        let taken = kernel.buffers.iter().filter(|buffer| function.takes(&buffer.role));
+        for (argument, buffer) in arguments.iter().zip(taken) {
             if let Role::Input(i) = buffer.role {
                 let bytes = self.program.buffer(launch.inputs[i]).bytes();
                 if let Some(line) = self.dialect.fetch(argument, bytes) {
@@ -528,7 +579,7 @@ impl<'p> EntryPrinter<'p> {
                 }
             }
         }
-        out.line(&format!("{}({});", self.kernels[&launch.kernel], arguments.join(", ")));
+        out.line(&format!("{}({});", function.name, arguments.join(", ")));
         let node = shown(&launch.name);
         out.line(&format!("TRAINC_LAUNCHED(arena, state, {}, \"{node}\");", self.launches));
         self.launches += 1;

@@ -10,6 +10,7 @@ use trainc_ir::program::{BufferId, KernelId, Launch, Program, Region};
 use crate::arranged::Arranged;
 use crate::data;
 use crate::dialect::Dialect;
+use crate::exponents::KernelFunction;
 use crate::interface::Interface;
 use crate::kernel::Piece;
 use crate::layout::Lines;
@@ -106,7 +107,7 @@ struct Printer<'p> {
     dialect: &'p dyn Dialect,
     window: &'p Window,
     interface: &'p Interface,
-    kernels: BTreeMap<KernelId, String>,
+    kernels: BTreeMap<KernelId, KernelFunction>,
     arranged: &'p Arranged,
     /// Of arranged constants.
     names: Vec<String>,
@@ -135,8 +136,9 @@ impl Printer<'_> {
     /// The call of a launch; what goes before it is printed.
     fn call(&self, entry: usize, launch: &Launch, out: &mut Lines) -> String {
         let kernel = self.program.kernel(launch.kernel);
+        let function = &self.kernels[&launch.kernel];
         let mut arguments: Vec<String> = Vec::new();
-        for buffer in &lower(kernel).buffers {
+        for buffer in lower(kernel).buffers.iter().filter(|buffer| function.takes(&buffer.role)) {
             let element = element_type(buffer.element);
             let place = |id: BufferId, scale: bool| self.place(entry, id, scale);
             let (constant, place) = match buffer.role {
@@ -162,7 +164,7 @@ impl Printer<'_> {
             let place = format!("window + {}", self.window.arena + launch.scratch.unwrap_or(0));
             arguments.push(working_memory(self.dialect, kernel, place));
         }
-        format!("{}({})", self.kernels[&launch.kernel], arguments.join(", "))
+        format!("{}({})", function.name, arguments.join(", "))
     }
 
     /// The address of a buffer's elements, or of its exponent.

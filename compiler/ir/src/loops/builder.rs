@@ -1,8 +1,8 @@
 //! Building loop kernels: expressions by operators, loops by closures.
 
 use super::{
-    Binary, Buffer, BufferParameter, Comparison, Expr, Local, LoopKernel, Node, Role, Scalar, Stmt,
-    Unary,
+    Binary, Buffer, BufferParameter, Comparison, Draw, Expr, Local, LoopKernel, Node, Role, Scalar,
+    Stmt, Unary,
 };
 use crate::attributes::F32;
 use crate::random::{PHILOX_M0, PHILOX_M1, PHILOX_ROUNDS, PHILOX_W0, PHILOX_W1};
@@ -257,7 +257,7 @@ impl LoopBuilder {
             });
         }
         LoopBuilder {
-            kernel: LoopKernel { buffers, locals: Vec::new(), body: Vec::new() },
+            kernel: LoopKernel { buffers, locals: Vec::new(), body: Vec::new(), draws: Vec::new() },
             blocks: vec![Vec::new()],
         }
     }
@@ -454,11 +454,15 @@ impl LoopBuilder {
                 k = [self.let_("k0", k[0].clone()), self.let_("k1", k[1].clone())];
             }
         }
-        let lane = self.let_("lane", low.and(Expr::i32(3)));
+        let lane = self.let_("lane", low.clone().and(Expr::i32(3)));
         let [c0, c1, c2, c3] = c;
         let pick = |n: i32, a: Expr, b: Expr| lane.clone().equal(Expr::i32(n)).select(a, b);
         let value = pick(0, c0, pick(1, c1, pick(2, c2, c3)));
-        self.let_("draw", value)
+        let draw = self.let_("draw", value);
+        if let (Node::Local(element), Node::Local(bits)) = (&*low.node, &*draw.node) {
+            self.kernel.draws.push(Draw { stream, element: *element, bits: *bits });
+        }
+        draw
     }
 
     /// The finished kernel.

@@ -221,4 +221,18 @@ pub struct LoopKernel {
     pub locals: Vec<(String, Scalar)>,
     /// The code.
     pub body: Vec<Stmt>,
+    /// Which of the locals are uniform bits.
+    pub draws: Vec<Draw>,
+}
+
+/// Uniform bits by [`crate::random::RunContext::draw`], which statements compute step by step; targets with a function for that may
+/// call it instead.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Draw {
+    /// The stream.
+    pub stream: u32,
+    /// The element (I32).
+    pub element: Local,
+    /// The bits (I32). Locals between the two are those of the steps, which nothing else reads.
+    pub bits: Local,
 }

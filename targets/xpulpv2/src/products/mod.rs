@@ -339,15 +339,6 @@ impl Product {
         format!("trainc_xpulp_bits(widths, {})", layout.groups * layout.widths())
     }
 
-    /// Prints for each phase what `print` does, in a block of its own.
-    fn each_phase(&self, out: &mut Text, print: impl Fn(&Layout, Places, &mut Text)) {
-        for (layout, places) in self.layouts.iter().zip(&self.places) {
-            out.open("{");
-            print(layout, *places, out);
-            out.close();
-        }
-    }
-
     /// The whole, by phases.
     fn phases(&self, out: &mut Text) {
         let finish = self.kernel.finish;
@@ -359,78 +350,88 @@ impl Product {
             let bytes = self.kernel.result.count() * if finish.is_some() { 1 } else { 4 };
             out.line(format!("trainc_xpulp_zero(y0, {bytes});"));
         }
-        self.each_phase(out, |layout, _, out| {
+        for layout in &self.layouts {
+            out.open("{");
             Product::declarations(layout, out);
             Product::products(layout, out);
             if magnitude {
                 out.line(format!("bits |= {};", Product::width(layout)));
             }
-        });
-        if finish.is_some() {
-            out.line("struct trainc_xpulp_rounding rounding;");
+            out.close();
         }
-        let width = "32 - trainc_leading_zeros((int32_t)bits)";
-        emit_finish(finish, out, width, |out, low| {
-            out.line(format!("rounding = {};", rounding(finish, low)));
-        });
-        self.each_phase(out, |layout, places, out| {
-            declare(out, "int32_t", "sums", layout.sums, "Rounded where they are.");
-            out.line("struct trainc_xpulp_results results;");
-            Product::result_fields(layout, out);
-            for (field, value) in [
-                ("columns", places.columns),
-                ("first", places.first),
-                ("plane", places.plane),
-                ("down", places.down),
-                ("right", places.right),
-            ] {
-                out.line(format!("results.{field} = {value};"));
+        // Rounded where they are: a phase changes what differs from the one before.
+        out.line("struct trainc_xpulp_results results;");
+        emit_rounding(finish, "results", out);
+        let mut before = Vec::new();
+        for (layout, places) in self.layouts.iter().zip(&self.places) {
+            let fields = [
+                Product::result_fields(layout),
+                [
+                    ("columns", places.columns),
+                    ("first", places.first),
+                    ("plane", places.plane),
+                    ("down", places.down),
+                    ("right", places.right),
+                ]
+                .map(|(field, value)| (field, value.to_string()))
+                .to_vec(),
+            ]
+            .concat();
+            for field in fields.iter().filter(|field| !before.contains(*field)) {
+                out.line(format!("results.{} = {};", field.0, field.1));
             }
-            if finish.is_some() {
-                out.line("results.rounding = rounding;");
-            }
+            before = fields;
             out.long(format!(
                 "TRAINC_PARALLEL_FOR(&results, {}, trainc_xpulp_place_{});",
                 layout.matrices() * layout.rows.count,
                 suffix(finish)
             ));
-        });
+        }
     }
 
-    fn result_fields(layout: &Layout, out: &mut Text) {
+    /// Fields of `struct trainc_xpulp_results`.
+    fn result_fields(layout: &Layout) -> Vec<(&'static str, String)> {
         let [rows, lanes] = [layout.rows.count, layout.lanes.count];
-        Product::sums_fields([rows, layout.sum_rows(), lanes, layout.lanes.tiles() * 4], out);
+        let sums = match layout.sums {
+            0 => "(int32_t *)(void *)scratch".to_string(),
+            offset => format!("(int32_t *)(void *)(scratch + {offset})"),
+        };
+        let sizes = [rows, layout.sum_rows(), lanes, layout.lanes.tiles() * 4];
+        let mut fields = Product::sums_fields(sizes);
+        fields[0].1 = sums;
+        fields
     }
 
     /// Rows of a matrix of sums, with those that fill it up, and lanes of a row likewise.
-    fn sums_fields([rows, all_rows, lanes, all_lanes]: [usize; 4], out: &mut Text) {
-        out.line("results.sums = sums;");
-        for (field, value) in
-            [("rows", rows), ("all_rows", all_rows), ("lanes", lanes), ("all_lanes", all_lanes)]
-        {
-            out.line(format!("results.{field} = {value};"));
-        }
-        out.line("results.y = y0;");
+    fn sums_fields([rows, all_rows, lanes, all_lanes]: [usize; 4]) -> Vec<(&'static str, String)> {
+        vec![
+            ("sums", "sums".into()),
+            ("rows", rows.to_string()),
+            ("all_rows", all_rows.to_string()),
+            ("lanes", lanes.to_string()),
+            ("all_lanes", all_lanes.to_string()),
+            ("y", "y0".into()),
+        ]
     }
 
     /// What becomes of the sums of a product without phases.
     fn results(&self, layout: &Layout, out: &mut Text) {
-        let rows = layout.matrices() * layout.rows.count;
-        self.rounded(&Product::width(layout), rows, out, |out| Product::result_fields(layout, out));
+        let [rows, lanes] = [layout.rows.count, layout.lanes.count];
+        let sizes = [rows, layout.sum_rows(), lanes, layout.lanes.tiles() * 4];
+        self.rounded(&Product::width(layout), layout.matrices() * rows, sizes, out);
     }
 
-    /// Rounds rows of sums, whose bits `width` gathers and whose fields `fields` sets.
-    fn rounded(&self, width: &str, rows: usize, out: &mut Text, fields: impl Fn(&mut Text)) {
+    /// Rounds rows of sums, whose bits `width` gathers; of `sizes` as of [`Product::sums_fields`].
+    fn rounded(&self, width: &str, rows: usize, sizes: [usize; 4], out: &mut Text) {
         let finish = self.kernel.finish;
         if finish.is_some_and(Narrowing::asks_magnitude) {
             out.line(format!("const uint32_t bits = {width};"));
         }
         out.line("struct trainc_xpulp_results results;");
-        fields(out);
-        let width = "32 - trainc_leading_zeros((int32_t)bits)";
-        emit_finish(finish, out, width, |out, low| {
-            out.line(format!("results.rounding = {};", rounding(finish, low)));
-        });
+        for (field, value) in Product::sums_fields(sizes) {
+            out.line(format!("results.{field} = {value};"));
+        }
+        emit_rounding(finish, "results", out);
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&results, {rows}, trainc_xpulp_store_{});",
             suffix(finish)
@@ -443,20 +444,31 @@ impl Product {
         out.line("");
         let [rows, lanes] = depthwise.results();
         let width = format!("trainc_xpulp_bits(widths, {})", depthwise.parts());
-        self.rounded(&width, rows, out, |out| {
-            Product::sums_fields([rows, rows, lanes, lanes], out);
-        });
+        self.rounded(&width, rows, [rows, rows, lanes, lanes], out);
     }
 }
 
-/// The C of a rounding by `shift`, of sums of a known width where the shift follows from it.
-fn rounding(finish: Option<Narrowing>, low: i8) -> String {
-    match finish {
-        Some(Narrowing::Requantize { .. } | Narrowing::Gradient { .. }) => {
-            format!("trainc_xpulp_rounding_of(shift, {low}, width)")
+/// Sets the result's exponent and the rounding of a structure's rows, by the sums' `bits` where these follow from them.
+fn emit_rounding(finish: Option<Narrowing>, structure: &str, out: &mut Text) {
+    let (most, low) = match finish {
+        Some(Narrowing::Requantize { bits, low, .. }) => (bits.to_string(), low),
+        Some(Narrowing::Gradient { .. }) => ("x2[0]".to_string(), -127),
+        _ => {
+            return emit_finish(
+                finish,
+                out,
+                "32 - trainc_leading_zeros((int32_t)bits)",
+                |out, low| {
+                    out.line(format!(
+                        "{structure}.rounding = trainc_xpulp_rounding(shift, {low});"
+                    ));
+                },
+            );
         }
-        _ => format!("trainc_xpulp_rounding(shift, {low})"),
-    }
+    };
+    out.long(format!(
+        "{structure}.rounding = trainc_xpulp_narrowed(bits, {most}, {low}, x0_exponent, x1_exponent, y0_exponent);"
+    ));
 }
 
 /// `name + variable * factor`, where the variable has more than one value.

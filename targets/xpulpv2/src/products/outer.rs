@@ -1,11 +1,11 @@
 //! Weight gradients of matrix products of at most four images: outer products, whose sums are rounded as they arise.
 
-use trainc_c::product::{emit_finish, suffix};
+use trainc_c::product::suffix;
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
 use super::layout::{CORES, Kind, Layout, Set, is_matrix};
-use super::{rounding, set};
+use super::{emit_rounding, set};
 
 /// Most images, which fill a word.
 const IMAGES: usize = 4;
@@ -126,10 +126,7 @@ impl Outer {
         out.long(format!("TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_outer_widths);", self.parts));
         out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {});", self.parts));
         out.line("work.bits = bits;");
-        let width = "32 - trainc_leading_zeros((int32_t)bits)";
-        emit_finish(Some(self.finish), out, width, |out, low| {
-            out.line(format!("work.rounding = {};", rounding(Some(self.finish), low)));
-        });
+        emit_rounding(Some(self.finish), "work", out);
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_store_outer_{});",
             self.parts,

@@ -10,19 +10,7 @@
 /* The first draw of a stream in a step: Philox 4x32 of ten rounds. */
 static inline uint32_t trainc_xpulp_draw(const int32_t *run, uint32_t stream)
 {
-    uint32_t c0 = 0, c1 = (uint32_t)run[2], c2 = stream, c3 = 0;
-    uint32_t k0 = (uint32_t)run[0], k1 = (uint32_t)run[1];
-    for (int32_t round = 0; round < 10; round++) {
-        const uint64_t p0 = (uint64_t)c0 * UINT32_C(0xd2511f53);
-        const uint64_t p1 = (uint64_t)c2 * UINT32_C(0xcd9e8d57);
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += UINT32_C(0x9e3779b9);
-        k1 += UINT32_C(0xbb67ae85);
-    }
-    return c0;
+    return (uint32_t)trainc_draw(run, stream, 0);
 }
 
 /* x / 2^shift, shift being 0 to 31, up or down by the hash of the counter; -127 to 127. */

@@ -50,6 +50,17 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_rounding_of(int64_t amou
     return r;
 }
 
+/* Of sums of products, the bits of all of whose magnitudes are given: to magnitudes of so many bits,
+ * and the exponent of the results. */
+static inline struct trainc_xpulp_rounding trainc_xpulp_narrowed(uint32_t magnitudes, int32_t bits,
+    int32_t low, const int32_t *x0_exponent, const int32_t *x1_exponent, int32_t *y_exponent)
+{
+    const int64_t width = 32 - trainc_leading_zeros((int32_t)magnitudes);
+    const int64_t shift = trainc_maximum64(width - bits, 0);
+    y_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), (int32_t)shift);
+    return trainc_xpulp_rounding_of(shift, low, width);
+}
+
 static inline uint32_t trainc_xpulp_down(uint32_t m, int32_t by)
 {
     return by < 32 ? m >> by : 0;

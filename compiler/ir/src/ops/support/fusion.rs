@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::loops::{Buffer, BufferParameter, Expr, Local, LoopKernel, Node, Role, Stmt};
+use crate::loops::{Buffer, BufferParameter, Draw, Expr, Local, LoopKernel, Node, Role, Stmt};
 
 /// A kernel that runs others in turn over one set of buffers.
 #[derive(Debug)]
@@ -13,7 +13,9 @@ pub(crate) struct Fusion {
 impl Fusion {
     /// A kernel with these parameters and no code yet.
     pub(crate) fn new(buffers: Vec<BufferParameter>) -> Fusion {
-        Fusion { kernel: LoopKernel { buffers, locals: Vec::new(), body: Vec::new() } }
+        Fusion {
+            kernel: LoopKernel { buffers, locals: Vec::new(), body: Vec::new(), draws: Vec::new() },
+        }
     }
 
     /// Adds working memory.
@@ -53,6 +55,11 @@ impl Fusion {
         let renamed = Renamed { buffers, first_local: self.kernel.locals.len() as u32 };
         self.kernel.locals.extend(kernel.locals.iter().cloned());
         self.kernel.body.extend(kernel.body.iter().map(|statement| renamed.statement(statement)));
+        self.kernel.draws.extend(kernel.draws.iter().map(|draw| Draw {
+            element: renamed.local(draw.element),
+            bits: renamed.local(draw.bits),
+            ..*draw
+        }));
     }
 
     /// The joined kernel.
