@@ -24,7 +24,7 @@ use layout::{Kind, Layout, Set};
 use outer::Outer;
 use phases::{Places, phases};
 use shifted::Shifted;
-use strips::Strips;
+use strips::{Known, Strips};
 
 /// Cycles of a call: set-up of sets, loops.
 const CALL: u64 = 500;
@@ -200,7 +200,7 @@ impl Product {
     }
 
     /// The products by strips.
-    fn strips(layout: &Layout, strips: &Strips, out: &mut Text) {
+    fn strips(layout: &Layout, strips: &Strips, known: &mut Known, out: &mut Text) {
         out.line(format!("trainc_xpulp_zero(widths, {});", layout.groups * layout.widths() * 4));
         strips.clear(out, layout.groups);
         let groups = |out: &mut Text| {
@@ -212,7 +212,7 @@ impl Product {
         };
         let rows = plus("rows", "group", strips.rows_bytes(), layout.groups);
         groups(out);
-        strips.pack(out, &Product::source(layout, &layout.rows), &rows);
+        strips.pack(out, known, &Product::source(layout, &layout.rows), &rows);
         out.close();
         if layout.blocks > 1 {
             out.for_("image", layout.blocks);
@@ -222,20 +222,21 @@ impl Product {
         let sums = plus("sums", "group", matrix, layout.groups);
         let sums = plus(&sums, "image", matrix * layout.groups, layout.blocks);
         let bits = plus("widths", "group", layout.widths(), layout.groups);
-        strips.multiply(out, &Product::source(layout, &layout.lanes), &rows, &sums, &bits);
+        let from = Product::source(layout, &layout.lanes);
+        strips.multiply(out, known, [&from, &rows, &sums, &bits]);
         out.close();
         if layout.blocks > 1 {
             out.close();
         }
     }
 
-    fn products(layout: &Layout, out: &mut Text) {
+    fn products(layout: &Layout, known: &mut Known, out: &mut Text) {
         if let Some(added) = &layout.added {
             added.emit(out);
             return;
         }
         if let Some(strips) = &layout.strips {
-            Product::strips(layout, strips, out);
+            Product::strips(layout, strips, known, out);
             return;
         }
         let packs = layout.rows.kind != Kind::InPlace;
@@ -350,10 +351,14 @@ impl Product {
             let bytes = self.kernel.result.count() * if finish.is_some() { 1 } else { 4 };
             out.line(format!("trainc_xpulp_zero(y0, {bytes});"));
         }
+        // Loops set all fields in each round.
+        let is_shared = |l: &Layout| l.strips.is_some() && l.blocks * l.groups == 1;
+        let shares = self.layouts.iter().filter(|layout| is_shared(layout)).count() > 1;
+        let mut known = if shares { Known::shared(out) } else { Known::default() };
         for layout in &self.layouts {
             out.open("{");
             Product::declarations(layout, out);
-            Product::products(layout, out);
+            Product::products(layout, &mut known, out);
             if magnitude {
                 out.line(format!("bits |= {};", Product::width(layout)));
             }
@@ -559,7 +564,7 @@ impl CKernel for Product {
             for layout in &self.layouts {
                 Product::declarations(layout, out);
                 out.line("");
-                Product::products(layout, out);
+                Product::products(layout, &mut Known::default(), out);
                 out.line("");
                 self.results(layout, out);
             }

@@ -3,6 +3,8 @@
 //! words, each row of the operand is turned into columns of all channels but once, and a window is a segment of each
 //! row; those outside of the operand are skipped. `trainc_xpulp_strips.h`.
 
+use std::collections::BTreeMap;
+
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Pass};
 
@@ -60,6 +62,45 @@ pub(crate) struct Strips {
     unused: usize,
     strips: usize,
     zeros: usize,
+}
+
+/// What declares the structures.
+const TAPS: &str = "struct trainc_xpulp_taps taps;";
+const STRIPS: &str = "struct trainc_xpulp_strips lines;";
+
+/// Fields of structures that products one after the other share.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Whether they are declared around all of the products.
+    shared: bool,
+    numbers: BTreeMap<String, String>,
+}
+
+impl Known {
+    /// Declares the structures for products that follow.
+    pub(crate) fn shared(out: &mut Text) -> Known {
+        out.line(TAPS);
+        out.line(STRIPS);
+        Known { shared: true, ..Known::default() }
+    }
+
+    fn declare(&self, out: &mut Text, structure: &str) {
+        if !self.shared {
+            out.line(structure);
+        }
+    }
+
+    /// Sets a field, unless it is known to hold that number.
+    fn set(&mut self, out: &mut Text, structure: &str, field: &str, value: &str) {
+        let place = format!("{structure}.{field}");
+        if self.shared && value.parse::<i64>().is_ok() {
+            if self.numbers.get(&place).is_some_and(|known| known == value) {
+                return;
+            }
+            self.numbers.insert(place.clone(), value.to_string());
+        }
+        out.line(format!("{place} = {value};"));
+    }
 }
 
 impl Strips {
@@ -267,8 +308,13 @@ impl Strips {
     }
 
     /// Packs the weights at `from` to `to`.
-    pub(crate) fn pack(&self, out: &mut Text, from: &str, to: &str) {
-        out.line("struct trainc_xpulp_taps taps;");
+    pub(crate) fn pack(&self, out: &mut Text, known: &mut Known, from: &str, to: &str) {
+        known.declare(out, TAPS);
+        let unused = if self.places.contains(&None) {
+            format!("(int8_t *)(void *)(scratch + {})", self.unused)
+        } else {
+            to.to_string()
+        };
         for (field, value) in [
             ("from", from.to_string()),
             ("count", self.rows.to_string()),
@@ -279,15 +325,10 @@ impl Strips {
             ("places", "places".into()),
             ("to", to.to_string()),
             ("bytes", self.vector().to_string()),
+            ("unused", unused),
         ] {
-            out.line(format!("taps.{field} = {value};"));
+            known.set(out, "taps", field, &value);
         }
-        let unused = if self.places.contains(&None) {
-            format!("(int8_t *)(void *)(scratch + {})", self.unused)
-        } else {
-            to.to_string()
-        };
-        out.line(format!("taps.unused = {unused};"));
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&taps, {}, trainc_xpulp_pack_taps);",
             self.rows.div_ceil(4)
@@ -295,8 +336,13 @@ impl Strips {
     }
 
     /// Multiplies the operand at `from` by the weights at `rows`.
-    pub(crate) fn multiply(&self, out: &mut Text, from: &str, rows: &str, sums: &str, bits: &str) {
-        out.line("struct trainc_xpulp_strips work;");
+    pub(crate) fn multiply(
+        &self,
+        out: &mut Text,
+        known: &mut Known,
+        [from, rows, sums, bits]: [&str; 4],
+    ) {
+        known.declare(out, STRIPS);
         let jump = match self.turns_rows {
             true => (self.dilation * self.bytes()) as isize - (4 * self.segment()) as isize,
             false => 0,
@@ -330,10 +376,10 @@ impl Strips {
             ("sums_stride", number((self.lines * self.columns).next_multiple_of(4))),
             ("bits", bits.to_string()),
         ] {
-            out.line(format!("work.{field} = {value};"));
+            known.set(out, "lines", field, &value);
         }
         let mut share = |count: usize, name: &str| {
-            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
+            out.long(format!("TRAINC_PARALLEL_FOR(&lines, {count}, trainc_xpulp_{name});"));
         };
         if self.turns_rows {
             share(self.height, "turn_rows");
