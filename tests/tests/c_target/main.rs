@@ -5,6 +5,7 @@ mod branching;
 mod checkpoints;
 mod evaluation;
 mod example;
+mod launches;
 mod operations;
 mod parallel;
 mod runtime;
