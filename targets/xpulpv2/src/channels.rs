@@ -1,5 +1,6 @@
 //! Normalizations of channels by integers: exact sums of bytes, and bytes by factors of their channel, rounded as they are made
 //! (`support/trainc_xpulp_channels.h`). Loops would take ten times as long for sums, four times for results.
+//! Sums that are rounded by chance are kept: to make them twice takes longer.
 
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_c::{CKernel, Emitted};
@@ -10,6 +11,9 @@ use trainc_ir::{Op, TensorType};
 
 /// Most elements of a channel: 2^16 products of bytes fit 31 bits.
 const MOST: usize = 1 << 16;
+
+/// Most cores that round side by side.
+const CORES: usize = 8;
 
 /// Cycles of a call, and of a row.
 const CALL: u64 = 400;
@@ -118,7 +122,8 @@ impl ChannelKernel {
             Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 4 + 19,
             Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 4 + 29,
             Kind::Lines { finish: Finish::Sums, .. } => 24,
-            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 24 + 60,
+            // Sums are kept, and half of the channels' measured.
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 24 + 4 + 42,
         }
     }
 
@@ -136,10 +141,21 @@ impl ChannelKernel {
         }
         let take = |(ty, name)| (ty, name, scratch.take(4 * self.channels));
         let mut parts: Vec<_> = names.into_iter().map(take).collect();
-        if let Finish::HalfAway { .. } = finish {
-            parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
+        match finish {
+            Finish::HalfAway { .. } => {
+                parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
+            }
+            Finish::Stochastic { .. } => {
+                parts.push(("int32_t", "sums", scratch.take(4 * self.elements())));
+            }
+            Finish::Sums => {}
         }
         (scratch, parts)
+    }
+
+    /// Elements of all channels.
+    fn elements(&self) -> usize {
+        self.images * self.channels * self.space
     }
 
     /// Sets the sizes of `work`.
@@ -281,7 +297,8 @@ impl CKernel for ChannelKernel {
                 out.open("{");
                 let (_, parts) = self.scratch();
                 for &(ty, part, at) in &parts {
-                    declare(&mut out, ty, part, at, "By channels.");
+                    let text = if part == "sums" { "All." } else { "By channels." };
+                    declare(&mut out, ty, part, at, text);
                 }
                 out.line("struct trainc_xpulp_lines work;");
                 self.emit_sizes(&mut out);
@@ -298,15 +315,20 @@ impl CKernel for ChannelKernel {
                     let has = parts.iter().any(|&(_, name, _)| name == part);
                     fields(&mut out, &[(part, if has { part } else { "0" })]);
                 }
-                let y = if let Finish::Sums = finish { "sums" } else { "y" };
-                fields(&mut out, &[(y, "y0")]);
-                out.line(match finish {
+                let places: &[(&str, &str)] = match finish {
+                    Finish::Sums => &[("sums", "y0")],
+                    Finish::HalfAway { .. } => &[("y", "y0")],
+                    Finish::Stochastic { .. } => &[("y", "y0"), ("sums", "sums")],
+                };
+                fields(&mut out, places);
+                out.long(match finish {
                     Finish::Sums => "trainc_xpulp_lines_sums(&work, y0_exponent);".to_string(),
                     Finish::HalfAway { low } => {
                         format!("trainc_xpulp_lines_half_away(&work, {low}, y0_exponent);")
                     }
                     Finish::Stochastic { stream } => format!(
-                        "trainc_xpulp_lines_dither(&work, trainc_xpulp_draw(run, {stream}), y0_exponent);"
+                        "trainc_xpulp_lines_dither(&work, trainc_xpulp_draw(run, {stream}), {}, y0_exponent);",
+                        CORES.min(self.elements())
                     ),
                 });
             }

@@ -2,6 +2,7 @@
  * beside plain C: all shifts, odd lengths and places, sums that a draw just carries and just does
  * not. Writes the number of rows, of those that differ, and what the first of these was. */
 #include "trainc_xpulp_channels.h"
+#include "trainc_xpulp_outer.h"
 
 #ifdef __riscv
 #include "host.h"
@@ -25,7 +26,7 @@ static uint32_t next(void)
 }
 
 /* Numbers of the kinds of rows, below. */
-enum { SUMS, EXTREME_BYTES, EXTREME_LINES, HALF_AWAY, LINE_DITHER, LINE_SUMS, DITHER, MAGNITUDES };
+enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -63,6 +64,98 @@ static uint32_t uniform(uint32_t counter, int32_t shift)
     return (uint32_t)((uint64_t)(hash ^ hash >> 16) >> (32 - shift));
 }
 
+/* Rounded up in magnitude where of what is shifted out the upper half exceeds the lower one. */
+static int8_t pseudo_stochastic(int64_t sum, int32_t shift)
+{
+    const int64_t m = sum < 0 ? -sum : sum, rest = m & ((INT64_C(1) << shift) - 1);
+    const int64_t lower = rest & ((INT64_C(1) << (shift >> 1)) - 1);
+    const int64_t q = (m >> shift) + (rest >> (shift >> 1) > lower << (shift & 1));
+    const int64_t kept = q > 127 ? 127 : q;
+    return (int8_t)(sum < 0 ? -kept : kept);
+}
+
+/* Rows of sums, those of whose halves that are shifted out some are equal or just not. */
+static void pseudo_stochastic_rows(int32_t count, int32_t shift)
+{
+    int32_t words[MOST + 4];
+    int8_t found[MOST + 4], expected[MOST + 4];
+    for (int32_t fits = 0; fits < 2; fits++) {
+        const struct trainc_xpulp_rounding r = trainc_xpulp_rounding_of(shift, -127,
+            fits ? shift + 7 : shift + 8);
+        for (int32_t i = 0; i < count; i++) {
+            const int32_t half = shift >> 1;
+            const uint32_t lower = next() & ((UINT32_C(1) << half) - 1);
+            const uint32_t upper = (lower << (shift & 1)) + (next() & 1);
+            const uint32_t rest = (upper << half | lower) & ((UINT32_C(1) << shift) - 1);
+            const uint32_t any = next() & ((UINT32_C(1) << shift) - 1);
+            const uint32_t m = (next() & (fits ? 127 : 63)) << shift | (next() & 1 ? rest : any);
+            words[i] = next() & 1 ? -(int32_t)m : (int32_t)m;
+            if (!fits && next() % 8 == 0) {
+                words[i] = next() & 1 ? INT32_MIN : INT32_MAX;
+            }
+            expected[i] = pseudo_stochastic(words[i], shift);
+        }
+        words[count] = 0;
+        found[count] = 99;
+        trainc_xpulp_row_pseudo_stochastic(words, found, count, &r);
+        check(same(expected, found, count), PSEUDO_STOCHASTIC, count, shift);
+    }
+}
+
+/* Three rows by lanes, of up to four images, from the widths of their sums on. */
+static void outer(int32_t images, int32_t count, int32_t shift)
+{
+    int8_t rows[16], lanes[4 * (MOST + 4)], signs[MOST + 4];
+    int8_t found[3 * MOST + 1], expected[3 * MOST + 1];
+    uint16_t magnitudes[MOST + 4];
+    uint32_t widths[6], all = 0;
+    struct trainc_xpulp_outer work;
+    const int32_t bytes = images == 1 ? 1 : 4, largest = (int32_t)(next() & 127) + 1;
+    for (int32_t i = 0; i < 16; i++) {
+        rows[i] = i % bytes >= images ? 0 : (int8_t)((int32_t)(next() & 255) - 128);
+    }
+    for (int32_t i = 0; i < 4 * (MOST + 4); i++) {
+        lanes[i] = i % bytes >= images ? 0
+            : (int8_t)((int32_t)(next() % (uint32_t)(2 * largest)) - largest);
+    }
+    for (int32_t i = 0; i < bytes; i++) {
+        rows[bytes + i] = next() % 4 == 0 ? 0 : rows[bytes + i];
+    }
+    for (int32_t row = 0; row < 3; row++) {
+        for (int32_t lane = 0; lane < count; lane++) {
+            int32_t sum = 0;
+            for (int32_t i = 0; i < images; i++) {
+                sum += rows[row * bytes + i] * lanes[lane * bytes + i];
+            }
+            all |= sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
+            expected[row * count + lane] = pseudo_stochastic(sum, shift);
+        }
+    }
+    work.rows = rows;
+    work.lanes = lanes;
+    work.magnitudes = magnitudes;
+    work.signs = signs;
+    work.row_count = 3;
+    work.lane_count = count;
+    work.images = images;
+    work.parts = 3;
+    work.widths = widths;
+    work.y = found;
+    if (images == 1) {
+        trainc_xpulp_outer_single(&work, 0, 3);
+        work.bits = trainc_xpulp_outer_most(&work);
+    } else {
+        trainc_xpulp_outer_widths(&work, 0, 3);
+        work.bits = trainc_xpulp_bits(widths, 3);
+    }
+    check(trainc_leading_zeros((int32_t)work.bits) == trainc_leading_zeros((int32_t)all), OUTER,
+        count, -1);
+    work.rounding = trainc_xpulp_rounding(shift, -127);
+    found[3 * count] = 99;
+    trainc_xpulp_store_outer_pseudo_stochastic(&work, 0, 3);
+    check(same(expected, found, 3 * count), OUTER, count, shift);
+}
+
 static void one(int32_t count, int32_t shift)
 {
     int8_t a[MOST + 4], b[MOST + 4], found[MOST + 4], expected[MOST + 4];
@@ -75,15 +168,11 @@ static void one(int32_t count, int32_t shift)
     line[2] = (int32_t)next() >> (1 + next() % 30);
     line[2] = trainc_maximum32(trainc_minimum32(line[2], 1 << 30), -(1 << 30));
 
-    int32_t sums[2] = { 5, -7 }, least = INT32_MAX, greatest = INT32_MIN, all = 5, products = -7;
-    int32_t least_byte = 127, greatest_byte = -128, lines[2] = { INT32_MAX, INT32_MIN };
+    int32_t sums[2] = { 5, -7 }, all = 5, products = -7, least_byte = 127, greatest_byte = -128;
     uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 }, magnitudes = 0;
     for (int32_t i = 0; i < count; i++) {
-        const int32_t sum = x[i] * line[0] + z[i] * line[1];
         all += x[i];
         products += x[i] * z[i];
-        least = sum < least ? sum : least;
-        greatest = sum > greatest ? sum : greatest;
         least_byte = x[i] < least_byte ? x[i] : least_byte;
         greatest_byte = x[i] > greatest_byte ? x[i] : greatest_byte;
     }
@@ -96,8 +185,6 @@ static void one(int32_t count, int32_t shift)
         high = trainc_maximum32(high, (int8_t)(bytes[1] >> 8 * i & 255));
     }
     check(low == least_byte && high == greatest_byte, EXTREME_BYTES, count, shift);
-    trainc_xpulp_line_extremes(x, z, count, line[0], line[1], lines);
-    check(lines[0] == least && lines[1] == greatest, EXTREME_LINES, count, shift);
 
     for (int32_t lowest = -127; lowest <= 0; lowest += 127) {
         const struct trainc_xpulp_rounding r = trainc_xpulp_rounding(shift, lowest);
@@ -116,33 +203,17 @@ static void one(int32_t count, int32_t shift)
     }
 
     const uint32_t counter = next();
-    for (int32_t i = 0; i < count; i++) {
-        const int64_t sum = x[i] * line[0] + z[i] * line[1] + line[2];
-        const int64_t q = (sum + uniform(counter + (uint32_t)i, shift)) >> shift;
-        expected[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
-    }
-    found[count] = 99;
-    trainc_xpulp_line_dither(x, z, found, count, line, shift, counter);
-    check(same(expected, found, count), LINE_DITHER, count, shift);
-    /* By an offset that lets the draw of one element just carry. */
-    if (count > 0) {
-        const int32_t n = (int32_t)(next() % (uint32_t)count), own = x[n] * line[0] + z[n] * line[1];
-        line[2] = (int32_t)((UINT32_C(3) << shift) - uniform(counter + (uint32_t)n, shift)
-            - (next() & 1)) - own;
+    for (int32_t asked = 0; asked < 2; asked++) {
+        const uint32_t bits = trainc_xpulp_line_sums(x, z, words, count, line, asked);
+        uint32_t all_bits = 0;
+        int equal = 1;
         for (int32_t i = 0; i < count; i++) {
-            const int64_t sum = x[i] * line[0] + z[i] * line[1] + line[2];
-            const int64_t q = (sum + uniform(counter + (uint32_t)i, shift)) >> shift;
-            expected[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+            const int32_t sum = x[i] * line[0] + z[i] * line[1] + line[2];
+            equal &= words[i] == sum;
+            all_bits |= sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
         }
-        trainc_xpulp_line_dither(x, z, found, count, line, shift, counter);
-        check(same(expected, found, count), LINE_DITHER, count, shift);
+        check(equal && bits == (asked ? all_bits : 0), LINE_SUMS, count, shift);
     }
-    trainc_xpulp_line_sums(x, z, words, count, line);
-    int equal = 1;
-    for (int32_t i = 0; i < count; i++) {
-        equal &= words[i] == x[i] * line[0] + z[i] * line[1] + line[2];
-    }
-    check(equal, LINE_SUMS, count, shift);
 
     for (int32_t i = 0; i < count; i++) {
         const int32_t top = 31 - 25 + shift < 31 ? 31 - 25 + shift : 31;
@@ -158,6 +229,12 @@ static void one(int32_t count, int32_t shift)
     trainc_xpulp_row_dither(words, found, count, shift, counter);
     check(same(expected, found, count), DITHER, count, shift);
     check(trainc_xpulp_magnitudes(words, count) == magnitudes, MAGNITUDES, count, shift);
+    if (count > 0) {
+        pseudo_stochastic_rows(count, shift);
+        for (int32_t images = 1; images <= 4; images++) {
+            outer(images, count, shift);
+        }
+    }
 }
 
 int main(void)

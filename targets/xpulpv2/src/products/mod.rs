@@ -31,7 +31,7 @@ const CALL: u64 = 500;
 /// Cycles of the finish for each result: kept or rounded to nearest, rounded as gradients of weights are, and put in its
 /// place among those of other phases.
 const FINISH: u64 = 5;
-const FINISH_GRADIENT: u64 = 9;
+const FINISH_GRADIENT: u64 = 8;
 const PLACE: u64 = 3;
 
 /// A kernel that starts with a product.

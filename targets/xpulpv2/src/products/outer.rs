@@ -9,16 +9,18 @@ use super::{emit_rounding, set};
 
 /// Most images, which fill a word.
 const IMAGES: usize = 4;
-/// Cycles of a product of one image that is rounded, of a sum, of another image's, of a row, and of a vector that is packed.
-const SINGLE: u64 = 7;
-const ELEMENT: u64 = 9;
+/// Cycles of a product of one image that is rounded, of a sum, and of its width; of a row, of a vector that is packed, and of a
+/// single image's.
+const SINGLE: u64 = 6;
+const ELEMENT: u64 = 8;
 const WIDTH: u64 = 4;
-/// Of four rows, those that are assumed to count: errors behind a `relu` are often 0.
-const COUNT: u64 = 3;
+/// Of four rows, those that are assumed to count, of a single image and of several: errors behind a `relu` are often 0.
+const COUNT: [u64; 2] = [2, 3];
 const ROW: u64 = 80;
 const VECTOR: u64 = 30;
+const BYTE: u64 = 6;
 
-/// Where words of rows and lanes lie.
+/// Where words of rows and lanes lie; of a single image, what there is of lanes instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outer {
     rows: Set,
@@ -49,13 +51,17 @@ impl Outer {
         let (rows, lanes) = (columns(&layout.rows), columns(&layout.lanes));
         let mut scratch = Scratch::default();
         let parts = rows.count.min(CORES);
-        let packed_rows = scratch.take(rows.tiles() * 16);
-        // A word behind the lanes is read.
-        let packed_lanes = scratch.take(lanes.tiles() * 16 + 16);
-        let widths = scratch.take(parts * 4);
         let images = c.images;
-        let single = if images == 1 { lanes.tiles() * 4 } else { 0 };
-        let (magnitudes, signs) = (scratch.take(2 * single), scratch.take(single));
+        let widths = scratch.take(parts * 8);
+        let [mut packed_rows, mut packed_lanes, mut magnitudes, mut signs] = [0; 4];
+        if images == 1 {
+            magnitudes = scratch.take(lanes.tiles() * 8);
+            signs = scratch.take(lanes.tiles() * 4);
+        } else {
+            packed_rows = scratch.take(rows.tiles() * 16);
+            // A word behind the lanes is read.
+            packed_lanes = scratch.take(lanes.tiles() * 16 + 16);
+        }
         let bytes = scratch.bytes();
         Some(Outer {
             rows,
@@ -75,36 +81,33 @@ impl Outer {
     /// An estimate of its cycles.
     pub(crate) fn cycles(&self) -> u64 {
         let [rows, lanes] = [self.rows.count, self.lanes.count].map(|count| count as u64);
-        let each = if self.images == 1 { SINGLE } else { ELEMENT + WIDTH };
-        let counting = (rows * COUNT).div_ceil(4);
-        counting * lanes * each + rows * ROW + (rows + lanes) * VECTOR
+        let (each, vector, count) = match self.images {
+            1 => (SINGLE, BYTE, COUNT[0]),
+            _ => (ELEMENT + WIDTH, VECTOR, COUNT[1]),
+        };
+        let counting = (rows * count).div_ceil(4);
+        counting * lanes * each + rows * ROW + (rows + lanes) * vector
     }
 
     /// The statements of its function.
     pub(crate) fn emit(&self, out: &mut Text) {
-        let text = format!("{} words.", self.rows.tiles() * 4);
-        declare(out, "int8_t", "rows", self.packed_rows, &text);
-        let text = format!("{} words, and one that is read.", self.lanes.tiles() * 4);
-        declare(out, "int8_t", "lanes", self.packed_lanes, &text);
-        declare(out, "uint32_t", "widths", self.widths, "Of the sums, by parts of the rows.");
         if self.images == 1 {
+            declare(out, "uint32_t", "widths", self.widths, "By parts, of rows and of lanes.");
             declare(out, "uint16_t", "magnitudes", self.magnitudes, "Of the lanes.");
             declare(out, "int8_t", "signs", self.signs, "Of the lanes.");
-        }
-        out.line("");
-        out.line("struct trainc_xpulp_packing packing;");
-        for (name, vectors) in [("rows", &self.rows), ("lanes", &self.lanes)] {
-            set(out, "packing.set", vectors, &format!("x{}", vectors.operand), false);
-            out.line(format!("packing.to = {name};"));
-            out.long(format!(
-                "TRAINC_PARALLEL_FOR(&packing, {}, trainc_xpulp_pack_tiles);",
-                vectors.tiles()
-            ));
+            out.line("");
+        } else {
+            let text = "Of the sums, by parts of the rows.";
+            declare(out, "uint32_t", "widths", self.widths, text);
+            self.emit_packing(out);
         }
         out.line("struct trainc_xpulp_outer work;");
-        for (field, value) in
-            [("rows", "rows"), ("lanes", "lanes"), ("widths", "widths"), ("y", "y0")]
-        {
+        let [rows, lanes] = [&self.rows, &self.lanes].map(|set| format!("x{}", set.operand));
+        let places = match self.images {
+            1 => [("rows", rows.as_str()), ("lanes", lanes.as_str())],
+            _ => [("rows", "rows"), ("lanes", "lanes")],
+        };
+        for (field, value) in places.into_iter().chain([("widths", "widths"), ("y", "y0")]) {
             out.line(format!("work.{field} = {value};"));
         }
         for (field, value) in [
@@ -115,22 +118,41 @@ impl Outer {
         ] {
             out.line(format!("work.{field} = {value};"));
         }
+        let parts = self.parts;
         if self.images == 1 {
             out.line("work.magnitudes = magnitudes;");
             out.line("work.signs = signs;");
-            out.line("trainc_xpulp_outer_single(&work);");
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_outer_single);"));
+            out.line("const uint32_t bits = trainc_xpulp_outer_most(&work);");
         } else {
             out.line("work.magnitudes = 0;");
             out.line("work.signs = 0;");
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_outer_widths);"));
+            out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {parts});"));
         }
-        out.long(format!("TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_outer_widths);", self.parts));
-        out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {});", self.parts));
         out.line("work.bits = bits;");
         emit_rounding(Some(self.finish), "work", out);
         out.long(format!(
-            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_store_outer_{});",
-            self.parts,
+            "TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_store_outer_{});",
             suffix(Some(self.finish))
         ));
+    }
+
+    /// Makes words of vectors of several images.
+    fn emit_packing(&self, out: &mut Text) {
+        let text = format!("{} words.", self.rows.tiles() * 4);
+        declare(out, "int8_t", "rows", self.packed_rows, &text);
+        let text = format!("{} words, and one that is read.", self.lanes.tiles() * 4);
+        declare(out, "int8_t", "lanes", self.packed_lanes, &text);
+        out.line("");
+        out.line("struct trainc_xpulp_packing packing;");
+        for (name, vectors) in [("rows", &self.rows), ("lanes", &self.lanes)] {
+            set(out, "packing.set", vectors, &format!("x{}", vectors.operand), false);
+            out.line(format!("packing.to = {name};"));
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&packing, {}, trainc_xpulp_pack_tiles);",
+                vectors.tiles()
+            ));
+        }
     }
 }

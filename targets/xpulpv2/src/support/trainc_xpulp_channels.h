@@ -13,14 +13,6 @@
     TRAINC_XPULP_LBSI(q, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x11) \
     "mul " #p ", " #p ", x13\n\tmul " #q ", " #q ", x13\n\t" \
     TRAINC_XPULP_MAC(p, x7, x14) TRAINC_XPULP_MAC(q, x28, x14)
-#define TRAINC_XPULP_LINE_FOURS(hashes) \
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
-        TRAINC_XPULP_LINES(x5, x6) TRAINC_XPULP_LINES(x1, x9) \
-        "add x5, x5, x15\n\tadd x6, x6, x15\n\tadd x1, x1, x15\n\tadd x9, x9, x15\n\t" \
-        hashes TRAINC_XPULP_DITHERED ".option pop" \
-        : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) \
-        : "r"(x13), "r"(x14), "r"(x15), TRAINC_XPULP_DITHER_OPERANDS \
-        : TRAINC_XPULP_DITHER_CLOBBERS)
 #endif
 
 /* [images][channels][space] elements, at most 2^16 of a channel. */
@@ -237,13 +229,13 @@ struct trainc_xpulp_lines {
     int32_t *factors, *turns, *offsets;
     /* What whole numbers are scaled by, as powers of two. */
     int32_t factor_power, turn_power, offset_power;
-    /* Bits of the magnitudes of each channel's sums; none where these are kept. */
+    /* Bits of the magnitudes of each channel's sums; none where these are the results. */
     uint32_t *widths;
-    /* Of one operand, the least and the greatest byte of each channel. */
+    /* Of one operand that is rounded to nearest, the least and the greatest byte of each channel. */
     int8_t *ranges;
     struct trainc_xpulp_rounding rounding;
-    uint32_t key;
     int8_t *y;
+    /* Where they are kept. */
     int32_t *sums;
 };
 
@@ -335,41 +327,6 @@ static inline void trainc_xpulp_byte_extremes(const int8_t *x, int32_t count, ui
     extremes[1] = greatest;
 }
 
-/* The least and the greatest of a factor + b turn. */
-static inline void trainc_xpulp_line_extremes(const int8_t *a, const int8_t *b, int32_t count,
-    int32_t factor, int32_t turn, int32_t *extremes)
-{
-    int32_t i = 0;
-    int32_t least = extremes[0], greatest = extremes[1];
-#if defined(TRAINC_XPULP_INSN)
-    if (count > 1) {
-        register const int8_t *x10 __asm__("x10") = a;
-        register const int8_t *x11 __asm__("x11") = b;
-        register int32_t x12 __asm__("x12") = count >> 1;
-        register int32_t x13 __asm__("x13") = factor;
-        register int32_t x14 __asm__("x14") = turn;
-        register int32_t x15 __asm__("x15") = least;
-        register int32_t x16 __asm__("x16") = greatest;
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6)
-            TRAINC_XPULP_SCALAR(4, x15, x15, x5) TRAINC_XPULP_SCALAR(6, x16, x16, x5)
-            TRAINC_XPULP_SCALAR(4, x15, x15, x6)
-            "9: " TRAINC_XPULP_SCALAR(6, x16, x16, x6) ".option pop"
-            : "+r"(x10), "+r"(x11), "+r"(x15), "+r"(x16) : "r"(x12), "r"(x13), "r"(x14)
-            : "x5", "x6", "x7", "x28", "memory");
-        least = x15;
-        greatest = x16;
-        i = count & ~1;
-    }
-#endif
-    for (; i < count; i++) {
-        const int32_t sum = a[i] * factor + b[i] * turn;
-        least = trainc_minimum32(least, sum);
-        greatest = trainc_maximum32(greatest, sum);
-    }
-    extremes[0] = least;
-    extremes[1] = greatest;
-}
-
 /* The whole numbers of some channels, and how wide their sums are. */
 static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
 {
@@ -379,41 +336,30 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
             UINT32_C(1) << 30);
-        int32_t turn = 0, extremes[2] = { INT32_MAX, INT32_MIN };
+        int32_t extremes[2];
         work->factors[c] = factor;
         work->offsets[c] = offset;
         if (work->turns != 0) {
-            turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
-            work->turns[c] = turn;
+            work->turns[c] = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
         }
-        if (work->widths == 0) {
+        if (work->ranges == 0) {
             continue;
         }
-        if (work->turns != 0) {
-            for (int32_t n = 0; n < sizes->images; n++) {
-                const int32_t start = (n * sizes->channels + c) * sizes->space;
-                trainc_xpulp_line_extremes(work->a + start, work->b + start, sizes->space, factor,
-                    turn, extremes);
+        /* A sum moves one way with its byte. */
+        uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 };
+        for (int32_t n = 0; n < sizes->images; n++) {
+            trainc_xpulp_byte_extremes(work->a + (n * sizes->channels + c) * sizes->space,
+                sizes->space, bytes);
+        }
+        for (int32_t i = 0; i < 2; i++) {
+            uint32_t all = bytes[i];
+            for (int32_t by = 16; by >= 8; by -= 8) {
+                all = i == 0 ? trainc_xpulp_min_b(all, all >> by | all << (32 - by))
+                    : trainc_xpulp_max_b(all, all >> by | all << (32 - by));
             }
-        } else {
-            /* A sum moves one way with its byte. */
-            uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 };
-            for (int32_t n = 0; n < sizes->images; n++) {
-                trainc_xpulp_byte_extremes(work->a + (n * sizes->channels + c) * sizes->space,
-                    sizes->space, bytes);
-            }
-            for (int32_t i = 0; i < 2; i++) {
-                uint32_t all = bytes[i];
-                for (int32_t by = 16; by >= 8; by -= 8) {
-                    all = i == 0 ? trainc_xpulp_min_b(all, all >> by | all << (32 - by))
-                        : trainc_xpulp_max_b(all, all >> by | all << (32 - by));
-                }
-                const int8_t byte = (int8_t)(all & 255);
-                if (work->ranges != 0) {
-                    work->ranges[2 * c + i] = byte;
-                }
-                extremes[i] = byte * factor;
-            }
+            const int8_t byte = (int8_t)(all & 255);
+            work->ranges[2 * c + i] = byte;
+            extremes[i] = byte * factor;
         }
         work->widths[c] = trainc_xpulp_abs((uint32_t)(extremes[0] + offset))
             | trainc_xpulp_abs((uint32_t)(extremes[1] + offset));
@@ -503,41 +449,12 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
     }
 }
 
-/* Sums of two operands in a row, rounded by chance; the first one's counter. */
-static inline void trainc_xpulp_line_dither(const int8_t *a, const int8_t *b, int8_t *y,
-    int32_t count, const int32_t *line, int32_t shift, uint32_t counter)
+/* Sums of two operands in a row; the bits of their magnitudes, too, where these are asked for. */
+static inline uint32_t trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int32_t *y,
+    int32_t count, const int32_t *line, int32_t asked)
 {
     const int32_t factor = line[0], turn = line[1], offset = line[2];
-    for (int32_t i = 0; i < count; i++) {
-#if defined(TRAINC_XPULP_INSN)
-        const int32_t fours = shift > 0
-            ? trainc_xpulp_dither_fours(count - i, counter + (uint32_t)i) : 0;
-        if (fours > 0) {
-            register const int8_t *x10 __asm__("x10") = a + i;
-            register const int8_t *x11 __asm__("x11") = b + i;
-            register int32_t x13 __asm__("x13") = factor;
-            register int32_t x14 __asm__("x14") = turn;
-            register int32_t x15 __asm__("x15") = offset;
-            TRAINC_XPULP_DITHER_REGISTERS(fours, y + i, shift, counter + (uint32_t)i);
-            if (shift <= 16) {
-                TRAINC_XPULP_LINE_FOURS(TRAINC_XPULP_HASHES);
-            } else {
-                TRAINC_XPULP_LINE_FOURS(TRAINC_XPULP_HASHES_OF_32);
-            }
-            i += 4 * fours - 1;
-            continue;
-        }
-#endif
-        y[i] = trainc_xpulp_dither(a[i] * factor + b[i] * turn + offset, shift,
-            counter + (uint32_t)i);
-    }
-}
-
-/* Sums of two operands in a row. */
-static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int32_t *y,
-    int32_t count, const int32_t *line)
-{
-    const int32_t factor = line[0], turn = line[1], offset = line[2];
+    uint32_t bits = 0;
     int32_t i = 0;
 #if defined(TRAINC_XPULP_INSN)
     if (count > 1) {
@@ -547,18 +464,30 @@ static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int3
         register int32_t x13 __asm__("x13") = factor;
         register int32_t x14 __asm__("x14") = turn;
         register int32_t x15 __asm__("x15") = offset;
+        register uint32_t x16 __asm__("x16") = 0;
         register int32_t *x17 __asm__("x17") = y;
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6)
-            "add x5, x5, x15\n\tadd x6, x6, x15\n\t"
-            TRAINC_XPULP_SWI(x5, 4, x17) "9: " TRAINC_XPULP_SWI(x6, 4, x17) ".option pop"
-            : "+r"(x10), "+r"(x11), "+r"(x17) : "r"(x12), "r"(x13), "r"(x14), "r"(x15)
-            : "x5", "x6", "x7", "x28", "memory");
+#define TRAINC_XPULP_LINE_PAIRS(...) \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6) \
+            "add x5, x5, x15\n\tadd x6, x6, x15\n\t" TRAINC_XPULP_SWI(x5, 4, x17) __VA_ARGS__ \
+            ".option pop" \
+            : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) : "r"(x12), "r"(x13), "r"(x14), "r"(x15) \
+            : "x5", "x6", "x7", "x28", "memory")
+        if (asked) {
+            TRAINC_XPULP_LINE_PAIRS(TRAINC_XPULP_SWI(x6, 4, x17) TRAINC_XPULP_SCALAR(0, x5, x5, x0)
+                TRAINC_XPULP_SCALAR(0, x6, x6, x0) "or x16, x16, x5\n\t9: or x16, x16, x6\n\t");
+        } else {
+            TRAINC_XPULP_LINE_PAIRS("9: " TRAINC_XPULP_SWI(x6, 4, x17));
+        }
+#undef TRAINC_XPULP_LINE_PAIRS
+        bits = x16;
         i = count & ~1;
     }
 #endif
     for (; i < count; i++) {
         y[i] = a[i] * factor + b[i] * turn + offset;
+        bits |= asked ? trainc_xpulp_abs((uint32_t)y[i]) : 0;
     }
+    return bits;
 }
 
 /* Bytes of a row by a table, in whose middle 0 has its place. */
@@ -625,26 +554,30 @@ static inline void trainc_xpulp_lines_half_away_of(void *context, int32_t begin,
     }
 }
 
-#define TRAINC_XPULP_LINES_OF(name, ...) \
-    static inline void trainc_xpulp_lines_##name##_of(void *context, int32_t begin, int32_t end) \
-    { \
-        const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context; \
-        const struct trainc_xpulp_sizes *const sizes = &work->sizes; \
-        for (int32_t c = begin; c < end; c++) { \
-            const int32_t turn = work->turns != 0 ? work->turns[c] : 0; \
-            const int32_t line[3] = { work->factors[c], turn, work->offsets[c] }; \
-            for (int32_t n = 0; n < sizes->images; n++) { \
-                const int32_t start = (n * sizes->channels + c) * sizes->space; \
-                __VA_ARGS__; \
-            } \
-        } \
+/* Sums of some channels; where widths are asked for, the bits of their magnitudes: only where a
+ * channel's may have more bits than those before it. */
+static inline void trainc_xpulp_lines_sums_of(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    uint32_t bits = 0;
+    for (int32_t c = begin; c < end; c++) {
+        const int32_t turn = work->turns != 0 ? work->turns[c] : 0;
+        const int32_t line[3] = { work->factors[c], turn, work->offsets[c] };
+        const uint32_t most = 128 * (trainc_xpulp_abs((uint32_t)line[0])
+            + trainc_xpulp_abs((uint32_t)turn)) + trainc_xpulp_abs((uint32_t)line[2]);
+        const int32_t asked = work->widths != 0
+            && trainc_leading_zeros((int32_t)most) < trainc_leading_zeros((int32_t)bits);
+        for (int32_t n = 0; n < sizes->images; n++) {
+            const int32_t start = (n * sizes->channels + c) * sizes->space;
+            bits |= trainc_xpulp_line_sums(work->a + start, work->b + start, work->sums + start,
+                sizes->space, line, asked);
+        }
+        if (work->widths != 0) {
+            work->widths[c] = bits;
+        }
     }
-TRAINC_XPULP_LINES_OF(dither,
-    trainc_xpulp_line_dither(work->a + start, work->b + start, work->y + start, sizes->space, line,
-        work->rounding.shift, work->key + (uint32_t)start))
-TRAINC_XPULP_LINES_OF(sums,
-    trainc_xpulp_line_sums(work->a + start, work->b + start, work->sums + start, sizes->space,
-        line))
+}
 
 /* The bits that sums exceed seven by. */
 static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *work)
@@ -663,14 +596,23 @@ static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work,
     TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_half_away_of);
 }
 
+/* Sums are kept, and rounded in so many parts. */
 static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, uint32_t key,
-    int32_t *y_exponent)
+    int32_t parts, int32_t *y_exponent)
 {
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
     const int64_t exponent = trainc_xpulp_lines_start(work);
-    work->rounding.shift = trainc_xpulp_lines_shift(work);
-    work->key = key;
-    y_exponent[0] = trainc_add32((int32_t)exponent, work->rounding.shift);
-    TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_dither_of);
+    TRAINC_PARALLEL_FOR(work, sizes->channels, trainc_xpulp_lines_sums_of);
+    struct trainc_xpulp_dithered rounded;
+    rounded.x = work->sums;
+    rounded.y = work->y;
+    rounded.count = sizes->images * sizes->channels * sizes->space;
+    rounded.parts = parts;
+    rounded.widths = 0;
+    rounded.shift = trainc_xpulp_lines_shift(work);
+    rounded.key = key;
+    y_exponent[0] = trainc_add32((int32_t)exponent, rounded.shift);
+    TRAINC_PARALLEL_FOR(&rounded, parts, trainc_xpulp_dithered_parts);
 }
 
 static inline void trainc_xpulp_lines_sums(struct trainc_xpulp_lines *work, int32_t *y_exponent)

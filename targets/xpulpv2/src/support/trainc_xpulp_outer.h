@@ -3,16 +3,19 @@
 #ifndef TRAINC_XPULP_OUTER_H
 #define TRAINC_XPULP_OUTER_H
 
+#include "trainc_xpulp_elements.h"
 #include "trainc_xpulp_rounding.h"
 
 /* Bytes [rows][lanes] of one word a row and one a lane, the rows in parts; behind the lanes' words
- * there is another. Of a single image also the lanes' magnitudes and, in all bits of a byte, signs. */
+ * there is another. Of a single image rows and lanes are bytes, and of the lanes there are, by words,
+ * their magnitudes and, in all bits of a byte, signs. */
 struct trainc_xpulp_outer {
     const int8_t *rows, *lanes;
     uint16_t *magnitudes;
     int8_t *signs;
     int32_t row_count, lane_count, images, parts;
-    /* The bits of the sums' magnitudes, by parts. */
+    /* The bits of the sums' magnitudes, by parts; of a single image each part's largest magnitude of a
+     * row, then of a lane. */
     uint32_t *widths;
     /* All of them. */
     uint32_t bits;
@@ -20,24 +23,65 @@ struct trainc_xpulp_outer {
     struct trainc_xpulp_rounding rounding;
 };
 
-/* The largest magnitude of words that hold a byte each. */
-static inline uint32_t trainc_xpulp_most(const int8_t *words, int32_t count)
+/* Part number n of so many. */
+static inline int32_t trainc_xpulp_outer_first(const struct trainc_xpulp_outer *work, int32_t part,
+    int32_t count)
 {
-    uint32_t most = 0;
-    for (int32_t i = 0; i < count; i++) {
-        most = trainc_xpulp_max(most, trainc_xpulp_abs((uint32_t)(int32_t)words[4 * i]));
-    }
-    return most;
+    return part * count / work->parts;
 }
 
-/* The magnitudes and signs of a single image's lanes. */
-static inline void trainc_xpulp_outer_single(const struct trainc_xpulp_outer *work)
+/* The magnitudes of a word's bytes. */
+static inline uint32_t trainc_xpulp_magnitudes_of(uint32_t word)
 {
-    for (int32_t i = 0; i < work->lane_count; i++) {
-        const int32_t lane = work->lanes[4 * i];
-        work->magnitudes[i] = (uint16_t)trainc_xpulp_abs((uint32_t)lane);
-        work->signs[i] = (int8_t)(lane >> 31);
+    return trainc_xpulp_max_b(word, trainc_xpulp_sub_b(0, word));
+}
+
+/* The largest of the bytes of a word. */
+static inline uint32_t trainc_xpulp_largest_byte(uint32_t word)
+{
+    word = trainc_xpulp_maxu_b(word, word >> 16);
+    return trainc_xpulp_maxu_b(word, word >> 8) & 255;
+}
+
+/* A single image's largest magnitudes of some parts' rows and lanes; and these lanes' magnitudes and
+ * signs. */
+static inline void trainc_xpulp_outer_single(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context;
+    const int32_t row_words = (work->row_count + 3) >> 2, words = (work->lane_count + 3) >> 2;
+    for (int32_t part = begin; part < end; part++) {
+        uint32_t most = 0;
+        for (int32_t i = trainc_xpulp_outer_first(work, part, row_words);
+             i < trainc_xpulp_outer_first(work, part + 1, row_words); i++) {
+            most = trainc_xpulp_maxu_b(most, trainc_xpulp_magnitudes_of(
+                trainc_xpulp_word(work->rows, 4 * i, work->row_count)));
+        }
+        work->widths[part] = trainc_xpulp_largest_byte(most);
+        most = 0;
+        for (int32_t i = trainc_xpulp_outer_first(work, part, words);
+             i < trainc_xpulp_outer_first(work, part + 1, words); i++) {
+            const uint32_t word = trainc_xpulp_word(work->lanes, 4 * i, work->lane_count);
+            const uint32_t magnitudes = trainc_xpulp_magnitudes_of(word);
+            most = trainc_xpulp_maxu_b(most, magnitudes);
+            trainc_xpulp_store(work->magnitudes + 4 * i,
+                (magnitudes & 0xff) | (magnitudes & 0xff00) << 8);
+            trainc_xpulp_store(work->magnitudes + 4 * i + 2,
+                (magnitudes >> 16 & 0xff) | (magnitudes >> 24) << 16);
+            trainc_xpulp_store(work->signs + 4 * i, trainc_xpulp_sra_b(word, 0x07070707));
+        }
+        work->widths[work->parts + part] = trainc_xpulp_largest_byte(most);
     }
+}
+
+/* The largest of all a single image's products, that of the largest factors. */
+static inline uint32_t trainc_xpulp_outer_most(const struct trainc_xpulp_outer *work)
+{
+    uint32_t most[2] = { 0, 0 };
+    for (int32_t i = 0; i < 2 * work->parts; i++) {
+        uint32_t *const to = most + (i >= work->parts);
+        *to = work->widths[i] > *to ? work->widths[i] : *to;
+    }
+    return most[0] * most[1];
 }
 
 /* Sums of a row, one after the other. */
@@ -82,122 +126,98 @@ static inline uint32_t trainc_xpulp_outer_width(uint32_t row, const int8_t *lane
 #endif
 }
 
-/* The rows of a part. */
-static inline int32_t trainc_xpulp_outer_first(const struct trainc_xpulp_outer *work, int32_t part)
-{
-    return part * work->row_count / work->parts;
-}
-
 /* The bits of some parts' sums. */
 static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context;
     for (int32_t part = begin; part < end; part++) {
-        const int32_t first = trainc_xpulp_outer_first(work, part);
-        const int32_t last = trainc_xpulp_outer_first(work, part + 1);
         uint32_t bits = 0;
-        if (work->images == 1) {
-            /* The largest of all products is that of the largest factors. */
-            bits = trainc_xpulp_most(work->rows + 4 * first, last - first)
-                * trainc_xpulp_most(work->lanes, work->lane_count);
-        } else {
-            for (int32_t n = first; n < last; n++) {
-                const uint32_t row = trainc_xpulp_load(work->rows + 4 * n);
-                bits |= row == 0 ? 0 : trainc_xpulp_outer_width(row, work->lanes, work->lane_count);
-            }
+        for (int32_t n = trainc_xpulp_outer_first(work, part, work->row_count);
+             n < trainc_xpulp_outer_first(work, part + 1, work->row_count); n++) {
+            const uint32_t row = trainc_xpulp_load(work->rows + 4 * n);
+            bits |= row == 0 ? 0 : trainc_xpulp_outer_width(row, work->lanes, work->lane_count);
         }
         work->widths[part] = bits;
     }
 }
 
 #if defined(TRAINC_XPULP_INSN)
-/* A pair of sums, in halves of x, to their rounded magnitudes with signs in y; x29 and x9 are free. */
-#define TRAINC_XPULP_PAIR(x, y, round) \
-    TRAINC_XPULP_PV(0, 0x38, y, x, x0) round(y) \
-    TRAINC_XPULP_PV(4, 0x10, y, y, x14) TRAINC_XPULP_PV(4, 0x24, x, x, x18) \
-    "xor " #y ", " #y ", " #x "\n\t" TRAINC_XPULP_PV(0, 0x04, y, y, x)
+/* Pairs of magnitudes in y, rounded; x29 is free. As TRAINC_XPULP_UP does it. */
 #define TRAINC_XPULP_PAIR_HALF_AWAY(y) \
     TRAINC_XPULP_PV(4, 0x00, y, y, x30) TRAINC_XPULP_PV(4, 0x20, y, y, x15)
 #define TRAINC_XPULP_PAIR_PSEUDO_STOCHASTIC(y) \
-    TRAINC_XPULP_PV(4, 0x20, x29, y, x16) "and x29, x29, x31\n\t" \
-    "and x9, " #y ", x30\n\t" TRAINC_XPULP_PV(4, 0x28, x9, x9, x17) \
-    TRAINC_XPULP_PV(0, 0x22, x9, x9, x29) TRAINC_XPULP_PV(4, 0x20, y, y, x15) \
-    TRAINC_XPULP_PV(0, 0x04, y, y, x9)
-/* A pair of magnitudes. */
-#define TRAINC_XPULP_ROUNDED(y, round) round(y) TRAINC_XPULP_PV(4, 0x10, y, y, x14)
-/* Four lanes at a time of products of at most 15 bits: one multiplication makes two magnitudes; 26
- * instructions, or 16. */
+    "and x29, " #y ", x30\n\t" TRAINC_XPULP_PV(4, 0x28, x29, x29, x16) \
+    TRAINC_XPULP_PV(0, 0x04, y, y, x29) TRAINC_XPULP_PV(4, 0x00, y, y, x17) \
+    TRAINC_XPULP_PV(4, 0x20, y, y, x15)
+/* Two pairs of rounded magnitudes as bytes in x, up to 127; with signs, in all bits of a byte. */
+#define TRAINC_XPULP_JOIN(x, y) \
+    TRAINC_XPULP_PV(1, 0x64, x, y, x19) TRAINC_XPULP_PV(5, 0x14, x, x, x14)
+#define TRAINC_XPULP_WITH_SIGNS(x, signs) \
+    "xor " #x ", " #x ", " #signs "\n\t" TRAINC_XPULP_PV(1, 0x04, x, x, signs)
+/* What both take: x12 counts words. */
+#define TRAINC_XPULP_PAIR_REGISTERS(words, to, r, carry, x30_is) \
+    register int8_t *x11 __asm__("x11") = (to); \
+    register int32_t x12 __asm__("x12") = (words); \
+    register int32_t x14 __asm__("x14") = 127; \
+    register int32_t x15 __asm__("x15") = (r)->shift; \
+    register int32_t x16 __asm__("x16") = (r)->shift - (r)->half; \
+    register uint32_t x17 __asm__("x17") = (carry); \
+    register uint32_t x19 __asm__("x19") = 0x06040200; \
+    register uint32_t x30 __asm__("x30") = (x30_is) * 0x10001
+#define TRAINC_XPULP_PAIR_OPERANDS \
+    "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x30)
+/* Four lanes at a time of products of at most 15 bits: one multiplication makes two magnitudes; 21
+ * instructions, or 15. */
 #define TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
-    static inline void trainc_xpulp_single_##name(int32_t row, \
-        const struct trainc_xpulp_outer *work, int32_t words, int8_t *to) \
+    static inline void trainc_xpulp_single_##name(int32_t row, const uint16_t *magnitudes, \
+        const int8_t *signs, int32_t words, const struct trainc_xpulp_rounding *r, int8_t *to) \
     { \
-        const struct trainc_xpulp_rounding *const r = &work->rounding; \
         /* Before the registers are taken: a call would change them. */ \
-        const uint32_t magnitude = trainc_xpulp_abs((uint32_t)row); \
-        register const uint16_t *x10 __asm__("x10") = work->magnitudes; \
-        register int8_t *x11 __asm__("x11") = to; \
-        register int32_t x12 __asm__("x12") = words; \
+        const uint32_t magnitude = trainc_xpulp_abs((uint32_t)row), carry = trainc_xpulp_carry(r); \
+        register const uint16_t *x10 __asm__("x10") = magnitudes; \
         register uint32_t x13 __asm__("x13") = magnitude; \
-        register int32_t x14 __asm__("x14") = 127; \
-        register int32_t x15 __asm__("x15") = r->shift; \
-        register int32_t x16 __asm__("x16") = r->half; \
-        register int32_t x17 __asm__("x17") = r->odd; \
         register int32_t x18 __asm__("x18") = row >> 31; \
-        register uint32_t x19 __asm__("x19") = 0x06040200; \
-        register const int8_t *x20 __asm__("x20") = work->signs; \
-        register uint32_t x30 __asm__("x30") = (x30_is) * 0x10001; \
-        register uint32_t x31 __asm__("x31") = r->high_mask * 0x10001; \
+        register const int8_t *x20 __asm__("x20") = signs; \
+        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, carry, x30_is); \
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
             TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x20) \
-            "mul x5, x5, x13\n\tmul x6, x6, x13\n\t" \
-            TRAINC_XPULP_ROUNDED(x5, round) TRAINC_XPULP_ROUNDED(x6, round) \
-            TRAINC_XPULP_PV(1, 0x64, x5, x6, x19) "xor x7, x7, x18\n\txor x5, x5, x7\n\t" \
-            TRAINC_XPULP_PV(1, 0x04, x5, x5, x7) "9: " TRAINC_XPULP_SWI(x5, 4, x11) \
-            ".option pop" \
-            : "+r"(x10), "+r"(x11), "+r"(x20) \
-            : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), \
-              "r"(x30), "r"(x31) \
-            : "x5", "x6", "x7", "x9", "x28", "x29", "memory"); \
+            "mul x5, x5, x13\n\tmul x6, x6, x13\n\t" round(x5) round(x6) \
+            TRAINC_XPULP_JOIN(x5, x6) "xor x7, x7, x18\n\t" TRAINC_XPULP_WITH_SIGNS(x5, x7) \
+            "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop" \
+            : "+r"(x10), "+r"(x11), "+r"(x20) : TRAINC_XPULP_PAIR_OPERANDS \
+            : "x5", "x6", "x7", "x29", "memory"); \
     }
-/* Four lanes at a time of sums of at most 15 bits; 36 instructions, or 26. */
+/* Four lanes at a time of sums of at most 15 bits; 29 instructions, or 23. */
 #define TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
     static inline void trainc_xpulp_outer_##name(uint32_t row, const int8_t *lanes, \
         int32_t words, const struct trainc_xpulp_rounding *r, int8_t *to) \
     { \
+        const uint32_t carry = trainc_xpulp_carry(r); \
         register const int8_t *x10 __asm__("x10") = lanes; \
-        register int8_t *x11 __asm__("x11") = to; \
-        register int32_t x12 __asm__("x12") = words; \
         register uint32_t x13 __asm__("x13") = row; \
-        register int32_t x14 __asm__("x14") = 127; \
-        register int32_t x15 __asm__("x15") = r->shift; \
-        register int32_t x16 __asm__("x16") = r->half; \
-        register int32_t x17 __asm__("x17") = r->odd; \
-        register int32_t x18 __asm__("x18") = 15; \
-        register uint32_t x19 __asm__("x19") = 0x06040200; \
-        register uint32_t x30 __asm__("x30") = (x30_is) * 0x10001; \
-        register uint32_t x31 __asm__("x31") = r->high_mask * 0x10001; \
+        register uint32_t x18 __asm__("x18") = 0x07050301; \
+        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, carry, x30_is); \
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
             TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) \
             TRAINC_XPULP_LWI(x7, 4, x10) TRAINC_XPULP_LWI(x28, 4, x10) \
             TRAINC_XPULP_PV(1, 0x4c, x5, x5, x13) TRAINC_XPULP_PV(1, 0x4c, x6, x6, x13) \
             TRAINC_XPULP_PV(1, 0x4c, x7, x7, x13) TRAINC_XPULP_PV(1, 0x4c, x28, x28, x13) \
             TRAINC_XPULP_PV(0, 0x68, x5, x6, x5) TRAINC_XPULP_PV(0, 0x68, x7, x28, x7) \
-            TRAINC_XPULP_PAIR(x5, x6, round) TRAINC_XPULP_PAIR(x7, x28, round) \
-            TRAINC_XPULP_PV(1, 0x64, x6, x28, x19) "9: " TRAINC_XPULP_SWI(x6, 4, x11) \
-            ".option pop" \
-            : "+r"(x10), "+r"(x11) \
-            : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), \
-              "r"(x30), "r"(x31) \
-            : "x5", "x6", "x7", "x9", "x28", "x29", "memory"); \
+            TRAINC_XPULP_PV(0, 0x38, x6, x5, x0) TRAINC_XPULP_PV(0, 0x38, x28, x7, x0) \
+            round(x6) round(x28) TRAINC_XPULP_JOIN(x6, x28) \
+            TRAINC_XPULP_PV(1, 0x64, x5, x7, x18) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3) \
+            TRAINC_XPULP_WITH_SIGNS(x6, x5) "9: " TRAINC_XPULP_SWI(x6, 4, x11) ".option pop" \
+            : "+r"(x10), "+r"(x11) : TRAINC_XPULP_PAIR_OPERANDS \
+            : "x5", "x6", "x7", "x28", "x29", "memory"); \
     }
 #else
 #define TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
-    static inline void trainc_xpulp_single_##name(int32_t row, \
-        const struct trainc_xpulp_outer *work, int32_t words, int8_t *to) \
+    static inline void trainc_xpulp_single_##name(int32_t row, const uint16_t *magnitudes, \
+        const int8_t *signs, int32_t words, const struct trainc_xpulp_rounding *r, int8_t *to) \
     { \
         for (int32_t i = 0; i < 4 * words; i++) { \
-            const int32_t product = (int32_t)work->magnitudes[i] * row; \
-            to[i] = trainc_xpulp_##name(work->signs[i] < 0 ? -product : product, &work->rounding); \
+            const int32_t product = (int32_t)magnitudes[i] * row; \
+            to[i] = trainc_xpulp_##name(signs[i] < 0 ? -product : product, r); \
         } \
     }
 #define TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
@@ -212,26 +232,49 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
     }
 #endif
 
-/* A row, of which 64 sums at a time are kept where they have more than 15 bits; and some parts. */
+/* A row's sums from lane i on, one after the other, of a single image or more. */
+static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work, uint32_t row,
+    int32_t i, int32_t count, int32_t *sums)
+{
+    if (work->images > 1) {
+        trainc_xpulp_outer_sums(row, work->lanes + 4 * i, count, sums);
+        return;
+    }
+    for (int32_t n = 0; n < count; n++) {
+        sums[n] = (int32_t)row * work->lanes[i + n];
+    }
+}
+
+/* A row, of which 64 sums at a time are kept where they have more than 15 bits or results more than
+ * 7; and some parts. The last lanes of a row overlap others. */
 #define TRAINC_XPULP_OUTER(name, round, x30_is) \
     TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
     TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
+    static inline void trainc_xpulp_outer_words_##name(const struct trainc_xpulp_outer *work, \
+        uint32_t row, int32_t i, int32_t words, int8_t *to) \
+    { \
+        if (work->images == 1) { \
+            trainc_xpulp_single_##name((int32_t)row, work->magnitudes + i, work->signs + i, words, \
+                &work->rounding, to + i); \
+        } else { \
+            trainc_xpulp_outer_##name(row, work->lanes + 4 * i, words, &work->rounding, to + i); \
+        } \
+    } \
     static inline void trainc_xpulp_outer_row_##name(const struct trainc_xpulp_outer *work, \
         uint32_t row, int8_t *to) \
     { \
-        int32_t sums[65], i = 0; \
-        if (work->bits < 0x8000 && work->rounding.shift < 16 && work->lane_count >= 4) { \
-            i = work->lane_count & ~3; \
-            if (work->images == 1) { \
-                trainc_xpulp_single_##name((int8_t)(row & 0xff), work, i >> 2, to); \
-            } else { \
-                trainc_xpulp_outer_##name(row, work->lanes, i >> 2, &work->rounding, to); \
+        const int32_t lanes = work->lane_count, shift = work->rounding.shift; \
+        if (work->bits < 0x8000 && shift < 16 && work->bits >> shift < 128 && lanes >= 4) { \
+            for (int32_t i = 0; i < lanes; i = i == 0 && (lanes & 3) != 0 ? lanes - 4 : lanes) { \
+                trainc_xpulp_outer_words_##name(work, row, i, i == 0 ? lanes >> 2 : 1, to); \
             } \
+            return; \
         } \
+        int32_t sums[65]; \
         sums[64] = 0; \
-        for (; i < work->lane_count; i += 64) { \
-            const int32_t count = work->lane_count - i < 64 ? work->lane_count - i : 64; \
-            trainc_xpulp_outer_sums(row, work->lanes + 4 * i, count, sums); \
+        for (int32_t i = 0; i < lanes; i += 64) { \
+            const int32_t count = trainc_minimum32(lanes - i, 64); \
+            trainc_xpulp_outer_some(work, row, i, count, sums); \
             sums[count] = 0; \
             trainc_xpulp_row_##name(sums, to + i, count, &work->rounding); \
         } \
@@ -239,9 +282,11 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
     static inline void trainc_xpulp_store_outer_##name(void *context, int32_t begin, int32_t end) \
     { \
         const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context; \
-        for (int32_t n = trainc_xpulp_outer_first(work, begin); \
-             n < trainc_xpulp_outer_first(work, end); n++) { \
-            const uint32_t row = trainc_xpulp_load(work->rows + 4 * n); \
+        const int32_t rows = work->row_count; \
+        for (int32_t n = trainc_xpulp_outer_first(work, begin, rows); \
+             n < trainc_xpulp_outer_first(work, end, rows); n++) { \
+            const uint32_t row = work->images == 1 ? (uint32_t)(int32_t)work->rows[n] \
+                : trainc_xpulp_load(work->rows + 4 * n); \
             int8_t *const to = work->y + n * work->lane_count; \
             if (row == 0) { \
                 trainc_xpulp_zero(to, work->lane_count); \

@@ -61,6 +61,18 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_narrowed(uint32_t magnit
     return trainc_xpulp_rounding_of(shift, low, width);
 }
 
+/* For a shift by less than 32 bits: from the lower half of what is shifted out to the upper one, as a
+ * factor; and a unit less that half's last bit. */
+static inline uint32_t trainc_xpulp_lift(const struct trainc_xpulp_rounding *r)
+{
+    return UINT32_C(1) << (r->shift - r->half);
+}
+
+static inline uint32_t trainc_xpulp_carry(const struct trainc_xpulp_rounding *r)
+{
+    return (UINT32_C(1) << r->shift) - r->low_mask - 1;
+}
+
 static inline uint32_t trainc_xpulp_down(uint32_t m, int32_t by)
 {
     return by < 32 ? m >> by : 0;
@@ -142,9 +154,12 @@ static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t
     register int32_t x14 __asm__("x14") = (r)->low; \
     register int32_t x15 __asm__("x15") = (r)->shift
 #define TRAINC_XPULP_HALF_AWAY "add x6, x6, x16\n\tsrl x6, x6, x15\n\t"
-#define TRAINC_XPULP_PSEUDO_STOCHASTIC \
-    "srl x28, x6, x16\n\tand x28, x28, x31\n\tand x29, x6, x30\n\tsll x29, x29, x17\n\t" \
-    "sltu x29, x29, x28\n\tsrl x6, x6, x15\n\tadd x6, x6, x29\n\t"
+/* The lower half of the bits that are shifted out is subtracted at the upper one's place, where a unit
+ * less that half's last bit is added: that carries where the difference of both is above 0. x16 is the power of two that lifts it, x17 what is
+ * added, x15 the shift. */
+#define TRAINC_XPULP_UP(m, lower, mask) \
+    "and " #lower ", " #m ", " #mask "\n\t" TRAINC_XPULP_MSU(m, lower, x16) \
+    TRAINC_XPULP_ADDU_SHIFT(m, x17, x15)
 
 /* Four sums in x5, x6, x7 and x28 become bytes in x5; the rest of a round. */
 #define TRAINC_XPULP_FOUR \
@@ -195,43 +210,21 @@ static inline void trainc_xpulp_quads_half_away(const int32_t *from, int8_t *to,
 #define TRAINC_XPULP_SIGNED \
     TRAINC_XPULP_PV(5, 0x14, x6, x6, x13) "xor x6, x6, x5\n\t" TRAINC_XPULP_PV(1, 0x04, x5, x6, x5)
 
-/* Of shifted magnitudes that are bytes. Up to 16 bits are shifted out: both halves of them are bytes,
- * too, which are compared four at a time, 34 instructions. More: 42. */
+/* Of shifted magnitudes that are bytes: 30 instructions. */
 static inline void trainc_xpulp_quads_pseudo_stochastic(const int32_t *from, int8_t *to,
     int32_t quads, const struct trainc_xpulp_rounding *r)
 {
+    /* Before the registers are taken: a call would change them. */
+    const uint32_t lift = trainc_xpulp_lift(r), carry = trainc_xpulp_carry(r);
     TRAINC_XPULP_QUADS_OF(from, to, quads, 127, r);
     register uint32_t x14 __asm__("x14") = 0x07030703;
-    register int32_t x17 __asm__("x17") = r->odd;
-    if (r->shift <= 16) {
-        register int32_t x16 __asm__("x16") = r->half;
-        register int32_t x18 __asm__("x18") = r->shift - r->half;
-        register uint32_t x19 __asm__("x19") = 0x06040200;
-        register uint32_t x20 __asm__("x20") = r->low_mask * 0x01010101;
-        register uint32_t x21 __asm__("x21") = r->high_mask * 0x01010101;
-        TRAINC_XPULP_QUADS(TRAINC_XPULP_MAGNITUDES
-            /* Lower halves in x6. */
-            TRAINC_XPULP_BYTES(x6, x29, x30, x31, x9)
-            "srl x29, x29, x16\n\tsrl x30, x30, x16\n\tsrl x31, x31, x16\n\tsrl x9, x9, x16\n\t"
-            TRAINC_XPULP_PV(0, 0x68, x29, x30, x29) TRAINC_XPULP_PV(0, 0x68, x31, x9, x31)
-            /* Upper halves in x7. */
-            "mv x7, x29\n\t" TRAINC_XPULP_PV(1, 0x64, x7, x31, x19)
-            TRAINC_XPULP_PV(4, 0x20, x29, x29, x18) TRAINC_XPULP_PV(4, 0x20, x31, x31, x18)
-            "and x6, x6, x20\n\tand x7, x7, x21\n\t" TRAINC_XPULP_PV(1, 0x64, x29, x31, x19)
-            TRAINC_XPULP_PV(5, 0x28, x6, x6, x17) TRAINC_XPULP_PV(1, 0x22, x6, x6, x7)
-            TRAINC_XPULP_PV(1, 0x04, x6, x29, x6) TRAINC_XPULP_SIGNED,
-            "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x20), "r"(x21));
-        return;
-    }
-    register int32_t x16 __asm__("x16") = (r->shift - r->half - 1) << 5 | r->half;
+    register uint32_t x16 __asm__("x16") = lift;
+    register uint32_t x17 __asm__("x17") = carry;
     register uint32_t x20 __asm__("x20") = r->low_mask;
-#define TRAINC_XPULP_UP(m) \
-    TRAINC_XPULP_EXTRACTU(x7, m, x16) "and x28, " #m ", x20\n\tsll x28, x28, x17\n\t" \
-    "srl " #m ", " #m ", x15\n\tsltu x28, x28, x7\n\tadd " #m ", " #m ", x28\n\t"
-    TRAINC_XPULP_QUADS(TRAINC_XPULP_MAGNITUDES TRAINC_XPULP_UP(x29) TRAINC_XPULP_UP(x30)
-        TRAINC_XPULP_UP(x31) TRAINC_XPULP_UP(x9) TRAINC_XPULP_BYTES(x6, x29, x30, x31, x9)
-        TRAINC_XPULP_SIGNED, "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x20));
-#undef TRAINC_XPULP_UP
+    TRAINC_XPULP_QUADS(TRAINC_XPULP_MAGNITUDES TRAINC_XPULP_UP(x29, x7, x20)
+        TRAINC_XPULP_UP(x30, x28, x20) TRAINC_XPULP_UP(x31, x7, x20) TRAINC_XPULP_UP(x9, x28, x20)
+        TRAINC_XPULP_BYTES(x6, x29, x30, x31, x9) TRAINC_XPULP_SIGNED,
+        "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x20));
 }
 
 /* A row of results; a word behind the sums is read, too. */
@@ -274,18 +267,18 @@ static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_
         return;
     }
     if (r->shift < 32) {
+        const uint32_t lift = trainc_xpulp_lift(r), carry = trainc_xpulp_carry(r);
         TRAINC_XPULP_ROUND_ROW(from, to, count, r);
-        register int32_t x16 __asm__("x16") = r->half;
-        register int32_t x17 __asm__("x17") = r->odd;
+        register uint32_t x16 __asm__("x16") = lift;
+        register uint32_t x17 __asm__("x17") = carry;
         register uint32_t x30 __asm__("x30") = r->low_mask;
-        register uint32_t x31 __asm__("x31") = r->high_mask;
         if (r->low == -127) {
-            TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_PSEUDO_STOCHASTIC
-                TRAINC_XPULP_WITHIN_127, "r"(x16), "r"(x17), "r"(x30), "r"(x31));
+            TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_UP(x6, x28, x30)
+                TRAINC_XPULP_WITHIN_127, "r"(x16), "r"(x17), "r"(x30));
             return;
         }
-        TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_PSEUDO_STOCHASTIC TRAINC_XPULP_WITHIN,
-            "r"(x16), "r"(x17), "r"(x30), "r"(x31));
+        TRAINC_XPULP_ROUND(TRAINC_XPULP_NEXT TRAINC_XPULP_UP(x6, x28, x30) TRAINC_XPULP_WITHIN,
+            "r"(x16), "r"(x17), "r"(x30));
         return;
     }
     for (int32_t i = 0; i < count; i++) {
