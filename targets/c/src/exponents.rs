@@ -3,8 +3,8 @@
 use trainc_ir::loops::{BufferParameter, Role};
 use trainc_ir::program::{Kernel, scale_offset};
 
+use crate::kernel::lower;
 use crate::layout::Lines;
-use crate::program::lower;
 
 /// A kernel's function as a program launches it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn found_behind(text: &str, name: &str, kernel: &Kernel) -> Option<St
         let at = buffers.iter().position(|buffer| buffer.role == *of)?;
         Some(parameters[at].name)
     };
-    let (mut kept, mut exponents) = (Vec::new(), Vec::new());
+    let (mut kept, mut exponents, mut finds) = (Vec::new(), Vec::new(), false);
     for (at, parameter) in parameters.iter().enumerate() {
         let (elements, ty) = match buffers.get(at).map(|buffer| &buffer.role) {
             Some(&Role::InputScale(i)) => (elements(&Role::Input(i))?, &kernel.inputs[i]),
@@ -77,6 +77,10 @@ pub(crate) fn found_behind(text: &str, name: &str, kernel: &Kernel) -> Option<St
         if ty.count() == 0 {
             return None;
         }
+        finds = true;
+        if !mentions(body, parameter.name) {
+            continue;
+        }
         let pointee = parameter.pointee();
         let constant = if pointee.starts_with("const ") { "const " } else { "" };
         let bytes = match ty.element.bits() {
@@ -89,7 +93,7 @@ pub(crate) fn found_behind(text: &str, name: &str, kernel: &Kernel) -> Option<St
             scale_offset(ty)
         ));
     }
-    if exponents.is_empty() {
+    if !finds {
         return None;
     }
     let mut lines = Lines::of(text.len());
@@ -98,4 +102,9 @@ pub(crate) fn found_behind(text: &str, name: &str, kernel: &Kernel) -> Option<St
     exponents.iter().for_each(|line| lines.line(line));
     lines.raw(body);
     Some(lines.finish())
+}
+
+/// Whether C names something so.
+fn mentions(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name)
 }

@@ -115,6 +115,11 @@ pub fn in_c(kernel: &Kernel) -> Result<&dyn CKernel, String> {
     Ok(&*found.0)
 }
 
+/// The operation's loops, whose buffers are its function's parameters.
+pub(crate) fn lower(kernel: &Kernel) -> LoopKernel {
+    kernel.op.lower(&kernel.input_types(), &kernel.output_types())
+}
+
 /// The operation's loops as portable C.
 #[derive(Debug)]
 pub struct Loops {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trainc_ir::loops::{LoopKernel, Role};
+use trainc_ir::loops::Role;
 use trainc_ir::names::{identifier, shown, unique};
 use trainc_ir::program::{
     BufferId, Entry, Kernel, KernelId, Launch, Program, Region, Step, scale_offset,
@@ -15,7 +15,7 @@ use crate::dialect::Dialect;
 use crate::evaluate::Evaluation;
 use crate::exponents::{KernelFunction, found_behind};
 use crate::interface::{Function, Interface, Parameter, Passing};
-use crate::kernel::{CKernel, Piece, in_c};
+use crate::kernel::{CKernel, Piece, in_c, lower};
 use crate::layout::Lines;
 use crate::loops::element_type;
 use crate::{RUNTIME_HEADER, RUNTIME_SOURCE, data, documents, header, rust};
@@ -120,10 +120,6 @@ pub fn each_launch<'p>(steps: &'p [Step], f: &mut dyn FnMut(&'p Launch)) {
 /// What the macros of an entry start with.
 pub fn entry_macro(interface: &Interface, function: &Function) -> String {
     format!("{}_{}", interface.macros(), identifier(&function.entry).to_uppercase())
-}
-
-pub(crate) fn lower(kernel: &Kernel) -> LoopKernel {
-    kernel.op.lower(&kernel.input_types(), &kernel.output_types())
 }
 
 fn source(

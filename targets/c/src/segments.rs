@@ -12,10 +12,10 @@ use crate::data;
 use crate::dialect::Dialect;
 use crate::exponents::KernelFunction;
 use crate::interface::Interface;
-use crate::kernel::Piece;
+use crate::kernel::{Piece, lower};
 use crate::layout::Lines;
 use crate::loops::element_type;
-use crate::program::{arranged_names, kernels, lower, working_memory};
+use crate::program::{arranged_names, kernels, working_memory};
 
 /// Where memory lies in a window: offsets in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
