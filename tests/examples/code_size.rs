@@ -7,7 +7,7 @@
 use std::process::Command;
 
 use trainc_opt::algorithm::Algorithm;
-use trainc_tests::programs::program_of;
+use trainc_tests::programs::step_of;
 
 /// Compiler, flags, tool that tells sizes.
 const COMPILERS: [(&str, &[&str], &str); 6] = [
@@ -26,7 +26,7 @@ fn main() {
     let target = arguments.next().unwrap_or_else(|| "c".into());
     let target = trainc_driver::targets::find(&target).expect("a target");
     let niti = Algorithm::built_in("niti").expect("niti");
-    let program = program_of(&name, &niti, batch, target);
+    let program = step_of(&name, &niti, batch, target);
     let folder = std::env::temp_dir().join(format!("trainc-code-size-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let files = target.emit(&program).expect("emits");

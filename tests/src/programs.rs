@@ -47,22 +47,44 @@ pub fn program_of(
     batch: usize,
     target: &dyn Target,
 ) -> Verified<Program> {
+    planned(model, algorithm, batch, target, &["train_step", "infer"])
+}
+
+/// As [`program_of`], without inference.
+pub fn step_of(
+    model: &str,
+    algorithm: &Algorithm,
+    batch: usize,
+    target: &dyn Target,
+) -> Verified<Program> {
+    planned(model, algorithm, batch, target, &["train_step"])
+}
+
+/// A program of entries of those names.
+fn planned(
+    model: &str,
+    algorithm: &Algorithm,
+    batch: usize,
+    target: &dyn Target,
+    entries: &[&str],
+) -> Verified<Program> {
     let spec = ZooSpec::new(model).expect("a model of the zoo");
     let bytes = build(&spec).expect("the zoo builds");
     let options = ImportOptions { batch: Some(batch), ..ImportOptions::default() };
     let imported = import_bytes(&bytes, &|_| Err("no external data".into()), &options);
     let forward = remove_operations(&imported.expect("imports").graph, &algorithm.remove);
-    let training = training_graph(&forward, None).expect("trains");
-    let inference = inference_graph(&forward).expect("infers");
-    let [step, infer] = [&training, &inference].map(|graph| {
-        let (module, translation) = translate(graph, algorithm).expect("translates");
+    let graphs = entries.iter().map(|&name| {
+        let graph = match name {
+            "infer" => inference_graph(&forward).expect("infers"),
+            _ => training_graph(&forward, None).expect("trains"),
+        };
+        let (module, translation) = translate(&graph, algorithm).expect("translates");
         let stage = stage(algorithm, &translation);
         optimise(&module, &stage, target, &OptimiseOptions::default()).expect("optimises").0
     });
-    let entries = [
-        PlanEntry { name: "train_step", graph: &step },
-        PlanEntry { name: "infer", graph: &infer },
-    ];
+    let graphs: Vec<_> = graphs.collect();
+    let entries: Vec<PlanEntry<'_>> =
+        entries.iter().zip(&graphs).map(|(&name, graph)| PlanEntry { name, graph }).collect();
     let (mut program, _) = plan(model, &entries, target, &PlanOptions::default()).expect("plans");
     program.notes_mut().schedule = algorithm.schedule.clone();
     program

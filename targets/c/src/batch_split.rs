@@ -12,7 +12,7 @@ use trainc_ir::target::TargetDescription;
 use trainc_ir::types::Element;
 use trainc_ir::{Scale, Tensor, TensorType};
 
-use crate::kernel::{CKernel, Emitted, Piece, in_c, take};
+use crate::kernel::{CKernel, Emitted, Piece, in_c, lower, take};
 use crate::layout::Lines;
 use crate::loops::element_type;
 
@@ -360,7 +360,7 @@ impl Split {
 }
 
 fn buffers(kernel: &Kernel) -> Vec<BufferParameter> {
-    let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+    let lowered = lower(kernel);
     lowered.buffers.into_iter().filter(|b| b.role != Role::Scratch).collect()
 }
 

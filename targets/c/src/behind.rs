@@ -8,6 +8,7 @@ use trainc_ir::target::loop_scratch;
 use trainc_ir::types::Scale;
 use trainc_ir::{Op, TensorType};
 
+use crate::kernel::lower;
 use crate::text::Text;
 use crate::{cost, loops};
 
@@ -72,7 +73,7 @@ impl Behind {
         first: impl FnOnce(&str) -> Result<String, String>,
     ) -> Result<String, String> {
         let Some(rest) = &self.loops else { return first(name) };
-        let whole = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+        let whole = lower(kernel);
         let mut text = first(&format!("{name}_product"))?;
         text.push('\n');
         text.push_str(&loops::function(&format!("{name}_rest"), rest)?);

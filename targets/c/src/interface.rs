@@ -8,6 +8,7 @@ use trainc_ir::names::{self, identifier, shown};
 use trainc_ir::program::{Argument, Entry, Program, Step};
 use trainc_ir::{Element, Scale, TensorType};
 
+use crate::kernel::lower;
 use crate::loops::element_type;
 
 /// How an argument is passed.
@@ -206,7 +207,7 @@ fn draws(program: &Program, steps: &[Step]) -> bool {
     steps.iter().any(|step| match step {
         Step::Launch(launch) => {
             let kernel = program.kernel(launch.kernel);
-            let lowered = kernel.op.lower(&kernel.input_types(), &kernel.output_types());
+            let lowered = lower(kernel);
             lowered.buffers.iter().any(|b| b.role == Role::RunContext)
         }
         Step::Branch { then, otherwise, .. } => draws(program, then) || draws(program, otherwise),

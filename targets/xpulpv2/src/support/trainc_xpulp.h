@@ -346,8 +346,6 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_CLIP8(rd, a) ".insn r 0x33, 1, 0x0a, " #rd ", " #a ", x8\n\t"
 #define TRAINC_XPULP_CLIPU(rd, a, b) ".insn r 0x33, 6, 0x0a, " #rd ", " #a ", " #b "\n\t"
 #define TRAINC_XPULP_CLIPR(rd, a, b) ".insn r 0x33, 5, 0x0a, " #rd ", " #a ", " #b "\n\t"
-/* p.extractur: width less one in bits 9:5 of b, the position below. */
-#define TRAINC_XPULP_EXTRACTU(rd, a, b) ".insn r 0x33, 1, 0x40, " #rd ", " #a ", " #b "\n\t"
 /* p.addNr, p.adduNr, p.subNr, p.addRNr, p.adduRNr: rd = (rd +- a) >> b, the last two with half a unit
  * added before. */
 #define TRAINC_XPULP_ADDU_SHIFT(rd, a, b) ".insn r 0x5b, 2, 0x60, " #rd ", " #a ", " #b "\n\t"

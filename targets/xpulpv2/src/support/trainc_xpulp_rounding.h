@@ -154,9 +154,9 @@ static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t
     register int32_t x14 __asm__("x14") = (r)->low; \
     register int32_t x15 __asm__("x15") = (r)->shift
 #define TRAINC_XPULP_HALF_AWAY "add x6, x6, x16\n\tsrl x6, x6, x15\n\t"
-/* The lower half of the bits that are shifted out is subtracted at the upper one's place, where a unit
- * less that half's last bit is added: that carries where the difference of both is above 0. x16 is the power of two that lifts it, x17 what is
- * added, x15 the shift. */
+/* The lower half of the bits that are shifted out is subtracted at the upper one's place, where a
+ * unit less that half's last bit is added: that carries where the difference of both is above 0. x16
+ * is the power of two that lifts it, x17 what is added, x15 the shift. */
 #define TRAINC_XPULP_UP(m, lower, mask) \
     "and " #lower ", " #m ", " #mask "\n\t" TRAINC_XPULP_MSU(m, lower, x16) \
     TRAINC_XPULP_ADDU_SHIFT(m, x17, x15)
