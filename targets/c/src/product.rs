@@ -1,11 +1,11 @@
 //! Kernels that start with a product of signed bytes, as targets of C with product kernels of their own print them: the
 //! product with its finish, then the loops behind it.
 
-use trainc_ir::TensorType;
 use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{Convolution, Finish, Narrowing, Product};
 use trainc_ir::program::Kernel;
+use trainc_ir::{Op, TensorType};
 
 use crate::behind::Behind;
 use crate::text::Text;
@@ -83,8 +83,19 @@ pub struct ProductKernel {
     pub finish: Option<Narrowing>,
     /// Type of their result.
     pub result: TensorType,
-    /// Loops on it.
-    behind: Behind,
+    /// What becomes of that.
+    then: Then,
+}
+
+/// What follows a product with its finish.
+#[derive(Debug)]
+enum Then {
+    /// Loops, or nothing.
+    Loops(Behind),
+    /// It is subtracted from weights by loops.
+    SubtractedByLoops(Behind),
+    /// The kernel subtracts it from weights.
+    Subtracted,
 }
 
 impl ProductKernel {
@@ -127,25 +138,51 @@ impl ProductKernel {
     fn new(signature: &Signature<'_>, product: &Product) -> Result<ProductKernel, String> {
         let convolution = product.convolution()?;
         let behind = Behind::of(signature, product.ops, product.operands, &product.result);
-        Ok(ProductKernel {
-            convolution,
-            finish: product.narrowing(),
-            result: product.result.clone(),
-            behind,
-        })
+        let finish = product.narrowing();
+        let then = match (finish, &signature.ops()[product.ops..]) {
+            (Some(Narrowing::Gradient { .. }), [Op::SaturatingSubtractFrom(_)]) => {
+                Then::SubtractedByLoops(behind)
+            }
+            _ => Then::Loops(behind),
+        };
+        Ok(ProductKernel { convolution, finish, result: product.result.clone(), then })
+    }
+
+    /// The kernel whose product's own function subtracts its result, a rounded gradient, from weights, operand `x3`; as it is
+    /// where anything else follows.
+    #[must_use]
+    pub fn subtracting(self) -> ProductKernel {
+        let then = match self.then {
+            Then::SubtractedByLoops(_) => Then::Subtracted,
+            then => then,
+        };
+        ProductKernel { then, ..self }
+    }
+
+    /// Whether the product's own function subtracts its result from weights.
+    pub fn subtracts(&self) -> bool {
+        matches!(self.then, Then::Subtracted)
+    }
+
+    /// What follows the product's own function.
+    fn behind(&self) -> Option<&Behind> {
+        match &self.then {
+            Then::Loops(behind) | Then::SubtractedByLoops(behind) => Some(behind),
+            Then::Subtracted => None,
+        }
     }
 
     /// Cycles of the loops behind it.
     pub fn rest_cycles(&self) -> u64 {
-        self.behind.cycles()
+        self.behind().map_or(0, Behind::cycles)
     }
 
     /// Working memory, of which the product takes some itself.
     pub fn scratch_bytes(&self, own: usize) -> usize {
-        self.behind.scratch_bytes(own)
+        self.behind().map_or(own, |behind| behind.scratch_bytes(own))
     }
 
-    /// The kernel's function, and before it those that it calls; `body` prints the product's, of operands `x0`, `x1`, `x2`
+    /// The kernel's function, and before it those that it calls; `body` prints the product's, of operands `x0`, `x1`, `x2`, `x3`
     /// and result `y0`, with their exponents, and `scratch`.
     ///
     /// # Errors
@@ -156,7 +193,10 @@ impl ProductKernel {
         kernel: &Kernel,
         body: impl FnOnce(&mut Text),
     ) -> Result<String, String> {
-        self.behind.emit(name, kernel, |name| Ok(self.function(name, body)))
+        match self.behind() {
+            Some(behind) => behind.emit(name, kernel, |name| Ok(self.function(name, body))),
+            None => Ok(self.function(name, body)),
+        }
     }
 
     /// The C of the finish's operand, if it has one: a width given at run time, or the state of a shift that is kept.
@@ -173,8 +213,12 @@ impl ProductKernel {
         let mut out = Text::default();
         let result = if self.finish.is_some() { "int8_t" } else { "int32_t" };
         let third = self.third().unwrap_or_default();
+        let weights = match self.subtracts() {
+            true => "const int8_t *x3, const int32_t *x3_exponent, ",
+            false => "",
+        };
         out.long(format!(
-            "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {third}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
+            "static void {name}(const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, {third}{weights}{result} *y0, int32_t *y0_exponent, uint8_t *scratch)"
         ));
         out.open("{");
         body(&mut out);

@@ -40,6 +40,9 @@ const ADDED: &str = include_str!("support/trainc_xpulp_added.h");
 /// Outer products, on the rounding.
 const OUTER: &str = include_str!("support/trainc_xpulp_outer.h");
 
+/// Updates by outer products, on those.
+const OUTER_UPDATE: &str = include_str!("support/trainc_xpulp_outer_update.h");
+
 /// Channels by themselves, on the rounding.
 const DEPTHWISE: &str = include_str!("support/trainc_xpulp_depthwise.h");
 
@@ -129,6 +132,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_shifted.h", SHIFTED),
             ("trainc_xpulp_added.h", ADDED),
             ("trainc_xpulp_outer.h", OUTER),
+            ("trainc_xpulp_outer_update.h", OUTER_UPDATE),
             ("trainc_xpulp_depthwise.h", DEPTHWISE),
             ("trainc_xpulp_dither.h", DITHER),
             ("trainc_xpulp_channels.h", CHANNELS),

@@ -217,6 +217,16 @@ impl Operator for Chain {
         self.lower_links(inputs, outputs, Op::lower_elements_apart)
     }
 
+    // An update ends with the weights: an element of them is read when all sums are made, and then written.
+    fn may_overwrite(&self, operand: usize) -> bool {
+        match &self.ops[..] {
+            [product, Op::QuantizeGradient(_), Op::SaturatingSubtractFrom(_)] => {
+                product.kind().has(Property::Bilinear) && operand == 3
+            }
+            _ => false,
+        }
+    }
+
     fn cases() -> Vec<Case> {
         let relu = || Op::from(Relu {});
         let chain = |ops: Vec<Op>| Chain { ops };
@@ -250,6 +260,14 @@ impl Operator for Chain {
                 inputs.push(Tensor::i32([features], flip.collect()));
             }
             Case::shape_only(chain(vec![product.into(), stage.into()]), inputs)
+        };
+        // The gradient of a weight, narrowed, and subtracted from it.
+        let update = || {
+            let rounding = crate::numeric::Rounding::PseudoStochastic;
+            let role = crate::ops::matmul::ProductRole::Gradient;
+            let product = crate::ops::MatMul { transpose_a: true, transpose_b: false, role };
+            let narrow = crate::ops::QuantizeGradient { rounding };
+            chain(vec![product.into(), narrow.into(), crate::ops::SaturatingSubtractFrom {}.into()])
         };
         // Sums of a normalization, and of its error, in 8 bits: rounded up, down, and not at all.
         let normalized = |shape: &[usize], [low, e]: [i32; 2], [error, stochastic]: [bool; 2]| {
@@ -343,6 +361,26 @@ impl Operator for Chain {
                     convolution.into(),
                 ]),
                 vec![sample::i8_shared([1, 2, 3, 3], 6, 2), sample::i8_shared([3, 2, 2, 3], 7, -9)],
+            ),
+            // Sums 6 and -120, 7 bits: to 4 bits by a shift of 3, 1 (6 leaves 3 above 0) and -15.
+            Case::new(
+                update(),
+                vec![
+                    Tensor::i8_shared([1, 2], vec![1, -20], -3),
+                    Tensor::i8_shared([1, 1], vec![6], -4),
+                    Tensor::i32([], vec![4]),
+                    Tensor::i8_shared([2, 1], vec![-127, 120], -8),
+                ],
+                vec![Tensor::i8_shared([2, 1], vec![-127, 127], -8)],
+            ),
+            Case::shape_only(
+                update(),
+                vec![
+                    sample::i8_shared([3, 5], 5, -6),
+                    sample::i8_shared([3, 9], 6, 2),
+                    Tensor::i32([], vec![7]),
+                    sample::i8_shared([5, 9], 8, -3),
+                ],
             ),
             bits(16, false),
             bits(16, true),

@@ -370,7 +370,7 @@ operations! {
     requantize::Requantize, quantize_gradient::QuantizeGradient, shift_right::ShiftRight,
     requantize_adaptive::RequantizeAdaptive, shift_schedule::ShiftSchedule,
     requantize_pseudo::RequantizePseudo, aligned_add::AlignedAdd, aligned_concat::AlignedConcat,
-    saturating_subtract::SaturatingSubtract,
+    saturating_subtract::SaturatingSubtract, saturating_subtract_from::SaturatingSubtractFrom,
     // Quantization: scales that are values.
     extremes::Extremes, nearest_power_of_two::NearestPowerOfTwo, quantize_steps::QuantizeSteps, ones::Ones, clip_search::ClipSearch,
     width_search::WidthSearch, width_schedule::WidthSchedule, quantize_float::QuantizeFloat, chunked_product::ChunkedProduct,

@@ -19,6 +19,33 @@ operator! {
     }
 }
 
+/// The loops of `w - g`, the operands at these positions.
+pub(super) fn lower_difference(
+    inputs: &[&TensorType],
+    outputs: &[&TensorType],
+    [w, g]: [usize; 2],
+) -> LoopKernel {
+    let mut b = LoopBuilder::new(inputs, outputs, false);
+    let exponent = b.input_exponent(w);
+    b.set_output_exponent(0, exponent);
+    let element = inputs[w].element;
+    let (w, g, y) = (b.input(w), b.input(g), b.output(0));
+    b.for_("i", inputs[0].count(), |b, i| {
+        let (w, g) = (b.load(w, i.clone()), b.load(g, i.clone()));
+        let limit = step::limit(element);
+        let difference = match element {
+            Element::I32 => {
+                let limit = i64::from(limit);
+                let wide = w.extend() - g.extend();
+                wide.maximum(Expr::i64(-limit)).minimum(Expr::i64(limit)).truncate()
+            }
+            _ => integer::clamp(w - g, -limit, limit),
+        };
+        b.store(y, i, difference);
+    });
+    b.finish()
+}
+
 impl Operator for SaturatingSubtract {
     const WORK: Work = Work::Little;
 
@@ -44,24 +71,7 @@ impl Operator for SaturatingSubtract {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
-        let mut b = LoopBuilder::new(inputs, outputs, false);
-        let (w, g, y) = (b.input(0), b.input(1), b.output(0));
-        let exponent = b.input_exponent(0);
-        b.set_output_exponent(0, exponent);
-        b.for_("i", inputs[0].count(), |b, i| {
-            let (w, g) = (b.load(w, i.clone()), b.load(g, i.clone()));
-            let limit = step::limit(inputs[0].element);
-            let difference = match inputs[0].element {
-                Element::I32 => {
-                    let limit = i64::from(limit);
-                    let wide = w.extend() - g.extend();
-                    wide.maximum(Expr::i64(-limit)).minimum(Expr::i64(limit)).truncate()
-                }
-                _ => integer::clamp(w - g, -limit, limit),
-            };
-            b.store(y, i, difference);
-        });
-        b.finish()
+        lower_difference(inputs, outputs, [0, 1])
     }
 
     fn may_overwrite(&self, operand: usize) -> bool {

@@ -8,7 +8,8 @@ use trainc_ir::ops::properties::Property;
 use trainc_ir::ops::{
     Add, AlignedAdd, Chain, Conv2d, Conv2dGradientWeight, IntegerAdd, IntegerBatchNorm,
     IntegerBatchNormError, IntegerConv2d, IntegerSumPool2d, MatMul, ProductRole, QuantizeGradient,
-    Relu, Requantize, RequantizeAdaptive, RequantizeStochastic, ScaleShift, Threshold,
+    Relu, Requantize, RequantizeAdaptive, RequantizeStochastic, SaturatingSubtract,
+    SaturatingSubtractFrom, ScaleShift, Threshold,
 };
 use trainc_ir::types::TensorType;
 use trainc_ir::{Element, Op, Tensor};
@@ -66,6 +67,13 @@ pub(super) const RULES: &[Rule] = &[
         instance: Instance::Built(rounding_instance),
     },
     Rule {
+        name: "fuse-update",
+        summary: "saturating_subtract(w, chain{..; f}(x, ..)) = chain{..; f; saturating_subtract_from}(x, .., w), f a gradient's rounding",
+        exactness: Exactness::Bit,
+        sides: Sides::Search(fuse_update),
+        instance: Instance::Built(update_instance),
+    },
+    Rule {
         name: "extend-chain",
         summary: "g(chain{..; f}(x, ..), ..) = chain{..; f; g}(x, .., ..)",
         exactness: Exactness::Bit,
@@ -112,6 +120,30 @@ fn fuse_into_product(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement
 fn fuse_rounding(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
     let sums = |op: &Op| op.kind().has(Property::SumsOfCodes).then(|| vec![op.clone()]);
     fuse(view, id, Property::RoundsSums, sums)
+}
+
+/// The gradient then needs no memory of its own, and no launch reads it.
+fn fuse_update(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
+    let mut found = Vec::new();
+    for (tail, operands) in view.operations(id) {
+        let (Op::SaturatingSubtract(_), &[weights, gradient]) = (&tail, &operands[..]) else {
+            continue;
+        };
+        for (head, inputs) in view.operations(gradient) {
+            let Op::Chain(Chain { ops }) = &head else { continue };
+            let [product, Op::QuantizeGradient(_)] = &ops[..] else { continue };
+            if !product.kind().has(Property::Bilinear) {
+                continue;
+            }
+            let ops = ops.iter().cloned().chain([SaturatingSubtractFrom {}.into()]).collect();
+            let terms = inputs.iter().chain([&weights]).map(|&o| Term::Class(o)).collect();
+            found.push(Replacement {
+                term: Term::operation(Chain { ops }, terms),
+                replaced: vec![(tail.clone(), operands.clone()), (head.clone(), inputs)],
+            });
+        }
+    }
+    found
 }
 
 fn extend_chain(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
@@ -226,6 +258,21 @@ fn fusion_instance(r: &mut Random) -> trainc_ir::Graph {
             i.finish(y)
         }
     }
+}
+
+fn update_instance(r: &mut Random) -> trainc_ir::Graph {
+    let mut i = Builder::new();
+    let [images, rows, lanes] = [r.range(1, 3), r.range(1, 4), r.range(1, 5)];
+    let i8 = |shape: [usize; 2]| TensorType::shared(shape, Element::I8);
+    let [x, e, w] =
+        [[images, lanes], [images, rows], [rows, lanes]].map(|shape| i.input(i8(shape)));
+    let rounding = r.choose(&[Rounding::HalfAway, Rounding::PseudoStochastic]);
+    let bits = i.constant(Tensor::i32([], vec![r.range(0, 9) as i32 - 1]));
+    let product = MatMul { transpose_a: true, transpose_b: false, role: ProductRole::Gradient };
+    let ops = vec![product.into(), QuantizeGradient { rounding }.into()];
+    let g = i.op(Chain { ops }, &[e, x, bits]);
+    let w = i.op(SaturatingSubtract {}, &[w, g]);
+    i.finish(w)
 }
 
 const NARROW: [Element; 6] =

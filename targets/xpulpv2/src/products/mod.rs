@@ -83,6 +83,8 @@ impl Product {
             }
             let layout = Layout::of(&kernel.convolution)?;
             let outer = Outer::of(&kernel.convolution, &layout, kernel.finish);
+            let kernel = if outer.is_some() { kernel.subtracting() } else { kernel };
+            let outer = outer.map(|outer| if kernel.subtracts() { outer.update() } else { outer });
             let (layouts, places) = (vec![layout], Vec::new());
             Ok(Product { kernel, layouts, places, has_zeros: false, outer, depthwise })
         };

@@ -11,14 +11,17 @@ use super::{emit_rounding, set};
 const IMAGES: usize = 4;
 /// Cycles of a product of one image that is rounded, of a sum, and of its width; of a row, of a vector that is packed, and of a
 /// single image's.
-const SINGLE: u64 = 6;
-const ELEMENT: u64 = 8;
+const SINGLE: u64 = 5;
+const ELEMENT: u64 = 7;
 const WIDTH: u64 = 4;
 /// Of eight rows, those that are assumed to count, of a single image and of several: errors behind a `relu` are often 0.
 const COUNT: [u64; 2] = [4, 5];
 const ROW: u64 = 80;
 const VECTOR: u64 = 30;
 const BYTE: u64 = 6;
+/// Cycles of four weights that are updated in place of being stored, and of four in rows without errors.
+const UPDATED: u64 = 6;
+const CLAMPED: u64 = 3;
 
 /// Where words of rows and lanes lie; of a single image, what there is of lanes instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Outer {
     widths: usize,
     magnitudes: usize,
     signs: usize,
+    /// Whether the rounded sums are subtracted from weights.
+    updates: bool,
     pub(crate) bytes: usize,
 }
 
@@ -74,8 +79,14 @@ impl Outer {
             widths,
             magnitudes,
             signs,
+            updates: false,
             bytes,
         })
+    }
+
+    /// The update of weights by it.
+    pub(crate) fn update(self) -> Outer {
+        Outer { updates: true, ..self }
     }
 
     /// An estimate of its cycles.
@@ -86,7 +97,12 @@ impl Outer {
             _ => (ELEMENT + WIDTH, VECTOR, COUNT[1]),
         };
         let counting = (rows * count).div_ceil(8);
-        counting * lanes * each + rows * ROW + (rows + lanes) * vector
+        let words = lanes.div_ceil(4);
+        let updated = match self.updates {
+            true => counting * words * UPDATED + (rows - counting) * words * CLAMPED,
+            false => 0,
+        };
+        counting * lanes * each + rows * ROW + (rows + lanes) * vector + updated
     }
 
     /// The statements of its function.
@@ -97,7 +113,7 @@ impl Outer {
             declare(out, "int8_t", "signs", self.signs, "Of the lanes.");
             out.line("");
         } else {
-            let text = "Of the sums, by parts of the rows.";
+            let text = "Largest sums, by parts of the rows.";
             declare(out, "uint32_t", "widths", self.widths, text);
             self.emit_packing(out);
         }
@@ -119,21 +135,29 @@ impl Outer {
             out.line(format!("work.{field} = {value};"));
         }
         let parts = self.parts;
+        out.line(format!("work.weights = {};", if self.updates { "x3" } else { "0" }));
         if self.images == 1 {
             out.line("work.magnitudes = magnitudes;");
             out.line("work.signs = signs;");
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_outer_single);"));
-            out.line("const uint32_t bits = trainc_xpulp_outer_most(&work);");
         } else {
             out.line("work.magnitudes = 0;");
             out.line("work.signs = 0;");
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_outer_widths);"));
-            out.line(format!("const uint32_t bits = trainc_xpulp_bits(widths, {parts});"));
         }
-        out.line("work.bits = bits;");
+        out.line("const uint32_t bits = trainc_xpulp_outer_most(&work);");
+        out.line("work.most = bits;");
+        if self.updates {
+            // The weights' exponent, which may lie where the result's does.
+            out.line("const int32_t exponent = x3_exponent[0];");
+        }
         emit_rounding(Some(self.finish), "work", out);
+        if self.updates {
+            out.line("y0_exponent[0] = exponent;");
+        }
         out.long(format!(
-            "TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_store_outer_{});",
+            "TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_{}_outer_{});",
+            if self.updates { "update" } else { "store" },
             suffix(Some(self.finish))
         ));
     }

@@ -14,12 +14,14 @@ struct trainc_xpulp_outer {
     uint16_t *magnitudes;
     int8_t *signs;
     int32_t row_count, lane_count, images, parts;
-    /* The bits of the sums' magnitudes, by parts; of a single image each part's largest magnitude of a
-     * row, then of a lane. */
+    /* The sums' largest magnitude, by parts; of a single image each part's largest of a row, then of a
+     * lane. */
     uint32_t *widths;
-    /* All of them. */
-    uint32_t bits;
+    /* That of all sums. */
+    uint32_t most;
     int8_t *y;
+    /* What results are subtracted from, where they are an update. */
+    const int8_t *weights;
     struct trainc_xpulp_rounding rounding;
 };
 
@@ -73,11 +75,11 @@ static inline void trainc_xpulp_outer_single(void *context, int32_t begin, int32
     }
 }
 
-/* The largest of all a single image's products, that of the largest factors. */
+/* The largest magnitude of all sums; of a single image the product of the largest factors. */
 static inline uint32_t trainc_xpulp_outer_most(const struct trainc_xpulp_outer *work)
 {
-    uint32_t most[2] = { 0, 0 };
-    for (int32_t i = 0; i < 2 * work->parts; i++) {
+    uint32_t most[2] = { 0, work->images > 1 };
+    for (int32_t i = 0; i < (work->images > 1 ? 1 : 2) * work->parts; i++) {
         uint32_t *const to = most + (i >= work->parts);
         *to = work->widths[i] > *to ? work->widths[i] : *to;
     }
@@ -104,109 +106,128 @@ static inline void trainc_xpulp_outer_sums(uint32_t row, const int8_t *lanes, in
 #endif
 }
 
-/* The bits of the magnitudes of a row's sums. */
-static inline uint32_t trainc_xpulp_outer_width(uint32_t row, const int8_t *lanes, int32_t count)
+/* The largest magnitude of a row's sums. */
+static inline uint32_t trainc_xpulp_outer_largest(uint32_t row, const int8_t *lanes, int32_t count)
 {
-    uint32_t bits = 0;
+    uint32_t most = 0;
 #if defined(TRAINC_XPULP_INSN)
     register const int8_t *x10 __asm__("x10") = lanes;
-    register uint32_t x11 __asm__("x11") = bits;
+    register uint32_t x11 __asm__("x11") = most;
     register int32_t x12 __asm__("x12") = count;
     register uint32_t x13 __asm__("x13") = row;
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LOOP(0, 12, 9)
         TRAINC_XPULP_PV(1, 0x4c, x6, x5, x13) TRAINC_XPULP_LWI(x5, 4, x10)
-        TRAINC_XPULP_SCALAR(0, x6, x6, x0) "9: or x11, x11, x6\n\t.option pop"
+        TRAINC_XPULP_SCALAR(0, x6, x6, x0) "9: " TRAINC_XPULP_SCALAR(7, x11, x11, x6) ".option pop"
         : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13) : "x5", "x6", "memory");
     return x11;
 #else
     for (int32_t i = 0; i < count; i++) {
-        bits |= trainc_xpulp_abs(trainc_xpulp_dotsp_b(trainc_xpulp_load(lanes + 4 * i), row));
+        const uint32_t sum = trainc_xpulp_dotsp_b(trainc_xpulp_load(lanes + 4 * i), row);
+        most = trainc_xpulp_abs(sum) > most ? trainc_xpulp_abs(sum) : most;
     }
-    return bits;
+    return most;
 #endif
 }
 
-/* The bits of some parts' sums. */
+/* The largest magnitudes of some parts' sums. */
 static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context;
     for (int32_t part = begin; part < end; part++) {
-        uint32_t bits = 0;
+        uint32_t most = 0;
         for (int32_t n = trainc_xpulp_outer_first(work, part, work->row_count);
              n < trainc_xpulp_outer_first(work, part + 1, work->row_count); n++) {
             const uint32_t row = trainc_xpulp_load(work->rows + 4 * n);
-            bits |= row == 0 ? 0 : trainc_xpulp_outer_width(row, work->lanes, work->lane_count);
+            if (row != 0) {
+                const uint32_t largest =
+                    trainc_xpulp_outer_largest(row, work->lanes, work->lane_count);
+                most = largest > most ? largest : most;
+            }
         }
-        work->widths[part] = bits;
+        work->widths[part] = most;
     }
 }
 
+/* The bits of rounded magnitudes in bytes: none of those that a pair's upper half leaves. */
+static inline uint32_t trainc_xpulp_pair_mask(const struct trainc_xpulp_rounding *r)
+{
+    return 0x01010101 * (r->shift > 8 ? (UINT32_C(1) << (16 - r->shift)) - 1 : 255);
+}
+
 #if defined(TRAINC_XPULP_INSN)
-/* Pairs of magnitudes in y, rounded; x29 is free. As TRAINC_XPULP_UP does it. */
-#define TRAINC_XPULP_PAIR_HALF_AWAY(y) \
-    TRAINC_XPULP_PV(4, 0x00, y, y, x30) TRAINC_XPULP_PV(4, 0x20, y, y, x15)
-#define TRAINC_XPULP_PAIR_PSEUDO_STOCHASTIC(y) \
-    "and x29, " #y ", x30\n\t" TRAINC_XPULP_PV(4, 0x28, x29, x29, x16) \
-    TRAINC_XPULP_PV(0, 0x04, y, y, x29) TRAINC_XPULP_PV(4, 0x00, y, y, x17) \
-    TRAINC_XPULP_PV(4, 0x20, y, y, x15)
-/* Two pairs of rounded magnitudes as bytes in x, up to 127; with signs, in all bits of a byte. */
-#define TRAINC_XPULP_JOIN(x, y) \
-    TRAINC_XPULP_PV(1, 0x64, x, y, x19) TRAINC_XPULP_PV(5, 0x14, x, x, x14)
+/* Two magnitudes of at most 15 bits in y, rounded as one number of 32 bits: above the lower one lie
+ * bits of the other. x29 is free. As TRAINC_XPULP_UP does it. */
+#define TRAINC_XPULP_PAIR_HALF_AWAY(y) TRAINC_XPULP_ADDU_SHIFT(y, x30, x15)
+#define TRAINC_XPULP_PAIR_PSEUDO_STOCHASTIC(y) TRAINC_XPULP_UP(y, x29, x30)
+/* Two pairs of rounded magnitudes as bytes in x; with signs, in all bits of a byte. */
+#define TRAINC_XPULP_JOIN(x, y) TRAINC_XPULP_PV(1, 0x64, x, y, x19) "and " #x ", " #x ", x14\n\t"
 #define TRAINC_XPULP_WITH_SIGNS(x, signs) \
     "xor " #x ", " #x ", " #signs "\n\t" TRAINC_XPULP_PV(1, 0x04, x, x, signs)
-/* What both take: x12 counts words. */
-#define TRAINC_XPULP_PAIR_REGISTERS(words, to, r, carry, x30_is) \
+/* What all take: x12 counts words. */
+#define TRAINC_XPULP_PAIR_REGISTERS(words, to, r, mask, lift, carry, x30_is) \
     register int8_t *x11 __asm__("x11") = (to); \
     register int32_t x12 __asm__("x12") = (words); \
-    register int32_t x14 __asm__("x14") = 127; \
+    register uint32_t x14 __asm__("x14") = (mask); \
     register int32_t x15 __asm__("x15") = (r)->shift; \
-    register int32_t x16 __asm__("x16") = (r)->shift - (r)->half; \
-    register uint32_t x17 __asm__("x17") = (carry); \
+    register uint32_t x16 __asm__("x16") = (lift); \
+    register uint32_t x17 __asm__("x17") = (carry) * 0x10001; \
     register uint32_t x19 __asm__("x19") = 0x06040200; \
     register uint32_t x30 __asm__("x30") = (x30_is) * 0x10001
+/* Worked out before the registers are taken, which a call would change. */
+#define TRAINC_XPULP_PAIR_NUMBERS(r) \
+    const uint32_t mask = trainc_xpulp_pair_mask(r), lift = trainc_xpulp_lift(r); \
+    const uint32_t carry = trainc_xpulp_carry(r)
 #define TRAINC_XPULP_PAIR_OPERANDS \
     "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x30)
-/* Four lanes at a time of products of at most 15 bits: one multiplication makes two magnitudes; 21
- * instructions, or 15. */
+/* Two pairs of products, of lanes' magnitudes, in x5 and x6, and signs in x7. */
+#define TRAINC_XPULP_SINGLE_PAIRS \
+    TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x20) \
+    "mul x5, x5, x13\n\tmul x6, x6, x13\n\t"
+/* Two pairs of sums' magnitudes in x6 and x28, and the sums in x5 and x7. */
+#define TRAINC_XPULP_OUTER_PAIRS \
+    TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) \
+    TRAINC_XPULP_LWI(x7, 4, x10) TRAINC_XPULP_LWI(x28, 4, x10) \
+    TRAINC_XPULP_PV(1, 0x4c, x5, x5, x13) TRAINC_XPULP_PV(1, 0x4c, x6, x6, x13) \
+    TRAINC_XPULP_PV(1, 0x4c, x7, x7, x13) TRAINC_XPULP_PV(1, 0x4c, x28, x28, x13) \
+    TRAINC_XPULP_PV(0, 0x68, x5, x6, x5) TRAINC_XPULP_PV(0, 0x68, x7, x28, x7) \
+    TRAINC_XPULP_PV(0, 0x38, x6, x5, x0) TRAINC_XPULP_PV(0, 0x38, x28, x7, x0)
+/* The signs of those sums, in all bits of a byte of x5. */
+#define TRAINC_XPULP_OUTER_SIGNS \
+    TRAINC_XPULP_PV(1, 0x64, x5, x7, x18) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3)
+/* Four lanes at a time of products of at most 15 bits; one multiplication makes two magnitudes: 17
+ * instructions, or 13. */
 #define TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
     static inline void trainc_xpulp_single_##name(int32_t row, const uint16_t *magnitudes, \
         const int8_t *signs, int32_t words, const struct trainc_xpulp_rounding *r, int8_t *to) \
     { \
-        /* Before the registers are taken: a call would change them. */ \
-        const uint32_t magnitude = trainc_xpulp_abs((uint32_t)row), carry = trainc_xpulp_carry(r); \
+        const uint32_t magnitude = trainc_xpulp_abs((uint32_t)row); \
+        TRAINC_XPULP_PAIR_NUMBERS(r); \
         register const uint16_t *x10 __asm__("x10") = magnitudes; \
         register uint32_t x13 __asm__("x13") = magnitude; \
         register int32_t x18 __asm__("x18") = row >> 31; \
         register const int8_t *x20 __asm__("x20") = signs; \
-        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, carry, x30_is); \
+        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, mask, lift, carry, x30_is); \
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
-            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x20) \
-            "mul x5, x5, x13\n\tmul x6, x6, x13\n\t" round(x5) round(x6) \
+            TRAINC_XPULP_SINGLE_PAIRS round(x5) round(x6) \
             TRAINC_XPULP_JOIN(x5, x6) "xor x7, x7, x18\n\t" TRAINC_XPULP_WITH_SIGNS(x5, x7) \
             "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop" \
             : "+r"(x10), "+r"(x11), "+r"(x20) : TRAINC_XPULP_PAIR_OPERANDS \
             : "x5", "x6", "x7", "x29", "memory"); \
     }
-/* Four lanes at a time of sums of at most 15 bits; 29 instructions, or 23. */
+/* Four lanes at a time of sums of at most 15 bits; 25 instructions, or 21. */
 #define TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
     static inline void trainc_xpulp_outer_##name(uint32_t row, const int8_t *lanes, \
         int32_t words, const struct trainc_xpulp_rounding *r, int8_t *to) \
     { \
-        const uint32_t carry = trainc_xpulp_carry(r); \
+        TRAINC_XPULP_PAIR_NUMBERS(r); \
         register const int8_t *x10 __asm__("x10") = lanes; \
         register uint32_t x13 __asm__("x13") = row; \
         register uint32_t x18 __asm__("x18") = 0x07050301; \
-        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, carry, x30_is); \
+        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, mask, lift, carry, x30_is); \
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
-            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) \
-            TRAINC_XPULP_LWI(x7, 4, x10) TRAINC_XPULP_LWI(x28, 4, x10) \
-            TRAINC_XPULP_PV(1, 0x4c, x5, x5, x13) TRAINC_XPULP_PV(1, 0x4c, x6, x6, x13) \
-            TRAINC_XPULP_PV(1, 0x4c, x7, x7, x13) TRAINC_XPULP_PV(1, 0x4c, x28, x28, x13) \
-            TRAINC_XPULP_PV(0, 0x68, x5, x6, x5) TRAINC_XPULP_PV(0, 0x68, x7, x28, x7) \
-            TRAINC_XPULP_PV(0, 0x38, x6, x5, x0) TRAINC_XPULP_PV(0, 0x38, x28, x7, x0) \
-            round(x6) round(x28) TRAINC_XPULP_JOIN(x6, x28) \
-            TRAINC_XPULP_PV(1, 0x64, x5, x7, x18) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3) \
-            TRAINC_XPULP_WITH_SIGNS(x6, x5) "9: " TRAINC_XPULP_SWI(x6, 4, x11) ".option pop" \
+            TRAINC_XPULP_OUTER_PAIRS round(x6) round(x28) TRAINC_XPULP_JOIN(x6, x28) \
+            TRAINC_XPULP_OUTER_SIGNS TRAINC_XPULP_WITH_SIGNS(x6, x5) \
+            "9: " TRAINC_XPULP_SWI(x6, 4, x11) ".option pop" \
             : "+r"(x10), "+r"(x11) : TRAINC_XPULP_PAIR_OPERANDS \
             : "x5", "x6", "x7", "x28", "x29", "memory"); \
     }
@@ -232,6 +253,13 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
     }
 #endif
 
+/* The byte or the word that a row's lanes are multiplied by. */
+static inline uint32_t trainc_xpulp_outer_factor(const struct trainc_xpulp_outer *work, int32_t n)
+{
+    return work->images == 1 ? (uint32_t)(int32_t)work->rows[n]
+                             : trainc_xpulp_load(work->rows + 4 * n);
+}
+
 /* A row's sums from lane i on, one after the other, of a single image or more. */
 static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work, uint32_t row,
     int32_t i, int32_t count, int32_t *sums)
@@ -245,8 +273,15 @@ static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work
     }
 }
 
-/* A row, of which 64 sums at a time are kept where they have more than 15 bits or results more than
- * 7; and some parts. The last lanes of a row overlap others. */
+/* Whether pairs can be rounded: sums have at most 15 bits, and results, rounded up, at most 7. */
+static inline int32_t trainc_xpulp_outer_pairs(const struct trainc_xpulp_outer *work)
+{
+    const int32_t shift = work->rounding.shift;
+    return work->most < 0x8000 && shift < 16 && work->most >> shift < 127;
+}
+
+/* A row, of which 64 sums at a time are kept where pairs are not rounded; and some parts. The last
+ * lanes of a row overlap others. */
 #define TRAINC_XPULP_OUTER(name, round, x30_is) \
     TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
     TRAINC_XPULP_OUTER_ROW(name, round, x30_is) \
@@ -263,8 +298,8 @@ static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work
     static inline void trainc_xpulp_outer_row_##name(const struct trainc_xpulp_outer *work, \
         uint32_t row, int8_t *to) \
     { \
-        const int32_t lanes = work->lane_count, shift = work->rounding.shift; \
-        if (work->bits < 0x8000 && shift < 16 && work->bits >> shift < 128 && lanes >= 4) { \
+        const int32_t lanes = work->lane_count; \
+        if (trainc_xpulp_outer_pairs(work) && lanes >= 4) { \
             for (int32_t i = 0; i < lanes; i = i == 0 && (lanes & 3) != 0 ? lanes - 4 : lanes) { \
                 trainc_xpulp_outer_words_##name(work, row, i, i == 0 ? lanes >> 2 : 1, to); \
             } \
@@ -285,8 +320,7 @@ static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work
         const int32_t rows = work->row_count; \
         for (int32_t n = trainc_xpulp_outer_first(work, begin, rows); \
              n < trainc_xpulp_outer_first(work, end, rows); n++) { \
-            const uint32_t row = work->images == 1 ? (uint32_t)(int32_t)work->rows[n] \
-                : trainc_xpulp_load(work->rows + 4 * n); \
+            const uint32_t row = trainc_xpulp_outer_factor(work, n); \
             int8_t *const to = work->y + n * work->lane_count; \
             if (row == 0) { \
                 trainc_xpulp_zero(to, work->lane_count); \
