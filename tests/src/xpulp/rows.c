@@ -2,7 +2,7 @@
  * beside plain C: all shifts, odd lengths and places, sums that a draw just carries and just does
  * not. Writes the number of rows, of those that differ, and what the first of these was. */
 #include "trainc_xpulp_channels.h"
-#include "trainc_xpulp_outer.h"
+#include "trainc_xpulp_outer_update.h"
 
 #ifdef __riscv
 #include "host.h"
@@ -26,7 +26,7 @@ static uint32_t next(void)
 }
 
 /* Numbers of the kinds of rows, below. */
-enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER };
+enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -74,6 +74,15 @@ static int8_t pseudo_stochastic(int64_t sum, int32_t shift)
     return (int8_t)(sum < 0 ? -kept : kept);
 }
 
+/* Rounded to nearest, ties away from zero. */
+static int8_t half_away(int64_t sum, int32_t shift)
+{
+    const int64_t m = sum < 0 ? -sum : sum;
+    const int64_t q = (m + (shift > 0 ? INT64_C(1) << (shift - 1) : 0)) >> shift;
+    const int64_t kept = q > 127 ? 127 : q;
+    return (int8_t)(sum < 0 ? -kept : kept);
+}
+
 /* Rows of sums, those of whose halves that are shifted out some are equal or just not. */
 static void pseudo_stochastic_rows(int32_t count, int32_t shift)
 {
@@ -102,13 +111,39 @@ static void pseudo_stochastic_rows(int32_t count, int32_t shift)
     }
 }
 
+/* Weights less what was expected before: of results that replace them, and of others. */
+static void update(struct trainc_xpulp_outer work, const int8_t *rounded, int32_t count,
+    int32_t shift, int32_t nearest)
+{
+    int8_t weights[3 * MOST + 1], apart[3 * MOST + 1], expected[3 * MOST + 1];
+    for (int32_t i = 0; i < 3 * count; i++) {
+        const uint32_t kind = next() & 7;
+        weights[i] = (int8_t)(kind == 0 ? -128 : kind == 1 ? 127 : kind == 2 ? -127
+            : (int32_t)(next() & 255) - 128);
+        const int32_t y = weights[i] - rounded[i];
+        expected[i] = (int8_t)(y > 127 ? 127 : y < -127 ? -127 : y);
+    }
+    work.weights = weights;
+    weights[3 * count] = 99;
+    apart[3 * count] = 99;
+    for (int32_t in_place = 0; in_place < 2; in_place++) {
+        work.y = in_place ? weights : apart;
+        if (nearest) {
+            trainc_xpulp_update_outer_half_away(&work, 0, 3);
+        } else {
+            trainc_xpulp_update_outer_pseudo_stochastic(&work, 0, 3);
+        }
+        check(same(expected, work.y, 3 * count), UPDATE, count, shift);
+    }
+}
+
 /* Three rows by lanes, of up to four images, from the widths of their sums on. */
 static void outer(int32_t images, int32_t count, int32_t shift)
 {
     int8_t rows[16], lanes[4 * (MOST + 4)], signs[MOST + 4];
-    int8_t found[3 * MOST + 1], expected[3 * MOST + 1];
+    int8_t found[3 * MOST + 1], expected[2][3 * MOST + 1];
     uint16_t magnitudes[MOST + 4];
-    uint32_t widths[6], all = 0;
+    uint32_t widths[6], most = 0;
     struct trainc_xpulp_outer work;
     const int32_t bytes = images == 1 ? 1 : 4, largest = (int32_t)(next() & 127) + 1;
     for (int32_t i = 0; i < 16; i++) {
@@ -118,8 +153,18 @@ static void outer(int32_t images, int32_t count, int32_t shift)
         lanes[i] = i % bytes >= images ? 0
             : (int8_t)((int32_t)(next() % (uint32_t)(2 * largest)) - largest);
     }
+    if (next() % 2 == 0) {
+        /* The largest sum, 8190, is rounded up to more than 7 bits by a shift of 6. */
+        for (int32_t i = 0; i < 16; i++) {
+            rows[i] = (int8_t)(i == 0 ? 91 : i < bytes ? 0 : rows[i] % 23);
+        }
+        for (int32_t i = 0; i < 4 * (MOST + 4); i++) {
+            lanes[i] = (int8_t)(i == 0 ? 90 : i < bytes ? 0 : lanes[i] % 91);
+        }
+    }
+    const int32_t zeros = next() % 4 == 0;
     for (int32_t i = 0; i < bytes; i++) {
-        rows[bytes + i] = next() % 4 == 0 ? 0 : rows[bytes + i];
+        rows[bytes + i] = zeros ? 0 : rows[bytes + i];
     }
     for (int32_t row = 0; row < 3; row++) {
         for (int32_t lane = 0; lane < count; lane++) {
@@ -127,8 +172,10 @@ static void outer(int32_t images, int32_t count, int32_t shift)
             for (int32_t i = 0; i < images; i++) {
                 sum += rows[row * bytes + i] * lanes[lane * bytes + i];
             }
-            all |= sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
-            expected[row * count + lane] = pseudo_stochastic(sum, shift);
+            const uint32_t magnitude = sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
+            most = magnitude > most ? magnitude : most;
+            expected[0][row * count + lane] = pseudo_stochastic(sum, shift);
+            expected[1][row * count + lane] = half_away(sum, shift);
         }
     }
     work.rows = rows;
@@ -140,20 +187,26 @@ static void outer(int32_t images, int32_t count, int32_t shift)
     work.images = images;
     work.parts = 3;
     work.widths = widths;
-    work.y = found;
+    work.weights = 0;
     if (images == 1) {
         trainc_xpulp_outer_single(&work, 0, 3);
-        work.bits = trainc_xpulp_outer_most(&work);
     } else {
         trainc_xpulp_outer_widths(&work, 0, 3);
-        work.bits = trainc_xpulp_bits(widths, 3);
     }
-    check(trainc_leading_zeros((int32_t)work.bits) == trainc_leading_zeros((int32_t)all), OUTER,
-        count, -1);
+    work.most = trainc_xpulp_outer_most(&work);
+    check(work.most == most, OUTER, count, -1);
     work.rounding = trainc_xpulp_rounding(shift, -127);
-    found[3 * count] = 99;
-    trainc_xpulp_store_outer_pseudo_stochastic(&work, 0, 3);
-    check(same(expected, found, 3 * count), OUTER, count, shift);
+    for (int32_t nearest = 0; nearest < 2; nearest++) {
+        work.y = found;
+        found[3 * count] = 99;
+        if (nearest) {
+            trainc_xpulp_store_outer_half_away(&work, 0, 3);
+        } else {
+            trainc_xpulp_store_outer_pseudo_stochastic(&work, 0, 3);
+        }
+        check(same(expected[nearest], found, 3 * count), OUTER, count, shift);
+        update(work, expected[nearest], count, shift, nearest);
+    }
 }
 
 static void one(int32_t count, int32_t shift)

@@ -7,12 +7,13 @@
 #if defined(TRAINC_XPULP_INSN)
 /* Weights in w less the magnitudes q with signs, in all bits of a byte, clamped to -127..=127; x29 is
  * free, x21 is -127 in each byte. Where a sign is set, all is done with the complement of the weights,
- * which then are -128 at least: so only the lower end clamps. */
+ * which then are -128 at least: so only the lower end clamps. A weight of -128 is left by 0 with a
+ * sign. */
 #define TRAINC_XPULP_LESS(w, q, signs) \
-    TRAINC_XPULP_PV(1, 0x18, w, w, x21) TRAINC_XPULP_PV(1, 0x00, x29, signs, x21) \
-    "xor " #w ", " #w ", " #signs "\n\t" TRAINC_XPULP_PV(1, 0x00, x29, x29, q) \
-    TRAINC_XPULP_PV(1, 0x18, w, w, x29) TRAINC_XPULP_PV(1, 0x04, w, w, q) \
-    "xor " #w ", " #w ", " #signs "\n\t"
+    TRAINC_XPULP_PV(1, 0x00, x29, signs, x21) "xor " #w ", " #w ", " #signs "\n\t" \
+    TRAINC_XPULP_PV(1, 0x00, x29, x29, q) TRAINC_XPULP_PV(1, 0x18, w, w, x29) \
+    TRAINC_XPULP_PV(1, 0x04, w, w, q) "xor " #w ", " #w ", " #signs "\n\t" \
+    TRAINC_XPULP_PV(1, 0x18, w, w, x21)
 #define TRAINC_XPULP_LESS_REGISTERS(weights) \
     register const int8_t *x22 __asm__("x22") = (weights); \
     register uint32_t x21 __asm__("x21") = 0x81818181

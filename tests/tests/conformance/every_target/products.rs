@@ -5,7 +5,7 @@ use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::matmul::ProductRole;
 use trainc_ir::ops::{
     AlignedAdd, Chain, Conv2d, Conv2dGradientInput, Conv2dGradientWeight, MatMul, QuantizeGradient,
-    Relu, Requantize, RequantizeAdaptive, ShiftRight,
+    Relu, Requantize, RequantizeAdaptive, SaturatingSubtractFrom, ShiftRight,
 };
 use trainc_ir::{Element, Op, Tensor, TensorType};
 use trainc_tests::cases::Case;
@@ -249,7 +249,36 @@ pub(crate) fn all() -> Vec<Case> {
         }
     }
     kept_shifts(&mut products, &mut random);
+    updates(&mut products, &mut random);
     products
+}
+
+/// Gradients of weights, of few images and of more, which are subtracted from the weights.
+fn updates(products: &mut Vec<Case>, random: &mut Random) {
+    let (transpose_a, transpose_b, role) = (true, false, ProductRole::Gradient);
+    let product = MatMul { transpose_a, transpose_b, role };
+    for (n, images) in (1..=5).chain(1..=5).enumerate() {
+        let [rows, lanes] = [[7, 13], [12, 40], [1, 3], [9, 67], [5, 4]][n / 2];
+        let rounding = [Rounding::PseudoStochastic, Rounding::HalfAway][n % 2];
+        let ops = vec![
+            product.clone().into(),
+            QuantizeGradient { rounding }.into(),
+            SaturatingSubtractFrom {}.into(),
+        ];
+        let bits = [5, 7, 3, 0][n % 4];
+        let [a, b] = [0, 3].map(|from| VALUES[(n + from) % 8].0);
+        products.push(Case {
+            what: format!("update {n}: {rows}x{lanes} of {images}, {rounding:?} to {bits} bits"),
+            op: Chain { ops }.into(),
+            inputs: vec![
+                tensor(random, &[images, rows], a),
+                tensor(random, &[images, lanes], b),
+                Tensor::i32([], vec![bits]),
+                tensor(random, &[rows, lanes], VALUES[n % 8].1),
+            ],
+            constant: n % 3 == 0,
+        });
+    }
 }
 
 /// Products that are shifted by what is kept, in steps that look at the width of the sums and in others.
