@@ -74,6 +74,13 @@ pub trait Target: Sync {
         None
     }
 
+    /// Whether there are products whose kernel subtracts the gradient that they make from the weights
+    /// ([`SaturatingSubtractFrom`](crate::ops::SaturatingSubtractFrom)), so that the gradient has no memory. Elsewhere the
+    /// subtraction is a launch of its own.
+    fn updates_in_products(&self) -> bool {
+        false
+    }
+
     /// Emits the program as files (without the manifest, which the driver writes).
     ///
     /// # Errors

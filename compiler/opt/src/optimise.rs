@@ -126,7 +126,7 @@ pub fn optimise(
         .filter(|rule| !options.exact || rule.exactness == Exactness::Bit)
         .collect();
     let graph = &fold_relus(graph);
-    let context = RuleContext::of(graph);
+    let context = RuleContext::of(graph).on(target);
     let rewrites: Vec<_> = rules.iter().map(|rule| rule.rewrite(&context)).collect();
     let mut loaded = load(graph);
     let ordered = options.strategy == Strategy::Ordered;

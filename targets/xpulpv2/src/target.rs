@@ -195,6 +195,10 @@ impl Target for XpulpTarget {
         machine.select(signature, splitting)
     }
 
+    fn updates_in_products(&self) -> bool {
+        true
+    }
+
     fn local_memory(&self) -> Option<LocalMemory> {
         Some(LocalMemory {
             name: "L1",

@@ -123,8 +123,11 @@ fn fuse_rounding(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
 }
 
 /// The gradient then needs no memory of its own, and no launch reads it.
-fn fuse_update(_: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
+fn fuse_update(context: &RuleContext, view: View<'_>, id: Id) -> Vec<Replacement> {
     let mut found = Vec::new();
+    if !context.updates_in_products {
+        return found;
+    }
     for (tail, operands) in view.operations(id) {
         let (Op::SaturatingSubtract(_), &[weights, gradient]) = (&tail, &operands[..]) else {
             continue;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use trainc_ir::Tensor;
 use trainc_ir::graph::{Definition, Graph, ValueId};
+use trainc_ir::target::Target;
 
 use crate::algorithm::read_guard;
 use crate::egraph::Id;
@@ -46,6 +47,8 @@ pub enum Exactness {
 #[derive(Clone, Debug, Default)]
 pub struct RuleContext {
     constants: Arc<BTreeMap<ValueId, Arc<Tensor>>>,
+    /// Whether a gradient's product may subtract it from the weights.
+    pub(crate) updates_in_products: bool,
 }
 
 impl RuleContext {
@@ -58,7 +61,13 @@ impl RuleContext {
                 _ => None,
             })
             .collect();
-        RuleContext { constants: Arc::new(constants) }
+        RuleContext { constants: Arc::new(constants), updates_in_products: true }
+    }
+
+    /// The same, where the target has kernels for what rules make.
+    #[must_use]
+    pub fn on(self, target: &dyn Target) -> RuleContext {
+        RuleContext { updates_in_products: target.updates_in_products(), ..self }
     }
 
     /// The constant tensor in a class.
