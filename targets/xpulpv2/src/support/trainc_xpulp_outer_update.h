@@ -134,11 +134,8 @@ static inline void trainc_xpulp_clamped(const int8_t *from, int8_t *to, int32_t 
             trainc_xpulp_outer_some(work, row, i, count, sums); \
             sums[count] = 0; \
             trainc_xpulp_row_##name(sums, rounded, count, r); \
-            for (int32_t n = 0; n < count; n += 4) { \
-                const uint32_t weights = trainc_xpulp_word(from + i, n, count); \
-                trainc_xpulp_put_word(to + i, n, count, \
-                    trainc_xpulp_subtract(weights, trainc_xpulp_word(rounded, n, count))); \
-            } \
+            struct trainc_xpulp_bytes piece = { from + i, rounded, to + i, count }; \
+            trainc_xpulp_subtract_words(&piece, 0, (count + 3) >> 2); \
         } \
     } \
     static inline void trainc_xpulp_update_outer_##name(void *context, int32_t begin, int32_t end) \
