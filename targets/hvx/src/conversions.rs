@@ -19,7 +19,7 @@ const MANTISSA: i32 = 23;
 const BIAS: i32 = 127 + MANTISSA;
 
 /// The bits of an element's magnitude, 0 for NaN and, where only what is positive counts, for what is negative.
-fn magnitude(b: &mut LoopBuilder, x: Buffer, i: Expr, signed: bool) -> [Expr; 2] {
+pub(crate) fn magnitude(b: &mut LoopBuilder, x: Buffer, i: Expr, signed: bool) -> [Expr; 2] {
     let bits = b.load(x, i).unary(Unary::ToBits);
     let bits = b.let_("bits", bits);
     let magnitude = match signed {
@@ -76,7 +76,7 @@ impl Units {
 }
 
 /// `x`, negated where `sign` is negative.
-fn signed(b: &mut LoopBuilder, x: Expr, sign: Expr) -> Expr {
+pub(crate) fn signed(b: &mut LoopBuilder, x: Expr, sign: Expr) -> Expr {
     let sign = b.let_("sign", sign.shift_right(Expr::i32(31)));
     x.xor(sign.clone()) - sign
 }

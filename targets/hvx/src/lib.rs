@@ -5,6 +5,7 @@
 
 mod bands;
 mod batch_norm;
+mod channel_lines;
 mod channel_sums;
 mod conversions;
 mod cost;
@@ -15,6 +16,7 @@ mod fastrpc;
 mod glue;
 mod groups;
 pub mod kernels;
+mod line_coefficients;
 mod loops;
 mod lowering;
 pub mod machine;

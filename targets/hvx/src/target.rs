@@ -8,6 +8,7 @@ use trainc_ir::implementation::{Memory, Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::channel_lines::LinesOfChannels;
 use crate::channel_sums::ChannelFloats;
 use crate::depthwise::DepthwiseProduct;
 use crate::emission;
@@ -100,6 +101,10 @@ impl Target for HvxTarget {
         let channels = aligned(signature, ChannelFloats::of);
         if let Some(channels) = ways.ask(ChannelFloats::NAME, channels) {
             return trainc_c::take(ways, Tuned::new(channels, version));
+        }
+        let lines = aligned(signature, LinesOfChannels::of);
+        if let Some(lines) = ways.ask(LinesOfChannels::NAME, lines) {
+            return trainc_c::take(ways, Tuned::new(lines, version));
         }
         trainc_c::take(ways, Loops::of(signature, version))
     }

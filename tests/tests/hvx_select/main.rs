@@ -1,6 +1,7 @@
 //! Selected Hexagon code under `qemu-hexagon`, function by function, against the reference, bit for bit.
 
 mod average_pools;
+mod channel_lines;
 mod channel_sums;
 mod depthwise;
 mod gradients;

@@ -302,6 +302,9 @@ impl Operator for Chain {
         vec![
             normalized(&[2, 5, 3, 7], [-127, -6], [false, false]),
             normalized(&[3, 4, 40], [0, -40], [false, false]),
+            normalized(&[2, 5, 128], [-127, -6], [false, false]),
+            normalized(&[3, 40, 4, 4], [0, 90], [false, false]),
+            normalized(&[1, 6, 8, 8], [-127, i32::MIN], [false, false]),
             normalized(&[9, 5], [-127, 90], [false, true]),
             normalized(&[2, 5, 3, 7], [-127, -6], [true, false]),
             normalized(&[3, 4, 40], [0, -40], [true, true]),

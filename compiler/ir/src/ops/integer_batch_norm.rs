@@ -109,8 +109,9 @@ impl Operator for IntegerBatchNorm {
                 vec![Tensor::i32_shared([2, 2, 1], vec![196_608, 131_072, 0, -32_768], -15)],
             ),
         ];
-        let extremes = |values: [f32; 5]| vector(&values);
-        for (shape, e) in [(&[3, 5][..], -7), (&[2, 5, 7], 3), (&[3, 5, 3, 7], -9), (&[1, 5, 40], 120), (&[1, 5, 2], i32::MIN), (&[1, 5, 2], i32::MAX)] {
+        for (shape, e) in [(&[3, 5][..], -7), (&[2, 5, 7], 3), (&[3, 5, 3, 7], -9), (&[1, 5, 40], 120), (&[1, 5, 2], i32::MIN), (&[1, 5, 2], i32::MAX), (&[2, 5, 128], -7), (&[3, 32, 2, 2], -5), (&[2, 40, 4, 4], 110), (&[1, 6, 64], i32::MIN)] {
+            // One for each channel.
+            let extremes = |values: [f32; 5]| Tensor::f32([shape[1]], values.into_iter().cycle().take(shape[1]).collect());
             for (scale, bias) in [
                 ([1.0, -2.0, 0.0, 0.3, 1.5], [0.0, 0.1, -0.7, 1.0e-40, 5.0]),
                 ([3.0e38, f32::NAN, -0.0, 1.0e-40, 1.0], [f32::INFINITY, 0.0, 3.0e38, -1.0, 0.5]),
@@ -123,8 +124,8 @@ impl Operator for IntegerBatchNorm {
                         sample::i8_shared(shape, 5, e),
                         extremes(scale),
                         extremes(bias),
-                        vector(&[0.0, 0.25, -3.0, 1.0e6, 1.0]),
-                        vector(&[316.2, 3.16, 1.0, 0.63, 1.0e-3]),
+                        extremes([0.0, 0.25, -3.0, 1.0e6, 1.0]),
+                        extremes([316.2, 3.16, 1.0, 0.63, 1.0e-3]),
                     ],
                 ));
             }

@@ -125,7 +125,9 @@ impl Operator for IntegerBatchNormError {
             // 2 * 2^14 does not fit: 2^15 - 1.
             Case::new(error(false), operands(), vec![sums([1, 2, 3, 6].map(|x| x * 32_767), -14)]),
         ];
-        for (shape, [ex, edy]) in [(&[3, 5][..], [-7, -20]), (&[2, 5, 7], [3, 3]), (&[3, 5, 3, 7], [-9, -30]), (&[1, 5, 2], [i32::MIN, i32::MAX])] {
+        for (shape, [ex, edy]) in [(&[3, 5][..], [-7, -20]), (&[2, 5, 7], [3, 3]), (&[3, 5, 3, 7], [-9, -30]), (&[1, 5, 2], [i32::MIN, i32::MAX]), (&[2, 5, 128], [-7, -20]), (&[3, 32, 2, 2], [100, 20]), (&[2, 40, 4, 4], [-9, -30]), (&[3, 6, 8, 8], [i32::MAX, 3])] {
+            // One for each channel.
+            let cycled = |values: [f32; 5]| Tensor::f32([shape[1]], values.into_iter().cycle().take(shape[1]).collect());
             for batch in [false, true] {
                 for dscale in [[1.0, -2.0, 0.0, 0.3, 3.0e38], [1.0e-3, 0.0, 2.0e-2, f32::NAN, -1.0e-2], [0.0; 5]] {
                     cases.push(Case::shape_only(
@@ -133,11 +135,11 @@ impl Operator for IntegerBatchNormError {
                         vec![
                             sample::i8_shared(shape, 6, ex),
                             sample::i8_shared(shape, 7, edy),
-                            vector(&[1.0, -2.0, 0.0, 0.3, 1.5]),
-                            vector(&[0.0, 0.25, -3.0, 1.0e6, 1.0]),
-                            vector(&[316.2, 3.16, 1.0, 0.63, 1.0e-3]),
-                            vector(&dscale),
-                            vector(&[0.5, -1.0, 0.0, 1.0e-40, 2.0]),
+                            cycled([1.0, -2.0, 0.0, 0.3, 1.5]),
+                            cycled([0.0, 0.25, -3.0, 1.0e6, 1.0]),
+                            cycled([316.2, 3.16, 1.0, 0.63, 1.0e-3]),
+                            cycled(dscale),
+                            cycled([0.5, -1.0, 0.0, 1.0e-40, 2.0]),
                         ],
                     ));
                 }

@@ -2,6 +2,8 @@
 
 pub mod average_pool;
 pub mod average_pool_global;
+pub mod channel_line_sums;
+pub mod channel_lines;
 pub mod channel_sums;
 pub mod convolution;
 pub mod depthwise;
@@ -40,6 +42,8 @@ pub mod weights;
 pub mod window;
 
 pub use average_pool_global::GlobalAverage;
+pub use channel_line_sums::ChannelLineSums;
+pub use channel_lines::ChannelLines;
 pub use channel_sums::ChannelSums;
 pub use convolution::{convolution, static_convolution};
 pub use depthwise::Depthwise;
