@@ -7,13 +7,12 @@
 use super::channel_lines::{Images, spread};
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::lanes::{LANES, shuffle_unit};
+use super::planes_of_codes::PlanesOfCodes;
 use super::product::VECTOR;
 use super::support::{loop_over, zero_vector};
 use super::weight_gradient::word;
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
-/// Least positions of a plane.
-const LEAST: usize = 4;
 /// Bytes of a word.
 const WORD: usize = 4;
 /// Most vectors of codes of a place in straight code.
@@ -41,24 +40,21 @@ impl ChannelLineSums {
     /// Whether planes are whole vectors, or a power of two of them is one.
     #[must_use]
     pub fn is_supported(&self) -> bool {
-        let whole = match self.positions {
-            n if n < VECTOR => n >= LEAST && n.is_power_of_two(),
-            n => n.is_multiple_of(VECTOR),
-        };
-        whole
-            && self.images > 0
-            && self.channels > 0
-            && (self.channels * self.positions).is_multiple_of(VECTOR)
-            && self.images * self.channels * self.positions < 1 << 26
+        self.planes().fill_vectors(1 << 26)
+    }
+
+    fn planes(&self) -> PlanesOfCodes {
+        let &Self { images, channels, positions, .. } = self;
+        PlanesOfCodes { images, channels, positions }
     }
 
     /// Vectors of codes of a place, which is a plane or the planes of a vector, in an image.
     fn plane(&self) -> usize {
-        self.positions.div_ceil(VECTOR)
+        self.planes().vectors()
     }
 
     fn places(&self) -> usize {
-        self.channels * self.positions / VECTOR / self.plane()
+        self.planes().places()
     }
 
     /// Lines of a place.

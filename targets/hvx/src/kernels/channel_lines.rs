@@ -7,13 +7,12 @@
 
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::lanes::{LANES, shuffle_unit};
+use super::planes_of_codes::{PlanesOfCodes, WORD};
 use super::product::VECTOR;
 use super::support::{loop_over, or_lanes, zero_vector};
 use super::weight_gradient::word;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
-/// Codes of a word.
-const WORD: usize = 4;
 /// Most vectors of a place that are measured, and rounded, in straight code.
 const MEASURED: usize = 32;
 const ROUNDED: usize = 8;
@@ -43,24 +42,21 @@ impl ChannelLines {
     /// Whether planes are whole vectors, or a power of two of them is one.
     #[must_use]
     pub fn is_supported(&self) -> bool {
-        let whole = match self.positions {
-            n if n < VECTOR => n >= WORD && n.is_power_of_two(),
-            n => n.is_multiple_of(VECTOR),
-        };
-        whole
-            && self.images > 0
-            && self.channels > 0
-            && (self.channels * self.positions).is_multiple_of(VECTOR)
-            && self.images * self.channels * self.positions < 1 << 28
+        self.planes().fill_vectors(1 << 28)
+    }
+
+    fn planes(&self) -> PlanesOfCodes {
+        let &Self { images, channels, positions, .. } = self;
+        PlanesOfCodes { images, channels, positions }
     }
 
     /// Vectors of a place in an image.
     fn plane(&self) -> usize {
-        self.positions.div_ceil(VECTOR)
+        self.planes().vectors()
     }
 
     fn places(&self) -> usize {
-        self.channels * self.positions / VECTOR / self.plane()
+        self.planes().places()
     }
 
     /// Words of a channel in a vector.

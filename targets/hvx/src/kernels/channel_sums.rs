@@ -3,13 +3,12 @@
 //! A vector of an image is added to those at its place in the other images, and in its plane: four codes a word, whether of one
 //! channel or of several. Then neighbouring words are added, and all of them moved together, until each channel has one.
 
+use super::planes_of_codes::{PlanesOfCodes, WORD};
 use super::product::{LANES, VECTOR};
 use super::support::{loop_over, zero_vector};
 use super::weight_gradient::word;
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
-/// Codes of a word.
-const WORD: usize = 4;
 /// Most vectors of a place that are added in straight code.
 const STRAIGHT: usize = 32;
 /// Most codes of a channel: sums of products are words.
@@ -34,21 +33,17 @@ impl ChannelSums {
     /// Whether planes are whole vectors, or a power of two of them is one.
     #[must_use]
     pub fn is_supported(&self) -> bool {
-        let whole = match self.positions {
-            n if n < VECTOR => n >= WORD && n.is_power_of_two(),
-            n => n.is_multiple_of(VECTOR),
-        };
-        whole
-            && self.images > 0
-            && self.channels > 0
-            && (self.channels * self.positions).is_multiple_of(VECTOR)
-            && self.images * self.positions <= MOST
-            && self.images * self.channels * self.positions < 1 << 28
+        self.planes().fill_vectors(1 << 28) && self.images * self.positions <= MOST
+    }
+
+    fn planes(&self) -> PlanesOfCodes {
+        let &Self { images, channels, positions, .. } = self;
+        PlanesOfCodes { images, channels, positions }
     }
 
     /// Vectors of a plane.
     fn plane(&self) -> usize {
-        self.positions.div_ceil(VECTOR)
+        self.planes().vectors()
     }
 
     /// Words of a channel in a vector.
@@ -58,7 +53,7 @@ impl ChannelSums {
 
     /// Vectors of sums of one kind before words are added.
     fn places(&self) -> usize {
-        self.channels * self.positions / VECTOR / self.plane()
+        self.planes().places()
     }
 
     /// The same with those that fill up the last vector of results.

@@ -24,6 +24,7 @@ mod plane_memory;
 pub mod plane_product;
 mod plane_tile;
 pub mod planes;
+mod planes_of_codes;
 pub mod pool;
 pub mod product;
 pub mod requantize;
