@@ -66,10 +66,10 @@ fn divided(function: &Function, rounds: &Rounds) -> String {
     text
 }
 
-/// A parameter in C: the bits of magnitudes are a number, all others are addresses.
+/// A parameter in C: the bits of magnitudes and a shift are numbers, all others are addresses.
 fn field(name: &str) -> String {
     match name {
-        "magnitudes" => format!("int32_t {name}"),
+        "magnitudes" | "shift" => format!("int32_t {name}"),
         _ => format!("uint8_t *{name}"),
     }
 }

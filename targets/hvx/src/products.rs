@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use trainc_c::product::{DUE, kept_shift};
+use trainc_ir::Op;
 use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Pass};
@@ -12,9 +13,9 @@ use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Pass};
 use crate::bands::{self, Bands, Slices};
 use crate::glue::{Glue, Printed, packing};
 use crate::kernels::{
-    Axis, DataObject, DotProduct, Kernel, PlaneGradient, PlaneProduct, RowFinish, RowProduct, Span,
-    StaticShift, SumProduct, WeightGradient, WeightStrides, WindowProduct, convolution,
-    static_convolution,
+    Axis, DataObject, DotProduct, Kernel, OuterUpdate, PlaneGradient, PlaneProduct, RowFinish,
+    RowProduct, Span, StaticShift, SumProduct, WeightGradient, WeightStrides, WindowProduct,
+    convolution, static_convolution,
 };
 use crate::machine::{Function, MachineError};
 use crate::parts;
@@ -61,6 +62,12 @@ pub(crate) enum Product {
         product: RowProduct,
         finish: RowFinish,
         /// As of a gradient; of a product, its operands in order.
+        operands: [usize; 2],
+    },
+    /// A gradient of weights by a run-time width that is subtracted from them.
+    Update {
+        update: OuterUpdate,
+        /// As of a gradient.
         operands: [usize; 2],
     },
     /// A gradient of weights by a run-time width, positions side by side.
@@ -110,8 +117,10 @@ impl Product {
         if c.groups > 1 {
             return Err("its channels lie in groups".into());
         }
-        if product.ops < signature.ops().len() {
-            return Err("more than the rounding of its sums follows".into());
+        match &signature.ops()[product.ops..] {
+            [] => {}
+            [Op::SaturatingSubtractFrom(_)] => return Product::update(&c, product.narrowing()),
+            _ => return Err("more than the rounding of its sums follows".into()),
         }
         let windows = |finish| Product::windows(&c, finish);
         let gradient = |shift| Product::gradient(&c, shift);
@@ -151,6 +160,7 @@ impl Product {
             Product::PlaneGradient { gradient, .. } => gradient.depth(),
             Product::Rows { product, .. } => product.depth,
             Product::Dots { product, .. } => product.channels,
+            Product::Update { .. } => 1,
             Product::Sums { product, .. } => product.product.depth(),
         };
         if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
@@ -248,6 +258,15 @@ impl Product {
         Ok(Product::Gradient { gradient, operands, shift, bands })
     }
 
+    fn update(c: &Convolution, narrowing: Option<Narrowing>) -> Result<Product, String> {
+        let rounding = Rounding::PseudoStochastic;
+        if narrowing != Some(Narrowing::Gradient { rounding }) {
+            return Err("another gradient is subtracted from its weights".into());
+        }
+        let update = outer(c).ok_or("a gradient of more than one product a weight has sums")?;
+        Ok(Product::Update { update, operands: if c.swapped { [1, 0] } else { [0, 1] } })
+    }
+
     /// The product that is rounded by a kept shift; else itself.
     fn unkept(&self) -> &Product {
         match self {
@@ -281,6 +300,7 @@ impl Product {
             Product::Gradient { gradient, .. } => gradient.kernel(name),
             Product::PlaneGradient { gradient, .. } => gradient.kernel(name),
             Product::Rows { product, finish, .. } => product.kernel(name, *finish),
+            Product::Update { update, .. } => update.kernel(name),
             Product::Dots { product, bits, low } => product.kernel(name, *bits, *low),
             Product::Sums { product, .. } => product.kernel(name),
         }
@@ -296,6 +316,7 @@ impl Product {
             | Product::Dots { .. }
             | Product::Kept { .. }
             | Product::Sums { .. }
+            | Product::Update { .. }
             | Product::PlaneGradient { .. } => None,
             Product::Gradient { shift, .. } => *shift,
         }
@@ -309,6 +330,7 @@ impl Product {
             | Product::Dots { .. }
             | Product::Rows { .. }
             | Product::Sums { .. }
+            | Product::Update { .. }
             | Product::PlaneGradient { .. } => None,
         }
     }
@@ -324,6 +346,7 @@ impl Product {
             Product::Gradient { .. }
             | Product::Dots { .. }
             | Product::Rows { .. }
+            | Product::Update { .. }
             | Product::PlaneGradient { .. } => 0,
         };
         // Packing reads up to 127 bytes beyond an operand.
@@ -365,6 +388,7 @@ impl Glue for Product {
             Product::PlaneGradient { gradient, .. } => gradient.packets(),
             Product::Rows { product, finish, .. } => product.packets(*finish),
             Product::Dots { product, .. } => product.packets(),
+            Product::Update { update, .. } => update.packets(),
             // More than with the rounding that may follow, so that the two stay one kernel.
             Product::Sums { product, .. } => product.packets(),
             Product::Windows { product, strides, .. } => product.launch_packets(strides),
@@ -487,6 +511,15 @@ impl Glue for Product {
                      {head}\n{{\n{keep}    {set}{own}(x0, x1, y0{kept}, scratch);\n    {exponent}\n}}\n"
                 );
             }
+            Product::Update { operands: [x, dy], .. } => {
+                let _ = write!(
+                    source,
+                    "{result} {own}(const int8_t *x, const int8_t *dy, const int32_t *bits,\n    \
+                     const int8_t *w, int8_t *y, uint8_t *scratch);\n\n\
+                     {head}\n{{\n    (void){own}(x{x}, x{dy}, x2, x3, y0, scratch);\n    \
+                     y0_exponent[0] = x3_exponent[0];\n}}\n"
+                );
+            }
             Product::Rows { operands: [x, dy], .. }
             | Product::PlaneGradient { operands: [x, dy], .. } => {
                 let _ = write!(
@@ -566,4 +599,14 @@ fn rows(c: &Convolution) -> Option<RowProduct> {
     };
     let product = RowProduct { rows, depth, columns: c.channels, across };
     product.is_supported().then_some(product)
+}
+
+/// An update of a fully connected layer's weights by one image.
+fn outer(c: &Convolution) -> Option<OuterUpdate> {
+    let one = c.plane() == 1 && c.places() == 1 && c.tap_count() == 1 && c.images == 1;
+    if !one || c.pass != Pass::Gradient {
+        return None;
+    }
+    let update = OuterUpdate { rows: c.outputs, columns: c.channels };
+    update.is_supported().then_some(update)
 }

@@ -128,6 +128,10 @@ impl Target for HvxTarget {
         })
     }
 
+    fn updates_in_products(&self) -> bool {
+        true
+    }
+
     fn toolchain(&self) -> Option<Toolchain> {
         Some(emission::toolchain(self.version))
     }

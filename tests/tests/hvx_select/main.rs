@@ -6,6 +6,7 @@ mod channel_sums;
 mod depthwise;
 mod gradients;
 mod harness;
+mod outer_updates;
 mod packets;
 mod planes;
 mod routines;
