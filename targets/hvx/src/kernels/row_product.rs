@@ -90,6 +90,22 @@ impl RowProduct {
         }
     }
 
+    /// Rows of `b` that are read from a copy, as vectors that begin in them may reach beyond the last: quads of the last.
+    fn copied(&self) -> usize {
+        let least = (VECTOR - 1).div_ceil(self.columns);
+        let before = self.depth.saturating_sub(least.max(1)) / 4 * 4;
+        self.depth - before
+    }
+
+    /// Where, in `b`, the vector begins that the copied rows begin in.
+    fn copied_from(&self) -> usize {
+        (self.depth - self.copied()) * self.columns / VECTOR * VECTOR
+    }
+
+    fn copy_bytes(&self) -> usize {
+        (self.depth * self.columns - self.copied_from()).next_multiple_of(VECTOR)
+    }
+
     fn left_bytes(&self) -> usize {
         self.left_pitch() * if self.across { self.quads() } else { self.rows }
     }
@@ -135,7 +151,7 @@ impl RowProduct {
             RowFinish::Gradient => self.sum_vectors() * 3 / 2,
         };
         let results = self.rows * (self.columns.div_ceil(VECTOR) * 2 + 4);
-        let copy = (self.rows + self.depth) * self.columns / VECTOR;
+        let copy = (self.rows * self.columns + self.copy_bytes()) / VECTOR;
         words + left + self.rows / rows * tiles + round + results + copy + 80
     }
 
@@ -152,7 +168,7 @@ impl RowProduct {
         };
         let [a, b, y] = [a, b, y].map(Argument::Parameter);
         let mut scratch = Scratch::default();
-        let copy = scratch.take((self.depth * self.columns).next_multiple_of(VECTOR) + VECTOR);
+        let copy = scratch.take(self.copy_bytes() + VECTOR);
         let words = scratch.take(self.words_bytes());
         let left = scratch.take(self.left_bytes() + VECTOR);
         let starts = scratch.take(4 * self.rows + VECTOR);
@@ -207,14 +223,18 @@ impl RowProduct {
         let memory = (b.object("b"), b.object("words"), b.object("copy"));
         let flip = b.constant(0x8080_8080_u32.cast_signed());
         let flip = b.emit(Opcode::VsplatW, (flip,));
+        let lines = Lines { length: self.columns, fill: flip, flips: true };
+        lines.interleave(&mut b, self.depth - self.copied(), [from, to], (memory.0, memory.1));
         // Of a copy, more may be read than there is.
+        let start = (self.depth - self.copied()) * self.columns - self.copied_from();
+        b.emit_to(from, Opcode::AddImmediate, (from, -word(start)));
         let place = b.copy(source);
-        loop_over(&mut b, (self.depth * self.columns).div_ceil(VECTOR), "128 bytes", |b| {
+        loop_over(&mut b, self.copy_bytes() / VECTOR, "128 bytes", |b| {
             let bytes = b.load(Opcode::LoadVNext, (from, 1), memory.0);
             b.store(Opcode::StoreVNext, (place, 1, bytes), memory.2);
         });
-        let lines = Lines { length: self.columns, fill: flip, flips: true };
-        lines.interleave(&mut b, self.depth, [source, to], (memory.2, memory.1));
+        b.emit_to(source, Opcode::AddImmediate, (source, word(start)));
+        lines.interleave(&mut b, self.copied(), [source, to], (memory.2, memory.1));
         b.finish(None)
     }
 
