@@ -11,6 +11,7 @@ mod depthwise_gradient;
 mod depthwise_order;
 mod depthwise_pack;
 mod depthwise_sums;
+mod direct_rows;
 pub mod dot_product;
 pub mod interleave;
 pub mod kernel;

@@ -2,7 +2,8 @@
 //! batches.
 //!
 //! `y[r, k] = sum over s of a[r, s] b[s, k]`: four rows of `b` are interleaved to a word for each column, 128 added; a word of
-//! `a` multiplies 32 columns at a time. Results arise in their own order, so nothing is packed but the operands.
+//! `a` multiplies 32 columns at a time. Results arise in their own order, so nothing is packed but the operands. Where few rows
+//! read the words of `b` but once, they stay in registers ([`direct_rows`](super::direct_rows)).
 //!
 //! | what | layout |
 //! |---|---|
@@ -19,7 +20,7 @@ use super::product::{LANES, VECTOR};
 use super::requantize::requantize_in_order;
 use super::support::{loop_over, or_lanes, zero_vector};
 use super::weight_gradient::word;
-use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
+use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
 /// Rows of a tile, the first that divides them.
 const ROWS: [usize; 3] = [4, 2, 1];
@@ -68,9 +69,17 @@ impl RowProduct {
         self.depth.div_ceil(4)
     }
 
+    /// Whether words of `b` are multiplied where they arise.
+    pub(super) fn is_direct(&self) -> bool {
+        !self.across && self.rows == self.tile_rows()
+    }
+
     /// Vectors of a row's sums.
-    fn vectors(&self) -> usize {
-        self.columns.div_ceil(LANES)
+    pub(super) fn vectors(&self) -> usize {
+        match self.is_direct() {
+            true => self.columns.div_ceil(VECTOR) * 4,
+            false => self.columns.div_ceil(LANES),
+        }
     }
 
     /// Bytes of a quad's words of `b`.
@@ -79,11 +88,11 @@ impl RowProduct {
     }
 
     fn words_bytes(&self) -> usize {
-        self.quads() * self.quad_bytes()
+        if self.is_direct() { 0 } else { self.quads() * self.quad_bytes() }
     }
 
     /// Bytes from a row, or of `a` across from a quad, to the next.
-    fn left_pitch(&self) -> usize {
+    pub(super) fn left_pitch(&self) -> usize {
         match self.across {
             true => self.rows.div_ceil(VECTOR) * 4 * VECTOR,
             false => self.depth.next_multiple_of(VECTOR),
@@ -91,19 +100,24 @@ impl RowProduct {
     }
 
     /// Rows of `b` that are read from a copy, as vectors that begin in them may reach beyond the last: quads of the last.
-    fn copied(&self) -> usize {
+    pub(super) fn copied(&self) -> usize {
         let least = (VECTOR - 1).div_ceil(self.columns);
         let before = self.depth.saturating_sub(least.max(1)) / 4 * 4;
         self.depth - before
     }
 
     /// Where, in `b`, the vector begins that the copied rows begin in.
-    fn copied_from(&self) -> usize {
+    pub(super) fn copied_from(&self) -> usize {
         (self.depth - self.copied()) * self.columns / VECTOR * VECTOR
     }
 
-    fn copy_bytes(&self) -> usize {
+    pub(super) fn copy_bytes(&self) -> usize {
         (self.depth * self.columns - self.copied_from()).next_multiple_of(VECTOR)
+    }
+
+    /// Bytes from the words of `a` to the start values.
+    pub(super) fn starts_at(&self) -> usize {
+        (self.left_bytes() + VECTOR).next_multiple_of(VECTOR)
     }
 
     fn left_bytes(&self) -> usize {
@@ -139,13 +153,16 @@ impl RowProduct {
     #[must_use]
     pub fn packets(&self, finish: RowFinish) -> usize {
         let (quads, rows) = (self.quads(), self.tile_rows());
-        let words = quads * self.columns.div_ceil(VECTOR) * 10;
+        let words = if self.is_direct() { 0 } else { quads * self.columns.div_ceil(VECTOR) * 10 };
         let left = self.left_bytes() / VECTOR * 3
             + if self.across { self.left_pitch() / VECTOR * quads } else { self.rows * 16 };
         let tile = |vectors: usize| {
             quads * (vectors * rows / 2).max(vectors + rows) + vectors * rows * 9 / 8 + 4
         };
-        let tiles: usize = self.tiles().into_iter().map(tile).sum();
+        let tiles: usize = match self.is_direct() {
+            true => self.direct_packets(),
+            false => self.tiles().into_iter().map(tile).sum(),
+        };
         let round = match finish {
             RowFinish::Requantize { .. } => self.sum_vectors() * 3 / 2,
             RowFinish::Gradient => self.sum_vectors() * 3 / 2,
@@ -170,7 +187,7 @@ impl RowProduct {
         let mut scratch = Scratch::default();
         let copy = scratch.take(self.copy_bytes() + VECTOR);
         let words = scratch.take(self.words_bytes());
-        let left = scratch.take(self.left_bytes() + VECTOR);
+        let left = scratch.take(self.starts_at());
         let starts = scratch.take(4 * self.rows + VECTOR);
         let sums = scratch.take(self.sums_bytes());
         let bytes = scratch.take(self.sums_bytes() / 4 + VECTOR);
@@ -197,10 +214,20 @@ impl RowProduct {
             }
         };
         let rows = put_rows(&phase_name("rows"), self.rows, self.vectors() * LANES, self.columns)?;
+        let (first, products) = match self.is_direct() {
+            true => (
+                phase(self.copy(&phase_name("copy"))?, &[b, copy]),
+                phase(self.direct_products(&phase_name("products"))?, &[b, copy, left, sums]),
+            ),
+            false => (
+                phase(self.words(&phase_name("words"))?, &[b, words, copy]),
+                phase(self.products(&phase_name("products"))?, &[words, left, starts, sums]),
+            ),
+        };
         let phases = vec![
-            phase(self.words(&phase_name("words"))?, &[b, words, copy]),
+            first,
             phase(self.left(&phase_name("left"))?, &[a, left, starts]),
-            phase(self.products(&phase_name("products"))?, &[words, left, starts, sums]),
+            products,
             round,
             phase(rows, &[bytes, dense, y]),
         ];
@@ -224,18 +251,28 @@ impl RowProduct {
         let flip = b.constant(0x8080_8080_u32.cast_signed());
         let flip = b.emit(Opcode::VsplatW, (flip,));
         let lines = Lines { length: self.columns, fill: flip, flips: true };
-        lines.interleave(&mut b, self.depth - self.copied(), [from, to], (memory.0, memory.1));
-        // Of a copy, more may be read than there is.
-        let start = (self.depth - self.copied()) * self.columns - self.copied_from();
-        b.emit_to(from, Opcode::AddImmediate, (from, -word(start)));
-        let place = b.copy(source);
-        loop_over(&mut b, self.copy_bytes() / VECTOR, "128 bytes", |b| {
-            let bytes = b.load(Opcode::LoadVNext, (from, 1), memory.0);
-            b.store(Opcode::StoreVNext, (place, 1, bytes), memory.2);
-        });
-        b.emit_to(source, Opcode::AddImmediate, (source, word(start)));
+        let first = b.copy(from);
+        lines.interleave(&mut b, self.depth - self.copied(), [first, to], (memory.0, memory.1));
+        let source = b.copy(source);
+        self.copy_last(&mut b, [from, source], (memory.0, memory.2));
         lines.interleave(&mut b, self.copied(), [source, to], (memory.2, memory.1));
         b.finish(None)
+    }
+
+    /// Copies the last rows of `b`, of which more may be read than there is; moves the second pointer to the first of them.
+    pub(super) fn copy_last(
+        &self,
+        b: &mut Builder,
+        [from, to]: [Register; 2],
+        (source, target): (Object, Object),
+    ) {
+        let from = b.emit(Opcode::AddImmediate, (from, word(self.copied_from())));
+        let place = b.copy(to);
+        loop_over(b, self.copy_bytes() / VECTOR, "128 bytes", |b| {
+            let bytes = b.load(Opcode::LoadVNext, (from, 1), source);
+            b.store(Opcode::StoreVNext, (place, 1, bytes), target);
+        });
+        advance(b, to, (self.depth - self.copied()) * self.columns - self.copied_from());
     }
 
     /// `void left(a, words, start values)`. Reads up to 127 bytes beyond the end of `a`.
