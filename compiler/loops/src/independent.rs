@@ -36,9 +36,18 @@ pub fn independent(
     many: i32,
 ) -> Option<Independent> {
     let Stmt::For { body, .. } = statement else { return None };
-    let nested = body.iter().any(|s| matches!(s, Stmt::For { .. }));
+    let nested = has_loop(body);
     let free = free_rounds((kernel, locals, intervals), statement, number, &[], &|_| true)?;
     (free.rounds >= if nested { 2 } else { many }).then_some(free)
+}
+
+/// Whether statements have a loop among them, whatever it depends on.
+fn has_loop(body: &[Stmt]) -> bool {
+    body.iter().any(|statement| match statement {
+        Stmt::For { .. } => true,
+        Stmt::If { then, otherwise, .. } => has_loop(then) || has_loop(otherwise),
+        Stmt::Assign(..) | Stmt::Store(..) => false,
+    })
 }
 
 /// A loop's rounds if they are independent in each round of the loops around it, whose variables `around` are. `number` is

@@ -2,7 +2,7 @@
 
 use crate::attributes::Attributes;
 use crate::loops::builder::LoopBuilder;
-use crate::loops::{Expr, LoopKernel, Unary};
+use crate::loops::{Comparison, Expr, LoopKernel, Unary};
 use crate::numeric::{self, Rounding, integer};
 use crate::operator;
 use crate::ops::properties::Work;
@@ -77,7 +77,8 @@ impl Operator for IntegerCrossEntropyGradient {
         let mut b = LoopBuilder::new(inputs, outputs, true);
         let (rows, classes) = (inputs[0].shape[0], inputs[0].shape[1]);
         let (logits, labels, y) = (b.input(0), b.input(1), b.output(0));
-        let probability = b.scratch("probability", Element::I32, classes);
+        // Of each row its own, so that rows are independent of one another.
+        let probability = b.scratch("probability", Element::I32, rows * classes);
         b.set_output_exponent(0, Expr::i32(0));
         let e = b.input_exponent(0);
         let e = b.let_("e", e);
@@ -114,16 +115,17 @@ impl Operator for IntegerCrossEntropyGradient {
                     let u = weights.of(b, s, &bottom);
                     let p = (u * Expr::i64(2048)).divide(b.get(sum)).truncate();
                     let p = b.let_("p", p);
-                    b.store(probability, i, p.clone());
+                    b.store(probability, at(&i), p.clone());
                     let total_so_far = b.get(total) + p;
                     b.set(total, total_so_far);
                 });
-                let target = b.let_("target", label.clone().extend());
-                let rest = b.load(probability, target.clone()) - b.get(total);
-                b.store(probability, target, rest);
+                let (target, total) = (b.let_("target", label.clone().extend()), b.get(total));
+                let total = b.let_("all", total);
                 b.for_("i", classes, |b, i| {
-                    let p = b.load(probability, i.clone());
-                    let p = b.let_("p", p);
+                    let p = b.load(probability, at(&i));
+                    let less = p.clone() - total.clone();
+                    let is_target = i.clone().compare(Comparison::Equal, target.clone());
+                    let p = b.let_("p", is_target.select(less, p));
                     let m = b.let_("m", integer::magnitude(p.clone()));
                     let draw = b.draw(self.stream, at(&i));
                     let uniform = draw.shr_unsigned(Expr::i32(28));

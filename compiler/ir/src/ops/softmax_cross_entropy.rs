@@ -67,24 +67,60 @@ impl Operator for SoftmaxCrossEntropy {
         let rows = Rows::of("softmax_cross_entropy", inputs[0], 1).expect("checked by infer");
         let mut builder = LoopBuilder::new(inputs, outputs, false);
         let (x, labels, y) = (builder.input(0), builder.input(1), builder.output(0));
-        let total = builder.local("total", Expr::f32(0.0));
-        rows.lower(&mut builder, |builder, start| {
-            // The row's number: rows are contiguous here.
-            let row = start.clone().divide(Expr::index(rows.length));
-            let label = builder.load(labels, row);
+        // Powers and rows are independent of one another; only what is left of each row is added in order.
+        let powers = builder.scratch("powers", Element::F32, rows.outer * rows.length);
+        let values = builder.scratch("values", Element::F32, rows.outer);
+        let start = |row: &Expr| row.clone() * Expr::index(rows.length);
+        let counted = |builder: &mut LoopBuilder, row: &Expr| {
+            let label = builder.load(labels, row.clone());
             let label = builder.let_("label", label);
-            let counts = label
-                .clone()
-                .extend()
-                .compare(Comparison::LessUnsigned, Expr::index(rows.length));
-            builder.if_(counts, |builder| {
-                let largest = rows::lower_largest(builder, rows, x, &start);
-                let sum = rows::lower_sum_exp(builder, rows, x, &start, &largest, None);
-                let logarithm = numeric::float::log_expression(builder, sum);
-                let chosen = builder.load(x, start + label.extend());
-                let value = builder.get(total) + (logarithm - (chosen - largest));
-                builder.set(total, value);
+            let wide = label.clone().extend();
+            (wide.compare(Comparison::LessUnsigned, Expr::index(rows.length)), label)
+        };
+        builder.for_("row", rows.outer, |builder, row| {
+            let start = builder.let_("start", start(&row));
+            let largest = rows::lower_largest(builder, rows, x, &start);
+            builder.for_("j", rows.length, |builder, j| {
+                let index = builder.let_("index", rows.index(&start, j));
+                let shifted = builder.load(x, index.clone()) - largest.clone();
+                builder.store(powers, index, shifted);
             });
+            let (counts, label) = counted(builder, &row);
+            builder.if_else(
+                counts,
+                |builder| {
+                    let chosen = builder.load(x, start.clone() + label.clone().extend());
+                    builder.store(values, row.clone(), chosen - largest.clone());
+                },
+                |builder| builder.store(values, row.clone(), Expr::f32(0.0)),
+            );
+        });
+        builder.for_("i", rows.outer * rows.length, |builder, i| {
+            let shifted = builder.load(powers, i.clone());
+            let power = numeric::float::exp_expression(builder, shifted);
+            builder.store(powers, i, power);
+        });
+        builder.for_("row", rows.outer, |builder, row| {
+            let (counts, _) = counted(builder, &row);
+            builder.if_(counts, |builder| {
+                let start = builder.let_("start", start(&row));
+                let sum = builder.local("sum", Expr::f32(0.0));
+                builder.for_("j", rows.length, |builder, j| {
+                    let power = builder.load(powers, rows.index(&start, j));
+                    let sum_so_far = builder.get(sum) + power;
+                    builder.set(sum, sum_so_far);
+                });
+                let sum = builder.get(sum);
+                let logarithm = numeric::float::log_expression(builder, sum);
+                let chosen = builder.load(values, row.clone());
+                builder.store(values, row.clone(), logarithm - chosen);
+            });
+        });
+        // What does not count is 0, of which nothing comes.
+        let total = builder.local("total", Expr::f32(0.0));
+        builder.for_("row", rows.outer, |builder, row| {
+            let value = builder.get(total) + builder.load(values, row);
+            builder.set(total, value);
         });
         let mean = builder.get(total).divide(Expr::f32(rows.outer as f32));
         builder.store(y, Expr::i64(0), mean);
