@@ -36,7 +36,7 @@ pub enum Floats {
     Software,
 }
 
-/// Cycles of operations on what functions may compute.
+/// Cycles of operations on floats.
 struct Prices {
     arithmetic: u64,
     division: u64,
@@ -44,8 +44,6 @@ struct Prices {
     whole: u64,
     conversion: u64,
     comparison: u64,
-    /// Of 64-bit numbers, by one that is not known ahead: no index has such a one.
-    wide_division: u64,
 }
 
 /// Rounds of a loop without loops in it of which dividing pays.
@@ -71,7 +69,6 @@ impl Floats {
                 whole: 6,
                 conversion: 3,
                 comparison: 1,
-                wide_division: DIVISION,
             },
             // Counted on RI5CY, with `trainc_xpulp_float.h`.
             Floats::Software => Prices {
@@ -81,7 +78,6 @@ impl Floats {
                 whole: 60,
                 conversion: 40,
                 comparison: 20,
-                wide_division: 350,
             },
         }
     }
@@ -209,11 +205,6 @@ impl Estimate<'_> {
             Node::Binary(op, a, b) => {
                 let price = match op {
                     Binary::Divide if e.ty == Scalar::F32 => self.prices.division,
-                    Binary::Divide | Binary::Remainder
-                        if e.ty == Scalar::I64 && b.as_constant().is_none() =>
-                    {
-                        return self.prices.wide_division + self.expression(a) + self.expression(b);
-                    }
                     Binary::Divide | Binary::Remainder => DIVISION,
                     _ if e.ty == Scalar::F32 => self.prices.arithmetic,
                     _ => 1,

@@ -82,7 +82,7 @@ impl Operator for IntegerCrossEntropyGradient {
         b.set_output_exponent(0, Expr::i32(0));
         let e = b.input_exponent(0);
         let e = b.let_("e", e);
-        let weights = Weights::new(&mut b, e);
+        let weights = Weights::new(&mut b, e, classes);
         b.for_("row", rows, |b, row| {
             let at = |i: &Expr| row.clone() * Expr::index(classes) + i.clone();
             let label = b.load(labels, row.clone());
@@ -113,8 +113,8 @@ impl Operator for IntegerCrossEntropyGradient {
                 b.for_("i", classes, |b, i| {
                     let s = b.load(logits, at(&i));
                     let u = weights.of(b, s, &bottom);
-                    let p = (u * Expr::i64(2048)).divide(b.get(sum)).truncate();
-                    let p = b.let_("p", p);
+                    let of = b.get(sum);
+                    let p = weights.share(b, u, &of);
                     b.store(probability, at(&i), p.clone());
                     let total_so_far = b.get(total) + p;
                     b.set(total, total_so_far);
@@ -181,12 +181,26 @@ impl Operator for IntegerCrossEntropyGradient {
                 ));
             }
         }
+        // Shares of sums of many bits, by few classes and by many, of which most are alike.
+        for (n, classes) in [1usize, 2, 4, 9, 100, 1000, MAX_CLASSES].into_iter().enumerate() {
+            for e in [-25, -24, -17, -12, -9, -8, -7, -6, 0] {
+                let code = |i: usize| [i * 53 + 11, 127 - i % 2, 128 + i / 8, 5 * n][(i + n) % 4];
+                let q = (0..2 * classes).map(|i| (code(i) % 256) as u8 as i8).collect();
+                let labels = vec![classes as i32 / 3, classes as i32 - 1];
+                cases.push(Case::shape_only(
+                    op.clone(),
+                    vec![Tensor::i8_shared([2, classes], q, e), Tensor::i32([2], labels)],
+                ));
+            }
+        }
         cases
     }
 }
 
 /// 4095 (2^51 + 2^33 + 2^14) < 2^63.
 const MAX_CLASSES: usize = 4095;
+/// Least bits of a sum of which a share is estimated.
+const ESTIMATED: i64 = 16;
 /// log2(e) * 2^15.
 const LOG2_E: i64 = 47274;
 
@@ -227,10 +241,13 @@ struct Weights {
     constant: Expr,
     linear: Expr,
     quadratic: Expr,
+    /// Bits of sums that shares are estimated without, and 1 if there are such.
+    beyond: Expr,
+    some: Expr,
 }
 
 impl Weights {
-    fn new(b: &mut LoopBuilder, e: Expr) -> Weights {
+    fn new(b: &mut LoopBuilder, e: Expr, classes: usize) -> Weights {
         let one = || Expr::i64(1);
         let up = integer::clamp(e.clone(), 0, 24).extend();
         let down = integer::clamp(e.clone(), -24, 0).unary(Unary::Negate).extend();
@@ -240,11 +257,20 @@ impl Weights {
             b.let_(name, uniform.clone().select(Expr::i64(otherwise), value))
         };
         let linear = one().shift_left(one() - wide.clone());
-        let constant = unless_uniform("constant", one().shift_left(one() - wide.clone() - wide), 1);
+        let constant = unless_uniform("constant", one().shift_left(one() - wide.clone() - wide.clone()), 1);
         let linear = unless_uniform("linear", linear, 0);
         let quadratic = unless_uniform("quadratic", one(), 0);
+        let window = b.let_("window", Expr::i32(-7).less(e));
+        // If -25 <= E <= -7, a u is 1 to 5 times 2^(-2E); otherwise a u has at most 10 bits, and sums of them fit 32.
+        let least = i64::from(classes.ilog2()) - ESTIMATED;
+        let beyond = (Expr::i64(least) - wide.clone() - wide.clone()).maximum(Expr::i64(0));
+        let exact = window.clone().or(uniform.clone());
+        let beyond = b.let_("beyond", exact.select(Expr::i64(0), beyond));
+        let some = Expr::i64(0).less(beyond.clone()).select(Expr::i32(1), Expr::i32(0));
         Weights {
-            window: b.let_("window", Expr::i32(-7).less(e)),
+            some: b.let_("some", some),
+            beyond,
+            window,
             multiplier: b.let_("multiplier", one().shift_left(up)),
             fraction: b.let_("fraction", one().shift_left(down.clone()) - one()),
             down: b.let_("down", down),
@@ -260,6 +286,21 @@ impl Weights {
         let scaled = b.let_("scaled", binary * self.multiplier.clone());
         let negative = scaled.clone().shift_right(Expr::i64(63));
         (scaled + negative.and(self.fraction.clone())).shift_right(self.down.clone())
+    }
+
+    /// `floor(2048 u / sum)`: of what 32 bits hold of both, and one more where that is too little. Many processors divide 64 bits by
+    /// a long function.
+    ///
+    /// With d bits left out and a sum of at least `2^(d + 16)`, the quotient of `floor(2^-d u)` by `floor(2^-d sum) + 1` is too small
+    /// by less than `2 * 2048 / 2^16`, beside what its floor leaves.
+    fn share(&self, b: &mut LoopBuilder, u: Expr, sum: &Expr) -> Expr {
+        let short = |x: Expr| x.shift_right(self.beyond.clone()).truncate();
+        let divisor = b.let_("divisor", short(sum.clone()) + self.some.clone());
+        let estimate = (short(u.clone()) * Expr::i32(2048)).divide(divisor);
+        let estimate = b.let_("estimate", estimate);
+        let rest = u * Expr::i64(2048) - estimate.clone().extend() * sum.clone();
+        let more = rest.less(sum.clone()).select(Expr::i32(0), Expr::i32(1));
+        b.let_("p", estimate + more)
     }
 
     /// u of the logit `s` (I32).

@@ -71,12 +71,6 @@ impl Operator for SoftmaxCrossEntropy {
         let powers = builder.scratch("powers", Element::F32, rows.outer * rows.length);
         let values = builder.scratch("values", Element::F32, rows.outer);
         let start = |row: &Expr| row.clone() * Expr::index(rows.length);
-        let counted = |builder: &mut LoopBuilder, row: &Expr| {
-            let label = builder.load(labels, row.clone());
-            let label = builder.let_("label", label);
-            let wide = label.clone().extend();
-            (wide.compare(Comparison::LessUnsigned, Expr::index(rows.length)), label)
-        };
         builder.for_("row", rows.outer, |builder, row| {
             let start = builder.let_("start", start(&row));
             let largest = rows::lower_largest(builder, rows, x, &start);
@@ -85,15 +79,7 @@ impl Operator for SoftmaxCrossEntropy {
                 let shifted = builder.load(x, index.clone()) - largest.clone();
                 builder.store(powers, index, shifted);
             });
-            let (counts, label) = counted(builder, &row);
-            builder.if_else(
-                counts,
-                |builder| {
-                    let chosen = builder.load(x, start.clone() + label.clone().extend());
-                    builder.store(values, row.clone(), chosen - largest.clone());
-                },
-                |builder| builder.store(values, row.clone(), Expr::f32(0.0)),
-            );
+            builder.store(values, row, largest);
         });
         builder.for_("i", rows.outer * rows.length, |builder, i| {
             let shifted = builder.load(powers, i.clone());
@@ -101,9 +87,13 @@ impl Operator for SoftmaxCrossEntropy {
             builder.store(powers, i, power);
         });
         builder.for_("row", rows.outer, |builder, row| {
-            let (counts, _) = counted(builder, &row);
+            let start = builder.let_("start", start(&row));
+            let label = builder.load(labels, row.clone());
+            let label = builder.let_("label", label.extend());
+            let counts =
+                label.clone().compare(Comparison::LessUnsigned, Expr::index(rows.length));
+            let value = builder.local("value", Expr::f32(0.0));
             builder.if_(counts, |builder| {
-                let start = builder.let_("start", start(&row));
                 let sum = builder.local("sum", Expr::f32(0.0));
                 builder.for_("j", rows.length, |builder, j| {
                     let power = builder.load(powers, rows.index(&start, j));
@@ -112,9 +102,12 @@ impl Operator for SoftmaxCrossEntropy {
                 });
                 let sum = builder.get(sum);
                 let logarithm = numeric::float::log_expression(builder, sum);
-                let chosen = builder.load(values, row.clone());
-                builder.store(values, row.clone(), logarithm - chosen);
+                let chosen = builder.load(x, start.clone() + label.clone());
+                let chosen = chosen - builder.load(values, row.clone());
+                builder.set(value, logarithm - chosen);
             });
+            let value = builder.get(value);
+            builder.store(values, row, value);
         });
         // What does not count is 0, of which nothing comes.
         let total = builder.local("total", Expr::f32(0.0));
