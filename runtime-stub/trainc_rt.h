@@ -79,7 +79,11 @@ typedef void (*trainc_body)(void *context, int32_t begin, int32_t end);
 #ifndef TRAINC_LAUNCHED
 #define TRAINC_LAUNCHED(arena, state, launch, node) ((void)0)
 #endif
-#ifndef TRAINC_PARALLEL_FOR
+/* Of two numbers, that for work which is divided, or that for one core. */
+#ifdef TRAINC_PARALLEL_FOR
+#define TRAINC_DIVIDED(parts, whole) (parts)
+#else
+#define TRAINC_DIVIDED(parts, whole) (whole)
 #define TRAINC_PARALLEL_FOR(context, count, body) body((context), 0, (count))
 #endif
 

@@ -57,6 +57,8 @@ pub(crate) struct Strips {
     places: Vec<Option<[usize; 2]>>,
     /// Whether rows of the operand are turned once, in place of strips for each line.
     turns_rows: bool,
+    /// Tiles of rows and columns of a piece of a line, where lines are divided among cores.
+    piece: [usize; 2],
     /// In the working memory.
     packed_rows: usize,
     unused: usize,
@@ -161,6 +163,7 @@ impl Strips {
             channel_step,
             places,
             turns_rows: false,
+            piece: [0; 2],
             packed_rows: 0,
             unused: 0,
             strips: 0,
@@ -170,6 +173,7 @@ impl Strips {
         strips.turns_rows = channels.is_multiple_of(4);
         // Of large operands, strips take less room.
         strips.turns_rows &= strips.segment() >= SEGMENT_WORDS && strips.room() <= by_lines;
+        strips.piece = strips.best_piece();
         // Places of weights are 16-bit.
         (strips.vector() < 1 << 15 && strips.segment() >= SEGMENT_WORDS).then_some(strips)
     }
@@ -223,7 +227,7 @@ impl Strips {
 
     /// Widths of sums.
     pub(crate) fn widths(&self) -> usize {
-        self.lines
+        self.lines * self.pieces_of(self.piece)
     }
 
     fn parts(&self) -> usize {
@@ -241,21 +245,71 @@ impl Strips {
         let columns = self.used.div_ceil(4) as u64;
         let fill = (self.column() / 4) as u64 * (ROW + TURN * columns);
         let fills = if self.turns_rows { self.height } else { self.lines } as u64;
-        let tiles = |segments: u64, columns: usize, rows: usize| {
-            // Half a tile has about half the products.
-            let [columns, rows] = [columns, rows].map(|n| (n / 4, n % 4));
-            let half = |rest| u64::from(rest > 0 && rest <= 2);
-            let whole = |(tiles, rest)| tiles as u64 + u64::from(rest > 2);
-            let (c, r) = ((whole(columns), half(columns.1)), (whole(rows), half(rows.1)));
-            let (full, halves) = (c.0 * r.0 + c.1 * r.1, c.1 * r.0 + c.0 * r.1);
-            let tile = TILE + segments * (SEGMENT + WORD * self.segment() as u64);
-            full * tile + halves * tile * 7 / 12
-        };
-        let lines: u64 = (0..self.lines)
-            .map(|line| tiles(self.segments_of(line) as u64, self.columns, self.rows))
-            .sum();
-        let lines = lines + self.lines as u64 * (LINE + COLUMNS * self.columns.div_ceil(4) as u64);
+        let lines: u64 = (0..self.lines).map(|line| self.line(line, self.columns, self.rows)).sum();
         (weights, fills * fill + lines)
+    }
+
+    /// An estimate of the cycles of a line, or of so many columns and rows of it.
+    fn line(&self, line: usize, columns: usize, rows: usize) -> u64 {
+        // Half a tile has about half the products.
+        let [tiles, halves] = {
+            let half = |rest| u64::from(rest > 0 && rest <= 2);
+            let whole = |n: usize| (n / 4) as u64 + u64::from(n % 4 > 2);
+            let (c, r) = ((whole(columns), half(columns % 4)), (whole(rows), half(rows % 4)));
+            [c.0 * r.0 + c.1 * r.1, c.1 * r.0 + c.0 * r.1]
+        };
+        let segments = self.segments_of(line) as u64;
+        let tile = TILE + segments * (SEGMENT + WORD * self.segment() as u64);
+        tiles * tile + halves * tile * 7 / 12 + LINE + COLUMNS * columns.div_ceil(4) as u64
+    }
+
+    /// Tiles of rows, and columns in whole fours: all that there are.
+    fn whole_piece(&self) -> [usize; 2] {
+        [self.rows.div_ceil(4), self.columns.next_multiple_of(4)]
+    }
+
+    /// How many pieces of that size a line has.
+    fn pieces_of(&self, [tiles, columns]: [usize; 2]) -> usize {
+        let [all_tiles, all_columns] = self.whole_piece();
+        all_tiles.div_ceil(tiles) * all_columns.div_ceil(columns)
+    }
+
+    /// The cycles of the core that takes longest, where cores share the pieces of all lines, one line's first pieces before the
+    /// second ones.
+    fn longest(&self, [tiles, columns]: [usize; 2]) -> u64 {
+        let [all_tiles, all_columns] = self.whole_piece();
+        let rest = |all: usize, from: usize, some: usize| some.min(all - from);
+        let rows = (0..all_tiles).step_by(tiles).map(|tile| rest(self.rows, 4 * tile, 4 * tiles));
+        let pieces = rows.flat_map(|rows| {
+            let columns = (0..all_columns).step_by(columns);
+            columns.map(move |column| (rows, column))
+        });
+        let cycles: Vec<u64> = pieces
+            .flat_map(|(rows, column)| {
+                let columns = rest(self.columns, column, columns);
+                (0..self.lines).map(move |line| self.line(line, columns, rows))
+            })
+            .collect();
+        let part = |core: usize| core * cycles.len() / CORES..(core + 1) * cycles.len() / CORES;
+        (0..CORES).map(|core| cycles[part(core)].iter().sum()).max().unwrap_or(0)
+    }
+
+    /// The pieces by which cores have the least to wait for one another: the largest, unless smaller ones save some hundredths.
+    fn best_piece(&self) -> [usize; 2] {
+        let whole = self.whole_piece();
+        if !self.turns_rows {
+            return whole;
+        }
+        let (mut best, mut least) = (whole, self.longest(whole));
+        for pieces in [[2, 1], [1, 2], [4, 1], [2, 2], [1, 3], [1, 4]] {
+            let [tiles, columns] = [0, 1].map(|axis: usize| whole[axis].div_ceil(pieces[axis]));
+            let piece = [tiles, columns.next_multiple_of(4)];
+            let longest = self.longest(piece);
+            if longest * 100 < least * 97 {
+                (best, least) = (piece, longest);
+            }
+        }
+        best
     }
 
     /// Takes its working memory, with weights of some groups.
@@ -348,6 +402,10 @@ impl Strips {
             false => 0,
         };
         let number = |n: usize| n.to_string();
+        let divided = |piece: usize, whole: usize| match piece == whole {
+            true => whole.to_string(),
+            false => format!("TRAINC_DIVIDED({piece}, {whole})"),
+        };
         for (field, value) in [
             ("from", from.to_string()),
             ("channels", number(self.channels)),
@@ -372,20 +430,22 @@ impl Strips {
             ("lines", number(self.lines)),
             ("columns", number(self.columns)),
             ("parts", number(self.parts())),
+            ("piece_tiles", divided(self.piece[0], self.whole_piece()[0])),
+            ("piece_columns", divided(self.piece[1], self.whole_piece()[1])),
             ("sums", sums.to_string()),
             ("sums_stride", number((self.lines * self.columns).next_multiple_of(4))),
             ("bits", bits.to_string()),
         ] {
             known.set(out, "lines", field, &value);
         }
-        let mut share = |count: usize, name: &str| {
+        let mut share = |count: String, name: &str| {
             out.long(format!("TRAINC_PARALLEL_FOR(&lines, {count}, trainc_xpulp_{name});"));
         };
         if self.turns_rows {
-            share(self.height, "turn_rows");
-            share(self.lines, "multiply_lines");
+            share(number(self.height), "turn_rows");
+            share(divided(self.widths(), self.lines), "multiply_lines");
         } else {
-            share(self.parts(), "multiply_strips");
+            share(number(self.parts()), "multiply_strips");
         }
     }
 

@@ -130,10 +130,12 @@ struct trainc_xpulp_strips {
     int32_t row_count;
     /* Results: at least four columns. */
     int32_t lines, columns, parts;
+    /* Of lines in pieces, the rows' tiles and the columns of a piece, these whole fours. */
+    int32_t piece_tiles, piece_columns;
     /* [rows][lines][columns] */
     int32_t *sums;
     int32_t sums_stride;
-    /* The bits of the sums' magnitudes, by lines. */
+    /* The bits of the sums' magnitudes, by lines or their pieces. */
     uint32_t *bits;
 };
 
@@ -174,14 +176,24 @@ static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *wor
     }
 }
 
-/* The windows of a line by all rows: segments of `work->segment` words each, from `lanes` on, of
- * which the first has number `first` of a vector; at least one. */
+/* The windows of a line's piece, which begins at a tile of rows and at a column: segments of
+ * `work->segment` words each, from `lanes` on, of which the first has number `first` of a vector; at
+ * least one. */
 static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_strips *work,
-    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums)
+    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums, int32_t from_tile,
+    int32_t from_column)
 {
     /* Of three last rows a fourth fills up a tile. */
-    const int32_t tiles = (work->row_count + 1) >> 2, last = work->row_count & 3;
+    int32_t tiles = ((work->row_count + 1) >> 2) - from_tile, last = work->row_count & 3;
+    const int8_t *const own = work->rows + 16 * from_tile * work->words;
     const int32_t skipped = work->words - segments * work->segment;
+    const int32_t to_column =
+        trainc_minimum32(from_column + work->piece_columns, work->columns);
+    if (tiles >= work->piece_tiles) {
+        tiles = work->piece_tiles;
+        last = 0;
+    }
+    sums += 4 * from_tile * work->sums_stride;
     struct trainc_xpulp_tile tile;
     tile.stride = work->right;
     tile.words = work->segment;
@@ -189,39 +201,52 @@ static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_stri
     tile.bits = 0;
     tile.segments = segments;
     tile.jump = work->jump;
-    for (int32_t column = 0; column < work->columns; column += 4) {
-        const int32_t left = work->columns - column;
-        /* The last windows overlap those before. */
-        int32_t from = left < 4 ? work->columns - 4 : column;
-        if (tiles > 0) {
-            tile.rows = work->rows + 16 * first * work->segment;
-            tile.rest = 16 * skipped;
-            tile.tiles = tiles;
-            if (left <= 2) {
-                tile.lanes = lanes + (work->columns - 2) * work->right;
-                tile.sums = sums + work->columns - 2;
-                tile.back = 4 - work->right;
-                trainc_xpulp_segments_pair(&tile);
-            } else {
-                tile.lanes = lanes + from * work->right;
-                tile.sums = sums + from;
-                tile.back = 4 - 3 * work->right;
-                trainc_xpulp_segments4(&tile);
+    tile.rest = 16 * skipped;
+    tile.back = 4 - 3 * work->right;
+    const int8_t *at = lanes + from_column * work->right;
+    int32_t *to = sums + from_column, left = work->columns - from_column;
+    const int32_t behind = work->columns - to_column;
+    const int8_t *rows = own + 16 * first * work->segment;
+    for (; tiles > 0 && left > behind; left -= 4, at += 4 * work->right, to += 4) {
+        tile.rows = rows;
+        tile.tiles = tiles;
+        tile.lanes = at;
+        tile.sums = to;
+        if (left <= 2) {
+            tile.lanes -= (2 - left) * work->right;
+            tile.sums -= 2 - left;
+            tile.back = 4 - work->right;
+            trainc_xpulp_segments_pair(&tile);
+        } else {
+            if (left == 3) {
+                /* The last windows overlap those before. */
+                tile.lanes -= work->right;
+                tile.sums--;
             }
+            trainc_xpulp_segments4(&tile);
         }
-        if (last == 1 || last == 2) {
-            tile.rows = work->rows + 16 * tiles * work->words + 4 * last * first * work->segment;
-            tile.rest = 0;
-            tile.tiles = 1;
-            tile.lanes = lanes + from * work->right;
-            tile.sums = sums + 4 * tiles * work->sums_stride + from;
-            tile.back = 4 - 3 * work->right;
-            if (last == 2) {
-                trainc_xpulp_segments2(&tile);
-            } else {
-                trainc_xpulp_segments1(&tile);
-            }
+    }
+    if (last != 1 && last != 2) {
+        return tile.bits;
+    }
+    tile.rest = 0;
+    tile.back = 4 - 3 * work->right;
+    at = lanes + from_column * work->right;
+    to = sums + 4 * tiles * work->sums_stride + from_column;
+    rows = own + 16 * tiles * work->words + 4 * last * first * work->segment;
+    for (left = work->columns - from_column; left > behind; left -= 4) {
+        const int32_t back = left < 4 ? 4 - left : 0;
+        tile.rows = rows;
+        tile.tiles = 1;
+        tile.lanes = at - back * work->right;
+        tile.sums = to - back;
+        if (last == 2) {
+            trainc_xpulp_segments2(&tile);
+        } else {
+            trainc_xpulp_segments1(&tile);
         }
+        at += 4 * work->right;
+        to += 4;
     }
     return tile.bits;
 }
@@ -237,7 +262,7 @@ static inline void trainc_xpulp_multiply_strips(void *context, int32_t begin, in
              line < (part + 1) * work->lines / work->parts; line++) {
             trainc_xpulp_fill_strip(work, line, strip);
             work->bits[line] |= trainc_xpulp_multiply_line(work, strip, 0, 1,
-                work->sums + line * work->columns);
+                work->sums + line * work->columns, 0, 0);
         }
     }
 }
@@ -268,11 +293,21 @@ static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t 
     }
 }
 
-/* Some lines of an operand whose rows were turned: rows of windows outside of it are skipped. */
+/* Some lines, or pieces of them, all lines' first before the second, of an operand whose rows were
+ * turned: rows of windows outside of it are skipped. */
 static inline void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
-    for (int32_t line = begin; line < end; line++) {
+    for (int32_t piece = begin; piece < end; piece++) {
+        int32_t line = piece, tile = 0, column = 0;
+        while (line >= work->lines) {
+            line -= work->lines;
+            column += work->piece_columns;
+            if (column >= work->columns) {
+                column = 0;
+                tile += work->piece_tiles;
+            }
+        }
         const int32_t top = line * work->down - work->top;
         int32_t first = 0, behind = work->taps;
         while (first < behind && top + first * work->dilation < 0) {
@@ -283,9 +318,9 @@ static inline void trainc_xpulp_multiply_lines(void *context, int32_t begin, int
         }
         int32_t *const sums = work->sums + line * work->columns;
         if (first < behind) {
-            work->bits[line] |= trainc_xpulp_multiply_line(work,
+            work->bits[piece] |= trainc_xpulp_multiply_line(work,
                 work->strips + (top + first * work->dilation) * work->bytes, first, behind - first,
-                sums);
+                sums, tile, column);
             continue;
         }
         for (int32_t n = 0; n < work->row_count; n++) {
