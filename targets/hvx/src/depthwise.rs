@@ -18,21 +18,6 @@ use crate::lowering::lower;
 use crate::machine::{Function, MachineError};
 use crate::select::{SelectError, select};
 
-/// Packets of a vector of rows that is copied between zeros.
-const COPIED: u64 = 3;
-/// Packets of 128 positions: sums and rounding.
-const POSITIONS: u64 = 17;
-/// Packets of a vector of positions of an image that is put in order.
-const ORDERED: u64 = 3;
-/// Packets of a channel: its kernel.
-const CHANNEL: u64 = 10;
-/// Packets of 128 positions of the weight gradient, for each tap.
-const TAP: u64 = 1;
-/// Packets of a channel's sums of the weight gradient, for each tap.
-const TAP_SUMS: u64 = 3;
-/// Packets of a call with its phases.
-const CALL: u64 = 200;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pass {
     Forward { bits: u8, low: i8 },
@@ -124,20 +109,12 @@ impl Glue for DepthwiseProduct {
     const NAME: &str = "depthwise planes";
 
     fn packets(&self) -> u64 {
-        let channels = self.depthwise.channels as u64;
-        let taps = self.depthwise.taps() as u64;
-        let work = match self.pass {
-            Pass::Forward { .. } => self.depthwise.work(),
-            Pass::Error { .. } => self.depthwise.error_work(),
-            Pass::Weight { .. } => self.depthwise.gradient_work(),
+        let packets = match self.pass {
+            Pass::Forward { .. } => self.depthwise.packets(),
+            Pass::Error { .. } => self.depthwise.error_packets(),
+            Pass::Weight { .. } => self.depthwise.gradient_packets(),
         };
-        let [copied, positions, ordered] = work.map(|vectors| vectors as u64);
-        let copied = copied * COPIED;
-        let each = match self.pass {
-            Pass::Weight { .. } => positions * (taps + 1) * TAP + taps * TAP_SUMS,
-            _ => positions * POSITIONS + ordered * ORDERED + CHANNEL,
-        };
-        channels * (copied + each) + CALL
+        packets as u64
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {

@@ -47,69 +47,139 @@ fn packets(what: &str, op: &Op, operands: [&Tensor; 2], kernel: &Kernel, extra: 
     [loops, check(&folder(&format!("{what} kernel")), &image, &source)]
 }
 
+/// A convolution, its error gradient and its weight gradient: what each is, the packets of its loops and of its kernel, and those
+/// estimated.
+fn passes(
+    [images, channels, rows, columns, taps, stride]: [usize; 6],
+    value: &mut dyn FnMut() -> i8,
+) -> [(String, [u32; 2], usize); 3] {
+    let (strides, pads, dilations) = ([stride; 2], [taps / 2; 4], [1, 1]);
+    let outputs = [rows, columns].map(|size| (size - 1) / stride + 1);
+    let [vertical, horizontal] = [0, 1].map(|axis| Span {
+        input: [rows, columns][axis],
+        output: outputs[axis],
+        kernel: taps,
+        stride,
+        dilation: 1,
+        before: taps / 2,
+    });
+    let depthwise = Depthwise { images, channels, vertical, horizontal };
+    let mut tensor = |shape: [usize; 4], exponent| {
+        let values = (0..shape.iter().product()).map(|_| value()).collect();
+        Tensor::i8_shared(shape, values, exponent)
+    };
+    let x = tensor([images, channels, rows, columns], -3);
+    let w = tensor([channels, 1, taps, taps], -5);
+    let dy = tensor([images, channels, outputs[0], outputs[1]], 2);
+    let groups = channels;
+    let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
+    let chain = |op: Op| Op::from(Chain { ops: vec![op, requantize.clone().into()] });
+    let forward = chain(Conv2d { strides, pads, dilations, groups }.into());
+    let input_size = [rows, columns];
+    let error = chain(Conv2dGradientInput { strides, pads, dilations, groups, input_size }.into());
+    let kernel_size = [taps; 2];
+    let weight = Op::from(Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size });
+    let sums = depthwise.gradient_sum_bytes();
+    let kernels = [
+        ("forward", depthwise.convolution("kernel", 7, -127), depthwise.packets()),
+        ("error", depthwise.error_gradient("kernel", 7, -127), depthwise.error_packets()),
+        ("weight", depthwise.weight_gradient("kernel"), depthwise.gradient_packets()),
+    ];
+    let operands = [(forward, [&x, &w], 0), (error, [&dy, &w], 0), (weight, [&x, &dy], sums)];
+    let mut operands = operands.into_iter();
+    kernels.map(|(pass, kernel, estimated)| {
+        let (op, operands, extra) = operands.next().expect("three passes");
+        let shape = format!("{images} {channels} {rows}x{columns} {taps} {stride}");
+        let what = format!("depthwise {shape} {pass}");
+        let kernel = kernel.expect("a kernel");
+        let [loops, kernel] = packets(&what, &op, operands, &kernel, extra);
+        println!("{what}: {loops} packets by loops, {kernel} by the kernel, estimated {estimated}");
+        (what, [loops, kernel], estimated)
+    })
+}
+
 #[test]
 fn fewer_packets_than_loops() {
     // Images, channels, size, kernel, stride; for forward, error and weight the kernel's packets at most, and how many times
     // fewer they are than the loops'.
     type Limits = [(u32, f64); 3];
-    let cases: [([usize; 5], Limits); 7] = [
-        ([1, 32, 14, 3, 1], [(1866, 110.0), (1866, 90.0), (1887, 35.0)]),
-        ([1, 32, 14, 3, 2], [(1867, 27.0), (1866, 24.0), (1887, 13.0)]),
-        ([4, 16, 7, 3, 1], [(1129, 110.0), (1129, 75.0), (1161, 35.0)]),
-        ([1, 8, 28, 3, 1], [(1481, 140.0), (1481, 110.0), (1257, 50.0)]),
-        ([1, 2, 112, 3, 2], [(3032, 70.0), (4885, 35.0), (3427, 17.0)]),
-        ([2, 8, 14, 5, 1], [(1557, 140.0), (1557, 140.0), (1634, 55.0)]),
-        ([4, 32, 2, 3, 1], [(1730, 9.0), (1730, 18.0), (1973, 10.0)]),
+    let cases: [([usize; 5], Limits); 14] = [
+        ([4, 16, 32, 3, 1], [(9627, 250.0), (9630, 180.0), (3970, 160.0)]),
+        ([4, 32, 16, 3, 1], [(3952, 300.0), (4097, 215.0), (2691, 135.0)]),
+        ([4, 64, 8, 3, 1], [(2276, 260.0), (2412, 190.0), (1443, 155.0)]),
+        ([4, 64, 4, 3, 1], [(914, 150.0), (957, 140.0), (468, 175.0)]),
+        ([4, 16, 32, 3, 2], [(2461, 235.0), (6370, 74.0), (1841, 100.0)]),
+        ([4, 32, 16, 3, 2], [(1557, 185.0), (3709, 68.0), (1072, 110.0)]),
+        ([4, 64, 8, 3, 2], [(1030, 140.0), (2149, 72.0), (633, 145.0)]),
+        ([1, 32, 14, 3, 1], [(1771, 120.0), (1771, 95.0), (1887, 35.0)]),
+        ([1, 32, 14, 3, 2], [(1772, 31.0), (1771, 28.0), (1887, 13.0)]),
+        ([4, 16, 7, 3, 1], [(1083, 120.0), (1083, 85.0), (1161, 35.0)]),
+        ([1, 8, 28, 3, 1], [(1399, 155.0), (1399, 120.0), (1257, 50.0)]),
+        ([1, 2, 112, 3, 2], [(2865, 75.0), (4551, 38.0), (3427, 17.0)]),
+        ([2, 8, 14, 5, 1], [(1511, 150.0), (1511, 145.0), (1634, 55.0)]),
+        ([4, 32, 2, 3, 1], [(1684, 9.5), (1684, 18.0), (1973, 10.0)]),
     ];
     let mut random = Random(11);
     let mut failures = Vec::new();
     for ([images, channels, size, taps, stride], limits) in cases {
-        let (strides, pads, dilations) = ([stride; 2], [taps / 2; 4], [1, 1]);
-        let output = (size - 1) / stride + 1;
-        let span =
-            Span { input: size, output, kernel: taps, stride, dilation: 1, before: taps / 2 };
-        let depthwise = Depthwise { images, channels, vertical: span, horizontal: span };
-        let mut tensor = |shape: [usize; 4], exponent| {
-            let values = (0..shape.iter().product()).map(|_| (random.next() >> 56) as i8).collect();
-            Tensor::i8_shared(shape, values, exponent)
-        };
-        let x = tensor([images, channels, size, size], -3);
-        let w = tensor([channels, 1, taps, taps], -5);
-        let dy = tensor([images, channels, output, output], 2);
-        let groups = channels;
-        let requantize = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
-        let chain = |op: Op| Op::from(Chain { ops: vec![op, requantize.clone().into()] });
-        let forward = chain(Conv2d { strides, pads, dilations, groups }.into());
-        let input_size = [size; 2];
-        let error =
-            chain(Conv2dGradientInput { strides, pads, dilations, groups, input_size }.into());
-        let kernel_size = [taps; 2];
-        let weight =
-            Op::from(Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size });
-        let kernels = [
-            (forward, [&x, &w], depthwise.convolution("kernel", 7, -127), 0),
-            (error, [&dy, &w], depthwise.error_gradient("kernel", 7, -127), 0),
-            (
-                weight,
-                [&x, &dy],
-                depthwise.weight_gradient("kernel"),
-                depthwise.gradient_sum_bytes(),
-            ),
-        ];
-        for ((pass, (op, operands, kernel, extra)), (most, least)) in
-            ["forward", "error", "weight"].iter().zip(kernels).zip(limits)
-        {
-            let what = format!("depthwise {images} {channels} {size} {taps} {stride} {pass}");
-            let kernel = kernel.expect("a kernel");
-            let [loops, kernel] = packets(&what, &op, operands, &kernel, extra);
+        let shape = [images, channels, size, size, taps, stride];
+        let passes = passes(shape, &mut || (random.next() >> 56) as i8);
+        for ((what, [loops, kernel], estimated), (most, least)) in passes.into_iter().zip(limits) {
             let ratio = f64::from(loops) / f64::from(kernel);
-            println!("{what}: {loops} packets by loops, {kernel} by the kernel: {ratio:.1}");
             if kernel > most || ratio < least {
                 failures.push(format!(
                     "{what}: {kernel} packets, not {most}; {ratio:.1} times fewer, not {least}"
                 ));
             }
+            if (kernel as usize).abs_diff(estimated) * 4 > kernel as usize {
+                failures.push(format!("{what}: {kernel} packets, estimated {estimated}"));
+            }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn planes_that_fill_vectors_and_those_that_nearly_do() {
+    // Images, channels, rows, columns, kernel, stride.
+    let cases = [
+        // Several images a vector, or channels, or neither.
+        [1, 12, 8, 8, 3, 1],
+        [2, 6, 8, 8, 3, 1],
+        [3, 10, 8, 8, 3, 1],
+        [1, 64, 4, 4, 3, 1],
+        [2, 64, 4, 4, 3, 1],
+        [8, 16, 4, 4, 3, 1],
+        [4, 24, 4, 4, 3, 1],
+        // A single channel, and planes that are no squares.
+        [1, 1, 16, 16, 3, 1],
+        [2, 3, 4, 32, 3, 1],
+        [1, 2, 2, 64, 3, 1],
+        [4, 8, 2, 32, 3, 1],
+        [2, 2, 12, 32, 3, 1],
+        [1, 2, 16, 64, 3, 1],
+        [1, 2, 4, 128, 3, 1],
+        [2, 8, 16, 16, 1, 1],
+        // At stride 2.
+        [1, 2, 32, 32, 3, 2],
+        [3, 1, 32, 32, 3, 2],
+        [1, 3, 16, 16, 3, 2],
+        [1, 2, 16, 16, 3, 2],
+        [2, 16, 8, 16, 3, 2],
+        [2, 32, 8, 8, 3, 2],
+        [4, 8, 8, 8, 3, 2],
+        [4, 12, 8, 8, 3, 2],
+        [1, 2, 8, 64, 3, 2],
+        [1, 8, 14, 16, 3, 2],
+    ];
+    let mut random = Random(12);
+    for case in cases {
+        passes(case, &mut || (random.next() >> 56) as i8);
+    }
+    // The largest magnitudes, and the least.
+    for value in [-128, 127, 0, -1] {
+        for case in [[4, 16, 8, 8, 3, 1], [4, 16, 4, 4, 3, 1], [4, 8, 16, 16, 3, 2]] {
+            passes(case, &mut || value);
+        }
+    }
 }

@@ -14,6 +14,8 @@
 //! stride.
 
 use super::depthwise_pack::PlanePacking;
+use super::depthwise_strided::Strided;
+use super::depthwise_windows::SheetWindows;
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::pool::{VECTOR, gather};
 use super::requantize::requantize;
@@ -26,6 +28,17 @@ const LARGEST: usize = 1 << 29;
 const WORDS: usize = 14;
 /// Most columns of a kernel.
 const COLUMNS: usize = 8;
+/// Packets of a vector of rows that is copied between zeros.
+pub(super) const COPIED: usize = 3;
+/// Packets of 128 positions: of each word of a kernel, and their rounding.
+const WORD: usize = 2;
+const POSITIONS: usize = 11;
+/// Packets of a vector of positions of an image that is put in order.
+const ORDERED: usize = 3;
+/// Packets of a channel: its kernel.
+const CHANNEL: usize = 10;
+/// Packets of a call with its phases.
+pub(super) const CALL: usize = 200;
 
 /// A convolution with a kernel for each channel. Operand `[images][channels][rows][columns]`, i8; kernels
 /// `[channels][rows][columns]`, i8.
@@ -195,7 +208,31 @@ impl Sweep {
         })
     }
 
+    /// An estimate of the packets of [`Self::kernel`].
+    fn packets(&self) -> usize {
+        if let Some(windows) = SheetWindows::of(self) {
+            return windows.packets();
+        }
+        if let Some(strided) = Strided::of(self) {
+            return strided.packets();
+        }
+        let ordered = match self.tile().images {
+            1 => self.vectors(),
+            _ => self.images,
+        };
+        let copied = self.packing(true).vectors() * COPIED;
+        let positions = POSITIONS + WORD * self.vertical.taps * self.words();
+        let each = copied + self.vectors() * positions + ordered * ORDERED + CHANNEL;
+        self.channels * each + CALL
+    }
+
     fn is_supported(&self) -> bool {
+        SheetWindows::of(self).is_some()
+            || Strided::of(self).is_some()
+            || self.is_padded_supported()
+    }
+
+    fn is_padded_supported(&self) -> bool {
         self.has_places()
             && self.horizontal.taps <= COLUMNS
             && self.vertical.taps * self.words() <= WORDS
@@ -205,15 +242,6 @@ impl Sweep {
             && (0..self.tile().images).all(|image| gather(&self.places(image)).is_some())
     }
 
-    /// Vectors of a channel that are copied, summed up and put in order.
-    fn work(&self) -> [usize; 3] {
-        let ordered = match self.tile().images {
-            1 => self.vectors(),
-            _ => self.images,
-        };
-        [self.packing(true).vectors(), self.vectors(), ordered]
-    }
-
     /// Bytes of the result.
     pub(super) fn results(&self) -> usize {
         self.images * self.channels * self.vertical.output * self.horizontal.output
@@ -221,6 +249,12 @@ impl Sweep {
 
     /// `int kernel(planes, kernels, result, working memory)`: requantises; returns the shift.
     fn kernel(&self, name: &str, bits: u8, low: i8) -> Result<Kernel, MachineError> {
+        if let Some(windows) = SheetWindows::of(self) {
+            return windows.kernel(name, bits, low);
+        }
+        if let Some(strided) = Strided::of(self) {
+            return strided.kernel(name, bits, low);
+        }
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let (x, weights, y) =
             (Argument::Parameter(0), Argument::Parameter(1), Argument::Parameter(2));
@@ -308,16 +342,16 @@ impl Depthwise {
         self.error().ok_or_else(unsupported)?.kernel(name, bits, low)
     }
 
-    /// Vectors of a channel that [`Self::convolution`] copies, sums up and puts in order.
+    /// An estimate of the packets of [`Self::convolution`].
     #[must_use]
-    pub fn work(&self) -> [usize; 3] {
-        self.forward().work()
+    pub fn packets(&self) -> usize {
+        self.forward().packets()
     }
 
-    /// As [`Self::work`], of [`Self::error_gradient`]; nothing if it is not supported.
+    /// An estimate of the packets of [`Self::error_gradient`]; none if it is not supported.
     #[must_use]
-    pub fn error_work(&self) -> [usize; 3] {
-        self.error().map_or([0; 3], |sweep| sweep.work())
+    pub fn error_packets(&self) -> usize {
+        self.error().map_or(0, |sweep| sweep.packets())
     }
 
     /// Multiplications, those with padding included.

@@ -1,8 +1,9 @@
 //! The weight gradient of a depthwise convolution: for each channel and tap, the dot product of the error, spread over
 //! padded planes, with the shifted operand.
 
-use super::depthwise::Depthwise;
+use super::depthwise::{CALL, COPIED, Depthwise};
 use super::depthwise_pack::{PlanePacking, step};
+use super::depthwise_sheet_gradient::SheetGradient;
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::lanes::{LANES, lane_sums, shuffle_unit};
 use super::pool::{VECTOR, number};
@@ -11,6 +12,10 @@ use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
 /// Most taps of a pass: each has an accumulator and a pointer.
 const TAPS: usize = 9;
+/// Packets of 128 positions, for each tap.
+const TAP: usize = 1;
+/// Packets of a channel's sums, for each tap.
+const TAP_SUMS: usize = 3;
 /// Largest kernel.
 const LARGEST: usize = 81;
 
@@ -40,24 +45,35 @@ impl Depthwise {
     /// Whether [`Self::weight_gradient`] can do it.
     #[must_use]
     pub fn is_gradient_supported(&self) -> bool {
+        SheetGradient::of(self).is_some() || self.is_padded_gradient_supported()
+    }
+
+    fn is_padded_gradient_supported(&self) -> bool {
         self.forward().has_places()
             && self.taps() <= LARGEST
             && self.forward().packing(false).is_supported()
             && self.spread_error().is_supported()
     }
 
-    /// Vectors of a channel that [`Self::weight_gradient`] copies, multiplies with each tap, and puts in order.
+    /// An estimate of the packets of [`Self::weight_gradient`], without the rounding of its sums.
     #[must_use]
-    pub fn gradient_work(&self) -> [usize; 3] {
+    pub fn gradient_packets(&self) -> usize {
+        if let Some(gradient) = SheetGradient::of(self) {
+            return gradient.packets();
+        }
         let operand = self.forward().packing(false);
-        let copied = operand.vectors() + self.spread_error().vectors();
-        [copied, self.forward().channel() / VECTOR, 0]
+        let copied = (operand.vectors() + self.spread_error().vectors()) * COPIED;
+        let (vectors, taps) = (self.forward().channel() / VECTOR, self.taps());
+        self.channels * (copied + vectors * (taps + 1) * TAP + taps * TAP_SUMS) + CALL
     }
 
     /// Bytes of the sums that [`Self::weight_gradient`] writes.
     #[must_use]
     pub fn gradient_sum_bytes(&self) -> usize {
-        4 * self.sum_vectors()
+        match SheetGradient::of(self) {
+            Some(gradient) => gradient.sum_bytes(),
+            None => 4 * self.sum_vectors(),
+        }
     }
 
     /// `void kernel(x, dy, sums, working memory)`: i32 `[channel][tap]`; the sums take [`Self::gradient_sum_bytes`].
@@ -65,6 +81,9 @@ impl Depthwise {
     /// # Errors
     /// Of the machine layer.
     pub fn weight_gradient(&self, name: &str) -> Result<Kernel, MachineError> {
+        if let Some(gradient) = SheetGradient::of(self) {
+            return gradient.kernel(name);
+        }
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let (operand, error) = (self.forward().packing(false), self.spread_error());
         let mut scratch = Scratch::default();

@@ -1,12 +1,14 @@
-//! The second pass of a product: i32 sums to i8 by a run-time shift, four vectors at a time.
+//! The second pass of a product: i32 sums to i8 by a run-time shift, four vectors at a time, or twice four where there are many.
 
 use super::product::VECTOR;
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Range, Register};
 
 /// Most bits that a narrowing shift can take.
 const NARROW: i32 = 15;
-/// Fewest fours of vectors that are worth a range: a loop of a number known ahead takes less code.
+/// Fewest rounds that are worth a range: a loop of a number known ahead takes less code.
 pub(super) const FEWEST: usize = 64;
+/// Fewest rounds of twice four vectors.
+const SEVERAL: usize = 8;
 
 /// Requantises `vectors` vectors (a multiple of 4) of i32, to nearest with ties away from zero, into i8: of four
 /// vectors, byte `4 l + i` of the result is lane `l` of vector `i`.
@@ -17,7 +19,20 @@ pub(super) const FEWEST: usize = 64;
 /// # Errors
 /// Of the machine layer.
 pub fn requantize(name: &str, vectors: usize, bits: u8, low: i8) -> Result<Function, MachineError> {
-    requantize_to(name, vectors, bits, low, false)
+    requantize_to(name, vectors, bits, low, Order::Beside)
+}
+
+/// The order of the bytes of four vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Byte `4 l + i` is lane l of vector i.
+    Beside,
+    /// As the sums.
+    Vectors,
+    /// Two vectors and two vectors, byte `2 l + i` of each half lane l of vector i.
+    Halves,
+    /// As `Beside`, so many bytes of four vectors and so many of the next four in turn.
+    Rows(usize),
 }
 
 /// As [`requantize`], the bytes in the order of the sums.
@@ -27,25 +42,31 @@ pub(crate) fn requantize_in_order(
     bits: u8,
     low: i8,
 ) -> Result<Function, MachineError> {
-    requantize_to(name, vectors, bits, low, true)
+    requantize_to(name, vectors, bits, low, Order::Vectors)
 }
 
-fn requantize_to(
+/// As [`requantize`], the bytes in some order; by rows, eight vectors at a time.
+pub(crate) fn requantize_to(
     name: &str,
     vectors: usize,
     bits: u8,
     low: i8,
-    in_order: bool,
+    order: Order,
 ) -> Result<Function, MachineError> {
     let mut b = Builder::new(name, 3);
     b.purpose("Shifts sums right to nearest, ties away from zero, and packs them into bytes.");
     let (sums, bytes, magnitudes) = (b.parameter(0), b.parameter(1), b.parameter(2));
-    let fours = match vectors / 4 {
+    let together = match order {
+        Order::Rows(_) => 2,
+        _ if (vectors / 4).is_multiple_of(2) && vectors / 8 >= SEVERAL => 2,
+        _ => 1,
+    };
+    let fours = match vectors / 4 / together {
         few if few < FEWEST => Range::Whole(u32::try_from(few).unwrap_or(u32::MAX)),
         many => b.range(many, &["sums", "bytes", "magnitudes"]),
     };
-    fours.move_on(&mut b, sums, 4 * VECTOR);
-    fours.move_on(&mut b, bytes, VECTOR);
+    fours.move_on(&mut b, sums, 4 * together * VECTOR);
+    fours.move_on(&mut b, bytes, together * VECTOR);
     let zeros = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
     let excess = b.emit(Opcode::SubFromImmediate, (32 - i32::from(bits), zeros));
     let zero = b.zero();
@@ -59,7 +80,11 @@ fn requantize_to(
     let less = b.emit(Opcode::MuxImmediate, (some, -1, 0));
     let less = b.emit(Opcode::VsplatW, (less,));
     let narrow = b.constant(NARROW);
-    let pass = Pass { sums, bytes, low, zero, memory, in_order };
+    let unit = match order {
+        Order::Rows(bytes) => b.constant(-i32::try_from(bytes).unwrap_or(i32::MAX)),
+        _ => zero,
+    };
+    let pass = Pass { sums, bytes, low, zero, unit, memory, order, together };
     let long = b.emit(Opcode::CompareGt, (shift, narrow));
     b.branch(
         long,
@@ -93,9 +118,12 @@ struct Pass {
     bytes: Register,
     low: Register,
     zero: Register,
+    /// What goes in turn.
+    unit: Register,
     memory: (Object, Object),
-    /// Whether each vector's lanes become neighbours.
-    in_order: bool,
+    order: Order,
+    /// Fours of vectors of a round.
+    together: usize,
 }
 
 impl Pass {
@@ -105,6 +133,36 @@ impl Pass {
         shift: Register,
         adjust: impl Fn(&mut Builder, Register) -> Register,
     ) {
+        let mut fours: Vec<Register> =
+            (0..self.together).map(|_| self.four(b, shift, &adjust)).collect();
+        for y in &mut fours {
+            match self.order {
+                Order::Beside | Order::Rows(_) => {}
+                Order::Vectors => {
+                    // Byte k of each word to quarter k.
+                    for _ in 0..2 {
+                        *y = b.emit(Opcode::VdealB, (*y,));
+                    }
+                }
+                Order::Halves => *y = b.emit(Opcode::VdealH, (*y,)),
+            }
+        }
+        if let (Order::Rows(_), &[even, odd]) = (self.order, &fours[..]) {
+            let both = b.emit(Opcode::Vshuff, (odd, even, self.unit));
+            fours = vec![both.low(), both.high()];
+        }
+        for y in fours {
+            b.store(Opcode::StoreVNext, (self.bytes, 1, y), self.memory.1);
+        }
+    }
+
+    /// The bytes of four vectors, side by side.
+    fn four(
+        &self,
+        b: &mut Builder,
+        shift: Register,
+        adjust: &impl Fn(&mut Builder, Register) -> Register,
+    ) -> Register {
         let x: Vec<Register> = (0..4)
             .map(|_| {
                 let x = b.load(Opcode::LoadVNext, (self.sums, 1), self.memory.0);
@@ -114,13 +172,6 @@ impl Pass {
         let even = b.emit(Opcode::VasrWHRoundSaturate, (x[2], x[0], shift));
         let odd = b.emit(Opcode::VasrWHRoundSaturate, (x[3], x[1], shift));
         let y = b.emit(Opcode::VasrHBRoundSaturate, (odd, even, self.zero));
-        let mut y = b.emit(Opcode::VmaxB, (y, self.low));
-        if self.in_order {
-            // Byte k of each word to quarter k.
-            for _ in 0..2 {
-                y = b.emit(Opcode::VdealB, (y,));
-            }
-        }
-        b.store(Opcode::StoreVNext, (self.bytes, 1, y), self.memory.1);
+        b.emit(Opcode::VmaxB, (y, self.low))
     }
 }

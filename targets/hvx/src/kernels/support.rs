@@ -119,6 +119,20 @@ pub(crate) fn rotate_in(
     (0..wanted.min(registers.len())).map(|i| network.make(b, stages as usize, i)).collect()
 }
 
+/// What [`rotate_in`] does, undone: the lowest part of the index, in units of `unit` bytes, becomes the register number.
+pub(crate) fn rotate_out(b: &mut Builder, registers: &[Register], unit: i32) -> Vec<Register> {
+    let unit = b.constant(-unit);
+    let half = registers.len() / 2;
+    let mut registers = registers.to_vec();
+    for _ in 0..registers.len().ilog2() {
+        let pairs: Vec<Register> = (0..half)
+            .map(|i| b.emit(Opcode::Vdeal, (registers[2 * i + 1], registers[2 * i], unit)))
+            .collect();
+        registers = pairs.iter().map(|p| p.low()).chain(pairs.iter().map(|p| p.high())).collect();
+    }
+    registers
+}
+
 struct Network {
     unit: Register,
     levels: Vec<Vec<Option<Register>>>,
