@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use trainc_ir::implementation::{Memory, Signature};
 use trainc_ir::numeric::Rounding;
-use trainc_ir::ops::{Operator, Requantize};
+use trainc_ir::ops::{Operator, Requantize, RequantizeStochastic};
 use trainc_ir::{Op, TensorType};
 
 use crate::glue::{Glue, Printed, parameters};
-use crate::kernels::{ChannelLineSums, ChannelLines, DataObject, Kernel};
+use crate::kernels::{ChannelLineSums, ChannelLines, DataObject, DitheredLines, Kernel};
 use crate::line_coefficients::{CALL, Coefficients, ERROR, NORM};
 use crate::machine::{Function, MachineError};
 use crate::parts;
@@ -18,10 +18,11 @@ use crate::select::{SelectError, select};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Work {
     Bytes(ChannelLines),
+    Dithered(DitheredLines),
     Sums(ChannelLineSums),
 }
 
-/// A normalization, alone or with the rounding of its sums to bytes, or its error.
+/// A normalization or its error, alone or with the rounding of its sums to bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinesOfChannels {
     work: Work,
@@ -39,9 +40,15 @@ impl LinesOfChannels {
         };
         let (images, channels, positions) = (*images, *channels, space.iter().product());
         let sums = |two| Work::Sums(ChannelLineSums { images, channels, positions, two });
+        let mut drawn = None;
         let (head, work) = match signature.ops() {
             [head @ Op::IntegerBatchNorm(_)] => (head, sums(false)),
             [head @ Op::IntegerBatchNormError(_)] => (head, sums(true)),
+            [head @ Op::IntegerBatchNormError(_), Op::RequantizeStochastic(rounding)] => {
+                let RequantizeStochastic { stream } = *rounding;
+                drawn = Some(stream);
+                (head, Work::Dithered(DitheredLines { images, channels, positions }))
+            }
             [head @ Op::IntegerBatchNorm(_), Op::Requantize(rounding)] => {
                 let Requantize { bits: 7, rounding: Rounding::HalfAway, low } = *rounding else {
                     return Some(Err("its sums are rounded in a way of their own".into()));
@@ -52,6 +59,7 @@ impl LinesOfChannels {
         };
         let supported = match &work {
             Work::Bytes(lines) => lines.is_supported(),
+            Work::Dithered(lines) => lines.is_supported(),
             Work::Sums(lines) => lines.is_supported(),
         };
         if !supported {
@@ -63,17 +71,17 @@ impl LinesOfChannels {
             _ => return None,
         };
         let sums: TensorType = results.ok()?.pop()?;
-        let coefficients = Coefficients::of(head, signature.inputs, &sums)?;
+        let coefficients = Coefficients::of(head, signature.inputs, &sums, drawn)?;
         Some(Ok(LinesOfChannels { work, coefficients }))
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
         let factors = &self.coefficients.factors;
+        let between = factors.last().map_or(0, |last| last - factors[0]);
         match &self.work {
             Work::Bytes(lines) => lines.rounded(name),
-            Work::Sums(lines) => {
-                lines.kernel(name, factors.last().map_or(0, |last| last - factors[0]))
-            }
+            Work::Dithered(lines) => lines.kernel(name, between),
+            Work::Sums(lines) => lines.kernel(name, between),
         }
     }
 }
@@ -84,6 +92,7 @@ impl Glue for LinesOfChannels {
     fn packets(&self) -> u64 {
         let (packets, channels, each) = match &self.work {
             Work::Bytes(lines) => (lines.packets(), lines.channels, NORM),
+            Work::Dithered(lines) => (lines.packets(), lines.channels, ERROR),
             Work::Sums(lines) => {
                 (lines.packets(), lines.channels, if lines.two { ERROR } else { NORM })
             }
@@ -97,7 +106,7 @@ impl Glue for LinesOfChannels {
 
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
         let [own, make] = ["lines", "coefficients"].map(|part| format!("{name}_{part}"));
-        let Coefficients { loops, factors, offsets } = &self.coefficients;
+        let Coefficients { loops, factors, offsets, key } = &self.coefficients;
         let selected = select(&make, "Coefficients of channels.", loops, Memory::Caller)?;
         let kernel = self.kernel(&own)?;
         let (entry, divided) = parts::entry(&kernel, self.packets())?;
@@ -129,6 +138,15 @@ impl Glue for LinesOfChannels {
                  {head}\n{{\n    {make}({given});\n    \
                  const int32_t shift = {own}(x0,\n        {words}, y0, scratch);\n    \
                  y0_exponent[0] = trainc_add32(y0_exponent[0], shift);\n}}\n",
+            ),
+            Work::Dithered(_) => write!(
+                source,
+                "int32_t {own}(const int8_t *codes, const int8_t *others,\n    {taken},\n    \
+                 const int32_t *key, int8_t *bytes, uint8_t *scratch);\n\n\
+                 {head}\n{{\n    {make}({given});\n    \
+                 const int32_t shift = {own}(x1, x0,\n        {words},\n        {}, y0, scratch);\n    \
+                 y0_exponent[0] = trainc_add32(y0_exponent[0], shift);\n}}\n",
+                place(key.unwrap_or(0)),
             ),
             Work::Sums(lines) => {
                 let codes = if lines.two { "x1, x0" } else { "x0, x0" };

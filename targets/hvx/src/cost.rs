@@ -49,9 +49,29 @@ fn node(node: &Node) -> u64 {
             LOOP + pipelined(&l.body).unwrap_or_else(|| nodes(&l.body)).saturating_mul(rounds)
         }
         Node::Branch(branch) if branch.rare => 1 + nodes(&branch.otherwise),
-        Node::Branch(branch) => 1 + nodes(&branch.then).max(nodes(&branch.otherwise)),
+        Node::Branch(branch) => {
+            let [then, otherwise] = [&branch.then, &branch.otherwise];
+            // What only vectors do is for what is usual.
+            1 + match [then, otherwise].map(|side| has_vectors(side)) {
+                [true, false] if !otherwise.is_empty() => nodes(then),
+                [false, true] if !then.is_empty() => nodes(otherwise),
+                _ => nodes(then).max(nodes(otherwise)),
+            }
+        }
         Node::Call(_) => ROUTINE,
     }
+}
+
+/// Whether a piece of code has instructions of vectors.
+fn has_vectors(nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| match node {
+        Node::Straight(run) => {
+            run.iter().any(|instruction| instruction.opcode.row().unit.is_vector())
+        }
+        Node::Loop(l) => has_vectors(&l.body),
+        Node::Branch(branch) => has_vectors(&branch.then) || has_vectors(&branch.otherwise),
+        Node::Call(_) => false,
+    })
 }
 
 /// A round of a loop of vectors that overlaps others, as instructions: what the units take, and a little more.

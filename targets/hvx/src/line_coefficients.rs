@@ -37,13 +37,21 @@ pub(crate) struct Coefficients {
     /// Where factors of each operand and offsets are.
     pub(crate) factors: Vec<usize>,
     pub(crate) offsets: usize,
+    /// Where the key of stochastic rounding is, if there is any.
+    pub(crate) key: Option<usize>,
 }
 
 impl Coefficients {
-    /// Those of a normalization, or of its error; `None` of other operations. The result is i32 sums.
-    pub(crate) fn of(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Option<Coefficients> {
+    /// Those of a normalization, or of its error; `None` of other operations. The result is i32 sums, and the key of a random stream that
+    /// rounds them.
+    pub(crate) fn of(
+        op: &Op,
+        inputs: &[&TensorType],
+        output: &TensorType,
+        stream: Option<u32>,
+    ) -> Option<Coefficients> {
         let [_, channels, ..] = *inputs.first()?.shape.dims() else { return None };
-        let mut b = LoopBuilder::new(inputs, &[output], false);
+        let mut b = LoopBuilder::new(inputs, &[output], stream.is_some());
         let operands: &[usize] = match op {
             Op::IntegerBatchNorm(_) => &[0],
             Op::IntegerBatchNormError(_) => &[1, 0],
@@ -67,6 +75,11 @@ impl Coefficients {
             _ => norm(&mut b, factors[0], offsets, channels),
         }
         integers(&mut b, operands, &factors, offsets, channels);
+        if let Some(stream) = stream {
+            let key = b.scratch("key", Element::I32, 1);
+            let drawn = b.draw(stream, Expr::i64(0));
+            b.store(key, Expr::i64(0), drawn);
+        }
         let loops = b.finish();
         let (places, _) = loop_scratch(&loops);
         let scratch = loops.buffers.iter().filter(|buffer| buffer.role == Role::Scratch);
@@ -75,7 +88,7 @@ impl Coefficients {
         let factors =
             (0..operands.len()).map(|n| place(&format!("codes{n}"))).collect::<Option<_>>()?;
         let offsets = place("added")?;
-        Some(Coefficients { loops, factors, offsets })
+        Some(Coefficients { key: place("key"), loops, factors, offsets })
     }
 
     pub(crate) fn scratch_bytes(&self) -> usize {

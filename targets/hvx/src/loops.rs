@@ -16,7 +16,7 @@ use crate::glue::{assembly, emitted, parameters, prototype};
 use crate::lowering::lower;
 use crate::machine::Version;
 use crate::parts::DIVIDED;
-use crate::select::select;
+use crate::select::{prepared, select};
 
 /// Rounds from which on a loop is divided rather than one in it.
 const MANY: i32 = 4;
@@ -67,8 +67,10 @@ impl Loops {
 
 /// Sections, if one of them is divided.
 fn sections(kernel: &LoopKernel, memory: Memory) -> Option<Vec<Section>> {
-    // A kernel that is not well formed is no more divided than one without independent rounds.
-    let phases = phases(kernel, Between::Alone, &|_| true).ok()?;
+    // A kernel that is not well formed is no more divided than one without independent rounds. Rounds of a part are not counted, so
+    // those that run together do so before.
+    let kernel = prepared(kernel).ok()?;
+    let phases = phases(&kernel, Between::Alone, &|_| true).ok()?;
     let sections: Vec<Section> = phases.into_iter().map(|phase| section(phase, memory)).collect();
     sections.iter().any(|section| section.rounds.is_some()).then_some(sections)
 }

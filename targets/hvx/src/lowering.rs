@@ -8,7 +8,7 @@ use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{self, QuantizeGradient, Requantize, RequantizeStochastic};
 use trainc_ir::{Element, Op, TensorType};
 
-use crate::{batch_norm, conversions};
+use crate::{batch_norm, conversions, inverse_deviation, normalized_update};
 
 /// Bytes of a vector.
 const VECTOR: usize = 128;
@@ -34,6 +34,11 @@ pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKe
         }
         Op::Requantize(op) if op.rounding == Rounding::PseudoStochastic => {
             requantize(op, inputs, outputs)
+        }
+        Op::InverseDeviation(inverse) => inverse_deviation::lower(inverse, inputs, outputs)
+            .unwrap_or_else(|| op.lower(inputs, outputs)),
+        Op::NormalizedUpdate(_) => {
+            normalized_update::lower(inputs, outputs).unwrap_or_else(|| op.lower(inputs, outputs))
         }
         Op::BatchStatistics(_) => {
             batch_norm::statistics(inputs, outputs).unwrap_or_else(|| op.lower(inputs, outputs))

@@ -6,6 +6,8 @@ mod channel_sums;
 mod depthwise;
 mod gradients;
 mod harness;
+mod inverse_deviations;
+mod normalized_updates;
 mod outer_updates;
 mod packets;
 mod planes;

@@ -134,7 +134,7 @@ impl Plan {
                 if large && given < YIELDS {
                     self.intervals.insert(origin, (interval + 1 + given, given + 1));
                 } else {
-                    self.stages.insert(origin, if large { 0 } else { rounds / 2 });
+                    self.stages.insert(origin, if large { 0 } else { rounds.div_ceil(2) });
                 }
                 return true;
             }

@@ -66,7 +66,7 @@ pub fn select(
     kernel: &LoopKernel,
     memory: Memory,
 ) -> Result<Selected, SelectError> {
-    let kernel = unrolled::unrolled(simplified(kernel).map_err(SelectError::Kernel)?);
+    let kernel = prepared(kernel).map_err(SelectError::Kernel)?;
     let locals = Locals::of_kernel(&kernel).map_err(SelectError::Kernel)?;
     let intervals = Intervals::of_kernel(&kernel, &locals);
     let parameters = kernel.buffers.iter().filter(|b| b.role != Role::Scratch).count();
@@ -106,6 +106,14 @@ pub fn select(
     let mut function = b.finish(None)?;
     cleanup::remove_dead_code(&mut function);
     Ok(Selected { function, routines, scalar_loops, aligned })
+}
+
+/// Simplified loops; those of quotients and roots do some rounds at a time, as far as their counts are known.
+///
+/// # Errors
+/// If the kernel is not well formed.
+pub(crate) fn prepared(kernel: &LoopKernel) -> Result<LoopKernel, String> {
+    Ok(unrolled::unrolled(simplified(kernel)?))
 }
 
 /// Where a buffer is.

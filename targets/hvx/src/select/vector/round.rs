@@ -278,6 +278,10 @@ impl Selector<'_> {
                     let amount = self.words(b, plan, y, part);
                     return b.emit(by_lanes, (left, amount));
                 }
+                if let Some((x, half)) = self.product_by_half(plan, e) {
+                    let (x, half) = (self.words(b, plan, x, part), self.words(b, plan, half, part));
+                    return b.emit(Opcode::VmpyieWUh, (x, half));
+                }
                 let (x, y) = (self.words(b, plan, x, part), self.words(b, plan, y, part));
                 match op {
                     Binary::Multiply if plan.width == 2 => b.emit(Opcode::VmpyiH, (x, y)),

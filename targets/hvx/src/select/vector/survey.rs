@@ -55,6 +55,21 @@ impl Selector<'_> {
         Some((parts, amount.clone() - Expr::i64(1)))
     }
 
+    /// Of a product in lanes of words, its factors, if one of them is not negative and has 16 bits: the second.
+    pub(super) fn product_by_half<'e>(
+        &self,
+        plan: &Plan,
+        e: &'e Expr,
+    ) -> Option<(&'e Expr, &'e Expr)> {
+        let Node::Binary(Binary::Multiply, x, y) = &*e.node else { return None };
+        let is_half = |x: &Expr| {
+            let (low, high) = self.of_plan(plan).interval(x);
+            low >= 0 && high <= u16::MAX.into()
+        };
+        let halves = [(x, y), (y, x)].into_iter().find(|(_, half)| is_half(half));
+        halves.filter(|_| plan.width == 4)
+    }
+
     pub(super) fn stays(&self, plan: &Plan, e: &Expr) -> bool {
         !self.touches(&plan.vectors.changes, e)
     }
