@@ -366,7 +366,7 @@ impl PlaneProduct {
         images * quads * frames
             + weights
             + images * products
-            + self.sum_vectors() * 3 / 2
+            + self.sum_vectors() * 5 / 4
             + results
             + 80
     }
