@@ -18,6 +18,10 @@ use crate::lowering::lower;
 use crate::machine::{Function, MachineError};
 use crate::select::{SelectError, select};
 
+/// Sums of a vector, and packets of its rounding in a weight gradient.
+const LANES: usize = 32;
+const FINISH: usize = 7;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pass {
     Forward { bits: u8, low: i8 },
@@ -112,7 +116,10 @@ impl Glue for DepthwiseProduct {
         let packets = match self.pass {
             Pass::Forward { .. } => self.depthwise.packets(),
             Pass::Error { .. } => self.depthwise.error_packets(),
-            Pass::Weight { .. } => self.depthwise.gradient_packets(),
+            Pass::Weight { .. } => {
+                let sums = self.depthwise.channels * self.depthwise.taps();
+                self.depthwise.gradient_packets() + sums.div_ceil(LANES) * FINISH
+            }
         };
         packets as u64
     }
