@@ -195,7 +195,7 @@ impl OuterUpdate {
     fn whole(&self, name: &str) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 4);
         b.purpose("Multiplies, rounds and subtracts, 128 weights at a time.");
-        let rounds = b.range(self.weights() / VECTOR, &["work", "weights", "result", "shift"]);
+        let rounds = b.range(self.weights() / VECTOR, &["factors", "weights", "result", "shift"]);
         let [work, weights, result, shift] = [0, 1, 2, 3].map(|index| b.parameter(index));
         let memory = Memory::new(&mut b);
         let place = self.place(&mut b, work);

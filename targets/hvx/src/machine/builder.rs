@@ -54,6 +54,9 @@ pub struct Builder {
     error: Option<MachineError>,
 }
 
+/// What functions that divide a range call their own.
+const DIVIDING: [&str; 7] = ["context", "begin", "end", "work", "seen", "first", "rounds"];
+
 /// Which rounds a function does.
 #[derive(Clone, Copy, Debug)]
 pub enum Range {
@@ -152,7 +155,8 @@ impl Builder {
     ///
     /// What it returns, if it does, are bits that the caller combines by or.
     pub fn range(&mut self, count: usize, names: &[&str]) -> Range {
-        if names.len() != self.function.parameters.len() || names.len() + 2 > 6 {
+        let taken = names.iter().any(|name| DIVIDING.contains(name));
+        if taken || names.len() != self.function.parameters.len() || names.len() + 2 > 6 {
             self.fail(format!("a range behind parameters {}", names.join(", ")));
         }
         let count = u32::try_from(count).unwrap_or(u32::MAX);

@@ -257,8 +257,9 @@ pub(crate) fn all() -> Vec<Case> {
 fn updates(products: &mut Vec<Case>, random: &mut Random) {
     let (transpose_a, transpose_b, role) = (true, false, ProductRole::Gradient);
     let product = MatMul { transpose_a, transpose_b, role };
-    for (n, images) in (1..=5).chain(1..=5).enumerate() {
-        let [rows, lanes] = [[7, 13], [12, 40], [1, 3], [9, 67], [5, 4]][n / 2];
+    // The last: of so many weights that threads share them.
+    for (n, images) in (1..=5).chain(1..=5).chain([1]).enumerate() {
+        let [rows, lanes] = [[7, 13], [12, 40], [1, 3], [9, 67], [5, 4], [131, 601]][n / 2];
         let rounding = [Rounding::PseudoStochastic, Rounding::HalfAway][n % 2];
         let ops = vec![
             product.clone().into(),
