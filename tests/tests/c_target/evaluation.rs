@@ -34,13 +34,14 @@ fn scores(op: Op, ty: &TensorType) -> Program {
         buffer: BufferId(buffer),
         role,
     };
+    // Launches have the arena for themselves.
     let launch = |kernel: usize, inputs: &[usize], output: usize| {
         Step::Launch(Launch {
             kernel: KernelId(kernel),
             device: DeviceId(0),
             inputs: inputs.iter().map(|&i| BufferId(i)).collect(),
             outputs: vec![BufferId(output)],
-            scratch: None,
+            scratch: Some(0),
             name: "node".into(),
         })
     };
@@ -49,6 +50,11 @@ fn scores(op: Op, ty: &TensorType) -> Program {
     };
     let loss: Op = SoftmaxCrossEntropy {}.into();
     let initial = Arc::new(Tensor::f32([0usize; 0], vec![0.0]));
+    let kernels = vec![
+        kernel("loss", loss, vec![float.clone(), labels.clone()], &scalar),
+        kernel("own", op, vec![ty.clone()], ty),
+    ];
+    let arena_bytes = kernels.iter().map(Kernel::scratch_bytes).max().unwrap_or(0);
     Program {
         name: "scores".into(),
         devices: vec!["cpu".into()],
@@ -60,10 +66,7 @@ fn scores(op: Op, ty: &TensorType) -> Program {
             buffer("y", ty, Region::Output(0)),
             buffer("unused", &scalar, Region::State { index: 0, initial }),
         ],
-        kernels: vec![
-            kernel("loss", loss, vec![float.clone(), labels.clone()], &scalar),
-            kernel("own", op, vec![ty.clone()], ty),
-        ],
+        kernels,
         entries: vec![
             Entry {
                 name: "train_step".into(),
@@ -84,8 +87,8 @@ fn scores(op: Op, ty: &TensorType) -> Program {
         ],
         notes: Notes::default(),
         memory: MemoryPlan {
-            arena_bytes: 0,
-            arena_lower_bound_bytes: 0,
+            arena_bytes,
+            arena_lower_bound_bytes: arena_bytes,
             state_bytes: 4,
             constant_bytes: 0,
         },
@@ -102,7 +105,7 @@ fn run(name: &str, program: &Program, main: &str) {
     write_all(&folder, &files);
     let head = "#include <stdio.h>\n#include <math.h>\n#include \"scores.h\"\n\
         #define CHECK(x) do { if (!(x)) { printf(\"line %d: \" #x \"\\n\", __LINE__); return 1; } } while (0)\n\
-        static _Alignas(16) unsigned char arena[16], state[SCORES_STATE_BYTES];\n";
+        static _Alignas(16) unsigned char arena[SCORES_ARENA_BYTES], state[SCORES_STATE_BYTES];\n";
     write(&folder, "main.c", format!("{head}{main}"));
     let mut flags = vec!["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"];
     flags.extend(SANITIZED);
