@@ -88,7 +88,7 @@ impl ChannelLines {
         let [codes, factors, offsets, bytes] = [0, 1, 2, 3].map(Argument::Parameter);
         let phases = vec![
             Phase {
-                function: self.lines(&format!("{name}_lines"))?,
+                function: lines_of(&format!("{name}_lines"), [self.channels, self.words()], None)?,
                 arguments: vec![factors, offsets, lines],
             },
             Phase {
@@ -109,27 +109,6 @@ impl ChannelLines {
             helpers: Vec::new(),
             data: Vec::new(),
         })
-    }
-
-    /// `void lines(factors, offsets, lines)`: each channel's words as often as it has words in a vector.
-    fn lines(&self, name: &str) -> Result<Function, MachineError> {
-        let mut b = Builder::new(name, 3);
-        b.purpose("Factors and offsets beside the codes of their channels.");
-        let [factors, offsets, lines] = [0, 1, 2].map(|i| b.parameter(i));
-        let objects = ["factors", "offsets", "lines"].map(|name| b.object(name));
-        let unit = shuffle_unit(&mut b);
-        let levels = self.words().ilog2();
-        loop_over(&mut b, self.channels.div_ceil(LANES), "channels of a vector", |b| {
-            let factor = b.load(Opcode::LoadVUnalignedNext, (factors, 1), objects[0]);
-            let offset = b.load(Opcode::LoadVUnalignedNext, (offsets, 1), objects[1]);
-            let factor = b.emit(Opcode::VshuffeH, (factor, factor));
-            spread(b, unit, levels, [factor, offset], &mut |b, line| {
-                for vector in line {
-                    b.store(Opcode::StoreVNext, (lines, 1, vector), objects[2]);
-                }
-            });
-        });
-        b.finish(None)
     }
 
     /// `int32_t magnitudes(codes, lines)`: the bitwise or of the magnitudes of each channel's largest sums.
@@ -187,10 +166,8 @@ impl ChannelLines {
         }
         range.move_on(&mut b, lines, 2 * VECTOR);
         let objects = ["codes", "lines", "bytes"].map(|name| b.object(name));
-        let zeros = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
-        let shift = b.emit(Opcode::SubFromImmediate, (32 - 7, zeros));
+        let shift = shift_to_bytes(&mut b, magnitudes);
         let zero = b.zero();
-        let shift = b.emit(Opcode::Max, (shift, zero));
         // Half of what is shifted out, and what is added below zero: nothing if nothing is shifted out.
         let one = b.constant(1);
         let half = b.emit(Opcode::ShiftLeft, (one, shift));
@@ -330,6 +307,50 @@ impl Images {
             b.emit_to(pointer, Opcode::AddImmediate, (pointer, bytes));
         }
     }
+}
+
+/// `void lines(factors, offsets, lines)`: each channel's words as often as it has words in a vector; with those of factors, if there
+/// are, that lie so many bytes behind.
+pub(super) fn lines_of(
+    name: &str,
+    [channels, words]: [usize; 2],
+    between: Option<usize>,
+) -> Result<Function, MachineError> {
+    let mut b = Builder::new(name, 3);
+    b.purpose("Factors and offsets beside the codes of their channels.");
+    let [factors, offsets, lines] = [0, 1, 2].map(|i| b.parameter(i));
+    let objects = ["factors", "offsets", "lines"].map(|name| b.object(name));
+    let others = between.map(|between| b.emit(Opcode::AddImmediate, (factors, word(between))));
+    let (unit, levels) = (shuffle_unit(&mut b), words.ilog2());
+    loop_over(&mut b, channels.div_ceil(LANES), "channels of a vector", |b| {
+        let load = |b: &mut Builder, pointer: Register| {
+            let factor = b.load(Opcode::LoadVUnalignedNext, (pointer, 1), objects[0]);
+            b.emit(Opcode::VshuffeH, (factor, factor))
+        };
+        let factor = load(b, factors);
+        let other = others.map(|others| load(b, others));
+        let offset = b.load(Opcode::LoadVUnalignedNext, (offsets, 1), objects[1]);
+        let put = |b: &mut Builder, line: &[Register]| {
+            for &vector in line {
+                b.store(Opcode::StoreVNext, (lines, 1, vector), objects[2]);
+            }
+        };
+        match other {
+            None => spread(b, unit, levels, [factor, offset], &mut |b, line| put(b, &line)),
+            Some(other) => {
+                spread(b, unit, levels, [factor, other, offset], &mut |b, line| put(b, &line));
+            }
+        }
+    });
+    b.finish(None)
+}
+
+/// The shift that leaves 7 bits of magnitudes.
+pub(super) fn shift_to_bytes(b: &mut Builder, magnitudes: Register) -> Register {
+    let zeros = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
+    let shift = b.emit(Opcode::SubFromImmediate, (32 - 7, zeros));
+    let zero = b.zero();
+    b.emit(Opcode::Max, (shift, zero))
 }
 
 /// Factors and offsets of the next place.

@@ -119,6 +119,11 @@ impl Beside {
         self.images * self.blocks
     }
 
+    /// Whether vectors stay as they lie in memory.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.together() == 1
+    }
+
     /// Bytes of a block of an image's channels.
     fn block(&self) -> usize {
         self.sheet.channels * self.sheet.plane() / self.blocks

@@ -8,11 +8,12 @@
 //! four columns; even rows have the middle taps, odd rows those of two rows of errors.
 
 use super::depthwise::{Line, Sweep};
+use super::depthwise_pass::SheetPass;
 use super::depthwise_sheet::{Beside, Sheet, rows_apart};
 use super::depthwise_words::KernelWords;
-use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
+use super::kernel::{DataObject, Kernel};
 use super::pool::{VECTOR, number, table};
-use super::requantize::{Order, requantize_to};
+use super::requantize::Order;
 use super::support::{loop_over, or_lanes, words as words_of, zero_vector};
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
@@ -111,10 +112,6 @@ impl Strided {
         self.operand.sheet.plane() * self.operand.images
     }
 
-    fn is_ordered(&self) -> bool {
-        self.operand.images == 1
-    }
-
     /// An estimate of the packets of a launch.
     pub(super) fn packets(&self) -> usize {
         let bytes = self.operand.sheet.bytes();
@@ -133,47 +130,13 @@ impl Strided {
 
     /// `int kernel(planes, kernels, result, working memory)`: requantises; returns the shift.
     pub(super) fn kernel(&self, name: &str, bits: u8, low: i8) -> Result<Kernel, MachineError> {
-        let phase_name = |phase: &str| format!("{name}_{phase}");
-        let [x, weights, y] = [0, 1, 2].map(Argument::Parameter);
-        let (operand, result) = (&self.operand, &self.result);
-        let mut scratch = Scratch::default();
-        let words = scratch.take(self.words.bytes());
-        let sums = scratch.take(4 * result.sheet.bytes());
-        let (from, to) = match self.is_ordered() {
-            true => (x, y),
-            false => (scratch.take(operand.sheet.bytes()), scratch.take(result.sheet.bytes())),
-        };
-        let (prepare, words_table) = self.words.function(&phase_name("words"))?;
-        let (windows, table) = self.sums(&phase_name("sums"))?;
-        let mut phases = vec![Phase { function: prepare, arguments: vec![weights, words] }];
-        if !self.is_ordered() {
-            let function = operand.function(&phase_name("beside"), false)?;
-            phases.push(Phase { function, arguments: vec![x, from] });
-        }
-        let products = phases.len();
-        phases.push(Phase { function: windows, arguments: vec![from, words, sums] });
         let order = match self.pass {
             Pass::Forward => Order::Halves,
             Pass::Error => Order::Rows(2 * self.row()),
         };
-        let vectors = 4 * result.sheet.all_vectors();
-        phases.push(Phase {
-            function: requantize_to(&phase_name("requantize"), vectors, bits, low, order)?,
-            arguments: vec![sums, to, Argument::Result(products)],
-        });
-        if !self.is_ordered() {
-            let function = result.function(&phase_name("order"), true)?;
-            phases.push(Phase { function, arguments: vec![to, y] });
-        }
-        Ok(Kernel {
-            name: name.into(),
-            purpose: "Each channel by its own kernel, requantised by the largest magnitude.".into(),
-            parameters: 3,
-            scratch_bytes: scratch.bytes,
-            phases,
-            helpers: Vec::new(),
-            data: vec![words_table, table],
-        })
+        let (operand, result) = (&self.operand, &self.result);
+        let pass = SheetPass { words: &self.words, operand, result, order };
+        pass.kernel(name, |name| self.sums(name), bits, low)
     }
 
     /// How far from a column to the one that is read instead.

@@ -4,11 +4,12 @@
 //! rows of the kernel read them rows apart.
 
 use super::depthwise::{Line, Sweep};
+use super::depthwise_pass::SheetPass;
 use super::depthwise_sheet::{Sheet, rows_apart};
 use super::depthwise_words::{KernelWords, WORDS};
-use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
+use super::kernel::{DataObject, Kernel};
 use super::pool::{VECTOR, number, table};
-use super::requantize::requantize;
+use super::requantize::Order;
 use super::support::{loop_over, or_lanes, words as words_of, zero_vector};
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
@@ -78,44 +79,10 @@ impl SheetWindows {
 
     /// `int kernel(planes, kernels, result, working memory)`: requantises; returns the shift.
     pub(super) fn kernel(&self, name: &str, bits: u8, low: i8) -> Result<Kernel, MachineError> {
-        let phase_name = |phase: &str| format!("{name}_{phase}");
-        let [x, weights, y] = [0, 1, 2].map(Argument::Parameter);
-        let sheet = &self.sheet;
-        let ordered = sheet.planes() == 1;
-        let mut scratch = Scratch::default();
-        let words = scratch.take(self.words.bytes());
-        let sums = scratch.take(4 * sheet.bytes());
-        let (from, to) = match ordered {
-            true => (x, y),
-            false => (scratch.take(sheet.bytes()), scratch.take(sheet.bytes())),
-        };
-        let (prepare, words_table) = self.words.function(&phase_name("words"))?;
-        let (windows, table) = self.sums(&phase_name("sums"))?;
-        let vectors = 4 * sheet.all_vectors();
-        let mut phases = vec![Phase { function: prepare, arguments: vec![weights, words] }];
-        if !ordered {
-            let function = sheet.beside_all().function(&phase_name("beside"), false)?;
-            phases.push(Phase { function, arguments: vec![x, from] });
-        }
-        let products = phases.len();
-        phases.push(Phase { function: windows, arguments: vec![from, words, sums] });
-        phases.push(Phase {
-            function: requantize(&phase_name("requantize"), vectors, bits, low)?,
-            arguments: vec![sums, to, Argument::Result(products)],
-        });
-        if !ordered {
-            let function = sheet.beside_all().function(&phase_name("order"), true)?;
-            phases.push(Phase { function, arguments: vec![to, y] });
-        }
-        Ok(Kernel {
-            name: name.into(),
-            purpose: "Each channel by its own kernel, requantised by the largest magnitude.".into(),
-            parameters: 3,
-            scratch_bytes: scratch.bytes,
-            phases,
-            helpers: Vec::new(),
-            data: vec![words_table, table],
-        })
+        let beside = self.sheet.beside_all();
+        let (operand, result) = (&beside, &beside);
+        let pass = SheetPass { words: &self.words, operand, result, order: Order::Beside };
+        pass.kernel(name, |name| self.sums(name), bits, low)
     }
 
     /// Columns from the first of a word to the first position that it reads, backwards, and to that behind its last.

@@ -5,12 +5,12 @@
 //! ones. They are kept until the largest is known; then each is rounded by the hash of its element's number
 //! ([`trainc_ir::numeric::dither`]).
 
-use super::channel_lines::{Images, spread};
+use super::channel_lines::{Images, lines_of, shift_to_bytes};
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::lanes::{LANES, shuffle_unit};
 use super::planes_of_codes::{PlanesOfCodes, WORD};
 use super::product::VECTOR;
-use super::support::{loop_over, or_lanes, zero_vector};
+use super::support::{or_lanes, zero_vector};
 use super::weight_gradient::word;
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
@@ -94,7 +94,11 @@ impl DitheredLines {
             [0, 1, 2, 3, 4, 5].map(Argument::Parameter);
         let phases = vec![
             Phase {
-                function: self.lines(&format!("{name}_lines"), between)?,
+                function: lines_of(
+                    &format!("{name}_lines"),
+                    [self.channels, self.words()],
+                    Some(between),
+                )?,
                 arguments: vec![factors, offsets, lines],
             },
             Phase {
@@ -115,30 +119,6 @@ impl DitheredLines {
             helpers: Vec::new(),
             data: Vec::new(),
         })
-    }
-
-    /// `void lines(factors, offsets, lines)`: each channel's words as often as it has words in a vector.
-    fn lines(&self, name: &str, between: usize) -> Result<Function, MachineError> {
-        let mut b = Builder::new(name, 3);
-        b.purpose("Factors and offsets beside the codes of their channels.");
-        let [factors, offsets, lines] = [0, 1, 2].map(|i| b.parameter(i));
-        let objects = ["factors", "offsets", "lines"].map(|name| b.object(name));
-        let others = b.emit(Opcode::AddImmediate, (factors, word(between)));
-        let unit = shuffle_unit(&mut b);
-        let levels = self.words().ilog2();
-        loop_over(&mut b, self.channels.div_ceil(LANES), "channels of a vector", |b| {
-            let [factor, other] = [factors, others].map(|pointer| {
-                let factor = b.load(Opcode::LoadVUnalignedNext, (pointer, 1), objects[0]);
-                b.emit(Opcode::VshuffeH, (factor, factor))
-            });
-            let offset = b.load(Opcode::LoadVUnalignedNext, (offsets, 1), objects[1]);
-            spread(b, unit, levels, [factor, other, offset], &mut |b, line| {
-                for vector in line {
-                    b.store(Opcode::StoreVNext, (lines, 1, vector), objects[2]);
-                }
-            });
-        });
-        b.finish(None)
     }
 
     /// `int32_t sums(codes, others, lines, sums)`: the bitwise or of their magnitudes.
@@ -196,10 +176,8 @@ impl DitheredLines {
         let number = b.load(Opcode::LoadW, (key, 0), objects[2]);
         range.move_on(&mut b, number, VECTOR);
         let counter = counters(&mut b, number);
-        let zeros = b.emit(Opcode::CountLeadingZeros, (magnitudes,));
-        let shift = b.emit(Opcode::SubFromImmediate, (32 - 7, zeros));
+        let shift = shift_to_bytes(&mut b, magnitudes);
         let zero = b.zero();
-        let shift = b.emit(Opcode::Max, (shift, zero));
         let splat = |b: &mut Builder, value: i32| {
             let value = b.constant(value);
             b.emit(Opcode::VsplatW, (value,))

@@ -10,6 +10,7 @@ pub mod depthwise;
 mod depthwise_gradient;
 mod depthwise_order;
 mod depthwise_pack;
+mod depthwise_pass;
 mod depthwise_sheet;
 mod depthwise_sheet_gradient;
 mod depthwise_strided;
