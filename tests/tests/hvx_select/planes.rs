@@ -235,7 +235,7 @@ fn planes_and_rows() {
         (true, [1, 128, 8]),
         (false, [2, 96, 1]),
         (false, [4, 384, 70]),
-        // Start values farther behind the words than a load reaches.
+        // Start values far behind the words.
         (false, [4, 256, 1000]),
     ] {
         cases.extend(rows(&mut random, extreme, shape));
