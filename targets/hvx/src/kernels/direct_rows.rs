@@ -58,9 +58,8 @@ impl RowProduct {
         for vector in [magnitude, zero] {
             zero_vector(&mut b, vector);
         }
-        let values = b.emit(Opcode::AddImmediate, (left, word(self.starts_at())));
         let values: Vec<Register> = (0..self.rows)
-            .map(|row| b.load(Opcode::LoadW, (values, word(4 * row)), starts))
+            .map(|row| b.load(Opcode::LoadW, (left, word(self.starts_at() + 4 * row)), starts))
             .collect();
         let start = (self.depth - self.copied()) * self.columns - self.copied_from();
         advance(&mut b, copy, start);
