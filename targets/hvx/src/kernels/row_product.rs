@@ -3,7 +3,7 @@
 //!
 //! `y[r, k] = sum over s of a[r, s] b[s, k]`: four rows of `b` are interleaved to a word for each column, 128 added; a word of
 //! `a` multiplies 32 columns at a time. Results arise in their own order, so nothing is packed but the operands. Where few rows
-//! read the words of `b` but once, they stay in registers ([`direct_rows`](super::direct_rows)).
+//! read the words of `b` but once, they stay in registers (`direct_rows`).
 //!
 //! | what | layout |
 //! |---|---|
