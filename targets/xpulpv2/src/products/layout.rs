@@ -11,6 +11,28 @@ use super::strips::Strips;
 /// Most cores that multiply side by side.
 pub(super) const CORES: usize = 8;
 
+/// A number where lines are divided among cores, and where one core has them all.
+pub(super) fn divided(parts: usize, whole: usize) -> String {
+    match parts == whole {
+        true => whole.to_string(),
+        false => format!("TRAINC_DIVIDED({parts}, {whole})"),
+    }
+}
+
+/// How many pieces of `size` each cores share best, where there are `count` of them: the fewest, unless more save some
+/// hundredths.
+pub(super) fn even_pieces(count: usize, size: usize) -> usize {
+    // In thousandths of a piece.
+    let longest = |pieces: usize| (count * pieces).div_ceil(CORES) * 1000 / pieces;
+    let mut best = 1;
+    for pieces in (2..=CORES).filter(|&pieces| size.is_multiple_of(pieces)) {
+        if longest(pieces) * 100 < longest(best) * 97 {
+            best = pieces;
+        }
+    }
+    best
+}
+
 /// Cycles of a tile of four rows beside its products, and of a word of each of its vectors; of two rows, and of one.
 const TILE: u64 = 75;
 const WORDS: u64 = 24;
@@ -28,6 +50,8 @@ const WINDOW: u64 = 60;
 const PIECE: u64 = 6;
 const LONG_PIECE: u64 = 30;
 const SINGLE: u64 = 8;
+/// Of every other byte of at least seven.
+const APART: u64 = 2;
 /// Cycles of a row that is copied to where it has room.
 const LINE: u64 = 40;
 
@@ -42,6 +66,7 @@ fn set_cycles(set: &Set, windows: Option<&Windows>) -> u64 {
             let piece = match w.strides[2] {
                 1 if bytes < 8 => PIECE + bytes / 2,
                 1 => PIECE + bytes,
+                2 if bytes >= 4 => PIECE + APART * bytes,
                 _ => SINGLE * bytes,
             };
             let calls = if w.strides[2] == 1 && bytes < 8 { 0 } else { planes * LONG_PIECE };
@@ -265,6 +290,15 @@ impl Layout {
         self.lanes.tiles().min(CORES)
     }
 
+    /// Pieces of the rows that cores share, where there are less tiles of lanes than cores.
+    pub(crate) fn row_pieces(&self) -> usize {
+        if self.lanes.tiles() < CORES {
+            even_pieces(self.lanes.tiles(), self.rows.tiles())
+        } else {
+            1
+        }
+    }
+
     /// Matrices of sums.
     pub(crate) fn matrices(&self) -> usize {
         if self.adds { self.groups } else { self.blocks * self.groups }
@@ -479,10 +513,11 @@ impl Layout {
 
     /// Widths of a group's sums.
     pub(crate) fn widths(&self) -> usize {
-        match (&self.strips, &self.added) {
-            (Some(strips), _) => strips.widths(),
-            (None, Some(added)) => added.parts(),
-            (None, None) => self.lanes.tiles(),
+        match (&self.strips, &self.added, &self.shifted) {
+            (Some(strips), _, _) => strips.widths(),
+            (None, Some(added), _) => added.parts(),
+            (None, None, Some(shifted)) => shifted.widths(),
+            (None, None, None) => self.lanes.tiles() * self.row_pieces(),
         }
     }
 

@@ -20,7 +20,7 @@ use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
 
 use depthwise::Depthwise;
-use layout::{Kind, Layout, Set};
+use layout::{Kind, Layout, Set, divided};
 use outer::Outer;
 use phases::{Places, phases};
 use shifted::Shifted;
@@ -33,6 +33,8 @@ const CALL: u64 = 500;
 const FINISH: u64 = 5;
 const FINISH_GRADIENT: u64 = 8;
 const PLACE: u64 = 3;
+/// Fewest bytes of zeros that cores share.
+const SHARED: usize = 2048;
 
 /// A kernel that starts with a product.
 #[derive(Debug)]
@@ -113,7 +115,7 @@ impl Product {
             return;
         }
         if let Some(strips) = &layout.strips {
-            declare(out, "uint32_t", "widths", layout.bits, "Of the sums, by lines.");
+            declare(out, "uint32_t", "widths", layout.bits, "Of the sums, by parts.");
             strips.declarations(out);
             return;
         }
@@ -216,6 +218,8 @@ impl Product {
         groups(out);
         strips.pack(out, known, &Product::source(layout, &layout.rows), &rows);
         out.close();
+        let together = Layout { blocks: 1, ..layout.clone() };
+        let layout = if strips.joins_images() { &together } else { layout };
         if layout.blocks > 1 {
             out.for_("image", layout.blocks);
         }
@@ -242,19 +246,18 @@ impl Product {
             return;
         }
         let packs = layout.rows.kind != Kind::InPlace;
-        let bits = layout.groups * layout.lanes.tiles() * 4;
+        let bits = layout.groups * layout.widths() * 4;
         out.line(format!("trainc_xpulp_zero(widths, {bits});"));
         if layout.adds && layout.blocks > 1 {
             let bytes = layout.matrices() * layout.sum_rows() * layout.lanes.tiles() * 16;
-            out.line(format!("trainc_xpulp_zero(sums, {bytes});"));
+            out.line(zero("sums", bytes));
         }
         if let Some(shifted) = &layout.shifted {
             Product::shifted(layout, shifted, out);
             return;
         }
         if let Some(volume) = &layout.volume {
-            let bytes = volume.planes * volume.plane();
-            out.line(format!("trainc_xpulp_zero(placed, {bytes});"));
+            out.line(zero("placed", volume.planes * volume.plane()));
         }
         let groups = |out: &mut Text| {
             if layout.groups > 1 {
@@ -314,6 +317,7 @@ impl Product {
         set(out, "work.lanes", &layout.lanes, &from, layout.windows.is_some());
         out.line(format!("work.lane_tiles = {lane_tiles};"));
         out.line(format!("work.parts = {};", layout.parts()));
+        out.line(format!("work.pieces = {};", divided(layout.row_pieces(), 1)));
         let packed = if layout.lanes.kind == Kind::InPlace { "0" } else { "lanes" };
         out.line(format!("work.packed = {packed};"));
         let matrix = layout.sum_rows() * lane_tiles * 4;
@@ -326,11 +330,16 @@ impl Product {
         out.line(format!("work.sums = {sums};"));
         out.line(format!("work.sums_stride = {};", lane_tiles * 4));
         out.line(format!("work.adds = {};", u8::from(layout.adds && layout.blocks > 1)));
-        out.line(format!("work.bits = {};", plus("widths", "group", lane_tiles, layout.groups)));
-        out.long(format!(
-            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_multiply_parts);",
-            layout.parts()
-        ));
+        let bits = plus("widths", "group", layout.widths(), layout.groups);
+        out.line(format!("work.bits = {bits};"));
+        if layout.row_pieces() > 1 {
+            out.line("trainc_xpulp_multiply_all(&work);");
+        } else {
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_multiply_parts);",
+                layout.parts()
+            ));
+        }
         out.close();
         if layout.blocks > 1 {
             out.close();
@@ -351,7 +360,7 @@ impl Product {
         }
         if self.has_zeros {
             let bytes = self.kernel.result.count() * if finish.is_some() { 1 } else { 4 };
-            out.line(format!("trainc_xpulp_zero(y0, {bytes});"));
+            out.line(zero("y0", bytes));
         }
         // Loops set all fields in each round.
         let is_shared = |l: &Layout| l.strips.is_some() && l.blocks * l.groups == 1;
@@ -478,6 +487,12 @@ fn emit_rounding(finish: Option<Narrowing>, structure: &str, out: &mut Text) {
     ));
 }
 
+/// Zeroes so many bytes, which cores share if they are many.
+fn zero(name: &str, bytes: usize) -> String {
+    let shared = if bytes < SHARED { "" } else { "_shared" };
+    format!("trainc_xpulp_zero{shared}({name}, {bytes});")
+}
+
 /// `name + variable * factor`, where the variable has more than one value.
 fn plus(name: &str, variable: &str, factor: usize, values: usize) -> String {
     if values == 1 || factor == 0 {
@@ -535,8 +550,13 @@ impl Implementation for Product {
             Some(Narrowing::Gradient { .. }) => FINISH_GRADIENT,
             _ => FINISH,
         };
-        let each = if self.places.is_empty() { each } else { each + PLACE };
-        let finish = self.kernel.result.count() as u64 * each;
+        let finish = if self.places.is_empty() {
+            self.kernel.result.count() as u64 * each
+        } else {
+            // The rest are zeros.
+            let results = |l: &Layout| l.matrices() * l.rows.count * l.lanes.count;
+            self.layouts.iter().map(results).sum::<usize>() as u64 * (each + PLACE)
+        };
         Cost::new(CALL + products + finish + self.kernel.rest_cycles())
     }
 

@@ -5,6 +5,9 @@
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Pass};
 
+use super::layout::{divided, even_pieces};
+use super::zero;
+
 /// Cycles of a row of a copy, of four bytes of it side by side and of four that lie apart.
 const ROW: u64 = 12;
 const WORD: u64 = 5;
@@ -31,8 +34,9 @@ pub(crate) struct Shifted {
     /// Of errors.
     rows: usize,
     columns: usize,
-    /// Rows of weights.
+    /// Rows of weights, and in how many pieces cores share them.
     outputs: usize,
+    pieces: usize,
     /// In the working memory.
     copies: usize,
     words: usize,
@@ -48,7 +52,7 @@ impl Shifted {
             && c.columns.is_multiple_of(4)
             // A tile's first word is not added to anything.
             && c.places() >= 8;
-        suits.then_some(Shifted {
+        let mut shifted = suits.then_some(Shifted {
             channels: c.channels,
             height: c.height,
             width: c.width,
@@ -58,9 +62,13 @@ impl Shifted {
             rows: c.rows,
             columns: c.columns,
             outputs: c.outputs,
+            pieces: 1,
             copies: 0,
             words: 0,
-        })
+        })?;
+        let [columns, tiles] = [shifted.tiles(), shifted.outputs / 4];
+        shifted.pieces = even_pieces(columns, tiles);
+        Some(shifted)
     }
 
     /// Rows of a copy whose numbers have the same remainder by the stride, which lie side by side.
@@ -91,6 +99,11 @@ impl Shifted {
     /// Columns of tiles.
     fn tiles(&self) -> usize {
         self.channels / 4 * self.taps[0] * self.taps[1]
+    }
+
+    /// Widths of sums.
+    pub(crate) fn widths(&self) -> usize {
+        self.tiles() * self.pieces
     }
 
     /// An estimate of an image's cycles.
@@ -131,7 +144,7 @@ impl Shifted {
 
     /// Zeroes what stays zero.
     pub(crate) fn clear(&self, out: &mut Text) {
-        out.line(format!("trainc_xpulp_zero(copies, {});", self.copied()));
+        out.line(zero("copies", self.copied()));
     }
 
     /// Multiplies the errors at `rows` by the operand at `from`.
@@ -159,16 +172,17 @@ impl Shifted {
             ("outputs", number(self.outputs)),
             ("sums", sums.to_string()),
             ("adds", number(usize::from(adds))),
+            ("pieces", divided(self.pieces, 1)),
             ("bits", bits.to_string()),
         ] {
             out.line(format!("work.{field} = {value};"));
         }
-        let mut share = |count: usize, name: &str| {
+        let mut share = |count: String, name: &str| {
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
         };
-        share(self.channels, "shift_channels");
-        share(self.outputs / 4, "error_words");
-        share(self.tiles(), "multiply_shifted");
+        share(number(self.channels), "shift_channels");
+        share(number(self.errors() / 16), "error_words");
+        share(divided(self.widths(), self.tiles()), "multiply_shifted");
     }
 }
 
@@ -193,6 +207,7 @@ mod tests {
                 rows,
                 columns: rows,
                 outputs: 4,
+                pieces: 1,
                 copies: 0,
                 words: 0,
             };

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Pass};
 
-use super::layout::{CORES, Taps};
+use super::layout::{CORES, Taps, divided};
+use super::zero;
 
 /// Results of a line at once: the last ones of a line overlap others.
 const LANES: usize = 4;
@@ -31,6 +32,8 @@ const SINGLE: u64 = 11;
 /// A product by strips, of each image and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Strips {
+    /// Those whose lines follow each other.
+    images: usize,
     /// Of the operand: channels, rows, columns.
     channels: usize,
     height: usize,
@@ -147,6 +150,7 @@ impl Strips {
             (weights.channel, c.channels * weights.channel)
         };
         let mut strips = Strips {
+            images: if c.groups == 1 { c.images } else { 1 },
             channels,
             height,
             width,
@@ -173,6 +177,10 @@ impl Strips {
         strips.turns_rows = channels.is_multiple_of(4);
         // Of large operands, strips take less room.
         strips.turns_rows &= strips.segment() >= SEGMENT_WORDS && strips.room() <= by_lines;
+        if strips.turns_rows {
+            // Of one image's rows there is room.
+            strips.images = 1;
+        }
         strips.piece = strips.best_piece();
         // Places of weights are 16-bit.
         (strips.vector() < 1 << 15 && strips.segment() >= SEGMENT_WORDS).then_some(strips)
@@ -227,11 +235,17 @@ impl Strips {
 
     /// Widths of sums.
     pub(crate) fn widths(&self) -> usize {
-        self.lines * self.pieces_of(self.piece)
+        if self.turns_rows { self.lines * self.pieces_of(self.piece) } else { self.parts() }
     }
 
+    /// Whether it is the product of all images, and not of one.
+    pub(crate) fn joins_images(&self) -> bool {
+        self.images > 1
+    }
+
+    /// Lines of all images in a row.
     fn parts(&self) -> usize {
-        self.lines.min(CORES)
+        (self.images * self.lines).min(CORES)
     }
 
     fn turns(&self) -> bool {
@@ -352,12 +366,12 @@ impl Strips {
     pub(crate) fn clear(&self, out: &mut Text, groups: usize) {
         let bytes = groups * self.rows.div_ceil(4) * 4 * self.vector();
         if self.vector() != self.taps[1] * self.taps[0] * self.channels || self.rows % 4 == 3 {
-            out.line(format!("trainc_xpulp_zero(rows, {bytes});"));
+            out.line(zero("rows", bytes));
         }
         if !self.turns_rows {
             out.line(format!("trainc_xpulp_zero(zeros, {});", self.width));
         } else if self.bytes() != self.width * self.column() {
-            out.line(format!("trainc_xpulp_zero(strips, {});", self.room()));
+            out.line(zero("strips", self.room()));
         }
     }
 
@@ -402,12 +416,9 @@ impl Strips {
             false => 0,
         };
         let number = |n: usize| n.to_string();
-        let divided = |piece: usize, whole: usize| match piece == whole {
-            true => whole.to_string(),
-            false => format!("TRAINC_DIVIDED({piece}, {whole})"),
-        };
         for (field, value) in [
             ("from", from.to_string()),
+            ("images", number(self.images)),
             ("channels", number(self.channels)),
             ("height", number(self.height)),
             ("width", number(self.width)),
@@ -433,7 +444,8 @@ impl Strips {
             ("piece_tiles", divided(self.piece[0], self.whole_piece()[0])),
             ("piece_columns", divided(self.piece[1], self.whole_piece()[1])),
             ("sums", sums.to_string()),
-            ("sums_stride", number((self.lines * self.columns).next_multiple_of(4))),
+            ("sums_stride", number(self.sums_stride())),
+            ("image_sums", number(self.sum_rows() * self.sums_stride())),
             ("bits", bits.to_string()),
         ] {
             known.set(out, "lines", field, &value);
@@ -447,6 +459,16 @@ impl Strips {
         } else {
             share(number(self.parts()), "multiply_strips");
         }
+    }
+
+    /// Sums of a row.
+    fn sums_stride(&self) -> usize {
+        (self.lines * self.columns).next_multiple_of(4)
+    }
+
+    /// As [`super::layout::Layout::sum_rows`] has them.
+    fn sum_rows(&self) -> usize {
+        self.rows + usize::from(self.rows % 4 == 3)
     }
 
     /// Bytes of a group's packed weights.

@@ -432,11 +432,44 @@ static inline uint32_t trainc_xpulp_most_bits(const float *x, int32_t count)
     return most;
 }
 
+/* Floats of which cores take parts. */
+struct trainc_xpulp_most {
+    const float *x;
+    int32_t count;
+    uint32_t most[8];
+};
+
+static inline void trainc_xpulp_most_parts(void *context, int32_t begin, int32_t end)
+{
+    struct trainc_xpulp_most *const work = (struct trainc_xpulp_most *)context;
+    const int32_t each = (work->count + 7) >> 3;
+    for (int32_t part = begin; part < end; part++) {
+        const int32_t first = trainc_minimum32(part * each, work->count);
+        work->most[part] = trainc_xpulp_most_bits(work->x + first,
+            trainc_minimum32(first + each, work->count) - first);
+    }
+}
+
+/* As trainc_xpulp_most_bits. */
+static inline uint32_t trainc_xpulp_most_shared(const float *x, int32_t count)
+{
+    if (count < 1024) {
+        return trainc_xpulp_most_bits(x, count);
+    }
+    struct trainc_xpulp_most work = { x, count, { 0, 0, 0, 0, 0, 0, 0, 0 } };
+    TRAINC_PARALLEL_FOR(&work, 8, trainc_xpulp_most_parts);
+    uint32_t most = 0;
+    for (int32_t part = 0; part < 8; part++) {
+        most = trainc_xpulp_maxu(most, work.most[part]);
+    }
+    return most;
+}
+
 /* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. */
 static inline int32_t trainc_xpulp_largest(const float *x, int32_t count)
 {
     int32_t largest = 0;
-    const uint32_t most = trainc_xpulp_most_bits(x, count);
+    const uint32_t most = trainc_xpulp_most_shared(x, count);
     if (most < UINT32_C(0xff000000)) {
         return (int32_t)(most >> 1);
     }

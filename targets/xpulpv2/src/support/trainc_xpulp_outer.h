@@ -25,11 +25,34 @@ struct trainc_xpulp_outer {
     struct trainc_xpulp_rounding rounding;
 };
 
-/* Part number n of so many. */
+/* The first of a part of so many. */
 static inline int32_t trainc_xpulp_outer_first(const struct trainc_xpulp_outer *work, int32_t part,
     int32_t count)
 {
     return part * count / work->parts;
+}
+
+/* The byte or the word that a row's lanes are multiplied by. */
+static inline uint32_t trainc_xpulp_outer_factor(const struct trainc_xpulp_outer *work, int32_t n)
+{
+    return work->images == 1 ? (uint32_t)(int32_t)work->rows[n]
+                             : trainc_xpulp_load(work->rows + 4 * n);
+}
+
+/* The first row of a part: rows without errors are a twelfth of others. */
+static inline int32_t trainc_xpulp_outer_row(const struct trainc_xpulp_outer *work, int32_t part)
+{
+    int32_t all = 0, n = 0;
+    if (part == 0 || part == work->parts) {
+        return part == 0 ? 0 : work->row_count;
+    }
+    for (; n < work->row_count; n++) {
+        all += trainc_xpulp_outer_factor(work, n) == 0 ? 1 : 12;
+    }
+    for (all -= part * all / work->parts; all > 0; n--) {
+        all -= trainc_xpulp_outer_factor(work, n - 1) == 0 ? 1 : 12;
+    }
+    return n;
 }
 
 /* The magnitudes of a word's bytes. */
@@ -133,17 +156,17 @@ static inline uint32_t trainc_xpulp_outer_largest(uint32_t row, const int8_t *la
 static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context;
-    for (int32_t part = begin; part < end; part++) {
-        uint32_t most = 0;
-        for (int32_t n = trainc_xpulp_outer_first(work, part, work->row_count);
-             n < trainc_xpulp_outer_first(work, part + 1, work->row_count); n++) {
-            const uint32_t row = trainc_xpulp_load(work->rows + 4 * n);
-            if (row != 0) {
-                const uint32_t largest =
-                    trainc_xpulp_outer_largest(row, work->lanes, work->lane_count);
-                most = largest > most ? largest : most;
-            }
+    const int32_t behind = trainc_xpulp_outer_row(work, end);
+    uint32_t most = 0;
+    for (int32_t n = trainc_xpulp_outer_row(work, begin); n < behind; n++) {
+        const uint32_t row = trainc_xpulp_load(work->rows + 4 * n);
+        if (row != 0) {
+            const uint32_t largest =
+                trainc_xpulp_outer_largest(row, work->lanes, work->lane_count);
+            most = largest > most ? largest : most;
         }
+    }
+    for (int32_t part = begin; part < end; part++) {
         work->widths[part] = most;
     }
 }
@@ -253,13 +276,6 @@ static inline uint32_t trainc_xpulp_pair_mask(const struct trainc_xpulp_rounding
     }
 #endif
 
-/* The byte or the word that a row's lanes are multiplied by. */
-static inline uint32_t trainc_xpulp_outer_factor(const struct trainc_xpulp_outer *work, int32_t n)
-{
-    return work->images == 1 ? (uint32_t)(int32_t)work->rows[n]
-                             : trainc_xpulp_load(work->rows + 4 * n);
-}
-
 /* A row's sums from lane i on, one after the other, of a single image or more. */
 static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work, uint32_t row,
     int32_t i, int32_t count, int32_t *sums)
@@ -317,9 +333,8 @@ static inline int32_t trainc_xpulp_outer_pairs(const struct trainc_xpulp_outer *
     static inline void trainc_xpulp_store_outer_##name(void *context, int32_t begin, int32_t end) \
     { \
         const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context; \
-        const int32_t rows = work->row_count; \
-        for (int32_t n = trainc_xpulp_outer_first(work, begin, rows); \
-             n < trainc_xpulp_outer_first(work, end, rows); n++) { \
+        const int32_t behind = trainc_xpulp_outer_row(work, end); \
+        for (int32_t n = trainc_xpulp_outer_row(work, begin); n < behind; n++) { \
             const uint32_t row = trainc_xpulp_outer_factor(work, n); \
             int8_t *const to = work->y + n * work->lane_count; \
             if (row == 0) { \

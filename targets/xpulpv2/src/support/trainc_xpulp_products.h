@@ -9,6 +9,13 @@
 #include "trainc_rt.h"
 #include "trainc_xpulp.h"
 
+/* Of functions to which a kernel's numbers are known where they are called: by name, on one core. */
+#if defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__) && !TRAINC_DIVIDED(1, 0)
+#define TRAINC_XPULP_INLINE __attribute__((always_inline)) inline
+#else
+#define TRAINC_XPULP_INLINE inline
+#endif
+
 /* A tile, and where its sums go. Strides are in bytes; blocks of assembler know the places. */
 struct trainc_xpulp_tile {
     const int8_t *rows, *lanes;
@@ -545,6 +552,25 @@ static inline void trainc_xpulp_zero(void *to, int32_t bytes)
     }
 }
 
+/* The same, which cores share by 64 bytes. */
+struct trainc_xpulp_zeroed {
+    uint8_t *to;
+    int32_t bytes;
+};
+
+static inline void trainc_xpulp_zero_some(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_zeroed *const work = (const struct trainc_xpulp_zeroed *)context;
+    trainc_xpulp_zero(work->to + 64 * begin,
+        (64 * end < work->bytes ? 64 * end : work->bytes) - 64 * begin);
+}
+
+static inline void trainc_xpulp_zero_shared(void *to, int32_t bytes)
+{
+    struct trainc_xpulp_zeroed work = { (uint8_t *)to, bytes };
+    TRAINC_PARALLEL_FOR(&work, (bytes + 63) >> 6, trainc_xpulp_zero_some);
+}
+
 /* Vectors that are pieces of a volume: vector (a, b, c) starts at the sum of a, b and c by their
  * strides; element (a, b, c) of it lies as far from there as the sum of these by theirs. */
 struct trainc_xpulp_windows {
@@ -628,6 +654,49 @@ static inline void trainc_xpulp_columns(const int8_t *from, int32_t stride, int3
     }
 }
 
+/* Some rows of bytes that are `step` bytes apart: rows begin so many bytes after each other. */
+static inline void trainc_xpulp_rows_apart(const int8_t *from, int32_t from_stride, int32_t step,
+    int8_t *to, int32_t to_stride, int32_t rows, int32_t bytes)
+{
+#if defined(TRAINC_XPULP_INSN)
+    if (bytes >= 4 && step <= 2) {
+        /* The last word overlaps others. */
+        const int32_t words = bytes >> 2, back = (bytes & 3) - 4;
+        register const int8_t *x10 __asm__("x10") = from;
+        register int8_t *x11 __asm__("x11") = to;
+        register int32_t x12 __asm__("x12") = rows;
+        register int32_t x13 __asm__("x13") = words;
+        register int32_t x14 __asm__("x14") = back * step;
+        register int32_t x15 __asm__("x15") = back;
+        register int32_t x16 __asm__("x16") = from_stride - (4 * words + back) * step;
+        register int32_t x17 __asm__("x17") = to_stride - (4 * words + back);
+        register uint32_t x28 __asm__("x28") = 0x07050200;
+#define TRAINC_XPULP_SHIFT(word, ...) \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
+            word "9: " TRAINC_XPULP_SWI(x5, 4, x11) "add x10, x10, x14\n\tadd x11, x11, x15\n\t" \
+            __VA_ARGS__ "add x10, x10, x16\n\tsw x5, 0(x11)\n\t8: add x11, x11, x17\n\t.option pop" \
+            : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), \
+              "r"(x28) \
+            : "x5", "x6", "memory")
+        if (step == 1) {
+            TRAINC_XPULP_SHIFT(TRAINC_XPULP_LWI(x5, 4, x10) "nop\n\t", "lw x5, 0(x10)\n\t");
+        } else {
+            /* Every other byte of seven. */
+            TRAINC_XPULP_SHIFT(TRAINC_XPULP_LWI(x5, 3, x10) TRAINC_XPULP_LWI(x6, 5, x10)
+                "nop\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x6, x28),
+                "lw x5, 0(x10)\n\tlw x6, 3(x10)\n\tnop\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x6, x28));
+        }
+#undef TRAINC_XPULP_SHIFT
+        return;
+    }
+#endif
+    for (int32_t row = 0; row < rows; row++) {
+        for (int32_t i = 0; i < bytes; i++) {
+            to[row * to_stride + i] = from[row * from_stride + i * step];
+        }
+    }
+}
+
 static inline void trainc_xpulp_window(const struct trainc_xpulp_windows *w, const int8_t *from,
     int8_t *to)
 {
@@ -641,12 +710,9 @@ static inline void trainc_xpulp_window(const struct trainc_xpulp_windows *w, con
             to = trainc_xpulp_pieces(from, w->strides[1], w->counts[1], w->counts[2], to);
             continue;
         }
-        for (int32_t b = 0; b < w->counts[1]; b++) {
-            const int8_t *at = from + b * w->strides[1];
-            for (int32_t c = 0; c < w->counts[2]; c++, at += w->strides[2]) {
-                *to++ = *at;
-            }
-        }
+        trainc_xpulp_rows_apart(from, w->strides[1], w->strides[2], to, w->counts[2], w->counts[1],
+            w->counts[2]);
+        to += w->counts[1] * w->counts[2];
     }
 }
 
@@ -745,52 +811,64 @@ struct trainc_xpulp_product {
     int32_t row_count;
     struct trainc_xpulp_set lanes;
     int32_t lane_tiles, parts;
+    /* Of the rows' tiles, as many each, where there are less tiles of lanes than cores. */
+    int32_t pieces;
     /* Room for a tile of lanes for each part, if they are not in place. */
     int8_t *packed;
     /* [rows][lanes], whole tiles each; whether to add to them. */
     int32_t *sums;
     int32_t sums_stride, adds;
-    /* The bits of the sums' magnitudes, by tiles of lanes. */
+    /* The bits of the sums' magnitudes, by tiles of lanes and pieces. */
     uint32_t *bits;
 };
 
 static const int32_t trainc_xpulp_zeros[4] = { 0, 0, 0, 0 };
 
-/* A tile of lanes by all rows. */
+/* A tile of lanes by some rows, as of place `at` of the bits. */
 static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product *work, int32_t n,
-    int8_t *packed)
+    const int8_t *packed, int32_t first, int32_t count, int32_t at)
 {
     const int32_t bytes = work->lanes.bytes;
     struct trainc_xpulp_tile tile;
-    if (work->lanes.kind == TRAINC_XPULP_IN_PLACE) {
-        tile.lanes = work->lanes.from + 4 * n * bytes;
-    } else {
-        trainc_xpulp_pack(&work->lanes, n, packed);
-        tile.lanes = packed;
-    }
-    tile.rows = work->rows;
+    tile.lanes = work->lanes.kind == TRAINC_XPULP_IN_PLACE ? work->lanes.from + 4 * n * bytes
+        : packed;
+    tile.rows = work->rows + first * bytes;
     tile.stride = bytes;
     tile.words = bytes >> 2;
-    tile.sums = work->sums + 4 * n;
+    tile.sums = work->sums + first * work->sums_stride + 4 * n;
     tile.sums_stride = 4 * work->sums_stride;
     tile.start = work->adds ? tile.sums : trainc_xpulp_zeros;
     tile.start_stride = work->adds ? tile.sums_stride : 0;
     tile.bits = 0;
     int32_t row = 0;
-    if (!work->adds && tile.words > 1 && work->row_count >= 4) {
-        row = work->row_count & ~3;
+    if (!work->adds && tile.words > 1 && count >= 4) {
+        row = count & ~3;
         trainc_xpulp_multiply_tiles(&tile, row >> 2);
     }
-    for (; row < work->row_count; row += 4) {
-        trainc_xpulp_multiply(&tile, work->row_count - row);
+    for (; row < count; row += 4) {
+        trainc_xpulp_multiply(&tile, count - row);
         tile.rows += 4 * bytes;
         tile.sums += work->sums_stride * 4;
         tile.start = work->adds ? tile.sums : tile.start;
     }
-    work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
+    work->bits[at] = (work->adds ? 0 : work->bits[at]) | tile.bits;
 }
 
-/* Some parts. */
+/* Some pieces of tiles of lanes that are packed already. */
+static inline void trainc_xpulp_multiply_pieces(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_product *const work = (const struct trainc_xpulp_product *)context;
+    const int32_t rows = work->row_count, each = ((rows + 3) & ~3) / work->pieces;
+    for (int32_t n = begin; n < end; n++) {
+        const int32_t tile = n / work->pieces, first = (n - tile * work->pieces) * each;
+        const int8_t *const packed =
+            work->packed == 0 ? 0 : work->packed + 4 * tile * work->lanes.bytes;
+        trainc_xpulp_multiply_tile(work, tile, packed, first,
+            rows - first < each ? rows - first : each, n);
+    }
+}
+
+/* Some parts, whose rows are in one piece. */
 static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_product *const work = (const struct trainc_xpulp_product *)context;
@@ -800,9 +878,28 @@ static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int
         const int32_t first = part * work->lane_tiles / work->parts;
         const int32_t last = (part + 1) * work->lane_tiles / work->parts;
         for (int32_t n = first; n < last; n++) {
-            trainc_xpulp_multiply_tile(work, n, packed);
+            if (packed != 0) {
+                trainc_xpulp_pack(&work->lanes, n, packed);
+            }
+            trainc_xpulp_multiply_tile(work, n, packed, 0, work->row_count, n);
         }
     }
+}
+
+/* All of a product. */
+static inline void trainc_xpulp_multiply_all(struct trainc_xpulp_product *work)
+{
+    if (work->pieces == 1) {
+        TRAINC_PARALLEL_FOR(work, work->parts, trainc_xpulp_multiply_parts);
+        return;
+    }
+    if (work->packed != 0) {
+        struct trainc_xpulp_packing packing;
+        packing.set = work->lanes;
+        packing.to = work->packed;
+        TRAINC_PARALLEL_FOR(&packing, work->lane_tiles, trainc_xpulp_pack_tiles);
+    }
+    TRAINC_PARALLEL_FOR(work, work->lane_tiles * work->pieces, trainc_xpulp_multiply_pieces);
 }
 
 /* A volume with room around its planes, and between its elements, of zeros. */

@@ -25,53 +25,11 @@ struct trainc_xpulp_shifted {
     /* [outputs][channels][taps[0]][taps[1]]; whether to add to them. */
     int32_t *sums;
     int32_t adds;
-    /* The bits of the sums' magnitudes, by four channels and taps. */
+    /* Of a tap's outputs, as many fours each. */
+    int32_t pieces;
+    /* The bits of the sums' magnitudes, by four channels, taps and pieces. */
     uint32_t *bits;
 };
-
-/* Some rows of bytes, at least four of each, which are as many bytes apart as `step` says: from and
- * to every so many bytes. */
-static inline void trainc_xpulp_shift_rows(const int8_t *from, int32_t from_stride, int32_t step,
-    int8_t *to, int32_t to_stride, int32_t rows, int32_t bytes)
-{
-#if defined(TRAINC_XPULP_INSN)
-    if (bytes >= 4 && step <= 2) {
-        /* The last word overlaps others. */
-        const int32_t words = bytes >> 2, back = (bytes & 3) - 4;
-        register const int8_t *x10 __asm__("x10") = from;
-        register int8_t *x11 __asm__("x11") = to;
-        register int32_t x12 __asm__("x12") = rows;
-        register int32_t x13 __asm__("x13") = words;
-        register int32_t x14 __asm__("x14") = back * step;
-        register int32_t x15 __asm__("x15") = back;
-        register int32_t x16 __asm__("x16") = from_stride - (4 * words + back) * step;
-        register int32_t x17 __asm__("x17") = to_stride - (4 * words + back);
-        register uint32_t x28 __asm__("x28") = 0x07050200;
-#define TRAINC_XPULP_SHIFT(word, ...) \
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
-            word "9: " TRAINC_XPULP_SWI(x5, 4, x11) "add x10, x10, x14\n\tadd x11, x11, x15\n\t" \
-            __VA_ARGS__ "add x10, x10, x16\n\tsw x5, 0(x11)\n\t8: add x11, x11, x17\n\t.option pop" \
-            : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), \
-              "r"(x28) \
-            : "x5", "x6", "memory")
-        if (step == 1) {
-            TRAINC_XPULP_SHIFT(TRAINC_XPULP_LWI(x5, 4, x10) "nop\n\t", "lw x5, 0(x10)\n\t");
-        } else {
-            /* Every other byte of seven. */
-            TRAINC_XPULP_SHIFT(TRAINC_XPULP_LWI(x5, 3, x10) TRAINC_XPULP_LWI(x6, 5, x10)
-                "nop\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x6, x28),
-                "lw x5, 0(x10)\n\tlw x6, 3(x10)\n\tnop\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x6, x28));
-        }
-#undef TRAINC_XPULP_SHIFT
-        return;
-    }
-#endif
-    for (int32_t row = 0; row < rows; row++) {
-        for (int32_t i = 0; i < bytes; i++) {
-            to[row * to_stride + i] = from[row * from_stride + i * step];
-        }
-    }
-}
 
 /* The copies of some channels, where what lies outside of the operand is zero already. */
 static inline void trainc_xpulp_shift_channels(void *context, int32_t begin, int32_t end)
@@ -98,7 +56,7 @@ static inline void trainc_xpulp_shift_channels(void *context, int32_t begin, int
                     ? trainc_minimum32((work->height - 1 - top) / down + 1,
                         work->alike / work->columns) : 0;
                 if (begins < ends) {
-                    trainc_xpulp_shift_rows(
+                    trainc_xpulp_rows_apart(
                         from + (top + begins * down) * work->width + left + first * right,
                         down * work->width, right,
                         to + alike * work->alike + begins * work->columns + first, work->columns,
@@ -109,21 +67,23 @@ static inline void trainc_xpulp_shift_channels(void *context, int32_t begin, int
     }
 }
 
-/* The words of some fours of rows of errors. */
+/* Some words of each of four rows of errors. */
 static inline void trainc_xpulp_error_words(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
-    const int32_t bytes = work->rows * work->columns;
-    for (int32_t n = begin; n < end; n++) {
-        const int8_t *const from = work->errors + 4 * n * bytes;
-        int8_t *const to = work->words + 4 * n * bytes;
+    const int32_t bytes = work->rows * work->columns, all = bytes >> 2;
+    for (int32_t n = begin, count; n < end; n += count) {
+        const int32_t four = n / all, first = n - four * all;
+        count = trainc_minimum32(all - first, end - n);
+        const int8_t *const from = work->errors + 4 * (four * bytes + first);
+        int8_t *const to = work->words + 16 * n;
 #if defined(TRAINC_XPULP_INSN)
         register const int8_t *x10 __asm__("x10") = from;
         register const int8_t *x11 __asm__("x11") = from + bytes;
         register const int8_t *x12 __asm__("x12") = from + 2 * bytes;
         register const int8_t *x13 __asm__("x13") = from + 3 * bytes;
         register int8_t *x14 __asm__("x14") = to;
-        register int32_t x15 __asm__("x15") = bytes >> 2;
+        register int32_t x15 __asm__("x15") = count;
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 15, 9)
             TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) TRAINC_XPULP_LWI(x7, 4, x12)
             TRAINC_XPULP_LWI(x28, 4, x13) TRAINC_XPULP_SWI(x5, 4, x14) TRAINC_XPULP_SWI(x6, 4, x14)
@@ -131,41 +91,47 @@ static inline void trainc_xpulp_error_words(void *context, int32_t begin, int32_
             : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x13), "+r"(x14) : "r"(x15)
             : "x5", "x6", "x7", "x28", "memory");
 #else
-        for (int32_t i = 0; i < 4 * bytes; i++) {
+        for (int32_t i = 0; i < 16 * count; i++) {
             to[i] = from[(i >> 2 & 3) * bytes + ((i >> 4) << 2) + (i & 3)];
         }
 #endif
     }
 }
 
-/* Some taps of four channels each, by all outputs. */
-static inline void trainc_xpulp_multiply_shifted(void *context, int32_t begin, int32_t end)
+/* Some pieces of taps of four channels each. */
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_shifted(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
     const int32_t taps = work->taps[0] * work->taps[1], bytes = work->rows * work->columns;
-    int32_t four = begin / taps, tap = begin - four * taps;
+    const int32_t pieces = work->pieces, each = (work->outputs >> 2) / pieces;
+    int32_t four = begin / pieces / taps, tap = begin / pieces - four * taps;
+    int32_t piece = begin - (four * taps + tap) * pieces;
     for (int32_t n = begin; n < end; n++) {
+        const int32_t first = piece * each;
         const int32_t down = tap / work->taps[1], right = tap - down * work->taps[1];
         const int32_t row = down / work->strides[0], alike = down - row * work->strides[0];
         struct trainc_xpulp_tile tile;
-        tile.rows = work->words;
+        tile.rows = work->words + 4 * first * bytes;
         tile.lanes = work->copies + (4 * four * work->taps[1] + right) * work->copy
             + alike * work->alike + row * work->columns;
         tile.stride = work->taps[1] * work->copy;
         tile.words = bytes >> 2;
-        tile.sums = work->sums + 4 * four * taps + tap;
+        tile.sums = work->sums + 4 * (first * work->channels + four) * taps + tap;
         tile.apart = 4 * taps;
         tile.sums_stride = 4 * (work->channels - 4) * taps;
         tile.bits = 0;
         if (work->adds) {
-            trainc_xpulp_add_tiles_apart(&tile, work->outputs >> 2);
+            trainc_xpulp_add_tiles_apart(&tile, each);
         } else {
-            trainc_xpulp_multiply_tiles_apart(&tile, work->outputs >> 2);
+            trainc_xpulp_multiply_tiles_apart(&tile, each);
         }
         work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
-        if (++tap == taps) {
-            tap = 0;
-            four++;
+        if (++piece == pieces) {
+            piece = 0;
+            if (++tap == taps) {
+                tap = 0;
+                four++;
+            }
         }
     }
 }

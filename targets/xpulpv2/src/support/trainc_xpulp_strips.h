@@ -110,9 +110,9 @@ static inline void trainc_xpulp_pack_taps(void *context, int32_t begin, int32_t 
 
 /* The products of windows. */
 struct trainc_xpulp_strips {
-    /* [channels][height][width] */
+    /* [images][channels][height][width]; a single image where its rows are turned once. */
     const int8_t *from;
-    int32_t channels, height, width;
+    int32_t images, channels, height, width;
     /* As many zeros as a row has elements. */
     const int8_t *zeros;
     /* Rows of a window, from each to the next, from a line's window to the next line's, and those
@@ -132,21 +132,21 @@ struct trainc_xpulp_strips {
     int32_t lines, columns, parts;
     /* Of lines in pieces, the rows' tiles and the columns of a piece, these whole fours. */
     int32_t piece_tiles, piece_columns;
-    /* [rows][lines][columns] */
+    /* [images][rows][lines][columns] */
     int32_t *sums;
-    int32_t sums_stride;
-    /* The bits of the sums' magnitudes, by lines or their pieces. */
+    int32_t sums_stride, image_sums;
+    /* The bits of the sums' magnitudes, by parts, or by pieces of lines. */
     uint32_t *bits;
 };
 
-/* Fills the strip of a line, in which columns outside of the operand hold zeros already. */
-static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *work, int32_t line,
-    int8_t *strip)
+/* Fills the strip of an image's line, in which columns outside of the operand hold zeros already. */
+static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *work, int32_t image,
+    int32_t line, int8_t *strip)
 {
     const int32_t plane = work->height * work->width, rest = work->used & 3;
     const int32_t skipped = work->used - 4;
     int32_t channel = 0, row = line * work->down - work->top, last = row + work->taps * work->dilation;
-    int32_t at = row * work->width;
+    int32_t at = image * work->channels * plane + row * work->width;
     int8_t *to = strip + work->left * work->column;
     for (int32_t k = 0; k < work->column; k += 4, to += 4) {
         const int8_t *rows[4];
@@ -251,18 +251,24 @@ static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_stri
     return tile.bits;
 }
 
-/* Some parts. */
-static inline void trainc_xpulp_multiply_strips(void *context, int32_t begin, int32_t end)
+/* Some parts of all images' lines. */
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
+    const int32_t lines = work->images * work->lines;
     for (int32_t part = begin; part < end; part++) {
         int8_t *const strip = work->strips + part * work->bytes;
         trainc_xpulp_zero(strip, work->bytes);
-        for (int32_t line = part * work->lines / work->parts;
-             line < (part + 1) * work->lines / work->parts; line++) {
-            trainc_xpulp_fill_strip(work, line, strip);
-            work->bits[line] |= trainc_xpulp_multiply_line(work, strip, 0, 1,
-                work->sums + line * work->columns, 0, 0);
+        const int32_t first = part * lines / work->parts;
+        int32_t image = first / work->lines, line = first - image * work->lines;
+        for (int32_t left = (part + 1) * lines / work->parts - first; left > 0; left--) {
+            trainc_xpulp_fill_strip(work, image, line, strip);
+            work->bits[part] |= trainc_xpulp_multiply_line(work, strip, 0, 1,
+                work->sums + image * work->image_sums + line * work->columns, 0, 0);
+            if (++line == work->lines) {
+                line = 0;
+                image++;
+            }
         }
     }
 }
@@ -295,7 +301,7 @@ static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t 
 
 /* Some lines, or pieces of them, all lines' first before the second, of an operand whose rows were
  * turned: rows of windows outside of it are skipped. */
-static inline void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
     for (int32_t piece = begin; piece < end; piece++) {
