@@ -453,7 +453,7 @@ static inline void trainc_xpulp_most_parts(void *context, int32_t begin, int32_t
 /* As trainc_xpulp_most_bits. */
 static inline uint32_t trainc_xpulp_most_shared(const float *x, int32_t count)
 {
-    if (count < 1024) {
+    if (!TRAINC_DIVIDED(1, 0) || count < 1024) {
         return trainc_xpulp_most_bits(x, count);
     }
     struct trainc_xpulp_most work = { x, count, { 0, 0, 0, 0, 0, 0, 0, 0 } };

@@ -43,7 +43,7 @@ static inline uint32_t trainc_xpulp_outer_factor(const struct trainc_xpulp_outer
 static inline int32_t trainc_xpulp_outer_row(const struct trainc_xpulp_outer *work, int32_t part)
 {
     int32_t all = 0, n = 0;
-    if (part == 0 || part == work->parts) {
+    if (!TRAINC_DIVIDED(1, 0) || part == 0 || part == work->parts) {
         return part == 0 ? 0 : work->row_count;
     }
     for (; n < work->row_count; n++) {

@@ -568,6 +568,10 @@ static inline void trainc_xpulp_zero_some(void *context, int32_t begin, int32_t 
 static inline void trainc_xpulp_zero_shared(void *to, int32_t bytes)
 {
     struct trainc_xpulp_zeroed work = { (uint8_t *)to, bytes };
+    if (!TRAINC_DIVIDED(1, 0)) {
+        trainc_xpulp_zero(to, bytes);
+        return;
+    }
     TRAINC_PARALLEL_FOR(&work, (bytes + 63) >> 6, trainc_xpulp_zero_some);
 }
 
@@ -889,7 +893,7 @@ static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int
 /* All of a product. */
 static inline void trainc_xpulp_multiply_all(struct trainc_xpulp_product *work)
 {
-    if (work->pieces == 1) {
+    if (!TRAINC_DIVIDED(1, 0) || work->pieces == 1) {
         TRAINC_PARALLEL_FOR(work, work->parts, trainc_xpulp_multiply_parts);
         return;
     }
