@@ -21,6 +21,8 @@ const IN_PLACE: (&str, &str) =
     ("trainc_neon_in_place.h", include_str!("../support/trainc_neon_in_place.h"));
 const MATRIX: (&str, &str) =
     ("trainc_neon_matrix.h", include_str!("../support/trainc_neon_matrix.h"));
+const NORMALIZATION: (&str, &str) =
+    ("trainc_neon_normalization.h", include_str!("../support/trainc_neon_normalization.h"));
 const DEPTHWISE: (&str, &str) =
     ("trainc_neon_depthwise.h", include_str!("../support/trainc_neon_depthwise.h"));
 const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/trainc_neon_float.h"));
@@ -43,6 +45,11 @@ impl Level {
         }
     }
 
+    /// Whether code may count on `sdot`.
+    pub(crate) fn has_dots(self) -> bool {
+        matches!(self, Level::Dotprod | Level::I8mm)
+    }
+
     /// How a kernel calls a support function that differs between levels.
     pub(crate) fn function(self, name: &str) -> String {
         match self {
@@ -61,6 +68,7 @@ impl Level {
             ("trainc_neon_rounding.h", include_str!("../support/trainc_neon_rounding.h")),
             ("trainc_neon_bits.h", include_str!("../support/trainc_neon_bits.h")),
             ("trainc_neon_outer.h", include_str!("../support/trainc_neon_outer.h")),
+            NORMALIZATION,
         ];
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],

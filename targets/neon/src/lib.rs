@@ -8,6 +8,7 @@ mod depthwise;
 mod level;
 pub mod loops;
 mod lowering;
+mod normalization;
 mod products;
 mod target;
 

@@ -13,6 +13,7 @@ use crate::bits::Bits;
 use crate::depthwise::Depthwise;
 use crate::level::Level;
 use crate::loops::Loops;
+use crate::normalization::Normalization;
 use crate::products::{DepthwiseProduct, FloatProduct, Product};
 
 /// A NEON target.
@@ -122,6 +123,10 @@ impl Target for NeonTarget {
         }
         if let Some(depthwise) = ways.ask(Depthwise::NAME, Depthwise::of(self.level, signature)) {
             return trainc_c::take(ways, depthwise);
+        }
+        let normalization = Normalization::of(self.level, signature).map(Ok);
+        if let Some(normalization) = ways.ask(Normalization::NAME, normalization) {
+            return trainc_c::take(ways, normalization);
         }
         trainc_c::take(ways, Loops::of(self.level, signature))
     }

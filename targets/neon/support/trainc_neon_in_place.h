@@ -650,6 +650,54 @@ TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t r
     }
 }
 
+/* The same for 8 lanes whose results are two bytes apart from y on, between those of the tiles at odd (or
+ * zeros, if that is NULL). */
+TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int32_t rows,
+    int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding,
+    trainc_rounded_tile *tile, trainc_sixteen_sums *sixteen)
+{
+    const struct trainc_rounding own = *rounding;
+    for (int32_t r = 0; r < rows; r += 8) {
+        const int8x16_t zero = vdupq_n_s8(0);
+        int8x16x4_t p = {{zero, zero, zero, zero}};
+        const int8x16x4_t q = tile(even, &own, sixteen);
+        even += 64;
+        if (odd != NULL) {
+            p = tile(odd, &own, sixteen);
+            odd += 64;
+        }
+        const int32_t left = rows - r;
+#define TRAINC_ROWS                                                                             \
+    TRAINC_ROW(0)                                                                               \
+    TRAINC_ROW(1)                                                                               \
+    TRAINC_ROW(2)                                                                               \
+    TRAINC_ROW(3)                                                                               \
+    TRAINC_ROW(4)                                                                               \
+    TRAINC_ROW(5)                                                                               \
+    TRAINC_ROW(6)                                                                               \
+    TRAINC_ROW(7)
+        if (left >= 8) {
+#define TRAINC_ROW(row)                                                                         \
+    {                                                                                           \
+        const int8x16_t a = q.val[trainc_register_of(tile, row)];                               \
+        const int8x16_t b = p.val[trainc_register_of(tile, row)];                               \
+        vst1q_s8(y, trainc_half_of(tile, row) != 0 ? vzip2q_s8(a, b) : vzip1q_s8(a, b));        \
+        y += row_stride;                                                                        \
+    }
+            TRAINC_ROWS
+        } else {
+            for (int32_t i = 0; i < left; i++) {
+                const int8x16_t a = q.val[trainc_register_of(tile, i)];
+                const int8x16_t b = p.val[trainc_register_of(tile, i)];
+                vst1q_s8(y, trainc_half_of(tile, i) != 0 ? vzip2q_s8(a, b) : vzip1q_s8(a, b));
+                y += row_stride;
+            }
+        }
+#undef TRAINC_ROWS
+#undef TRAINC_ROW
+    }
+}
+
 /* The storing functions of a level: of its tiles' order, and where in a tile a lane's sum of a row is. */
 #define TRAINC_STORES_IN_PLACE(level, order, at)                                                  \
     TRAINC_SHARED void trainc_store_places_half_away_##level(const int32_t *sums, int32_t panels, \
@@ -677,6 +725,30 @@ TRAINC_PART void trainc_store_apart(const int32_t *sums, int32_t rows, int32_t r
             }                                                                                     \
             sums += 64 * (ptrdiff_t)((rows + 7) / 8);                                             \
             y += 8;                                                                               \
+        }                                                                                         \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_between_half_away_##level(const int32_t *even,                \
+        const int32_t *odd, int32_t rows, int32_t row_stride, int8_t *y,                          \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        if (odd == NULL) {                                                                        \
+            TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_twos, even, NULL, rows,          \
+                row_stride, y, rounding);                                                         \
+        } else {                                                                                  \
+            TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_twos, even, odd, rows,           \
+                row_stride, y, rounding);                                                         \
+        }                                                                                         \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_between_pseudo_stochastic_##level(const int32_t *even,        \
+        const int32_t *odd, int32_t rows, int32_t row_stride, int8_t *y,                          \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        if (odd == NULL) {                                                                        \
+            TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_twos, even, NULL, rows,  \
+                row_stride, y, rounding);                                                         \
+        } else {                                                                                  \
+            TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_twos, even, odd, rows,   \
+                row_stride, y, rounding);                                                         \
         }                                                                                         \
     }                                                                                             \
     TRAINC_SHARED void trainc_store_apart_half_away_##level(const int32_t *sums, int32_t rows,    \

@@ -53,6 +53,20 @@ pub fn lower_in_halves(
     }
 }
 
+/// The loops of a normalization by integers whose sums are rounded, up to the rounding, channel by channel: for machines with a
+/// function of their own for what remains. The result is not written. Working memory has, by name, the `sums` or, where one code
+/// makes a sum and sums are rounded to nearest, the coefficients of channels: `codes0` and `added` (I32); and in `rounding` (I32) the
+/// right shift and the key of the uniform bits ([`crate::numeric::dither`]). `None` of other operations.
+#[must_use]
+pub fn lower_unrounded(
+    op: &Op,
+    inputs: &[&TensorType],
+    outputs: &[&TensorType],
+) -> Option<LoopKernel> {
+    let Op::Chain(chain) = op else { return None };
+    chain.lower_along(inputs, outputs, ChannelWalk::Channels, LaneWidths::Own)
+}
+
 /// Whether planes are shorter than a vector, an image is not, and there are so many images.
 fn go_by_images(op: &Op, inputs: &[&TensorType], vector: usize, least: usize) -> bool {
     let sizes = || Channels::of(op.kind().name(), inputs.first()?).ok();

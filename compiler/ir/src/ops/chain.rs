@@ -303,11 +303,14 @@ impl Operator for Chain {
             normalized(&[2, 5, 3, 7], [-127, -6], [false, false]),
             normalized(&[3, 4, 40], [0, -40], [false, false]),
             normalized(&[2, 5, 128], [-127, -6], [false, false]),
+            normalized(&[2, 3, 703], [-127, -6], [false, false]),
+            normalized(&[2, 3, 703], [0, -6], [false, false]),
             normalized(&[3, 40, 4, 4], [0, 90], [false, false]),
             normalized(&[1, 6, 8, 8], [-127, i32::MIN], [false, false]),
             normalized(&[9, 5], [-127, 90], [false, true]),
             normalized(&[2, 5, 3, 7], [-127, -6], [true, false]),
             normalized(&[3, 4, 40], [0, -40], [true, true]),
+            normalized(&[2, 3, 703], [-127, -6], [true, true]),
             normalized(&[9, 5], [-127, 90], [true, true]),
             // The product is 3 - 2 = 1; relu(1 - 2) and relu(1 + 4).
             Case::new(

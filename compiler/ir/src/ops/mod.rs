@@ -398,7 +398,7 @@ operations! {
 }
 
 pub use aligned_add::Alignment;
-pub use along::{lower_by_images, lower_in_halves};
+pub use along::{lower_by_images, lower_in_halves, lower_unrounded};
 pub use compare::Comparison;
 pub use example_precision::PrecisionOf;
 pub use matmul::ProductRole;

@@ -39,7 +39,7 @@ impl RequantizeStochastic {
     }
 
     /// In loops: the amount of that shift; sets the result's exponent.
-    fn amount(b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> Expr {
+    pub(crate) fn amount(b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) -> Expr {
         let excess = integer::bit_width(magnitudes) - Expr::i32(7);
         let s = b.let_("s", excess.maximum(Expr::i32(0)));
         b.set_output_exponent(0, exponent + s.clone());

@@ -55,6 +55,15 @@ impl Vectors for Machine<'_> {
                 Ok(Form::of_one(value, 32))
             }
             _ if value.ty == Scalar::F32 => Err(Reason::FloatOrder(r.local)),
+            // `sdot` adds four bytes or products of bytes to each lane.
+            Binary::Add if self.level.has_dots() && bits == 32 && view.is_byte(value) => {
+                Ok(Form::of_one(value, 8))
+            }
+            Binary::Add
+                if self.level.has_dots() && bits == 32 && view.byte_factors(value).is_some() =>
+            {
+                Ok(Form::of(value, 8))
+            }
             // Products of half the width go into the sum as they are.
             Binary::Add if view.is_wide_product(value, bits) => Ok(Form::of(value, bits / 2)),
             // Pairs of neighbours add up in wider lanes.
@@ -344,6 +353,18 @@ impl View<'_> {
         let half = bits / 2;
         let fits = |x: &Expr| bits_of(self.interval(x)) <= half;
         half >= self.least && !self.known.is_uniform(e) && fits(a) && fits(b)
+    }
+
+    /// Whether a value that differs between rounds is a signed byte.
+    pub(super) fn is_byte(&self, e: &Expr) -> bool {
+        !self.known.is_uniform(e) && self.natural(e) == 8
+    }
+
+    /// The factors of a product that differs between rounds, if they are signed bytes.
+    pub(super) fn byte_factors<'e>(&self, e: &'e Expr) -> Option<(&'e Expr, &'e Expr)> {
+        let Node::Binary(Binary::Multiply, a, b) = &*e.node else { return None };
+        let bytes = self.natural(a) == 8 && self.natural(b) == 8;
+        (bytes && !self.known.is_uniform(e)).then_some((a, b))
     }
 
     /// Whether both factors of a product are unsigned words.

@@ -23,6 +23,15 @@ impl Round<'_, '_, '_> {
         }
         let (op, own, bits) =
             (reduction.op, self.natural(value), self.view().reduction(&reduction));
+        if op == Binary::Add && bits == 32 && self.machine.level.has_dots() {
+            let factors = match self.view().byte_factors(value) {
+                None if self.view().is_byte(value) => Some((value.clone(), Expr::i32(1))),
+                factors => factors.map(|(a, b)| (a.clone(), b.clone())),
+            };
+            if let Some((a, b)) = factors {
+                return self.accumulate_dots(at, &a, &b);
+            }
+        }
         if op == Binary::Add && own < bits && !self.is_uniform(value) {
             // Pairs of neighbours add up in lanes of twice the width.
             let mut lanes = self.value(value, own);
@@ -45,6 +54,16 @@ impl Round<'_, '_, '_> {
         };
         for (sum, part) in sums.parts.iter().zip(&joined.parts) {
             self.lines.push(Line::Code(format!("{sum} = {part};")));
+        }
+    }
+
+    /// Adds products of signed bytes to sums of four rounds each.
+    fn accumulate_dots(&mut self, at: usize, a: &Expr, b: &Expr) {
+        let (a, b) = (self.value(a, 8), self.value(b, 8));
+        let sums = self.sums(at, (Kind::Signed, 32), self.count / 4);
+        let name = sums.intrinsic("vdot");
+        for (sum, (a, b)) in sums.parts.iter().zip(a.parts.iter().zip(&b.parts)) {
+            self.lines.push(Line::Code(format!("{sum} = {name}({sum}, {a}, {b});")));
         }
     }
 

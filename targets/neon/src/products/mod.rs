@@ -14,7 +14,7 @@ mod float;
 mod gradient;
 mod in_place;
 mod outer;
-mod parts;
+pub(crate) mod parts;
 mod phases;
 mod scales;
 mod shape;

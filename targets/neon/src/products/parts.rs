@@ -5,29 +5,29 @@ use trainc_c::text::Text;
 use crate::level::Level;
 
 /// Most parts of a piece of work.
-pub(super) const PARTS: usize = 8;
+pub(crate) const PARTS: usize = 8;
 
 /// What a function takes from its kernel: the C of a type up to the name, the name, and what the kernel gives.
 #[derive(Clone, Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     ty: &'static str,
     name: &'static str,
     given: String,
 }
 
 /// Something of the kernel under its own name.
-pub(super) fn own(ty: &'static str, name: &'static str) -> Taken {
+pub(crate) fn own(ty: &'static str, name: &'static str) -> Taken {
     given(ty, name, name)
 }
 
 /// Something of the kernel by a name of its own.
-pub(super) fn given(ty: &'static str, name: &'static str, given: impl Into<String>) -> Taken {
+pub(crate) fn given(ty: &'static str, name: &'static str, given: impl Into<String>) -> Taken {
     Taken { ty, name, given: given.into() }
 }
 
 /// The functions of a kernel.
 #[derive(Debug)]
-pub(super) struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     kernel: &'a str,
     count: usize,
     text: Text,
@@ -35,17 +35,17 @@ pub(super) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Of a kernel that has none yet.
-    pub(super) fn new(kernel: &'a str) -> Parts<'a> {
+    pub(crate) fn new(kernel: &'a str) -> Parts<'a> {
         Parts { kernel, count: 0, text: Text::default() }
     }
 
     /// Their text.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.text.finish()
     }
 
     /// Calls a function for parts of some work. `body` prints it for `begin..end`, by what is taken.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         out: &mut Text,
         parts: usize,
@@ -85,12 +85,12 @@ impl<'a> Parts<'a> {
 }
 
 /// A loop over the parts of a range.
-pub(super) fn for_parts(out: &mut Text) {
+pub(crate) fn for_parts(out: &mut Text) {
     out.open("for (int32_t part = begin; part < end; part++) {");
 }
 
 /// The least of what a part has of `count`, and what the next one starts with.
-pub(super) fn range(count: usize, parts: usize) -> [String; 2] {
+pub(crate) fn range(count: usize, parts: usize) -> [String; 2] {
     if count == parts {
         return ["part".into(), "part + 1".into()];
     }
@@ -102,7 +102,7 @@ pub(super) fn range(count: usize, parts: usize) -> [String; 2] {
 }
 
 /// What functions of a level need to be called.
-pub(super) fn of_level(level: Level) -> Vec<Taken> {
+pub(crate) fn of_level(level: Level) -> Vec<Taken> {
     match level {
         Level::Dispatch => vec![own("const struct trainc_level *", "level")],
         _ => Vec::new(),
@@ -110,7 +110,7 @@ pub(super) fn of_level(level: Level) -> Vec<Taken> {
 }
 
 /// How many there are in a panel of 8, of so many in all.
-pub(super) fn of_panel(count: usize, panel: &str) -> String {
+pub(crate) fn of_panel(count: usize, panel: &str) -> String {
     match count.is_multiple_of(8) {
         true => "8".into(),
         false => format!("trainc_of_panel({count}, {panel})"),

@@ -83,6 +83,8 @@ pub(crate) enum LaneWidths {
     /// Vectors whose lanes halve for one instruction a pair: sums that are measured one by one are kept, and rounded in halves of
     /// words.
     Halves,
+    /// A machine that rounds by a function of its own, for which what it takes is left in working memory.
+    Own,
 }
 
 /// What brings sums to 8 bits as they are made.
@@ -108,6 +110,20 @@ impl<'a> RoundedSums<'a> {
     /// Whether it draws random numbers.
     pub(crate) fn draws(self) -> bool {
         matches!(self, RoundedSums::Stochastic(_))
+    }
+
+    /// Sets the result's exponent, and stores the shift and the key of the random bits (0 where there are none).
+    fn leave(self, b: &mut LoopBuilder, magnitudes: Expr, exponent: Expr) {
+        let left = b.scratch("rounding", Element::I32, 2);
+        let (shift, key) = match self {
+            RoundedSums::Fixed(op) => (op.shift(b, magnitudes, exponent), Expr::i32(0)),
+            RoundedSums::Stochastic(op) => {
+                let shift = RequantizeStochastic::amount(b, magnitudes, exponent);
+                (shift, b.draw(op.stream, Expr::i64(0)))
+            }
+        };
+        b.store(left, Expr::i64(0), shift);
+        b.store(left, Expr::i64(1), key);
     }
 
     /// Sets the result's exponent: what rounds one sum.
@@ -175,6 +191,8 @@ impl<const N: usize> Lines<'_, N> {
     }
 
     /// The sums rounded to 8 bits. In words they are not kept: they are made once for their width and once more for the result.
+    /// With [`LaneWidths::Own`] no result is made: what rounds has the sums in `sums` or, where they are of one code each and rounded to
+    /// nearest, the coefficients of channels in `codes0` and `added`; and in `rounding` the shift and the key of the random bits.
     pub(crate) fn lower_rounded(
         &self,
         b: &mut LoopBuilder,
@@ -184,7 +202,7 @@ impl<const N: usize> Lines<'_, N> {
         let integers = self.integers(b);
         let count = self.sizes.batch * self.sizes.image();
         let by_extremes = N == 1 && self.walk == ChannelWalk::Channels && !rounding.draws();
-        let kept = (lanes == LaneWidths::Halves && !by_extremes)
+        let kept = (lanes != LaneWidths::Words && !by_extremes)
             .then(|| b.scratch("sums", Element::I32, count));
         let bits = b.local("magnitude_bits", Expr::i32(0));
         let y = b.output(0);
@@ -213,6 +231,9 @@ impl<const N: usize> Lines<'_, N> {
         }
         let magnitudes = b.get(bits);
         let exponent = integers.exponent.clone().truncate();
+        if lanes == LaneWidths::Own {
+            return rounding.leave(b, magnitudes, exponent);
+        }
         if let (RoundedSums::Stochastic(op), Some(kept)) = (rounding, kept) {
             return op.round_in_halves(b, kept, count, magnitudes, exponent);
         }

@@ -45,6 +45,8 @@ pub(crate) struct WindowsInPlace<'a> {
     apart: Option<i64>,
     /// Instructions of a tile that is stored.
     store: usize,
+    /// Whether results of neighbouring phases are stored together.
+    stores_between: bool,
     layout: Layout,
 }
 
@@ -59,6 +61,17 @@ struct Reading {
     /// Where its taps start in a panel of rows.
     rows: usize,
     stretches: Stretches,
+}
+
+/// The phase of the results beside a phase's, of which both are stored together.
+#[derive(Clone, Copy, Debug)]
+enum Neighbour {
+    /// It has the places before.
+    Before,
+    /// It has the places behind, with so many panels of lanes before it.
+    Behind { before: usize },
+    /// There is none: no tap meets the places behind.
+    Zeros,
 }
 
 impl Reading {
@@ -193,6 +206,7 @@ impl<'a> WindowsInPlace<'a> {
             tap_row_bytes,
             apart: None,
             store: store(finish),
+            stores_between: finish.is_some(),
             layout: Layout::default(),
         };
         if paired {
@@ -210,6 +224,24 @@ impl<'a> WindowsInPlace<'a> {
     /// Whether rows and columns run backwards.
     fn mirrored(&self) -> bool {
         self.convolution.pass == Pass::Error
+    }
+
+    /// What has the results beside those of a phase, if these are every other place of whole rows, with those of eight lanes in one.
+    fn neighbour(&self, reading: &Reading) -> Option<Neighbour> {
+        let Phase { windows, first, column_stride, .. } = &reading.phase;
+        let width = self.convolution.width;
+        let columns = windows.size[1];
+        if reading.dense() || *column_stride != 2 || columns % 8 != 0 || 2 * columns != width {
+            return None;
+        }
+        let has = |first: usize| self.phases.iter().position(|other| other.phase.first == first);
+        match first % width {
+            0 => Some(has(first + 1).map_or(Neighbour::Zeros, |at| {
+                let panels: usize = self.phases[..at].iter().map(Reading::panels).sum();
+                Neighbour::Behind { before: self.convolution.images * panels }
+            })),
+            _ => has(first - 1).map(|_| Neighbour::Before),
+        }
     }
 
     /// Pixels from each even lane to the next one, where that is the same for all.
@@ -393,11 +425,12 @@ impl<'a> WindowsInPlace<'a> {
 
     /// Of a phase's products of an image, rounded and stored.
     fn tile_instructions(&self, reading: &Reading) -> usize {
-        let store = match reading.dense() {
-            true => self.row_panels() * self.store,
-            // Rows lane by lane.
-            false => self.row_panels() * self.store + self.outer * 18 + 24,
-        };
+        let store =
+            match reading.dense() || self.stores_between && self.neighbour(reading).is_some() {
+                true => self.row_panels() * self.store,
+                // Rows lane by lane.
+                false => self.row_panels() * self.store + self.outer * 18 + 24,
+            };
         let calls = self.row_panels().div_ceil(self.panels_together());
         let around = self.row_panels() * TILE + store + calls * TILES;
         let row = reading.stretches.row_instructions(self.level);
@@ -519,7 +552,10 @@ impl<'a> WindowsInPlace<'a> {
         }
         (before, lanes) = (0, 0);
         for reading in &self.phases {
-            self.emit_stores(reading, finish, [before, lanes], parts, out);
+            match self.neighbour(reading).filter(|_| self.stores_between) {
+                Some(Neighbour::Before) => {}
+                between => self.emit_stores(reading, finish, [before, lanes], between, parts, out),
+            }
             before += c.images * reading.panels();
             lanes += reading.places();
         }
@@ -787,6 +823,7 @@ impl<'a> WindowsInPlace<'a> {
         reading: &Reading,
         finish: Option<Narrowing>,
         [before, lanes]: [usize; 2],
+        between: Option<Neighbour>,
         parts: &mut Parts<'_>,
         out: &mut Text,
     ) {
@@ -829,6 +866,25 @@ impl<'a> WindowsInPlace<'a> {
                     _ => format!("({before} + image * {panels} + {panel})"),
                 };
                 let plane = self.outer * self.result_plane;
+                if let Some(between) = between {
+                    let odd = match between {
+                        Neighbour::Behind { before } => {
+                            let tile = format!("({before} + image * {panels} + {panel})");
+                            format!("sums + {tile} * {}", row_panels * 64)
+                        }
+                        _ => "NULL".to_string(),
+                    };
+                    let lane = if lanes == 0 { first.to_string() } else { format!("{lanes} + {first}") };
+                    out.long(format!(
+                        "{}(sums + {tile} * {}, {odd}, {}, {}, y0 + image * {plane} + results[{lane}]{});",
+                        self.level.function(&format!("store_between_{}", suffix(finish))),
+                        row_panels * 64,
+                        self.outer,
+                        self.result_plane,
+                        argument(finish)
+                    ));
+                    return;
+                }
                 let (function, count, to) = match (dense, lanes) {
                     (true, _) => {
                         let to = format!("y0 + image * {plane} + {first}");

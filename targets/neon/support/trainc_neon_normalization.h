@@ -1,0 +1,227 @@
+/* The rounding of batch normalizations' sums to 8-bit integers. */
+#ifndef TRAINC_NEON_NORMALIZATION_H
+#define TRAINC_NEON_NORMALIZATION_H
+
+#include "trainc_neon.h"
+
+/* Multipliers of the hash whose bits round: lowbias32 (numeric/dither.rs). */
+#define TRAINC_FIRST_MULTIPLIER UINT32_C(0x7feb352d)
+#define TRAINC_SECOND_MULTIPLIER UINT32_C(0x846ca68b)
+
+/* How sums are rounded by random bits. */
+struct trainc_dither {
+    uint32_t key;
+    /* Shifts by more than 16 bits, in words, take all bits of the hash. */
+    int32_t wide;
+    int32x4_t align, mask, minus_shift, minus_spread;
+};
+
+/* Four sums with what they keep in their upper halves, from hashes after their first multiplication. */
+TRAINC_PART int16x8_t trainc_dithered_sum(int32x4_t sum, uint32x4_t hash, int32x4_t align)
+{
+    hash = vmulq_n_u32(veorq_u32(hash, vshrq_n_u32(hash, 15)), TRAINC_SECOND_MULTIPLIER);
+    /* The last step of the hash leaves the upper half as it is. */
+    return vreinterpretq_s16_u32(
+        vsraq_n_u32(vreinterpretq_u32_s32(vshlq_s32(sum, align)), hash, 16));
+}
+
+/* 16 results of numbers whose upper halves are kept. */
+TRAINC_PART int8x16_t trainc_upper_bytes(int16x8_t a, int16x8_t b, int16x8_t c, int16x8_t d)
+{
+    return vmaxq_s8(vcombine_s8(vqmovn_s16(vuzpq_s16(a, b).val[1]),
+        vqmovn_s16(vuzpq_s16(c, d).val[1])), vdupq_n_s8(-127));
+}
+
+/* Four results of a wide shift, in words. */
+TRAINC_PART int32x4_t trainc_dithered_word(int32x4_t sum, uint32x4_t hash,
+    const struct trainc_dither *d)
+{
+    hash = vmulq_n_u32(veorq_u32(hash, vshrq_n_u32(hash, 15)), TRAINC_SECOND_MULTIPLIER);
+    hash = veorq_u32(hash, vshrq_n_u32(hash, 16));
+    const uint32x4_t uniform = vshlq_u32(vshrq_n_u32(hash, 1), d->minus_spread);
+    const uint32x4_t low =
+        vaddq_u32(vreinterpretq_u32_s32(vandq_s32(sum, d->mask)), uniform);
+    return vaddq_s32(vshlq_s32(sum, d->minus_shift),
+        vreinterpretq_s32_u32(vshlq_u32(low, d->minus_shift)));
+}
+
+/* 16 results from element i on, wherever that is. */
+TRAINC_SHARED int8x16_t trainc_dithered16(const int32_t *sums, int32_t i,
+    const struct trainc_dither *d)
+{
+    static const uint32_t ramp[4] = {0, 1, 2, 3};
+    uint32x4_t counter = vaddq_u32(vdupq_n_u32(d->key + (uint32_t)i), vld1q_u32(ramp));
+    uint32x4_t hash[4];
+    for (int32_t n = 0; n < 4; n++) {
+        hash[n] = vmulq_n_u32(veorq_u32(counter, vshrq_n_u32(counter, 16)),
+            TRAINC_FIRST_MULTIPLIER);
+        counter = vaddq_u32(counter, vdupq_n_u32(4));
+    }
+    const int32x4_t s0 = vld1q_s32(sums + i), s1 = vld1q_s32(sums + i + 4);
+    const int32x4_t s2 = vld1q_s32(sums + i + 8), s3 = vld1q_s32(sums + i + 12);
+    if (d->wide == 0) {
+        return trainc_upper_bytes(trainc_dithered_sum(s0, hash[0], d->align),
+            trainc_dithered_sum(s1, hash[1], d->align), trainc_dithered_sum(s2, hash[2], d->align),
+            trainc_dithered_sum(s3, hash[3], d->align));
+    }
+    const int16x8_t low = vcombine_s16(vqmovn_s32(trainc_dithered_word(s0, hash[0], d)),
+        vqmovn_s32(trainc_dithered_word(s1, hash[1], d)));
+    const int16x8_t high = vcombine_s16(vqmovn_s32(trainc_dithered_word(s2, hash[2], d)),
+        vqmovn_s32(trainc_dithered_word(s3, hash[3], d)));
+    return vmaxq_s8(vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)), vdupq_n_s8(-127));
+}
+
+/* 32 results a round of blocks whose counters, key + i, start at multiples of 32 and have one upper
+ * half. There `counter ^ counter >> 16` is that of the block's first counter, without its five lowest bits,
+ * plus that of the five, so that a multiplication for all makes the hashes. */
+TRAINC_PART void trainc_dithered_blocks(const int32_t *sums, int32_t blocks, uint32_t counter,
+    int32x4_t align, int8_t *y)
+{
+    const uint32_t upper = counter >> 16, above = upper & ~UINT32_C(31), own = upper & 31;
+    uint32_t place[32];
+    for (uint32_t n = 0; n < 32; n++) {
+        place[n] = (n ^ own) * TRAINC_FIRST_MULTIPLIER;
+    }
+    uint32x4_t k[8];
+    for (int32_t n = 0; n < 8; n++) {
+        k[n] = vld1q_u32(place + 4 * n);
+    }
+    for (; blocks > 0; blocks--) {
+        const uint32x4_t first = vdupq_n_u32((counter ^ above) * TRAINC_FIRST_MULTIPLIER);
+#define TRAINC_SUM(n) \
+    trainc_dithered_sum(vld1q_s32(sums + 4 * (n)), vaddq_u32(first, k[n]), align)
+        vst1q_s8(y, trainc_upper_bytes(TRAINC_SUM(0), TRAINC_SUM(1), TRAINC_SUM(2), TRAINC_SUM(3)));
+        vst1q_s8(y + 16,
+            trainc_upper_bytes(TRAINC_SUM(4), TRAINC_SUM(5), TRAINC_SUM(6), TRAINC_SUM(7)));
+#undef TRAINC_SUM
+        counter += 32;
+        sums += 32;
+        y += 32;
+    }
+}
+
+/* 8-bit results of sums, shifted by rounding[0] and rounded by the hash of rounding[1] + i. */
+TRAINC_SHARED void trainc_dithered(const int32_t *sums, int32_t count, const int32_t *rounding,
+    int8_t *y)
+{
+    const int32_t shift = rounding[0];
+    struct trainc_dither own;
+    own.key = (uint32_t)rounding[1];
+    own.wide = shift > 16;
+    own.align = vdupq_n_s32(16 - shift);
+    own.mask = vdupq_n_s32((int32_t)((UINT32_C(1) << shift) - 1));
+    own.minus_shift = vdupq_n_s32(-shift);
+    own.minus_spread = vdupq_n_s32(shift - 31);
+    const struct trainc_dither *const d = &own;
+    int32_t i = 0;
+    if (count < 32) {
+        /* Sixteen at a time, the last of them from copies. */
+        int32_t some[16];
+        int8_t results[16];
+        for (; i < count; i += 16) {
+            const int32_t left = trainc_minimum32(count - i, 16);
+            for (int32_t n = 0; n < left; n++) {
+                some[n] = sums[i + n];
+            }
+            for (int32_t n = left; n < 16; n++) {
+                some[n] = 0;
+            }
+            own.key = (uint32_t)rounding[1] + (uint32_t)i;
+            vst1q_s8(results, trainc_dithered16(some, 0, d));
+            for (int32_t n = 0; n < left; n++) {
+                y[i + n] = results[n];
+            }
+        }
+        return;
+    }
+    if (own.wide != 0) {
+        for (; i + 16 <= count; i += 16) {
+            vst1q_s8(y + i, trainc_dithered16(sums, i, d));
+        }
+    } else {
+        /* Up to a counter that is a multiple of 32; what is beyond is made again. */
+        const int32_t before = (int32_t)(-own.key & 31);
+        for (; i < before; i += 16) {
+            vst1q_s8(y + i, trainc_dithered16(sums, i, d));
+        }
+        i = before;
+        while (i + 32 <= count) {
+            const uint32_t counter = own.key + (uint32_t)i;
+            const int32_t same = (int32_t)(65536 - (counter & 65535)) / 32;
+            const int32_t blocks = trainc_minimum32((count - i) / 32, same);
+            trainc_dithered_blocks(sums + i, blocks, counter, own.align, y + i);
+            i += 32 * blocks;
+        }
+    }
+    /* The last ones overlap those before them. */
+    if (i < count) {
+        vst1q_s8(y + count - 32, trainc_dithered16(sums, count - 32, d));
+        vst1q_s8(y + count - 16, trainc_dithered16(sums, count - 16, d));
+    }
+}
+
+#ifdef __aarch64__
+/* One channel of a normalization: of planes plane_step apart, each code's sum code * factor + offset,
+ * shifted right by an amount of 24 bits at most, rounded half away from zero. All that a code may become
+ * is made first. */
+TRAINC_SHARED void trainc_normalized(const int8_t *x, int32_t planes, int32_t space,
+    int32_t plane_step, int32_t factor, int32_t offset, int32_t shift, int32_t low, int8_t *y)
+{
+    static const int8_t ramp[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const int32x4_t align = vdupq_n_s32(24 - trainc_minimum32(shift, 24));
+    const int32x4_t added = vdupq_n_s32(offset);
+    const int16x8_t factors = vdupq_n_s16((int16_t)factor);
+    const int8x16_t least = vdupq_n_s8((int8_t)low);
+    int8_t table[256];
+    int8x16_t code = vld1q_s8(ramp);
+    for (int32_t n = 0; n < 256; n += 16) {
+        const int16x8_t a = vmovl_s8(vget_low_s8(code)), b = vmovl_high_s8(code);
+        int32x4_t s0 = vshlq_s32(vmlal_s16(added, vget_low_s16(a), vget_low_s16(factors)), align);
+        int32x4_t s1 = vshlq_s32(vmlal_high_s16(added, a, factors), align);
+        int32x4_t s2 = vshlq_s32(vmlal_s16(added, vget_low_s16(b), vget_low_s16(factors)), align);
+        int32x4_t s3 = vshlq_s32(vmlal_high_s16(added, b, factors), align);
+        /* Less where below zero, so that halves go away from zero. */
+        s0 = vsraq_n_s32(s0, s0, 31);
+        s1 = vsraq_n_s32(s1, s1, 31);
+        s2 = vsraq_n_s32(s2, s2, 31);
+        s3 = vsraq_n_s32(s3, s3, 31);
+        const int16x8_t u0 = vuzp2q_s16(vreinterpretq_s16_s32(s0), vreinterpretq_s16_s32(s1));
+        const int16x8_t u1 = vuzp2q_s16(vreinterpretq_s16_s32(s2), vreinterpretq_s16_s32(s3));
+        vst1q_s8(table + n,
+            vmaxq_s8(vqrshrn_high_n_s16(vqrshrn_n_s16(u0, 8), u1, 8), least));
+        code = vaddq_s8(code, vdupq_n_s8(16));
+    }
+    const int8x16x4_t t0 = vld1q_s8_x4(table), t1 = vld1q_s8_x4(table + 64);
+    const int8x16x4_t t2 = vld1q_s8_x4(table + 128), t3 = vld1q_s8_x4(table + 192);
+    const uint8x16_t quarter = vdupq_n_u8(64);
+    for (; planes > 0; planes--) {
+        int32_t i = 0;
+#define TRAINC_LOOKUP(place)                                      \
+    {                                                             \
+        uint8x16_t at = vld1q_u8((const uint8_t *)x + (place));   \
+        int8x16_t q = vqtbl4q_s8(t0, at);                         \
+        at = vsubq_u8(at, quarter);                               \
+        q = vqtbx4q_s8(q, t1, at);                                \
+        at = vsubq_u8(at, quarter);                               \
+        q = vqtbx4q_s8(q, t2, at);                                \
+        at = vsubq_u8(at, quarter);                               \
+        vst1q_s8(y + (place), vqtbx4q_s8(q, t3, at));             \
+    }
+        for (; i + 32 <= space; i += 32) {
+            TRAINC_LOOKUP(i)
+            TRAINC_LOOKUP(i + 16)
+        }
+        for (; i + 16 <= space; i += 16) {
+            TRAINC_LOOKUP(i)
+        }
+#undef TRAINC_LOOKUP
+        for (; i < space; i++) {
+            y[i] = table[(uint8_t)x[i]];
+        }
+        x += plane_step;
+        y += plane_step;
+    }
+}
+#endif
+
+#endif
