@@ -7,11 +7,11 @@ use std::process::Command;
 
 use trainc_riscv::toolchain;
 use trainc_tests::simulated::{simulate, sources};
-use trainc_xpulpv2::{FLOAT, HEADER};
+use trainc_xpulpv2::{FLOAT, HEADER, NUMBER};
 
 const STRICT: [&str; 4] = ["-std=c99", "-Wall", "-Wextra", "-Werror"];
 /// Functions times operands times bytes of a result.
-const BYTES: usize = 45 * 2144 * 4;
+const BYTES: usize = 47 * 2144 * 4;
 
 /// A folder with the header.
 fn folder(test: &str) -> PathBuf {
@@ -74,6 +74,26 @@ fn sums_products_and_quotients_of_floats() {
     let executable = folder.join("floats");
     run(command.arg("-o").arg(&executable));
     run(&mut Command::new(executable));
+}
+
+#[test]
+fn chains_of_numbers() {
+    let folder = folder("numbers");
+    std::fs::write(folder.join("trainc_xpulp_float.h"), FLOAT).expect("written");
+    std::fs::write(folder.join("trainc_xpulp_number.h"), NUMBER).expect("written");
+    let runtime = format!("-I{}/../runtime-stub", env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("gcc");
+    command.args(STRICT).args(["-O2", "-fsanitize=undefined", "-fno-sanitize-recover=all"]);
+    command.arg(&runtime).arg("-I").arg(&folder).arg(sources().join("number.c"));
+    let executable = folder.join("numbers");
+    run(command.arg("-o").arg(&executable));
+    run(&mut Command::new(executable));
+    let include = format!("-I{}", folder.display());
+    for level in ["-O0", "-O3"] {
+        let own = [level, "-DTRAINC_XPULP_INSN", "-DROUNDS=20000", &runtime, &include];
+        let flags = [&STRICT[..], &own].concat();
+        simulate(&[sources().join("number.c")], &flags, &folder.join("gcc"));
+    }
 }
 
 #[test]

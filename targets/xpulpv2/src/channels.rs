@@ -18,15 +18,18 @@ const CORES: usize = 8;
 /// Cycles of a call, and of a row.
 const CALL: u64 = 400;
 const ROW: u64 = 30;
-/// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; and of two divisions by a count
-/// that is no power of two.
-const STATISTICS: u64 = 170;
+/// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; how much longer those of more
+/// than [`SHORT`] elements take, and two divisions by a count that is no power of two.
+const STATISTICS: u64 = 85;
+const LONG: u64 = 60;
 const DIVISIONS: u64 = 200;
-/// Of a root and a quotient.
-const INVERSE: u64 = 330;
-const GRADIENTS: u64 = 280;
-const COEFFICIENTS: u64 = 430;
-const ERROR_COEFFICIENTS: u64 = 530;
+/// Of the reciprocal of a root.
+const INVERSE: u64 = 150;
+const GRADIENTS: u64 = 180;
+const COEFFICIENTS: u64 = 390;
+const ERROR_COEFFICIENTS: u64 = 425;
+/// Elements whose sums have 31 bits: `TRAINC_XPULP_SHORT`.
+const SHORT: usize = 256;
 /// Of a table of what becomes of a channel's bytes, and what rounds an element by it instead, in quarters.
 const TABLE: u64 = 1200;
 const TABLED: u64 = 15;
@@ -202,8 +205,10 @@ impl Implementation for ChannelKernel {
             // No rows.
             Kind::Inverse { .. } => return Cost::new(CALL + self.channels as u64 * INVERSE),
             Kind::Statistics => {
-                let whole = (self.images * self.space).is_power_of_two();
-                STATISTICS + if whole { 0 } else { DIVISIONS }
+                let count = self.images * self.space;
+                let divisions = if count.is_power_of_two() { 0 } else { DIVISIONS };
+                let long = if count > SHORT || divisions > 0 { LONG } else { 0 };
+                STATISTICS + long + divisions
             }
             Kind::Gradients => GRADIENTS,
             Kind::Lines { errors: None, .. } => COEFFICIENTS,

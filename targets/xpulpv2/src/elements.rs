@@ -1,10 +1,12 @@
-//! Kernels that go element by element: updates, masks, clips and positive parts of bytes, four at a time; sums rounded by chance; pools of windows that
-//! do not overlap and means of whole planes, backward; sums of bytes with two exponents; and conversions of floats, for which a
-//! core without arithmetic of floats takes hundreds of cycles an element.
+//! Kernels that go element by element: updates, masks, clips and positive parts of bytes, four at a time; sums rounded by
+//! chance; pools of windows that do not overlap and means of whole planes, backward; sums of bytes with two exponents; and
+//! conversions, updates and running statistics of floats, for which a core without arithmetic of floats takes hundreds of
+//! cycles an element.
 
 use trainc_c::text::{Text, declare};
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::ops::formula::{Formula, Function, Term};
 use trainc_ir::program::Kernel;
 use trainc_ir::{Element, Op, TensorType};
 
@@ -42,6 +44,11 @@ enum Kind {
     Dequantize,
     /// Of FP32 parameters.
     Update,
+    /// Sums of two operands each, by the same two factors.
+    Blend {
+        sums: [Option<[usize; 2]>; 2],
+        factors: [f32; 2],
+    },
 }
 
 /// Most cores that add side by side.
@@ -78,6 +85,7 @@ impl Elements {
             Op::AlignedAdd(_) => Kind::Sum,
             Op::Dequantize(_) => Kind::Dequantize,
             Op::NormalizedUpdate(_) => Kind::Update,
+            Op::Formula(formula) => blend(formula)?,
             _ => return None,
         };
         let Signature { op, inputs, outputs, .. } = *signature;
@@ -104,6 +112,7 @@ impl Elements {
             Kind::Quantize => inputs[0].element == Element::F32 && bytes(outputs),
             Kind::Pool | Kind::Unpool | Kind::Spread { .. } => bytes(inputs) && bytes(outputs),
             Kind::Update => inputs[0].is_f32(),
+            Kind::Blend { .. } => alike(inputs),
         };
         if !suits {
             return Err("its operands are no bytes with exponents, as many each".into());
@@ -135,6 +144,33 @@ impl Elements {
         }
         Ok(Elements { kind, count })
     }
+}
+
+/// The sums that all results of a formula are, one or two of them; `None` if they are something else.
+fn blend(formula: &Formula) -> Option<Kind> {
+    let step = |term: &Term, function: Function| match term {
+        Term::Step(step) => formula.steps.get(*step).filter(|step| step.function == function),
+        _ => None,
+    };
+    let product = |term: &Term| match step(term, Function::Mul)?.terms[..] {
+        [Term::Operand(x), Term::Number(factor)] | [Term::Number(factor), Term::Operand(x)] => {
+            Some((x, factor.get()))
+        }
+        _ => None,
+    };
+    let sum = |term: &Term| {
+        let terms = &step(term, Function::Add)?.terms;
+        Some([product(&terms[0])?, product(&terms[1])?])
+    };
+    let all: Vec<_> = formula.results.iter().map(sum).collect::<Option<_>>()?;
+    let factors = |sum: &[(usize, f32); 2]| sum.map(|(_, factor)| factor);
+    let first = factors(all.first()?);
+    let alike = |sum| factors(sum).map(f32::to_bits) == first.map(f32::to_bits);
+    if all.len() > 2 || !all.iter().all(alike) {
+        return None;
+    }
+    let sums = [0, 1].map(|n| all.get(n).map(|sum: &[(usize, f32); 2]| sum.map(|(x, _)| x)));
+    Some(Kind::Blend { sums, factors: first })
 }
 
 /// A bound as `mantissa * 2^exponent`, of at most 24 bits; infinite ones are beyond all bytes by any exponent.
@@ -189,7 +225,9 @@ impl Implementation for Elements {
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
             Kind::Sum => (400, 52),
             Kind::Dequantize => (4000, 60),
-            Kind::Update => (100, 1700),
+            Kind::Update => (250, 780),
+            Kind::Blend { sums: [_, None], .. } => (60, 800),
+            Kind::Blend { .. } => (60, 1600),
         };
         Cost::new(CALL + whole + each * self.count as u64 / 8)
     }
@@ -274,6 +312,29 @@ impl CKernel for Elements {
             out.line("struct trainc_xpulp_update work = { x0, x1, y0, 0, 0 };");
             out.line(format!("trainc_xpulp_update_start(&work, x2[0], {count});"));
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_updates);"));
+            out.close();
+            return Ok(out.finish().into());
+        }
+        if let Kind::Blend { sums, factors } = kind {
+            let operands: String =
+                (0..inputs.len()).map(|x| format!("const float *x{x}, ")).collect();
+            let second = if sums[1].is_some() { ", float *y1" } else { "" };
+            out.long(format!("static void {name}({operands}float *y0{second})"));
+            out.open("{");
+            out.line("struct trainc_xpulp_blends work;");
+            for (n, sum) in sums.iter().enumerate() {
+                for (i, x) in sum.iter().flatten().enumerate() {
+                    out.line(format!("work.x[{n}][{i}] = x{x};"));
+                }
+                let y = if sum.is_some() { format!("y{n}") } else { "0".into() };
+                out.line(format!("work.y[{n}] = {y};"));
+            }
+            for (i, factor) in factors.iter().enumerate() {
+                // Bits, so that no digits round them.
+                let bits = factor.to_bits() as i32;
+                out.line(format!("work.factors[{i}] = trainc_float({bits});"));
+            }
+            out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_blend_elements);"));
             out.close();
             return Ok(out.finish().into());
         }

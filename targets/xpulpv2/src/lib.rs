@@ -14,4 +14,4 @@ mod products;
 mod simulator;
 mod target;
 
-pub use target::{Cluster, FLOAT, HEADER, XPULPV2, XpulpTarget};
+pub use target::{Cluster, FLOAT, HEADER, NUMBER, XPULPV2, XpulpTarget};

@@ -22,6 +22,9 @@ pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
 /// `trainc_xpulp_float.h`: arithmetic of floats, on [`HEADER`].
 pub const FLOAT: &str = include_str!("support/trainc_xpulp_float.h");
 
+/// `trainc_xpulp_number.h`: floats taken apart, on [`HEADER`].
+pub const NUMBER: &str = include_str!("support/trainc_xpulp_number.h");
+
 /// Products, on [`HEADER`].
 const PRODUCTS: &str = include_str!("support/trainc_xpulp_products.h");
 
@@ -49,10 +52,10 @@ const DEPTHWISE: &str = include_str!("support/trainc_xpulp_depthwise.h");
 /// Rounding by chance, on the rounding.
 const DITHER: &str = include_str!("support/trainc_xpulp_dither.h");
 
-/// Normalizations of channels, on the rounding by chance.
+/// Normalizations of channels, on the elements and the rounding by chance.
 const CHANNELS: &str = include_str!("support/trainc_xpulp_channels.h");
 
-/// Element by element, on [`HEADER`].
+/// Element by element, on the floats taken apart.
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
 
 /// Products of bits, on [`HEADER`].
@@ -126,6 +129,7 @@ impl Dialect for XpulpTarget {
     fn support(&self) -> Vec<SupportFile> {
         [
             ("trainc_xpulp.h", HEADER),
+            ("trainc_xpulp_number.h", NUMBER),
             ("trainc_xpulp_products.h", PRODUCTS),
             ("trainc_xpulp_rounding.h", ROUNDING),
             ("trainc_xpulp_strips.h", STRIPS),

@@ -358,6 +358,18 @@ impl Operator for Formula {
             ],
             results: vec![s(2)],
         };
+        // Two averages that follow others.
+        let averages = Formula {
+            steps: vec![
+                step(Function::Mul, &[x(0), number(0.9)]),
+                step(Function::Mul, &[number(0.1), x(1)]),
+                step(Function::Add, &[s(0), s(1)]),
+                step(Function::Mul, &[x(2), number(0.9)]),
+                step(Function::Mul, &[x(0), number(0.1)]),
+                step(Function::Add, &[s(3), s(4)]),
+            ],
+            results: vec![s(2), s(5)],
+        };
         let f32 = |x: &[f32]| Tensor::f32([x.len()], x.to_vec());
         let scalar = |x: f32| Tensor::f32([], vec![x]);
         let extremes = elementwise::extreme_tensor();
@@ -383,6 +395,8 @@ impl Operator for Formula {
             Case::shape_only(hoisted, vec![extremes.clone(), scalar(0.0)]),
             Case::shape_only(every.clone(), vec![extremes.clone(), ramp.clone()]),
             Case::shape_only(every, vec![ramp.clone(), extremes.clone()]),
+            Case::shape_only(averages.clone(), vec![extremes.clone(), ramp.clone(), ramp]),
+            Case::shape_only(averages, vec![wide.clone(), wide.clone(), wide.clone()]),
             Case::shape_only(momentum, vec![wide.clone(), wide.clone(), wide, scalar(0.1)]),
         ]
     }

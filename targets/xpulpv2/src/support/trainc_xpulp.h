@@ -221,6 +221,41 @@ static inline uint32_t trainc_xpulp_abs(uint32_t a)
 #endif
 }
 
+/* p.fl1: the place of the highest bit that is set; 32 of 0. */
+static inline int32_t trainc_xpulp_highest(uint32_t a)
+{
+#if defined(TRAINC_XPULP_INSN)
+    int32_t rd;
+    __asm__(".insn r 0x33, 1, 0x08, %0, %1, x0" : "=r"(rd) : "r"(a));
+    return rd;
+#else
+    int32_t place = 0;
+    if (a == 0) {
+        return 32;
+    }
+    for (int32_t width = 16; width > 0; width /= 2) {
+        if (a >> width != 0) {
+            place += width;
+            a >>= width;
+        }
+    }
+    return place;
+#endif
+}
+
+/* p.clb: bits below the sign that are equal to it; 0 of 0. */
+static inline int32_t trainc_xpulp_room(uint32_t a)
+{
+#if defined(TRAINC_XPULP_INSN)
+    int32_t rd;
+    __asm__(".insn r 0x33, 2, 0x08, %0, %1, x0" : "=r"(rd) : "r"(a));
+    return rd;
+#else
+    const uint32_t differ = a >> 31 ? ~a : a;
+    return a == 0 ? 0 : differ == 0 ? 31 : 30 - trainc_xpulp_highest(differ);
+#endif
+}
+
 /* p.extract, p.extractu: width bits of a from bit offset on, with and without sign; p.insert: d
  * with the lowest width bits of a there. Width (from 1) and offset are constant and end by bit 31.
  * p.clip, p.clipu: a in -2^(bits - 1)..=2^(bits - 1) - 1 and in 0..=2^(bits - 1) - 1; bits is

@@ -5,6 +5,7 @@
 
 #include "trainc_xpulp_dither.h"
 #include "trainc_xpulp_elements.h"
+#include "trainc_xpulp_number.h"
 
 #if defined(TRAINC_XPULP_INSN)
 /* a factor + b turn of two elements. */
@@ -34,12 +35,12 @@ static inline float trainc_xpulp_float_of(int64_t x)
     int32_t exponent = 158;
     if (high != 0) {
         /* The upper 32 bits, the last of which stands for all that lies below, too. */
-        const int32_t up = trainc_leading_zeros((int32_t)high);
+        const int32_t up = 31 - trainc_xpulp_highest(high);
         const uint32_t lost = word << up;
         word = (up == 0 ? high : high << up | word >> (32 - up)) | (lost != 0);
         exponent += 32 - up;
     } else {
-        const int32_t up = trainc_leading_zeros((int32_t)word);
+        const int32_t up = 31 - trainc_xpulp_highest(word);
         word <<= up;
         exponent -= up;
     }
@@ -85,6 +86,18 @@ static inline float trainc_xpulp_average(float x, const struct trainc_xpulp_size
         return moved;
     }
     return reciprocal != 0 ? x * sizes->reciprocal : x / sizes->count;
+}
+
+/* The exponent of a reciprocal of a count that is exact. */
+static inline int32_t trainc_xpulp_share(const struct trainc_xpulp_sizes *sizes)
+{
+    return (trainc_bits(sizes->reciprocal) >> 23) - 127;
+}
+
+/* Whether a chain of numbers may be tried, where exponents are given by these. */
+static inline int32_t trainc_xpulp_chains(const struct trainc_xpulp_power *power)
+{
+    return TRAINC_XPULP_CHAINS && trainc_bits(power->second) == 0x3f800000;
 }
 
 /* sums[0] += the elements of a, sums[1] += their products with those of b. */
@@ -135,17 +148,42 @@ struct trainc_xpulp_channel_sums {
     float *first, *second;
 };
 
+/* Elements of a channel whose sum, and by whose count that of their squares, have 31 bits at most. */
+#define TRAINC_XPULP_SHORT 256
+
+/* A channel's mean and variance of such sums; 0 where floats have to make these. */
+static inline int32_t trainc_xpulp_short_statistics(const struct trainc_xpulp_channel_sums *work,
+    int32_t c, const int32_t *sums)
+{
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    const int32_t share = trainc_xpulp_share(sizes), power = work->x_power.exponent;
+    const int32_t spread = sizes->images * sizes->space * sums[1] - sums[0] * sums[0];
+    uint32_t largest = 0;
+    const struct trainc_xpulp_number mean =
+        trainc_xpulp_whole_number(sums[0], share + power, &largest);
+    const struct trainc_xpulp_number variance =
+        trainc_xpulp_whole_number(spread, 2 * (share + power), &largest);
+    work->first[c] = trainc_xpulp_float(mean);
+    work->second[c] = trainc_xpulp_float(variance);
+    return largest <= TRAINC_XPULP_MOST_EXPONENT;
+}
+
 /* Mean and variance of some channels. */
 static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_channel_sums *const work =
         (const struct trainc_xpulp_channel_sums *)context;
     const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    const int32_t few = trainc_xpulp_chains(&work->x_power) && trainc_bits(sizes->reciprocal) != 0
+        && sizes->images * sizes->space <= TRAINC_XPULP_SHORT;
     for (int32_t c = begin; c < end; c++) {
         int32_t sums[2] = { 0, 0 };
         for (int32_t n = 0; n < sizes->images; n++) {
             const int8_t *const x = work->x + (n * sizes->channels + c) * sizes->space;
             trainc_xpulp_dots(x, x, sizes->space, sums);
+        }
+        if (few && trainc_xpulp_short_statistics(work, c, sums)) {
+            continue;
         }
         const float mean = trainc_xpulp_average(trainc_xpulp_float_of(sums[0]), sizes);
         work->first[c] = trainc_xpulp_scaled_by(mean, &work->x_power);
@@ -158,26 +196,6 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
     }
 }
 
-/* The root of a float that is positive and normal. */
-static inline float trainc_xpulp_root(float x)
-{
-    const int32_t bits = trainc_bits(x), odd = ~(bits >> 23) & 1;
-    /* x = whole 2^(2 half), whole of 25 or 26 bits. */
-    const uint32_t whole = ((uint32_t)(bits & 0x7fffff) | 0x800000) << (1 + odd);
-    const int32_t half = ((bits >> 23) - 151 - odd) / 2;
-    /* Its root of 13 bits: a line, and two steps of Newton's, which are less than 1 above it. */
-    uint32_t root = (whole >> 14) + (whole >> 16) + (whole >> 18) + 2741;
-    root = (root + whole / root) >> 1;
-    root = (root + whole / root) >> 1;
-    root -= root * root > whole;
-    /* Twelve bits more by the quotient of what is left, which may be one too much. */
-    const uint32_t left = (whole - root * root) << 11;
-    const uint32_t next = left / root, rest = left - next * root;
-    root = (root << 12) + next - (rest << 13 < next * next);
-    /* It is never halfway between two floats. */
-    return trainc_float(((half + 138) << 23) + (int32_t)((root + 1) >> 1));
-}
-
 /* What centred elements of channels are multiplied by. */
 struct trainc_xpulp_inverses {
     const float *variance;
@@ -188,12 +206,41 @@ struct trainc_xpulp_inverses {
 static inline void trainc_xpulp_inverse_deviations(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_inverses *const work = (const struct trainc_xpulp_inverses *)context;
+    uint32_t first = 0;
+    const struct trainc_xpulp_number epsilon = trainc_xpulp_number(work->epsilon, &first);
     for (int32_t c = begin; c < end; c++) {
-        const float square = work->variance[c] + work->epsilon;
+        float square = 0.0f;
+        uint32_t largest = first;
+        if (TRAINC_XPULP_CHAINS) {
+            square = trainc_xpulp_float(trainc_xpulp_plus(
+                trainc_xpulp_number(work->variance[c], &largest), epsilon, &largest));
+        }
+        if (!TRAINC_XPULP_CHAINS || largest > TRAINC_XPULP_MOST_EXPONENT) {
+            square = work->variance[c] + work->epsilon;
+        }
         const int32_t bits = trainc_bits(square);
-        work->inverse[c] = 1.0f / (bits >= 0x800000 && bits < 0x7f800000
-            ? trainc_xpulp_root(square) : trainc_sqrt(square));
+        work->inverse[c] = bits >= 0x800000 && bits < 0x7f800000
+            ? trainc_xpulp_inverse_root(square) : 1.0f / trainc_sqrt(square);
     }
+}
+
+/* A channel's gradients of these sums; 0 where floats have to make these. */
+static inline int32_t trainc_xpulp_chained_gradients(const struct trainc_xpulp_channel_sums *work,
+    int32_t c, const int32_t *sums)
+{
+    uint32_t largest = 0;
+    const struct trainc_xpulp_number mean = trainc_xpulp_number(work->mean[c], &largest);
+    const struct trainc_xpulp_number inverse = trainc_xpulp_number(work->inverse[c], &largest);
+    const struct trainc_xpulp_number bias =
+        trainc_xpulp_whole_number(sums[0], work->dy_power.exponent, &largest);
+    const struct trainc_xpulp_number products = trainc_xpulp_times_power(
+        trainc_xpulp_whole_number(sums[1], work->dy_power.exponent, &largest),
+        work->x_power.exponent, &largest);
+    const struct trainc_xpulp_number centred =
+        trainc_xpulp_minus(products, trainc_xpulp_times(mean, bias, &largest), &largest);
+    work->first[c] = trainc_xpulp_float(trainc_xpulp_times(centred, inverse, &largest));
+    work->second[c] = trainc_xpulp_float(bias);
+    return largest <= TRAINC_XPULP_MOST_EXPONENT;
 }
 
 /* Gradients of some channels' factors and of what is added. */
@@ -202,11 +249,16 @@ static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t
     const struct trainc_xpulp_channel_sums *const work =
         (const struct trainc_xpulp_channel_sums *)context;
     const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    const int32_t chains =
+        trainc_xpulp_chains(&work->x_power) && trainc_xpulp_chains(&work->dy_power);
     for (int32_t c = begin; c < end; c++) {
         int32_t sums[2] = { 0, 0 };
         for (int32_t n = 0; n < sizes->images; n++) {
             const int32_t start = (n * sizes->channels + c) * sizes->space;
             trainc_xpulp_dots(work->dy + start, work->x + start, sizes->space, sums);
+        }
+        if (chains && trainc_xpulp_chained_gradients(work, c, sums)) {
+            continue;
         }
         const float bias = trainc_xpulp_scaled_by(trainc_xpulp_float_of(sums[0]), &work->dy_power);
         const float products = trainc_xpulp_scaled_by(
@@ -239,11 +291,45 @@ struct trainc_xpulp_lines {
     int32_t *sums;
 };
 
+/* A channel's floats; 0 where floats have to make these. */
+static inline int32_t trainc_xpulp_chained_line(const struct trainc_xpulp_lines *work, int32_t c)
+{
+    uint32_t largest = 0;
+    const struct trainc_xpulp_number inverse = trainc_xpulp_number(work->inverse[c], &largest);
+    const struct trainc_xpulp_number mean = trainc_xpulp_number(work->mean[c], &largest);
+    const struct trainc_xpulp_number slope =
+        trainc_xpulp_times(trainc_xpulp_number(work->scale[c], &largest), inverse, &largest);
+    struct trainc_xpulp_number offset;
+    if (work->turns == 0) {
+        offset = trainc_xpulp_minus(trainc_xpulp_number(work->bias[c], &largest),
+            trainc_xpulp_times(mean, slope, &largest), &largest);
+    } else {
+        const struct trainc_xpulp_number share =
+            trainc_xpulp_times_power(slope, trainc_xpulp_share(&work->sizes), &largest);
+        const struct trainc_xpulp_number dscale = trainc_xpulp_number(work->dscale[c], &largest);
+        const struct trainc_xpulp_number dbias = trainc_xpulp_number(work->dbias[c], &largest);
+        const struct trainc_xpulp_number turn = trainc_xpulp_negative(trainc_xpulp_times(
+            trainc_xpulp_times(share, dscale, &largest), inverse, &largest));
+        offset = trainc_xpulp_minus(
+            trainc_xpulp_negative(trainc_xpulp_times(share, dbias, &largest)),
+            trainc_xpulp_times(turn, mean, &largest), &largest);
+        work->turns[c] = trainc_bits(trainc_xpulp_float(turn));
+    }
+    work->factors[c] = trainc_bits(trainc_xpulp_float(slope));
+    work->offsets[c] = trainc_bits(trainc_xpulp_float(offset));
+    return largest <= TRAINC_XPULP_MOST_EXPONENT;
+}
+
 /* The floats of some channels. */
 static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    const int32_t chains = TRAINC_XPULP_CHAINS
+        && (work->turns == 0 || (work->batch && trainc_bits(work->sizes.reciprocal) != 0));
     for (int32_t c = begin; c < end; c++) {
+        if (chains && trainc_xpulp_chained_line(work, c)) {
+            continue;
+        }
         const float inverse = work->inverse[c];
         const float slope = work->scale[c] * inverse;
         float turn = 0.0f, offset = 0.0f;
@@ -265,14 +351,7 @@ static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_
 /* The least power of two that no finite magnitude exceeds, as its exponent; -149 of zeros. */
 static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count)
 {
-    int32_t largest = 1;
-    for (int32_t i = 0; i < count; i++) {
-        const int32_t bits = floats[i] & INT32_MAX;
-        if (bits > largest && bits <= 0x7f800000) {
-            largest = bits;
-        }
-    }
-    largest = trainc_minimum32(largest, 0x7f7fffff);
+    const int32_t largest = trainc_maximum32(trainc_xpulp_largest(floats, count), 1);
     const int32_t biased = largest >> 23, mantissa = largest & 0x7fffff;
     return biased > 0 ? biased - 127 + (mantissa != 0)
         : 32 - trainc_leading_zeros(mantissa) - 150 + ((mantissa & (mantissa - 1)) != 0);
@@ -286,7 +365,10 @@ static inline int32_t trainc_xpulp_whole(int32_t bits, int32_t power, uint32_t l
     /* The magnitude is mantissa 2^up. */
     const int32_t up = power - 150 + (biased > 0 ? biased : 1);
     uint32_t q = 0;
-    if (biased == 255) {
+    if ((uint32_t)biased - 1 < 254 && up < 6) {
+        /* By six bits more. */
+        q = trainc_xpulp_nearest_by(mantissa << 6, trainc_minimum32(6 - up, 31));
+    } else if (biased == 255) {
         q = fraction == 0 ? limit : 0;
     } else if (up > 0) {
         q = up < 32 && mantissa <= limit >> up ? mantissa << up : mantissa > 0 ? limit : 0;
@@ -566,8 +648,7 @@ static inline void trainc_xpulp_lines_sums_of(void *context, int32_t begin, int3
         const int32_t line[3] = { work->factors[c], turn, work->offsets[c] };
         const uint32_t most = 128 * (trainc_xpulp_abs((uint32_t)line[0])
             + trainc_xpulp_abs((uint32_t)turn)) + trainc_xpulp_abs((uint32_t)line[2]);
-        const int32_t asked = work->widths != 0
-            && trainc_leading_zeros((int32_t)most) < trainc_leading_zeros((int32_t)bits);
+        const int32_t asked = work->widths != 0 && (most & ~bits) > bits;
         for (int32_t n = 0; n < sizes->images; n++) {
             const int32_t start = (n * sizes->channels + c) * sizes->space;
             bits |= trainc_xpulp_line_sums(work->a + start, work->b + start, work->sums + start,

@@ -4,6 +4,7 @@
 
 #include "trainc_rt.h"
 #include "trainc_xpulp.h"
+#include "trainc_xpulp_number.h"
 
 /* Operands and result; count elements of a byte. */
 struct trainc_xpulp_bytes {
@@ -408,13 +409,13 @@ struct trainc_xpulp_floats {
 };
 
 /* The largest of the bits of magnitudes, NaNs and infinities among them, doubled. */
-static inline uint32_t trainc_xpulp_most_bits(const float *x, int32_t count)
+static inline uint32_t trainc_xpulp_most_bits(const void *x, int32_t count)
 {
     uint32_t most = 0;
     int32_t i = 0;
 #if defined(TRAINC_XPULP_INSN)
     if (count > 1) {
-        register const float *x10 __asm__("x10") = x;
+        register const void *x10 __asm__("x10") = x;
         register int32_t x12 __asm__("x12") = count >> 1;
         register uint32_t x13 __asm__("x13") = 0;
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
@@ -427,7 +428,7 @@ static inline uint32_t trainc_xpulp_most_bits(const float *x, int32_t count)
     }
 #endif
     for (; i < count; i++) {
-        most = trainc_xpulp_maxu(most, (uint32_t)trainc_bits(x[i]) << 1);
+        most = trainc_xpulp_maxu(most, trainc_xpulp_load((const char *)x + 4 * i) << 1);
     }
     return most;
 }
@@ -466,7 +467,7 @@ static inline uint32_t trainc_xpulp_most_shared(const float *x, int32_t count)
 }
 
 /* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. */
-static inline int32_t trainc_xpulp_largest(const float *x, int32_t count)
+static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
 {
     int32_t largest = 0;
     const uint32_t most = trainc_xpulp_most_shared(x, count);
@@ -474,7 +475,8 @@ static inline int32_t trainc_xpulp_largest(const float *x, int32_t count)
         return (int32_t)(most >> 1);
     }
     for (int32_t i = 0; i < count; i++) {
-        const int32_t bits = trainc_bits(x[i]) & INT32_MAX;
+        const int32_t bits =
+            (int32_t)trainc_xpulp_load((const char *)x + 4 * i) & INT32_MAX;
         if (bits > largest && bits <= 0x7f800000) {
             largest = bits;
         }
@@ -583,12 +585,71 @@ static inline void trainc_xpulp_updates(void *context, int32_t begin, int32_t en
 {
     const struct trainc_xpulp_update work = *(const struct trainc_xpulp_update *)context;
     const int32_t rate = trainc_bits(work.rate);
+    const int32_t chains = TRAINC_XPULP_CHAINS && rate != 0 && trainc_bits(work.divisor) >= 0x800000;
+    const struct trainc_xpulp_divisor divisor =
+        trainc_xpulp_divisor(chains ? work.divisor : 1.0f);
     for (int32_t i = begin; i < end; i++) {
+        if (chains) {
+            uint32_t largest = 0;
+            const struct trainc_xpulp_number quotient = trainc_xpulp_over(
+                trainc_xpulp_number(work.g[i], &largest), &divisor, &largest);
+            const struct trainc_xpulp_number w = trainc_xpulp_number(work.w[i], &largest);
+            const float y = trainc_xpulp_float(trainc_xpulp_minus(w,
+                trainc_xpulp_times_power(quotient, (rate >> 23) - 127, &largest), &largest));
+            if (largest <= TRAINC_XPULP_MOST_EXPONENT) {
+                work.y[i] = y;
+                continue;
+            }
+        }
         float step = work.g[i] / work.divisor;
         if (rate == 0 || !trainc_xpulp_moved(step, (rate >> 23) - 127, &step)) {
             step = work.rate * step;
         }
         work.y[i] = work.w[i] - step;
+    }
+}
+
+/* Sums of two operands by the same two numbers, one or two sums for each element: statistics that
+ * follow those of batches. */
+struct trainc_xpulp_blends {
+    /* The operands and the result of each sum; none of the second one where there is but one. */
+    const float *x[2][2];
+    float *y[2];
+    float factors[2];
+};
+
+static inline float trainc_xpulp_blend(float a, float b, const struct trainc_xpulp_number *factors,
+    const struct trainc_xpulp_blends *work, uint32_t first)
+{
+    uint32_t largest = first;
+    if (TRAINC_XPULP_CHAINS) {
+        const float y = trainc_xpulp_float(trainc_xpulp_plus(
+            trainc_xpulp_times(trainc_xpulp_number(a, &largest), factors[0], &largest),
+            trainc_xpulp_times(trainc_xpulp_number(b, &largest), factors[1], &largest), &largest));
+        if (largest <= TRAINC_XPULP_MOST_EXPONENT) {
+            return y;
+        }
+    }
+    return a * work->factors[0] + b * work->factors[1];
+}
+
+/* An element's results are stored when all of its operands are read. */
+static inline void trainc_xpulp_blend_elements(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_blends work = *(const struct trainc_xpulp_blends *)context;
+    uint32_t first = 0;
+    const struct trainc_xpulp_number factors[2] = {
+        trainc_xpulp_number(work.factors[0], &first), trainc_xpulp_number(work.factors[1], &first)
+    };
+    for (int32_t i = begin; i < end; i++) {
+        float other = 0.0f;
+        if (work.y[1] != 0) {
+            other = trainc_xpulp_blend(work.x[1][0][i], work.x[1][1][i], factors, &work, first);
+        }
+        work.y[0][i] = trainc_xpulp_blend(work.x[0][0][i], work.x[0][1][i], factors, &work, first);
+        if (work.y[1] != 0) {
+            work.y[1][i] = other;
+        }
     }
 }
 

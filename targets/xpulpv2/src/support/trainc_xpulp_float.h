@@ -11,18 +11,6 @@
 #define TRAINC_XPULP_INFINITY UINT32_C(0x7f800000)
 #define TRAINC_XPULP_NAN UINT32_C(0x7fc00000)
 
-/* The place of the highest bit of a number that is not 0. */
-static inline int32_t trainc_xpulp_highest(uint32_t a)
-{
-#if defined(TRAINC_XPULP_INSN)
-    int32_t rd;
-    __asm__(".insn r 0x33, 1, 0x08, %0, %1, x0" : "=r"(rd) : "r"(a));
-    return rd;
-#else
-    return 31 - trainc_leading_zeros((int32_t)a);
-#endif
-}
-
 /* A magnitude of any exponent: mantissa 2^(exponent - 158), its highest bit being 31, where bit 0
  * stands for all that lies below it. */
 static inline uint32_t trainc_xpulp_round_float(uint32_t sign, uint32_t mantissa, int32_t exponent)
@@ -212,12 +200,13 @@ static inline uint32_t trainc_xpulp_float_divide(uint32_t a, uint32_t b)
         ma <<= 1;
         exponent--;
     }
-    /* 24 bits by three divisions, the next one, and whether anything is left. */
+    /* 24 bits by three divisions, the next one, and whether anything is left; what compilers would
+     * make a remainder, another division, is none of theirs. */
     uint32_t q = (ma << 7) / mb;
-    uint32_t rest = (ma << 7) - q * mb;
+    uint32_t rest = trainc_xpulp_msu(ma << 7, q, mb);
     for (int32_t i = 0; i < 2; i++) {
         const uint32_t part = (rest << 8) / mb;
-        rest = (rest << 8) - part * mb;
+        rest = trainc_xpulp_msu(rest << 8, part, mb);
         q = q << 8 | part;
     }
     const uint32_t half = 2 * rest >= mb;
