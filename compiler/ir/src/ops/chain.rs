@@ -393,6 +393,13 @@ impl Operator for Chain {
             bits(5, true),
             // 3/4 of the codes, by a' = 3 * 2^13 and a shift of 15: halves go away from zero on both sides.
             three_quarters(&[126, 2, -2, 6, -6, 10, -10, 3], -5, &[95, 2, -2, 5, -5, 8, -8, 2], -5),
+            // As many as make a table of codes worth while.
+            three_quarters(
+                &[126, 2, -2, 6, -6, 10, -10, 3].repeat(176),
+                -5,
+                &[95, 2, -2, 5, -5, 8, -8, 2].repeat(176),
+                -5,
+            ),
             // Small codes of one sign: by a shift of 10 alone.
             three_quarters(&[5, 1, 2, 3, 4, 5, 1, 2], 0, &[120, 24, 48, 72, 96, 120, 24, 48], -5),
         ]
