@@ -4,6 +4,8 @@
 //! An error is a product of the result's error by the weights whose taps run backwards: its operand is mirrored, so that taps
 //! that follow each other in the weights do so in memory.
 
+mod cost;
+
 use trainc_c::product::suffix;
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
@@ -12,7 +14,7 @@ use super::super::phases::{Phase, phases};
 use super::super::text::{Scratch, Text, declare, times};
 use super::super::{argument, emit_finish, of_panel};
 use super::met::Met;
-use super::{Axis, Border, CALL, Stretches, TILE, TILES, places, store, unit, zeros};
+use super::{Axis, Border, Stretches, store, unit};
 use crate::level::Level;
 
 /// Panels of lanes that stay in the cache while all rows pass, and bytes of panels of rows that do while lanes pass.
@@ -401,97 +403,6 @@ impl<'a> WindowsInPlace<'a> {
     /// Bytes of working memory.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.layout.bytes
-    }
-
-    /// An estimate of the instructions of a call.
-    pub(crate) fn instructions(&self) -> usize {
-        let c = self.convolution;
-        let tiles: usize = self.phases.iter().map(|reading| self.tile_instructions(reading)).sum();
-        let stored: usize = self.phases.iter().map(Reading::places).sum();
-        // The result, where no tap meets the operand in some of its places.
-        let cleared = if stored < self.result_plane { self.outer * self.result_plane } else { 0 };
-        let tables: usize = self
-            .phases
-            .iter()
-            .map(|reading| match reading.dense() {
-                true => places(reading.phase.windows.size),
-                false => 2 * places(reading.phase.windows.size),
-            })
-            .sum();
-        let of_pixels = if self.has_places() { places(self.plane) } else { 0 };
-        let images = c.images * (tiles + self.pixel_instructions() + zeros(cleared));
-        CALL + images + self.weight_instructions() + tables + of_pixels
-    }
-
-    /// Of a phase's products of an image, rounded and stored.
-    fn tile_instructions(&self, reading: &Reading) -> usize {
-        let store =
-            match reading.dense() || self.stores_between && self.neighbour(reading).is_some() {
-                true => self.row_panels() * self.store,
-                // Rows lane by lane.
-                false => self.row_panels() * self.store + self.outer * 18 + 24,
-            };
-        let calls = self.row_panels().div_ceil(self.panels_together());
-        let around = self.row_panels() * TILE + store + calls * TILES;
-        let row = reading.stretches.row_instructions(self.level);
-        let [rows, asks] = match self.met(reading) {
-            Some(met) => met.rows_and_instructions(&reading.phase.windows),
-            None => [reading.panels() * reading.stretches.outer.count, 0],
-        };
-        reading.panels() * around + rows * row * self.row_panels() + asks * calls
-    }
-
-    /// Of an image's operand, with its border.
-    fn pixel_instructions(&self) -> usize {
-        let [rows, columns] = self.plane;
-        let copied = match self.pixel_bytes {
-            1 => rows * (7 + 4 * columns.div_ceil(16)),
-            _ if self.interleaved() => rows * (5 + 6 * columns.div_ceil(16)),
-            // 16 pixels by 16 channels at a time.
-            _ => 140 * (rows * columns).div_ceil(16) * self.inner.div_ceil(16),
-        };
-        let (pairs, plain) = match self.apart {
-            Some(_) if self.narrow() => (8 * self.pixels(), self.plain_at()),
-            Some(_) => (self.pixels() * self.pixel_bytes / 3, self.plain_at()),
-            None => (0, 0),
-        };
-        copied + pairs + zeros(self.layout.image_bytes - plain)
-    }
-
-    /// Of the weights' packing.
-    fn weight_instructions(&self) -> usize {
-        let c = self.convolution;
-        let taps = c.tap_count();
-        if !self.whole_blocks() {
-            // Four bytes at a time where a tap's channels lie together, else byte by byte. Compilers unroll loops of up to 16
-            // channels whose rows of taps are short, and know all places then.
-            let unrolled = self.inner <= 16 && self.inner * c.taps[1] <= 48;
-            let each = match (c.pass, taps) {
-                (Pass::Forward, 1) => self.inner / 4 * 2 + self.inner % 4 * 9 / 4,
-                _ if unrolled => self.inner * taps * 9 / 4,
-                _ => self.inner * taps * 17 / 2,
-            };
-            return self.outer * each + zeros(self.row_panels() * self.layout.rows_bytes);
-        }
-        // What brings a tap's channels together, of so many of them.
-        let apart = |channels: usize| match (channels, taps) {
-            (16, 9) => 68,
-            (16, 1) => 8,
-            (_, 1) => 16,
-            _ => 8 + taps * (5 + 4 * channels),
-        };
-        if c.pass == Pass::Error {
-            let whole = self.outer / 16;
-            let rest = match self.outer % 16 {
-                0 => 0,
-                channels => 11 + apart(channels),
-            };
-            let blocks = self.inner.div_ceil(16) * self.outer.div_ceil(16);
-            return self.inner * (whole * (11 + apart(16)) + rest) + 58 * blocks * taps;
-        }
-        // Of a block's tap: its halves or its quarters.
-        let put = if self.level == Level::I8mm { 4 } else { 7 };
-        self.outer * (40 + self.inner / 16 * (9 + put * taps + apart(16)))
     }
 
     /// The kernel's body.
