@@ -88,6 +88,18 @@ pub(crate) enum Product {
         /// What stands for the maps, and what for the weights.
         operands: [usize; 2],
     },
+    /// Sums over windows that are not rounded, positions side by side.
+    PlaneSums {
+        product: PlaneProduct,
+        /// Of the weights, operand 1.
+        strides: WeightStrides,
+    },
+    /// A gradient of weights that is not rounded, positions side by side.
+    PlaneGradientSums {
+        gradient: PlaneGradient,
+        /// As of the other gradient.
+        operands: [usize; 2],
+    },
 }
 
 /// What sums over windows are shifted by.
@@ -162,6 +174,8 @@ impl Product {
             Product::Dots { product, .. } => product.channels,
             Product::Update { .. } => 1,
             Product::Sums { product, .. } => product.product.depth(),
+            Product::PlaneSums { product, .. } => product.depth(),
+            Product::PlaneGradientSums { gradient, .. } => gradient.depth(),
         };
         if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
             return Err("its shift is too wide for the sums".into());
@@ -173,17 +187,38 @@ impl Product {
         if unsigned && c.swapped {
             return Err("what takes the error's place is u8".into());
         }
-        let product = match c.pass {
-            Pass::Gradient => SumProduct::gradient([c.images, c.channels, c.outputs], Span::of(c))?,
+        let operands = if c.swapped { [1, 0] } else { [0, 1] };
+        let (windows, planes) = match c.pass {
+            Pass::Gradient => {
+                let sums = SumProduct::gradient([c.images, c.channels, c.outputs], Span::of(c));
+                let planes = PlaneGradient::new(c).ok().map(|gradient| {
+                    let gradient = gradient.of_unsigned(unsigned);
+                    Product::PlaneGradientSums { gradient, operands }
+                });
+                (sums, planes)
+            }
             Pass::Forward | Pass::Error => {
                 let ([channels, features], axes, strides) = sides(c);
-                let product = WindowProduct::new(c.images, channels, features, axes)?;
-                SumProduct::natural(product, strides)
+                let product = WindowProduct::new(c.images, channels, features, axes);
+                let planes = PlaneProduct::new(c).ok().map(|product| {
+                    let product = PlaneProduct { unsigned, ..product };
+                    Product::PlaneSums { product, strides }
+                });
+                (product.map(|product| SumProduct::natural(product, strides)), planes)
             }
         };
-        let product =
-            SumProduct { product: WindowProduct { unsigned, ..product.product }, ..product };
-        Ok(Product::Sums { product, operands: if c.swapped { [1, 0] } else { [0, 1] } })
+        let windows = windows.map(|sums| {
+            let product = WindowProduct { unsigned, ..sums.product };
+            Product::Sums { product: SumProduct { product, ..sums }, operands }
+        });
+        match (windows, planes) {
+            (Ok(windows), Some(planes)) => {
+                let fewer = Glue::packets(&planes) < Glue::packets(&windows);
+                Ok(if fewer { planes } else { windows })
+            }
+            (Ok(product), None) | (Err(_), Some(product)) => Ok(product),
+            (Err(reason), None) => Err(reason.into()),
+        }
     }
 
     fn windows(c: &Convolution, finish: Rounded) -> Result<Product, String> {
@@ -303,6 +338,8 @@ impl Product {
             Product::Update { update, .. } => update.kernel(name),
             Product::Dots { product, bits, low } => product.kernel(name, *bits, *low),
             Product::Sums { product, .. } => product.kernel(name),
+            Product::PlaneSums { product, .. } => product.sums_kernel(name),
+            Product::PlaneGradientSums { gradient, .. } => gradient.sums_kernel(name),
         }
     }
 
@@ -316,6 +353,8 @@ impl Product {
             | Product::Dots { .. }
             | Product::Kept { .. }
             | Product::Sums { .. }
+            | Product::PlaneSums { .. }
+            | Product::PlaneGradientSums { .. }
             | Product::Update { .. }
             | Product::PlaneGradient { .. } => None,
             Product::Gradient { shift, .. } => *shift,
@@ -330,6 +369,8 @@ impl Product {
             | Product::Dots { .. }
             | Product::Rows { .. }
             | Product::Sums { .. }
+            | Product::PlaneSums { .. }
+            | Product::PlaneGradientSums { .. }
             | Product::Update { .. }
             | Product::PlaneGradient { .. } => None,
         }
@@ -340,13 +381,16 @@ impl Product {
     fn places(&self) -> [usize; 3] {
         let weights = match self {
             Product::Windows { product, .. } => product.weight_bytes().next_multiple_of(128),
-            Product::Planes { product, .. } => product.weight_bytes(),
+            Product::Planes { product, .. } | Product::PlaneSums { product, .. } => {
+                product.weight_bytes()
+            }
             Product::Sums { product, .. } => product.product.weight_bytes().next_multiple_of(128),
             Product::Kept { product, .. } => return product.places(),
             Product::Gradient { .. }
             | Product::Dots { .. }
             | Product::Rows { .. }
             | Product::Update { .. }
+            | Product::PlaneGradientSums { .. }
             | Product::PlaneGradient { .. } => 0,
         };
         // Packing reads up to 127 bytes beyond an operand.
@@ -391,6 +435,8 @@ impl Glue for Product {
             Product::Update { update, .. } => update.packets(),
             // More than with the rounding that may follow, so that the two stay one kernel.
             Product::Sums { product, .. } => product.packets(),
+            Product::PlaneSums { product, .. } => product.sums_packets(),
+            Product::PlaneGradientSums { gradient, .. } => gradient.sums_packets(),
             Product::Windows { product, strides, .. } => product.launch_packets(strides),
             Product::Gradient { gradient, .. } => gradient.launch_packets(),
         };
@@ -399,7 +445,9 @@ impl Glue for Product {
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
         let packing = match self.unkept() {
-            Product::Planes { product, .. } => product.packing_bytes(),
+            Product::Planes { product, .. } | Product::PlaneSums { product, .. } => {
+                product.packing_bytes()
+            }
             Product::Windows { product, strides, .. } => product.packing_bytes(strides),
             Product::Sums { product, .. } => product.product.packing_bytes(&product.weights),
             _ => 0,
@@ -409,7 +457,9 @@ impl Glue for Product {
 
     fn packed(&self) -> Option<(usize, usize)> {
         match self.unkept() {
-            Product::Windows { .. } | Product::Planes { .. } => Some((1, self.places()[0])),
+            Product::Windows { .. } | Product::Planes { .. } | Product::PlaneSums { .. } => {
+                Some((1, self.places()[0]))
+            }
             Product::Sums { operands: [_, w], .. } => Some((*w, self.places()[0])),
             _ => None,
         }
@@ -486,6 +536,33 @@ impl Glue for Product {
                      uint8_t *scratch);\n\n\
                      {head}\n{{\n{packed}    \
                      {own}(x{x}, packed, y0, scratch + {own_at});\n    \
+                     y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
+                );
+            }
+            Product::PlaneSums { product, strides } => {
+                let pack = format!("{name}_pack_weights");
+                let (function, table) = product.pack_weights(&pack, strides)?;
+                functions.push(function);
+                kernel.data.extend(table);
+                let packed = packed(&format!("{pack}(x1, packed, scratch + {own_at})"));
+                let element = if product.unsigned { "uint8_t" } else { "int8_t" };
+                let _ = write!(
+                    source,
+                    "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
+                     void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
+                     uint8_t *scratch);\n\n\
+                     {head}\n{{\n{packed}    \
+                     {own}(x0, packed, y0, scratch + {own_at});\n    \
+                     y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
+                );
+            }
+            Product::PlaneGradientSums { gradient, operands: [x, dy] } => {
+                let element = if gradient.is_unsigned() { "uint8_t" } else { "int8_t" };
+                let _ = write!(
+                    source,
+                    "void {own}(const {element} *x, const int8_t *dy, int32_t *dw,\n    \
+                     uint8_t *scratch);\n\n\
+                     {head}\n{{\n    {own}(x{x}, x{dy}, y0, scratch);\n    \
                      y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
                 );
             }

@@ -77,10 +77,11 @@ impl Operator for AccumulateBias {
         let e = ex.clone().maximum(eb.clone() + width - Expr::i64(BIAS_BITS.into()));
         let e = b.let_("e", e);
         b.set_output_exponent(0, e.clone().truncate());
-        let down = (e.clone() - ex).minimum(Expr::i64(31)).truncate();
+        // Not below 0; vectors shift where that can be seen.
+        let zero = Expr::i64(0);
+        let down = (e.clone() - ex).maximum(zero.clone()).minimum(Expr::i64(31)).truncate();
         let down = b.let_("down", down);
         let distance = b.let_("distance", e - eb);
-        let zero = Expr::i64(0);
         let left = (zero.clone() - distance.clone()).maximum(zero.clone()).minimum(Expr::i64(31));
         let left = b.let_("left", left.truncate());
         // One bit less than the distance, then half a unit and the last bit.

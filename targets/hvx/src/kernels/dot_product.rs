@@ -40,6 +40,7 @@ impl DotProduct {
             left_bytes: self.row_bytes(),
             right: (0..self.features).map(|f| f * self.channels).collect(),
             vectors: self.row_bytes() / VECTOR,
+            unsigned: false,
         }
     }
 

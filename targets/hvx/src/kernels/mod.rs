@@ -32,6 +32,7 @@ pub mod plane_gradient;
 mod plane_memory;
 pub mod plane_product;
 mod plane_tile;
+mod plane_words;
 pub mod planes;
 mod planes_of_codes;
 pub mod pool;

@@ -17,6 +17,7 @@ use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::plane_axis::{OperandPart, Part};
 use super::plane_memory::{advance, put_rows};
 use super::plane_product::PlaneProduct;
+use super::plane_words::{last_words_bytes, put_word_rows, word_row_packets};
 use super::product::VECTOR;
 use super::run_products::Runs;
 use super::support::{loop_over, zero_vector};
@@ -59,6 +60,18 @@ impl PlaneGradient {
             return Err("its sums or frames are too large, or too few");
         }
         Ok(gradient)
+    }
+
+    /// The same of unsigned operands.
+    #[must_use]
+    pub fn of_unsigned(self, unsigned: bool) -> PlaneGradient {
+        PlaneGradient { windows: PlaneProduct { unsigned, ..self.windows } }
+    }
+
+    /// Whether operands are unsigned.
+    #[must_use]
+    pub fn is_unsigned(&self) -> bool {
+        self.windows.unsigned
     }
 
     /// Most products of a sum.
@@ -128,19 +141,32 @@ impl PlaneGradient {
                 .flat_map(|k| taps.iter().map(move |tap| k * plane + tap))
                 .collect(),
             vectors: self.vectors(),
+            unsigned: w.unsigned,
         }
     }
 
     /// An estimate of the packets of a launch.
     #[must_use]
     pub fn packets(&self) -> usize {
+        let runs = self.runs();
+        let rows = runs.left * (runs.row() / VECTOR * 7 + runs.right.len() / 48 + 4);
+        self.product_packets() + rows
+    }
+
+    /// An estimate of the packets of a launch of [`Self::sums_kernel`].
+    #[must_use]
+    pub fn sums_packets(&self) -> usize {
+        let runs = self.runs();
+        self.product_packets() + word_row_packets(runs.left, runs.right.len())
+    }
+
+    /// Packets of all but what is done with sums.
+    fn product_packets(&self) -> usize {
         let framed = |p: &Planes| -> usize {
             let part = |part: &[OperandPart; 2]| 3 * part[0].part.count + 6;
             self.windows.images * p.planes * p.parts.iter().map(part).sum::<usize>()
         };
-        let runs = self.runs();
-        let rows = runs.left * (runs.row() / VECTOR * 7 + runs.right.len() / 48 + 4);
-        framed(&self.operand()) + framed(&self.error()) + runs.packets() + rows + 80
+        framed(&self.operand()) + framed(&self.error()) + self.runs().packets() + 80
     }
 
     /// `int kernel(x, dy, bits, dw, working memory)`: `dw = quantize_gradient(product, bits)` with pseudo-stochastic
@@ -187,6 +213,46 @@ impl PlaneGradient {
             scratch_bytes: scratch.bytes,
             phases,
             helpers: vec![long],
+            data: tables.into(),
+        })
+    }
+
+    /// `int kernel(x, dy, dw, working memory)`: `dw = product` in 32 bits; what it returns says nothing.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn sums_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let [x, dy, dw] = [0, 1, 2].map(Argument::Parameter);
+        let mut scratch = Scratch::default();
+        let size = |p: Planes| p.planes * p.parts.len() * p.bytes + 2 * VECTOR;
+        let operand = scratch.take(size(self.operand()));
+        let error = scratch.take(size(self.error()));
+        let runs = self.runs();
+        let sums = scratch.take(runs.sums_bytes() + VECTOR);
+        let (features, columns) = (runs.left, runs.right.len());
+        let last = scratch.take(last_words_bytes(features, columns));
+        let tables = runs.tables(name);
+        let symbols = tables.each_ref().map(|table| table.symbol.as_str());
+        let products = runs.products(&phase_name("products"), symbols)?;
+        let rows = put_word_rows(&phase_name("rows"), features, runs.row(), columns)?;
+        let phase = |function: Function, arguments: &[Argument]| Phase {
+            function,
+            arguments: arguments.to_vec(),
+        };
+        let phases = vec![
+            phase(self.frames(&phase_name("operand"), &self.operand())?, &[x, operand]),
+            phase(self.frames(&phase_name("error"), &self.error())?, &[dy, error]),
+            phase(products, &[operand, error, sums]),
+            phase(rows, &[sums, last, dw]),
+        ];
+        Ok(Kernel {
+            name: name.into(),
+            purpose: "The weight gradient of planes, in 32 bits.".into(),
+            parameters: 3,
+            scratch_bytes: scratch.bytes,
+            phases,
+            helpers: Vec::new(),
             data: tables.into(),
         })
     }

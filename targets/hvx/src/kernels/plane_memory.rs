@@ -12,7 +12,7 @@ use super::weight_gradient::word;
 use super::weights::WeightStrides;
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
-/// 128 in all bytes: zero in a frame.
+/// 128 in all bytes: zero in a frame of signed bytes.
 const ZEROS: i32 = 0x8080_8080_u32.cast_signed();
 
 /// Moves a pointer on.
@@ -26,12 +26,15 @@ impl PlaneProduct {
     /// `void frames(x, frames)`: `[image][channel][row][column]` i8 to frames. Reads up to 127 bytes beyond the end of `x`.
     pub(super) fn frames(&self, name: &str) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 2);
-        b.purpose(
-            "Puts four channels of a position side by side, 128 added, with zeros between rows.",
-        );
+        b.purpose(match self.unsigned {
+            true => "Puts four channels of a position side by side, with zeros between rows.",
+            false => {
+                "Puts four channels of a position side by side, 128 added, with zeros between rows."
+            }
+        });
         let (x, to) = (b.parameter(0), b.parameter(1));
         let memory = (b.object("x"), b.object("frames"));
-        let flip = b.constant(ZEROS);
+        let flip = b.constant(if self.unsigned { 0 } else { ZEROS });
         let flip = b.emit(Opcode::VsplatW, (flip,));
         let shuffles = [-1, -2].map(|unit| b.constant(unit));
         let words = b.constant(-4);
@@ -87,9 +90,11 @@ impl PlaneProduct {
                 loop_over(b, row.part.count, "rows", |b| {
                     let mut rows = [flip; 4];
                     for (row, &from) in rows.iter_mut().zip(&from) {
-                        let bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
+                        let mut bytes = b.load(Opcode::LoadVUnaligned, (from, 0), memory.0);
                         advance(b, from, self.axes[0].operand_stride * width);
-                        let bytes = b.emit(Opcode::Vxor, (bytes, flip));
+                        if !self.unsigned {
+                            bytes = b.emit(Opcode::Vxor, (bytes, flip));
+                        }
                         *row = match inside {
                             Some(inside) => b.emit(Opcode::Vmux, (inside, bytes, flip)),
                             None => bytes,
@@ -253,8 +258,13 @@ impl PlaneProduct {
                     sum = b.emit(Opcode::VaddW, (sum, turned));
                     distance *= 2;
                 }
-                let sum = b.emit(Opcode::VaslW, (sum, seven));
-                let start = b.emit(Opcode::VsubW, (zero, sum));
+                let start = match self.unsigned {
+                    true => zero,
+                    false => {
+                        let sum = b.emit(Opcode::VaslW, (sum, seven));
+                        b.emit(Opcode::VsubW, (zero, sum))
+                    }
+                };
                 b.store(Opcode::StoreVUnaligned, (starts, 0, start), memory.1);
                 advance(b, starts, tap_bytes);
             }
@@ -319,8 +329,13 @@ impl PlaneProduct {
                     advance(b, from, taps);
                     advance(b, place, self.axes[1].taps * rows * 4);
                 });
-                let sum = b.emit(Opcode::ShiftLeftImmediate, (sum, 7));
-                let start = b.emit(Opcode::Sub, (none, sum));
+                let start = match self.unsigned {
+                    true => none,
+                    false => {
+                        let sum = b.emit(Opcode::ShiftLeftImmediate, (sum, 7));
+                        b.emit(Opcode::Sub, (none, sum))
+                    }
+                };
                 b.store(Opcode::StoreW, (starts, word(4 * feature), start), memory.1);
             }
             // Features that fill up the group have sums of zero.

@@ -54,6 +54,8 @@ pub struct PlaneProduct {
     pub axes: [PlaneAxis; 2],
     /// Of a single channel, taps of a row of windows, if a word holds four columns instead of four channels.
     pub columns: Option<usize>,
+    /// Whether the operand's bytes are unsigned: they lie in frames as they are.
+    pub unsigned: bool,
 }
 
 impl PlaneProduct {
@@ -101,16 +103,11 @@ impl PlaneProduct {
             return Err("its windows lie apart");
         }
         let (images, spans) = (c.images, Span::of(c));
-        let product = match c.pass {
-            Pass::Error => {
-                let axes = spans.each_ref().map(PlaneAxis::error);
-                Self { images, channels: c.outputs, features: c.channels, axes, columns: None }
-            }
-            _ => {
-                let axes = spans.each_ref().map(PlaneAxis::forward);
-                Self { images, channels: c.channels, features: c.outputs, axes, columns: None }
-            }
+        let (axes, [channels, features]) = match c.pass {
+            Pass::Error => (spans.each_ref().map(PlaneAxis::error), [c.outputs, c.channels]),
+            _ => (spans.each_ref().map(PlaneAxis::forward), [c.channels, c.outputs]),
         };
+        let product = Self { images, channels, features, axes, columns: None, unsigned: false };
         if product.tap_count() > MOST_TAPS || c.width.max(c.columns) > MOST_COLUMNS {
             return Err("its windows or rows are too large");
         }
@@ -319,6 +316,30 @@ impl PlaneProduct {
     /// An estimate of the packets of a launch.
     #[must_use]
     pub fn packets(&self) -> usize {
+        let planes = self.images * self.features;
+        let [rows, across] = self.output();
+        let parts = self.axes[1].result.len();
+        let row = if parts > 1 { 4 } else { 3 };
+        let results = match self.rows_of_vector() {
+            _ if self.is_dense() => 0,
+            Some(_) => {
+                let row = if parts > 1 { 9 } else { 4 };
+                planes * (rows * row / 3 + rows * across / VECTOR + 8)
+            }
+            None => planes * (row * rows + 4) + planes * rows * across / 64,
+        };
+        self.product_packets() + self.sum_vectors() * 5 / 4 + results
+    }
+
+    /// An estimate of the packets of a launch of [`Self::sums_kernel`].
+    #[must_use]
+    pub fn sums_packets(&self) -> usize {
+        let rows = if self.is_dense() { 0 } else { self.word_row_packets() };
+        self.product_packets() + rows
+    }
+
+    /// Packets of all but what is done with sums.
+    fn product_packets(&self) -> usize {
         let (images, quads, groups) = (self.images, self.quads(), self.groups());
         let [_, columns] = &self.axes;
         let frame = |row: &OperandPart| {
@@ -352,22 +373,9 @@ impl PlaneProduct {
         };
         let products: usize =
             groups.iter().flat_map(|&rows| tiles.iter().map(move |&v| tile(rows, v))).sum();
-        let planes = images * self.features;
-        let [rows, across] = self.output();
-        let row = if columns.result.len() > 1 { 4 } else { 3 };
-        let results = match self.rows_of_vector() {
-            _ if self.is_dense() => 0,
-            Some(_) => {
-                let row = if columns.result.len() > 1 { 9 } else { 4 };
-                planes * (rows * row / 3 + rows * across / VECTOR + 8)
-            }
-            None => planes * (row * rows + 4) + planes * rows * across / 64,
-        };
         images * quads * frames
             + weights
             + images * products
-            + self.sum_vectors() * 5 / 4
-            + results
             + 80
     }
 
@@ -429,7 +437,8 @@ impl PlaneProduct {
         let frames = scratch.take(self.frame_bytes());
         let sums = scratch.take(self.sums_bytes());
         let [steps, lanes] = self.tables(name);
-        let products = self.products(&phase_name("products"), &steps.symbol, &lanes.symbol)?;
+        let symbols = [steps.symbol.as_str(), lanes.symbol.as_str()];
+        let products = self.products(&phase_name("products"), symbols, true)?;
         let round = requantize_in_order(&phase_name("requantize"), self.sum_vectors(), bits, low)?;
         let y = Argument::Parameter(2);
         let (bytes, dense) = match self.is_dense() {
@@ -462,6 +471,42 @@ impl PlaneProduct {
         })
     }
 
+    /// `int kernel(x, packed weights, y, working memory)`: `y = product` in 32 bits; what it returns says nothing.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn sums_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let mut scratch = Scratch::default();
+        let frames = scratch.take(self.frame_bytes());
+        let [x, weights, y] = [0, 1, 2].map(Argument::Parameter);
+        let [steps, lanes] = self.tables(name);
+        let symbols = [steps.symbol.as_str(), lanes.symbol.as_str()];
+        let products = self.products(&phase_name("products"), symbols, false)?;
+        let sums = match self.is_dense() {
+            true => y,
+            false => scratch.take(self.sums_bytes() + VECTOR),
+        };
+        let mut phases = vec![
+            Phase { function: self.frames(&phase_name("frames"))?, arguments: vec![x, frames] },
+            Phase { function: products, arguments: vec![frames, weights, sums] },
+        ];
+        if !self.is_dense() {
+            let last = scratch.take(self.last_words_bytes());
+            let function = self.put_words(&phase_name("rows"))?;
+            phases.push(Phase { function, arguments: vec![sums, last, y] });
+        }
+        Ok(Kernel {
+            name: name.into(),
+            purpose: "Sums over windows of planes, in 32 bits.".into(),
+            parameters: 3,
+            scratch_bytes: scratch.bytes,
+            phases,
+            helpers: Vec::new(),
+            data: vec![steps],
+        })
+    }
+
     /// Bytes of the result.
     pub(super) fn result_bytes(&self) -> usize {
         let [rows, columns] = self.output();
@@ -473,12 +518,20 @@ impl PlaneProduct {
         self.rows() * self.feature_vectors() * LANES
     }
 
-    /// `int products(frames, packed weights, sums)`: returns the bitwise or of all magnitudes.
-    fn products(&self, name: &str, steps: &str, lanes: &str) -> Result<Function, MachineError> {
+    /// `int products(frames, packed weights, sums)`: returns the bitwise or of all magnitudes, if wanted.
+    fn products(
+        &self,
+        name: &str,
+        [steps, lanes]: [&str; 2],
+        magnitudes: bool,
+    ) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 3);
-        b.purpose(
-            "Sums over windows, 32 positions at a time, and the bitwise or of their magnitudes.",
-        );
+        b.purpose(match magnitudes {
+            true => {
+                "Sums over windows, 32 positions at a time, and the bitwise or of their magnitudes."
+            }
+            false => "Sums over windows, 32 positions at a time.",
+        });
         let (frames, packed, sums) = (b.parameter(0), b.parameter(1), b.parameter(2));
         let groups = self.groups();
         let full = groups.iter().filter(|&&rows| rows == ROWS).count();
@@ -487,8 +540,11 @@ impl PlaneProduct {
             true => b.range(full, &["frames", "weights", "sums"]),
             false => Range::Whole(u32::try_from(full).unwrap_or(u32::MAX)),
         };
-        let magnitude = b.fresh(Class::V);
-        zero_vector(&mut b, magnitude);
+        let magnitude = magnitudes.then(|| {
+            let magnitude = b.fresh(Class::V);
+            zero_vector(&mut b, magnitude);
+            magnitude
+        });
         let memory = Memory {
             frames: b.object("frames"),
             weights: b.object("weights"),
@@ -512,7 +568,8 @@ impl PlaneProduct {
                 range.move_on(b, pointer, bytes);
             }
             let group = |b: &mut Builder, rows: usize| {
-                let mask = (!self.is_dense()).then(|| b.address(lanes, 0));
+                let masked = magnitudes && !self.is_dense();
+                let mask = masked.then(|| b.address(lanes, 0));
                 // A part: its start values and sums, and, of several, its list with how often two steps of it are.
                 let part = |b: &mut Builder, starts, sums, list: Option<(Register, Register)>| {
                     let (x, to) = (b.copy(frames), b.copy(sums));
@@ -568,7 +625,7 @@ impl PlaneProduct {
             advance(b, frames, 4 * self.quads() * self.quad_words());
             advance(b, sums, self.rows() * self.feature_vectors() * VECTOR);
         });
-        let magnitude = or_lanes(&mut b, magnitude);
-        b.finish(Some(magnitude))
+        let magnitude = magnitude.map(|magnitude| or_lanes(&mut b, magnitude));
+        b.finish(magnitude)
     }
 }

@@ -25,7 +25,8 @@ pub(super) struct Tile {
     steps: [Step; 2],
     /// Bytes from a feature's sums to the next's.
     plane: usize,
-    magnitude: Register,
+    /// Bitwise or of the magnitudes, if wanted.
+    magnitude: Option<Register>,
     memory: Memory,
 }
 
@@ -55,7 +56,7 @@ impl Tile {
         rows: usize,
         vectors: usize,
         plane: usize,
-        magnitude: Register,
+        magnitude: Option<Register>,
         memory: Memory,
     ) -> Tile {
         let fresh = |b: &mut Builder, class, count| (0..count).map(|_| b.fresh(class)).collect();
@@ -202,7 +203,7 @@ impl Tile {
         self.multiply(b, 1, &loads[0]);
     }
 
-    /// Stores the sums and notes the magnitudes of those that are results, as masks say; of all, if there are none.
+    /// Stores the sums and notes the magnitudes, if wanted, of those that are results, as masks say; of all, if there are none.
     pub(super) fn finish(&self, b: &mut Builder, to: Register, mask: Option<Register>) {
         let masks: Vec<Option<Register>> = (0..)
             .zip(&self.accumulators)
@@ -212,12 +213,13 @@ impl Tile {
         for feature in 0..self.accumulators[0].len() {
             for (at, (vector, &mask)) in (0..).zip(self.accumulators.iter().zip(&masks)) {
                 b.store(Opcode::StoreV, (place, at, vector[feature]), self.memory.sums);
+                let Some(magnitudes) = self.magnitude else { continue };
                 let result = match mask {
                     Some(mask) => b.emit(Opcode::Vand, (vector[feature], mask)),
                     None => vector[feature],
                 };
                 let magnitude = b.emit(Opcode::VabsW, (result,));
-                b.emit_to(self.magnitude, Opcode::Vor, (self.magnitude, magnitude));
+                b.emit_to(magnitudes, Opcode::Vor, (magnitudes, magnitude));
             }
             b.emit_to(place, Opcode::AddImmediate, (place, word(self.plane)));
         }

@@ -25,6 +25,8 @@ pub(super) struct Runs {
     pub(super) right: Vec<usize>,
     /// Vectors of a run, an even number. One more is read behind each.
     pub(super) vectors: usize,
+    /// Whether the bytes of the right are unsigned.
+    pub(super) unsigned: bool,
 }
 
 impl Runs {
@@ -126,7 +128,7 @@ impl Runs {
                 let lefts: Vec<Register> = (0..tile_left)
                     .map(|f| b.emit(Opcode::AddImmediate, (left, word(f * self.left_bytes))))
                     .collect();
-                tile.sum(b, &from, &lefts, self.vectors);
+                tile.sum(b, &from, &lefts, self);
                 let total = tile.total(b, units, half);
                 let size = b.emit(Opcode::VabsW, (total,));
                 b.emit_to(magnitude, Opcode::Vor, (magnitude, size));
@@ -159,7 +161,7 @@ struct Tile {
 }
 
 impl Tile {
-    fn sum(&self, b: &mut Builder, from: &[Register], lefts: &[Register], vectors: usize) {
+    fn sum(&self, b: &mut Builder, from: &[Register], lefts: &[Register], runs: &Runs) {
         let columns = from.len();
         for &sum in &self.sums {
             b.emit_to(sum, Opcode::Vassign, (self.zero,));
@@ -174,13 +176,16 @@ impl Tile {
         };
         (0..lefts.len()).for_each(|f| load_left(b, 0, f));
         load(b, 0);
-        loop_over(b, vectors / 2, "256 places", |b| {
+        loop_over(b, runs.vectors / 2, "256 places", |b| {
             for at in 0..2 * columns {
                 let (step, column) = (at / columns, at % columns);
                 for f in 0..lefts.len() {
                     let sum = self.sums[f * columns + column];
-                    let operands = (sum, self.left[step][f], self.right[at % 2]);
-                    b.update(Opcode::VrmpyBBvAccumulate, operands);
+                    let (left, right) = (self.left[step][f], self.right[at % 2]);
+                    match runs.unsigned {
+                        true => b.update(Opcode::VrmpyUbBvAccumulate, (sum, right, left)),
+                        false => b.update(Opcode::VrmpyBBvAccumulate, (sum, left, right)),
+                    }
                     if f == 0 {
                         load(b, at + 1);
                     }
