@@ -430,6 +430,8 @@ impl ConvolutionCase {
             vertical: vertical.forward(),
             horizontal: horizontal.forward(),
             narrow: None,
+            unsigned: false,
+            unsigned: false,
         }
     }
 

@@ -100,6 +100,12 @@ pub(crate) enum Product {
         /// As of the other gradient.
         operands: [usize; 2],
     },
+    /// A gradient of weights that is not rounded.
+    GradientSums {
+        gradient: WeightGradient,
+        /// As of the other gradient.
+        operands: [usize; 2],
+    },
 }
 
 /// What sums over windows are shifted by.
@@ -176,6 +182,7 @@ impl Product {
             Product::Sums { product, .. } => product.product.depth(),
             Product::PlaneSums { product, .. } => product.depth(),
             Product::PlaneGradientSums { gradient, .. } => gradient.depth(),
+            Product::GradientSums { gradient, .. } => gradient.depth(),
         };
         if result.shift().is_some_and(|shift| !shift.is_supported(depth)) {
             return Err("its shift is too wide for the sums".into());
@@ -188,37 +195,41 @@ impl Product {
             return Err("what takes the error's place is u8".into());
         }
         let operands = if c.swapped { [1, 0] } else { [0, 1] };
-        let (windows, planes) = match c.pass {
+        let mut reason = "its sums, panels or tables are too large";
+        let mut all: Vec<Product> = Vec::new();
+        let windows = match c.pass {
             Pass::Gradient => {
-                let sums = SumProduct::gradient([c.images, c.channels, c.outputs], Span::of(c));
-                let planes = PlaneGradient::new(c).ok().map(|gradient| {
+                let [vertical, horizontal] = &Span::of(c);
+                all.extend(PlaneGradient::new(c).ok().map(|gradient| {
                     let gradient = gradient.of_unsigned(unsigned);
                     Product::PlaneGradientSums { gradient, operands }
-                });
-                (sums, planes)
+                }));
+                let size = [c.images, c.channels, c.outputs];
+                let gradient = WeightGradient::wide(size, [vertical, horizontal]);
+                let gradient = gradient.of_unsigned(unsigned);
+                if gradient.has_sums_kernel() {
+                    all.push(Product::GradientSums { gradient, operands });
+                }
+                SumProduct::gradient(size, Span::of(c))
             }
             Pass::Forward | Pass::Error => {
                 let ([channels, features], axes, strides) = sides(c);
-                let product = WindowProduct::new(c.images, channels, features, axes);
-                let planes = PlaneProduct::new(c).ok().map(|product| {
+                all.extend(PlaneProduct::new(c).ok().map(|product| {
                     let product = PlaneProduct { unsigned, ..product };
                     Product::PlaneSums { product, strides }
-                });
-                (product.map(|product| SumProduct::natural(product, strides)), planes)
+                }));
+                let product = WindowProduct::new(c.images, channels, features, axes);
+                product.map(|product| SumProduct::natural(product, strides))
             }
         };
-        let windows = windows.map(|sums| {
-            let product = WindowProduct { unsigned, ..sums.product };
-            Product::Sums { product: SumProduct { product, ..sums }, operands }
-        });
-        match (windows, planes) {
-            (Ok(windows), Some(planes)) => {
-                let fewer = Glue::packets(&planes) < Glue::packets(&windows);
-                Ok(if fewer { planes } else { windows })
+        match windows {
+            Ok(sums) => {
+                let product = WindowProduct { unsigned, ..sums.product };
+                all.push(Product::Sums { product: SumProduct { product, ..sums }, operands });
             }
-            (Ok(product), None) | (Err(_), Some(product)) => Ok(product),
-            (Err(reason), None) => Err(reason.into()),
+            Err(why) => reason = why,
         }
+        all.into_iter().min_by_key(Glue::packets).ok_or_else(|| reason.into())
     }
 
     fn windows(c: &Convolution, finish: Rounded) -> Result<Product, String> {
@@ -340,6 +351,7 @@ impl Product {
             Product::Sums { product, .. } => product.kernel(name),
             Product::PlaneSums { product, .. } => product.sums_kernel(name),
             Product::PlaneGradientSums { gradient, .. } => gradient.sums_kernel(name),
+            Product::GradientSums { gradient, .. } => gradient.sums_kernel(name),
         }
     }
 
@@ -355,6 +367,7 @@ impl Product {
             | Product::Sums { .. }
             | Product::PlaneSums { .. }
             | Product::PlaneGradientSums { .. }
+            | Product::GradientSums { .. }
             | Product::Update { .. }
             | Product::PlaneGradient { .. } => None,
             Product::Gradient { shift, .. } => *shift,
@@ -371,6 +384,7 @@ impl Product {
             | Product::Sums { .. }
             | Product::PlaneSums { .. }
             | Product::PlaneGradientSums { .. }
+            | Product::GradientSums { .. }
             | Product::Update { .. }
             | Product::PlaneGradient { .. } => None,
         }
@@ -391,6 +405,7 @@ impl Product {
             | Product::Rows { .. }
             | Product::Update { .. }
             | Product::PlaneGradientSums { .. }
+            | Product::GradientSums { .. }
             | Product::PlaneGradient { .. } => 0,
         };
         // Packing reads up to 127 bytes beyond an operand.
@@ -437,6 +452,7 @@ impl Glue for Product {
             Product::Sums { product, .. } => product.packets(),
             Product::PlaneSums { product, .. } => product.sums_packets(),
             Product::PlaneGradientSums { gradient, .. } => gradient.sums_packets(),
+            Product::GradientSums { gradient, .. } => gradient.sums_packets(),
             Product::Windows { product, strides, .. } => product.launch_packets(strides),
             Product::Gradient { gradient, .. } => gradient.launch_packets(),
         };
@@ -556,8 +572,14 @@ impl Glue for Product {
                      y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
                 );
             }
-            Product::PlaneGradientSums { gradient, operands: [x, dy] } => {
-                let element = if gradient.is_unsigned() { "uint8_t" } else { "int8_t" };
+            Product::PlaneGradientSums { operands: [x, dy], .. }
+            | Product::GradientSums { operands: [x, dy], .. } => {
+                let unsigned = match self.unkept() {
+                    Product::PlaneGradientSums { gradient, .. } => gradient.is_unsigned(),
+                    Product::GradientSums { gradient, .. } => gradient.unsigned,
+                    _ => false,
+                };
+                let element = if unsigned { "uint8_t" } else { "int8_t" };
                 let _ = write!(
                     source,
                     "void {own}(const {element} *x, const int8_t *dy, int32_t *dw,\n    \

@@ -20,6 +20,7 @@ mod depthwise_words;
 mod direct_rows;
 pub mod dithered_lines;
 pub mod dot_product;
+mod gradient_sums;
 pub mod interleave;
 pub mod kernel;
 mod lanes;
@@ -51,6 +52,7 @@ mod weight_transposition;
 pub mod weight_vectors;
 pub mod weights;
 pub mod window;
+mod word_order;
 
 pub use average_pool_global::GlobalAverage;
 pub use channel_line_sums::ChannelLineSums;

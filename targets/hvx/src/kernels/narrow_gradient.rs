@@ -43,17 +43,27 @@ impl WeightGradient {
         features: usize,
         [vertical, horizontal]: [&Span; 2],
     ) -> Option<WeightGradient> {
-        let wide = WeightGradient {
+        let wide = Self::wide([images, channels, features], [vertical, horizontal]);
+        let narrow = Self::narrowed(&wide, horizontal);
+        let all = [Some(wide), narrow].into_iter().flatten();
+        all.filter(WeightGradient::is_supported).min_by_key(WeightGradient::launch_packets)
+    }
+
+    /// The gradient whose lanes are channels alone, supported or not.
+    #[must_use]
+    pub fn wide(
+        [images, channels, features]: [usize; 3],
+        [vertical, horizontal]: [&Span; 2],
+    ) -> WeightGradient {
+        WeightGradient {
             images,
             channels,
             features,
             vertical: vertical.forward(),
             horizontal: horizontal.forward(),
             narrow: None,
-        };
-        let narrow = Self::narrowed(&wide, horizontal);
-        let all = [Some(wide), narrow].into_iter().flatten();
-        all.filter(WeightGradient::is_supported).min_by_key(WeightGradient::launch_packets)
+            unsigned: false,
+        }
     }
 
     /// The same with neighbouring columns side by side; `None` where nothing is gained.

@@ -25,7 +25,8 @@ pub(super) fn last_words_bytes(rows: usize, columns: usize) -> usize {
     last_bytes(last_planes(rows, rows, columns) * columns)
 }
 
-fn last_bytes(words: usize) -> usize {
+/// Bytes of so many words and of what is written behind them.
+pub(super) fn last_bytes(words: usize) -> usize {
     (words * WORD).next_multiple_of(VECTOR) + VECTOR
 }
 
@@ -35,7 +36,7 @@ pub(super) fn word_row_packets(rows: usize, columns: usize) -> usize {
 }
 
 /// Stores `words` words of working memory at the end of the result, which ends `end` words behind `y`.
-fn copy_last(
+pub(super) fn copy_last(
     b: &mut Builder,
     [from, y]: [Register; 2],
     memory: [Object; 2],
@@ -111,7 +112,9 @@ impl PlaneProduct {
     pub(super) fn word_row_packets(&self) -> usize {
         let [planes, _] = self.planes_of_words();
         let [rows, columns] = self.output();
-        planes * (6 + word_row_packets(rows, columns))
+        let vectors = columns.div_ceil(LANES);
+        let row = if self.axes[1].result.len() > 1 { 4 * vectors + 4 } else { vectors + 2 };
+        planes * (6 + rows * row / 2)
     }
 
     /// `void rows(sums, last, y)`: rows of results without what lies between them; reads up to 127 bytes behind the sums.

@@ -10,8 +10,10 @@ use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::product::{GROUP, LANES, OperandStrides, VECTOR, WindowProduct};
 use super::spread::Places;
 use super::support::loop_over;
+use super::weight_gradient::word;
 use super::weights::WeightStrides;
 use super::window::Span;
+use super::word_order::{MOST_ROWS, side_by_side, store_lanes, store_packets};
 use crate::machine::{Builder, Function, MachineError, Object, Opcode, Register};
 
 /// Bytes of a sum.
@@ -111,6 +113,9 @@ impl SumProduct {
         };
         let mut arguments = vec![sums];
         arguments.extend((2..parameters).map(Argument::Parameter));
+        if !scaled && self.turn() == Some(Turn::Blocks) {
+            arguments.push(scratch.take(MOST_ROWS * VECTOR));
+        }
         phases.extend([
             Phase {
                 function: product.products(&phase_name("products"), &table)?,
@@ -136,7 +141,34 @@ impl SumProduct {
         let [rows, columns] = places(product);
         let results = product.images * product.features;
         let zeros = if product.spread.is_some() { rows.total * columns.total } else { 0 };
-        product.launch_packets(&self.weights) + results * (product.outputs() + zeros + 6)
+        let positions = product.outputs();
+        let (whole, rest) = (product.features / LANES, product.features % LANES);
+        let scalar = |features: usize| features * (positions + zeros + 6);
+        let order = match self.turn() {
+            None => results * (positions + zeros + 6),
+            Some(Turn::Blocks) => {
+                let block = |features: usize| 50 + features * 5 / 4;
+                let of = |features| if features > 0 { block(features) } else { 0 };
+                product.images * positions.div_ceil(LANES) * (whole * block(LANES) + of(rest))
+            }
+            Some(Turn::Whole) => {
+                let vector = store_packets(positions, LANES) + positions + 8;
+                product.images * (whole * vector + scalar(rest))
+            }
+        };
+        product.launch_packets(&self.weights) + order
+    }
+
+    /// Whether positions and features change places by vectors.
+    fn turn(&self) -> Option<Turn> {
+        let positions = self.product.outputs();
+        let side_by_side = self.result.feature == positions;
+        match self.product.spread {
+            Some(_) => None,
+            None if positions >= LANES => Some(Turn::Blocks),
+            None if positions.is_power_of_two() && side_by_side => Some(Turn::Whole),
+            None => None,
+        }
     }
 
     /// An estimate of the packets of a launch of [`Self::scaled_kernel`].
@@ -151,11 +183,13 @@ impl SumProduct {
         launch + results * (product.outputs() * ADD + 15)
     }
 
-    /// `void order(sums, y)`: from `[group][vector][image][position][32 lanes]` to the result's order, 0 where no window has
+    /// `void order(sums, y[, working memory])`: from `[group][vector][image][position][32 lanes]` to the result's order, 0 where no window has
     /// a tap. Or `void add(sums, y, scales)`: added to what the result holds, by the scale of its image and feature.
     fn order(&self, name: &str, scaled: bool) -> Result<Function, MachineError> {
         let product = &self.product;
-        let mut b = Builder::new(name, if scaled { 3 } else { 2 });
+        let turn = self.turn().filter(|_| !scaled);
+        let blocks = turn == Some(Turn::Blocks);
+        let mut b = Builder::new(name, if scaled || blocks { 3 } else { 2 });
         b.purpose(match scaled {
             true => "Adds sums, by their scales, in the order of the result.",
             false => "Puts sums in the order of the result.",
@@ -168,7 +202,8 @@ impl SumProduct {
             totals: b.object("totals"),
         });
         let memory = (b.object("sums"), b.object("y"));
-        let order = Order { sums: self, rows, columns, memory, scales };
+        let aside = blocks.then(|| (b.parameter(2), b.object("turned")));
+        let order = Order { sums: self, rows, columns, memory, scales, turn, aside };
         let (sums, y) = (b.parameter(0), b.parameter(1));
         if product.spread.is_some() {
             let (zero, to) = (b.zero(), b.copy(y));
@@ -188,6 +223,15 @@ impl SumProduct {
     }
 }
 
+/// How positions and features change places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// 32 positions at a time.
+    Blocks,
+    /// All positions at once, of features that lie one behind the other.
+    Whole,
+}
+
 /// Where a product's rows and columns lie in its result.
 fn places(product: &WindowProduct) -> [Places; 2] {
     let dense = |count: usize| Places { total: count, first: 0, step: 1, count };
@@ -203,6 +247,9 @@ struct Order<'a> {
     columns: Places,
     memory: (Object, Object),
     scales: Option<Scales>,
+    turn: Option<Turn>,
+    /// Where half of a block's positions wait.
+    aside: Option<(Register, Object)>,
 }
 
 /// FP32 scales `[image][feature]`, and what is added to.
@@ -250,6 +297,26 @@ impl Order<'_> {
         let scale = scale.map(|scale| b.copy(scale));
         loop_over(b, images, "images", |b| {
             let (lane, plane) = (b.copy(sums), b.copy(target));
+            let turned = match (self.turn, self.aside) {
+                (Some(Turn::Blocks), Some(aside)) => {
+                    self.blocks(b, (lane, plane), features, aside);
+                    true
+                }
+                (Some(Turn::Whole), _) if features == LANES => {
+                    let positions = self.sums.product.outputs();
+                    let load =
+                        |b: &mut Builder| b.load(Opcode::LoadVNext, (lane, 1), self.memory.0);
+                    let rows: Vec<Register> = (0..positions).map(|_| load(b)).collect();
+                    store_lanes(b, &rows, LANES, (plane, self.memory.1));
+                    true
+                }
+                _ => false,
+            };
+            if turned {
+                step(b, sums, image_bytes);
+                step(b, target, self.sums.result.image * WORD);
+                return;
+            }
             let scale_of_lane = scale.map(|scale| b.copy(scale));
             loop_over(b, features, "features", |b| {
                 let factor = scale_of_lane.zip(self.scales.as_ref()).map(|(scale, scales)| {
@@ -266,6 +333,52 @@ impl Order<'_> {
             }
         });
         step(b, sums, (GROUP - images) * image_bytes);
+    }
+
+    /// All positions of up to 32 features, 32 at a time; the last ones go back as far as they are fewer.
+    fn blocks(
+        &self,
+        b: &mut Builder,
+        (from, plane): (Register, Register),
+        features: usize,
+        (aside, turned): (Register, Object),
+    ) {
+        let feature = word(self.sums.result.feature * WORD);
+        let half = b.constant(-64);
+        let rows = |b: &mut Builder| -> Vec<Register> {
+            let rows: Vec<Register> = (0..MOST_ROWS)
+                .map(|_| b.load(Opcode::LoadVNext, (from, 1), self.memory.0))
+                .collect();
+            side_by_side(b, &rows, features)
+        };
+        let block = |b: &mut Builder| {
+            let place = b.copy(aside);
+            for first in rows(b) {
+                b.store(Opcode::StoreVNext, (place, 1, first), turned);
+            }
+            let place = b.copy(aside);
+            let to = b.copy(plane);
+            for (at, second) in (0..).zip(rows(b)) {
+                let first = b.load(Opcode::LoadVNext, (place, 1), turned);
+                let both = b.emit(Opcode::Vshuff, (second, first, half));
+                for (lane, row) in [(2 * at, both.low()), (2 * at + 1, both.high())] {
+                    if lane < word(features) {
+                        b.store(Opcode::StoreVUnaligned, (to, 0, row), self.memory.1);
+                        b.emit_to(to, Opcode::AddImmediate, (to, feature));
+                    }
+                }
+            }
+            step(b, plane, VECTOR);
+        };
+        let positions = self.sums.product.outputs();
+        loop_over(b, positions / LANES, "32 positions", block);
+        let rest = positions % LANES;
+        if rest > 0 {
+            let back = LANES - rest;
+            b.emit_to(from, Opcode::AddImmediate, (from, -word(back * VECTOR)));
+            b.emit_to(plane, Opcode::AddImmediate, (plane, -word(back * WORD)));
+            block(b);
+        }
     }
 
     /// All places of an image's feature.

@@ -55,6 +55,8 @@ pub struct WeightGradient {
     pub horizontal: Axis,
     /// If lanes are few channels of several columns, of which `channels` then are 32: the module `narrow_gradient`.
     pub narrow: Option<Narrow>,
+    /// Whether the operand's bytes are unsigned: they are multiplied as they are.
+    pub unsigned: bool,
 }
 
 /// How the result gets its order.
@@ -208,12 +210,17 @@ impl WeightGradient {
                 2 * sums + self.features * channels * (self.weight_taps() + 4)
             }
         };
+        finish + self.packets_before_finish()
+    }
+
+    /// Packets of packing and products.
+    pub(super) fn packets_before_finish(&self) -> usize {
         let padded = self
             .narrow
             .as_ref()
             .map_or(0, |narrow| 3 * self.images * narrow.channels * self.vertical.input);
         let packed = (self.operand().bytes() * 3 + self.error().bytes() * 2) / VECTOR;
-        self.packets() + finish + padded + packed + self.taps() * self.feature_quads() * 20 + 300
+        self.packets() + padded + packed + self.taps() * self.feature_quads() * 20 + 300
     }
 
     pub(crate) fn error(&self) -> Packing {
@@ -348,7 +355,10 @@ impl WeightGradient {
     /// `void lanes(packed as planes, packed operand)`: brings 32 channels of a position together and adds 128.
     fn lanes(&self, name: &str) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 2);
-        b.purpose("Brings the channels of a position together, and adds 128.");
+        b.purpose(match self.unsigned {
+            true => "Brings the channels of a position together.",
+            false => "Brings the channels of a position together, and adds 128.",
+        });
         let (source, target) = (b.parameter(0), b.parameter(1));
         let memory = (b.object("planes"), b.object("packed operand"));
         let flip = b.constant(0x8080_8080_u32.cast_signed());
@@ -368,8 +378,10 @@ impl WeightGradient {
                         .map(|_| b.load(Opcode::LoadVStep, (from, from_step), memory.0))
                         .collect();
                     let to = b.copy(target);
-                    for vector in rotate_in(b, &loaded, 16, 8) {
-                        let vector = b.emit(Opcode::Vxor, (vector, flip));
+                    for mut vector in rotate_in(b, &loaded, 16, 8) {
+                        if !self.unsigned {
+                            vector = b.emit(Opcode::Vxor, (vector, flip));
+                        }
                         b.store(Opcode::StoreVStep, (to, to_step, vector), memory.1);
                     }
                     b.emit_to(target, Opcode::AddImmediate, (target, word(VECTOR)));
@@ -388,11 +400,20 @@ impl WeightGradient {
         (self.feature_quads() * self.error().plane_bytes(), positions * self.position_bytes())
     }
 
-    /// `void starts(packed error, start values)`: -128 times the sum of the error over each tap's positions.
-    fn start_values(&self, name: &str, masks: &str) -> Result<Function, MachineError> {
+    /// `void starts(packed error, start values)`: -128 times the sum of the error over each tap's positions, or zeros.
+    pub(super) fn start_values(&self, name: &str, masks: &str) -> Result<Function, MachineError> {
         let mut b = Builder::new(name, 2);
-        b.purpose("What an accumulator starts with: -128 times the error's sum over a tap.");
         let (error, starts) = (b.parameter(0), b.parameter(1));
+        if self.unsigned {
+            b.purpose("What an accumulator starts with: nothing.");
+            let (memory, zeros) = (b.object("start values"), b.fresh(Class::V));
+            zero_vector(&mut b, zeros);
+            loop_over(&mut b, self.feature_quads() * self.taps(), "taps of 4 features", |b| {
+                b.store(Opcode::StoreVNext, (starts, 1, zeros), memory);
+            });
+            return b.finish(None);
+        }
+        b.purpose("What an accumulator starts with: -128 times the error's sum over a tap.");
         let quads = b.range(self.feature_quads(), &["error", "starts"]);
         let memory = (b.object("packed error"), b.object("start values"), b.object("masks"));
         let taps = self.taps();
@@ -459,7 +480,7 @@ impl WeightGradient {
         let (bits, dw) = (Argument::Parameter(2), Argument::Parameter(3));
         let resident = self.is_resident();
         let Packed { mut phases, mut data, mut scratch, tables, operand, error } =
-            self.packed(name)?;
+            self.packed(name, true)?;
         let starts = scratch.take(self.feature_quads() * self.taps() * VECTOR);
         let sums = scratch.take(self.sums_bytes().max(self.ahead_bytes()));
         let bytes = scratch.take(self.sums_bytes() / 4 + VECTOR);
@@ -472,7 +493,12 @@ impl WeightGradient {
         let starts_phase =
             phase(self.start_values(&phase_name("starts"), &tables.masks)?, &[error, starts]);
         let sums_phase = phase(
-            self.products(&phase_name("products"), &tables.taps, tables.columns.as_deref())?,
+            self.products(
+                &phase_name("products"),
+                &tables.taps,
+                tables.columns.as_deref(),
+                self.has_rows(),
+            )?,
             &[operand, error, starts, sums],
         );
         let rounded = |to: Argument| [sums, to, Argument::Result(products), bits];
@@ -532,7 +558,7 @@ impl WeightGradient {
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let dw = Argument::Parameter(2);
         let Packed { mut phases, mut data, mut scratch, tables, operand, error } =
-            self.packed(name)?;
+            self.packed(name, true)?;
         let last = self.ordered(name, &tables, &mut data)?;
         if self.is_resident() && shift.compares_halves() {
             let words = scratch.take(self.word_bytes());
@@ -566,12 +592,12 @@ impl WeightGradient {
     }
 
     /// The last step of a tap loads one group ahead: so much must be behind the packed error.
-    fn ahead_bytes(&self) -> usize {
+    pub(super) fn ahead_bytes(&self) -> usize {
         2 * self.error().plane_bytes()
     }
 
-    /// The packing of both operands.
-    fn packed(&self, name: &str) -> Result<Packed, MachineError> {
+    /// The packing of both operands; channels in the order that rounded bytes need, or in their own.
+    pub(super) fn packed(&self, name: &str, reorders: bool) -> Result<Packed, MachineError> {
         let phase_name = |phase: &str| format!("{name}_{phase}");
         let (x, dy) = (Argument::Parameter(0), Argument::Parameter(1));
         let mut scratch = Scratch::default();
@@ -586,7 +612,7 @@ impl WeightGradient {
             places: phase_name("places"),
             columns: self.has_idle_columns().then(|| phase_name("columns")),
         };
-        let channels = self.channel_table(&phase_name("channels"));
+        let channels = self.channel_table(&phase_name("channels")).filter(|_| reorders);
         let operand_packing =
             Packing { table: channels.as_ref().map(|t| t.symbol.clone()), ..self.operand() };
         let mut data = vec![self.tap_table(&tables.taps), self.mask_table(&tables.masks)];
@@ -633,23 +659,23 @@ impl WeightGradient {
 }
 
 /// What comes before the products.
-struct Packed {
-    phases: Vec<Phase>,
-    data: Vec<DataObject>,
-    scratch: Scratch,
-    tables: Tables,
-    operand: Argument,
-    error: Argument,
+pub(super) struct Packed {
+    pub(super) phases: Vec<Phase>,
+    pub(super) data: Vec<DataObject>,
+    pub(super) scratch: Scratch,
+    pub(super) tables: Tables,
+    pub(super) operand: Argument,
+    pub(super) error: Argument,
 }
 
 /// Symbols.
-struct Tables {
-    taps: String,
-    masks: String,
+pub(super) struct Tables {
+    pub(super) taps: String,
+    pub(super) masks: String,
     places: String,
     columns: Option<String>,
 }
 
-fn phase(function: Function, arguments: &[Argument]) -> Phase {
+pub(super) fn phase(function: Function, arguments: &[Argument]) -> Phase {
     Phase { function, arguments: arguments.to_vec() }
 }

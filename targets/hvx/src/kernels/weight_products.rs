@@ -7,6 +7,15 @@ use super::support::{Piece, loop_over, multiply_among, or_lanes, words, zero_vec
 use super::weight_gradient::{ROWS, WeightGradient, word};
 use crate::machine::{Builder, Class, Function, MachineError, Object, Opcode, Register};
 
+/// What becomes of sums.
+#[derive(Clone, Copy)]
+enum Finish {
+    /// They stay as they are: in rows, or those of a block after one another.
+    Sums { in_rows: bool },
+    /// They are shifted as they are made.
+    Shifted(StaticShift),
+}
+
 impl WeightGradient {
     /// Quads of features of a tile: with a single vector, two share it, as loads would take longer than products. Sums that are
     /// shifted as they are made leave too few registers for that.
@@ -31,14 +40,15 @@ impl WeightGradient {
     }
 
     /// `int products(packed operand, packed error, start values, sums)`: returns the bitwise or of all magnitudes.
-    /// Lanes that are none of `columns`, if given, do not count.
+    /// Lanes that are none of `columns`, if given, do not count. In rows, a feature's sums of all blocks follow each other.
     pub(crate) fn products(
         &self,
         name: &str,
         table: &str,
         columns: Option<&str>,
+        in_rows: bool,
     ) -> Result<Function, MachineError> {
-        self.sums_to(name, table, columns, None)
+        self.sums_to(name, table, columns, Finish::Sums { in_rows })
     }
 
     /// `void products(packed operand, packed error, start values, bytes)`: shifted sums; byte `4 l + i` of a vector is
@@ -49,7 +59,7 @@ impl WeightGradient {
         table: &str,
         shift: StaticShift,
     ) -> Result<Function, MachineError> {
-        self.sums_to(name, table, None, Some(shift))
+        self.sums_to(name, table, None, Finish::Shifted(shift))
     }
 
     fn sums_to(
@@ -57,8 +67,12 @@ impl WeightGradient {
         name: &str,
         table: &str,
         columns: Option<&str>,
-        shift: Option<StaticShift>,
+        finish: Finish,
     ) -> Result<Function, MachineError> {
+        let (shift, in_rows) = match finish {
+            Finish::Sums { in_rows } => (None, in_rows),
+            Finish::Shifted(shift) => (Some(shift), false),
+        };
         let mut b = Builder::new(name, 4);
         b.purpose("Products of error and operand over all positions of each tap.");
         let (operand, error) = (b.parameter(0), b.parameter(1));
@@ -72,8 +86,7 @@ impl WeightGradient {
         quads.move_on(&mut b, error, together * plane);
         quads.move_on(&mut b, starts, together * self.taps() * VECTOR);
         quads.move_on(&mut b, sums, together * quad_sums);
-        // In rows, a feature's sums of all blocks follow each other; else those of a block do.
-        let row = (shift.is_none() && self.has_rows()).then(|| self.vectors() * VECTOR);
+        let row = in_rows.then(|| self.vectors() * VECTOR);
         let tile = Tile { row, ..Tile::new(&mut b, self, [error, sums], shift.is_none()) };
         let narrow = shift.map(|shift| shift.narrow(&mut b, self.depth()));
         quads.repeat(&mut b, "quads of features", |b| {
