@@ -431,7 +431,6 @@ impl ConvolutionCase {
             horizontal: horizontal.forward(),
             narrow: None,
             unsigned: false,
-            unsigned: false,
         }
     }
 

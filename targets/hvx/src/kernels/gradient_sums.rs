@@ -18,8 +18,11 @@ impl WeightGradient {
     /// Whether there is a kernel whose sums stay as they are.
     #[must_use]
     pub fn has_sums_kernel(&self) -> bool {
+        // Of several blocks of a vector, two quads of features with their taps take more registers than there are.
+        let crowded = self.block() == 1 && self.blocks() > 1 && self.taps() > 1;
         self.narrow.is_none()
             && self.is_supported()
+            && !(crowded && self.feature_quads().is_multiple_of(2))
             && self.taps() <= MOST_ROWS
             && self.channels * self.taps() >= LANES
     }
