@@ -221,7 +221,7 @@ impl Implementation for Elements {
             Kind::Dither { .. } => (1000, 106),
             Kind::Quantize => (0, 170),
             Kind::Pool => (0, 14),
-            Kind::Unpool => (0, 40),
+            Kind::Unpool => (0, 32),
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
             Kind::Sum => (400, 52),
             Kind::Dequantize => (4000, 60),

@@ -9,11 +9,11 @@ use super::{emit_rounding, set};
 
 /// Most images, which fill a word.
 const IMAGES: usize = 4;
-/// Cycles of a product of one image that is rounded, of a sum, and of its width; of a row, of a vector that is packed, and of a
-/// single image's.
+/// Cycles of a product of one image that is rounded, of a sum, and of its width, for which few rows are worked out; of a row, of a
+/// vector that is packed, and of a single image's.
 const SINGLE: u64 = 5;
 const ELEMENT: u64 = 7;
-const WIDTH: u64 = 4;
+const WIDTH: u64 = 1;
 /// Of eight rows, those that are assumed to count, of a single image and of several: errors behind a `relu` are often 0.
 const COUNT: [u64; 2] = [4, 5];
 const ROW: u64 = 80;
@@ -34,6 +34,7 @@ pub(crate) struct Outer {
     packed_rows: usize,
     packed_lanes: usize,
     widths: usize,
+    begins: usize,
     magnitudes: usize,
     signs: usize,
     /// Whether the rounded sums are subtracted from weights.
@@ -58,6 +59,7 @@ impl Outer {
         let parts = rows.count.min(CORES);
         let images = c.images;
         let widths = scratch.take(parts * 8);
+        let begins = scratch.take(parts * 4);
         let [mut packed_rows, mut packed_lanes, mut magnitudes, mut signs] = [0; 4];
         if images == 1 {
             magnitudes = scratch.take(lanes.tiles() * 8);
@@ -77,6 +79,7 @@ impl Outer {
             packed_rows,
             packed_lanes,
             widths,
+            begins,
             magnitudes,
             signs,
             updates: false,
@@ -107,6 +110,7 @@ impl Outer {
 
     /// The statements of its function.
     pub(crate) fn emit(&self, out: &mut Text) {
+        declare(out, "int32_t", "begins", self.begins, "Rows, of parts.");
         if self.images == 1 {
             declare(out, "uint32_t", "widths", self.widths, "By parts, of rows and of lanes.");
             declare(out, "uint16_t", "magnitudes", self.magnitudes, "Of the lanes.");
@@ -123,7 +127,9 @@ impl Outer {
             1 => [("rows", rows.as_str()), ("lanes", lanes.as_str())],
             _ => [("rows", "rows"), ("lanes", "lanes")],
         };
-        for (field, value) in places.into_iter().chain([("widths", "widths"), ("y", "y0")]) {
+        for (field, value) in
+            places.into_iter().chain([("widths", "widths"), ("begins", "begins"), ("y", "y0")])
+        {
             out.line(format!("work.{field} = {value};"));
         }
         for (field, value) in [

@@ -1,6 +1,7 @@
 //! Weight gradients by shifted copies: for each column of a window there is a copy of the operand whose rows hold what that
 //! column meets of it, so that all elements of a tap lie side by side, some rows behind those of the tap above. Four
-//! channels of a tap are the lanes of a tile. `trainc_xpulp_shifted.h`.
+//! channels of a tap are the lanes of a tile; where channels are no whole tiles, taps below or beside each other are, in a list.
+//! `trainc_xpulp_shifted.h`.
 
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Pass};
@@ -18,6 +19,25 @@ const COPY: u64 = 80;
 const COLUMN: u64 = 45;
 const TILE: u64 = 70;
 const PRODUCTS: u64 = 24;
+/// Of a tile of two rows.
+const TILE_OF_TWO: u64 = 60;
+const PRODUCTS_OF_TWO: u64 = 14;
+
+/// Lanes of a tile; `struct trainc_xpulp_lanes`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Lanes {
+    from: usize,
+    stride: usize,
+    to: usize,
+    apart: usize,
+}
+
+impl Lanes {
+    /// How many lanes' words lie across two.
+    fn unaligned(&self) -> usize {
+        (0..4).filter(|lane| !(self.from + lane * self.stride).is_multiple_of(4)).count()
+    }
+}
 
 /// See the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,19 +57,23 @@ pub(crate) struct Shifted {
     /// Rows of weights, and in how many pieces cores share them.
     outputs: usize,
     pieces: usize,
+    /// Where channels are no whole tiles.
+    listed: Vec<Lanes>,
     /// In the working memory.
     copies: usize,
     words: usize,
 }
 
 impl Shifted {
-    /// How a weight gradient goes by shifted copies; `None` where channels or outputs are no whole tiles, or rows no words.
+    /// How a weight gradient goes by shifted copies; `None` where outputs are no whole tiles, a pair beside, or errors no words.
     pub(crate) fn of(c: &Convolution) -> Option<Shifted> {
         let tiles = c.channels.is_multiple_of(4) && c.outputs.is_multiple_of(4);
+        let tiles = tiles && c.columns.is_multiple_of(4);
+        let lists = c.strides == [1, 1] && c.outputs >= 4 && c.outputs.is_multiple_of(2);
         let suits = c.pass == Pass::Gradient
             && c.dilations == [1, 1]
-            && tiles
-            && c.columns.is_multiple_of(4)
+            && (tiles || lists)
+            && c.places().is_multiple_of(4)
             // A tile's first word is not added to anything.
             && c.places() >= 8;
         let mut shifted = suits.then_some(Shifted {
@@ -63,12 +87,50 @@ impl Shifted {
             columns: c.columns,
             outputs: c.outputs,
             pieces: 1,
+            listed: Vec::new(),
             copies: 0,
             words: 0,
         })?;
+        if !tiles {
+            shifted.listed = shifted.list();
+        }
         let [columns, tiles] = [shifted.tiles(), shifted.outputs / 4];
         shifted.pieces = even_pieces(columns, tiles);
         Some(shifted)
+    }
+
+    /// All lanes, where windows lie side by side: four taps below each other; of the rows of taps that are left four beside each
+    /// other; and the taps in the corner of four channels, or of one.
+    fn list(&self) -> Vec<Lanes> {
+        let (copy, row, [rows, columns]) = (self.copy(), self.columns, self.taps);
+        let taps = rows * columns;
+        let (all_rows, all_columns) = (rows / 4 * 4, columns / 4 * 4);
+        let at = |channel: usize, down: usize, right: usize, stride: usize, apart: usize| Lanes {
+            from: (channel * columns + right) * copy + down * row,
+            stride,
+            to: channel * taps + down * columns + right,
+            apart,
+        };
+        let mut listed = Vec::new();
+        for channel in 0..self.channels {
+            for right in 0..columns {
+                let downs = (0..all_rows).step_by(4);
+                listed.extend(downs.map(|down| at(channel, down, right, row, columns)));
+            }
+            for down in all_rows..rows {
+                let rights = (0..all_columns).step_by(4);
+                listed.extend(rights.map(|right| at(channel, down, right, copy, 1)));
+            }
+        }
+        for (down, right) in
+            (all_rows..rows).flat_map(|down| (all_columns..columns).map(move |right| (down, right)))
+        {
+            let all = self.channels / 4 * 4;
+            let fours = (0..all).step_by(4);
+            listed.extend(fours.map(|channel| at(channel, down, right, columns * copy, taps)));
+            listed.extend((all..self.channels).map(|channel| at(channel, down, right, 0, 0)));
+        }
+        listed
     }
 
     /// Rows of a copy whose numbers have the same remainder by the stride, which lie side by side.
@@ -78,7 +140,7 @@ impl Shifted {
 
     /// Bytes of a copy.
     fn copy(&self) -> usize {
-        self.class() * self.strides[0] * self.columns
+        (self.class() * self.strides[0] * self.columns).next_multiple_of(4)
     }
 
     /// Bytes of all copies.
@@ -98,6 +160,9 @@ impl Shifted {
 
     /// Columns of tiles.
     fn tiles(&self) -> usize {
+        if !self.listed.is_empty() {
+            return self.listed.len();
+        }
         self.channels / 4 * self.taps[0] * self.taps[1]
     }
 
@@ -114,11 +179,15 @@ impl Shifted {
         let row = ROW + columns.div_ceil(4) * word;
         let copied = (self.rows * self.strides[0]).min(self.height) as u64;
         let copies = (self.channels * self.taps[1]) as u64;
+        let unaligned = self.listed.iter().map(Lanes::unaligned).sum::<usize>() as u64;
+        let pair = if self.outputs.is_multiple_of(4) { 0 } else { 1 };
         let words = (self.rows * self.columns / 4) as u64;
         let errors = self.errors() as u64 / 2 + rows * COPY;
         copies * (COPY + copied * row)
             + errors
             + tiles * (COLUMN + rows * (TILE + PRODUCTS * words))
+            + pair * tiles * (TILE_OF_TWO + PRODUCTS_OF_TWO * words)
+            + unaligned * (rows + pair) * words
     }
 
     /// Takes its working memory.
@@ -140,6 +209,14 @@ impl Shifted {
         declare(out, "int8_t", "copies", self.copies, &text);
         let text = format!("[{}][{}][4]", self.outputs / 4, self.rows * self.columns);
         declare(out, "int8_t", "words", self.words, &text);
+        if !self.listed.is_empty() {
+            let text = |l: &Lanes| format!("{{ {}, {}, {}, {} }}", l.from, l.stride, l.to, l.apart);
+            let listed: Vec<String> = self.listed.iter().map(text).collect();
+            out.long(format!(
+                "static const struct trainc_xpulp_lanes listed[] = {{ {} }};",
+                listed.join(", ")
+            ));
+        }
     }
 
     /// Zeroes what stays zero.
@@ -177,12 +254,22 @@ impl Shifted {
         ] {
             out.line(format!("work.{field} = {value};"));
         }
+        let lists = !self.listed.is_empty();
+        if lists {
+            let stride = (self.channels * self.taps[0] * self.taps[1]).next_multiple_of(4);
+            out.line("work.listed = listed;");
+            out.line(format!("work.sums_stride = {stride};"));
+        }
         let mut share = |count: String, name: &str| {
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
         };
-        share(number(self.channels), "shift_channels");
-        share(number(self.errors() / 16), "error_words");
-        share(divided(self.widths(), self.tiles()), "multiply_shifted");
+        share(number(self.channels * self.taps[1]), "shift_channels");
+        share(number(self.outputs / 4 * self.rows * self.columns / 4), "error_words");
+        if !self.outputs.is_multiple_of(4) {
+            share(number(self.rows * self.columns / 4), "error_pairs");
+        }
+        let multiply = if lists { "multiply_listed" } else { "multiply_shifted" };
+        share(divided(self.widths(), self.tiles()), multiply);
     }
 }
 
@@ -208,6 +295,7 @@ mod tests {
                 columns: rows,
                 outputs: 4,
                 pieces: 1,
+                listed: Vec::new(),
                 copies: 0,
                 words: 0,
             };
@@ -220,6 +308,43 @@ mod tests {
                     assert_eq!(vector + row, place, "{size} {taps} {stride} {pad}");
                     assert!(padded / stride < shifted.class());
                 }
+            }
+        }
+    }
+
+    /// Each tap of each channel has its sum once, and its elements where its lane begins.
+    #[test]
+    fn lists_have_each_tap_once() {
+        for (channels, taps) in [(1, [5, 5]), (6, [5, 5]), (3, [3, 3]), (5, [4, 1]), (2, [1, 7])] {
+            let mut shifted = Shifted {
+                channels,
+                height: 14,
+                width: 14,
+                taps,
+                strides: [1, 1],
+                pads: [0, 0],
+                rows: 10,
+                columns: 10,
+                outputs: 6,
+                pieces: 1,
+                listed: Vec::new(),
+                copies: 0,
+                words: 0,
+            };
+            shifted.listed = shifted.list();
+            let mut places = vec![None; channels * taps[0] * taps[1]];
+            for lanes in &shifted.listed {
+                let count = if lanes.apart == 0 { 1 } else { 4 };
+                for lane in 0..count {
+                    let place = &mut places[lanes.to + lane * lanes.apart];
+                    assert_eq!(place.replace(lanes.from + lane * lanes.stride), None);
+                }
+            }
+            for (place, from) in places.into_iter().enumerate() {
+                let (channel, tap) = (place / (taps[0] * taps[1]), place % (taps[0] * taps[1]));
+                let (down, right) = (tap / taps[1], tap % taps[1]);
+                let copy = (channel * taps[1] + right) * shifted.copy();
+                assert_eq!(from, Some(copy + down * shifted.columns), "{channels} {taps:?}");
             }
         }
     }

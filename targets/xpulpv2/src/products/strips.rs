@@ -259,22 +259,47 @@ impl Strips {
         let columns = self.used.div_ceil(4) as u64;
         let fill = (self.column() / 4) as u64 * (ROW + TURN * columns);
         let fills = if self.turns_rows { self.height } else { self.lines } as u64;
-        let lines: u64 = (0..self.lines).map(|line| self.line(line, self.columns, self.rows)).sum();
+        let lines =
+            (0..self.lines).map(|line| self.line(line, 0, self.columns, self.rows)).sum::<u64>();
         (weights, fills * fill + lines)
     }
 
-    /// An estimate of the cycles of a line, or of so many columns and rows of it.
-    fn line(&self, line: usize, columns: usize, rows: usize) -> u64 {
-        // Half a tile has about half the products.
-        let [tiles, halves] = {
-            let half = |rest| u64::from(rest > 0 && rest <= 2);
-            let whole = |n: usize| (n / 4) as u64 + u64::from(n % 4 > 2);
-            let (c, r) = ((whole(columns), half(columns % 4)), (whole(rows), half(rows % 4)));
-            [c.0 * r.0 + c.1 * r.1, c.1 * r.0 + c.0 * r.1]
-        };
+    /// Whether columns of windows that meet no column of the operand are left out: where that saves a tile a tap. Each window
+    /// meets some.
+    fn trims(&self) -> bool {
+        let meets = self.left < self.taps[1] && self.columns < self.left + self.used + 1;
+        self.turns_rows
+            && self.steps[1] == 1
+            && self.column() >= 4 * SEGMENT_WORDS
+            && meets
+            && (0..self.columns)
+                .step_by(LANES)
+                .any(|column| self.taps_from(column, LANES) < self.taps[1])
+    }
+
+    /// Columns of windows side by side, from a column of results on, that meet the operand.
+    fn taps_from(&self, column: usize, lanes: usize) -> usize {
+        let behind = self.taps[1].min((self.left + self.used).saturating_sub(column));
+        behind.saturating_sub(self.left.saturating_sub(column + lanes - 1))
+    }
+
+    /// An estimate of the cycles of a line, or of so many columns, from one on, and rows of it.
+    fn line(&self, line: usize, from: usize, columns: usize, rows: usize) -> u64 {
         let segments = self.segments_of(line) as u64;
-        let tile = TILE + segments * (SEGMENT + WORD * self.segment() as u64);
-        tiles * tile + halves * tile * 7 / 12 + LINE + COLUMNS * columns.div_ceil(4) as u64
+        let trims = self.trims();
+        // Half a tile has about half the products.
+        let halved = |rest: usize, cycles: u64| if rest <= 2 { cycles * 7 / 12 } else { cycles };
+        let tiles = (from..from + columns).step_by(LANES).map(|column| {
+            let lanes = (from + columns - column).min(LANES);
+            let words = match trims {
+                true => self.taps_from(column, lanes) * self.column() / 4,
+                false => self.segment(),
+            };
+            let tile = TILE + segments * (SEGMENT + WORD * words as u64);
+            let last = if rows.is_multiple_of(4) { 0 } else { halved(rows % 4, tile) };
+            (rows / 4) as u64 * halved(lanes, tile) + last + COLUMNS
+        });
+        tiles.sum::<u64>() + LINE
     }
 
     /// Tiles of rows, and columns in whole fours: all that there are.
@@ -301,7 +326,7 @@ impl Strips {
         let cycles: Vec<u64> = pieces
             .flat_map(|(rows, column)| {
                 let columns = rest(self.columns, column, columns);
-                (0..self.lines).map(move |line| self.line(line, columns, rows))
+                (0..self.lines).map(move |line| self.line(line, column, columns, rows))
             })
             .collect();
         let part = |core: usize| core * cycles.len() / CORES..(core + 1) * cycles.len() / CORES;
@@ -397,10 +422,7 @@ impl Strips {
         ] {
             known.set(out, "taps", field, &value);
         }
-        out.long(format!(
-            "TRAINC_PARALLEL_FOR(&taps, {}, trainc_xpulp_pack_taps);",
-            self.rows.div_ceil(4)
-        ));
+        out.long(format!("TRAINC_PARALLEL_FOR(&taps, {}, trainc_xpulp_pack_taps);", self.rows));
     }
 
     /// Multiplies the operand at `from` by the weights at `rows`.
@@ -450,12 +472,16 @@ impl Strips {
         ] {
             known.set(out, "lines", field, &value);
         }
+        if self.trims() {
+            known.set(out, "lines", "across", &number(self.taps[1]));
+        }
         let mut share = |count: String, name: &str| {
             out.long(format!("TRAINC_PARALLEL_FOR(&lines, {count}, trainc_xpulp_{name});"));
         };
         if self.turns_rows {
             share(number(self.height), "turn_rows");
-            share(divided(self.widths(), self.lines), "multiply_lines");
+            let multiply = if self.trims() { "multiply_trimmed" } else { "multiply_lines" };
+            share(divided(self.widths(), self.lines), multiply);
         } else {
             share(number(self.parts()), "multiply_strips");
         }

@@ -279,15 +279,17 @@ static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end
     const struct trainc_xpulp_pool work = *(const struct trainc_xpulp_pool *)context;
     const int32_t plane = work.height * work.width;
     const int8_t *dy = work.dy + begin * work.rows * work.columns;
-    int32_t pairs = 0;
+    int32_t pairs = 0, whole = 0;
 #if defined(TRAINC_XPULP_INSN)
     if (work.down == 2 && work.right == 2) {
         pairs = work.columns >> 1;
     }
+    /* Pairs cover all, of an odd number of columns the last one overlaps others. */
+    whole = pairs > 0 && work.height == 2 * work.rows && work.width == 2 * work.columns;
 #endif
     for (int32_t n = begin; n < end; n++) {
         int8_t *const dx = work.dx + n * plane;
-        int32_t i = 0;
+        int32_t i = whole ? plane : 0;
         for (; i + 4 <= plane; i += 4) {
             trainc_xpulp_store(dx + i, 0);
         }
@@ -299,6 +301,14 @@ static inline void trainc_xpulp_unpool(void *context, int32_t begin, int32_t end
 #if defined(TRAINC_XPULP_INSN)
             if (pairs > 0) {
                 trainc_xpulp_unpool_pairs(work.x + top, work.width, dy, work.dx + top, pairs);
+                if (whole) {
+                    dy += work.columns;
+                    if ((work.columns & 1) != 0) {
+                        const int32_t last = top + work.width - 4;
+                        trainc_xpulp_unpool_pairs(work.x + last, work.width, dy - 2, work.dx + last, 1);
+                    }
+                    continue;
+                }
                 dy += 2 * pairs;
             }
 #endif

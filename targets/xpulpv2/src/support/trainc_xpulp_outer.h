@@ -14,10 +14,12 @@ struct trainc_xpulp_outer {
     uint16_t *magnitudes;
     int8_t *signs;
     int32_t row_count, lane_count, images, parts;
-    /* The sums' largest magnitude, by parts; of a single image each part's largest of a row, then of a
-     * lane. */
+    /* Of several cores, where parts begin. */
+    int32_t *begins;
+    /* What the sums' magnitudes do not exceed, by parts, with as many bits as the largest one; of a single
+     * image each part's largest of a row, then of a lane. */
     uint32_t *widths;
-    /* That of all sums. */
+    /* The largest of those; of a single image the product. */
     uint32_t most;
     int8_t *y;
     /* What results are subtracted from, where they are an update. */
@@ -55,6 +57,20 @@ static inline int32_t trainc_xpulp_outer_row(const struct trainc_xpulp_outer *wo
     return n;
 }
 
+/* Notes where some parts begin, and what that says. */
+static inline void trainc_xpulp_outer_divide(const struct trainc_xpulp_outer *work, int32_t begin,
+    int32_t end)
+{
+    for (int32_t part = begin; part < end; part++) {
+        work->begins[part] = trainc_xpulp_outer_row(work, part);
+    }
+}
+
+static inline int32_t trainc_xpulp_outer_begin(const struct trainc_xpulp_outer *work, int32_t part)
+{
+    return part == work->parts ? work->row_count : work->begins[part];
+}
+
 /* The magnitudes of a word's bytes. */
 static inline uint32_t trainc_xpulp_magnitudes_of(uint32_t word)
 {
@@ -74,6 +90,7 @@ static inline void trainc_xpulp_outer_single(void *context, int32_t begin, int32
 {
     const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context;
     const int32_t row_words = (work->row_count + 3) >> 2, words = (work->lane_count + 3) >> 2;
+    trainc_xpulp_outer_divide(work, begin, end);
     for (int32_t part = begin; part < end; part++) {
         uint32_t most = 0;
         for (int32_t i = trainc_xpulp_outer_first(work, part, row_words);
@@ -98,7 +115,8 @@ static inline void trainc_xpulp_outer_single(void *context, int32_t begin, int32
     }
 }
 
-/* The largest magnitude of all sums; of a single image the product of the largest factors. */
+/* What no magnitude of all sums exceeds, with as many bits as the largest one; of a single image the
+ * product of the largest factors. */
 static inline uint32_t trainc_xpulp_outer_most(const struct trainc_xpulp_outer *work)
 {
     uint32_t most[2] = { 0, work->images > 1 };
@@ -152,19 +170,63 @@ static inline uint32_t trainc_xpulp_outer_largest(uint32_t row, const int8_t *la
 #endif
 }
 
-/* The largest magnitudes of some parts' sums. */
+/* The largest magnitudes of all lanes' bytes, by images. */
+static inline uint32_t trainc_xpulp_outer_lanes(const struct trainc_xpulp_outer *work)
+{
+    uint32_t most = 0;
+#if defined(TRAINC_XPULP_INSN)
+    register const int8_t *x10 __asm__("x10") = work->lanes;
+    register uint32_t x11 __asm__("x11") = most;
+    register int32_t x12 __asm__("x12") = work->lane_count;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LOOP(0, 12, 9)
+        TRAINC_XPULP_PV(1, 0x38, x6, x5, x0) TRAINC_XPULP_LWI(x5, 4, x10)
+        "9: " TRAINC_XPULP_PV(1, 0x1c, x11, x11, x6) ".option pop"
+        : "+r"(x10), "+r"(x11) : "r"(x12) : "x5", "x6", "memory");
+    return x11;
+#else
+    for (int32_t i = 0; i < work->lane_count; i++) {
+        most = trainc_xpulp_maxu_b(most,
+            trainc_xpulp_magnitudes_of(trainc_xpulp_load(work->lanes + 4 * i)));
+    }
+    return most;
+#endif
+}
+
+/* What no magnitude of a row's sums exceeds. */
+static inline uint32_t trainc_xpulp_outer_bound(const struct trainc_xpulp_outer *work, int32_t n,
+    uint32_t lanes)
+{
+    return trainc_xpulp_dotup_b(
+        trainc_xpulp_magnitudes_of(trainc_xpulp_load(work->rows + 4 * n)), lanes);
+}
+
+/* What no magnitude of some parts' sums exceeds, with as many bits as the largest of them has: sums of a
+ * row whose bound has no more bits than those so far are not worked out. The row with the largest bound
+ * comes first. */
 static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context;
-    const int32_t behind = trainc_xpulp_outer_row(work, end);
-    uint32_t most = 0;
-    for (int32_t n = trainc_xpulp_outer_row(work, begin); n < behind; n++) {
-        const uint32_t row = trainc_xpulp_load(work->rows + 4 * n);
-        if (row != 0) {
-            const uint32_t largest =
-                trainc_xpulp_outer_largest(row, work->lanes, work->lane_count);
-            most = largest > most ? largest : most;
+    const int32_t first = trainc_xpulp_outer_first(work, begin, work->row_count);
+    const int32_t behind = trainc_xpulp_outer_first(work, end, work->row_count);
+    trainc_xpulp_outer_divide(work, begin, end);
+    const uint32_t lanes = trainc_xpulp_outer_lanes(work);
+    uint32_t largest = 0, most = 0;
+    int32_t start = first;
+    for (int32_t n = first; n < behind; n++) {
+        const uint32_t bound = trainc_xpulp_outer_bound(work, n, lanes);
+        if (bound > largest) {
+            largest = bound;
+            start = n;
         }
+    }
+    for (int32_t left = behind - first, n = start; left > 0; left--) {
+        uint32_t bound = trainc_xpulp_outer_bound(work, n, lanes);
+        if ((bound & ~most) > most) {
+            bound = trainc_xpulp_outer_largest(trainc_xpulp_load(work->rows + 4 * n), work->lanes,
+                work->lane_count);
+        }
+        most = bound > most ? bound : most;
+        n = n + 1 < behind ? n + 1 : first;
     }
     for (int32_t part = begin; part < end; part++) {
         work->widths[part] = most;
@@ -333,8 +395,8 @@ static inline int32_t trainc_xpulp_outer_pairs(const struct trainc_xpulp_outer *
     static inline void trainc_xpulp_store_outer_##name(void *context, int32_t begin, int32_t end) \
     { \
         const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context; \
-        const int32_t behind = trainc_xpulp_outer_row(work, end); \
-        for (int32_t n = trainc_xpulp_outer_row(work, begin); n < behind; n++) { \
+        const int32_t behind = trainc_xpulp_outer_begin(work, end); \
+        for (int32_t n = trainc_xpulp_outer_begin(work, begin); n < behind; n++) { \
             const uint32_t row = trainc_xpulp_outer_factor(work, n); \
             int8_t *const to = work->y + n * work->lane_count; \
             if (row == 0) { \

@@ -141,8 +141,8 @@ static inline void trainc_xpulp_clamped(const int8_t *from, int8_t *to, int32_t 
     static inline void trainc_xpulp_update_outer_##name(void *context, int32_t begin, int32_t end) \
     { \
         const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context; \
-        const int32_t behind = trainc_xpulp_outer_row(work, end); \
-        for (int32_t n = trainc_xpulp_outer_row(work, begin); n < behind; n++) { \
+        const int32_t behind = trainc_xpulp_outer_begin(work, end); \
+        for (int32_t n = trainc_xpulp_outer_begin(work, begin); n < behind; n++) { \
             const uint32_t row = trainc_xpulp_outer_factor(work, n); \
             const int8_t *const from = work->weights + n * work->lane_count; \
             int8_t *const to = work->y + n * work->lane_count; \

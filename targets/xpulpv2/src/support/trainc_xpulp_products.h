@@ -35,6 +35,8 @@ struct trainc_xpulp_tile {
     int32_t segments, jump, rest, tiles, back;
     /* From a lane's sum to the next lane's, where these do not lie side by side. */
     int32_t apart;
+    /* From the end of a segment of a tile's row words to the next, where taps are left out. */
+    int32_t skip;
 };
 
 #if defined(TRAINC_XPULP_INSN)
@@ -189,8 +191,13 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
     TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b)
 
 /* Tiles of rows whose words lie side by side, by vectors in segments of at least two words: the
- * first word's products, those of all others, and what is stored. */
+ * first word's products, those of all others, and what is stored. Where taps are left out, `skip`
+ * moves the rows on. */
+#define TRAINC_XPULP_SKIP "lw x28, 60(x10)\n\tadd x7, x7, x28\n\t"
 #define TRAINC_XPULP_SEGMENTS(name, word, last, ...) \
+    TRAINC_XPULP_SEGMENTS_BY(name, word, last, , __VA_ARGS__) \
+    TRAINC_XPULP_SEGMENTS_BY(name##_trimmed, word, last, TRAINC_XPULP_SKIP, __VA_ARGS__)
+#define TRAINC_XPULP_SEGMENTS_BY(name, word, last, skip, ...) \
     static inline void name(struct trainc_xpulp_tile *tile) \
     { \
         register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
@@ -200,7 +207,7 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
             "lw x6, 36(x10)\n\taddi x5, x5, -1\n\t" \
             TRAINC_XPULP_LOOP(1, 6, 8) TRAINC_XPULP_LOOP(0, 5, 9) \
             word(TRAINC_XPULP_SDOT) "9: " last(TRAINC_XPULP_SDOT) \
-            "lw x6, 40(x10)\n\tlw x5, 12(x10)\n\t8: add x9, x9, x6\n\t" \
+            "lw x6, 40(x10)\n\t" skip "lw x5, 12(x10)\n\t8: add x9, x9, x6\n\t" \
             "lw x6, 44(x10)\n\tlw x5, 48(x10)\n\tadd x7, x7, x6\n\tsw x7, 0(x10)\n\t" \
             "addi x5, x5, -1\n\tsw x5, 48(x10)\n\t" \
             TRAINC_XPULP_SUMS __VA_ARGS__ \
@@ -249,8 +256,8 @@ TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments2, TRAINC_XPULP_WORD2, TRAINC_XPULP_L
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, TRAINC_XPULP_WORD1, TRAINC_XPULP_LAST1,
     TRAINC_XPULP_STORE(x12, x13, x14, x15))
 
-/* Tiles of four rows below each other, whose words lie side by side, where lanes' sums lie apart: a
- * row's start and its end, of which sums_stride is the way from behind the last lane. */
+/* Tiles of rows below each other, whose words lie side by side, where lanes' sums lie apart: a row's
+ * start and its end, of which sums_stride is the way from behind the last lane. */
 #define TRAINC_XPULP_START_APART(a, b, c, d) \
     TRAINC_XPULP_LW(a, x6, x5) TRAINC_XPULP_LW(b, x6, x5) TRAINC_XPULP_LW(c, x6, x5) \
     TRAINC_XPULP_LW(d, x6, x5) "add x5, x5, x1\n\t"
@@ -261,33 +268,44 @@ TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, TRAINC_XPULP_WORD1, TRAINC_XPULP_L
 #define TRAINC_XPULP_ROWS_AND_LANES "lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
 #define TRAINC_XPULP_BACK \
     "slli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
-#define TRAINC_XPULP_TILES_APART(name, ...) \
+#define TRAINC_XPULP_TILES_APART(name, word, last, stores, ...) \
     static inline void name(struct trainc_xpulp_tile *tile, int32_t tiles) \
     { \
         register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
         register int32_t x12 __asm__("x12") = tiles; \
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) __VA_ARGS__ \
-            TRAINC_XPULP_LOOP(0, 5, 9) TRAINC_XPULP_WORD4(TRAINC_XPULP_SDOT) \
-            "9: " TRAINC_XPULP_LAST4(TRAINC_XPULP_SDOT) "sw x7, 0(x10)\n\tlw x6, 56(x10)\n\t" \
-            TRAINC_XPULP_SUMS TRAINC_XPULP_STORE_APART(x12, x13, x14, x15) \
-            TRAINC_XPULP_STORE_APART(x16, x17, x18, x19) \
-            TRAINC_XPULP_STORE_APART(x20, x21, x22, x23) \
-            TRAINC_XPULP_STORE_APART(x24, x25, x26, x27) \
+            TRAINC_XPULP_LOOP(0, 5, 9) word(TRAINC_XPULP_SDOT) \
+            "9: " last(TRAINC_XPULP_SDOT) "sw x7, 0(x10)\n\tlw x6, 56(x10)\n\t" \
+            TRAINC_XPULP_SUMS stores \
             "sw x7, 24(x10)\n\t8: sw x11, 32(x10)\n\t.option pop" \
             : "+r"(x12) : "r"(x10) \
             : "x1", "x5", "x6", "x7", "x9", "x11", "x13", "x14", "x15", "x16", "x17", "x18", "x19", \
               "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31", \
               "memory"); \
     }
-/* At least two words. */
-TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_tiles_apart,
+/* Of four rows, from zeros: at least two words. */
+#define TRAINC_XPULP_APART4(of) \
+    of(x12, x13, x14, x15) of(x16, x17, x18, x19) of(x20, x21, x22, x23) of(x24, x25, x26, x27)
+TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_tiles_apart, TRAINC_XPULP_WORD4, TRAINC_XPULP_LAST4,
+    TRAINC_XPULP_APART4(TRAINC_XPULP_STORE_APART),
     TRAINC_XPULP_ROWS_AND_LANES TRAINC_XPULP_BACK TRAINC_XPULP_WORD4(TRAINC_XPULP_DOT)
     "lw x5, 12(x10)\n\t" TRAINC_XPULP_LAST4(TRAINC_XPULP_DOT) "addi x5, x5, -1\n\t")
 /* To the sums that are there. */
-TRAINC_XPULP_TILES_APART(trainc_xpulp_add_tiles_apart,
+TRAINC_XPULP_TILES_APART(trainc_xpulp_add_tiles_apart, TRAINC_XPULP_WORD4, TRAINC_XPULP_LAST4,
+    TRAINC_XPULP_APART4(TRAINC_XPULP_STORE_APART),
     "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x1, 28(x10)\n\t"
-    TRAINC_XPULP_START_APART(x12, x13, x14, x15) TRAINC_XPULP_START_APART(x16, x17, x18, x19)
-    TRAINC_XPULP_START_APART(x20, x21, x22, x23) TRAINC_XPULP_START_APART(x24, x25, x26, x27)
+    TRAINC_XPULP_APART4(TRAINC_XPULP_START_APART)
+    TRAINC_XPULP_ROWS_AND_LANES "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK)
+/* Of two rows. */
+#define TRAINC_XPULP_APART2(of) of(x12, x13, x14, x15) of(x16, x17, x18, x19)
+TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_pairs_apart, TRAINC_XPULP_WORD2, TRAINC_XPULP_LAST2,
+    TRAINC_XPULP_APART2(TRAINC_XPULP_STORE_APART),
+    TRAINC_XPULP_ROWS_AND_LANES TRAINC_XPULP_BACK TRAINC_XPULP_WORD2(TRAINC_XPULP_DOT)
+    "lw x5, 12(x10)\n\t" TRAINC_XPULP_LAST2(TRAINC_XPULP_DOT) "addi x5, x5, -1\n\t")
+TRAINC_XPULP_TILES_APART(trainc_xpulp_add_pairs_apart, TRAINC_XPULP_WORD2, TRAINC_XPULP_LAST2,
+    TRAINC_XPULP_APART2(TRAINC_XPULP_STORE_APART),
+    "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x1, 28(x10)\n\t"
+    TRAINC_XPULP_APART2(TRAINC_XPULP_START_APART)
     TRAINC_XPULP_ROWS_AND_LANES "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK)
 
 /* A word, the rest of a piece, and the gap behind it. */
@@ -434,7 +452,7 @@ static inline void trainc_xpulp_segments_some(struct trainc_xpulp_tile *tile, in
             for (int32_t lane = 0; lane < lanes; lane++) {
                 const int8_t *a = tile->rows + 4 * row, *b = tile->lanes + lane * tile->stride;
                 uint32_t sum = 0;
-                for (int32_t n = 0; n < tile->segments; n++, b += tile->jump) {
+                for (int32_t n = 0; n < tile->segments; n++, a += tile->skip, b += tile->jump) {
                     for (int32_t i = 0; i < tile->words; i++, a += 4 * rows, b += 4) {
 #if defined(TRAINC_XPULP_BUILTINS)
                         sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a),
@@ -450,40 +468,37 @@ static inline void trainc_xpulp_segments_some(struct trainc_xpulp_tile *tile, in
                 tile->bits |= trainc_xpulp_abs(sum);
             }
         }
-        tile->rows += 4 * rows * tile->segments * tile->words + tile->rest;
+        tile->rows += tile->segments * (4 * rows * tile->words + tile->skip) + tile->rest;
         tile->sums += rows * (tile->sums_stride / 4);
     }
 }
 
-static inline void trainc_xpulp_segments4(struct trainc_xpulp_tile *tile)
-{
-    trainc_xpulp_segments_some(tile, 4, 4);
-}
+#define TRAINC_XPULP_SEGMENTS(name, rows, lanes) \
+    static inline void name(struct trainc_xpulp_tile *tile) \
+    { \
+        trainc_xpulp_segments_some(tile, rows, lanes); \
+    } \
+    static inline void name##_trimmed(struct trainc_xpulp_tile *tile) \
+    { \
+        trainc_xpulp_segments_some(tile, rows, lanes); \
+    }
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments4, 4, 4)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments_pair, 4, 2)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments2, 2, 4)
+TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, 1, 4)
 
-static inline void trainc_xpulp_segments_pair(struct trainc_xpulp_tile *tile)
-{
-    trainc_xpulp_segments_some(tile, 4, 2);
-}
-
-static inline void trainc_xpulp_segments2(struct trainc_xpulp_tile *tile)
-{
-    trainc_xpulp_segments_some(tile, 2, 4);
-}
-
-static inline void trainc_xpulp_segments1(struct trainc_xpulp_tile *tile)
-{
-    trainc_xpulp_segments_some(tile, 1, 4);
-}
-
-static inline void trainc_xpulp_add_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+/* Tiles of some rows, from zeros or not. */
+static inline void trainc_xpulp_some_apart(struct trainc_xpulp_tile *tile, int32_t tiles,
+    int32_t rows, int32_t adds)
 {
     const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
-    for (; tiles > 0; tiles--, tile->sums += 4 * stride, tile->rows += 16 * tile->words) {
-        for (int32_t n = 0; n < 16; n++) {
+    for (; tiles > 0; tiles--) {
+        int32_t sums[16];
+        for (int32_t n = 0; n < 4 * rows; n++) {
             const int8_t *a = tile->rows + 4 * (n >> 2), *b = tile->lanes + (n & 3) * tile->stride;
-            int32_t *const to = tile->sums + (n >> 2) * stride + (n & 3) * apart;
-            uint32_t sum = (uint32_t)*to;
-            for (int32_t i = 0; i < tile->words; i++, a += 16, b += 4) {
+            uint32_t sum =
+                adds ? (uint32_t)tile->sums[(n >> 2) * stride + (n & 3) * apart] : 0;
+            for (int32_t i = 0; i < tile->words; i++, a += 4 * rows, b += 4) {
 #if defined(TRAINC_XPULP_BUILTINS)
                 sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a), trainc_xpulp_load(b));
 #else
@@ -492,21 +507,36 @@ static inline void trainc_xpulp_add_tiles_apart(struct trainc_xpulp_tile *tile, 
                 }
 #endif
             }
-            *to = (int32_t)sum;
+            sums[n] = (int32_t)sum;
             tile->bits |= trainc_xpulp_abs(sum);
         }
+        /* Lanes may be the same. */
+        for (int32_t n = 0; n < 4 * rows; n++) {
+            tile->sums[(n >> 2) * stride + (n & 3) * apart] = sums[n];
+        }
+        tile->sums += rows * stride;
+        tile->rows += 4 * rows * tile->words;
     }
 }
 
 static inline void trainc_xpulp_multiply_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
 {
-    const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
-    for (int32_t row = 0; row < 4 * tiles; row++) {
-        for (int32_t lane = 0; lane < 4; lane++) {
-            tile->sums[row * stride + lane * apart] = 0;
-        }
-    }
-    trainc_xpulp_add_tiles_apart(tile, tiles);
+    trainc_xpulp_some_apart(tile, tiles, 4, 0);
+}
+
+static inline void trainc_xpulp_add_tiles_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    trainc_xpulp_some_apart(tile, tiles, 4, 1);
+}
+
+static inline void trainc_xpulp_multiply_pairs_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    trainc_xpulp_some_apart(tile, tiles, 2, 0);
+}
+
+static inline void trainc_xpulp_add_pairs_apart(struct trainc_xpulp_tile *tile, int32_t tiles)
+{
+    trainc_xpulp_some_apart(tile, tiles, 2, 1);
 }
 
 static inline int8_t *trainc_xpulp_pieces(const int8_t *from, int32_t stride, int32_t count,

@@ -6,6 +6,12 @@
 
 #include "trainc_xpulp_rounding.h"
 
+/* Four lanes: where in the copies the first of them begins and how far it is from each to the next,
+ * and the same of their sums in a row. A lane alone is four that are the same. */
+struct trainc_xpulp_lanes {
+    int32_t from, stride, to, apart;
+};
+
 struct trainc_xpulp_shifted {
     /* [channels][height][width] */
     const int8_t *from;
@@ -18,51 +24,55 @@ struct trainc_xpulp_shifted {
      * of as many as there are. */
     int32_t alike, copy;
     int8_t *copies;
-    /* [outputs][rows][columns], and of four outputs each all first words, then all second ones. */
+    /* [outputs][rows][columns], and of four outputs each all first words, then all second ones; where
+     * lanes are listed, of the last two likewise. */
     const int8_t *errors;
     int8_t *words;
     int32_t outputs;
     /* [outputs][channels][taps[0]][taps[1]]; whether to add to them. */
     int32_t *sums;
     int32_t adds;
+    /* Where channels are no whole tiles, all lanes, and sums from a row to the next. */
+    const struct trainc_xpulp_lanes *listed;
+    int32_t sums_stride;
     /* Of a tap's outputs, as many fours each. */
     int32_t pieces;
     /* The bits of the sums' magnitudes, by four channels, taps and pieces. */
     uint32_t *bits;
 };
 
-/* The copies of some channels, where what lies outside of the operand is zero already. */
+/* Some copies, where what lies outside of the operand is zero already. */
 static inline void trainc_xpulp_shift_channels(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
     const int32_t down = work->strides[0], right = work->strides[1];
+    int32_t channel = begin / work->taps[1], tap = begin - channel * work->taps[1];
     for (int32_t n = begin; n < end; n++) {
-        const int8_t *const from = work->from + n * work->height * work->width;
-        for (int32_t tap = 0; tap < work->taps[1]; tap++) {
-            int8_t *const to = work->copies + (n * work->taps[1] + tap) * work->copy;
-            /* The columns of errors that meet the operand by this column. */
-            const int32_t left = tap - work->pads[1];
-            const int32_t first = left < 0 ? (right - 1 - left) / right : 0;
-            const int32_t last = left < work->width
-                ? trainc_minimum32((work->width - 1 - left) / right + 1, work->columns) : 0;
-            if (first >= last) {
-                continue;
+        const int8_t *const from = work->from + channel * work->height * work->width;
+        int8_t *const to = work->copies + n * work->copy;
+        /* The columns of errors that meet the operand by this column. */
+        const int32_t left = tap - work->pads[1];
+        const int32_t first = left < 0 ? (right - 1 - left) / right : 0;
+        const int32_t last = left < work->width
+            ? trainc_minimum32((work->width - 1 - left) / right + 1, work->columns) : 0;
+        for (int32_t alike = 0; alike < down && first < last; alike++) {
+            /* Row number `alike + down * i` of the padded operand. */
+            const int32_t top = alike - work->pads[0];
+            const int32_t begins = top < 0 ? (down - 1 - top) / down : 0;
+            const int32_t ends = top < work->height
+                ? trainc_minimum32((work->height - 1 - top) / down + 1,
+                    work->alike / work->columns) : 0;
+            if (begins < ends) {
+                trainc_xpulp_rows_apart(
+                    from + (top + begins * down) * work->width + left + first * right,
+                    down * work->width, right,
+                    to + alike * work->alike + begins * work->columns + first, work->columns,
+                    ends - begins, last - first);
             }
-            for (int32_t alike = 0; alike < down; alike++) {
-                /* Row number `alike + down * i` of the padded operand. */
-                const int32_t top = alike - work->pads[0];
-                const int32_t begins = top < 0 ? (down - 1 - top) / down : 0;
-                const int32_t ends = top < work->height
-                    ? trainc_minimum32((work->height - 1 - top) / down + 1,
-                        work->alike / work->columns) : 0;
-                if (begins < ends) {
-                    trainc_xpulp_rows_apart(
-                        from + (top + begins * down) * work->width + left + first * right,
-                        down * work->width, right,
-                        to + alike * work->alike + begins * work->columns + first, work->columns,
-                        ends - begins, last - first);
-                }
-            }
+        }
+        if (++tap == work->taps[1]) {
+            tap = 0;
+            channel++;
         }
     }
 }
@@ -133,6 +143,54 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_shifted(void *context, int
                 four++;
             }
         }
+    }
+}
+
+/* Some words of each of the last two rows of errors. */
+static inline void trainc_xpulp_error_pairs(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t bytes = work->rows * work->columns, first = (work->outputs & ~3) * bytes;
+    const int8_t *from = work->errors + first + 4 * begin;
+    int8_t *to = work->words + first + 8 * begin;
+    for (int32_t i = begin; i < end; i++, from += 4, to += 8) {
+        const uint32_t word = trainc_xpulp_load(from);
+        trainc_xpulp_store(to + 4, trainc_xpulp_load(from + bytes));
+        trainc_xpulp_store(to, word);
+    }
+}
+
+/* Some pieces of lanes that are listed. */
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_listed(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t bytes = work->rows * work->columns;
+    const int32_t pieces = work->pieces, each = (work->outputs >> 2) / pieces;
+    for (int32_t n = begin; n < end; n++) {
+        const struct trainc_xpulp_lanes *const lanes = work->listed + n / pieces;
+        const int32_t first = n % pieces * each;
+        struct trainc_xpulp_tile tile;
+        tile.rows = work->words + 4 * first * bytes;
+        tile.lanes = work->copies + lanes->from;
+        tile.stride = lanes->stride;
+        tile.words = bytes >> 2;
+        tile.sums = work->sums + 4 * first * work->sums_stride + lanes->to;
+        tile.apart = 4 * lanes->apart;
+        tile.sums_stride = 4 * work->sums_stride - 4 * tile.apart;
+        tile.bits = 0;
+        const int32_t pair = (work->outputs & 2) != 0 && n % pieces == pieces - 1;
+        if (work->adds) {
+            trainc_xpulp_add_tiles_apart(&tile, each);
+            if (pair) {
+                trainc_xpulp_add_pairs_apart(&tile, 1);
+            }
+        } else {
+            trainc_xpulp_multiply_tiles_apart(&tile, each);
+            if (pair) {
+                trainc_xpulp_multiply_pairs_apart(&tile, 1);
+            }
+        }
+        work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
     }
 }
 

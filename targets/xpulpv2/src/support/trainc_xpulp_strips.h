@@ -96,15 +96,15 @@ static inline void trainc_xpulp_pack_row(const struct trainc_xpulp_taps *work, c
     }
 }
 
-/* Packs some tiles of rows, where zeros are. */
+/* Packs some rows, where zeros are. */
 static inline void trainc_xpulp_pack_taps(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_taps *const work = (const struct trainc_xpulp_taps *)context;
-    for (int32_t n = 4 * begin; n < 4 * end && n < work->count; n++) {
+    for (int32_t n = begin; n < end; n++) {
         const int32_t left = work->count - (n & ~3), rows = left > 2 ? 4 : left;
         trainc_xpulp_pack_row(work, work->from + n * work->row_step,
             work->to + (n & ~3) * work->bytes + 4 * (n & 3), rows,
-            work->unused + (n & ~3) * work->channels);
+            work->unused + (n & ~3) * work->channels + 4 * (n & 3));
     }
 }
 
@@ -123,6 +123,8 @@ struct trainc_xpulp_strips {
     /* Bytes of a column, of a strip, and from a window to the next; words of a window, and of each of
      * its segments; from a segment's end to the next one. */
     int32_t column, bytes, right, words, segment, jump;
+    /* Columns of a window; read where those that meet nothing are left out. */
+    int32_t across;
     /* One for each part; or, where the operand's rows are turned once, one for each of these. */
     int8_t *strips;
     /* As trainc_xpulp_pack_taps leaves them. */
@@ -176,12 +178,27 @@ static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *wor
     }
 }
 
+/* Leaves out the taps of a tile that meet no column of the operand: windows lie side by side, from a
+ * column of results on. */
+static inline void trainc_xpulp_trim(const struct trainc_xpulp_strips *work,
+    struct trainc_xpulp_tile *tile, int32_t column, int32_t rows, int32_t lanes)
+{
+    const int32_t first = trainc_maximum32(work->left - (column + lanes - 1), 0);
+    const int32_t behind = trainc_minimum32(work->left + work->used - column, work->across);
+    tile->words = (behind - first) * work->column >> 2;
+    const int32_t left_out = 4 * (work->segment - tile->words);
+    tile->jump = work->jump + left_out;
+    tile->skip = rows * left_out;
+    tile->lanes += first * work->column;
+    tile->rows += rows * first * work->column;
+}
+
 /* The windows of a line's piece, which begins at a tile of rows and at a column: segments of
  * `work->segment` words each, from `lanes` on, of which the first has number `first` of a vector; at
- * least one. */
-static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_strips *work,
+ * least one. Of those `trims` leaves out taps. */
+static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_strips *work,
     const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums, int32_t from_tile,
-    int32_t from_column)
+    int32_t from_column, int32_t trims)
 {
     /* Of three last rows a fourth fills up a tile. */
     int32_t tiles = ((work->row_count + 1) >> 2) - from_tile, last = work->row_count & 3;
@@ -199,6 +216,7 @@ static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_stri
     tile.words = work->segment;
     tile.sums_stride = 4 * work->sums_stride;
     tile.bits = 0;
+    tile.skip = 0;
     tile.segments = segments;
     tile.jump = work->jump;
     tile.rest = 16 * skipped;
@@ -216,14 +234,24 @@ static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_stri
             tile.lanes -= (2 - left) * work->right;
             tile.sums -= 2 - left;
             tile.back = 4 - work->right;
-            trainc_xpulp_segments_pair(&tile);
+            if (trims) {
+                trainc_xpulp_trim(work, &tile, work->columns - 2, 4, 2);
+                trainc_xpulp_segments_pair_trimmed(&tile);
+            } else {
+                trainc_xpulp_segments_pair(&tile);
+            }
         } else {
             if (left == 3) {
                 /* The last windows overlap those before. */
                 tile.lanes -= work->right;
                 tile.sums--;
             }
-            trainc_xpulp_segments4(&tile);
+            if (trims) {
+                trainc_xpulp_trim(work, &tile, work->columns - trainc_maximum32(left, 4), 4, 4);
+                trainc_xpulp_segments4_trimmed(&tile);
+            } else {
+                trainc_xpulp_segments4(&tile);
+            }
         }
     }
     if (last != 1 && last != 2) {
@@ -240,7 +268,14 @@ static inline uint32_t trainc_xpulp_multiply_line(const struct trainc_xpulp_stri
         tile.tiles = 1;
         tile.lanes = at - back * work->right;
         tile.sums = to - back;
-        if (last == 2) {
+        if (trims) {
+            trainc_xpulp_trim(work, &tile, work->columns - left - back, last, 4);
+            if (last == 2) {
+                trainc_xpulp_segments2_trimmed(&tile);
+            } else {
+                trainc_xpulp_segments1_trimmed(&tile);
+            }
+        } else if (last == 2) {
             trainc_xpulp_segments2(&tile);
         } else {
             trainc_xpulp_segments1(&tile);
@@ -264,7 +299,7 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int3
         for (int32_t left = (part + 1) * lines / work->parts - first; left > 0; left--) {
             trainc_xpulp_fill_strip(work, image, line, strip);
             work->bits[part] |= trainc_xpulp_multiply_line(work, strip, 0, 1,
-                work->sums + image * work->image_sums + line * work->columns, 0, 0);
+                work->sums + image * work->image_sums + line * work->columns, 0, 0, 0);
             if (++line == work->lines) {
                 line = 0;
                 image++;
@@ -300,10 +335,10 @@ static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t 
 }
 
 /* Some lines, or pieces of them, all lines' first before the second, of an operand whose rows were
- * turned: rows of windows outside of it are skipped. */
-static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
+ * turned: rows of windows outside of it are skipped, and columns where `trims` says so. */
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
+    const struct trainc_xpulp_strips *work, int32_t begin, int32_t end, int32_t trims)
 {
-    const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
     for (int32_t piece = begin; piece < end; piece++) {
         int32_t line = piece, tile = 0, column = 0;
         while (line >= work->lines) {
@@ -326,13 +361,23 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_lines(void *context, int32
         if (first < behind) {
             work->bits[piece] |= trainc_xpulp_multiply_line(work,
                 work->strips + (top + first * work->dilation) * work->bytes, first, behind - first,
-                sums, tile, column);
+                sums, tile, column, trims);
             continue;
         }
         for (int32_t n = 0; n < work->row_count; n++) {
             trainc_xpulp_zero(sums + n * work->sums_stride, 4 * work->columns);
         }
     }
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
+{
+    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end, 0);
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_trimmed(void *context, int32_t begin, int32_t end)
+{
+    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end, 1);
 }
 
 #endif
