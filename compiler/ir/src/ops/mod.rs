@@ -384,7 +384,7 @@ operations! {
     accumulate_bias::AccumulateBias, aligned_sum::AlignedSum, scaled_step::ScaledStep,
     momentum_step::MomentumStep, normalized_update::NormalizedUpdate,
     integer_cross_entropy_gradient::IntegerCrossEntropyGradient,
-    split_byte::SplitByte, doubled_sum::DoubledSum,
+    split_byte::SplitByte, doubled_sum::DoubledSum, offset_sum::OffsetSum,
     // Quantized inference: plain integers, channels last.
     integer_conv2d::IntegerConv2d, integer_max_pool2d::IntegerMaxPool2d,
     integer_sum_pool2d::IntegerSumPool2d, integer_add::IntegerAdd, scale_shift::ScaleShift,
@@ -405,6 +405,7 @@ pub use matmul::ProductRole;
 pub use nll_loss::Reduction;
 pub use quantize_float::FloatRounding;
 pub use quantize_steps::StepRounding;
+pub use split_byte::BytePart;
 pub use support::blocks::BlockAxes;
 pub use support::grid::{MAX_BITS, Rounding, grid_bounds};
 pub use support::terms::ProductOf;

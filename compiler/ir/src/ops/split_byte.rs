@@ -18,12 +18,14 @@ keyword_enum! {
         Upper = "upper",
         /// The lowest bit, `x & 1`: the exponent stays.
         Lowest = "lowest",
+        /// What it is above 128, `x - 128`: the exponent stays.
+        Offset = "offset",
     }
 }
 
 operator! {
-    /// A part of u8 elements with a shared exponent, as i8: `x = 2 upper + lowest`. So kernels of i8 products serve u8:
-    /// see [`super::DoubledSum`].
+    /// A part of u8 elements with a shared exponent, as i8: `x = 2 upper + lowest = offset + 128`. So kernels of i8 products
+    /// serve u8: see [`super::DoubledSum`], [`super::OffsetSum`].
     pub struct SplitByte = "split_byte" {
         /// Which part.
         pub part: BytePart,
@@ -48,6 +50,7 @@ impl Operator for SplitByte {
                 (x.to_i64().iter().map(|x| x >> 1).collect(), x.exponent().wrapping_add(1))
             }
             BytePart::Lowest => (x.to_i64().iter().map(|x| x & 1).collect(), x.exponent()),
+            BytePart::Offset => (x.to_i64().iter().map(|x| x - 128).collect(), x.exponent()),
         };
         let ty = x.ty().with_element(Element::I8);
         vec![Tensor::from_i64(&ty, &values, ScaleData::Exponent(exponent))]
@@ -61,7 +64,11 @@ impl Operator for SplitByte {
         b.set_output_exponent(0, exponent);
         b.for_("i", inputs[0].count(), |b, i| {
             let x = b.load(x, i.clone());
-            let part = if upper { x.shr_unsigned(Expr::i32(1)) } else { x.and(Expr::i32(1)) };
+            let part = match self.part {
+                BytePart::Upper => x.shr_unsigned(Expr::i32(1)),
+                BytePart::Lowest => x.and(Expr::i32(1)),
+                BytePart::Offset => x - Expr::i32(128),
+            };
             b.store(y, i, part);
         });
         b.finish()
@@ -77,8 +84,10 @@ impl Operator for SplitByte {
         vec![
             case(BytePart::Upper, &[0, 0, 63, 64, 127], -6),
             case(BytePart::Lowest, &[0, 1, 1, 0, 1], -7),
+            case(BytePart::Offset, &[-128, -127, -1, 0, 127], -7),
             Case::shape_only(split(BytePart::Upper), vec![long()]),
             Case::shape_only(split(BytePart::Lowest), vec![long()]),
+            Case::shape_only(split(BytePart::Offset), vec![long()]),
         ]
     }
 }

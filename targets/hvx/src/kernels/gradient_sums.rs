@@ -1,7 +1,9 @@
 //! The weight gradient of a convolution whose sums stay 32 bits wide.
 
 use super::kernel::{Argument, Kernel};
-use super::plane_words::{copy_last, last_bytes, last_words_bytes, put_word_rows, word_row_packets};
+use super::plane_words::{
+    copy_last, last_bytes, last_words_bytes, put_word_rows, word_row_packets,
+};
 use super::product::{LANES, VECTOR};
 use super::support::loop_over;
 use super::weight_gradient::{Packed, ROWS, WeightGradient, phase, word};
@@ -144,12 +146,7 @@ impl WeightGradient {
         let to_last = b.copy(last);
         feature(&mut b, from, (to_last, memory[1]));
         let columns = self.channels * taps;
-        copy_last(
-            &mut b,
-            [last, y],
-            [memory[1], memory[2]],
-            [columns, self.features * columns],
-        );
+        copy_last(&mut b, [last, y], [memory[1], memory[2]], [columns, self.features * columns]);
         b.finish(None)
     }
 }

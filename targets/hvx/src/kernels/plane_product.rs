@@ -373,10 +373,7 @@ impl PlaneProduct {
         };
         let products: usize =
             groups.iter().flat_map(|&rows| tiles.iter().map(move |&v| tile(rows, v))).sum();
-        images * quads * frames
-            + weights
-            + images * products
-            + 80
+        images * quads * frames + weights + images * products + 80
     }
 
     /// What steps read of a quad's frames and of a group's weights; then, of the vectors of result positions, which lanes are
