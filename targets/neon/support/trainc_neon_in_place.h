@@ -416,11 +416,11 @@ TRAINC_PART int8x16_t trainc_order_by_sums(int32x4_t x0, int32x4_t x1, int32x4_t
         trainc_eight_by_sums(x2, x3, rounding), rounding);
 }
 
-TRAINC_PART int8x16_t trainc_order_by_halves(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+TRAINC_PART int8x16_t trainc_order_by_products(int32x4_t x0, int32x4_t x1, int32x4_t x2,
     int32x4_t x3, const struct trainc_rounding *rounding)
 {
-    return trainc_sixteen(trainc_eight_by_halves(x0, x1, rounding),
-        trainc_eight_by_halves(x2, x3, rounding), rounding);
+    return trainc_sixteen_short(trainc_eight_by_products(x0, x1, rounding),
+        trainc_eight_by_products(x2, x3, rounding), rounding);
 }
 
 TRAINC_PART int8x16_t trainc_order_by_parts(int32x4_t x0, int32x4_t x1, int32x4_t x2,
@@ -456,13 +456,14 @@ TRAINC_PART int8x16_t trainc_turn_by_sums(int32x4_t x0, int32x4_t x1, int32x4_t 
     return trainc_sixteen(vtrn2q_s16(a0, b0), vtrn2q_s16(a4, b4), rounding);
 }
 
-TRAINC_PART int8x16_t trainc_turn_by_halves(int32x4_t x0, int32x4_t x1, int32x4_t x2,
+TRAINC_PART int8x16_t trainc_turn_by_products(int32x4_t x0, int32x4_t x1, int32x4_t x2,
     int32x4_t x3, const struct trainc_rounding *rounding)
 {
-    const int16x8_t a0 = vreinterpretq_s16_s32(x0), a4 = vreinterpretq_s16_s32(x1);
-    const int16x8_t b0 = vreinterpretq_s16_s32(x2), b4 = vreinterpretq_s16_s32(x3);
-    return trainc_sixteen(trainc_aligned16(vtrn1q_s16(a0, b0), rounding),
-        trainc_aligned16(vtrn1q_s16(a4, b4), rounding), rounding);
+    const int16x8_t a0 = trainc_four_by_products(x0, rounding);
+    const int16x8_t a4 = trainc_four_by_products(x1, rounding);
+    const int16x8_t b0 = trainc_four_by_products(x2, rounding);
+    const int16x8_t b4 = trainc_four_by_products(x3, rounding);
+    return trainc_sixteen_short(vtrn1q_s16(a0, b0), vtrn1q_s16(a4, b4), rounding);
 }
 
 TRAINC_PART int8x16_t trainc_turn_by_parts(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
@@ -546,10 +547,10 @@ TRAINC_PART int32_t trainc_half_of(trainc_rounded_tile *tile, int32_t row)
  * is. */
 #define TRAINC_STORE_HALF_AWAY(order, rounding, store, ...)                                 \
     do {                                                                                    \
-        if ((rounding)->way == TRAINC_BY_SUMS) {                                            \
+        if ((rounding)->way == TRAINC_BY_PRODUCTS) {                                        \
+            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_by_products);       \
+        } else if ((rounding)->way == TRAINC_BY_SUMS) {                                     \
             store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_by_sums);           \
-        } else if ((rounding)->way == TRAINC_BY_HALVES) {                                   \
-            store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_by_halves);         \
         } else {                                                                            \
             store(__VA_ARGS__, trainc_tile_in_##order, trainc_##order##_half_away);         \
         }                                                                                   \

@@ -27,10 +27,11 @@ struct trainc_rounding {
     /* Whether all magnitudes have 16 bits at most, and how these are rounded. */
     int32_t short_sums;
     struct trainc_rounding16 of16;
-    /* How sums are rounded half away from zero as numbers with signs: not at all, by 16 bits, or by 32;
-     * and what brings a result and 8 bits below it into the upper half of a sum, or into its lower. */
-    enum { TRAINC_BY_MAGNITUDES, TRAINC_BY_HALVES, TRAINC_BY_SUMS } way;
-    int16x8_t align16;
+    /* How sums are rounded half away from zero as numbers with signs: not at all, by a product, or by
+     * shifts; half the product's factor, by 2^30, and what brings a result and 8 bits below it into the
+     * upper half of a sum. */
+    enum { TRAINC_BY_MAGNITUDES, TRAINC_BY_PRODUCTS, TRAINC_BY_SUMS } way;
+    int32x4_t factor;
     int32x4_t align;
     /* Whether pseudo-stochastic rounding takes both halves of what is shifted out from the halves of a
      * sum, what brings their border there, and the shifts of the upper half: up, and out. */
@@ -73,7 +74,9 @@ TRAINC_SHARED void trainc_set_rounding(struct trainc_rounding *rounding, int64_t
     rounding->of16 = trainc_rounding_of16(rounding);
     rounding->way = TRAINC_BY_MAGNITUDES;
     rounding->align = vdupq_n_s32(24 - shift);
-    rounding->align16 = vdupq_n_s16((int16_t)(8 - shift));
+    /* A bit more than 2^-shift, so that halves go away from zero: see trainc_round_short. */
+    rounding->factor =
+        vdupq_n_s32(shift >= 1 && shift <= 31 ? (INT32_C(1) << (31 - shift)) + 1 : 0);
     rounding->by_parts = 0;
     rounding->border = vdupq_n_s32(16 - half);
     rounding->up = vdupq_n_s16((int16_t)(16 - high));
@@ -87,7 +90,9 @@ TRAINC_SHARED void trainc_round_short(struct trainc_rounding *rounding, int32_t 
     rounding->short_sums = (uint32_t)bits <= UINT16_MAX;
     /* Where no aligned sum overflows, and nothing is lost below it. */
     if (shift <= 24 && (uint32_t)bits >> (shift + 7) == 0) {
-        rounding->way = bits <= INT16_MAX && shift <= 8 ? TRAINC_BY_HALVES : TRAINC_BY_SUMS;
+        /* Sums below 2^(31 - shift): what the factor has too much adds less than 2^-shift, the least
+         * that a result before its rounding is apart from a half. */
+        rounding->way = shift >= 1 && shift <= 12 ? TRAINC_BY_PRODUCTS : TRAINC_BY_SUMS;
     }
     rounding->by_parts = shift <= 32 && (uint64_t)(uint32_t)bits >> (16 + shift / 2) == 0;
 }
@@ -140,20 +145,27 @@ TRAINC_PART int32x4_t trainc_aligned(int32x4_t x, const struct trainc_rounding *
     return vsraq_n_s32(aligned, aligned, 31);
 }
 
-TRAINC_PART int16x8_t trainc_aligned16(int16x8_t x, const struct trainc_rounding *rounding)
+/* Four results, halves away from zero: above it by the product's rounding, below by its factor. */
+TRAINC_PART int16x8_t trainc_four_by_products(int32x4_t x, const struct trainc_rounding *rounding)
 {
-    const int16x8_t aligned = vshlq_s16(x, rounding->align16);
-    return vsraq_n_s16(aligned, aligned, 15);
+    return vreinterpretq_s16_s32(vqrdmulhq_s32(x, rounding->factor));
+}
+
+TRAINC_PART int16x8_t trainc_eight_by_products(int32x4_t x0, int32x4_t x1,
+    const struct trainc_rounding *rounding)
+{
+    return vuzpq_s16(trainc_four_by_products(x0, rounding),
+        trainc_four_by_products(x1, rounding)).val[0];
+}
+
+/* 16 results of 16 bits each. */
+TRAINC_PART int8x16_t trainc_sixteen_short(int16x8_t low, int16x8_t high,
+    const struct trainc_rounding *rounding)
+{
+    return vmaxq_s8(vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)), rounding->low);
 }
 
 /* 8 results with 8 bits below them, of 16 bits. */
-TRAINC_PART int16x8_t trainc_eight_by_halves(int32x4_t x0, int32x4_t x1,
-    const struct trainc_rounding *rounding)
-{
-    return trainc_aligned16(vuzpq_s16(vreinterpretq_s16_s32(x0),
-        vreinterpretq_s16_s32(x1)).val[0], rounding);
-}
-
 TRAINC_PART int16x8_t trainc_eight_by_sums(int32x4_t x0, int32x4_t x1,
     const struct trainc_rounding *rounding)
 {
@@ -211,9 +223,9 @@ TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t 
         return trainc_sixteen(trainc_eight_by_sums(x0, x1, rounding),
             trainc_eight_by_sums(x2, x3, rounding), rounding);
     }
-    if (round == trainc_half_away && rounding->way == TRAINC_BY_HALVES) {
-        return trainc_sixteen(trainc_eight_by_halves(x0, x1, rounding),
-            trainc_eight_by_halves(x2, x3, rounding), rounding);
+    if (round == trainc_half_away && rounding->way == TRAINC_BY_PRODUCTS) {
+        return trainc_sixteen_short(trainc_eight_by_products(x0, x1, rounding),
+            trainc_eight_by_products(x2, x3, rounding), rounding);
     }
     if (round == trainc_pseudo_stochastic && rounding->by_parts != 0) {
         low = trainc_eight_by_parts(x0, x1, rounding);

@@ -167,7 +167,7 @@ const CALL: usize = 300;
 /// Instructions of a tile that is rounded and stored.
 fn store(finish: Option<Narrowing>) -> usize {
     match suffix(finish) {
-        "half_away" => 80,
+        "half_away" => 66,
         // More steps of rounding; of sums as they are, one after the other.
         _ => 150,
     }
