@@ -94,6 +94,19 @@ TRAINC_PART void trainc_put_pixels(const int8_t *tile, const int32_t *places, in
     }
 }
 
+/* Stores 16 pixels of 16 channels behind each other, the last one first. */
+TRAINC_PART void trainc_put_backwards(const int8_t *tile, int8_t *to)
+{
+    for (int32_t i = 0; i < 16; i += 4) {
+        const int8x16_t a = vld1q_s8(tile + 240 - 16 * i), b = vld1q_s8(tile + 224 - 16 * i);
+        const int8x16_t c = vld1q_s8(tile + 208 - 16 * i), d = vld1q_s8(tile + 192 - 16 * i);
+        vst1q_s8(to + 16 * i, a);
+        vst1q_s8(to + 16 * i + 16, b);
+        vst1q_s8(to + 16 * i + 32, c);
+        vst1q_s8(to + 16 * i + 48, d);
+    }
+}
+
 /* Channels come last: dst[places[p] + c] = src[c][p] of an image's planes. Behind the last channel
  * of a pixel up to 15 bytes become zero before the next pixels are written: places rise with p, or
  * fall where columns are mirrored and pixels are written from the last to the first. */
@@ -109,8 +122,19 @@ TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t
         for (int32_t c = (channels - 1) / 16 * 16; c >= 0; c -= 16) {
             const int32_t count = trainc_minimum32(channels - c, 16);
             const int8_t *const at = src + c * plane + p;
+            int8_t *const to = dst + c;
             if (count == 16 && pixels == 16) {
+                /* Pixels of 16 bytes or more: where the last one is so near, they lie without gaps. */
+                const int32_t apart = places[p + 15] - places[p];
+                if (apart == 15 * 16) {
+                    trainc_transpose16(at, plane, to + places[p]);
+                    continue;
+                }
                 trainc_transpose16(at, plane, tile);
+                if (apart == -15 * 16) {
+                    trainc_put_backwards(tile, to + places[p + 15]);
+                    continue;
+                }
             } else {
                 for (int32_t i = 0; i < 16; i++) {
                     if (i >= count) {
@@ -125,7 +149,6 @@ TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t
                 }
                 trainc_transpose16(from, 16, tile);
             }
-            int8_t *const to = dst + c;
             if (pixels == 16 && mirrored) {
                 trainc_put_pixels(tile, places + p, to, 1);
             } else if (pixels == 16) {
@@ -605,6 +628,41 @@ TRAINC_PART void trainc_store_panel(const int32_t *sums, int32_t rows, int32_t r
     }
 }
 
+/* The same of two panels of lanes, step sums apart, whose results lie behind each other. */
+TRAINC_PART void trainc_store_two_panels(const int32_t *sums, ptrdiff_t step, int32_t rows,
+    int32_t row_stride, int8_t *y, const struct trainc_rounding *own, trainc_rounded_tile *tile,
+    trainc_sixteen_sums *sixteen)
+{
+    for (int32_t r = 0; r < rows; r += 8) {
+        const int8x16x4_t q = tile(sums, own, sixteen), p = tile(sums + step, own, sixteen);
+        const int32_t left = rows - r;
+        sums += 64;
+#define TRAINC_ROW(row)                                                                     \
+    {                                                                                       \
+        const int64x2_t a = vreinterpretq_s64_s8(q.val[trainc_register_of(tile, row)]);     \
+        const int64x2_t b = vreinterpretq_s64_s8(p.val[trainc_register_of(tile, row)]);     \
+        vst1q_s8(y, vreinterpretq_s8_s64(trainc_half_of(tile, row) != 0                     \
+            ? vzip2q_s64(a, b) : vzip1q_s64(a, b)));                                        \
+        y += row_stride;                                                                    \
+    }
+        if (left >= 8) {
+            TRAINC_ROW(0)
+            TRAINC_ROW(1)
+            TRAINC_ROW(2)
+            TRAINC_ROW(3)
+            TRAINC_ROW(4)
+            TRAINC_ROW(5)
+            TRAINC_ROW(6)
+            TRAINC_ROW(7)
+        } else {
+            for (int32_t i = 0; i < left; i++) {
+                TRAINC_ROW(i)
+            }
+        }
+#undef TRAINC_ROW
+    }
+}
+
 /* The same of panels of lanes whose results lie behind each other. */
 TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t panels, int32_t rows,
     int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding,
@@ -613,10 +671,13 @@ TRAINC_PART void trainc_store_places(const int32_t *sums, int32_t panels, int32_
     /* A copy, which stores of bytes cannot change, stays in registers. */
     const struct trainc_rounding own = *rounding;
     const ptrdiff_t step = 64 * (ptrdiff_t)((rows + 7) / 8);
-    for (; panels > 0; panels--) {
+    for (; panels >= 2; panels -= 2) {
+        trainc_store_two_panels(sums, step, rows, row_stride, y, &own, tile, sixteen);
+        sums += 2 * step;
+        y += 16;
+    }
+    if (panels > 0) {
         trainc_store_panel(sums, rows, row_stride, y, &own, tile, sixteen);
-        sums += step;
-        y += 8;
     }
 }
 
