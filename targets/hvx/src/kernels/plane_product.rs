@@ -319,7 +319,7 @@ impl PlaneProduct {
         let planes = self.images * self.features;
         let [rows, across] = self.output();
         let parts = self.axes[1].result.len();
-        let row = if parts > 1 { 4 } else { 3 };
+        let row = if parts > 1 { 4 } else { 2 };
         let results = match self.rows_of_vector() {
             _ if self.is_dense() => 0,
             Some(_) => {
