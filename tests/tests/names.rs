@@ -380,6 +380,17 @@ fn no_name_means_something() {
     }
 }
 
+/// A network with batch normalization, additions and strides, from random weights and as a trained one, is read without a warning.
+#[test]
+fn whole_networks_are_read_without_warnings() {
+    let spec = ZooSpec::new("resnet8").expect("in the zoo");
+    let bytes = build(&spec).expect("the zoo builds");
+    for algorithm in ["niti", "niti-finetune"] {
+        let targets = TARGETS.iter().filter(|t| algorithm == "niti" || !is_level(t));
+        everywhere(targets, &format!("whole-{algorithm}"), "resnet8", &bytes, algorithm);
+    }
+}
+
 /// Names that differ stay apart as symbols, in small letters and in capitals.
 #[test]
 fn distinct_names_are_distinct_symbols() {

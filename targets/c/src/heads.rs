@@ -28,7 +28,10 @@ impl Printer<'_> {
         let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
         used(&kernel.body, &mut reads, &mut writes);
         let is_used = |i: usize| reads.contains(&(i as u32)) || writes.contains(&(i as u32));
-        let pointer = |i: usize, b: &BufferParameter| pointer(b, writes.contains(&(i as u32)));
+        // What follows these loops may write a result that they do not.
+        let pointer = |i: usize, b: &BufferParameter| {
+            pointer(b, writes.contains(&(i as u32)) || matches!(b.role, Role::Output(_)))
+        };
         let buffers = || kernel.buffers.iter().enumerate();
         let mut parameters: Vec<String> = buffers()
             .filter(|(_, b)| b.role != Role::Scratch)
