@@ -6,6 +6,7 @@
 use trainc_c::text::{Text, declare};
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::implementation::{Cost, Implementation, Signature};
+use trainc_ir::ops::BytePart;
 use trainc_ir::ops::formula::{Formula, Function, Term};
 use trainc_ir::program::Kernel;
 use trainc_ir::{Element, Op, TensorType};
@@ -21,6 +22,11 @@ pub(crate) struct Elements {
 enum Kind {
     Subtract,
     WhereAbove,
+    /// The same of bytes without a sign.
+    WhereAny,
+    /// A part of such bytes.
+    Upper,
+    Lowest,
     Relu,
     /// Between two bounds.
     Clip {
@@ -29,6 +35,8 @@ enum Kind {
     /// Where the first operand lies within two bounds.
     ClipGradient {
         bounds: [f32; 2],
+        /// Whether the first operand has no sign.
+        unsigned: bool,
     },
     Dither {
         stream: u32,
@@ -71,12 +79,18 @@ impl Elements {
     /// # Errors
     /// Why it does not serve these types.
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Elements, String>> {
+        let unsigned = signature.inputs.first().is_some_and(|ty| ty.element == Element::U8);
         let kind = match signature.op {
             Op::SaturatingSubtract(_) => Kind::Subtract,
+            Op::ReluGradient(_) if unsigned => Kind::WhereAny,
             Op::ReluGradient(_) => Kind::WhereAbove,
+            Op::SplitByte(op) if op.part == BytePart::Upper => Kind::Upper,
+            Op::SplitByte(_) => Kind::Lowest,
             Op::Relu(_) => Kind::Relu,
             Op::Clip(op) => Kind::Clip { bounds: [op.min.get(), op.max.get()] },
-            Op::ClipGradient(op) => Kind::ClipGradient { bounds: [op.min.get(), op.max.get()] },
+            Op::ClipGradient(op) => {
+                Kind::ClipGradient { bounds: [op.min.get(), op.max.get()], unsigned }
+            }
             Op::RequantizeStochastic(op) => Kind::Dither { stream: op.stream },
             Op::QuantizeExponent(_) => Kind::Quantize,
             Op::MaxPool2d(op) if op.kernel == [2, 2] => Kind::Pool,
@@ -103,6 +117,10 @@ impl Elements {
         let bytes = |types: &[&TensorType]| types.iter().all(|ty| byte(ty));
         let alike = |types: &[&TensorType]| types.iter().all(|ty| ty.count() == count);
         let suits = match kind {
+            Kind::WhereAny | Kind::ClipGradient { unsigned: true, .. } => {
+                bytes(&inputs[1..]) && alike(inputs) && bytes(outputs)
+            }
+            Kind::Upper | Kind::Lowest => true,
             Kind::Subtract | Kind::WhereAbove | Kind::Sum | Kind::ClipGradient { .. } => {
                 bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
             }
@@ -174,7 +192,7 @@ fn blend(formula: &Formula) -> Option<Kind> {
 }
 
 /// A bound as `mantissa * 2^exponent`, of at most 24 bits; infinite ones are beyond all bytes by any exponent.
-fn mantissa(bound: f32) -> (i32, i32) {
+pub(crate) fn mantissa(bound: f32) -> (i32, i32) {
     let bits = bound.to_bits();
     let (biased, fraction) = ((bits >> 23 & 0xff) as i32, (bits & 0x7f_ffff) as i32);
     let sign = if bound.is_sign_negative() { -1 } else { 1 };
@@ -187,12 +205,21 @@ fn mantissa(bound: f32) -> (i32, i32) {
 }
 
 /// The exponent of an infinite bound.
-const INFINITE: i32 = 1 << 30;
+pub(crate) const INFINITE: i32 = 1 << 30;
+
+/// The head of a function of two operands of bytes, of which the first may be unsigned.
+fn masked(name: &str, unsigned: bool) -> String {
+    let operands = match unsigned {
+        true => OPERANDS.replacen("int8_t", "uint8_t", 1),
+        false => OPERANDS.to_string(),
+    };
+    format!("static void {name}({operands}")
+}
 
 /// Sets `work` to a clip of `operand`'s bytes, of `x0` by bounds that functions of the support header make.
 fn clip(out: &mut Text, operand: &str, count: usize, bounds: &[(&str, &str, (i32, i32))]) {
     out.line("struct trainc_xpulp_clip work;");
-    out.line("work.x = x0;");
+    out.line("work.x = (const int8_t *)x0;");
     out.line(format!("work.a = {operand};"));
     out.line("work.y = y0;");
     out.line(format!("work.count = {count};"));
@@ -215,7 +242,8 @@ impl Implementation for Elements {
         // For the whole, and for eight elements.
         let (whole, each) = match self.kind {
             Kind::Subtract => (0, 20),
-            Kind::WhereAbove | Kind::Relu => (0, 10),
+            Kind::WhereAbove | Kind::WhereAny | Kind::Relu => (0, 10),
+            Kind::Upper | Kind::Lowest => (0, 8),
             Kind::Clip { .. } => (BOUNDS, 10),
             Kind::ClipGradient { .. } => (BOUNDS, 15),
             Kind::Dither { .. } => (1000, 106),
@@ -304,6 +332,25 @@ impl CKernel for Elements {
             out.close();
             return Ok(out.finish().into());
         }
+        if let Kind::Upper | Kind::Lowest = kind {
+            out.long(format!(
+                "static void {name}(const uint8_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent)"
+            ));
+            out.open("{");
+            let (divided, body) = match kind {
+                Kind::Upper => (1, "upper"),
+                _ => (0, "lowest"),
+            };
+            out.line(format!("y0_exponent[0] = trainc_add32(x0_exponent[0], {divided});"));
+            out.line("const int8_t *const x = (const int8_t *)x0;");
+            out.line(format!("struct trainc_xpulp_bytes work = {{ x, x, y0, {count} }};"));
+            out.long(format!(
+                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_{body}_words);",
+                count.div_ceil(4)
+            ));
+            out.close();
+            return Ok(out.finish().into());
+        }
         if let Kind::Update = kind {
             out.line(format!(
                 "static void {name}(const float *x0, const float *x1, const int32_t *x2, float *y0)"
@@ -353,15 +400,16 @@ impl CKernel for Elements {
             out.close();
             return Ok(out.finish().into());
         }
-        if let Kind::ClipGradient { bounds } = kind {
-            out.long(format!("static void {name}({OPERANDS}"));
+        if let Kind::ClipGradient { bounds, unsigned } = kind {
+            out.long(masked(name, unsigned));
             out.open("{");
             out.line("y0_exponent[0] = x1_exponent[0];");
             let [low, high] = bounds.map(mantissa);
             // The least that passes is above the one bound, the largest below the other.
             clip(&mut out, "x1", count, &[("low", "above", low), ("high", "below", high)]);
+            let within = if unsigned { "within_unsigned" } else { "within" };
             out.long(format!(
-                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_within_words);",
+                "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_{within}_words);",
                 count.div_ceil(4)
             ));
             out.close();
@@ -436,15 +484,18 @@ impl CKernel for Elements {
             out.close();
             return Ok(out.finish().into());
         }
-        out.long(format!("static void {name}({OPERANDS}"));
+        out.long(masked(name, matches!(kind, Kind::WhereAny)));
         out.open("{");
         let (unused, exponent, body) = match kind {
             Kind::Subtract => ("x1", "x0", "subtract"),
+            Kind::WhereAny => ("x0", "x1", "where_any"),
             _ => ("x0", "x1", "where_above"),
         };
         out.line(format!("(void){unused}_exponent;"));
         out.line(format!("y0_exponent[0] = {exponent}_exponent[0];"));
-        out.line(format!("struct trainc_xpulp_bytes work = {{ x0, x1, y0, {count} }};"));
+        out.long(format!(
+            "struct trainc_xpulp_bytes work = {{ (const int8_t *)x0, x1, y0, {count} }};"
+        ));
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_{body}_words);",
             count.div_ceil(4)

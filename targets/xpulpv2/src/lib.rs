@@ -5,6 +5,7 @@
 //! of the PULP compiler, builtins of CORE-V compilers, encodings for any assembler, and portable C. `target` says which
 //! kernels are of the target's own; everything else is loops.
 
+mod activations;
 mod bits;
 mod channels;
 mod elements;
@@ -13,5 +14,6 @@ pub mod mixed;
 mod products;
 mod simulator;
 mod target;
+mod updates;
 
 pub use target::{Cluster, FLOAT, HEADER, NUMBER, XPULPV2, XpulpTarget};

@@ -9,12 +9,14 @@ use trainc_ir::implementation::{Selection, Signature, Ways};
 use trainc_ir::program::Program;
 use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 
+use crate::activations::Activations;
 use crate::bits::Bits;
 use crate::channels::ChannelKernel;
 use crate::elements::Elements;
 use crate::mixed::{Mixed, Pool, Sum};
 use crate::products::Product;
 use crate::simulator;
+use crate::updates::Updates;
 
 /// `trainc_xpulp.h`: the instructions as functions.
 pub const HEADER: &str = include_str!("support/trainc_xpulp.h");
@@ -57,6 +59,12 @@ const CHANNELS: &str = include_str!("support/trainc_xpulp_channels.h");
 
 /// Element by element, on the floats taken apart.
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
+/// Sums of products on their way to activations, on the rounding by chance.
+const ACTIVATIONS: &str = include_str!("support/trainc_xpulp_activations.h");
+
+/// Updates of 16-bit parameters, on the rounding by chance.
+const UPDATES: &str = include_str!("support/trainc_xpulp_updates.h");
 
 /// Products of bits, on [`HEADER`].
 const BITS: &str = include_str!("support/trainc_xpulp_bits.h");
@@ -142,6 +150,8 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_channels.h", CHANNELS),
             ("trainc_xpulp_elements.h", ELEMENTS),
             ("trainc_xpulp_sum.h", SUM),
+            ("trainc_xpulp_activations.h", ACTIVATIONS),
+            ("trainc_xpulp_updates.h", UPDATES),
             ("trainc_xpulp_bits.h", BITS),
             ("trainc_mixed.h", crate::mixed::HEADER),
         ]
@@ -182,6 +192,12 @@ impl Target for XpulpTarget {
         }
         if let Some(channels) = ways.ask(ChannelKernel::NAME, ChannelKernel::of(signature)) {
             return trainc_c::take(ways, channels);
+        }
+        if let Some(activations) = ways.ask(Activations::NAME, Activations::of(signature)) {
+            return trainc_c::take(ways, activations);
+        }
+        if let Some(updates) = ways.ask(Updates::NAME, Updates::of(signature)) {
+            return trainc_c::take(ways, updates);
         }
         if let Some(elements) = ways.ask(Elements::NAME, Elements::of(signature)) {
             return trainc_c::take(ways, elements);

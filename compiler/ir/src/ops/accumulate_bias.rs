@@ -140,6 +140,11 @@ impl Operator for AccumulateBias {
             ),
             case(shared(&[2], &[9, -9], 5), shared(&[1], &[0], -24), shared(&[2], &[9, -9], 5)),
         ];
+        // Biases to the left beside sums that stay, a plane of an even number of elements.
+        cases.push(Case::shape_only(op.clone(), vec![
+            sample::shared([2, 3, 2, 4], Element::I32, 1, -8),
+            shared(&[3, 1, 1], &[1000, -1, -999], -6),
+        ]));
         for (ex, eb) in [(-15, -24), (-24, -24), (-30, -24), (-60, -24), (10, -24), (i32::MAX, i32::MIN)] {
             let x = sample::shared([2, 3, 3, 3], Element::I32, 1, ex);
             let b = sample::shared([3, 1, 1], Element::I32, 2, eb);

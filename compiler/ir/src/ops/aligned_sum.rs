@@ -129,6 +129,18 @@ impl Operator for AlignedSum {
             // u8: 0 and 255.
             case(unsigned.clone(), sums(&[1, 1], -2), sums(&[1, 256], -2)),
         ];
+        for (ex, ey) in [(-3, -3), (-3, -10), (-10, -3), (-3, -30), (i32::MIN, i32::MAX)] {
+            for [element, other] in [
+                [Element::I8, Element::I8],
+                [Element::I8, Element::U8],
+                [Element::U8, Element::I8],
+                [Element::U8, Element::U8],
+            ] {
+                let x = sample::shared([45], element, 1, ex);
+                let y = sample::shared([45], other, 2, ey);
+                cases.push(Case::shape_only(op.clone(), vec![x, y]));
+            }
+        }
         for (ex, ey) in [(-3, -3), (-3, -30), (-30, -3), (i32::MIN, i32::MAX)] {
             for (element, other) in [
                 (Element::U8, Element::I8),

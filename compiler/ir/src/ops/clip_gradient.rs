@@ -137,6 +137,13 @@ impl Operator for ClipGradient {
                 cases.push(Case::shape_only(clip(min, max), vec![x, dy]));
             }
         }
+        for (min, max) in [(0.0, 6.0), (6.0, 0.0), (-1.0, high), (0.5, 1.0e-3), (low, 0.0)] {
+            for exponent in [-149, -7, -5, 0, 5, i32::MIN, i32::MAX] {
+                let x = sample::shared([45], Element::U8, 1, exponent);
+                let dy = sample::shared([45], Element::I8, 2, -3);
+                cases.push(Case::shape_only(clip(min, max), vec![x, dy]));
+            }
+        }
         cases.push(Case::new(
             clip(0.0, 6.0),
             vec![

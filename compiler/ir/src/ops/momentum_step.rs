@@ -32,7 +32,7 @@ operator! {
 
 impl MomentumStep {
     /// The momentum in units of 1/256.
-    fn factor(&self) -> i32 {
+    pub fn factor(&self) -> i32 {
         (self.momentum.get() * 256.0).round() as i32
     }
 }
@@ -175,6 +175,12 @@ impl Operator for MomentumStep {
                 vec![shared(Element::I8, &[5], -7)],
             ),
         ];
+        // To the right by what the halves of a word hold and by more, and to the left.
+        for shift in [1, 8, 16, 17, 31, 32, 0, -3] {
+            let m = sample::shared([3, 37], Element::I16, 2, -14);
+            let g = sample::shared([3, 37], Element::I32, 1, -14 - shift);
+            cases.push(Case::shape_only(op(0.996), vec![m, g, rate(1.0)]));
+        }
         for element in [Element::I8, Element::I16, Element::I32] {
             for (eg, e, r) in [(-20, -14, 0.01), (-8, -14, 1.0e-4), (40, -7, 3.0), (0, -24, 0.0)] {
                 let m = sample::shared([45], element, 2, e);

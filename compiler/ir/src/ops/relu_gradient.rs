@@ -71,6 +71,13 @@ impl Operator for ReluGradient {
                 vec![Tensor::i8_shared([5], vec![-127, 0, 0, -128, 0], 4)],
             ),
             Case::shape_only(ReluGradient {}, vec![extremes, errors]),
+            Case::shape_only(
+                ReluGradient {},
+                vec![
+                    sample::shared([45], Element::U8, 1, -9),
+                    sample::shared([45], Element::I8, 2, 4),
+                ],
+            ),
             Case::new(
                 ReluGradient {},
                 vec![

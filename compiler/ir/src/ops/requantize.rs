@@ -7,6 +7,7 @@ use crate::numeric::integer::{self, RightShift};
 use crate::numeric::{self, Rounding};
 use crate::operator;
 use crate::ops::properties::{Property, Work};
+use crate::ops::support::sample;
 use crate::ops::{Case, Operator, TypeError, rule};
 use crate::random::RunContext;
 use crate::tensor::{Data, ScaleData, Tensor};
@@ -129,9 +130,17 @@ impl Operator for Requantize {
             case((1, Truncate, -127), &[i32::MIN, i32::MAX], 0, &[-1, 0], 31),
             case((1, PseudoStochastic, -127), &[i32::MIN, i32::MAX], 0, &[-1, 1], 31),
         ];
+        // A shift by 25 of more than one word of bytes.
+        cases.push(Case::shape_only(
+            Requantize { bits: 7, rounding: HalfAway, low: -127 },
+            vec![sample::shared([45], Element::I32, 1, 0)],
+        ));
         let pattern: Vec<i32> =
             (0..45).map(|i: i32| i.wrapping_mul(0x4b1d_93a7) >> (i % 9)).collect();
-        for drop in [0, 8, 17, 24] {
+        for drop in [0, 8, 17, 22, 23, 24] {
+            let x = pattern.iter().map(|x| x >> drop).collect();
+            let op = Requantize { bits: 7, rounding: HalfAway, low: 0 };
+            cases.push(Case::shape_only(op, vec![Tensor::i32_shared([1, 5, 3, 3], x, -3)]));
             for rounding in Rounding::ALL {
                 let x = pattern.iter().map(|x| x >> drop).collect();
                 cases.push(Case::shape_only(

@@ -84,7 +84,14 @@ impl Operator for SaturatingSubtract {
             Case::new(SaturatingSubtract {}, vec![tensor(w, -8), tensor(g, 30)], vec![tensor(y, -8)])
         };
         let pattern = |n: i32| (0..30).map(|i| (i * n % 256) as u8 as i8).collect();
+        let halves = |count: usize| {
+            let [w, g] = [1, 2].map(|salt| sample::shared([count], Element::I16, salt, -15));
+            Case::shape_only(SaturatingSubtract {}, vec![w, g])
+        };
         vec![
+            halves(1),
+            halves(2),
+            halves(45),
             case(&[5, -5, 0, 100], &[7, -7, 0, -27], &[-2, 2, 0, 127]),
             case(
                 &[127, -127, -128, -128, 127, 0, 0],

@@ -142,6 +142,13 @@ impl Operator for ShiftRight {
             ShiftRight { amount: 8, rounding: HalfAway, element: Element::I8 },
             vec![sample::shared([3, 37], Element::I16, 1, -15)],
         ));
+        // Fewer bits, so that bytes are limited.
+        for amount in 1..=7 {
+            cases.push(Case::shape_only(
+                ShiftRight { amount, rounding: HalfAway, element: Element::I8 },
+                vec![sample::shared([45], Element::I16, 1, -15)],
+            ));
+        }
         cases
     }
 }

@@ -53,6 +53,25 @@ static inline uint32_t trainc_xpulp_where_above(uint32_t a, uint32_t b)
     return trainc_xpulp_sub_b(0, above) & b;
 }
 
+/* The same of an a without a sign, which is there or not. */
+static inline uint32_t trainc_xpulp_where_any(uint32_t a, uint32_t b)
+{
+    return trainc_xpulp_sub_b(0, trainc_xpulp_minu_b(a, 0x01010101)) & b;
+}
+
+/* The upper seven bits of bytes, and the lowest one; of b nothing. */
+static inline uint32_t trainc_xpulp_upper(uint32_t a, uint32_t b)
+{
+    (void)b;
+    return a >> 1 & 0x7f7f7f7f;
+}
+
+static inline uint32_t trainc_xpulp_lowest(uint32_t a, uint32_t b)
+{
+    (void)b;
+    return a & 0x01010101;
+}
+
 /* a where it is above 0, else 0; of b nothing. */
 static inline uint32_t trainc_xpulp_positive(uint32_t a, uint32_t b)
 {
@@ -61,7 +80,7 @@ static inline uint32_t trainc_xpulp_positive(uint32_t a, uint32_t b)
 }
 
 #if defined(TRAINC_XPULP_INSN)
-/* Whole words, at least one: 10 instructions, 5, and 4. */
+/* Whole words, at least one: 10 instructions, 5, and 4 and less. */
 #define TRAINC_XPULP_WORDS_LOOP(name, ...) \
     static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
         int32_t words) \
@@ -85,7 +104,12 @@ TRAINC_XPULP_WORDS_LOOP(subtract,
     TRAINC_XPULP_PV(1, 0x04, x5, x5, x6))
 TRAINC_XPULP_WORDS_LOOP(where_above,
     TRAINC_XPULP_PV(1, 0x0a, x5, x5, x0) "and x5, x5, x6\n\t")
+TRAINC_XPULP_WORDS_LOOP(where_any,
+    TRAINC_XPULP_PV(1, 0x06, x5, x5, x0) "and x5, x5, x6\n\t")
 TRAINC_XPULP_WORDS_LOOP(positive, TRAINC_XPULP_PV(1, 0x18, x5, x5, x0))
+/* p.srl and p.and of bytes by 1. */
+TRAINC_XPULP_WORDS_LOOP(upper, TRAINC_XPULP_PV(7, 0x21, x5, x5, x0))
+TRAINC_XPULP_WORDS_LOOP(lowest, TRAINC_XPULP_PV(7, 0x35, x5, x5, x0))
 #else
 #define TRAINC_XPULP_WORDS_LOOP(name) \
     static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
@@ -98,7 +122,10 @@ TRAINC_XPULP_WORDS_LOOP(positive, TRAINC_XPULP_PV(1, 0x18, x5, x5, x0))
     }
 TRAINC_XPULP_WORDS_LOOP(subtract)
 TRAINC_XPULP_WORDS_LOOP(where_above)
+TRAINC_XPULP_WORDS_LOOP(where_any)
 TRAINC_XPULP_WORDS_LOOP(positive)
+TRAINC_XPULP_WORDS_LOOP(upper)
+TRAINC_XPULP_WORDS_LOOP(lowest)
 #endif
 
 /* Some words of results. */
@@ -120,7 +147,10 @@ TRAINC_XPULP_WORDS_LOOP(positive)
     }
 TRAINC_XPULP_WORDS_OF(subtract)
 TRAINC_XPULP_WORDS_OF(where_above)
+TRAINC_XPULP_WORDS_OF(where_any)
 TRAINC_XPULP_WORDS_OF(positive)
+TRAINC_XPULP_WORDS_OF(upper)
+TRAINC_XPULP_WORDS_OF(lowest)
 
 /* mantissa 2^power, whose magnitude is below 2^24 before, rounded down and up and within +-2^9. */
 static inline int32_t trainc_xpulp_floor(int32_t mantissa, int64_t power)
@@ -227,6 +257,31 @@ static inline void trainc_xpulp_within_words(void *context, int32_t begin, int32
     for (; i < last; i++) {
         const int8_t error = work->a[i];
         work->y[i] = work->x[i] >= low && work->x[i] <= high ? error : 0;
+    }
+}
+
+/* The same of an x without signs. */
+static inline void trainc_xpulp_within_unsigned_words(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_clip *const work = (const struct trainc_xpulp_clip *)context;
+    const int32_t none = work->low > work->high || work->low > 255 || work->high < 0;
+    const int32_t low = none ? 255 : trainc_maximum32(work->low, 0);
+    const int32_t high = none ? 0 : trainc_minimum32(work->high, 255);
+    const int32_t last = trainc_minimum32(4 * end, work->count);
+    int32_t i = 4 * begin;
+#if defined(TRAINC_XPULP_INSN)
+    const int32_t words = (last - i) >> 2;
+    if (words > 0) {
+        TRAINC_XPULP_CLIP_LOOP(TRAINC_XPULP_LWI(x6, 4, x11)
+            TRAINC_XPULP_PV(5, 0x26, x7, x6, x15) TRAINC_XPULP_PV(5, 0x1e, x6, x6, x14)
+            "and x5, x5, x7\n\tand x5, x5, x6\n\t");
+        i += 4 * words;
+    }
+#endif
+    for (; i < last; i++) {
+        const int8_t error = work->a[i];
+        const int32_t x = (uint8_t)work->x[i];
+        work->y[i] = x >= low && x <= high ? error : 0;
     }
 }
 
