@@ -19,10 +19,11 @@ pub(crate) struct Activations {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Of planes of so many elements, a bias for each channel.
+    /// Of planes of so many elements, a bias for each channel; or 128 times as much.
     Bias {
         channels: usize,
         plane: usize,
+        offset: bool,
     },
     Clip {
         bounds: [f32; 2],
@@ -61,7 +62,8 @@ impl Activations {
         let x = *inputs.first()?;
         let sums = x.element == Element::I32 && x.is_shared_integer();
         let kind = match signature.op {
-            Op::AccumulateBias(_) => bias(x, inputs[1]),
+            Op::AccumulateBias(_) => bias(x, inputs[1], false),
+            Op::OffsetSum(_) => bias(x, inputs[1], true),
             Op::Clip(op) if sums => Ok(Kind::Clip { bounds: [op.min.get(), op.max.get()] }),
             Op::QuantizeUnsigned(_) if sums => Ok(Kind::Quantize { bits: 8, low: None }),
             Op::Requantize(op) => {
@@ -91,7 +93,7 @@ impl Activations {
 }
 
 /// A bias for each index of one axis of the sums.
-fn bias(x: &TensorType, b: &TensorType) -> Result<Kind, String> {
+fn bias(x: &TensorType, b: &TensorType, offset: bool) -> Result<Kind, String> {
     let (dims, channels) = (x.shape.dims(), b.count());
     let Some(place) = b.shape.dims().iter().rev().position(|&dim| dim > 1) else {
         return Err("its bias is one number".into());
@@ -101,7 +103,7 @@ fn bias(x: &TensorType, b: &TensorType) -> Result<Kind, String> {
     if dims[axis] != channels || plane < LEAST_PLANE {
         return Err("it has no bias for each plane".into());
     }
-    Ok(Kind::Bias { channels, plane })
+    Ok(Kind::Bias { channels, plane, offset })
 }
 
 impl Implementation for Activations {
@@ -133,7 +135,7 @@ impl CKernel for Activations {
         let Activations { kind, count } = *self;
         let mut out = Text::default();
         match kind {
-            Kind::Bias { channels, plane } => {
+            Kind::Bias { channels, plane, offset } => {
                 out.long(format!(
                     "static void {name}(const int32_t *x0, const int32_t *x0_exponent, const int32_t *x1, const int32_t *x1_exponent, int32_t *y0, int32_t *y0_exponent)"
                 ));
@@ -141,7 +143,13 @@ impl CKernel for Activations {
                 out.long(format!(
                     "struct trainc_xpulp_biased work = {{ x0, x1, y0, {channels}, {plane}, 0, 0, 0 }};"
                 ));
-                out.long("y0_exponent[0] = trainc_xpulp_biased_start(&work, x0_exponent[0], x1_exponent[0]);");
+                if offset {
+                    out.line("(void)x1_exponent;");
+                    out.line("work.left = 7;");
+                    out.line("y0_exponent[0] = x0_exponent[0];");
+                } else {
+                    out.long("y0_exponent[0] = trainc_xpulp_biased_start(&work, x0_exponent[0], x1_exponent[0]);");
+                }
                 let planes = count / plane;
                 out.long(format!("TRAINC_PARALLEL_FOR(&work, {planes}, trainc_xpulp_add_biases);"));
             }

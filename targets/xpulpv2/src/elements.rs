@@ -25,8 +25,7 @@ enum Kind {
     /// The same of bytes without a sign.
     WhereAny,
     /// A part of such bytes.
-    Upper,
-    Lowest,
+    Part(BytePart),
     Relu,
     /// Between two bounds.
     Clip {
@@ -84,8 +83,7 @@ impl Elements {
             Op::SaturatingSubtract(_) => Kind::Subtract,
             Op::ReluGradient(_) if unsigned => Kind::WhereAny,
             Op::ReluGradient(_) => Kind::WhereAbove,
-            Op::SplitByte(op) if op.part == BytePart::Upper => Kind::Upper,
-            Op::SplitByte(_) => Kind::Lowest,
+            Op::SplitByte(op) => Kind::Part(op.part),
             Op::Relu(_) => Kind::Relu,
             Op::Clip(op) => Kind::Clip { bounds: [op.min.get(), op.max.get()] },
             Op::ClipGradient(op) => {
@@ -120,7 +118,7 @@ impl Elements {
             Kind::WhereAny | Kind::ClipGradient { unsigned: true, .. } => {
                 bytes(&inputs[1..]) && alike(inputs) && bytes(outputs)
             }
-            Kind::Upper | Kind::Lowest => true,
+            Kind::Part(_) => true,
             Kind::Subtract | Kind::WhereAbove | Kind::Sum | Kind::ClipGradient { .. } => {
                 bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
             }
@@ -243,7 +241,7 @@ impl Implementation for Elements {
         let (whole, each) = match self.kind {
             Kind::Subtract => (0, 20),
             Kind::WhereAbove | Kind::WhereAny | Kind::Relu => (0, 10),
-            Kind::Upper | Kind::Lowest => (0, 8),
+            Kind::Part(_) => (0, 8),
             Kind::Clip { .. } => (BOUNDS, 10),
             Kind::ClipGradient { .. } => (BOUNDS, 15),
             Kind::Dither { .. } => (1000, 106),
@@ -332,14 +330,15 @@ impl CKernel for Elements {
             out.close();
             return Ok(out.finish().into());
         }
-        if let Kind::Upper | Kind::Lowest = kind {
+        if let Kind::Part(part) = kind {
             out.long(format!(
                 "static void {name}(const uint8_t *x0, const int32_t *x0_exponent, int8_t *y0, int32_t *y0_exponent)"
             ));
             out.open("{");
-            let (divided, body) = match kind {
-                Kind::Upper => (1, "upper"),
-                _ => (0, "lowest"),
+            let (divided, body) = match part {
+                BytePart::Upper => (1, "upper"),
+                BytePart::Lowest => (0, "lowest"),
+                BytePart::Offset => (0, "offset"),
             };
             out.line(format!("y0_exponent[0] = trainc_add32(x0_exponent[0], {divided});"));
             out.line("const int8_t *const x = (const int8_t *)x0;");

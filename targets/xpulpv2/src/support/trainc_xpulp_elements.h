@@ -72,6 +72,13 @@ static inline uint32_t trainc_xpulp_lowest(uint32_t a, uint32_t b)
     return a & 0x01010101;
 }
 
+/* Bytes less 128; of b nothing. */
+static inline uint32_t trainc_xpulp_offset(uint32_t a, uint32_t b)
+{
+    (void)b;
+    return a ^ 0x80808080;
+}
+
 /* a where it is above 0, else 0; of b nothing. */
 static inline uint32_t trainc_xpulp_positive(uint32_t a, uint32_t b)
 {
@@ -110,6 +117,7 @@ TRAINC_XPULP_WORDS_LOOP(positive, TRAINC_XPULP_PV(1, 0x18, x5, x5, x0))
 /* p.srl and p.and of bytes by 1. */
 TRAINC_XPULP_WORDS_LOOP(upper, TRAINC_XPULP_PV(7, 0x21, x5, x5, x0))
 TRAINC_XPULP_WORDS_LOOP(lowest, TRAINC_XPULP_PV(7, 0x35, x5, x5, x0))
+TRAINC_XPULP_WORDS_LOOP(offset, "xor x5, x5, x14\n\txori x5, x5, -1\n\t")
 #else
 #define TRAINC_XPULP_WORDS_LOOP(name) \
     static inline void trainc_xpulp_##name##_loop(const int8_t *a, const int8_t *b, int8_t *y, \
@@ -126,6 +134,7 @@ TRAINC_XPULP_WORDS_LOOP(where_any)
 TRAINC_XPULP_WORDS_LOOP(positive)
 TRAINC_XPULP_WORDS_LOOP(upper)
 TRAINC_XPULP_WORDS_LOOP(lowest)
+TRAINC_XPULP_WORDS_LOOP(offset)
 #endif
 
 /* Some words of results. */
@@ -151,6 +160,7 @@ TRAINC_XPULP_WORDS_OF(where_any)
 TRAINC_XPULP_WORDS_OF(positive)
 TRAINC_XPULP_WORDS_OF(upper)
 TRAINC_XPULP_WORDS_OF(lowest)
+TRAINC_XPULP_WORDS_OF(offset)
 
 /* mantissa 2^power, whose magnitude is below 2^24 before, rounded down and up and within +-2^9. */
 static inline int32_t trainc_xpulp_floor(int32_t mantissa, int64_t power)
