@@ -8,7 +8,7 @@ use trainc_ir::implementation::{Memory, Signature};
 use trainc_ir::loops::{LoopKernel, Role};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{Operator, QuantizeGradient};
-use trainc_ir::product::{self, Convolution, Narrowing, Product};
+use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Product};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::glue::{Glue, Printed};
@@ -24,9 +24,20 @@ const FINISH: usize = 7;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pass {
-    Forward { bits: u8, low: i8 },
-    Error { bits: u8, low: i8 },
-    Weight { op: QuantizeGradient, sums: TensorType },
+    Forward {
+        bits: u8,
+        low: i8,
+    },
+    Error {
+        bits: u8,
+        low: i8,
+    },
+    Weight {
+        op: QuantizeGradient,
+        sums: TensorType,
+    },
+    /// Sums that are not rounded.
+    Sums(product::Pass),
 }
 
 /// A depthwise convolution or one of its gradients, with its finish.
@@ -47,7 +58,10 @@ impl DepthwiseProduct {
             Ok(Ok(convolution)) if convolution.is_depthwise() => convolution,
             _ => return None,
         };
-        let product = product.and_then(Product::of_bytes);
+        let product = product.and_then(|product| match product.numbers {
+            Numbers::Unsigned if product.finish.is_none() => Ok(product),
+            _ => product.of_bytes(),
+        });
         Some(product.and_then(|product| DepthwiseProduct::new(signature, &product, &c)))
     }
 
@@ -64,9 +78,11 @@ impl DepthwiseProduct {
         }
         let [vertical, horizontal] = Span::of(c);
         let (images, channels) = (c.images, c.groups);
-        let depthwise = Depthwise { images, channels, vertical, horizontal };
+        let unsigned = product.numbers == Numbers::Unsigned;
+        let depthwise = Depthwise { images, channels, vertical, horizontal, unsigned };
         let pass = match (product.narrowing(), c.pass, signature.ops().get(1)) {
-            (None, ..) => return Err("its sums are not rounded".into()),
+            (None, ..) if c.swapped => return Err("its operands stand in the other order".into()),
+            (None, pass, _) => Pass::Sums(pass),
             (Some(Narrowing::Requantize { bits, rounding: Rounding::HalfAway, low }), pass, _)
                 if pass != product::Pass::Gradient =>
             {
@@ -86,6 +102,9 @@ impl DepthwiseProduct {
             Pass::Forward { .. } => depthwise.is_supported(),
             Pass::Error { .. } => depthwise.is_error_supported(),
             Pass::Weight { .. } => depthwise.is_gradient_supported(),
+            Pass::Sums(product::Pass::Forward) => depthwise.are_sums_supported(),
+            Pass::Sums(product::Pass::Error) => depthwise.are_error_sums_supported(),
+            Pass::Sums(product::Pass::Gradient) => depthwise.is_gradient_supported(),
         };
         supported
             .then_some(DepthwiseProduct { depthwise, pass })
@@ -97,6 +116,9 @@ impl DepthwiseProduct {
             Pass::Forward { bits, low } => self.depthwise.convolution(name, bits, low),
             Pass::Error { bits, low } => self.depthwise.error_gradient(name, bits, low),
             Pass::Weight { .. } => self.depthwise.weight_gradient(name),
+            Pass::Sums(product::Pass::Forward) => self.depthwise.convolution_sums(name),
+            Pass::Sums(product::Pass::Error) => self.depthwise.error_sums(name),
+            Pass::Sums(product::Pass::Gradient) => self.depthwise.weight_sums(name),
         }
     }
 
@@ -120,8 +142,18 @@ impl Glue for DepthwiseProduct {
                 let sums = self.depthwise.channels * self.depthwise.taps();
                 self.depthwise.gradient_packets() + sums.div_ceil(LANES) * FINISH
             }
+            Pass::Sums(product::Pass::Forward) => self.depthwise.sum_packets(),
+            Pass::Sums(product::Pass::Error) => self.depthwise.error_sum_packets(),
+            Pass::Sums(product::Pass::Gradient) => self.depthwise.weight_sum_packets(),
         };
         packets as u64
+    }
+
+    fn aligned_elements(&self) -> &'static [Element] {
+        match self.pass {
+            Pass::Sums(_) => &[Element::I8, Element::U8, Element::I32],
+            _ => &[Element::I8],
+        }
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {
@@ -142,6 +174,15 @@ impl Glue for DepthwiseProduct {
                     "int32_t {own}(const int8_t *x, const int8_t *weights, int8_t *y, uint8_t *scratch);\n\n\
                      {head}\n{{\n    const int32_t shift = {own}(x0, x1, y0, scratch);\n    \
                      y0_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), shift);\n}}\n"
+                );
+            }
+            Pass::Sums(_) => {
+                let element = if self.depthwise.unsigned { "uint8_t" } else { "int8_t" };
+                let _ = write!(
+                    source,
+                    "void {own}(const {element} *x, const int8_t *w, int32_t *y, uint8_t *scratch);\n\n\
+                     {head}\n{{\n    {own}(x0, x1, y0, scratch);\n    \
+                     y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
                 );
             }
             Pass::Weight { op, sums } => {

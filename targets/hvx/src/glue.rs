@@ -33,6 +33,11 @@ pub(crate) trait Glue: Debug + Send + Sync + 'static {
     /// Of the machine layer.
     fn scratch_bytes(&self) -> Result<usize, MachineError>;
 
+    /// As [`Implementation::aligned_elements`].
+    fn aligned_elements(&self) -> &'static [Element] {
+        &[Element::I8]
+    }
+
     /// As [`CKernel::packed`].
     fn packed(&self) -> Option<(usize, usize)> {
         None
@@ -101,7 +106,7 @@ impl<G: Glue> Implementation for Tuned<G> {
     }
 
     fn aligned_elements(&self) -> &'static [Element] {
-        &[Element::I8]
+        self.glue.aligned_elements()
     }
 }
 

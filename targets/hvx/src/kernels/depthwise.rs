@@ -8,6 +8,7 @@
 //! | padded planes | `[channel][image][row][column]`, u8 with 128 added, or i8; the zeros behind a row are also those before the next, likewise behind a plane |
 //! | sums | `[channel][vector][position mod 4][32 lanes]` i32: lane l of the vector for i is position `4 l + i` |
 //! | bytes | `[channel][vector][position]` i8 |
+//! | wide sums | `[channel][vector][position, only multiples of the stride]` i32 |
 //!
 //! A vector of positions covers several rows, or all rows of several images; positions between the rows are computed
 //! too, and dropped. The error gradient is the same with the kernel turned around and zeros between the errors of a
@@ -31,16 +32,16 @@ const COLUMNS: usize = 8;
 /// Packets of a vector of rows that is copied between zeros.
 pub(super) const COPIED: usize = 3;
 /// Packets of 128 positions: of each word of a kernel, and their rounding.
-const WORD: usize = 2;
+pub(super) const WORD: usize = 2;
 const POSITIONS: usize = 11;
 /// Packets of a vector of positions of an image that is put in order.
 const ORDERED: usize = 3;
 /// Packets of a channel: its kernel.
-const CHANNEL: usize = 10;
+pub(super) const CHANNEL: usize = 10;
 /// Packets of a call with its phases.
 pub(super) const CALL: usize = 200;
 
-/// A convolution with a kernel for each channel. Operand `[images][channels][rows][columns]`, i8; kernels
+/// A convolution with a kernel for each channel. Operand `[images][channels][rows][columns]`, i8 or u8; kernels
 /// `[channels][rows][columns]`, i8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Depthwise {
@@ -52,6 +53,8 @@ pub struct Depthwise {
     pub vertical: Span,
     /// Columns.
     pub horizontal: Span,
+    /// Whether the operand is u8; then there are sums only.
+    pub unsigned: bool,
 }
 
 /// One axis of a pass over padded planes.
@@ -111,6 +114,10 @@ pub(super) struct Sweep {
     pub(super) horizontal: Line,
     /// Whether kernels are turned around.
     pub(super) turned: bool,
+    /// Whether the operand is u8.
+    pub(super) unsigned: bool,
+    /// Whether sums are the result: in 32 bits, in the order of memory.
+    pub(super) wide: bool,
 }
 
 /// What a vector of positions holds.
@@ -132,7 +139,9 @@ impl Sweep {
 
     /// Bytes from a padded plane to the next.
     pub(super) fn plane(&self) -> usize {
-        self.vertical.pitch() * self.row()
+        let plane = self.vertical.pitch() * self.row();
+        // Only multiples of the stride are kept of wide sums.
+        if self.wide { plane.next_multiple_of(self.horizontal.stride) } else { plane }
     }
 
     /// Bytes from a channel to the next.
@@ -185,6 +194,11 @@ impl Sweep {
         self.horizontal.taps.div_ceil(4)
     }
 
+    /// Padded planes as products take them: unsigned.
+    pub(super) fn codes(&self) -> PlanePacking {
+        self.packing(!self.unsigned)
+    }
+
     pub(super) fn packing(&self, flip: bool) -> PlanePacking {
         PlanePacking {
             images: self.images,
@@ -216,6 +230,9 @@ impl Sweep {
         if let Some(strided) = Strided::of(self) {
             return strided.packets();
         }
+        if self.wide {
+            return self.wide_packets();
+        }
         let ordered = match self.tile().images {
             1 => self.vectors(),
             _ => self.images,
@@ -233,13 +250,21 @@ impl Sweep {
     }
 
     fn is_padded_supported(&self) -> bool {
+        let ordered = match self.wide {
+            true => self.is_wide_order_supported(),
+            false => (0..self.tile().images).all(|image| gather(&self.places(image)).is_some()),
+        };
+        ordered && self.is_sum_supported()
+    }
+
+    /// Whether padded planes' sums can be made.
+    fn is_sum_supported(&self) -> bool {
         self.has_places()
             && self.horizontal.taps <= COLUMNS
             && self.vertical.taps * self.words() <= WORDS
             && self.horizontal.span() <= VECTOR
             && self.packing(true).is_supported()
             && 4 * self.channels * self.vectors() * VECTOR < LARGEST
-            && (0..self.tile().images).all(|image| gather(&self.places(image)).is_some())
     }
 
     /// Bytes of the result.
@@ -267,6 +292,7 @@ impl Sweep {
         let end = scratch.take(3 * VECTOR);
         let (pack, pack_table) = packing.function(&phase_name("pack"))?;
         let (sweep, sweep_table) = self.sums(&phase_name("sums"))?;
+        let sweep_table = sweep_table.into_iter();
         let (order, order_table) = self.order(&phase_name("order"))?;
         let phases = vec![
             Phase { function: pack, arguments: vec![x, planes] },
@@ -284,7 +310,7 @@ impl Sweep {
             scratch_bytes: scratch.bytes,
             phases,
             helpers: Vec::new(),
-            data: vec![pack_table, sweep_table, order_table],
+            data: [pack_table].into_iter().chain(sweep_table).chain([order_table]).collect(),
         })
     }
 }
@@ -297,7 +323,13 @@ impl Depthwise {
             vertical: Line::forward(&self.vertical),
             horizontal: Line::forward(&self.horizontal),
             turned: false,
+            unsigned: self.unsigned,
+            wide: false,
         }
+    }
+
+    fn wide_forward(&self) -> Sweep {
+        Sweep { wide: true, ..self.forward() }
     }
 
     fn error(&self) -> Option<Sweep> {
@@ -307,7 +339,13 @@ impl Depthwise {
             vertical: Line::error(&self.vertical)?,
             horizontal: Line::error(&self.horizontal)?,
             turned: true,
+            unsigned: self.unsigned,
+            wide: false,
         })
+    }
+
+    fn wide_error(&self) -> Option<Sweep> {
+        Some(Sweep { wide: true, ..self.error()? })
     }
 
     /// Whether [`Self::convolution`] can do it.
@@ -335,11 +373,7 @@ impl Depthwise {
     /// # Errors
     /// Of the machine layer, or if it is not supported.
     pub fn error_gradient(&self, name: &str, bits: u8, low: i8) -> Result<Kernel, MachineError> {
-        let unsupported = || MachineError::Operand {
-            function: name.into(),
-            reason: "padding exceeds the kernel".into(),
-        };
-        self.error().ok_or_else(unsupported)?.kernel(name, bits, low)
+        self.error().ok_or_else(|| unsupported(name))?.kernel(name, bits, low)
     }
 
     /// An estimate of the packets of [`Self::convolution`].
@@ -354,10 +388,54 @@ impl Depthwise {
         self.error().map_or(0, |sweep| sweep.packets())
     }
 
+    /// Whether [`Self::convolution_sums`] can do it.
+    #[must_use]
+    pub fn are_sums_supported(&self) -> bool {
+        self.wide_forward().is_supported()
+    }
+
+    /// Whether [`Self::error_sums`] can do it.
+    #[must_use]
+    pub fn are_error_sums_supported(&self) -> bool {
+        self.wide_error().is_some_and(|sweep| sweep.is_supported())
+    }
+
+    /// `void kernel(x, w, y, working memory)`: `y` = convolution, i32 `[image][channel][row][column]`.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn convolution_sums(&self, name: &str) -> Result<Kernel, MachineError> {
+        self.wide_forward().wide_kernel(name)
+    }
+
+    /// `void kernel(dy, w, dx, working memory)`: the error of the operand, i32 as the operand lies.
+    ///
+    /// # Errors
+    /// Of the machine layer, or if it is not supported.
+    pub fn error_sums(&self, name: &str) -> Result<Kernel, MachineError> {
+        self.wide_error().ok_or_else(|| unsupported(name))?.wide_kernel(name)
+    }
+
+    /// An estimate of the packets of [`Self::convolution_sums`].
+    #[must_use]
+    pub fn sum_packets(&self) -> usize {
+        self.wide_forward().packets()
+    }
+
+    /// An estimate of the packets of [`Self::error_sums`]; none if it is not supported.
+    #[must_use]
+    pub fn error_sum_packets(&self) -> usize {
+        self.wide_error().map_or(0, |sweep| sweep.packets())
+    }
+
     /// Multiplications, those with padding included.
     #[must_use]
     pub fn multiplications(&self) -> usize {
         let positions = self.vertical.output * self.horizontal.output;
         self.images * self.channels * positions * self.vertical.kernel * self.horizontal.kernel
     }
+}
+
+fn unsupported(function: &str) -> MachineError {
+    MachineError::Operand { function: function.into(), reason: "padding exceeds the kernel".into() }
 }

@@ -6,7 +6,7 @@ use super::depthwise_pack::{PlanePacking, step};
 use super::depthwise_sheet_gradient::SheetGradient;
 use super::kernel::{Argument, Kernel, Phase, Scratch};
 use super::lanes::{LANES, lane_sums, shuffle_unit};
-use super::pool::{VECTOR, number};
+use super::pool::{VECTOR, number, store};
 use super::support::{loop_over, zero_vector};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
@@ -18,6 +18,14 @@ const TAP: usize = 1;
 const TAP_SUMS: usize = 3;
 /// Largest kernel.
 const LARGEST: usize = 81;
+
+/// Products of operands and errors, and those that are added up.
+pub(super) fn products(unsigned: bool) -> [Opcode; 2] {
+    match unsigned {
+        false => [Opcode::VrmpyBBv, Opcode::VrmpyBBvAccumulate],
+        true => [Opcode::VrmpyUbBv, Opcode::VrmpyUbBvAccumulate],
+    }
+}
 
 impl Depthwise {
     /// The error as the operand's padded planes have it: each where the first tap of its window reads.
@@ -53,6 +61,52 @@ impl Depthwise {
             && self.taps() <= LARGEST
             && self.forward().packing(false).is_supported()
             && self.spread_error().is_supported()
+    }
+
+    /// Bytes of the sums of all channels and taps.
+    fn weight_bytes(&self) -> usize {
+        4 * self.channels * self.taps()
+    }
+
+    /// An estimate of the packets of [`Self::weight_sums`].
+    #[must_use]
+    pub fn weight_sum_packets(&self) -> usize {
+        self.gradient_packets() + self.weight_bytes() / VECTOR + 20
+    }
+
+    /// `void kernel(x, dy, sums, working memory)`: i32 `[channel][tap]`, nothing behind them.
+    ///
+    /// # Errors
+    /// Of the machine layer.
+    pub fn weight_sums(&self, name: &str) -> Result<Kernel, MachineError> {
+        let mut kernel = self.weight_gradient(name)?;
+        let mut scratch = Scratch { bytes: kernel.scratch_bytes };
+        let (sums, result) = (scratch.take(self.gradient_sum_bytes()), Argument::Parameter(2));
+        let arguments = kernel.phases.iter_mut().flat_map(|phase| &mut phase.arguments);
+        arguments.filter(|argument| **argument == result).for_each(|argument| *argument = sums);
+        let function = self.copy(&format!("{name}_copy"))?;
+        kernel.phases.push(Phase { function, arguments: vec![sums, result] });
+        kernel.scratch_bytes = scratch.bytes;
+        Ok(kernel)
+    }
+
+    /// `void copy(sums, result)`.
+    fn copy(&self, name: &str) -> Result<Function, MachineError> {
+        let mut b = Builder::new(name, 2);
+        b.purpose("Copies sums.");
+        let (from, to) = (b.parameter(0), b.parameter(1));
+        let (source, target) = (b.object("sums"), b.object("result"));
+        let bytes = self.weight_bytes();
+        let (at, result) = (b.copy(from), b.copy(to));
+        loop_over(&mut b, bytes / VECTOR, "vectors", |b| {
+            let sums = b.load(Opcode::LoadVNext, (at, 1), source);
+            b.store(Opcode::StoreVNext, (result, 1, sums), target);
+        });
+        if !bytes.is_multiple_of(VECTOR) {
+            let sums = b.load(Opcode::LoadV, (at, 0), source);
+            store(&mut b, to, target, bytes / VECTOR * VECTOR..bytes, sums);
+        }
+        b.finish(None)
     }
 
     /// An estimate of the packets of [`Self::weight_gradient`], without the rounding of its sums.
@@ -133,6 +187,7 @@ impl Depthwise {
         let (planes, errors, sums) = (b.parameter(0), b.parameter(1), b.parameter(2));
         let memory = (b.object("planes"), b.object("errors"), b.object("sums"));
         let channel = self.forward().channel();
+        let [_, accumulate] = products(self.unsigned);
         loop_over(&mut b, self.channels, "channels", |b| {
             let mut taps = (0..self.taps()).peekable();
             while taps.peek().is_some() {
@@ -156,7 +211,7 @@ impl Depthwise {
                     let error = b.load(Opcode::LoadVNext, (error, 1), memory.1);
                     for (&pointer, &accumulator) in pointers.iter().zip(&accumulators) {
                         let x = b.load(Opcode::LoadVUnalignedNext, (pointer, 1), memory.0);
-                        b.update(Opcode::VrmpyBBvAccumulate, (accumulator, x, error));
+                        b.update(accumulate, (accumulator, x, error));
                     }
                 });
                 for accumulator in accumulators {

@@ -129,6 +129,17 @@ impl Beside {
         self.sheet.channels * self.sheet.plane() / self.blocks
     }
 
+    /// The same planes of 32-bit numbers.
+    pub(super) fn wide(&self) -> Beside {
+        let columns = 4 * self.sheet.columns;
+        Beside { sheet: Sheet { columns, ..self.sheet }, ..*self }
+    }
+
+    /// Whether rows come apart within vectors.
+    pub(super) fn is_divisible(&self) -> bool {
+        self.is_ordered() || 2 * self.sheet.columns <= VECTOR
+    }
+
     pub(super) fn is_supported(&self) -> bool {
         self.sheet.fills()
             && self.sheet.images.is_multiple_of(self.images)

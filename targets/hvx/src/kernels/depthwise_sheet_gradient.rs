@@ -8,6 +8,7 @@
 //! | sums | `[channel][tap]` i32, with room for a vector behind |
 
 use super::depthwise::Depthwise;
+use super::depthwise_gradient::products;
 use super::depthwise_sheet::{Sheet, rows_apart};
 use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::lanes::{LANES, shuffle_unit};
@@ -41,6 +42,8 @@ pub(super) struct SheetGradient {
     /// Rows and columns of a kernel, and of padding before.
     taps: [usize; 2],
     before: [usize; 2],
+    /// Whether the operand is u8.
+    unsigned: bool,
 }
 
 /// Shifts of an axis, one for each tap but the one that has none.
@@ -68,7 +71,8 @@ impl SheetGradient {
                 && span.before < span.kernel
         };
         let (taps, before) = (axes.map(|span| span.kernel), axes.map(|span| span.before));
-        let gradient = SheetGradient { sheet, stride, taps, before };
+        let unsigned = d.unsigned;
+        let gradient = SheetGradient { sheet, stride, taps, before, unsigned };
         let rows = stride == 1 || stride == 2 && 2 * d.horizontal.input <= VECTOR;
         let supported = rows && axes.iter().all(fits) && taps[0] * taps[1] <= TAPS && sheet.fills();
         (supported && (sheet.planes() > 1 || gradient.reach() <= VECTOR)).then_some(gradient)
@@ -223,6 +227,7 @@ impl SheetGradient {
         let vectors = self.sheet.vectors();
         let unit = b.constant(-number(self.stride * columns));
         let [row_parts, column_parts] = self.parts();
+        let [multiply, accumulate] = products(self.unsigned);
         let written_out = self.sheet.images * vectors * times[0] <= WRITTEN_OUT;
         let images = if written_out { self.sheet.images } else { 1 };
         let pointers: Vec<[Register; 2]> = (0..images)
@@ -266,12 +271,12 @@ impl SheetGradient {
                     for (column, &x) in operands[row_parts[row]].iter().enumerate() {
                         let tap = row * across.len() + column;
                         match sums[tap] {
-                            None => sums[tap] = Some(b.emit(Opcode::VrmpyBBv, (x, error))),
+                            None => sums[tap] = Some(b.emit(multiply, (x, error))),
                             Some(sum) if tap % SHARE == 0 => {
-                                b.update(Opcode::VrmpyBBvAccumulate, (sum, x, error));
+                                b.update(accumulate, (sum, x, error));
                             }
                             Some(sum) => {
-                                let product = b.emit(Opcode::VrmpyBBv, (x, error));
+                                let product = b.emit(multiply, (x, error));
                                 b.emit_to(sum, Opcode::VaddW, (sum, product));
                             }
                         }

@@ -10,6 +10,7 @@
 use super::depthwise::{Line, Sweep};
 use super::depthwise_pass::SheetPass;
 use super::depthwise_sheet::{Beside, Sheet, rows_apart};
+use super::depthwise_wide::in_order;
 use super::depthwise_words::KernelWords;
 use super::kernel::{DataObject, Kernel};
 use super::pool::{VECTOR, number, table};
@@ -23,6 +24,10 @@ const HALF: usize = VECTOR / 2;
 const WINDOWS: [usize; 2] = [7, 1];
 const ERRORS: [usize; 2] = [14, 6];
 const ROUNDING: usize = 5;
+/// Packets in which 128 positions' wide sums are put in order; those more of 64 errors, of rows shorter than a vector, and where there
+/// are more of a channel: the sums of all of them are under way at once.
+const WIDE: usize = 2;
+const WIDE_ERRORS: [usize; 2] = [7, 14];
 
 /// Which pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,9 @@ pub(super) struct Strided {
     operand: Beside,
     result: Beside,
     words: KernelWords,
+    /// As a sweep's.
+    unsigned: bool,
+    wide: bool,
 }
 
 /// What stays in registers.
@@ -51,19 +59,22 @@ struct Constants {
     row: Register,
     unit: Register,
     zero: Register,
+    /// Whether 128 is added.
+    flips: bool,
 }
 
 /// Where sums go.
 struct Sums {
     to: Register,
     result: Object,
-    all: Register,
+    /// The bits of the magnitudes, unless sums stay wide.
+    all: Option<Register>,
 }
 
 impl Strided {
     /// The windows or the errors of a sweep; `None` if these kernels cannot do it.
     pub(super) fn of(sweep: &Sweep) -> Option<Strided> {
-        let Sweep { images, channels, vertical, horizontal, turned } = *sweep;
+        let Sweep { images, channels, vertical, horizontal, turned, unsigned, wide } = *sweep;
         let lines = [&vertical, &horizontal];
         let forward = |line: &&Line| {
             let own = [line.step, line.stride, line.before];
@@ -90,7 +101,8 @@ impl Strided {
         let least = if pass == Pass::Forward { 2 * VECTOR } else { HALF };
         let beside = least.div_ceil(operand.plane().max(1));
         let together = |sheet: Sheet| Beside { sheet, images: beside, blocks: 1 };
-        let strided = Strided { pass, operand: together(operand), result: together(result), words };
+        let (operand, result) = (together(operand), together(result));
+        let strided = Strided { pass, operand, result, words, unsigned, wide };
         let supported = lines.iter().all(fit)
             && words.is_supported()
             && beside.is_power_of_two()
@@ -98,7 +110,8 @@ impl Strided {
             && strided.operand.is_supported()
             && strided.result.is_supported()
             && strided.row() <= HALF
-            && (images * channels * operand.plane()).is_multiple_of(4 * VECTOR);
+            && (!wide || strided.result.wide().is_divisible())
+            && strided.operand.sheet.bytes().is_multiple_of(4 * VECTOR);
         supported.then_some(strided)
     }
 
@@ -112,6 +125,16 @@ impl Strided {
         self.operand.sheet.plane() * self.operand.images
     }
 
+    /// Packets more of 64 errors where their sums stay wide.
+    fn wide_errors(&self) -> usize {
+        match self.pass {
+            Pass::Forward => 0,
+            Pass::Error if self.channel() > HALF => WIDE_ERRORS[1],
+            Pass::Error if 8 * self.row() < VECTOR => WIDE_ERRORS[0],
+            Pass::Error => 0,
+        }
+    }
+
     /// An estimate of the packets of a launch.
     pub(super) fn packets(&self) -> usize {
         let bytes = self.operand.sheet.bytes();
@@ -119,12 +142,19 @@ impl Strided {
             Pass::Forward => (2 * VECTOR, WINDOWS),
             Pass::Error => (HALF, ERRORS),
         };
+        let vectors = self.result.sheet.all_vectors();
+        let finish = match self.wide {
+            true => {
+                let more = bytes / size * self.wide_errors();
+                vectors * WIDE + more + self.result.wide().packets()
+            }
+            false => vectors * ROUNDING + self.result.packets(),
+        };
         self.words.packets()
             + bytes / size * each
             + bytes / self.channel() * kernel
-            + self.result.sheet.all_vectors() * ROUNDING
             + self.operand.packets()
-            + self.result.packets()
+            + finish
             + 40
     }
 
@@ -134,9 +164,16 @@ impl Strided {
             Pass::Forward => Order::Halves,
             Pass::Error => Order::Rows(2 * self.row()),
         };
-        let (operand, result) = (&self.operand, &self.result);
-        let pass = SheetPass { words: &self.words, operand, result, order };
-        pass.kernel(name, |name| self.sums(name), bits, low)
+        self.sheet_pass().kernel(name, |name| self.sums(name), (bits, low), order)
+    }
+
+    /// `void kernel(planes, kernels, sums, working memory)`.
+    pub(super) fn wide_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        self.sheet_pass().wide_kernel(name, |name| self.sums(name))
+    }
+
+    fn sheet_pass(&self) -> SheetPass<'_> {
+        SheetPass { words: &self.words, operand: &self.operand, result: &self.result }
     }
 
     /// How far from a column to the one that is read instead.
@@ -147,7 +184,8 @@ impl Strided {
         }
     }
 
-    /// `int sums(vectors in order, words, sums)`: the bitwise or of the magnitudes of all sums; and the table that it reads.
+    /// `int sums(vectors in order, words, sums)`: the bitwise or of the magnitudes of all sums; and the table that it reads. Wide
+    /// sums are put in order, and nothing is returned.
     fn sums(&self, name: &str) -> Result<(Function, DataObject), MachineError> {
         let mut b = Builder::new(name, 3);
         b.purpose("Sums of each channel by its own kernel.");
@@ -163,7 +201,7 @@ impl Strided {
         let address = b.address(&table.symbol, 0);
         let inside = b.load(Opcode::LoadV, (address, 0), constant);
         let bits = b.constant(-1);
-        let padding = b.constant(-128);
+        let padding = b.constant(if self.unsigned { 0 } else { -128 });
         let (row, unit) = match self.pass {
             Pass::Forward => (self.row(), self.row()),
             Pass::Error => (2 * self.row(), 2),
@@ -178,8 +216,9 @@ impl Strided {
             row: b.constant(number(row)),
             unit: b.constant(-number(unit)),
             zero,
+            flips: !self.unsigned,
         };
-        let all = b.copy(zero);
+        let all = (!self.wide).then(|| b.copy(zero));
         let from = (b.copy(planes), source);
         let sums = Sums { to: b.copy(sums), result, all };
         // Channels whose operands begin and end with vectors.
@@ -209,6 +248,9 @@ impl Strided {
                 }
             });
         });
+        let Some(all) = all else {
+            return Ok((b.finish(None)?, table));
+        };
         let all = or_lanes(&mut b, all);
         Ok((b.finish(Some(all))?, table))
     }
@@ -222,7 +264,10 @@ impl Strided {
         words: [Register; 4],
         sums: &Sums,
     ) {
-        let start = b.emit(Opcode::VsplatW, (words[3],));
+        let start = match self.unsigned {
+            true => constants.zero,
+            false => b.emit(Opcode::VsplatW, (words[3],)),
+        };
         let kernel = &words[..3];
         let next: Vec<Register> =
             kernel.iter().map(|&word| b.emit(Opcode::ShiftLeftImmediate, (word, 8))).collect();
@@ -241,12 +286,16 @@ impl Strided {
                 result
             });
             above = odd;
+            let mut wide = Vec::new();
             for (i, words) in [(1, kernel), (0, &next[..])] {
                 let sum = b.copy(start);
                 for (read, &word) in [before, even, odd].iter().zip(words) {
                     b.update(Opcode::VrmpyUbBAccumulate, (sum, read[i], word));
                 }
-                sums.put(b, sum);
+                sums.put(b, sum, &mut wide);
+            }
+            for sum in in_order(b, &wide) {
+                sums.store(b, sum);
             }
         }
     }
@@ -288,7 +337,10 @@ fn errors(
             b.emit(Opcode::VsubW, (constants.zero, added))
         })
     };
-    let starts = [start(&[1]), start(&[2, 0])];
+    let starts = match constants.flips {
+        true => [start(&[1]), start(&[2, 0])],
+        false => [[constants.zero; 2]; 2],
+    };
     for (vector, &own) in pairs.iter().enumerate() {
         let next = pairs.get(vector + 1).copied().unwrap_or(constants.padding);
         let below = b.fresh(Class::V);
@@ -296,32 +348,61 @@ fn errors(
         rows_apart(b, below, own, others, (row.cast_signed(), constants.row));
         let even: &[(Register, usize)] = &[(own, 1)];
         let odd: &[(Register, usize)] = &[(own, 2), (below, 0)];
-        for (rows, start) in [even, odd].into_iter().zip(starts) {
+        let mut wide = [Vec::new(), Vec::new()];
+        for ((rows, start), wide) in [even, odd].into_iter().zip(starts).zip(&mut wide) {
             for column in 0..4 {
                 let sum = b.copy(start[column % 2]);
                 for &(errors, row) in rows {
                     let word = kernel[row][column];
                     b.update(Opcode::VrmpyUbBAccumulate, (sum, errors, word));
                 }
-                sums.put(b, sum);
+                sums.put(b, sum, wide);
             }
+        }
+        if sums.all.is_none() {
+            let rows = wide.map(|sums| in_order(b, &sums));
+            sums.put_rows(b, rows, 4 * row);
         }
     }
 }
 
 impl Sums {
-    fn put(&self, b: &mut Builder, sum: Register) {
-        b.store(Opcode::StoreVNext, (self.to, 1, sum), self.result);
+    /// Stores sums, or keeps them for later if they are wide.
+    fn put(&self, b: &mut Builder, sum: Register, wide: &mut Vec<Register>) {
+        let Some(all) = self.all else { return wide.push(sum) };
+        self.store(b, sum);
         let magnitude = b.emit(Opcode::VabsW, (sum,));
-        b.emit_to(self.all, Opcode::Vor, (self.all, magnitude));
+        b.emit_to(all, Opcode::Vor, (all, magnitude));
+    }
+
+    fn store(&self, b: &mut Builder, sum: Register) {
+        b.store(Opcode::StoreVNext, (self.to, 1, sum), self.result);
+    }
+
+    /// Stores wide sums of even rows and odd rows of so many bytes.
+    fn put_rows(&self, b: &mut Builder, [even, odd]: [Vec<Register>; 2], bytes: usize) {
+        let rows: Vec<Register> = if bytes < VECTOR {
+            let unit = b.constant(-number(bytes));
+            let both = even.into_iter().zip(odd);
+            let both = both.map(|(even, odd)| b.emit(Opcode::Vshuff, (odd, even, unit)));
+            both.flat_map(|both| [both.low(), both.high()]).collect()
+        } else {
+            let vectors = bytes / VECTOR;
+            let both = even.chunks(vectors).zip(odd.chunks(vectors));
+            both.flat_map(|(even, odd)| [even, odd].concat()).collect()
+        };
+        for (i, &sum) in rows.iter().enumerate() {
+            b.store(Opcode::StoreV, (self.to, number(i), sum), self.result);
+        }
+        b.emit_to(self.to, Opcode::AddImmediate, (self.to, number(rows.len() * VECTOR)));
     }
 }
 
 impl Constants {
-    /// The next vector, 128 added.
+    /// The next vector, 128 added where it is signed.
     fn codes(&self, b: &mut Builder, (from, source): (Register, Object)) -> Register {
         let codes = b.load(Opcode::LoadVNext, (from, 1), source);
-        b.emit(Opcode::Vxor, (codes, self.padding))
+        if self.flips { b.emit(Opcode::Vxor, (codes, self.padding)) } else { codes }
     }
 
     /// A vector shifted by columns, padding where there are none.

@@ -3,6 +3,7 @@
 
 use super::depthwise::Sweep;
 use super::depthwise_pack::{moved, step};
+use super::depthwise_wide::in_order;
 use super::kernel::DataObject;
 use super::pool::{VECTOR, number};
 use super::support::{loop_over, or_lanes, zero_vector};
@@ -17,23 +18,25 @@ const WRITTEN_OUT: usize = 4;
 
 impl Sweep {
     /// `int sums(padded planes, kernels, sums)`: the bitwise or of the magnitudes of all windows' sums; and the table that
-    /// it reads.
-    pub(super) fn sums(&self, name: &str) -> Result<(Function, DataObject), MachineError> {
+    /// it reads. Of wide sums nothing is returned.
+    pub(super) fn sums(&self, name: &str) -> Result<(Function, Option<DataObject>), MachineError> {
         let mut b = Builder::new(name, 3);
         b.purpose("Sums of each channel by its own kernel.");
         let (planes, weights, sums) = (b.parameter(0), b.parameter(1), b.parameter(2));
         let (object, kernels) = (b.object("planes"), b.object("kernels"));
         let (result, constant) = (b.object("sums"), b.object("table"));
-        let table = self.masks(name);
         // Lanes that are no windows are left out at the end: they are the same in all vectors.
-        let all = [(); 4].map(|()| b.fresh(Class::V));
-        all.iter().for_each(|&all| zero_vector(&mut b, all));
+        let all = (!self.wide).then(|| [(); 4].map(|()| b.fresh(Class::V)));
+        all.iter().flatten().for_each(|&all| zero_vector(&mut b, all));
         let turns: Vec<Register> = match self.turns() {
             true => (1..=self.words()).map(|word| b.constant(number(4 * word))).collect(),
             false => Vec::new(),
         };
-        let bias = b.constant(-128);
-        let bias = b.emit(Opcode::VsplatB, (bias,));
+        // What the 128 of each position adds is taken off.
+        let bias = (!self.unsigned).then(|| {
+            let bias = b.constant(-128);
+            b.emit(Opcode::VsplatB, (bias,))
+        });
         let taps = self.vertical.taps * self.horizontal.taps;
         let tile = self.tile();
         // One walk over all images, or over the rows of each.
@@ -50,26 +53,29 @@ impl Sweep {
         loop_over(&mut b, self.channels, "channels", |b| {
             let words = self.kernel_words(b, weights, kernels);
             step(b, weights, weights, taps);
-            // What the 128 of each position adds is taken off.
             let start = b.fresh(Class::V);
             zero_vector(b, start);
-            let added = b.copy(start);
-            for &word in words.iter().flatten() {
-                b.update(Opcode::VrmpyUbBAccumulate, (added, bias, word));
-            }
-            b.emit_to(start, Opcode::VsubW, (start, added));
-            let one = |b: &mut Builder, at: Register, in_order: bool| {
-                let vectors = self.vector(b, at, &words, (start, &turns), object);
-                for ((i, vector), all) in (0..).zip(vectors).zip(all) {
-                    match in_order {
-                        true => b.store(Opcode::StoreVNext, (sums, 1, vector), result),
-                        false => b.store(Opcode::StoreV, (sums, i, vector), result),
-                    }
-                    let magnitude = b.emit(Opcode::VabsW, (vector,));
-                    b.emit_to(all, Opcode::Vor, (all, magnitude));
+            if let Some(bias) = bias {
+                let added = b.copy(start);
+                for &word in words.iter().flatten() {
+                    b.update(Opcode::VrmpyUbBAccumulate, (added, bias, word));
                 }
-                if !in_order {
-                    step(b, sums, sums, 4 * VECTOR);
+                b.emit_to(start, Opcode::VsubW, (start, added));
+            }
+            let one = |b: &mut Builder, at: Register, as_ordered: bool| {
+                let vectors = self.vector(b, at, &words, (start, &turns), object);
+                for (i, vector) in vectors.into_iter().enumerate() {
+                    match as_ordered {
+                        true => b.store(Opcode::StoreVNext, (sums, 1, vector), result),
+                        false => b.store(Opcode::StoreV, (sums, number(i), vector), result),
+                    }
+                    if let Some(all) = all.map(|all| all[i]) {
+                        let magnitude = b.emit(Opcode::VabsW, (vector,));
+                        b.emit_to(all, Opcode::Vor, (all, magnitude));
+                    }
+                }
+                if !as_ordered {
+                    step(b, sums, sums, self.kept() * VECTOR);
                 }
             };
             // The last vector covers rows of the one before again.
@@ -104,6 +110,10 @@ impl Sweep {
             }
             step(b, planes, planes, self.channel());
         });
+        let Some(all) = all else {
+            return Ok((b.finish(None)?, None));
+        };
+        let table = self.masks(name);
         let address = b.address(&table.symbol, 0);
         let windows: Vec<Register> = (0..)
             .zip(all)
@@ -116,7 +126,7 @@ impl Sweep {
         let high = b.emit(Opcode::Vor, (windows[2], windows[3]));
         let all = b.emit(Opcode::Vor, (low, high));
         let all = or_lanes(&mut b, all);
-        Ok((b.finish(Some(all))?, table))
+        Ok((b.finish(Some(all))?, Some(table)))
     }
 
     /// Four vectors: all ones in the lanes of windows.
@@ -159,7 +169,7 @@ impl Sweep {
         self.tile().length + self.horizontal.taps - 1 <= VECTOR
     }
 
-    /// The sums of 128 positions, of those that are 0, 1, 2, 3 mod 4.
+    /// The sums of 128 positions, of those that are 0, 1, 2, 3 mod 4; wide ones in order, only multiples of the stride.
     fn vector(
         &self,
         b: &mut Builder,
@@ -167,9 +177,10 @@ impl Sweep {
         words: &[Vec<Register>],
         (start, turns): (Register, &[Register]),
         object: Object,
-    ) -> [Register; 4] {
+    ) -> Vec<Register> {
         let even = b.emit(Opcode::Vcombine, (start, start));
-        let odd = b.emit(Opcode::Vcombine, (start, start));
+        // At a stride no odd positions are kept.
+        let odd = (self.kept() == 4).then(|| b.emit(Opcode::Vcombine, (start, start)));
         for (row, words) in words.iter().enumerate() {
             let offset = row * self.vertical.dilation * self.row();
             let mut address = at;
@@ -195,9 +206,15 @@ impl Sweep {
                 }
                 ahead(b, pair.high(), i + 1);
                 b.update(Opcode::VrmpyUbBPairAccumulate, (even, pair, word, 0));
-                b.update(Opcode::VrmpyUbBPairAccumulate, (odd, pair, word, 1));
+                if let Some(odd) = odd {
+                    b.update(Opcode::VrmpyUbBPairAccumulate, (odd, pair, word, 1));
+                }
             }
         }
-        [even.low(), odd.low(), even.high(), odd.high()]
+        let sums = match odd {
+            Some(odd) => vec![even.low(), odd.low(), even.high(), odd.high()],
+            None => vec![even.low(), even.high()][..self.kept()].to_vec(),
+        };
+        if self.wide { in_order(b, &sums) } else { sums }
     }
 }

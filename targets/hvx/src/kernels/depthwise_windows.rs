@@ -6,6 +6,7 @@
 use super::depthwise::{Line, Sweep};
 use super::depthwise_pass::SheetPass;
 use super::depthwise_sheet::{Sheet, rows_apart};
+use super::depthwise_wide::in_order;
 use super::depthwise_words::{KernelWords, WORDS};
 use super::kernel::{DataObject, Kernel};
 use super::pool::{VECTOR, number, table};
@@ -19,6 +20,8 @@ const SUMS: usize = 10;
 const LONG_SUMS: usize = 14;
 const SECOND_SUMS: usize = 6;
 const ROUNDING: usize = 5;
+/// Packets in which 128 positions' wide sums are put in order.
+const WIDE: usize = 2;
 /// Most vectors of a plane whose rounds overlap.
 const OVERLAPPING: usize = 5;
 
@@ -29,6 +32,9 @@ pub(super) struct SheetWindows {
     words: KernelWords,
     /// Rows and columns of padding before.
     before: [usize; 2],
+    /// As a sweep's.
+    unsigned: bool,
+    wide: bool,
 }
 
 /// What stays in registers.
@@ -38,6 +44,8 @@ struct Constants {
     /// Columns that are positions then.
     inside: [Register; 2],
     padding: Register,
+    /// Whether 128 is added.
+    flips: bool,
     /// Rows apart in bytes, one and two.
     rows: [Register; 2],
     /// Positions of the second of two channels.
@@ -47,7 +55,7 @@ struct Constants {
 impl SheetWindows {
     /// The windows of a sweep; `None` if these kernels cannot do it.
     pub(super) fn of(sweep: &Sweep) -> Option<SheetWindows> {
-        let Sweep { images, channels, vertical, horizontal, turned } = *sweep;
+        let Sweep { images, channels, vertical, horizontal, turned, unsigned, wide } = *sweep;
         let sheet = Sheet { images, channels, rows: vertical.input, columns: horizontal.input };
         let (rows, columns) = (vertical.taps, horizontal.taps);
         let words = KernelWords { channels, rows, columns, turned };
@@ -57,8 +65,11 @@ impl SheetWindows {
             steps == [1; 3] && line.input == line.output && line.before < line.taps
         };
         let all_same = same(&vertical) && same(&horizontal);
-        let windows = SheetWindows { sheet, words, before };
-        let supported = all_same && sheet.is_supported() && words.is_supported();
+        let windows = SheetWindows { sheet, words, before, unsigned, wide };
+        let supported = all_same
+            && sheet.is_supported()
+            && words.is_supported()
+            && (!wide || sheet.beside_all().wide().is_divisible());
         (supported && windows.reach() <= VECTOR).then_some(windows)
     }
 
@@ -70,19 +81,32 @@ impl SheetWindows {
     /// An estimate of the packets of a launch.
     pub(super) fn packets(&self) -> usize {
         let sums = if self.sheet.vectors() > OVERLAPPING { LONG_SUMS } else { SUMS };
+        let beside = self.sheet.beside_all();
+        if self.wide {
+            let each = sums + SECOND_SUMS * (self.sheet.channels_beside() - 1) + WIDE;
+            return self.words.packets()
+                + self.sheet.all_vectors() * each
+                + beside.packets()
+                + beside.wide().packets()
+                + 40;
+        }
         let each = sums + SECOND_SUMS * (self.sheet.channels_beside() - 1) + ROUNDING;
-        self.words.packets()
-            + self.sheet.all_vectors() * each
-            + 2 * self.sheet.beside_all().packets()
-            + 40
+        self.words.packets() + self.sheet.all_vectors() * each + 2 * beside.packets() + 40
     }
 
     /// `int kernel(planes, kernels, result, working memory)`: requantises; returns the shift.
     pub(super) fn kernel(&self, name: &str, bits: u8, low: i8) -> Result<Kernel, MachineError> {
         let beside = self.sheet.beside_all();
         let (operand, result) = (&beside, &beside);
-        let pass = SheetPass { words: &self.words, operand, result, order: Order::Beside };
-        pass.kernel(name, |name| self.sums(name), bits, low)
+        let pass = SheetPass { words: &self.words, operand, result };
+        pass.kernel(name, |name| self.sums(name), (bits, low), Order::Beside)
+    }
+
+    /// `void kernel(planes, kernels, sums, working memory)`.
+    pub(super) fn wide_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        let beside = self.sheet.beside_all();
+        let pass = SheetPass { words: &self.words, operand: &beside, result: &beside };
+        pass.wide_kernel(name, |name| self.sums(name))
     }
 
     /// Columns from the first of a word to the first position that it reads, backwards, and to that behind its last.
@@ -106,7 +130,8 @@ impl SheetWindows {
         table(name, [&masks[0], &masks[1], &masks[2]])
     }
 
-    /// `int sums(vectors in order, words, sums)`: the bitwise or of the magnitudes of all sums; and the table that it reads.
+    /// `int sums(vectors in order, words, sums)`: the bitwise or of the magnitudes of all sums; and the table that it reads. Wide
+    /// sums are put in order, and nothing is returned.
     fn sums(&self, name: &str) -> Result<(Function, DataObject), MachineError> {
         let mut b = Builder::new(name, 3);
         b.purpose("Sums of each channel by its own kernel.");
@@ -120,18 +145,19 @@ impl SheetWindows {
             let mask = b.load(Opcode::LoadV, (address, i), constant);
             b.emit(Opcode::QandVR, (mask, bits))
         });
-        let padding = b.constant(-128);
+        let padding = b.constant(if self.unsigned { 0 } else { -128 });
         let [behind, ahead] = self.shifts();
         let row = self.sheet.row();
         let constants = Constants {
             shifts: [b.constant(-number(behind)), b.constant(number(ahead))],
             inside: [masks[0], masks[1]],
             padding: b.emit(Opcode::VsplatB, (padding,)),
+            flips: !self.unsigned,
             rows: [b.constant(number(row)), b.constant(number(2 * row))],
             second: masks[2],
         };
-        let all = [(); 4].map(|()| b.fresh(Class::V));
-        all.iter().for_each(|&all| zero_vector(&mut b, all));
+        let all = (!self.wide).then(|| [(); 4].map(|()| b.fresh(Class::V)));
+        all.iter().flatten().for_each(|&all| zero_vector(&mut b, all));
         let beside = self.sheet.channels_beside();
         let from = b.copy(planes);
         let to = b.copy(sums);
@@ -151,19 +177,29 @@ impl SheetWindows {
                         if self.words.turned {
                             rows.reverse();
                         }
-                        (rows, b.emit(Opcode::VsplatW, (words[3],)))
+                        let start = match self.unsigned {
+                            true => constants.padding,
+                            false => b.emit(Opcode::VsplatW, (words[3],)),
+                        };
+                        (rows, start)
                     })
                     .collect();
                 self.plane(b, &constants, (from, source), &kernels, &mut |b, sums| {
-                    for ((i, sum), all) in (0..).zip(sums).zip(all) {
-                        b.store(Opcode::StoreV, (to, i, sum), result);
-                        let magnitude = b.emit(Opcode::VabsW, (sum,));
-                        b.emit_to(all, Opcode::Vor, (all, magnitude));
+                    let sums = if self.wide { in_order(b, &sums) } else { sums.to_vec() };
+                    for (i, sum) in sums.into_iter().enumerate() {
+                        b.store(Opcode::StoreV, (to, number(i), sum), result);
+                        if let Some(all) = all.map(|all| all[i]) {
+                            let magnitude = b.emit(Opcode::VabsW, (sum,));
+                            b.emit_to(all, Opcode::Vor, (all, magnitude));
+                        }
                     }
                     b.emit_to(to, Opcode::AddImmediate, (to, number(4 * VECTOR)));
                 });
             });
         });
+        let Some(all) = all else {
+            return Ok((b.finish(None)?, table));
+        };
         let low = b.emit(Opcode::Vor, (all[0], all[1]));
         let high = b.emit(Opcode::Vor, (all[2], all[3]));
         let all = b.emit(Opcode::Vor, (low, high));
@@ -240,15 +276,17 @@ impl SheetWindows {
 }
 
 impl Constants {
-    /// The next vector, 128 added, as words that begin at the first position that they read, and those behind them.
+    /// The next vector, 128 added where it is signed, as words that begin at the first position that they read, and those behind them.
     fn shifted(
         &self,
         b: &mut Builder,
         (from, source): (Register, Object),
         shifts: [usize; 2],
     ) -> Register {
-        let codes = b.load(Opcode::LoadVNext, (from, 1), source);
-        let codes = b.emit(Opcode::Vxor, (codes, self.padding));
+        let mut codes = b.load(Opcode::LoadVNext, (from, 1), source);
+        if self.flips {
+            codes = b.emit(Opcode::Vxor, (codes, self.padding));
+        }
         let pair = b.fresh(Class::VV);
         let halves = [pair.low(), pair.high()];
         for (i, half) in halves.into_iter().enumerate() {

@@ -15,6 +15,7 @@ mod depthwise_sheet;
 mod depthwise_sheet_gradient;
 mod depthwise_strided;
 mod depthwise_sums;
+mod depthwise_wide;
 mod depthwise_windows;
 mod depthwise_words;
 mod direct_rows;

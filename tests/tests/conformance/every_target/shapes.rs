@@ -124,6 +124,18 @@ const DEPTHWISE: [Shape; 32] = [
     (2, 3, [1, 1], [8; 2], [3, 1], [1, 1], [2, 1], [2, 0, 2, 0]),
 ];
 
+/// Depthwise convolutions whose planes fill vectors: several images a vector, or channels, and several vectors a plane.
+const SHEETS: [Shape; 8] = [
+    square(2, 3, 16, 3, 1),
+    square(2, 6, 8, 3, 1),
+    square(4, 16, 4, 3, 1),
+    square(1, 8, 8, 3, 1),
+    square(1, 2, 32, 3, 2),
+    square(3, 2, 16, 3, 2),
+    square(4, 16, 8, 3, 2),
+    square(1, 1, 16, 1, 1),
+];
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Pass {
     Forward,
@@ -377,6 +389,16 @@ pub(crate) fn depthwise() -> Vec<Case> {
             cases.product(shape, Pass::Error, values, Finish::Requantize(-127));
             cases.product(shape, Pass::Weight, values, Finish::Sums);
         }
+        cases.sums(shape, Pass::Forward, RANDOM, n % 3 > 0);
+        cases.sums(shape, Pass::Error, RANDOM, false);
+        cases.sums(shape, Pass::Weight, RANDOM, true);
+    }
+    for (n, shape) in SHEETS.iter().enumerate() {
+        let values = [RANDOM, EXTREME, LOWEST, OPPOSITE][n % 4];
+        cases.sums(shape, Pass::Forward, values, true);
+        cases.sums(shape, Pass::Forward, RANDOM, false);
+        cases.sums(shape, Pass::Error, values, false);
+        cases.sums(shape, Pass::Weight, values, true);
     }
     cases.all
 }
