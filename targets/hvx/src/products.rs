@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use trainc_c::product::{DUE, kept_shift};
-use trainc_ir::Op;
 use trainc_ir::implementation::Signature;
 use trainc_ir::numeric::Rounding;
 use trainc_ir::product::{self, Convolution, Narrowing, Numbers, Pass};
+use trainc_ir::{Element, Op};
 
 use crate::bands::{self, Bands, Slices};
 use crate::glue::{Glue, Printed, packing};
@@ -457,6 +457,16 @@ impl Glue for Product {
             Product::Gradient { gradient, .. } => gradient.launch_packets(),
         };
         (packets + bands) as u64
+    }
+
+    fn aligned_elements(&self) -> &'static [Element] {
+        match self.unkept() {
+            Product::Sums { .. }
+            | Product::PlaneSums { .. }
+            | Product::PlaneGradientSums { .. }
+            | Product::GradientSums { .. } => &[Element::I8, Element::U8, Element::I32],
+            _ => &[Element::I8],
+        }
     }
 
     fn scratch_bytes(&self) -> Result<usize, MachineError> {

@@ -492,9 +492,8 @@ impl CKernel for Elements {
         };
         out.line(format!("(void){unused}_exponent;"));
         out.line(format!("y0_exponent[0] = {exponent}_exponent[0];"));
-        out.long(format!(
-            "struct trainc_xpulp_bytes work = {{ (const int8_t *)x0, x1, y0, {count} }};"
-        ));
+        let x = if matches!(kind, Kind::WhereAny) { "(const int8_t *)x0" } else { "x0" };
+        out.line(format!("struct trainc_xpulp_bytes work = {{ {x}, x1, y0, {count} }};"));
         out.long(format!(
             "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_{body}_words);",
             count.div_ceil(4)
