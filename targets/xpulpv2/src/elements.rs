@@ -215,9 +215,14 @@ fn masked(name: &str, unsigned: bool) -> String {
 }
 
 /// Sets `work` to a clip of `operand`'s bytes, of `x0` by bounds that functions of the support header make.
-fn clip(out: &mut Text, operand: &str, count: usize, bounds: &[(&str, &str, (i32, i32))]) {
+fn clip(
+    out: &mut Text,
+    [x, operand]: [&str; 2],
+    count: usize,
+    bounds: &[(&str, &str, (i32, i32))],
+) {
     out.line("struct trainc_xpulp_clip work;");
-    out.line("work.x = (const int8_t *)x0;");
+    out.line(format!("work.x = {x};"));
     out.line(format!("work.a = {operand};"));
     out.line("work.y = y0;");
     out.line(format!("work.count = {count};"));
@@ -391,7 +396,7 @@ impl CKernel for Elements {
             out.open("{");
             out.line("y0_exponent[0] = x0_exponent[0];");
             let [low, high] = bounds.map(mantissa);
-            clip(&mut out, "x0", count, &[("low", "low", low), ("high", "high", high)]);
+            clip(&mut out, ["x0"; 2], count, &[("low", "low", low), ("high", "high", high)]);
             out.long(format!(
                 "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_clip_words);",
                 count.div_ceil(4)
@@ -405,8 +410,11 @@ impl CKernel for Elements {
             out.line("y0_exponent[0] = x1_exponent[0];");
             let [low, high] = bounds.map(mantissa);
             // The least that passes is above the one bound, the largest below the other.
-            clip(&mut out, "x1", count, &[("low", "above", low), ("high", "below", high)]);
-            let within = if unsigned { "within_unsigned" } else { "within" };
+            let (x, within) = match unsigned {
+                true => ("(const int8_t *)x0", "within_unsigned"),
+                false => ("x0", "within"),
+            };
+            clip(&mut out, [x, "x1"], count, &[("low", "above", low), ("high", "below", high)]);
             out.long(format!(
                 "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_{within}_words);",
                 count.div_ceil(4)
