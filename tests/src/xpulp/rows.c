@@ -144,6 +144,7 @@ static void outer(int32_t images, int32_t count, int32_t shift)
     int8_t found[3 * MOST + 1], expected[2][3 * MOST + 1];
     uint16_t magnitudes[MOST + 4];
     uint32_t widths[6], most = 0;
+    int32_t begins[3];
     struct trainc_xpulp_outer work;
     const int32_t bytes = images == 1 ? 1 : 4, largest = (int32_t)(next() & 127) + 1;
     for (int32_t i = 0; i < 16; i++) {
@@ -187,6 +188,7 @@ static void outer(int32_t images, int32_t count, int32_t shift)
     work.images = images;
     work.parts = 3;
     work.widths = widths;
+    work.begins = begins;
     work.weights = 0;
     if (images == 1) {
         trainc_xpulp_outer_single(&work, 0, 3);
@@ -194,7 +196,9 @@ static void outer(int32_t images, int32_t count, int32_t shift)
         trainc_xpulp_outer_widths(&work, 0, 3);
     }
     work.most = trainc_xpulp_outer_most(&work);
-    check(work.most == most, OUTER, count, -1);
+    /* Of several images a bound, which has the same bits. */
+    const int same_bits = (work.most & ~most) <= most && (most & ~work.most) <= work.most;
+    check(images == 1 ? work.most == most : work.most >= most && same_bits, OUTER, count, -1);
     work.rounding = trainc_xpulp_rounding(shift, -127);
     for (int32_t nearest = 0; nearest < 2; nearest++) {
         work.y = found;
