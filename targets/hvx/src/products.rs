@@ -436,6 +436,36 @@ impl Product {
     }
 }
 
+impl Product {
+    /// The type of the operand's elements, where sums stay as they are.
+    fn element(&self) -> &'static str {
+        let unsigned = match self {
+            Product::Sums { product, .. } => product.product.unsigned,
+            Product::PlaneSums { product, .. } => product.unsigned,
+            Product::PlaneGradientSums { gradient, .. } => gradient.is_unsigned(),
+            Product::GradientSums { gradient, .. } => gradient.unsigned,
+            _ => false,
+        };
+        if unsigned { "uint8_t" } else { "int8_t" }
+    }
+
+    /// The C function of sums that stay as they are, of packed weights.
+    fn packed_sums(&self, name: &str, own: &str, head: &str, [x, w]: [usize; 2]) -> String {
+        let (element, [.., own_at]) = (self.element(), self.places());
+        let pack = format!("{name}_pack_weights");
+        let packed = format!("{pack}(x{w}, packed, scratch + {own_at})");
+        let packed = self.packed().map_or(String::new(), |of| packing(name, of, &packed));
+        format!(
+            "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
+             void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
+             uint8_t *scratch);\n\n\
+             {head}\n{{\n{packed}    \
+             {own}(x{x}, packed, y0, scratch + {own_at});\n    \
+             y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
+        )
+    }
+}
+
 impl Glue for Product {
     const NAME: &str = "window products";
 
@@ -548,48 +578,23 @@ impl Glue for Product {
                      {join}{exponent}\n}}\n"
                 );
             }
-            Product::Sums { product, operands: [x, w] } => {
+            Product::Sums { product: SumProduct { product, weights, .. }, operands } => {
                 let pack = format!("{name}_pack_weights");
-                let (function, table) = product.product.pack_weights(&pack, &product.weights)?;
+                let (function, table) = product.pack_weights(&pack, weights)?;
                 functions.push(function);
                 kernel.data.extend(table);
-                let packed = packed(&format!("{pack}(x{w}, packed, scratch + {own_at})"));
-                let element = if product.product.unsigned { "uint8_t" } else { "int8_t" };
-                let _ = write!(
-                    source,
-                    "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
-                     void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
-                     uint8_t *scratch);\n\n\
-                     {head}\n{{\n{packed}    \
-                     {own}(x{x}, packed, y0, scratch + {own_at});\n    \
-                     y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
-                );
+                source.push_str(&self.packed_sums(name, &own, head, *operands));
             }
             Product::PlaneSums { product, strides } => {
                 let pack = format!("{name}_pack_weights");
                 let (function, table) = product.pack_weights(&pack, strides)?;
                 functions.push(function);
                 kernel.data.extend(table);
-                let packed = packed(&format!("{pack}(x1, packed, scratch + {own_at})"));
-                let element = if product.unsigned { "uint8_t" } else { "int8_t" };
-                let _ = write!(
-                    source,
-                    "void {pack}(const int8_t *weights, uint8_t *packed, uint8_t *scratch);\n\
-                     void {own}(const {element} *x, const uint8_t *weights, int32_t *y,\n    \
-                     uint8_t *scratch);\n\n\
-                     {head}\n{{\n{packed}    \
-                     {own}(x0, packed, y0, scratch + {own_at});\n    \
-                     y0_exponent[0] = trainc_add32(x0_exponent[0], x1_exponent[0]);\n}}\n"
-                );
+                source.push_str(&self.packed_sums(name, &own, head, [0, 1]));
             }
             Product::PlaneGradientSums { operands: [x, dy], .. }
             | Product::GradientSums { operands: [x, dy], .. } => {
-                let unsigned = match self.unkept() {
-                    Product::PlaneGradientSums { gradient, .. } => gradient.is_unsigned(),
-                    Product::GradientSums { gradient, .. } => gradient.unsigned,
-                    _ => false,
-                };
-                let element = if unsigned { "uint8_t" } else { "int8_t" };
+                let element = self.element();
                 let _ = write!(
                     source,
                     "void {own}(const {element} *x, const int8_t *dy, int32_t *dw,\n    \

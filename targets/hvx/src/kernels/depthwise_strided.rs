@@ -8,7 +8,7 @@
 //! four columns; even rows have the middle taps, odd rows those of two rows of errors.
 
 use super::depthwise::{Line, Sweep};
-use super::depthwise_pass::SheetPass;
+use super::depthwise_pass::{SheetFinish, SheetPass};
 use super::depthwise_sheet::{Beside, Sheet, rows_apart};
 use super::depthwise_wide::in_order;
 use super::depthwise_words::KernelWords;
@@ -164,12 +164,13 @@ impl Strided {
             Pass::Forward => Order::Halves,
             Pass::Error => Order::Rows(2 * self.row()),
         };
-        self.sheet_pass().kernel(name, |name| self.sums(name), (bits, low), order)
+        let finish = SheetFinish::Requantize { bits, low, order };
+        self.sheet_pass().kernel(name, |name| self.sums(name), finish)
     }
 
     /// `void kernel(planes, kernels, sums, working memory)`.
     pub(super) fn wide_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
-        self.sheet_pass().wide_kernel(name, |name| self.sums(name))
+        self.sheet_pass().kernel(name, |name| self.sums(name), SheetFinish::Wide)
     }
 
     fn sheet_pass(&self) -> SheetPass<'_> {

@@ -4,7 +4,7 @@
 //! rows of the kernel read them rows apart.
 
 use super::depthwise::{Line, Sweep};
-use super::depthwise_pass::SheetPass;
+use super::depthwise_pass::{SheetFinish, SheetPass};
 use super::depthwise_sheet::{Sheet, rows_apart};
 use super::depthwise_wide::in_order;
 use super::depthwise_words::{KernelWords, WORDS};
@@ -96,17 +96,18 @@ impl SheetWindows {
 
     /// `int kernel(planes, kernels, result, working memory)`: requantises; returns the shift.
     pub(super) fn kernel(&self, name: &str, bits: u8, low: i8) -> Result<Kernel, MachineError> {
-        let beside = self.sheet.beside_all();
-        let (operand, result) = (&beside, &beside);
-        let pass = SheetPass { words: &self.words, operand, result };
-        pass.kernel(name, |name| self.sums(name), (bits, low), Order::Beside)
+        self.finished(name, SheetFinish::Requantize { bits, low, order: Order::Beside })
     }
 
     /// `void kernel(planes, kernels, sums, working memory)`.
     pub(super) fn wide_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
+        self.finished(name, SheetFinish::Wide)
+    }
+
+    fn finished(&self, name: &str, finish: SheetFinish) -> Result<Kernel, MachineError> {
         let beside = self.sheet.beside_all();
         let pass = SheetPass { words: &self.words, operand: &beside, result: &beside };
-        pass.wide_kernel(name, |name| self.sums(name))
+        pass.kernel(name, |name| self.sums(name), finish)
     }
 
     /// Columns from the first of a word to the first position that it reads, backwards, and to that behind its last.

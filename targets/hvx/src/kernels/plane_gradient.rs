@@ -13,7 +13,7 @@
 use trainc_ir::product::{Convolution, Pass};
 
 use super::interleave::quantize_gradient_in_order;
-use super::kernel::{Argument, Kernel, Phase, Scratch};
+use super::kernel::{Argument, DataObject, Kernel, Phase, Scratch};
 use super::plane_axis::{OperandPart, Part};
 use super::plane_memory::{advance, put_rows};
 use super::plane_product::PlaneProduct;
@@ -21,7 +21,7 @@ use super::plane_words::{last_words_bytes, put_word_rows, word_row_packets};
 use super::product::VECTOR;
 use super::run_products::Runs;
 use super::support::{loop_over, zero_vector};
-use super::weight_gradient::word;
+use super::weight_gradient::{phase, word};
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Register};
 
 /// `dw[f, c, t] = sum over images n and positions p of dy[n, f, p] x[n, c, reads(p, t)]`.
@@ -41,6 +41,14 @@ struct Planes {
     strides: [usize; 2],
     /// Bytes of a part with all images.
     bytes: usize,
+}
+
+/// What comes before sums are put in order; the last phase returns the bitwise or of their magnitudes.
+struct Products {
+    phases: Vec<Phase>,
+    scratch: Scratch,
+    sums: Argument,
+    data: Vec<DataObject>,
 }
 
 impl PlaneGradient {
@@ -176,35 +184,22 @@ impl PlaneGradient {
     /// Of the machine layer.
     pub fn kernel(&self, name: &str) -> Result<Kernel, MachineError> {
         let phase_name = |phase: &str| format!("{name}_{phase}");
-        let [x, dy, bits, dw] = [0, 1, 2, 3].map(Argument::Parameter);
-        let mut scratch = Scratch::default();
-        let size = |p: Planes| p.planes * p.parts.len() * p.bytes + 2 * VECTOR;
-        let operand = scratch.take(size(self.operand()));
-        let error = scratch.take(size(self.error()));
+        let [bits, dw] = [2, 3].map(Argument::Parameter);
+        let Products { mut phases, mut scratch, sums, data } = self.product_phases(name, 0)?;
+        let magnitudes = Argument::Result(phases.len() - 1);
         let runs = self.runs();
-        let sums = scratch.take(runs.sums_bytes());
-        let bytes = scratch.take(runs.sums_bytes() / 4 + VECTOR);
         let (features, columns) = (runs.left, runs.right.len());
+        let bytes = scratch.take(runs.sums_bytes() / 4 + VECTOR);
         let dense = scratch.take(features * columns + VECTOR);
-        let tables = runs.tables(name);
-        let symbols = tables.each_ref().map(|table| table.symbol.as_str());
-        let products = runs.products(&phase_name("products"), symbols)?;
         let most = self.depth().saturating_mul(1 << 14);
         let width = usize::BITS - most.leading_zeros();
         let vectors = runs.sums_bytes() / VECTOR;
         let [round, long] = quantize_gradient_in_order(&phase_name("quantize"), vectors, width)?;
         let rows = put_rows(&phase_name("rows"), features, runs.row(), columns)?;
-        let phase = |function: Function, arguments: &[Argument]| Phase {
-            function,
-            arguments: arguments.to_vec(),
-        };
-        let phases = vec![
-            phase(self.frames(&phase_name("operand"), &self.operand())?, &[x, operand]),
-            phase(self.frames(&phase_name("error"), &self.error())?, &[dy, error]),
-            phase(products, &[operand, error, sums]),
-            phase(round, &[sums, bytes, Argument::Result(2), bits]),
+        phases.extend([
+            phase(round, &[sums, bytes, magnitudes, bits]),
             phase(rows, &[bytes, dense, dw]),
-        ];
+        ]);
         Ok(Kernel {
             name: name.into(),
             purpose: "The weight gradient of planes, quantised to a run-time number of bits."
@@ -213,7 +208,7 @@ impl PlaneGradient {
             scratch_bytes: scratch.bytes,
             phases,
             helpers: vec![long],
-            data: tables.into(),
+            data,
         })
     }
 
@@ -222,30 +217,13 @@ impl PlaneGradient {
     /// # Errors
     /// Of the machine layer.
     pub fn sums_kernel(&self, name: &str) -> Result<Kernel, MachineError> {
-        let phase_name = |phase: &str| format!("{name}_{phase}");
-        let [x, dy, dw] = [0, 1, 2].map(Argument::Parameter);
-        let mut scratch = Scratch::default();
-        let size = |p: Planes| p.planes * p.parts.len() * p.bytes + 2 * VECTOR;
-        let operand = scratch.take(size(self.operand()));
-        let error = scratch.take(size(self.error()));
+        // Rows are read by whole vectors.
+        let Products { mut phases, mut scratch, sums, data } = self.product_phases(name, VECTOR)?;
         let runs = self.runs();
-        let sums = scratch.take(runs.sums_bytes() + VECTOR);
         let (features, columns) = (runs.left, runs.right.len());
         let last = scratch.take(last_words_bytes(features, columns));
-        let tables = runs.tables(name);
-        let symbols = tables.each_ref().map(|table| table.symbol.as_str());
-        let products = runs.products(&phase_name("products"), symbols)?;
-        let rows = put_word_rows(&phase_name("rows"), features, runs.row(), columns)?;
-        let phase = |function: Function, arguments: &[Argument]| Phase {
-            function,
-            arguments: arguments.to_vec(),
-        };
-        let phases = vec![
-            phase(self.frames(&phase_name("operand"), &self.operand())?, &[x, operand]),
-            phase(self.frames(&phase_name("error"), &self.error())?, &[dy, error]),
-            phase(products, &[operand, error, sums]),
-            phase(rows, &[sums, last, dw]),
-        ];
+        let rows = put_word_rows(&format!("{name}_rows"), features, runs.row(), columns)?;
+        phases.push(phase(rows, &[sums, last, Argument::Parameter(2)]));
         Ok(Kernel {
             name: name.into(),
             purpose: "The weight gradient of planes, in 32 bits.".into(),
@@ -253,8 +231,29 @@ impl PlaneGradient {
             scratch_bytes: scratch.bytes,
             phases,
             helpers: Vec::new(),
-            data: tables.into(),
+            data,
         })
+    }
+
+    /// Frames of both operands, then the products, with so many bytes behind their sums.
+    fn product_phases(&self, name: &str, behind: usize) -> Result<Products, MachineError> {
+        let phase_name = |phase: &str| format!("{name}_{phase}");
+        let [x, dy] = [0, 1].map(Argument::Parameter);
+        let mut scratch = Scratch::default();
+        let size = |p: Planes| p.planes * p.parts.len() * p.bytes + 2 * VECTOR;
+        let operand = scratch.take(size(self.operand()));
+        let error = scratch.take(size(self.error()));
+        let runs = self.runs();
+        let sums = scratch.take(runs.sums_bytes() + behind);
+        let tables = runs.tables(name);
+        let symbols = tables.each_ref().map(|table| table.symbol.as_str());
+        let products = runs.products(&phase_name("products"), symbols)?;
+        let phases = vec![
+            phase(self.frames(&phase_name("operand"), &self.operand())?, &[x, operand]),
+            phase(self.frames(&phase_name("error"), &self.error())?, &[dy, error]),
+            phase(products, &[operand, error, sums]),
+        ];
+        Ok(Products { phases, scratch, sums, data: tables.into() })
     }
 
     /// `void frames(x, frames)`: `[image][plane][row][column]` to frames. Reads up to 127 bytes beyond the end of `x`.

@@ -387,8 +387,7 @@ impl PlaneProduct {
         let memory = (b.object("bytes"), b.object("dense"), b.object("y"));
         let [_, columns] = self.output();
         let to = b.copy(dense);
-        let plane = self.vectors() * LANES;
-        let [down, across] = &self.axes;
+        let [down, _] = &self.axes;
         let bytes_unit = b.constant(-1);
         // Rows that fill a vector, if all of them do, side by side: then results are stored where they belong.
         let whole = self.rows_of_vector();
@@ -396,15 +395,7 @@ impl PlaneProduct {
         loop_over(&mut b, self.images, "images", |b| {
             let from = b.copy(bytes);
             loop_over(b, self.features, "features", |b| {
-                // Of each part of the rows, those of the columns.
-                let parts: Vec<Vec<Register>> = (0..down.result.len())
-                    .map(|row| {
-                        let part = |column: usize| (row * across.result.len() + column) * plane;
-                        (0..across.result.len())
-                            .map(|column| b.emit(Opcode::AddImmediate, (from, word(part(column)))))
-                            .collect()
-                    })
-                    .collect();
+                let parts = self.parts_of_plane(b, from, 1);
                 let take = |b: &mut Builder, row: &[Register]| {
                     let mut vectors: Vec<Register> = row
                         .iter()
@@ -437,12 +428,7 @@ impl PlaneProduct {
                     advance(b, from, self.feature_vectors() * LANES);
                     return;
                 }
-                // The first part has a row more than the last, if any.
-                let both = down.result.iter().map(|result| result.part.count).min().unwrap_or(0);
-                loop_over(b, both, "rows", |b| parts.iter().for_each(|row| put(b, row)));
-                if down.longest() > both {
-                    put(b, &parts[0]);
-                }
+                self.each_row(b, &parts, put);
                 advance(b, from, self.feature_vectors() * LANES);
             });
             advance(b, bytes, self.image_positions());
@@ -451,6 +437,37 @@ impl PlaneProduct {
             copy_all(&mut b, [dense, y], (memory.1, memory.2), self.result_bytes());
         }
         b.finish(None)
+    }
+
+    /// Where the parts of a plane of results of so many bytes begin: of each part of the rows, those of the columns.
+    pub(super) fn parts_of_plane(
+        &self,
+        b: &mut Builder,
+        from: Register,
+        bytes: usize,
+    ) -> Vec<Vec<Register>> {
+        let [down, across] = self.axes.each_ref().map(|axis| axis.result.len());
+        let part = self.vectors() * LANES * bytes;
+        let mut place = |at: usize| b.emit(Opcode::AddImmediate, (from, word(at * part)));
+        (0..down)
+            .map(|row| (0..across).map(|column| place(row * across + column)).collect())
+            .collect()
+    }
+
+    /// Puts the rows of a plane, of each part of the rows in turn.
+    pub(super) fn each_row(
+        &self,
+        b: &mut Builder,
+        parts: &[Vec<Register>],
+        put: impl Fn(&mut Builder, &[Register]),
+    ) {
+        let [down, _] = &self.axes;
+        // The first part has a row more than the last, if any.
+        let both = down.result.iter().map(|result| result.part.count).min().unwrap_or(0);
+        loop_over(b, both, "rows", |b| parts.iter().for_each(|row| put(b, row)));
+        if down.longest() > both {
+            put(b, &parts[0]);
+        }
     }
 
     /// How many rows of a plane of results fill a vector, if all its rows do.

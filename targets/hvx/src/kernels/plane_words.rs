@@ -157,18 +157,8 @@ impl PlaneProduct {
         (from, sums): (Register, Object),
         (to, result): (Register, Object),
     ) {
-        let [down, across] = &self.axes;
         let [_, columns] = self.output();
-        let plane = self.vectors() * LANES * WORD;
-        // Of each part of the rows, those of the columns.
-        let parts: Vec<Vec<Register>> = (0..down.result.len())
-            .map(|row| {
-                let part = |column: usize| (row * across.result.len() + column) * plane;
-                (0..across.result.len())
-                    .map(|column| b.emit(Opcode::AddImmediate, (from, word(part(column)))))
-                    .collect()
-            })
-            .collect();
+        let parts = self.parts_of_plane(b, from, WORD);
         let words = b.constant(-word(WORD));
         let vectors = columns.div_ceil(LANES);
         let put = |b: &mut Builder, row: &[Register]| {
@@ -194,12 +184,7 @@ impl PlaneProduct {
             row.iter().for_each(|&part| advance(b, part, self.pitch() * WORD));
             advance(b, to, columns * WORD);
         };
-        // The first part has a row more than the last, if any.
-        let both = down.result.iter().map(|result| result.part.count).min().unwrap_or(0);
-        loop_over(b, both, "rows", |b| parts.iter().for_each(|row| put(b, row)));
-        if down.longest() > both {
-            put(b, &parts[0]);
-        }
+        self.each_row(b, &parts, put);
         advance(b, from, self.feature_vectors() * LANES * WORD);
     }
 }

@@ -250,7 +250,47 @@ pub(crate) fn all() -> Vec<Case> {
     }
     kept_shifts(&mut products, &mut random);
     updates(&mut products, &mut random);
+    products.extend((1..=16).map(ties));
     products
+}
+
+/// Sums that lie halfway between results of either sign, and one beside, whose largest is shifted by so many bits.
+fn ties(shift: i32) -> Case {
+    const WIDTH: i32 = 128;
+    const OUTPUTS: i32 = 12;
+    let halfway = |place: i32| place.min(126) * (1 << shift) + (1 << (shift - 1));
+    // So many channels by 127, the rest of it, and what lies beside.
+    let whole = (halfway(WIDTH) / 127 + 126) / 127;
+    let channels = whole + 2;
+    let x = |channel: i32, place: i32| match channel - whole {
+        0 => halfway(place) % 127,
+        1 => 1,
+        _ => (halfway(place) / 127 - 127 * channel).clamp(0, 127),
+    };
+    let w = |output: i32, channel: i32| {
+        let sign = if output % 2 == 0 { 1 } else { -1 };
+        match channel - whole {
+            0 => sign,
+            1 => output / 2 % 3 - 1,
+            _ => 127 * sign,
+        }
+    };
+    let x = (0..channels).flat_map(|channel| (0..WIDTH).map(move |place| x(channel, place) as i8));
+    let w =
+        (0..OUTPUTS).flat_map(|output| (0..channels).map(move |channel| w(output, channel) as i8));
+    let [x, w] = [x.collect(), w.collect()];
+    let conv = Conv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], groups: 1 };
+    let round = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
+    let [channels, width, outputs] = [channels, WIDTH, OUTPUTS].map(|size| size as usize);
+    Case {
+        what: format!("halfway between results by a shift of {shift}"),
+        op: Chain { ops: vec![conv.into(), round.into()] }.into(),
+        inputs: vec![
+            Tensor::i8_shared([1, channels, width / 16, 16], x, -3),
+            Tensor::i8_shared([outputs, channels, 1, 1], w, -7),
+        ],
+        constant: shift % 2 == 0,
+    }
 }
 
 /// Gradients of weights, of few images and of more, which are subtracted from the weights.
