@@ -208,6 +208,7 @@ fn operations() {
             all.push(Case { what, op: case.op, inputs: case.inputs, constant: false });
         }
     }
+    assert!(!all.is_empty(), "no operation's name begins with `{wanted}`");
     conform(Suite::Operations, &all);
 }
 
