@@ -137,6 +137,9 @@ impl Operator for QuantizeUnsigned {
             let x = sample::words(45).into_iter().map(|x| x >> drop).collect();
             cases.push(Case::shape_only(op.clone(), vec![Tensor::i32_shared([1, 5, 3, 3], x, -3)]));
         }
+        // All that is above zero is at the limit, or rounds to it.
+        let high = (0..45).map(|i| if i % 5 == 4 { i32::MIN + i } else { 1023 - i / 9 }).collect();
+        cases.push(Case::shape_only(op.clone(), vec![Tensor::i32_shared([45], high, 0)]));
         for scale in [1.0, 1.0e-9, 1.0e-40, 1.0e28] {
             let x = sample::words(45).iter().map(|&x| x as f32 * scale).collect();
             cases.push(Case::shape_only(op.clone(), vec![Tensor::f32([5, 9], x)]));
