@@ -108,6 +108,30 @@ fn the_bias_of_a_single_pixel_trains() {
     assert_ne!(interpreter.parameters()[bias].to_i64(), before);
 }
 
+/// Nor over one whose error is FP32, as before an activation without a rule: the gradient of the bias becomes integers as it does at
+/// larger batches.
+#[test]
+fn the_bias_of_a_single_pixel_before_floats_trains() {
+    for (name, rate) in
+        [("niti", Tensor::i32([], vec![5])), ("niti-finetune", Tensor::f32([], vec![0.5]))]
+    {
+        let mut g = Graph::new("pixel");
+        let y = convolution(&mut g, 1, 1);
+        let y = g.add1(Tanh {}, &[y], "tanh").unwrap();
+        scores(&mut g, y);
+        let algorithm = Algorithm::built_in(name).unwrap();
+        let training = training_graph_under(&g, None, &algorithm).unwrap();
+        let (module, report) = translate(&training, &algorithm).unwrap();
+        assert!(report.floated.iter().any(|(_, kind)| kind.name() == "tanh"), "{name}");
+        let mut interpreter = Interpreter::new(&module);
+        let bias = module.parameter_named("conv.bias").unwrap();
+        let before = interpreter.parameters()[bias].to_i64();
+        let inputs = [weights(9, &[1, 3, 1, 1]), Tensor::i32([1], vec![2]), rate];
+        interpreter.step(&inputs, &RunContext { seed: 3, step: 0 }).unwrap();
+        assert_ne!(interpreter.parameters()[bias].to_i64(), before, "{name}");
+    }
+}
+
 #[test]
 fn coverage_of_the_built_in_algorithms() {
     let of = |name: &str| coverage(&Algorithm::built_in(name).unwrap());

@@ -1,11 +1,11 @@
 //! Loops of operations whose generic lowering leaves work to the scalar core that vectors can do.
 
 use trainc_ir::loops::builder::{LoopBuilder, broadcast_index, flat_index};
-use trainc_ir::loops::{Expr, LoopKernel, Scalar, Unary};
+use trainc_ir::loops::{Buffer, Expr, LoopKernel, Scalar, Unary};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::numeric::dither::DitherLoop;
 use trainc_ir::numeric::integer::{self, RightShift};
-use trainc_ir::ops::{self, QuantizeGradient, Requantize, RequantizeStochastic};
+use trainc_ir::ops::{self, QuantizeGradient, ReduceSum, Requantize, RequantizeStochastic};
 use trainc_ir::{Element, Op, TensorType};
 
 use crate::{batch_norm, conversions, inverse_deviation, normalized_update};
@@ -17,6 +17,9 @@ const VECTOR: usize = 128;
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     match op {
         Op::AlignedAdd(_) => aligned_add(inputs, outputs),
+        Op::ReduceSum(sum) => {
+            reduce_sum(sum, inputs, outputs).unwrap_or_else(|| op.lower(inputs, outputs))
+        }
         Op::QuantizeGradient(op) => quantize_gradient(op, inputs, outputs),
         Op::QuantizeExponent(_) => conversions::quantize(inputs, outputs, true),
         Op::QuantizeUnsigned(_) if inputs[0].is_f32() => {
@@ -200,11 +203,28 @@ fn quantize_gradient(
     b.finish()
 }
 
-/// In 16 bits: which operand is shifted is decided outside of the loops.
+/// In 16 bits: which operand is shifted is decided outside of the loops. An operand that short rows repeat is repeated in working
+/// memory first, so that vectors go through several rows at once.
 fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     let mut b = LoopBuilder::new(inputs, outputs, false);
     let y = b.output(0);
-    let [shape, own @ ..] = merged([&outputs[0].shape, &inputs[0].shape, &inputs[1].shape]);
+    let [mut shape, mut own @ ..] = merged([&outputs[0].shape, &inputs[0].shape, &inputs[1].shape]);
+    let mut operands = [0, 1].map(|i| b.input(i));
+    for i in [0, 1] {
+        if own[1 - i] == shape
+            && let Some(block) = repeated_block(&shape, &own[i])
+        {
+            operands[i] = repeat(&mut b, operands[i], &shape[shape.len() - block..], &own[i]);
+            let split = shape.len() - block;
+            let [outside, inside] =
+                [&shape[..split], &shape[split..]].map(|dims| dims.iter().product::<usize>());
+            shape = if outside > 1 { vec![outside, inside] } else { vec![inside] };
+            own = [shape.clone(), shape.clone()];
+            if outside > 1 {
+                own[i][0] = 1;
+            }
+        }
+    }
     let e = [0, 1].map(|i| b.input_exponent(i));
     let e = [b.let_("e0", e[0].clone()), b.let_("e1", e[1].clone())];
     let larger = b.let_("larger", e[0].clone().maximum(e[1].clone()));
@@ -223,7 +243,7 @@ fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     // exponent.
     let sum = |b: &mut LoopBuilder, above: usize, indices: &[Expr]| {
         let load =
-            |b: &mut LoopBuilder, i: usize| b.load(b.input(i), broadcast_index(&own[i], indices));
+            |b: &mut LoopBuilder, i: usize| b.load(operands[i], broadcast_index(&own[i], indices));
         let (high, low) = (load(b, above), load(b, 1 - above));
         let low = shift.apply(b, low);
         b.let_("sum", high.shift_left(twice.clone()) + low)
@@ -251,6 +271,107 @@ fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     };
     b.if_else(ordered, |b| store(b, 0), |b| store(b, 1));
     b.finish()
+}
+
+/// Positions of a row from which on it is worth vectors of its own, and the most bytes of working memory for repeated operands.
+const LONG: usize = 1024;
+const MOST_REPEATED: usize = 1 << 16;
+
+/// The last dimensions of a shape in which an operand of own shape `own` is repeated so that rows become longer; `None` if that is
+/// not worth it.
+fn repeated_block(shape: &[usize], own: &[usize]) -> Option<usize> {
+    let (rank, inner) = (shape.len(), *shape.last()?);
+    let bytes = |block: usize| shape[rank - block..].iter().product::<usize>();
+    let varies = own.iter().position(|&size| size != 1)?;
+    let worth = own != shape && inner < LONG && bytes(rank) >= VECTOR;
+    // All of the shape, or what an image has of it.
+    let blocks = [rank, rank - varies].into_iter().filter(|&block| bytes(block) > inner);
+    blocks.filter(|_| worth).find(|&block| bytes(block) <= MOST_REPEATED)
+}
+
+/// A copy of an operand of own shape `own` with as many elements as the last dimensions of the result, `block`.
+fn repeat(b: &mut LoopBuilder, operand: Buffer, block: &[usize], own: &[usize]) -> Buffer {
+    let Some((&inner, rows)) = block.split_last() else { return operand };
+    let count = block.iter().product::<usize>();
+    let own = &own[own.len() - block.len()..];
+    let one = own.last() == Some(&1);
+    // Whole vectors of a number: the next row's write over what is too much.
+    let columns = if one { inner.next_multiple_of(VECTOR) } else { inner };
+    let copy = b.scratch("repeated", Element::I8, count + columns - inner);
+    b.for_shape("row", rows, |b, indices| {
+        let row = flat_index(rows, indices);
+        let value = |column: Expr| {
+            let mut indices = indices.to_vec();
+            indices.push(column);
+            broadcast_index(own, &indices)
+        };
+        let same = one.then(|| b.let_("same", b.load(operand, value(Expr::i64(0)))));
+        b.for_("column", columns, |b, column| {
+            let value = same.clone().unwrap_or_else(|| b.load(operand, value(column.clone())));
+            b.store(copy, row * Expr::index(inner) + column, value);
+        });
+    });
+    copy
+}
+
+/// Sums over positions, and images, of bytes whose planes fill no vectors: planes go to working memory with zeros behind each, whole
+/// vectors. `None` of others.
+fn reduce_sum(
+    op: &ReduceSum,
+    inputs: &[&TensorType],
+    outputs: &[&TensorType],
+) -> Option<LoopKernel> {
+    let [images, channels, space @ ..] = inputs.first()?.shape.dims() else { return None };
+    let rank = inputs[0].shape.rank();
+    let positions: usize = space.iter().product();
+    // Over the images, or of a single one.
+    let over_space = op.axes.iter().copied().filter(|&axis| axis > 0).eq(2..rank);
+    let over_images = op.axes.first() == Some(&0) || *images == 1;
+    let pitch = positions.next_multiple_of(VECTOR);
+    let planes = images * channels;
+    let fits = (4..LONG).contains(&positions) && pitch > positions;
+    let fits = fits && planes * pitch <= MOST_REPEATED && inputs[0].element == Element::I8;
+    // Planes of which as many bytes can be read as a row of working memory has.
+    let readable = (planes * positions).checked_sub(pitch)? / positions + 1;
+    if !(over_space && over_images && fits) || readable < planes / 2 {
+        return None;
+    }
+    let mut b = LoopBuilder::new(inputs, outputs, false);
+    let exponent = b.input_exponent(0);
+    b.set_output_exponent(0, exponent);
+    let (x, y) = (b.input(0), b.output(0));
+    let rows = b.scratch("rows", Element::I8, planes * pitch + pitch);
+    let row = |b: &mut LoopBuilder, plane: Expr, columns: usize| {
+        b.for_("column", columns, |b, column| {
+            let from = plane.clone() * Expr::index(positions) + column.clone();
+            let value = b.load(x, from);
+            b.store(rows, plane.clone() * Expr::index(pitch) + column, value);
+        });
+        // What the next plane writes over is zero, too, where it is whole vectors.
+        let zeros = if columns == pitch { VECTOR } else { pitch - positions };
+        b.for_("column", zeros, |b, column| {
+            let at = plane.clone() * Expr::index(pitch) + Expr::index(positions) + column;
+            b.store(rows, at, Expr::i32(0));
+        });
+    };
+    b.for_("plane", readable, |b, plane| row(b, plane, pitch));
+    b.for_range("plane", Expr::index(readable), Expr::index(planes), |b, plane| {
+        row(b, plane, positions);
+    });
+    b.for_("channel", *channels, |b, channel| {
+        let sum = b.local("sum", Expr::i32(0));
+        b.for_("image", *images, |b, image| {
+            let first = (image * Expr::index(*channels) + channel.clone()) * Expr::index(pitch);
+            b.for_("column", pitch, |b, column| {
+                let value = b.load(rows, first.clone() + column);
+                let added = b.get(sum) + value;
+                b.set(sum, added);
+            });
+        });
+        let sum = b.get(sum);
+        b.store(y, channel, sum);
+    });
+    Some(b.finish())
 }
 
 /// Shapes of as many dimensions as the first, which the others broadcast to; neighbouring ones that all operands go

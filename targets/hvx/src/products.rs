@@ -237,7 +237,7 @@ impl Product {
         let [_, columns] = axes.clone();
         let planes = match finish {
             Rounded::Requantize { bits, low } => PlaneProduct::new(c).ok().map(|product| {
-                (product.packets(), Product::Planes { product, strides, bits, low })
+                (product.packets(&strides), Product::Planes { product, strides, bits, low })
             }),
             Rounded::Shift(_) => None,
         };
@@ -473,14 +473,14 @@ impl Glue for Product {
         let bands = self.bands().map_or(0, Bands::packets);
         let packets = match self {
             Product::Kept { product, .. } => return Glue::packets(&**product),
-            Product::Planes { product, .. } => product.packets(),
+            Product::Planes { product, strides, .. } => product.packets(strides),
             Product::PlaneGradient { gradient, .. } => gradient.packets(),
             Product::Rows { product, finish, .. } => product.packets(*finish),
             Product::Dots { product, .. } => product.packets(),
             Product::Update { update, .. } => update.packets(),
             // More than with the rounding that may follow, so that the two stay one kernel.
             Product::Sums { product, .. } => product.packets(),
-            Product::PlaneSums { product, .. } => product.sums_packets(),
+            Product::PlaneSums { product, strides } => product.sums_packets(strides),
             Product::PlaneGradientSums { gradient, .. } => gradient.sums_packets(),
             Product::GradientSums { gradient, .. } => gradient.sums_packets(),
             Product::Windows { product, strides, .. } => product.launch_packets(strides),

@@ -115,7 +115,7 @@ fn passes(random: &mut Random, extreme: bool, case: [usize; 10]) -> Vec<Case> {
             op: chain(op, REQUANTIZE.into()),
             operands: [x.clone(), w.clone()],
             kernel,
-            estimate: product.packets(),
+            estimate: product.packets(&strides),
             packing: Some((packing, product.weight_bytes(), product.packing_bytes())),
         });
     }
@@ -219,6 +219,15 @@ fn planes_and_rows() {
         (false, [1, 8, 12, 14, 14, 1, 0, 1, 1, 1]),
         (true, [3, 16, 6, 4, 16, 1, 0, 1, 1, 1]),
         (false, [1, 3, 4, 2, 127, 1, 0, 2, 1, 1]),
+        (false, [1, 64, 64, 25, 5, 1, 0, 1, 1, 1]),
+        (true, [2, 37, 52, 7, 9, 1, 0, 1, 1, 1]),
+        (false, [1, 130, 36, 4, 4, 1, 0, 1, 1, 1]),
+        (true, [1, 72, 34, 8, 8, 1, 0, 1, 1, 1]),
+        (false, [1, 34, 261, 3, 5, 1, 0, 1, 1, 1]),
+        // Taps of more than a vector of words.
+        (true, [1, 6, 9, 12, 13, 7, 3, 1, 1, 1]),
+        (false, [2, 5, 6, 21, 20, 7, 3, 1, 2, 2]),
+        (false, [1, 1, 8, 30, 9, 8, 0, 1, 2, 2]),
     ] {
         cases.extend(passes(&mut random, extreme, shape));
     }

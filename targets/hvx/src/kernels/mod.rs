@@ -33,6 +33,7 @@ mod plane_axis;
 pub mod plane_gradient;
 mod plane_memory;
 pub mod plane_product;
+mod plane_single_taps;
 mod plane_tile;
 mod plane_words;
 pub mod planes;

@@ -155,6 +155,9 @@ impl PlaneProduct {
         if let Some(taps) = self.columns {
             return Ok((self.pack_columns(name, strides, taps)?, None));
         }
+        if let Some(function) = self.pack_single_taps(name, strides)? {
+            return Ok((function, None));
+        }
         let mut b = Builder::new(name, 3);
         b.purpose(
             "Puts weights of four channels and features side by side; -128 times their sums.",
@@ -187,7 +190,7 @@ impl PlaneProduct {
         let group = |b: &mut Builder, rows: usize, features: usize| {
             // Words of a tap lie side by side.
             let tap_bytes = 4 * rows;
-            let (whole, rest) = (taps * tap_bytes / VECTOR, taps * tap_bytes % VECTOR);
+            let rest = taps * tap_bytes % VECTOR;
             let inside = (rest > 0).then(|| {
                 let bytes = b.constant(word(rest));
                 b.emit(Opcode::Vsetq, (bytes,))
@@ -199,12 +202,12 @@ impl PlaneProduct {
                 let rows = if rows == ROWS { 0 } else { parts * self.mask_vectors() * VECTOR };
                 b.address(&table.symbol, word(rows))
             });
-            let quad = |b: &mut Builder, channels: usize| {
+            let some = |b: &mut Builder, channels: usize, first: usize| {
                 let mut all = [zero; ROWS];
                 for (feature, all) in all.iter_mut().enumerate().take(features) {
                     let mut lanes = [zero; 4];
                     for (channel, lanes) in lanes.iter_mut().enumerate().take(channels) {
-                        let at = feature * strides.feature + channel * strides.channel;
+                        let at = feature * strides.feature + channel * strides.channel + first;
                         let at = b.emit(Opcode::AddImmediate, (from, word(at)));
                         *lanes = b.load(Opcode::LoadVUnaligned, (at, 0), memory.0);
                     }
@@ -219,12 +222,13 @@ impl PlaneProduct {
                     let second = b.emit(Opcode::Vshuff, (high.high(), low.high(), words[1]));
                     vec![first.low(), first.high(), second.low(), second.high()]
                 };
-                for (at, &vector) in
-                    vectors.iter().enumerate().take((whole * VECTOR + rest).div_ceil(VECTOR))
-                {
+                let count = ((taps - first).min(LANES) * tap_bytes).div_ceil(VECTOR);
+                for (at, &vector) in (first * tap_bytes / VECTOR..).zip(&vectors[..count]) {
                     b.store(Opcode::StoreVUnaligned, (to, word(at), vector), memory.1);
                     let counted = match inside {
-                        Some(inside) if at == whole => b.emit(Opcode::Vmux, (inside, vector, zero)),
+                        Some(inside) if at == taps * tap_bytes / VECTOR => {
+                            b.emit(Opcode::Vmux, (inside, vector, zero))
+                        }
                         _ => vector,
                     };
                     let Some(lanes) = lanes else {
@@ -239,6 +243,10 @@ impl PlaneProduct {
                         b.update(Opcode::VrmpyUbBvAccumulate, (sum, ones, counted));
                     }
                 }
+            };
+            // A vector holds that many taps of a channel's words.
+            let quad = |b: &mut Builder, channels: usize| {
+                (0..taps).step_by(LANES).for_each(|first| some(b, channels, first));
                 advance(b, to, taps * tap_bytes);
                 advance(b, from, 4 * strides.channel);
             };

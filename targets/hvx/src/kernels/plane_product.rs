@@ -25,6 +25,7 @@ use super::product::{LANES, VECTOR};
 use super::requantize::requantize_in_order;
 use super::support::{loop_over, or_lanes, zero_vector};
 use super::weight_gradient::word;
+use super::weights::WeightStrides;
 use super::window::Span;
 use crate::machine::{Builder, Class, Function, MachineError, Opcode, Range, Register};
 
@@ -33,7 +34,7 @@ const MOST_VECTORS: usize = 4;
 /// Features of a tile.
 pub(super) const ROWS: usize = 4;
 /// Most taps whose weights are packed, and most columns of a plane.
-const MOST_TAPS: usize = 32;
+const MOST_TAPS: usize = 64;
 const MOST_COLUMNS: usize = VECTOR;
 
 /// Columns that a word holds beside its own, where it holds four.
@@ -282,7 +283,9 @@ impl PlaneProduct {
     /// Bytes of working memory while weights are packed.
     #[must_use]
     pub fn packing_bytes(&self) -> usize {
-        self.plain_weight_bytes().next_multiple_of(VECTOR) + VECTOR
+        let copy = self.plain_weight_bytes().next_multiple_of(VECTOR) + VECTOR;
+        let single = (self.tap_count() == 1).then(|| self.single_tap_bytes());
+        copy.max(single.unwrap_or(0))
     }
 
     /// Bytes of the packed weights, and of what is written or read behind them.
@@ -315,7 +318,7 @@ impl PlaneProduct {
 
     /// An estimate of the packets of a launch.
     #[must_use]
-    pub fn packets(&self) -> usize {
+    pub fn packets(&self, strides: &WeightStrides) -> usize {
         let planes = self.images * self.features;
         let [rows, across] = self.output();
         let parts = self.axes[1].result.len();
@@ -328,18 +331,18 @@ impl PlaneProduct {
             }
             None => planes * (row * rows + 4) + planes * rows * across / 64,
         };
-        self.product_packets() + self.sum_vectors() * 5 / 4 + results
+        self.product_packets(strides) + self.sum_vectors() * 5 / 4 + results
     }
 
     /// An estimate of the packets of a launch of [`Self::sums_kernel`].
     #[must_use]
-    pub fn sums_packets(&self) -> usize {
+    pub fn sums_packets(&self, strides: &WeightStrides) -> usize {
         let rows = if self.is_dense() { 0 } else { self.word_row_packets() };
-        self.product_packets() + rows
+        self.product_packets(strides) + rows
     }
 
     /// Packets of all but what is done with sums.
-    fn product_packets(&self) -> usize {
+    fn product_packets(&self, strides: &WeightStrides) -> usize {
         let (images, quads, groups) = (self.images, self.quads(), self.groups());
         let [_, columns] = &self.axes;
         let frame = |row: &OperandPart| {
@@ -353,15 +356,16 @@ impl PlaneProduct {
         let frames: usize = self.axes[0].operand.iter().map(frame).sum();
         let parts = self.result_parts();
         let start = if parts.len() > 1 { 14 * parts.len() } else { 0 };
-        let by_words = groups.len() * (quads * (36 + 2 * start / 14) + 16 + start)
+        let turns = self.tap_count().div_ceil(LANES);
+        let by_words = groups.len() * (quads * turns * (36 + 2 * start / 14) + 16 + start)
             + self.plain_weight_bytes() / VECTOR;
         let weights = match self.columns {
             Some(_) => self.features * (self.depth() * 2 + 12),
-            None => by_words,
+            None => self.single_tap_packets(strides).unwrap_or(by_words),
         };
         let tiles = self.tiles();
         let tile = |rows: usize, vectors: usize| -> usize {
-            let step = (rows * vectors / 2).max(vectors + rows / 2);
+            let step = (rows * vectors / 2).max(vectors + 1);
             let around = match parts.len() {
                 1 if self.is_dense() => 12,
                 1 => 16,

@@ -2,8 +2,8 @@
 
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    AlignedAdd, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReluGradient, Requantize,
-    SaturatingSubtract,
+    AlignedAdd, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReduceSum, ReluGradient,
+    Requantize, SaturatingSubtract,
 };
 use trainc_ir::{Op, Tensor};
 use trainc_tests::cases::Case;
@@ -98,6 +98,43 @@ pub(crate) fn long() -> Vec<Case> {
                     push(what, AlignedAdd {}.into(), vec![x, y]);
                 }
             }
+        }
+    }
+    // Operands that short rows repeat: a bias of each channel whose planes fill no vectors, and of each column.
+    let repeated: [[&[usize]; 2]; 6] = [
+        [&[1, 33, 25, 5], &[1, 33, 1, 1]],
+        [&[3, 5, 1, 1], &[4, 3, 5, 7, 7]],
+        [&[2, 9, 14, 14], &[1, 9, 1, 1]],
+        [&[9, 48], &[48]],
+        [&[1, 2, 33, 33], &[1, 2, 1, 1]],
+        [&[200, 1], &[200, 3]],
+    ];
+    for [a, b] in repeated {
+        for (ea, eb) in [(-5, -5), (-4, -5), (-7, -5), (-5, 9)] {
+            let x = signed(&mut random, a, ea, false);
+            let y = signed(&mut random, b, eb, false);
+            push(
+                format!("aligned add {a:?} {b:?} 2^{ea} 2^{eb}"),
+                AlignedAdd {}.into(),
+                vec![x, y],
+            );
+        }
+    }
+    // Sums over planes that fill no vectors, of images and of one.
+    let planes: [(&[usize], &[usize], bool); 6] = [
+        (&[1, 33, 25, 5], &[2, 3], true),
+        (&[3, 7, 7, 7], &[0, 2, 3], false),
+        (&[2, 9, 14, 14], &[0, 2, 3], true),
+        (&[1, 70, 3, 5], &[0, 2, 3], true),
+        (&[2, 40, 31], &[0, 2], false),
+        (&[1, 3, 17, 31], &[2, 3], true),
+    ];
+    for (shape, axes, keep_dims) in planes {
+        let op = ReduceSum { axes: axes.to_vec(), keep_dims };
+        let least = Tensor::i8_shared(shape.to_vec(), vec![-128; shape.iter().product()], 2);
+        let any = signed(&mut random, shape, -3, false);
+        for (x, what) in [(least, "least"), (any, "any")] {
+            push(format!("{op} of {shape:?}, {what}"), op.clone().into(), vec![x]);
         }
     }
     // Magnitudes of that many bits.

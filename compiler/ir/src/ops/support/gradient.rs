@@ -1,7 +1,7 @@
 //! Building blocks of FP32 gradient rules.
 
-use crate::graph::{Graph, ValueId};
-use crate::ops::{Broadcast, Differentiated, GradientError, ReduceSum, Reshape, TypeError};
+use crate::graph::{Definition, Graph, ValueId};
+use crate::ops::{Broadcast, Differentiated, GradientError, Op, ReduceSum, Reshape, TypeError};
 use crate::tensor::Tensor;
 use crate::types::Shape;
 
@@ -64,6 +64,23 @@ pub(crate) fn kept_shape(shape: &Shape, axes: &[usize]) -> Shape {
     dims.map(|(i, &dim)| if axes.contains(&i) { 1 } else { dim }).collect::<Vec<_>>().into()
 }
 
+/// Whether a value is a parameter with more dimensions, the first of them for the batch, such as the bias of a convolution.
+fn is_row_parameter(graph: &Graph, v: ValueId) -> bool {
+    let Definition::Result { node, .. } = graph.value(v).definition else { return false };
+    let node = graph.node(node);
+    let parameter = matches!(node.op, Op::Reshape(_))
+        && matches!(graph.value(node.inputs[0]).definition, Definition::Parameter(_));
+    let [before, after] = [node.inputs[0], v].map(|v| &graph.ty(v).shape);
+    parameter && after.rank() > before.rank() && after.first() == Some(&1)
+}
+
+/// A sum over a batch of one, which larger batches have for the gradient of a parameter: algorithms round what they sum, and sums are
+/// what their updates take.
+fn sum_over_batch(graph: &mut Graph, gradient: ValueId, name: &str) -> Result<ValueId, TypeError> {
+    let sum = ReduceSum { axes: vec![0], keep_dims: true };
+    graph.add1(sum, &[gradient], format!("{name}/sum"))
+}
+
 /// Builds one operand's gradient over the result's shape.
 pub(crate) type Rule<'a> = &'a dyn Fn(&mut Graph) -> Result<ValueId, TypeError>;
 
@@ -78,8 +95,13 @@ pub(crate) fn of_binary(
     for (i, rule) in rules.into_iter().enumerate() {
         if node.wanted[i] {
             let full = rule(graph)?;
-            let shape = graph.ty(node.inputs[i]).shape.clone();
-            gradients[i] = Some(sum_to(graph, full, &shape, name)?);
+            let operand = node.inputs[i];
+            let shape = graph.ty(operand).shape.clone();
+            gradients[i] =
+                Some(match is_row_parameter(graph, operand) && graph.ty(full).shape == shape {
+                    true => sum_over_batch(graph, full, name)?,
+                    false => sum_to(graph, full, &shape, name)?,
+                });
         }
     }
     Ok(gradients)

@@ -1,5 +1,6 @@
 //! Innermost loops over neighbouring elements on HVX: lanes of 32 bits, or of 16 or 8 where all values fit, as many
-//! rounds at once as a vector holds of the narrowest element; a scalar loop does the rest.
+//! rounds at once as a vector holds of the narrowest element. The rest runs with the last of the others once more, which
+//! store the same again; where sums would count these twice, and where few rounds are left, a scalar loop does the rest.
 //!
 //! Narrower elements are widened in order and stored truncated, so lanes hold what the scalar core would. Sums, extremes
 //! and bits that all rounds add to one local are kept by lane, and folded after the loop: all of these operations give
@@ -13,17 +14,17 @@ mod round;
 mod survey;
 mod truth;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::Element;
-use trainc_ir::loops::{Expr, Local, Stmt};
+use trainc_ir::loops::{Binary, Expr, Local, Stmt};
 use trainc_loops::{Linear, Reason, VectorLoop};
 
 use forms::{ClampedByte, ClampedSum};
 use reduce::Kept;
 
 use super::Selector;
-use crate::machine::{Builder, Count, Opcode, Register};
+use crate::machine::{Builder, Count, Object, Opcode, Register};
 
 /// Bytes of a vector.
 const VECTOR: i32 = 128;
@@ -58,7 +59,21 @@ struct Counter {
     others: Vec<Register>,
 }
 
+/// Fewest rounds beyond those that fill vectors that run on vectors, too, rather than one by one.
+const LEAST_REST: u32 = 4;
+
+/// A vector that a round stores.
+struct Stored {
+    opcode: Opcode,
+    pointer: Register,
+    /// Vectors from the pointer.
+    offset: i32,
+    vector: Register,
+    object: Object,
+}
+
 /// A loop that runs on vectors.
+#[derive(Clone)]
 struct Plan {
     vectors: VectorLoop,
     /// Bytes of a lane.
@@ -68,6 +83,7 @@ struct Plan {
     /// Rounds at once.
     lanes: i64,
     streams: Vec<Stream>,
+    /// Empty until the loop is prepared.
     reductions: Vec<Kept>,
     /// What is the same in all rounds, in every lane.
     splats: Vec<(Expr, Register)>,
@@ -113,6 +129,11 @@ impl Plan {
     /// Rounds of a part.
     fn part_lanes(&self) -> Expr {
         Expr::i32((self.lanes / self.parts as i64) as i32)
+    }
+
+    /// Whether rounds may run more than once: what they keep is the same then.
+    fn may_repeat(&self) -> bool {
+        self.reductions.iter().all(|kept| kept.reduction.op != Binary::Add)
     }
 
     fn equal(&self) -> Opcode {
@@ -187,8 +208,21 @@ impl Selector<'_> {
             values: Vec::new(),
             locals: BTreeMap::new(),
         };
-        let times = rounds / lanes as u32;
+        let (times, rest) = (rounds / lanes as u32, rounds % lanes as u32);
         self.prepare(b, &mut plan, start);
+        let again = rest >= LEAST_REST && plan.may_repeat();
+        let last = again.then(|| plan.clone());
+        let end = Expr::i64((rounds - lanes as u32).into());
+        let end = match start.as_constant() {
+            Some(first) => Expr::i64(first + i64::from(rounds - lanes as u32)),
+            None => start.clone() + end,
+        };
+        // In place, the last rounds read what the others change.
+        let in_place = self.is_in_place(&plan.vectors);
+        let ahead = last.clone().filter(|_| in_place).map(|mut last| {
+            self.prepare_again(b, &mut last, &end);
+            self.vectors_of_round(b, &mut last)
+        });
         let outside = std::mem::take(&mut self.disjoint);
         self.disjoint.extend(self.disjoint_rounds(variable, body));
         let name = &self.kernel.locals[variable.0 as usize].0;
@@ -198,11 +232,28 @@ impl Selector<'_> {
             _ => b.repeat(Count::Constant(times), &purpose, |b| self.vector_round(b, &mut plan)),
         }
         self.disjoint = outside;
+        match (ahead, last) {
+            (Some(ahead), _) => self.store_vectors(b, &ahead),
+            (None, Some(mut last)) => {
+                self.prepare_again(b, &mut last, &end);
+                self.vector_round(b, &mut last);
+            }
+            (None, None) => {}
+        }
         for r in plan.reductions.clone() {
             self.fold(b, &r);
         }
         let changes = self.changes(body, Some(variable));
         self.forget(&changes);
-        times * lanes as u32
+        if again { rounds } else { times * lanes as u32 }
+    }
+
+    /// Whether a loop reads memory that it writes.
+    fn is_in_place(&self, vectors: &VectorLoop) -> bool {
+        let objects = |stored: bool| {
+            let accesses = vectors.accesses.iter().filter(move |access| access.stored == stored);
+            accesses.map(|access| self.object(access.buffer.0)).collect::<BTreeSet<_>>()
+        };
+        !objects(true).is_disjoint(&objects(false))
     }
 }

@@ -15,12 +15,27 @@ use crate::machine::{Builder, Class, Opcode, Register};
 const MOST_REFUSALS: usize = 1;
 
 impl Selector<'_> {
+    /// Pointers and counters of rounds that begin elsewhere, of a loop that is prepared.
+    pub(super) fn prepare_again(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr) {
+        plan.streams.clear();
+        plan.counters.clear();
+        plan.start = start.clone();
+        let reductions = plan.reductions.clone();
+        self.prepare_steps(b, plan, start, true);
+        plan.reductions = reductions;
+    }
+
     /// Pointers, splats and empty reductions, ahead of the loop.
     pub(super) fn prepare(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr) {
+        self.prepare_steps(b, plan, start, false);
+    }
+
+    fn prepare_steps(&mut self, b: &mut Builder, plan: &mut Plan, start: &Expr, again: bool) {
         let first = self.linear(start);
         for step in plan.vectors.steps.clone() {
             match step {
                 Step::Assign(_, value) => self.prepare_value(b, plan, &value, &first, false),
+                Step::Once(..) if again => {}
                 Step::Once(local, value) => self.block(b, &[Stmt::Assign(local, value)]),
                 Step::Reduce(at, value) => {
                     let reduction = plan.vectors.reductions[at].clone();

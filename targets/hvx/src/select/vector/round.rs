@@ -7,11 +7,18 @@ use trainc_loops::Step;
 use super::super::Selector;
 use super::super::addresses::element_bytes;
 use super::forms::{ClampedByte, ClampedSum, counted_from, is_upper_half};
-use super::{Lanes, Plan, Stream, VECTOR};
+use super::{Lanes, Plan, Stored, Stream, VECTOR};
 use crate::machine::{Builder, Opcode, Register};
 
 impl Selector<'_> {
     pub(super) fn vector_round(&mut self, b: &mut Builder, plan: &mut Plan) {
+        let stored = self.vectors_of_round(b, plan);
+        self.store_vectors(b, &stored);
+        self.step(b, plan);
+    }
+
+    /// What a round stores.
+    pub(super) fn vectors_of_round(&mut self, b: &mut Builder, plan: &mut Plan) -> Vec<Stored> {
         let mut stores: Vec<Vec<Register>> = Vec::new();
         let steps = plan.vectors.steps.clone();
         for part in 0..plan.parts {
@@ -53,6 +60,7 @@ impl Selector<'_> {
             Step::Store(buffer, index, value) => Some((buffer, index, value)),
             _ => None,
         });
+        let mut stored = Vec::new();
         for ((buffer, index, value), words) in statements.zip(stores) {
             let Some(stream) = self.find_stream(plan, buffer.0, index) else { continue };
             let element = self.kernel.buffers[buffer.0 as usize].element;
@@ -77,10 +85,21 @@ impl Selector<'_> {
             let object = self.object(buffer.0);
             let opcode = if aligned { Opcode::StoreV } else { Opcode::StoreVUnaligned };
             for (offset, vector) in (0..).zip(vectors) {
-                b.store(opcode, (pointer, offset, vector), object);
-                self.promise(b, object);
+                stored.push(Stored { opcode, pointer, offset, vector, object });
             }
         }
+        stored
+    }
+
+    pub(super) fn store_vectors(&mut self, b: &mut Builder, stored: &[Stored]) {
+        for &Stored { opcode, pointer, offset, vector, object } in stored {
+            b.store(opcode, (pointer, offset, vector), object);
+            self.promise(b, object);
+        }
+    }
+
+    /// On to the next round.
+    fn step(&mut self, b: &mut Builder, plan: &mut Plan) {
         for stream in &plan.streams {
             let step = plan.lanes as i32 * self.size(stream.buffer);
             b.emit_to(stream.pointer, Opcode::AddImmediate, (stream.pointer, step));
