@@ -134,7 +134,7 @@ pub(crate) fn long() -> Vec<Case> {
         let least = Tensor::i8_shared(shape.to_vec(), vec![-128; shape.iter().product()], 2);
         let any = signed(&mut random, shape, -3, false);
         for (x, what) in [(least, "least"), (any, "any")] {
-            push(format!("{op} of {shape:?}, {what}"), op.clone().into(), vec![x]);
+            push(format!("{op:?} of {shape:?}, {what}"), op.clone().into(), vec![x]);
         }
     }
     // Magnitudes of that many bits.
