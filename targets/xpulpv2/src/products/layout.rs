@@ -266,7 +266,28 @@ impl Layout {
     pub(crate) fn of_phases(phases: &[Phase]) -> Result<Vec<Layout>, String> {
         let sets: Vec<Layout> =
             phases.iter().map(|phase| Layout::sets(&phase.convolution, phase.taps)).collect();
-        Layout::all(sets)
+        let shared = Layout::sharing(phases, &sets).map(Layout::all);
+        let plain = Layout::all(sets)?;
+        let Some(Ok(shared)) = shared else { return Ok(plain) };
+        let cycles = |layouts: &[Layout]| layouts.iter().map(Layout::cycles).sum::<u64>();
+        let room = |layouts: &[Layout]| layouts.iter().map(|layout| layout.bytes).max();
+        // A quarter more room.
+        let fits = room(&shared).map(|bytes| 4 * bytes) <= room(&plain).map(|bytes| 5 * bytes);
+        Ok(if fits && cycles(&shared) < cycles(&plain) { shared } else { plain })
+    }
+
+    /// All phases by strips that share what they can; `None` where they do not.
+    fn sharing(phases: &[Phase], sets: &[Layout]) -> Option<Vec<Layout>> {
+        let by_strips = |(phase, layout): (&Phase, &Layout)| {
+            let strips = Some(Strips::by_rows(&phase.convolution, phase.taps)?);
+            Some(Layout { strips, ..layout.clone() })
+        };
+        let mut layouts: Vec<Layout> =
+            phases.iter().zip(sets).map(by_strips).collect::<Option<_>>()?;
+        let images = layouts.first().filter(|layout| layout.groups == 1)?.blocks;
+        let mut strips: Vec<&mut Strips> =
+            layouts.iter_mut().filter_map(|layout| layout.strips.as_mut()).collect();
+        Strips::share(&mut strips, images).then_some(layouts)
     }
 
     /// Gives each its sums, and all of them the same place for what is packed.

@@ -23,6 +23,10 @@ const COLUMNS: u64 = 40;
 const TILE: u64 = 70;
 const SEGMENT: u64 = 4;
 const WORD: u64 = 24;
+/// Most bytes of all images' rows that are turned before any is multiplied.
+const JOINED: usize = 1 << 14;
+/// Most pieces that a core passes by on its way to the next.
+const STEPS: usize = 32;
 /// Fewest words of a segment: the first one's products are not added to anything.
 const SEGMENT_WORDS: usize = 2;
 /// Cycles of a weight that is packed: four at a time, or alone.
@@ -56,17 +60,42 @@ pub(crate) struct Strips {
     /// The weights' elements from a row to the next and from a channel to the next.
     row_step: usize,
     channel_step: usize,
-    /// For each tap of a channel of weights the row and column of the window that it is for.
-    places: Vec<Option<[usize; 2]>>,
+    /// For each tap of a channel of weights the bytes of a vector before its first channel, if it has a place.
+    places: Vec<Option<usize>>,
     /// Whether rows of the operand are turned once, in place of strips for each line.
     turns_rows: bool,
-    /// Tiles of rows and columns of a piece of a line, where lines are divided among cores.
+    /// Tiles of rows and columns of a piece of a line, where lines are divided among cores, and from a piece to the next that
+    /// a core takes.
     piece: [usize; 2],
+    step: usize,
+    /// What it shares with other phases.
+    shared: Shared,
     /// In the working memory.
     packed_rows: usize,
     unused: usize,
     strips: usize,
     zeros: usize,
+}
+
+/// What phases of one product share: vectors of weights that hold those of each, and the turned rows of the operand.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Shared {
+    /// Whether a phase before has packed the weights, and turned the rows of all images.
+    packed: bool,
+    turned: bool,
+    /// Bytes of a vector before the own ones, and behind them.
+    before: usize,
+    behind: usize,
+    /// Bytes of a turned row, at least.
+    row: usize,
+}
+
+/// Whether multiples of a number, by a count, come to all that are below the count.
+fn has_no_factor_in_common(mut number: usize, mut count: usize) -> bool {
+    while number > 0 {
+        (number, count) = (count % number, number);
+    }
+    count == 1
 }
 
 /// What declares the structures.
@@ -111,6 +140,15 @@ impl Known {
 impl Strips {
     /// How a sum over windows goes by strips; `None` where windows do not lie side by side, or are too few.
     pub(crate) fn of(c: &Convolution, weights: Taps) -> Option<Strips> {
+        Strips::planned(c, weights, false)
+    }
+
+    /// As [`Strips::of`], by rows that are turned once, whatever room they take.
+    pub(crate) fn by_rows(c: &Convolution, weights: Taps) -> Option<Strips> {
+        Strips::planned(c, weights, true).filter(|strips| strips.turns_rows)
+    }
+
+    fn planned(c: &Convolution, weights: Taps, by_rows: bool) -> Option<Strips> {
         let forward = c.pass == Pass::Forward;
         if c.pass == Pass::Gradient || c.dilations[1] != 1 || !(forward || c.strides == [1, 1]) {
             return None;
@@ -165,25 +203,70 @@ impl Strips {
             rows,
             row_step,
             channel_step,
-            places,
+            places: Vec::new(),
             turns_rows: false,
             piece: [0; 2],
+            step: 1,
+            shared: Shared::default(),
             packed_rows: 0,
             unused: 0,
             strips: 0,
             zeros: 0,
         };
         let by_lines = strips.room();
+        let images = strips.images;
         strips.turns_rows = channels.is_multiple_of(4);
-        // Of large operands, strips take less room.
-        strips.turns_rows &= strips.segment() >= SEGMENT_WORDS && strips.room() <= by_lines;
         if strips.turns_rows {
-            // Of one image's rows there is room.
             strips.images = 1;
+            // Of large operands, strips take less room.
+            strips.turns_rows =
+                strips.segment() >= SEGMENT_WORDS && (by_rows || strips.room() <= by_lines);
         }
-        strips.piece = strips.best_piece();
+        if !strips.turns_rows || images * strips.room() <= JOINED {
+            strips.images = images;
+        }
+        strips.places = places
+            .iter()
+            .map(|place| {
+                let [down, right] = (*place)?;
+                Some(match strips.turns_rows {
+                    true => (down * strips.taps[1] + right) * channels,
+                    false => right * strips.column() + down * channels,
+                })
+            })
+            .collect();
+        (strips.piece, strips.step) = strips.best_piece();
         // Places of weights are 16-bit.
         (strips.vector() < 1 << 15 && strips.segment() >= SEGMENT_WORDS).then_some(strips)
+    }
+
+    /// Lets phases of a product share what they can; whether these are some.
+    pub(crate) fn share(phases: &mut [&mut Strips], images: usize) -> bool {
+        let key = |phase: &Strips| {
+            let operand =
+                [phase.images, phase.channels, phase.height, phase.width, phase.left, phase.used];
+            (phase.turns_rows && !matches!(phase.rows % 4, 1 | 2)).then_some(operand)
+        };
+        let vector: usize = phases.iter().map(|phase| phase.vector()).sum();
+        let [first, others @ ..] = phases else { return false };
+        let alike = key(first).is_some() && others.iter().all(|other| key(other) == key(first));
+        if !alike || others.is_empty() || vector >= 1 << 15 {
+            return false;
+        }
+        let row = others.iter().map(|other| other.bytes()).fold(first.bytes(), usize::max);
+        let mut before = first.vector();
+        first.shared = Shared { behind: vector - before, row, ..Shared::default() };
+        for other in others {
+            let own = other.vector();
+            let behind = vector - before - own;
+            other.shared =
+                Shared { packed: true, turned: first.images == images, before, behind, row };
+            for (place, &own) in first.places.iter_mut().zip(&other.places) {
+                *place = place.or(own.map(|own| before + own));
+            }
+            before += own;
+        }
+        true
     }
 
     /// Bytes of a column: of one row, or of all of a window's.
@@ -212,6 +295,11 @@ impl Strips {
         (0..self.taps[0]).filter(|&tap| (0..self.height as isize).contains(&row(tap))).count()
     }
 
+    /// Bytes of a vector of weights.
+    fn all_vectors(&self) -> usize {
+        self.shared.before + self.vector() + self.shared.behind
+    }
+
     /// Bytes of a window.
     fn vector(&self) -> usize {
         self.segments() * self.taps[1] * self.column()
@@ -219,7 +307,7 @@ impl Strips {
 
     /// Strips, or rows that are turned.
     fn strip_count(&self) -> usize {
-        if self.turns_rows { self.height } else { self.parts() }
+        if self.turns_rows { self.images * self.height } else { self.parts() }
     }
 
     /// Bytes of all of them.
@@ -230,12 +318,12 @@ impl Strips {
     /// Bytes of a strip.
     fn bytes(&self) -> usize {
         let windows = (self.columns - 1) * self.steps[1] + self.taps[1];
-        windows.max(self.left + self.used) * self.column()
+        (windows.max(self.left + self.used) * self.column()).max(self.shared.row)
     }
 
     /// Widths of sums.
     pub(crate) fn widths(&self) -> usize {
-        if self.turns_rows { self.lines * self.pieces_of(self.piece) } else { self.parts() }
+        if self.turns_rows { self.all_lines() * self.pieces_of(self.piece) } else { self.parts() }
     }
 
     /// Whether it is the product of all images, and not of one.
@@ -243,9 +331,14 @@ impl Strips {
         self.images > 1
     }
 
+    /// Lines of all images.
+    fn all_lines(&self) -> usize {
+        self.images * self.lines
+    }
+
     /// Lines of all images in a row.
     fn parts(&self) -> usize {
-        (self.images * self.lines).min(CORES)
+        self.all_lines().min(CORES)
     }
 
     fn turns(&self) -> bool {
@@ -255,10 +348,18 @@ impl Strips {
     /// An estimate of the cycles: of the weights, and of an image.
     pub(crate) fn cycles(&self) -> (u64, u64) {
         let weights = (self.rows * self.channels * self.places.len()) as u64;
-        let weights = weights * if self.turns() { WEIGHT } else { SINGLE };
+        let weights = match (self.shared.packed, self.turns()) {
+            (true, _) => 0,
+            (false, true) => weights * WEIGHT,
+            (false, false) => weights * SINGLE,
+        };
         let columns = self.used.div_ceil(4) as u64;
         let fill = (self.column() / 4) as u64 * (ROW + TURN * columns);
-        let fills = if self.turns_rows { self.height } else { self.lines } as u64;
+        let fills = match (self.shared.turned, self.turns_rows) {
+            (true, _) => 0,
+            (false, true) => self.height as u64,
+            (false, false) => self.lines as u64,
+        };
         let lines =
             (0..self.lines).map(|line| self.line(line, 0, self.columns, self.rows)).sum::<u64>();
         (weights, fills * fill + lines)
@@ -313,9 +414,8 @@ impl Strips {
         all_tiles.div_ceil(tiles) * all_columns.div_ceil(columns)
     }
 
-    /// The cycles of the core that takes longest, where cores share the pieces of all lines, one line's first pieces before the
-    /// second ones.
-    fn longest(&self, [tiles, columns]: [usize; 2]) -> u64 {
+    /// The cycles of all lines' pieces, one line's first pieces before the second ones.
+    fn cycles_of(&self, [tiles, columns]: [usize; 2]) -> Vec<u64> {
         let [all_tiles, all_columns] = self.whole_piece();
         let rest = |all: usize, from: usize, some: usize| some.min(all - from);
         let rows = (0..all_tiles).step_by(tiles).map(|tile| rest(self.rows, 4 * tile, 4 * tiles));
@@ -323,29 +423,49 @@ impl Strips {
             let columns = (0..all_columns).step_by(columns);
             columns.map(move |column| (rows, column))
         });
-        let cycles: Vec<u64> = pieces
+        pieces
             .flat_map(|(rows, column)| {
                 let columns = rest(self.columns, column, columns);
-                (0..self.lines).map(move |line| self.line(line, column, columns, rows))
+                (0..self.all_lines())
+                    .map(move |line| self.line(line % self.lines, column, columns, rows))
             })
-            .collect();
-        let part = |core: usize| core * cycles.len() / CORES..(core + 1) * cycles.len() / CORES;
-        (0..CORES).map(|core| cycles[part(core)].iter().sum()).max().unwrap_or(0)
+            .collect()
     }
 
-    /// The pieces by which cores have the least to wait for one another: the largest, unless smaller ones save some hundredths.
-    fn best_piece(&self) -> [usize; 2] {
+    /// From a piece to the next that a core takes such that the core that takes longest does so the shortest, and its cycles.
+    fn best_step(&self, piece: [usize; 2]) -> (usize, u64) {
+        let cycles = self.cycles_of(piece);
+        let count = cycles.len();
+        let longest = |step: usize| {
+            let part = |core: usize| core * count / CORES..(core + 1) * count / CORES;
+            let sum = |core| part(core).map(|n| cycles[n * step % count]).sum::<u64>();
+            (0..CORES).map(sum).max().unwrap_or(0)
+        };
+        let (mut best, mut least) = (1, longest(1));
+        for step in (2..count.min(STEPS)).filter(|&step| has_no_factor_in_common(step, count)) {
+            let longest = longest(step);
+            if longest * 100 < least * 99 {
+                (best, least) = (step, longest);
+            }
+        }
+        (best, least)
+    }
+
+    /// The pieces, and steps between them, by which cores have the least to wait for one another: the largest, unless smaller
+    /// ones save some hundredths.
+    fn best_piece(&self) -> ([usize; 2], usize) {
         let whole = self.whole_piece();
         if !self.turns_rows {
-            return whole;
+            return (whole, 1);
         }
-        let (mut best, mut least) = (whole, self.longest(whole));
+        let (step, mut least) = self.best_step(whole);
+        let mut best = (whole, step);
         for pieces in [[2, 1], [1, 2], [4, 1], [2, 2], [1, 3], [1, 4]] {
             let [tiles, columns] = [0, 1].map(|axis: usize| whole[axis].div_ceil(pieces[axis]));
             let piece = [tiles, columns.next_multiple_of(4)];
-            let longest = self.longest(piece);
+            let (step, longest) = self.best_step(piece);
             if longest * 100 < least * 97 {
-                (best, least) = (piece, longest);
+                (best, least) = ((piece, step), longest);
             }
         }
         best
@@ -354,11 +474,11 @@ impl Strips {
     /// Takes its working memory, with weights of some groups.
     pub(crate) fn lay_out(&mut self, scratch: &mut Scratch, groups: usize) {
         let tiles = self.rows.div_ceil(4);
-        self.packed_rows = scratch.take(groups * tiles * 4 * self.vector());
-        if self.places.contains(&None) {
+        self.packed_rows = scratch.take(groups * tiles * 4 * self.all_vectors());
+        self.strips = scratch.take(self.room());
+        if self.places.contains(&None) && !self.shared.packed {
             self.unused = scratch.take(tiles * 4 * self.channels);
         }
-        self.strips = scratch.take(self.room());
         if !self.turns_rows {
             self.zeros = scratch.take(self.width.next_multiple_of(4));
         }
@@ -366,30 +486,28 @@ impl Strips {
 
     /// Declares its working memory and packs nothing yet.
     pub(crate) fn declarations(&self, out: &mut Text) {
-        let text = format!("{} vectors of {} bytes.", self.rows.div_ceil(4) * 4, self.vector());
+        let text =
+            format!("{} vectors of {} bytes.", self.rows.div_ceil(4) * 4, self.all_vectors());
         declare(out, "int8_t", "rows", self.packed_rows, &text);
         let text = format!("{} of {} bytes.", self.strip_count(), self.bytes());
         declare(out, "int8_t", "strips", self.strips, &text);
         if !self.turns_rows {
             declare(out, "int8_t", "zeros", self.zeros, "A row of the operand's.");
         }
-        let list: Vec<String> = self
-            .places
-            .iter()
-            .map(|place| match place {
-                Some([down, right]) if self.turns_rows => {
-                    ((down * self.taps[1] + right) * self.channels).to_string()
-                }
-                Some([down, right]) => (right * self.column() + down * self.channels).to_string(),
-                None => "-1".into(),
-            })
-            .collect();
+        if self.shared.packed {
+            return;
+        }
+        let number = |place: &Option<usize>| place.map_or("-1".into(), |place| place.to_string());
+        let list: Vec<String> = self.places.iter().map(number).collect();
         out.long(format!("static const int16_t places[] = {{ {} }};", list.join(", ")));
     }
 
     /// Zeroes what stays zero.
     pub(crate) fn clear(&self, out: &mut Text, groups: usize) {
-        let bytes = groups * self.rows.div_ceil(4) * 4 * self.vector();
+        if self.shared.packed {
+            return;
+        }
+        let bytes = groups * self.rows_bytes();
         if self.vector() != self.taps[1] * self.taps[0] * self.channels || self.rows % 4 == 3 {
             out.line(zero("rows", bytes));
         }
@@ -402,6 +520,9 @@ impl Strips {
 
     /// Packs the weights at `from` to `to`.
     pub(crate) fn pack(&self, out: &mut Text, known: &mut Known, from: &str, to: &str) {
+        if self.shared.packed {
+            return;
+        }
         known.declare(out, TAPS);
         let unused = if self.places.contains(&None) {
             format!("(int8_t *)(void *)(scratch + {})", self.unused)
@@ -417,7 +538,7 @@ impl Strips {
             ("taps", self.places.len().to_string()),
             ("places", "places".into()),
             ("to", to.to_string()),
-            ("bytes", self.vector().to_string()),
+            ("bytes", self.all_vectors().to_string()),
             ("unused", unused),
         ] {
             known.set(out, "taps", field, &value);
@@ -438,6 +559,10 @@ impl Strips {
             false => 0,
         };
         let number = |n: usize| n.to_string();
+        let rows = match self.shared.before {
+            0 => rows.to_string(),
+            before => format!("{rows} + {}", 4 * before),
+        };
         for (field, value) in [
             ("from", from.to_string()),
             ("images", number(self.images)),
@@ -454,11 +579,11 @@ impl Strips {
             ("column", number(self.column())),
             ("bytes", number(self.bytes())),
             ("right", number(self.steps[1] * self.column())),
-            ("words", number(self.vector() / 4)),
+            ("words", number(self.all_vectors() / 4)),
             ("segment", number(self.segment())),
             ("jump", jump.to_string()),
             ("strips", "strips".into()),
-            ("rows", rows.to_string()),
+            ("rows", rows),
             ("row_count", number(self.rows)),
             ("lines", number(self.lines)),
             ("columns", number(self.columns)),
@@ -472,6 +597,10 @@ impl Strips {
         ] {
             known.set(out, "lines", field, &value);
         }
+        if self.turns_rows {
+            known.set(out, "lines", "pieces", &divided(self.widths(), self.all_lines()));
+            known.set(out, "lines", "step", &divided(self.step, 1));
+        }
         if self.trims() {
             known.set(out, "lines", "across", &number(self.taps[1]));
         }
@@ -479,9 +608,11 @@ impl Strips {
             out.long(format!("TRAINC_PARALLEL_FOR(&lines, {count}, trainc_xpulp_{name});"));
         };
         if self.turns_rows {
-            share(number(self.height), "turn_rows");
+            if !self.shared.turned {
+                share(number(self.strip_count()), "turn_rows");
+            }
             let multiply = if self.trims() { "multiply_trimmed" } else { "multiply_lines" };
-            share(divided(self.widths(), self.lines), multiply);
+            share(divided(self.widths(), self.all_lines()), multiply);
         } else {
             share(number(self.parts()), "multiply_strips");
         }
@@ -499,6 +630,6 @@ impl Strips {
 
     /// Bytes of a group's packed weights.
     pub(crate) fn rows_bytes(&self) -> usize {
-        self.rows.div_ceil(4) * 4 * self.vector()
+        self.rows.div_ceil(4) * 4 * self.all_vectors()
     }
 }

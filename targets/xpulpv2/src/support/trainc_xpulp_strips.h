@@ -110,7 +110,7 @@ static inline void trainc_xpulp_pack_taps(void *context, int32_t begin, int32_t 
 
 /* The products of windows. */
 struct trainc_xpulp_strips {
-    /* [images][channels][height][width]; a single image where its rows are turned once. */
+    /* [images][channels][height][width] */
     const int8_t *from;
     int32_t images, channels, height, width;
     /* As many zeros as a row has elements. */
@@ -134,6 +134,8 @@ struct trainc_xpulp_strips {
     int32_t lines, columns, parts;
     /* Of lines in pieces, the rows' tiles and the columns of a piece, these whole fours. */
     int32_t piece_tiles, piece_columns;
+    /* How many pieces all lines have, and from one to the next that a core takes. */
+    int32_t pieces, step;
     /* [images][rows][lines][columns] */
     int32_t *sums;
     int32_t sums_stride, image_sums;
@@ -314,8 +316,17 @@ static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t 
     const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
     const int32_t plane = work->height * work->width, rest = work->used & 3;
     const int32_t channels = work->channels;
+    int32_t image = 0, above = begin;
+    while (above >= work->height) {
+        above -= work->height;
+        image++;
+    }
     for (int32_t row = begin; row < end; row++) {
-        const int8_t *from = work->from + row * work->width;
+        const int8_t *from = work->from + image * channels * plane + above * work->width;
+        if (++above == work->height) {
+            above = 0;
+            image++;
+        }
         int8_t *to = work->strips + row * work->bytes + work->left * channels;
         for (int32_t k = 0; k < channels; k += 4, from += 4 * plane, to += 4) {
             const int8_t *const rows[4] = { from, from + plane, from + 2 * plane, from + 3 * plane };
@@ -339,15 +350,23 @@ static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t 
 static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
     const struct trainc_xpulp_strips *work, int32_t begin, int32_t end, int32_t trims)
 {
-    for (int32_t piece = begin; piece < end; piece++) {
+    const int32_t pieces = work->pieces, step = work->step, lines = work->images * work->lines;
+    int32_t piece = begin * step % pieces;
+    for (int32_t n = begin; n < end; n++, piece += piece + step < pieces ? step : step - pieces) {
         int32_t line = piece, tile = 0, column = 0;
-        while (line >= work->lines) {
-            line -= work->lines;
+        while (line >= lines) {
+            line -= lines;
             column += work->piece_columns;
             if (column >= work->columns) {
                 column = 0;
                 tile += work->piece_tiles;
             }
+        }
+        const int8_t *strips = work->strips;
+        int32_t *sums = work->sums;
+        for (; line >= work->lines; line -= work->lines) {
+            strips += work->height * work->bytes;
+            sums += work->image_sums;
         }
         const int32_t top = line * work->down - work->top;
         int32_t first = 0, behind = work->taps;
@@ -357,15 +376,15 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
         while (behind > first && top + (behind - 1) * work->dilation >= work->height) {
             behind--;
         }
-        int32_t *const sums = work->sums + line * work->columns;
+        sums += line * work->columns;
         if (first < behind) {
             work->bits[piece] |= trainc_xpulp_multiply_line(work,
-                work->strips + (top + first * work->dilation) * work->bytes, first, behind - first,
+                strips + (top + first * work->dilation) * work->bytes, first, behind - first,
                 sums, tile, column, trims);
             continue;
         }
-        for (int32_t n = 0; n < work->row_count; n++) {
-            trainc_xpulp_zero(sums + n * work->sums_stride, 4 * work->columns);
+        for (int32_t row = 0; row < work->row_count; row++) {
+            trainc_xpulp_zero(sums + row * work->sums_stride, 4 * work->columns);
         }
     }
 }

@@ -147,6 +147,9 @@ pub(crate) const SHAPES: &[Shape] = &[
     (2, 1, [1, 8], [9, 14], [5, 5], [1, 1], [1, 1], [2; 4]),
     (2, 1, [24, 17], [6, 10], [3, 3], [1, 1], [1, 1], [1; 4]),
     (2, 1, [40, 24], [7, 7], [1, 1], [1, 1], [1, 1], [0; 4]),
+    // Phases of a single image, and of large ones, whose operands are whole words of channels.
+    (1, 1, [19, 8], [10, 24], [3, 3], [2, 2], [1, 1], [1; 4]),
+    (2, 1, [4, 64], [34, 36], [3, 3], [2, 2], [1, 1], [1; 4]),
 ];
 
 /// Windows of which some have no tap, in the error gradient or in the convolution: planes smaller and larger than a vector,
