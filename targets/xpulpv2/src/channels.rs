@@ -1,6 +1,7 @@
 //! Normalizations of channels by integers: exact sums of bytes, and bytes by factors of their channel, rounded as they are made
 //! (`support/trainc_xpulp_channels.h`). Loops would take ten times as long for sums, four times for results.
-//! Sums that are rounded by chance are kept: to make them twice takes longer.
+//! Sums that are rounded by chance are nowhere kept: those of few channels, by their least and greatest bytes, may have the
+//! most bits, and are measured.
 
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_c::{CKernel, Emitted};
@@ -12,12 +13,11 @@ use trainc_ir::{Op, TensorType};
 /// Most elements of a channel: 2^16 products of bytes fit 31 bits.
 const MOST: usize = 1 << 16;
 
-/// Most cores that round side by side.
-const CORES: usize = 8;
-
 /// Cycles of a call, and of a row.
 const CALL: u64 = 400;
 const ROW: u64 = 30;
+/// Of a row that is rounded by chance, whose first and last elements share words with others.
+const DITHERED_ROW: u64 = 280;
 /// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; how much longer those of more
 /// than [`SHORT`] elements take, and two divisions by a count that is no power of two.
 const STATISTICS: u64 = 85;
@@ -125,8 +125,7 @@ impl ChannelKernel {
             Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 4 + 19,
             Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 4 + 29,
             Kind::Lines { finish: Finish::Sums, .. } => 24,
-            // Sums are kept, and half of the channels' measured.
-            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 24 + 4 + 42,
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 6 + 49,
         }
     }
 
@@ -144,21 +143,10 @@ impl ChannelKernel {
         }
         let take = |(ty, name)| (ty, name, scratch.take(4 * self.channels));
         let mut parts: Vec<_> = names.into_iter().map(take).collect();
-        match finish {
-            Finish::HalfAway { .. } => {
-                parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
-            }
-            Finish::Stochastic { .. } => {
-                parts.push(("int32_t", "sums", scratch.take(4 * self.elements())));
-            }
-            Finish::Sums => {}
+        if let Finish::HalfAway { .. } = finish {
+            parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
         }
         (scratch, parts)
-    }
-
-    /// Elements of all channels.
-    fn elements(&self) -> usize {
-        self.images * self.channels * self.space
     }
 
     /// Sets the sizes of `work`.
@@ -216,7 +204,11 @@ impl Implementation for ChannelKernel {
         };
         let [images, channels, space] =
             [self.images, self.channels, self.space].map(|size| size as u64);
-        let rows = |quarters: u64| images * (ROW + space * quarters / 4);
+        let row = match self.kind {
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => DITHERED_ROW,
+            _ => ROW,
+        };
+        let rows = |quarters: u64| images * (row + space * quarters / 4);
         let mut own = rows(self.quarters());
         if let Kind::Lines { finish: Finish::HalfAway { .. }, .. } = self.kind {
             own = own.min(TABLE + rows(TABLED));
@@ -302,8 +294,7 @@ impl CKernel for ChannelKernel {
                 out.open("{");
                 let (_, parts) = self.scratch();
                 for &(ty, part, at) in &parts {
-                    let text = if part == "sums" { "All." } else { "By channels." };
-                    declare(&mut out, ty, part, at, text);
+                    declare(&mut out, ty, part, at, "By channels.");
                 }
                 out.line("struct trainc_xpulp_lines work;");
                 self.emit_sizes(&mut out);
@@ -320,20 +311,15 @@ impl CKernel for ChannelKernel {
                     let has = parts.iter().any(|&(_, name, _)| name == part);
                     fields(&mut out, &[(part, if has { part } else { "0" })]);
                 }
-                let places: &[(&str, &str)] = match finish {
-                    Finish::Sums => &[("sums", "y0")],
-                    Finish::HalfAway { .. } => &[("y", "y0")],
-                    Finish::Stochastic { .. } => &[("y", "y0"), ("sums", "sums")],
-                };
-                fields(&mut out, places);
+                let place = if let Finish::Sums = finish { "sums" } else { "y" };
+                fields(&mut out, &[(place, "y0")]);
                 out.long(match finish {
                     Finish::Sums => "trainc_xpulp_lines_sums(&work, y0_exponent);".to_string(),
                     Finish::HalfAway { low } => {
                         format!("trainc_xpulp_lines_half_away(&work, {low}, y0_exponent);")
                     }
                     Finish::Stochastic { stream } => format!(
-                        "trainc_xpulp_lines_dither(&work, trainc_xpulp_draw(run, {stream}), {}, y0_exponent);",
-                        CORES.min(self.elements())
+                        "trainc_xpulp_lines_dither(&work, trainc_xpulp_draw(run, {stream}), y0_exponent);"
                     ),
                 });
             }

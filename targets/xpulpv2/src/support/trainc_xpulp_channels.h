@@ -269,6 +269,9 @@ static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t
     }
 }
 
+/* Parts in which a channel is measured, and all elements are rounded by chance. */
+#define TRAINC_XPULP_PARTS 8
+
 /* Sums a factor + b turn + offset of elements of a channel; a is dy, or x where there is no dy. */
 struct trainc_xpulp_lines {
     struct trainc_xpulp_sizes sizes;
@@ -281,7 +284,8 @@ struct trainc_xpulp_lines {
     int32_t *factors, *turns, *offsets;
     /* What whole numbers are scaled by, as powers of two. */
     int32_t factor_power, turn_power, offset_power;
-    /* Bits of the magnitudes of each channel's sums; none where these are the results. */
+    /* What the magnitudes of each channel's sums do not exceed, of the largest with as many bits as it
+     * has; none where sums are the results. */
     uint32_t *widths;
     /* Of one operand that is rounded to nearest, the least and the greatest byte of each channel. */
     int8_t *ranges;
@@ -289,6 +293,12 @@ struct trainc_xpulp_lines {
     int8_t *y;
     /* Where they are kept. */
     int32_t *sums;
+    /* Of sums that are rounded by chance: the channel that is measured and its parts' largest
+     * magnitudes; the shift, whether results may exceed a byte, and the first element's counter. */
+    int32_t measured;
+    uint32_t largest[TRAINC_XPULP_PARTS];
+    int32_t shift, clamps;
+    uint32_t key;
 };
 
 /* A channel's floats; 0 where floats have to make these. */
@@ -409,7 +419,25 @@ static inline void trainc_xpulp_byte_extremes(const int8_t *x, int32_t count, ui
     extremes[1] = greatest;
 }
 
-/* The whole numbers of some channels, and how wide their sums are. */
+/* The least and the greatest byte of a channel. */
+static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes *sizes,
+    const int8_t *x, int32_t c, int8_t *extremes)
+{
+    uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 };
+    for (int32_t n = 0; n < sizes->images; n++) {
+        trainc_xpulp_byte_extremes(x + (n * sizes->channels + c) * sizes->space, sizes->space, bytes);
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        uint32_t all = bytes[i];
+        for (int32_t by = 16; by >= 8; by -= 8) {
+            all = i == 0 ? trainc_xpulp_min_b(all, all >> by) : trainc_xpulp_max_b(all, all >> by);
+        }
+        extremes[i] = (int8_t)(all & 255);
+    }
+}
+
+/* The whole numbers of some channels, and what their sums do not exceed: of one operand, the largest
+ * one, as a sum moves one way with its byte. */
 static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
@@ -418,33 +446,32 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
             UINT32_C(1) << 30);
-        int32_t extremes[2];
+        int32_t sums[2] = { offset, offset }, turn = 0;
+        int8_t bytes[2];
         work->factors[c] = factor;
         work->offsets[c] = offset;
         if (work->turns != 0) {
-            work->turns[c] = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
+            turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
+            work->turns[c] = turn;
         }
-        if (work->ranges == 0) {
+        if (work->widths == 0) {
             continue;
         }
-        /* A sum moves one way with its byte. */
-        uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 };
-        for (int32_t n = 0; n < sizes->images; n++) {
-            trainc_xpulp_byte_extremes(work->a + (n * sizes->channels + c) * sizes->space,
-                sizes->space, bytes);
-        }
+        trainc_xpulp_channel_extremes(sizes, work->a, c, bytes);
         for (int32_t i = 0; i < 2; i++) {
-            uint32_t all = bytes[i];
-            for (int32_t by = 16; by >= 8; by -= 8) {
-                all = i == 0 ? trainc_xpulp_min_b(all, all >> by | all << (32 - by))
-                    : trainc_xpulp_max_b(all, all >> by | all << (32 - by));
+            if (work->ranges != 0) {
+                work->ranges[2 * c + i] = bytes[i];
             }
-            const int8_t byte = (int8_t)(all & 255);
-            work->ranges[2 * c + i] = byte;
-            extremes[i] = byte * factor;
+            sums[i] += bytes[factor < 0 ? 1 - i : i] * factor;
         }
-        work->widths[c] = trainc_xpulp_abs((uint32_t)(extremes[0] + offset))
-            | trainc_xpulp_abs((uint32_t)(extremes[1] + offset));
+        if (work->turns != 0) {
+            trainc_xpulp_channel_extremes(sizes, work->b, c, bytes);
+            for (int32_t i = 0; i < 2; i++) {
+                sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
+            }
+        }
+        work->widths[c] = trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
+            trainc_xpulp_abs((uint32_t)sums[1]));
     }
 }
 
@@ -531,12 +558,11 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
     }
 }
 
-/* Sums of two operands in a row; the bits of their magnitudes, too, where these are asked for. */
-static inline uint32_t trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int32_t *y,
-    int32_t count, const int32_t *line, int32_t asked)
+/* Sums of two operands in a row. */
+static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int32_t *y,
+    int32_t count, const int32_t *line)
 {
     const int32_t factor = line[0], turn = line[1], offset = line[2];
-    uint32_t bits = 0;
     int32_t i = 0;
 #if defined(TRAINC_XPULP_INSN)
     if (count > 1) {
@@ -546,30 +572,54 @@ static inline uint32_t trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, 
         register int32_t x13 __asm__("x13") = factor;
         register int32_t x14 __asm__("x14") = turn;
         register int32_t x15 __asm__("x15") = offset;
-        register uint32_t x16 __asm__("x16") = 0;
         register int32_t *x17 __asm__("x17") = y;
-#define TRAINC_XPULP_LINE_PAIRS(...) \
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6) \
-            "add x5, x5, x15\n\tadd x6, x6, x15\n\t" TRAINC_XPULP_SWI(x5, 4, x17) __VA_ARGS__ \
-            ".option pop" \
-            : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) : "r"(x12), "r"(x13), "r"(x14), "r"(x15) \
-            : "x5", "x6", "x7", "x28", "memory")
-        if (asked) {
-            TRAINC_XPULP_LINE_PAIRS(TRAINC_XPULP_SWI(x6, 4, x17) TRAINC_XPULP_SCALAR(0, x5, x5, x0)
-                TRAINC_XPULP_SCALAR(0, x6, x6, x0) "or x16, x16, x5\n\t9: or x16, x16, x6\n\t");
-        } else {
-            TRAINC_XPULP_LINE_PAIRS("9: " TRAINC_XPULP_SWI(x6, 4, x17));
-        }
-#undef TRAINC_XPULP_LINE_PAIRS
-        bits = x16;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6)
+            "add x5, x5, x15\n\tadd x6, x6, x15\n\t" TRAINC_XPULP_SWI(x5, 4, x17)
+            "9: " TRAINC_XPULP_SWI(x6, 4, x17) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x17) : "r"(x12), "r"(x13), "r"(x14), "r"(x15)
+            : "x5", "x6", "x7", "x28", "memory");
         i = count & ~1;
     }
 #endif
     for (; i < count; i++) {
         y[i] = a[i] * factor + b[i] * turn + offset;
-        bits |= asked ? trainc_xpulp_abs((uint32_t)y[i]) : 0;
     }
-    return bits;
+}
+
+/* The largest magnitude of such sums. */
+static inline uint32_t trainc_xpulp_line_largest(const int8_t *a, const int8_t *b, int32_t count,
+    const int32_t *line)
+{
+    const int32_t factor = line[0], turn = line[1], offset = line[2];
+    int32_t least = INT32_MAX, greatest = INT32_MIN, i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 1) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register const int8_t *x11 __asm__("x11") = b;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register int32_t x13 __asm__("x13") = factor;
+        register int32_t x14 __asm__("x14") = turn;
+        register int32_t x15 __asm__("x15") = least;
+        register int32_t x16 __asm__("x16") = greatest;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_LINES(x5, x6)
+            TRAINC_XPULP_SCALAR(4, x15, x15, x5) TRAINC_XPULP_SCALAR(6, x16, x16, x5)
+            TRAINC_XPULP_SCALAR(4, x15, x15, x6) "9: " TRAINC_XPULP_SCALAR(6, x16, x16, x6)
+            ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x15), "+r"(x16) : "r"(x12), "r"(x13), "r"(x14)
+            : "x5", "x6", "x7", "x28", "memory");
+        least = x15;
+        greatest = x16;
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        const int32_t sum = a[i] * factor + b[i] * turn;
+        least = trainc_minimum32(least, sum);
+        greatest = trainc_maximum32(greatest, sum);
+    }
+    return count > 0 ? trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)(least + offset)),
+                           trainc_xpulp_abs((uint32_t)(greatest + offset)))
+                     : 0;
 }
 
 /* Bytes of a row by a table, in whose middle 0 has its place. */
@@ -636,27 +686,223 @@ static inline void trainc_xpulp_lines_half_away_of(void *context, int32_t begin,
     }
 }
 
-/* Sums of some channels; where widths are asked for, the bits of their magnitudes: only where a
- * channel's may have more bits than those before it. */
+/* A channel's factor, turn and offset. */
+static inline void trainc_xpulp_line_of(const struct trainc_xpulp_lines *work, int32_t c,
+    int32_t *line)
+{
+    line[0] = work->factors[c];
+    line[1] = work->turns != 0 ? work->turns[c] : 0;
+    line[2] = work->offsets[c];
+}
+
+/* Sums of some channels. */
 static inline void trainc_xpulp_lines_sums_of(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
     const struct trainc_xpulp_sizes *const sizes = &work->sizes;
-    uint32_t bits = 0;
     for (int32_t c = begin; c < end; c++) {
-        const int32_t turn = work->turns != 0 ? work->turns[c] : 0;
-        const int32_t line[3] = { work->factors[c], turn, work->offsets[c] };
-        const uint32_t most = 128 * (trainc_xpulp_abs((uint32_t)line[0])
-            + trainc_xpulp_abs((uint32_t)turn)) + trainc_xpulp_abs((uint32_t)line[2]);
-        const int32_t asked = work->widths != 0 && (most & ~bits) > bits;
+        int32_t line[3];
+        trainc_xpulp_line_of(work, c, line);
         for (int32_t n = 0; n < sizes->images; n++) {
             const int32_t start = (n * sizes->channels + c) * sizes->space;
-            bits |= trainc_xpulp_line_sums(work->a + start, work->b + start, work->sums + start,
-                sizes->space, line, asked);
+            trainc_xpulp_line_sums(work->a + start, work->b + start, work->sums + start,
+                sizes->space, line);
         }
-        if (work->widths != 0) {
-            work->widths[c] = bits;
+    }
+}
+
+/* The largest magnitude of sums of a channel, of so many elements of each image from one on. */
+static inline uint32_t trainc_xpulp_channel_largest(const struct trainc_xpulp_lines *work, int32_t c,
+    int32_t first, int32_t count)
+{
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    uint32_t largest = 0;
+    int32_t line[3];
+    trainc_xpulp_line_of(work, c, line);
+    for (int32_t n = 0; n < sizes->images; n++) {
+        const int32_t start = (n * sizes->channels + c) * sizes->space + first;
+        largest = trainc_xpulp_maxu(largest,
+            trainc_xpulp_line_largest(work->a + start, work->b + start, count, line));
+    }
+    return largest;
+}
+
+/* Some parts of the channel that is measured. */
+static inline void trainc_xpulp_measure_parts(void *context, int32_t begin, int32_t end)
+{
+    struct trainc_xpulp_lines *const work = (struct trainc_xpulp_lines *)context;
+    const int32_t space = work->sizes.space, first = begin * space / TRAINC_XPULP_PARTS;
+    work->largest[begin] = trainc_xpulp_channel_largest(work, work->measured, first,
+        end * space / TRAINC_XPULP_PARTS - first);
+}
+
+/* Of some channels those whose sums may have more bits than the largest one that is known. */
+static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    uint32_t known = work->widths[work->measured];
+    for (int32_t c = begin; c < end; c++) {
+        if ((work->widths[c] & ~known) > known) {
+            work->widths[c] = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
+            known = trainc_xpulp_maxu(known, work->widths[c]);
         }
+    }
+}
+
+/* Measures the channel whose sums may be the largest, then others that still may have more bits;
+ * returns what no sum's magnitude exceeds, with as many bits as the largest one has. */
+static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
+{
+    uint32_t *const widths = work->widths;
+    const int32_t channels = work->sizes.channels;
+    uint32_t first = widths[0], second = 0, most = 0;
+    work->measured = 0;
+    for (int32_t c = 1; c < channels; c++) {
+        const uint32_t width = widths[c];
+        if (width > first) {
+            second = first;
+            first = width;
+            work->measured = c;
+        } else {
+            second = trainc_xpulp_maxu(second, width);
+        }
+    }
+    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
+        work->largest[part] = 0;
+    }
+    TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_measure_parts);
+    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
+        most = trainc_xpulp_maxu(most, work->largest[part]);
+    }
+    if ((second & ~most) > most) {
+        widths[work->measured] = most;
+        TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_measure_channels);
+        second = 0;
+        for (int32_t c = 0; c < channels; c++) {
+            second = trainc_xpulp_maxu(second, widths[c]);
+        }
+    }
+    return trainc_xpulp_maxu(most, second);
+}
+
+/* The first element of a part of all; but for the first part's, its counter is a multiple of 4. */
+static inline int32_t trainc_xpulp_part(const struct trainc_xpulp_lines *work, int32_t part)
+{
+    const int32_t count = work->sizes.images * work->sizes.channels * work->sizes.space;
+    const int32_t ahead = (int32_t)(work->key & 3);
+    const int32_t each = (count + TRAINC_XPULP_PARTS - 1) / TRAINC_XPULP_PARTS;
+    const int32_t first = ((part * each + ahead) & ~3) - ahead;
+    return part == 0 ? 0 : part == TRAINC_XPULP_PARTS ? count
+        : trainc_maximum32(trainc_minimum32(first, count), 0);
+}
+
+#if defined(TRAINC_XPULP_INSN)
+/* The lowest bytes of a, so many, and the others of b. */
+static inline uint32_t trainc_xpulp_joined(uint32_t a, uint32_t b, int32_t bytes)
+{
+    const uint32_t mask = (UINT32_C(1) << 8 * bytes) - 1;
+    return (a & mask) | (b & ~mask);
+}
+
+/* To what is added by chance come the products of two elements. */
+#define TRAINC_XPULP_LINE_ON(p, q) \
+    TRAINC_XPULP_LBSI(x1, 1, x10) TRAINC_XPULP_LBSI(x5, 1, x11) \
+    TRAINC_XPULP_LBSI(x6, 1, x10) TRAINC_XPULP_LBSI(x9, 1, x11) \
+    TRAINC_XPULP_MAC(p, x1, x13) TRAINC_XPULP_MAC(q, x6, x13) \
+    TRAINC_XPULP_MAC(p, x5, x14) TRAINC_XPULP_MAC(q, x9, x14)
+#define TRAINC_XPULP_LINE_DITHER(...) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_HASHES \
+        "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tsrl x29, x29, x19\n\tsrl x30, x30, x19\n\t" \
+        TRAINC_XPULP_LINE_ON(x7, x28) TRAINC_XPULP_LINE_ON(x29, x30) \
+        TRAINC_XPULP_ADD_SHIFT(x7, x15, x18) TRAINC_XPULP_ADD_SHIFT(x28, x15, x18) \
+        TRAINC_XPULP_ADD_SHIFT(x29, x15, x18) TRAINC_XPULP_ADD_SHIFT(x30, x15, x18) \
+        __VA_ARGS__ "9: " TRAINC_XPULP_SWI(x5, 4, x17) ".option pop" \
+        : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) \
+        : TRAINC_XPULP_DITHER_OPERANDS, "r"(x13), "r"(x14), "r"(x15) \
+        : TRAINC_XPULP_DITHER_CLOBBERS)
+
+/* Fours of such sums, at least one, rounded by chance, from an element on whose counter is a multiple
+ * of 4. */
+static inline void trainc_xpulp_line_fours(const struct trainc_xpulp_lines *work,
+    const int32_t *line, int32_t first, int32_t behind)
+{
+    const int32_t shift = work->shift;
+    for (int32_t i = first, fours; i < behind; i += 4 * fours) {
+        const uint32_t counter = work->key + (uint32_t)i;
+        fours = trainc_xpulp_dither_fours(behind - i, counter);
+        register const int8_t *x10 __asm__("x10") = work->a + i;
+        register const int8_t *x11 __asm__("x11") = work->b + i;
+        register int32_t x13 __asm__("x13") = line[0];
+        register int32_t x14 __asm__("x14") = line[1];
+        register int32_t x15 __asm__("x15") = line[2];
+        TRAINC_XPULP_DITHER_REGISTERS(fours, work->y + i, shift, counter);
+        if (work->clamps) {
+            TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_CLIP8(x7, x7) TRAINC_XPULP_CLIP8(x28, x28)
+                TRAINC_XPULP_CLIP8(x29, x29) TRAINC_XPULP_CLIP8(x30, x30)
+                TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30) TRAINC_XPULP_PV(5, 0x18, x5, x5, x23));
+        } else {
+            TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30));
+        }
+    }
+}
+#endif
+
+/* Such sums from one element to another, rounded by chance; those of begin to end are this core's. */
+static inline void trainc_xpulp_line_dither(const struct trainc_xpulp_lines *work,
+    const int32_t *line, int32_t from, int32_t to, int32_t begin, int32_t end)
+{
+    int32_t first = to, behind = to;
+#if defined(TRAINC_XPULP_INSN)
+    if (work->shift > 0 && work->shift <= 16) {
+        /* Whole fours, which overlap other rows: what lies there stays as it is. */
+        first = from - (int32_t)((work->key + (uint32_t)from) & 3);
+        behind = to + (int32_t)((0 - (work->key + (uint32_t)to)) & 3);
+        first += first < begin ? 4 : 0;
+        behind -= behind > end ? 4 : 0;
+        if (first < behind) {
+            int8_t *const last = work->y + behind - 4;
+            const uint32_t before = trainc_xpulp_load(work->y + first);
+            const uint32_t after = trainc_xpulp_load(last);
+            trainc_xpulp_line_fours(work, line, first, behind);
+            if (behind > to) {
+                trainc_xpulp_store(last,
+                    trainc_xpulp_joined(trainc_xpulp_load(last), after, to - behind + 4));
+            }
+            if (first < from) {
+                trainc_xpulp_store(work->y + first, trainc_xpulp_joined(before,
+                    trainc_xpulp_load(work->y + first), from - first));
+            }
+        } else {
+            first = to;
+        }
+    }
+#else
+    (void)begin;
+    (void)end;
+#endif
+    for (int32_t i = from; i < to; i++) {
+        if (i >= first && i < behind) {
+            i = behind - 1;
+            continue;
+        }
+        work->y[i] = trainc_xpulp_dither(work->a[i] * line[0] + work->b[i] * line[1] + line[2],
+            work->shift, work->key + (uint32_t)i);
+    }
+}
+
+/* Some parts of all elements. */
+static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    const int32_t channels = work->sizes.channels, space = work->sizes.space;
+    const int32_t first = trainc_xpulp_part(work, begin), last = trainc_xpulp_part(work, end);
+    int32_t row = first / space;
+    for (int32_t i = first, c = row % channels; i < last; c = c + 1 < channels ? c + 1 : 0) {
+        const int32_t behind = trainc_minimum32(++row * space, last);
+        int32_t line[3];
+        trainc_xpulp_line_of(work, c, line);
+        trainc_xpulp_line_dither(work, line, i, behind, first, last);
+        i = behind;
     }
 }
 
@@ -677,23 +923,17 @@ static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work,
     TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_half_away_of);
 }
 
-/* Sums are kept, and rounded in so many parts. */
 static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, uint32_t key,
-    int32_t parts, int32_t *y_exponent)
+    int32_t *y_exponent)
 {
-    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
     const int64_t exponent = trainc_xpulp_lines_start(work);
-    TRAINC_PARALLEL_FOR(work, sizes->channels, trainc_xpulp_lines_sums_of);
-    struct trainc_xpulp_dithered rounded;
-    rounded.x = work->sums;
-    rounded.y = work->y;
-    rounded.count = sizes->images * sizes->channels * sizes->space;
-    rounded.parts = parts;
-    rounded.widths = 0;
-    rounded.shift = trainc_xpulp_lines_shift(work);
-    rounded.key = key;
-    y_exponent[0] = trainc_add32((int32_t)exponent, rounded.shift);
-    TRAINC_PARALLEL_FOR(&rounded, parts, trainc_xpulp_dithered_parts);
+    const uint32_t most = trainc_xpulp_lines_most(work);
+    const int32_t shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)most), 0);
+    work->shift = shift;
+    work->clamps = most > UINT32_C(127) << shift;
+    work->key = key;
+    y_exponent[0] = trainc_add32((int32_t)exponent, shift);
+    TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_lines_dithered_of);
 }
 
 static inline void trainc_xpulp_lines_sums(struct trainc_xpulp_lines *work, int32_t *y_exponent)
