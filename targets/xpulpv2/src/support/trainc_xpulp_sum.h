@@ -151,13 +151,12 @@ static inline uint32_t trainc_xpulp_sum_halves(const struct trainc_xpulp_sum *wo
 }
 
 #if defined(TRAINC_XPULP_INSN)
-/* Words of a and b in x5 and x6 become their sums in x5; x14 gathers what exceeds, x15 is by how
- * much a's upper bytes are shifted. */
+/* Words of a and b in x5 and x6 become their sums in x5; x14 gathers what exceeds. */
 #define TRAINC_XPULP_SUM_LOOP(...) \
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9) TRAINC_XPULP_LWI(x5, 4, x10) \
         TRAINC_XPULP_LWI(x6, 4, x11) __VA_ARGS__ "9: " TRAINC_XPULP_SWI(x5, 4, x12) ".option pop" \
         : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x14) \
-        : "r"(x13), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x20), "r"(x21), \
+        : "r"(x13), "r"(x18), "r"(x19), "r"(x20), "r"(x21), \
           "r"(x22), "r"(x23) \
         : "x5", "x6", "x7", "x28", "x29", "x30", "memory")
 /* trainc_xpulp_shift_bytes. */
@@ -172,26 +171,32 @@ static inline uint32_t trainc_xpulp_sum_halves(const struct trainc_xpulp_sum *wo
     TRAINC_XPULP_PV(1, 0x00, x7, x5, x6) "xor x28, x5, x7\n\txor x29, x6, x7\n\t" \
     "and x28, x28, x29\n\t" TRAINC_XPULP_PV(1, 0x38, x29, x7, x0) \
     "or x14, x14, x28\n\tor x14, x14, x29\n\tmv x5, x7\n\t"
-/* Halves of the first and third bytes in x7, of the others in x28. */
-#define TRAINC_XPULP_SUM_HALVES \
-    TRAINC_XPULP_PV(6, 0x28, x7, x5, x4) TRAINC_XPULP_PV(6, 0x28, x28, x6, x4) \
-    TRAINC_XPULP_PV(4, 0x24, x7, x7, x15) TRAINC_XPULP_PV(6, 0x24, x28, x28, x4) \
-    TRAINC_XPULP_PV(0, 0x00, x7, x7, x28) "and x5, x5, x16\n\t" \
-    TRAINC_XPULP_PV(6, 0x24, x6, x6, x4) TRAINC_XPULP_PV(4, 0x24, x5, x5, x15) \
-    TRAINC_XPULP_PV(0, 0x00, x28, x5, x6)
-#define TRAINC_XPULP_SUM_CHECK \
-    TRAINC_XPULP_PV(0, 0x38, x29, x7, x0) TRAINC_XPULP_PV(0, 0x38, x30, x28, x0) \
-    "or x14, x14, x29\n\tor x14, x14, x30\n\t"
-/* trainc_xpulp_quarter. */
-#define TRAINC_XPULP_QUARTER(x) \
-    TRAINC_XPULP_PV(0, 0x38, x29, x, x0) TRAINC_XPULP_PV(6, 0x35, x30, x29, x1) \
-    TRAINC_XPULP_PV(6, 0x02, x30, x30, x1) TRAINC_XPULP_PV(6, 0x20, x29, x29, x1) \
-    TRAINC_XPULP_PV(0, 0x04, x29, x29, x30) TRAINC_XPULP_PV(6, 0x25, x, x, x7) \
-    "xor x29, x29, " #x "\n\t" TRAINC_XPULP_PV(0, 0x04, x, x29, x)
-#define TRAINC_XPULP_SUM_JOIN "mv x5, x7\n\t" TRAINC_XPULP_PV(1, 0x64, x5, x28, x17)
+/* The same of doubled bytes of a: half a sum, even one that does not fit, shows whether it exceeds. */
+#define TRAINC_XPULP_DOUBLED_BYTES \
+    TRAINC_XPULP_PV(7, 0x25, x7, x6, x0) TRAINC_XPULP_PV(7, 0x35, x6, x6, x0) \
+    TRAINC_XPULP_PV(1, 0x00, x7, x7, x5) TRAINC_XPULP_PV(1, 0x00, x5, x7, x7) \
+    "xor x7, x7, x5\n\tor x5, x5, x6\n\tor x14, x14, x7\n\t" \
+    TRAINC_XPULP_PV(1, 0x38, x7, x5, x0) "or x14, x14, x7\n\t"
+/* To a quarter of a sum in x5, rounded down, comes 1 where one below 0 leaves an odd number, and where
+ * another one leaves 2: the lowest bits of x7 are whether 2 is left, those of x30 whether 1 is. */
+#define TRAINC_XPULP_QUARTERS_UP \
+    TRAINC_XPULP_PV(7, 0x25, x6, x5, x3) "or x7, x7, x30\n\txor x28, x7, x30\n\t" \
+    "and x7, x7, x6\n\txor x28, x28, x7\n\t" TRAINC_XPULP_PV(7, 0x35, x28, x28, x0) \
+    TRAINC_XPULP_PV(1, 0x00, x5, x5, x28)
+/* Half of the sum of x and y in x, rounded down; `both` holds their common bits. */
+#define TRAINC_XPULP_HALF_SUM(x, y, both) \
+    TRAINC_XPULP_PV(7, 0x25, x, x, x0) TRAINC_XPULP_PV(7, 0x25, y, y, x0) \
+    TRAINC_XPULP_PV(7, 0x35, both, both, x0) TRAINC_XPULP_PV(1, 0x00, x, x, y) \
+    TRAINC_XPULP_PV(1, 0x00, x, x, both)
+#define TRAINC_XPULP_SUM_QUARTERS \
+    "xor x30, x5, x6\n\tand x7, x5, x6\n\t" TRAINC_XPULP_HALF_SUM(x5, x6, x7) \
+    "mv x7, x5\n\t" TRAINC_XPULP_PV(7, 0x25, x5, x5, x0) TRAINC_XPULP_QUARTERS_UP
+#define TRAINC_XPULP_DOUBLED_QUARTERS \
+    "mv x30, x6\n\t" TRAINC_XPULP_PV(7, 0x25, x6, x6, x0) "xor x7, x5, x6\n\tand x28, x5, x6\n\t" \
+    TRAINC_XPULP_HALF_SUM(x5, x6, x28) TRAINC_XPULP_QUARTERS_UP
 
 /* Some whole words, at least one, and whether their sums exceed a byte: 10 instructions for four
- * elements, or up to 41. */
+ * elements, or up to 31. */
 static inline uint32_t trainc_xpulp_sum_words(const struct trainc_xpulp_sum *work, int32_t first,
     int32_t words)
 {
@@ -201,9 +206,6 @@ static inline uint32_t trainc_xpulp_sum_words(const struct trainc_xpulp_sum *wor
     register int8_t *x12 __asm__("x12") = work->y + 4 * first;
     register int32_t x13 __asm__("x13") = words;
     register uint32_t x14 __asm__("x14") = 0;
-    register uint32_t x15 __asm__("x15") = work->distance == 1 ? 7 : 8;
-    register uint32_t x16 __asm__("x16") = 0xff00ff00;
-    register uint32_t x17 __asm__("x17") = 0x06020400;
     register uint32_t x18 __asm__("x18") = s.shift;
     register uint32_t x19 __asm__("x19") = s.half;
     register uint32_t x20 __asm__("x20") = s.odd;
@@ -212,17 +214,17 @@ static inline uint32_t trainc_xpulp_sum_words(const struct trainc_xpulp_sum *wor
     register uint32_t x23 __asm__("x23") = s.high_mask;
     if (work->divides) {
         if (work->distance > 1) {
-            TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_SHIFT_BYTES TRAINC_XPULP_SUM_HALVES
-                TRAINC_XPULP_QUARTER(x7) TRAINC_XPULP_QUARTER(x28) TRAINC_XPULP_SUM_JOIN);
+            TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_SHIFT_BYTES TRAINC_XPULP_SUM_QUARTERS);
+        } else if (work->distance == 1) {
+            TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_DOUBLED_QUARTERS);
         } else {
-            TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_SUM_HALVES
-                TRAINC_XPULP_QUARTER(x7) TRAINC_XPULP_QUARTER(x28) TRAINC_XPULP_SUM_JOIN);
+            TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_SUM_QUARTERS);
         }
         return 0;
     }
     if (work->distance == 1) {
-        TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_SUM_HALVES TRAINC_XPULP_SUM_CHECK TRAINC_XPULP_SUM_JOIN);
-        return x14 & 0xff80ff80;
+        TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_DOUBLED_BYTES);
+        return x14 & 0x80808080;
     }
     if (work->distance > 1) {
         TRAINC_XPULP_SUM_LOOP(TRAINC_XPULP_SHIFT_BYTES TRAINC_XPULP_SUM_BYTES);
